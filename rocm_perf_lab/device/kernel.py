@@ -1,0 +1,155 @@
+"""The declarative description of one GPU kernel: what a `kernel.yaml` may say.
+
+A description is data. Expressions (shapes, scalar values, geometry, work model) are strings over `params`; they are
+evaluated by :mod:`rocm_perf_lab.expressions`, never by `eval`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+
+Expression = int | float | str
+"""A number, or an expression over the kernel's `params`."""
+
+ScalarType = Literal["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NormalInit(_Strict):
+    """Normally distributed values."""
+
+    kind: Literal["normal"] = "normal"
+    seed: NonNegativeInt = 0
+    mean: float = 0.0
+    std: float = 1.0
+
+
+class UniformInit(_Strict):
+    """Uniform values in [low, high)."""
+
+    kind: Literal["uniform"] = "uniform"
+    seed: NonNegativeInt = 0
+    low: float = 0.0
+    high: float = 1.0
+
+
+class IntegersInit(_Strict):
+    """Uniform integers in [low, high)."""
+
+    kind: Literal["integers"] = "integers"
+    seed: NonNegativeInt = 0
+    low: Expression = 0
+    high: Expression = 256
+
+
+class ConstantInit(_Strict):
+    """One value everywhere."""
+
+    kind: Literal["constant"] = "constant"
+    value: float = 0.0
+
+
+class ArangeInit(_Strict):
+    """0, 1, 2, ... in memory order."""
+
+    kind: Literal["arange"] = "arange"
+
+
+class FileInit(_Strict):
+    """The content of a `.npy` file beside the kernel description."""
+
+    kind: Literal["file"] = "file"
+    path: Path
+
+
+class PoisonInit(_Strict):
+    """Bytes 0xFF (NaN in every float type): the default of outputs, so that an element nobody wrote is seen."""
+
+    kind: Literal["poison"] = "poison"
+
+
+Initialiser = Annotated[
+    NormalInit | UniformInit | IntegersInit | ConstantInit | ArangeInit | FileInit | PoisonInit,
+    Field(discriminator="kind"),
+]
+
+
+class BufferArgument(_Strict):
+    """A pointer argument with the device memory behind it."""
+
+    kind: Literal["buffer"] = "buffer"
+    name: str
+    dtype: ScalarType
+    shape: tuple[Expression, ...]
+    access: Literal["in", "out", "inout"] = "in"
+    init: Initialiser | None = None
+
+
+class ScalarArgument(_Strict):
+    """A by-value argument."""
+
+    kind: Literal["scalar"]
+    name: str
+    dtype: ScalarType
+    value: Expression
+
+
+Argument = Annotated[BufferArgument | ScalarArgument, Field(discriminator="kind")]
+
+
+class Tolerance(_Strict):
+    """Element-wise |actual - expected| <= atol + rtol * |expected|, as `numpy.allclose`."""
+
+    rtol: float = Field(1e-5, ge=0)
+    atol: float = Field(1e-6, ge=0)
+
+
+class WorkModel(_Strict):
+    """Algorithmic work of one dispatch, for the reader; never used in place of a counter."""
+
+    flops: Expression | None = None
+    bytes: Expression | None = None
+
+
+class KernelDescription(_Strict):
+    """One kernel, its arguments, its launch and its truth.
+
+    `reference` maps output names to NumPy expressions over input names and params, or is `file.py:function` (called with
+    the inputs and params by keyword, returning one array or a mapping), or `"baseline output"`: what the unmodified
+    kernel computes.
+    """
+
+    name: str
+    language: Literal["hip", "triton"] = "hip"
+    source: Path
+    entry: str
+    folder: Path = Path()
+    params: dict[str, int | float | str] = {}
+    defines: dict[str, Expression] = {}
+    flags: tuple[str, ...] = ()
+    include_dirs: tuple[Path, ...] = ()
+    arguments: tuple[Argument, ...]
+    grid: tuple[Expression, ...] = Field(min_length=1, max_length=3)
+    block: tuple[Expression, ...] = Field(min_length=1, max_length=3)
+    dynamic_lds_bytes: Expression = 0
+    reference: dict[str, str] | str = "baseline output"
+    tolerance: dict[str, Tolerance] = {}
+    work: WorkModel = WorkModel()
+
+    @property
+    def source_path(self) -> Path:
+        """The source file, relative paths taken from the folder of the description."""
+        return self.source if self.source.is_absolute() else self.folder / self.source
+
+
+__all__ = [
+    "Argument", "ArangeInit", "BufferArgument", "ConstantInit", "Expression", "FileInit", "Initialiser", "IntegersInit",
+    "KernelDescription", "NonNegativeInt", "NormalInit", "PoisonInit", "PositiveInt", "ScalarArgument", "ScalarType",
+    "Tolerance", "UniformInit", "WorkModel",
+]

@@ -1,0 +1,91 @@
+"""What a device is: it runs a launch and leaves a rocpd database behind.
+
+Input: a :class:`Launch` (code object, symbol, geometry, argument values). Output: the buffers that the kernel wrote and
+one rocpd database, the same schema whatever the device, which is the only source of times and counters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.toolchain.code_object import CodeObject
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class BufferValue:
+    """Device memory behind a pointer argument; `data` is its content before the dispatch."""
+
+    name: str
+    data: NDArray[np.generic]
+    written: bool
+
+
+@dataclass(frozen=True)
+class ScalarValue:
+    """A by-value argument, already encoded as the kernel expects it (little endian, its natural size)."""
+
+    name: str
+    encoded: bytes
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One dispatch, ready to run. `grid` counts workgroups, `block` work-items per workgroup."""
+
+    code_object: CodeObject
+    symbol: str
+    grid: Dim3
+    block: Dim3
+    dynamic_lds_bytes: int
+    arguments: tuple[BufferValue | ScalarValue, ...]
+
+
+@dataclass(frozen=True)
+class DeviceIdentity:
+    """Provenance of every number that a device produces."""
+
+    name: str
+    emulated: bool
+    reason: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def time_word(self) -> str:
+        """The word that goes with a time from this device: emulated times are never shown as measured ones."""
+        return "emulated" if self.emulated else "measured"
+
+
+@dataclass(frozen=True)
+class DeviceRun:
+    """What one run left: outputs by argument name (buffers that the kernel may write) and the rocpd database."""
+
+    outputs: Mapping[str, NDArray[np.generic]]
+    database: Path
+
+
+class Device(Protocol):
+    """Where code objects run and are measured."""
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        """Name, reason of choice and versions."""
+        ...
+
+    @property
+    def deterministic(self) -> bool:
+        """True where repeating a dispatch gives the same time, so that one run is enough."""
+        ...
+
+    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
+        """Dispatch `runs` times; record every dispatch, and `counters` where asked, in a new database at `database`."""
+        ...

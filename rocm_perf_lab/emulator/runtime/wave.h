@@ -1,0 +1,94 @@
+// The contract between translated kernels (JIT), the memory runtime and the timing engine.
+// emulator/wave.py mirrors these offsets for the translator; a test compares the two.
+#ifndef RPL_WAVE_H
+#define RPL_WAVE_H
+#include <stdint.h>
+
+enum { RPL_LANES = 64, RPL_VGPR_ROWS = 512, RPL_TEMP_ROWS = 16, RPL_SGPRS = 128 };
+
+// Why a translated kernel returned.
+enum rpl_status { RPL_ENDED = 0, RPL_BARRIER = 1, RPL_SLICE_OVER = 2, RPL_FAULT = 3 };
+
+struct rpl_machine;
+struct rpl_trace;
+
+// One wavefront. Rows 0..255 are architectural VGPRs, 256..511 accumulation VGPRs, 512.. temporaries that hold
+// operands prepared by DPP, SDWA or lane permutations. SGPRs are indexed by their operand number: 102/103 FLAT_SCRATCH,
+// 104/105 XNACK_MASK, 106/107 VCC, 124 M0, 126/127 EXEC.
+struct rpl_wave {
+  uint32_t vgpr[RPL_VGPR_ROWS + RPL_TEMP_ROWS][RPL_LANES];
+  uint32_t sgpr[RPL_SGPRS];
+  uint32_t scc;
+  uint32_t mode;                 // MODE register: round 0..3, denorm 4..7, dx10_clamp 8, ieee 9
+  uint32_t status;               // enum rpl_status, set by the translated kernel or by a helper
+  uint32_t resume;               // resume point to pass back in
+  int64_t slice;                 // instructions left in this time slice; each basic block subtracts its length
+  uint64_t *block_executions;    // [block]: how often each basic block ran (summed over the waves of a thread)
+  uint64_t *block_active_lanes;  // [block]: sum over its VALU instructions of popcount(EXEC)
+  uint8_t *lds;
+  uint8_t *scratch;              // scratch of this wave: lane l owns [l * scratch_bytes, (l + 1) * scratch_bytes)
+  struct rpl_machine *machine;
+  struct rpl_trace *trace;       // NULL unless this wavefront is sampled for timing
+  uint32_t lds_bytes;
+  uint32_t scratch_bytes;        // per work-item
+  uint32_t workgroup[3];
+  uint32_t wave_in_workgroup;
+};
+
+// ---- helpers called by translated code --------------------------------------------------------------------------
+// All return 0, or 1 after they recorded a fault in wave->machine (the kernel then returns with RPL_FAULT).
+// `inst` is the index of the instruction in program order (Program.instructions[inst] knows its address and source line).
+// `dst`, `data`, `addr` are VGPR rows. `exec` is read from wave->sgpr[126..127], which the translator has written back.
+
+// Access kinds of loads and stores.
+enum rpl_kind { RPL_U8 = 0, RPL_I8 = 1, RPL_U16 = 2, RPL_I16 = 3, RPL_B32 = 4 /* x dwords */,
+                RPL_D16_LO = 8 /* merge into the low half */, RPL_D16_HI = 16 /* into, or out of, the high half */ };
+// Address modes of vector memory.
+enum rpl_address { RPL_ADDR_VGPR64 = 0, RPL_ADDR_SGPR_PLUS_VGPR32 = 1, RPL_ADDR_FLAT = 2 };
+enum rpl_atomic { RPL_SWAP, RPL_CMPSWAP, RPL_ADD, RPL_SUB, RPL_SMIN, RPL_UMIN, RPL_SMAX, RPL_UMAX, RPL_AND, RPL_OR,
+                  RPL_XOR, RPL_INC, RPL_DEC, RPL_FADD, RPL_FMIN, RPL_FMAX, RPL_RSUB, RPL_PK_ADD_F16, RPL_PK_ADD_BF16,
+                  RPL_MSKOR };
+
+// address = base + offset (+ VGPR), as `mode` says.
+int rpl_global_load(struct rpl_wave *w, int inst, int dst, int addr, uint64_t base, int64_t offset, int mode, int kind, int dwords);
+int rpl_global_store(struct rpl_wave *w, int inst, int data, int addr, uint64_t base, int64_t offset, int mode, int kind, int dwords);
+int rpl_global_atomic(struct rpl_wave *w, int inst, int dst, int data, int addr, uint64_t base, int64_t offset, int mode, int op, int is64, int returns);
+// scratch address of a lane = (addr < 0 ? 0 : vgpr[addr]) + saddr + offset, within its own scratch.
+int rpl_scratch_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t saddr, int32_t offset, int kind, int dwords);
+int rpl_scratch_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t saddr, int32_t offset, int kind, int dwords);
+// MUBUF. srsrc = first SGPR of the resource; vindex or voffset < 0: not used.
+int rpl_buffer_load(struct rpl_wave *w, int inst, int dst, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int kind, int dwords);
+int rpl_buffer_store(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int kind, int dwords);
+int rpl_buffer_atomic(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int op, int is64, int returns);
+// SMEM: into sgpr[sdst..].
+int rpl_scalar_load(struct rpl_wave *w, int inst, int sdst, uint64_t address, int dwords);
+int rpl_scalar_buffer_load(struct rpl_wave *w, int inst, int sdst, int srsrc, uint32_t offset, int dwords);
+// LDS. The two-address forms take their offsets in bytes.
+int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int kind, int dwords);
+int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t offset, int kind, int dwords);
+int rpl_lds_load2(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset0, uint32_t offset1, int dwords);
+int rpl_lds_store2(struct rpl_wave *w, int inst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords);
+// data1 is the second operand of compare-and-swap and MSKOR.
+int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, int addr, uint32_t offset, int op, int is64, int returns);
+// Lane permutations of the LDS unit: no memory, no LDS bounds.
+int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset);
+int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset);
+int rpl_swizzle(struct rpl_wave *w, int inst, int dst, int data, uint32_t offset);
+// Matrix core. src_c < 0: every element is the 32-bit (64-bit for F64) constant c_bits. Element types as in enum rpl_element.
+enum rpl_element { RPL_F16, RPL_BF16, RPL_F32, RPL_F64, RPL_I8E, RPL_XF32, RPL_FP8, RPL_BF8 };
+int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, int m, int n, int k, int blocks,
+             int element_a, int element_b, int element_out, int cbsz, int abid, int blgp);
+
+// ---- trace for the timing engine ----------------------------------------------------------------------------------
+// A sampled wavefront appends 64-bit words: tag << 56 | payload.
+enum rpl_trace_tag {
+  RPL_T_BLOCK = 1,   // payload: block id; written by translated code through rpl_trace_block at block entry
+  RPL_T_VMEM = 2,    // payload: n_segments << 32 | inst; then n_segments words: addresses of the 64-byte segments touched, in lane order, no repeats
+  RPL_T_LDS = 3,     // payload: busy cycles << 32 | inst (1 pass = no conflict)
+  RPL_T_SMEM = 4,    // payload: n_segments << 32 | inst; then their addresses
+};
+void rpl_trace_block(struct rpl_wave *w, int block);
+void rpl_trace_append(struct rpl_trace *t, const uint64_t *words, uint64_t count);
+struct rpl_trace { uint64_t *words; uint64_t count, capacity; };
+
+#endif
