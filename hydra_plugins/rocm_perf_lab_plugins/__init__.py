@@ -1,0 +1,1 @@
+"""Hydra plugins of rocm-perf-lab, found by Hydra through the `hydra_plugins` namespace."""

@@ -1,0 +1,29 @@
+"""Search path: the user's `conf/` and `experiments/` in the working folder come before those that ship with the lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+from rocm_perf_lab.resources import resource_dir
+
+LAB = "rocm-perf-lab"
+
+
+class LabSearchPath(SearchPathPlugin):
+    """Adds the lab's folders to every Hydra application's search path, after the application's own."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Append in order of precedence; a folder that does not exist is left out."""
+        for experiments in _unique(Path.cwd() / "experiments", resource_dir("experiments")):
+            search_path.append(provider=LAB, path=f"experiments://{experiments}")
+        own_conf = resource_dir("conf").resolve()
+        user_conf = (Path.cwd() / "conf").resolve()
+        if user_conf.is_dir() and user_conf != own_conf:
+            search_path.append(provider=f"{LAB} user", path=f"file://{user_conf}")
+
+
+def _unique(*folders: Path) -> list[Path]:
+    return list(dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()))
