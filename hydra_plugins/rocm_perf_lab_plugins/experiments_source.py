@@ -1,4 +1,4 @@
-"""Config source that shows `experiments/<name>/kernel.yaml` to Hydra as `kernel/<name>` (and `space.yaml` as `space/<name>`).
+"""Config source that shows `experiments/<name>/kernel.yaml` to Hydra as `kernel/<name>`, `space.yaml` as `space/<name>`.
 
 So a new kernel is a folder: no registration, no Python. The folder's own path is added as `folder`, so that a kernel
 finds its source from any working directory.
@@ -30,7 +30,7 @@ class ExperimentsConfigSource(ConfigSource):
             raise ConfigLoadError(f"Config not found: {config_path} in {self.path}")
         config = OmegaConf.load(path)
         if path.name == "kernel.yaml":
-            config["folder"] = str(path.parent)
+            config = OmegaConf.merge(config, {"folder": str(path.parent)})
         header = self._get_header_dict(path.read_text(encoding="utf-8")[:512])
         return ConfigResult(config=config, path=str(path), provider=self.provider, header=header)
 

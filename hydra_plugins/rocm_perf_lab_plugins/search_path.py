@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from rocm_perf_lab.resources import resource_dir
+
+if TYPE_CHECKING:
+    from hydra.core.config_search_path import ConfigSearchPath
 
 LAB = "rocm-perf-lab"
 

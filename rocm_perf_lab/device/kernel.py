@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 Expression = int | float | str
 """A number, or an expression over the kernel's `params`."""
@@ -120,9 +120,9 @@ class WorkModel(_Strict):
 class KernelDescription(_Strict):
     """One kernel, its arguments, its launch and its truth.
 
-    `reference` maps output names to NumPy expressions over input names and params, or is `file.py:function` (called with
-    the inputs and params by keyword, returning one array or a mapping), or `"baseline output"`: what the unmodified
-    kernel computes.
+    `reference` maps output names to NumPy expressions over input names and params, or is `file.py:function` (called
+    with the inputs and params by keyword, returning one array or a mapping), or `"baseline output"`: what the
+    unmodified kernel computes.
     """
 
     name: str
@@ -146,10 +146,3 @@ class KernelDescription(_Strict):
     def source_path(self) -> Path:
         """The source file, relative paths taken from the folder of the description."""
         return self.source if self.source.is_absolute() else self.folder / self.source
-
-
-__all__ = [
-    "Argument", "ArangeInit", "BufferArgument", "ConstantInit", "Expression", "FileInit", "Initialiser", "IntegersInit",
-    "KernelDescription", "NonNegativeInt", "NormalInit", "PoisonInit", "PositiveInt", "ScalarArgument", "ScalarType",
-    "Tolerance", "UniformInit", "WorkModel",
-]

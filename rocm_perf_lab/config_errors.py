@@ -1,0 +1,103 @@
+"""Errors of a configuration in the user's terms: key path, nearest valid key, the file or override it came from."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.config_schema import locate
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from pydantic import BaseModel, ValidationError
+
+
+class ConfigError(LabError):
+    """A key or value that no config model takes."""
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Where the parts of a composed configuration were written.
+
+    `files` maps a group (first part of a key path) to the YAML files that fill it; `overrides` are the command line's
+    `key=value` words.
+    """
+
+    files: Mapping[str, tuple[Path, ...]]
+    overrides: tuple[str, ...] = ()
+
+    def describe(self, path: str) -> str:
+        """`path`, and the override or the file (with its line) that set it."""
+        for override in reversed(self.overrides):
+            key = override.partition("=")[0].lstrip("+~")
+            if path == key or path.startswith((f"{key}.", f"{key}[")):
+                return f"{path}, from the override {override!r}"
+        for file in self.files.get(path.partition(".")[0], ()):
+            line = _line_of(file, path)
+            if line:
+                return f"{path}, from {file}:{line}"
+        return path
+
+
+def unknown_key(path: str, valid: Iterable[str], origins: Origins) -> ConfigError:
+    """The error for a key that does not exist, naming the nearest one that does."""
+    parent, _, key = path.rpartition(".")
+    names = sorted(valid)
+    near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    prefix = f"{parent}." if parent else ""
+    remedy = (
+        f"did you mean {prefix}{near[0]}?" if near else f"valid keys of {parent or 'the config'}: {', '.join(names)}"
+    )
+    return ConfigError(f"unknown key {path!r}", where=origins.describe(path), remedy=remedy)
+
+
+def explain_validation_error(error: ValidationError, model: type[BaseModel], origins: Origins) -> ConfigError:
+    """The first problem of a pydantic error, as a :class:`ConfigError`."""
+    first = error.errors()[0]
+    located = locate(model, first["loc"])
+    path = located.path
+    if first["type"] == "extra_forbidden":
+        return unknown_key(path, located.siblings, origins)
+    value = first.get("input")
+    shown = "" if first["type"] == "missing" else f" (it is {str(value)[:80]!r})"
+    return ConfigError(f"{path}: {first['msg']}{shown}", where=origins.describe(path))
+
+
+def _line_of(file: Path, path: str) -> int | None:
+    """The line on which the last part of `path` stands as a key in a YAML file, or None."""
+    import yaml
+
+    parts = re.findall(r"[^.\[\]]+", path)
+    try:
+        node = yaml.compose(file.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        return None
+    for candidate in (parts[1:], parts):
+        line = _find(node, candidate)
+        if line is not None:
+            return line
+    return None
+
+
+def _find(node: Any, parts: list[str]) -> int | None:
+    import yaml
+
+    line = None
+    for part in parts:
+        if isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
+            node = node.value[int(part)]
+            line = node.start_mark.line + 1
+            continue
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        found = [(key, value) for key, value in node.value if key.value == part]
+        if not found:
+            return None
+        line, node = found[0][0].start_mark.line + 1, found[0][1]
+    return line

@@ -1,0 +1,143 @@
+"""From a kernel description to a launch: buffers filled, scalars encoded, geometry evaluated, the truth computed.
+
+Takes a :class:`KernelDescription` and a compiled code object; gives a :class:`Launch` and the expected outputs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from rocm_perf_lab.device.kernel import (
+    ArangeInit,
+    BufferArgument,
+    ConstantInit,
+    FileInit,
+    IntegersInit,
+    NormalInit,
+    ScalarArgument,
+    UniformInit,
+)
+from rocm_perf_lab.device.protocol import BufferValue, Dim3, Launch, ScalarValue
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.expressions import evaluate, evaluate_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.kernel import Expression, Initialiser, KernelDescription
+    from rocm_perf_lab.toolchain.code_object import CodeObject
+
+DTYPES: Mapping[str, np.dtype[Any]] = {
+    "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8), "i16": np.dtype(np.int16), "u16": np.dtype(np.uint16),
+    "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32), "i64": np.dtype(np.int64), "u64": np.dtype(np.uint64),
+    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}  # fmt: skip
+
+
+class LaunchError(LabError):
+    """A kernel description that cannot be turned into a launch."""
+
+
+def compile_defines(description: KernelDescription) -> dict[str, str]:
+    """Preprocessor definitions with their expressions over `params` evaluated."""
+    return {
+        name: str(evaluate(value, description.params, where=f"kernel.defines.{name}"))
+        for name, value in description.defines.items()
+    }
+
+
+def build_launch(description: KernelDescription, code_object: CodeObject, symbol: str) -> Launch:
+    """Evaluate geometry and arguments; equal descriptions give equal bytes.
+
+    Raises:
+        LaunchError: A shape or geometry that is not positive, an unreadable init file, a value that does not fit.
+        ExpressionError: An expression with an unknown name or forbidden syntax.
+    """
+    arguments = tuple(
+        _buffer(argument, description, index)
+        if isinstance(argument, BufferArgument)
+        else _scalar(argument, description)
+        for index, argument in enumerate(description.arguments)
+    )
+    params = description.params
+    return Launch(
+        code_object=code_object,
+        symbol=symbol,
+        grid=_dim3(description.grid, params, "kernel.grid"),
+        block=_dim3(description.block, params, "kernel.block"),
+        dynamic_lds_bytes=evaluate_integer(description.dynamic_lds_bytes, params, where="kernel.dynamic_lds_bytes"),
+        arguments=arguments,
+    )
+
+
+def _dim3(expressions: tuple[Expression, ...], params: Mapping[str, Any], where: str) -> Dim3:
+    sizes = [evaluate_integer(e, params, where=f"{where}[{i}]") for i, e in enumerate(expressions)]
+    if min(sizes) < 1:
+        raise LaunchError(f"{where} is {sizes}: every dimension must be at least 1", where=where)
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _scalar(argument: ScalarArgument, description: KernelDescription) -> ScalarValue:
+    where = f"kernel.arguments.{argument.name}"
+    value = evaluate(argument.value, description.params, where=where)
+    dtype = DTYPES[argument.dtype]
+    if dtype.kind in "iu" and not (np.iinfo(dtype).min <= value <= np.iinfo(dtype).max and value == int(value)):
+        raise LaunchError(f"{value!r} does not fit in {argument.dtype}", where=where)
+    return ScalarValue(argument.name, np.array(value).astype(dtype).tobytes())
+
+
+def _buffer(argument: BufferArgument, description: KernelDescription, index: int) -> BufferValue:
+    where = f"kernel.arguments[{index}] ({argument.name})"
+    shape = tuple(
+        evaluate_integer(e, description.params, where=f"{where}.shape[{i}]") for i, e in enumerate(argument.shape)
+    )
+    if any(n < 1 for n in shape):
+        raise LaunchError(f"shape {shape} has an empty dimension", where=where)
+    written = argument.access != "in"
+    dtype = DTYPES[argument.dtype]
+    if argument.init is None and not written:
+        raise LaunchError(
+            f"input {argument.name!r} has no init", where=where, remedy="add init: {kind: normal, seed: 1}"
+        )
+    data = _initial(argument.init, shape, dtype, description, where)
+    return BufferValue(argument.name, data, written)
+
+
+def _initial(
+    init: Initialiser | None, shape: tuple[int, ...], dtype: np.dtype[Any], description: KernelDescription, where: str
+) -> NDArray[Any]:
+    match init:
+        case NormalInit():
+            values = np.random.default_rng(init.seed).normal(init.mean, init.std, shape)
+        case UniformInit():
+            values = np.random.default_rng(init.seed).uniform(init.low, init.high, shape)
+        case IntegersInit():
+            low = evaluate_integer(init.low, description.params, where=where)
+            high = evaluate_integer(init.high, description.params, where=where)
+            return np.random.default_rng(init.seed).integers(low, high, shape).astype(dtype)
+        case ConstantInit():
+            return np.full(shape, init.value).astype(dtype)
+        case ArangeInit():
+            return np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+        case FileInit():
+            return _from_file(description.folder / init.path, shape, dtype, where)
+        case _:
+            return np.full(int(np.prod(shape)) * dtype.itemsize, 0xFF, np.uint8).view(dtype).reshape(shape)
+    return values.astype(dtype)
+
+
+def _from_file(path: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> NDArray[Any]:
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise LaunchError(f"cannot read {path}: {error}", where=where, remedy="give a .npy file") from error
+    if values.shape != shape:
+        raise LaunchError(f"{path} has shape {values.shape}, the argument {shape}", where=where)
+    return np.ascontiguousarray(values.astype(dtype))

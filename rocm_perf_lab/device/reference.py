@@ -1,0 +1,103 @@
+"""What a kernel should compute: NumPy expressions, a NumPy function, or the baseline's own output.
+
+Floating-point inputs are widened to float64 before a reference is evaluated, so that its own rounding does not count
+against the kernel; the result is converted to the output's type.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.device.protocol import BufferValue
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.expressions import evaluate_array
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.device.protocol import Launch
+
+BASELINE = "baseline output"
+
+
+class KernelReferenceError(LabError):
+    """A reference that cannot be evaluated, or whose result has the wrong shape."""
+
+
+def expected_outputs(description: KernelDescription, launch: Launch) -> dict[str, NDArray[Any]] | None:
+    """Expected content of each output that the reference covers, or None where the baseline's output is the truth.
+
+    Raises:
+        KernelReferenceError: Unknown output name, missing function, or a result of another shape.
+    """
+    reference = description.reference
+    if reference == BASELINE:
+        return None
+    buffers = {a.name: a for a in launch.arguments if isinstance(a, BufferValue)}
+    names = {name: _widen(b.data) for name, b in buffers.items()} | dict(description.params)
+    if isinstance(reference, str):
+        results = _call(description.folder, reference, names, buffers)
+    else:
+        results = {n: evaluate_array(e, names, where=f"kernel.reference.{n}") for n, e in reference.items()}
+    return {name: _fit(name, value, buffers) for name, value in results.items()}
+
+
+def _widen(data: NDArray[Any]) -> NDArray[Any]:
+    is_float = data.dtype.kind == "f" or data.dtype.name == "bfloat16"
+    return data.astype(np.float64) if is_float else data
+
+
+def _fit(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[Any]:
+    where = f"kernel.reference.{name}"
+    outputs = [b.name for b in buffers.values() if b.written]
+    if name not in outputs:
+        raise KernelReferenceError(f"{name!r} is not an output", where=where, remedy=f"outputs: {', '.join(outputs)}")
+    expected = buffers[name].data
+    array = np.asarray(value)
+    if array.shape != expected.shape:
+        raise KernelReferenceError(
+            f"the reference of {name!r} has shape {array.shape}, the output {expected.shape}",
+            where=where,
+            remedy="make the expression yield one value per element of the output (keepdims=True, reshape)",
+        )
+    return array.astype(expected.dtype)
+
+
+def _call(
+    folder: Path, reference: str, names: Mapping[str, Any], buffers: Mapping[str, BufferValue]
+) -> dict[str, NDArray[Any]]:
+    where = f"kernel.reference: {reference}"
+    file_name, separator, function_name = reference.rpartition(":")
+    path = folder / file_name
+    if not separator or not path.is_file():
+        raise KernelReferenceError(
+            f"no reference named {reference!r}",
+            where=str(path),
+            remedy=f"write file.py:function, expressions per output, or {BASELINE!r}",
+        )
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise KernelReferenceError(f"{path.name} has no function {function_name!r}", where=where)
+    try:
+        result = function(**names)
+    except TypeError as error:
+        raise KernelReferenceError(
+            f"{function_name} failed: {error}", where=where, remedy=f"it is called with {', '.join(names)}"
+        ) from error
+    if isinstance(result, dict):
+        return result
+    outputs = [b.name for b in buffers.values() if b.written]
+    if len(outputs) != 1:
+        raise KernelReferenceError(f"{function_name} must return a mapping of {', '.join(outputs)}", where=where)
+    return {outputs[0]: result}
