@@ -1,4 +1,4 @@
-"""Config source that shows `experiments/<name>/kernel.yaml` to Hydra as `kernel/<name>`, `space.yaml` as `space/<name>`.
+"""Config source that shows Hydra `experiments/<name>/kernel.yaml` as `kernel/<name>`, `space.yaml` as `space/<name>`.
 
 So a new kernel is a folder: no registration, no Python. The folder's own path is added as `folder`, so that a kernel
 finds its source from any working directory.

@@ -1,0 +1,93 @@
+"""The process that rocprofv3 watches: loads a code object with HIP's module API and dispatches one kernel.
+
+Run as `python -m rocm_perf_lab.device.hip_harness FOLDER`; the folder holds `launch.json`, `code_object.hsaco` and
+`NAME.in` per buffer, and receives `NAME.out`. Only ctypes and the standard library: nothing else delays the GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+LAUNCH_BUFFER_POINTER, LAUNCH_BUFFER_SIZE, LAUNCH_END = 1, 2, 3  # HIP_LAUNCH_PARAM_* of hip_runtime_api.h
+
+
+class Hip:
+    """The few HIP calls that a dispatch needs; a failing call ends the process with its name and code."""
+
+    def __init__(self, library: str = "libamdhip64.so") -> None:
+        self._library = ctypes.CDLL(library)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call `name` and stop on anything but hipSuccess."""
+        code = getattr(self._library, name)(*arguments)
+        if code != 0:
+            sys.exit(f"{name} failed with HIP error {code}")
+
+
+def main(folder: Path) -> None:
+    """Dispatch as `launch.json` says and write the outputs of the first run."""
+    spec = json.loads((folder / "launch.json").read_text())
+    hip = Hip()
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    image = (folder / "code_object.hsaco").read_bytes()
+    hip.call("hipModuleLoadData", ctypes.byref(module), image)
+    hip.call("hipModuleGetFunction", ctypes.byref(function), module, spec["symbol"].encode())
+    buffers = {row["name"]: _allocate(hip, row["bytes"]) for row in spec["arguments"] if "bytes" in row}
+    kernarg = _pack(spec["arguments"], buffers)
+    for run in range(spec["runs"]):
+        _fill(hip, folder, spec["arguments"], buffers)
+        _dispatch(hip, function, spec, kernarg)
+        if run == 0:
+            _save(hip, folder, spec["arguments"], buffers)
+
+
+def _allocate(hip: Hip, size: int) -> ctypes.c_void_p:
+    pointer = ctypes.c_void_p()
+    hip.call("hipMalloc", ctypes.byref(pointer), ctypes.c_size_t(size))
+    return pointer
+
+
+def _pack(arguments: list[dict[str, Any]], buffers: dict[str, ctypes.c_void_p]) -> bytes:
+    block = bytearray()
+    for row in arguments:
+        is_buffer = "bytes" in row
+        value = struct.pack("<Q", buffers[row["name"]].value or 0) if is_buffer else bytes.fromhex(row["encoded"])
+        block.extend(b"\0" * (row["offset"] - len(block)))
+        block += value
+    return bytes(block)
+
+
+def _fill(hip: Hip, folder: Path, arguments: list[dict[str, Any]], buffers: dict[str, ctypes.c_void_p]) -> None:
+    for row in arguments:
+        if "bytes" in row:
+            content = (folder / f"{row['name']}.in").read_bytes()
+            hip.call("hipMemcpy", buffers[row["name"]], content, ctypes.c_size_t(row["bytes"]), HOST_TO_DEVICE)
+
+
+def _dispatch(hip: Hip, function: ctypes.c_void_p, spec: dict[str, Any], kernarg: bytes) -> None:
+    block = ctypes.create_string_buffer(kernarg, max(len(kernarg), 1))
+    size = ctypes.c_size_t(len(kernarg))
+    extra = (ctypes.c_void_p * 5)(
+        LAUNCH_BUFFER_POINTER, ctypes.addressof(block), LAUNCH_BUFFER_SIZE, ctypes.addressof(size), LAUNCH_END
+    )
+    geometry = [ctypes.c_uint(n) for n in (*spec["grid"], *spec["block"], spec["dynamic_lds_bytes"])]
+    hip.call("hipModuleLaunchKernel", function, *geometry, None, None, extra)
+    hip.call("hipDeviceSynchronize")
+
+
+def _save(hip: Hip, folder: Path, arguments: list[dict[str, Any]], buffers: dict[str, ctypes.c_void_p]) -> None:
+    for row in arguments:
+        if row.get("written"):
+            content = ctypes.create_string_buffer(row["bytes"])
+            hip.call("hipMemcpy", content, buffers[row["name"]], ctypes.c_size_t(row["bytes"]), DEVICE_TO_HOST)
+            (folder / f"{row['name']}.out").write_bytes(content.raw)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
