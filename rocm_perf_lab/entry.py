@@ -112,7 +112,7 @@ def _explain(error: Exception) -> ConfigError:
         )
     option = re.search(r"Could not find '([^']+)'", text) or re.search(r"In '[^']*': Could not find '([^']+)'", text)
     if option:
-        available = re.findall(r"^\t(\S+)", text, flags=re.MULTILINE)
+        available = re.findall(r"^\t(\S+)", text.partition("Config search path")[0], flags=re.MULTILINE)
         group, _, name = option[1].rpartition("/")
         near = difflib.get_close_matches(name, available, n=1, cutoff=0.4)
         hint = f"did you mean {group}={near[0]}? " if near else ""

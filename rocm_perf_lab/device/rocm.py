@@ -1,7 +1,7 @@
 """A real AMD GPU: a private process launches the code object through HIP, under rocprofv3.
 
-Takes a launch, gives outputs and the rocpd database that rocprofv3 wrote. The command line and output layout are those of
-ROCm 7 (`rocprofv3 --kernel-trace -f rocpd`); options before the mandatory `--`.
+Takes a launch, gives outputs and the rocpd database that rocprofv3 wrote; command line and output layout are those of
+ROCm 7 (`rocprofv3 --kernel-trace -f rocpd`), options before the mandatory `--`.
 """
 
 from __future__ import annotations

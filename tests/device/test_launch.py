@@ -1,0 +1,124 @@
+"""From a description to a launch: shapes, values, geometry."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rocm_perf_lab.device.kernel import KernelDescription
+from rocm_perf_lab.device.launch import LaunchError, build_launch, compile_defines
+from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue
+from rocm_perf_lab.device.reference import KernelReferenceError, expected_outputs
+from rocm_perf_lab.toolchain.code_object import CodeObject
+
+EMPTY = CodeObject(data=b"", architecture="gfx942", target_id="gfx942", kernels=())
+
+
+def describe(**changes: Any) -> KernelDescription:
+    base: dict[str, Any] = {
+        "name": "scale",
+        "source": "scale.hip",
+        "entry": "scale",
+        "params": {"n": 1000, "block": 256},
+        "defines": {"BLOCK": "block", "TWICE": "block * 2"},
+        "arguments": [
+            {"name": "x", "kind": "buffer", "dtype": "f32", "shape": ["n"], "init": {"kind": "normal", "seed": 3}},
+            {"name": "y", "kind": "buffer", "dtype": "f32", "shape": ["n"], "access": "out"},
+            {"name": "n", "kind": "scalar", "dtype": "i32", "value": "n"},
+        ],
+        "grid": ["ceil_div(n, block)"],
+        "block": ["block"],
+        "reference": {"y": "2 * x"},
+    }
+    return KernelDescription.model_validate(base | changes)
+
+
+def launch_of(description: KernelDescription) -> Launch:
+    return build_launch(description, EMPTY, "scale")
+
+
+def buffer(launch: Launch, name: str) -> BufferValue:
+    return next(a for a in launch.arguments if isinstance(a, BufferValue) and a.name == name)
+
+
+def test_geometry_is_evaluated_over_params_and_filled_up_to_three_dimensions() -> None:
+    launch = launch_of(describe())
+
+    assert launch.grid == (4, 1, 1)
+    assert launch.block == (256, 1, 1)
+
+
+def test_defines_are_evaluated_over_params() -> None:
+    assert compile_defines(describe()) == {"BLOCK": "256", "TWICE": "512"}
+
+
+def test_equal_seeds_give_equal_bytes() -> None:
+    first, second = (buffer(launch_of(describe()), "x").data.tobytes() for _ in range(2))
+
+    assert first == second
+
+
+def test_an_output_starts_as_nan_so_that_unwritten_elements_are_seen() -> None:
+    assert np.isnan(buffer(launch_of(describe()), "y").data).all()
+
+
+def test_a_scalar_is_encoded_little_endian_in_its_own_size() -> None:
+    assert launch_of(describe()).arguments[2] == ScalarValue("n", (1000).to_bytes(4, "little"))
+
+
+def test_a_scalar_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(LaunchError, match="does not fit in i32"):
+        launch_of(describe(params={"n": 2**31, "block": 256}, arguments=[describe().arguments[2]]))
+
+
+def test_a_grid_of_zero_is_refused() -> None:
+    with pytest.raises(LaunchError, match="at least 1"):
+        launch_of(describe(grid=[0]))
+
+
+def test_an_input_without_initial_values_is_refused() -> None:
+    with pytest.raises(LaunchError, match="no init"):
+        launch_of(describe(arguments=[{"name": "x", "kind": "buffer", "dtype": "f32", "shape": [4]}]))
+
+
+def test_a_reference_is_computed_in_float64_and_rounded_once() -> None:
+    description = describe(reference={"y": "x / 3"})
+    launch = launch_of(description)
+
+    expected = expected_outputs(description, launch)
+
+    assert expected is not None
+    x = buffer(launch, "x").data.astype(np.float64)
+    np.testing.assert_array_equal(expected["y"], (x / 3).astype(np.float32))
+
+
+def test_a_reference_of_another_shape_is_refused_with_both_shapes() -> None:
+    description = describe(reference={"y": "sum(x)"})
+
+    with pytest.raises(KernelReferenceError, match=r"shape \(\), the output \(1000,\)"):
+        expected_outputs(description, launch_of(description))
+
+
+def test_a_reference_may_be_a_function_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "truth.py").write_text("def double(x, **rest):\n    return x * 2\n")
+    description = describe(folder=tmp_path, reference="truth.py:double")
+    launch = launch_of(description)
+
+    expected = expected_outputs(description, launch)
+
+    assert expected is not None
+    np.testing.assert_array_equal(expected["y"], buffer(launch, "x").data * 2)
+
+
+def test_a_missing_reference_function_is_named() -> None:
+    description = describe(reference="truth.py:double")
+
+    with pytest.raises(KernelReferenceError, match="no reference named"):
+        expected_outputs(description, launch_of(description))
+
+
+def test_baseline_output_means_no_expectation() -> None:
+    description = describe(reference="baseline output")
+
+    assert expected_outputs(description, launch_of(description)) is None
