@@ -9,6 +9,12 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from rocm_perf_lab.errors import LabError
+
+
+class CodeObjectError(LabError):
+    """Bytes that are not a readable code object."""
+
 
 @dataclass(frozen=True)
 class KernelArgument:
@@ -53,6 +59,7 @@ class KernelMetadata:
     descriptor_address: int
     descriptor: KernelDescriptor
     vgpr_count: int
+    """On CDNA2 and later the whole allocation: architectural (rounded up to 4) plus accumulation VGPRs."""
     agpr_count: int
     sgpr_count: int
     vgpr_spill_count: int

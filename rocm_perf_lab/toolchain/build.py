@@ -1,0 +1,201 @@
+"""Compiles one HIP source to a code object, once: `compile_source(CompileRequest(...)) -> BuildResult`.
+
+A build is cached by the content of the source and of every header it includes, the flags and the compiler. Line tables
+are always on: they change no instruction and let every measurement point at a source line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.resources import cache_dir as default_cache_dir
+from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild
+from rocm_perf_lab.toolchain.code_object import CodeObject
+from rocm_perf_lab.toolchain.compilers import Compiler, find_compiler
+from rocm_perf_lab.toolchain.elf import read_code_object
+
+_KEY_FORMAT = 1
+
+
+class CompileError(LabError):
+    """The compiler refused the source. `log` holds all it said."""
+
+    def __init__(self, what: str, *, log: str, where: str | None = None, remedy: str | None = None) -> None:
+        self.log = log
+        super().__init__(what, where=where, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class CompileRequest:
+    """What to compile.
+
+    Args:
+        source: HIP source file.
+        architecture: Processor name: gfx942, gfx90a, gfx1030.
+        defines: Preprocessor macros; an empty value defines the bare name.
+        flags: Further compiler flags, after the lab's own.
+        include_dirs: Searched for headers after the source's own folder.
+        optimisation: `-O0` to `-O3`, `-Os`.
+    """
+
+    source: Path
+    architecture: str = "gfx942"
+    language: Literal["hip"] = "hip"
+    defines: Mapping[str, str | int | float] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    include_dirs: tuple[Path, ...] = ()
+    optimisation: str = "-O3"
+    line_tables: bool = True
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """A compiled source, and how it came about. `key` names the build in the cache."""
+
+    code_object: CodeObject
+    command: tuple[str, ...]
+    compiler_name: str
+    compiler_version: str
+    log: str
+    cached: bool
+    key: str
+
+
+def compile_source(
+    request: CompileRequest, *, compiler: Compiler | None = None, cache_dir: Path | None = None
+) -> BuildResult:
+    """Compile, or take the earlier result when nothing that it depends on has changed.
+
+    Args:
+        request: What to compile.
+        compiler: Which compiler to use; the first usable one by default.
+        cache_dir: Cache folder; the user's by default.
+
+    Raises:
+        CompileError: The source is missing or does not compile.
+        CompilerNotFound: There is no compiler.
+    """
+    if not request.source.is_file():
+        raise CompileError(
+            "the source file does not exist", log="", where=str(request.source), remedy="Check the path of the kernel."
+        )
+    compiler = compiler or find_compiler()
+    cache_dir = cache_dir or default_cache_dir()
+    cache = BuildCache(cache_dir / "builds")
+    key = _cache_key(request, compiler)
+    known = cache.load(key)
+    if known is not None:
+        return _result(known, key, compiler, cached=True)
+    build = _run(request, compiler, cache_dir)
+    code_object = read_code_object(build.content, bundle_architecture=request.architecture)
+    cache.store(key, build)
+    return _result(build, key, compiler, cached=False, code_object=code_object)
+
+
+def _result(
+    build: CachedBuild, key: str, compiler: Compiler, *, cached: bool, code_object: CodeObject | None = None
+) -> BuildResult:
+    return BuildResult(
+        code_object=code_object or read_code_object(build.content),
+        command=build.command,
+        compiler_name=compiler.name,
+        compiler_version=compiler.version,
+        log=build.log,
+        cached=cached,
+        key=key,
+    )
+
+
+def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
+    """Everything that decides the result and is known before the compiler runs; headers are checked on load."""
+    parts = [
+        _KEY_FORMAT,
+        compiler.fingerprint,
+        str(request.source.absolute()),
+        hashlib.sha256(request.source.read_bytes()).hexdigest(),
+        _request_flags(request),
+        os.getcwd() if request.include_dirs else "",
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _request_flags(request: CompileRequest) -> list[str]:
+    return [
+        f"--offload-arch={request.architecture}",
+        request.optimisation,
+        *(["-gline-tables-only"] if request.line_tables else []),
+        *(f"-D{name}={value}" if value != "" else f"-D{name}" for name, value in sorted(request.defines.items())),
+        *(f"-I{folder}" for folder in request.include_dirs),
+        *request.flags,
+    ]
+
+
+def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path) -> CachedBuild:
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
+        output, dependency_file = Path(folder) / "kernel.hsaco", Path(folder) / "dependencies.d"
+        command = (
+            *compiler.command,
+            *("-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-c"),
+            *compiler.hip_flags(cache_dir),
+            *_reproducibility_flags(request.source),
+            *_request_flags(request),
+        )
+        in_and_out = (str(request.source), "-o", str(output), *_dependency_flags(dependency_file))
+        run = subprocess.run([*command, *in_and_out], capture_output=True, text=True, check=False)
+        if run.returncode != 0 or not output.is_file():
+            raise _compile_error(request, run.stderr or run.stdout)
+        return CachedBuild(
+            content=output.read_bytes(),
+            dependencies=_read_dependencies(dependency_file),
+            command=(*command, str(request.source)),
+            log=run.stderr,
+        )
+
+
+def _reproducibility_flags(source: Path) -> tuple[str, ...]:
+    """The same source gives the same bytes in any folder: line tables hold paths relative to the source's folder."""
+    return (
+        "-fuse-cuid=none",
+        "-fhip-kernel-arg-name",
+        f"-ffile-prefix-map={source.parent}{os.sep}=",
+        f"-ffile-prefix-map={source.parent.absolute()}{os.sep}=",
+        "-fdebug-compilation-dir=.",
+    )
+
+
+def _dependency_flags(path: Path) -> tuple[str, ...]:
+    """Options of the compiler proper: the driver drops -MD for device-only compilations."""
+    arguments = ("-dependency-file", str(path), "-MT", "kernel")
+    return tuple(word for argument in arguments for word in ("-Xclang", argument))
+
+
+def _read_dependencies(path: Path) -> tuple[Path, ...]:
+    """The prerequisites of the one make rule in a dependency file."""
+    prerequisites = path.read_text().partition(":")[2].replace("\\\n", " ")
+    words = re.findall(r"(?:\\ |\\#|\$\$|\S)+", prerequisites)
+    return tuple(Path(re.sub(r"\\([ #])", r"\1", word).replace("$$", "$")).absolute() for word in words)
+
+
+def _compile_error(request: CompileRequest, log: str) -> CompileError:
+    errors = re.findall(r"^(\S[^\n]*?:\d+:\d+): (?:fatal )?error: ([^\n]+)$", log, re.MULTILINE)
+    if not errors:
+        first = next((line for line in log.splitlines() if "error:" in line), "the compiler failed without a message")
+        return CompileError(first, log=log, where=str(request.source), remedy="See the full log of the compiler.")
+    what = "\n".join(f"{place}: {message}" for place, message in errors[:5])
+    missing_header = re.search(r"'([^']+)' file not found", log)
+    remedy = (
+        f"Add the folder of {missing_header[1]} to include_dirs."
+        if missing_header
+        else f"Correct {errors[0][0]} and compile again."
+    )
+    return CompileError(what, log=log, where=str(request.source), remedy=remedy)

@@ -1,0 +1,86 @@
+"""Compiled code objects on disk, by key. Nothing read back is trusted before its hash is checked.
+
+`entries/<key>.json` states size and SHA-256 of the code object, and of every file that went into it;
+`objects/<sha256>` holds the bytes. Both appear by one rename, so concurrent writers cannot tear them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+@dataclass(frozen=True)
+class CachedBuild:
+    """A code object and what it was made of."""
+
+    content: bytes
+    dependencies: tuple[Path, ...]
+    command: tuple[str, ...]
+    log: str
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sha256: str
+    size: int
+    dependencies: dict[str, str]
+    """Path -> SHA-256."""
+    command: tuple[str, ...]
+    log: str
+
+
+class BuildCache:
+    """The cache below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._entries = folder / "entries"
+        self._objects = folder / "objects"
+
+    def load(self, key: str) -> CachedBuild | None:
+        """The build of that key; None where there is none, a dependency has changed, or the stored bytes are damaged."""
+        try:
+            entry = _Entry.model_validate_json((self._entries / f"{key}.json").read_bytes())
+            content = (self._objects / entry.sha256).read_bytes()
+        except (OSError, ValueError, ValidationError):
+            return None
+        if len(content) != entry.size or _sha256(content) != entry.sha256:
+            return None
+        if any(_sha256_of_file(Path(path)) != expected for path, expected in entry.dependencies.items()):
+            return None
+        return CachedBuild(content, tuple(map(Path, entry.dependencies)), entry.command, entry.log)
+
+    def store(self, key: str, build: CachedBuild) -> None:
+        """Write a build; the entry comes last, so that it never names bytes that are not there."""
+        digest = _sha256(build.content)
+        dependencies = {str(path): _sha256_of_file(path) or "" for path in build.dependencies}
+        entry = _Entry(
+            sha256=digest, size=len(build.content), dependencies=dependencies, command=build.command, log=build.log
+        )
+        _write_atomically(self._objects / digest, build.content)
+        _write_atomically(self._entries / f"{key}.json", entry.model_dump_json(indent=1).encode())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _sha256_of_file(path: Path) -> str | None:
+    try:
+        return _sha256(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    Path(temporary).replace(path)

@@ -1,0 +1,182 @@
+"""Reads a compiled code object: takes the bytes of an HSACO (or a bundle around it), gives a :class:`CodeObject`.
+
+The kernels come from the AMDGPU metadata note (code object versions 3 to 6: MessagePack); a hand-written object without
+that note falls back on its `.kd` kernel descriptors. Source: LLVM "User Guide for AMDGPU Backend".
+"""
+
+from __future__ import annotations
+
+from rocm_perf_lab.toolchain.bundles import unpack_code_objects
+from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError, KernelMetadata
+from rocm_perf_lab.toolchain.demangle import demangle
+from rocm_perf_lab.toolchain.descriptor import (
+    DESCRIPTOR_BYTES,
+    allocated_registers,
+    parse_descriptor,
+    uses_dynamic_stack,
+    wavefront_size,
+)
+from rocm_perf_lab.toolchain.elf_file import ElfFile, parse_elf
+from rocm_perf_lab.toolchain.metadata import KernelNote, read_metadata_note
+
+_DESCRIPTOR_SUFFIX = ".kd"
+_DEFAULT_MAX_WORKGROUP_SIZE = 1024
+_MACH_MASK = 0xFF
+_ARCHITECTURE_OF_MACH = {
+    0x2C: "gfx900",
+    0x2F: "gfx906",
+    0x30: "gfx908",
+    0x33: "gfx1010",
+    0x36: "gfx1030",
+    0x37: "gfx1031",
+    0x38: "gfx1032",
+    0x3F: "gfx90a",
+    0x40: "gfx940",
+    0x41: "gfx1100",
+    0x44: "gfx1103",
+    0x46: "gfx1101",
+    0x47: "gfx1102",
+    0x48: "gfx1200",
+    0x4B: "gfx941",
+    0x4C: "gfx942",
+    0x4E: "gfx1201",
+    0x4F: "gfx950",
+}
+
+
+def read_code_object(data: bytes, *, bundle_architecture: str = "gfx942") -> CodeObject:
+    """Parse an HSACO, or the one code object for `bundle_architecture` in an offload bundle or HIP executable.
+
+    Raises:
+        CodeObjectError: Damaged, of another machine, without kernels' descriptors, or more than one code object.
+    """
+    code_objects = unpack_code_objects(data, bundle_architecture)
+    if len(code_objects) > 1:
+        raise CodeObjectError(
+            f"{len(code_objects)} code objects for {bundle_architecture}: one per translation unit",
+            remedy="Read them all with read_code_objects().",
+        )
+    return _parse(code_objects[0])
+
+
+def read_code_objects(data: bytes, *, bundle_architecture: str = "gfx942") -> tuple[CodeObject, ...]:
+    """All code objects for one architecture in a bundle or executable, in file order."""
+    return tuple(_parse(content) for content in unpack_code_objects(data, bundle_architecture))
+
+
+def _parse(data: bytes) -> CodeObject:
+    elf = parse_elf(data)
+    note = read_metadata_note(elf)
+    architecture = _architecture(elf)
+    target_id = note.target_id if note is not None and note.target_id else architecture
+    if note is None:
+        kernels = [_kernel_of_descriptor(elf, name, architecture) for name in _descriptor_symbols(elf)]
+        if not kernels:
+            raise CodeObjectError(
+                "the code object has neither an AMDGPU metadata note nor a kernel descriptor (`.kd` symbol)",
+                remedy="Compile for amdgcn-amd-amdhsa; hand-written assembly needs an .amdhsa_kernel block.",
+            )
+    else:
+        kernels = [_kernel_of_note(elf, kernel) for kernel in note.kernels]
+    return CodeObject(data, architecture, target_id, tuple(sorted(kernels, key=lambda kernel: kernel.symbol)))
+
+
+def _architecture(elf: ElfFile) -> str:
+    architecture = _ARCHITECTURE_OF_MACH.get(elf.flags & _MACH_MASK)
+    if architecture is None:
+        raise CodeObjectError(
+            f"unknown processor {elf.flags & _MACH_MASK:#x} in the ELF flags",
+            remedy=f"The lab knows: {', '.join(_ARCHITECTURE_OF_MACH.values())}.",
+        )
+    return architecture
+
+
+def _descriptor_symbols(elf: ElfFile) -> list[str]:
+    return [name.removesuffix(_DESCRIPTOR_SUFFIX) for name in elf.symbols if name.endswith(_DESCRIPTOR_SUFFIX)]
+
+
+def _kernel_of_note(elf: ElfFile, note: KernelNote) -> KernelMetadata:
+    symbol = note.symbol.removesuffix(_DESCRIPTOR_SUFFIX)
+    descriptor_address = _descriptor_address(elf, symbol)
+    descriptor = parse_descriptor(elf.read(descriptor_address, DESCRIPTOR_BYTES))
+    entry_address = descriptor_address + descriptor.entry_offset
+    return KernelMetadata(
+        symbol=symbol,
+        name=demangle(symbol),
+        entry_address=entry_address,
+        code_bytes=_code_bytes(elf, symbol, entry_address),
+        descriptor_address=descriptor_address,
+        descriptor=descriptor,
+        vgpr_count=note.vgpr_count,
+        agpr_count=note.agpr_count,
+        sgpr_count=note.sgpr_count,
+        vgpr_spill_count=note.vgpr_spill_count,
+        sgpr_spill_count=note.sgpr_spill_count,
+        lds_bytes=note.lds_bytes,
+        scratch_bytes=note.scratch_bytes,
+        kernarg_bytes=note.kernarg_bytes,
+        kernarg_alignment=note.kernarg_alignment,
+        wavefront_size=note.wavefront_size,
+        max_flat_workgroup_size=note.max_flat_workgroup_size,
+        required_workgroup_size=note.required_workgroup_size,
+        uses_dynamic_stack=note.uses_dynamic_stack,
+        arguments=tuple(argument.as_argument() for argument in note.arguments),
+    )
+
+
+def _kernel_of_descriptor(elf: ElfFile, symbol: str, architecture: str) -> KernelMetadata:
+    """What the descriptor alone tells: registers as allocated, no arguments, no spill counts."""
+    descriptor_address = _descriptor_address(elf, symbol)
+    descriptor = parse_descriptor(elf.read(descriptor_address, DESCRIPTOR_BYTES))
+    registers = allocated_registers(descriptor, architecture)
+    entry_address = descriptor_address + descriptor.entry_offset
+    return KernelMetadata(
+        symbol=symbol,
+        name=demangle(symbol),
+        entry_address=entry_address,
+        code_bytes=_code_bytes(elf, symbol, entry_address),
+        descriptor_address=descriptor_address,
+        descriptor=descriptor,
+        vgpr_count=registers.vgprs,
+        agpr_count=registers.agprs,
+        sgpr_count=registers.sgprs,
+        vgpr_spill_count=0,
+        sgpr_spill_count=0,
+        lds_bytes=descriptor.lds_bytes,
+        scratch_bytes=descriptor.scratch_bytes,
+        kernarg_bytes=descriptor.kernarg_bytes,
+        kernarg_alignment=8,
+        wavefront_size=wavefront_size(descriptor),
+        max_flat_workgroup_size=_DEFAULT_MAX_WORKGROUP_SIZE,
+        required_workgroup_size=None,
+        uses_dynamic_stack=uses_dynamic_stack(descriptor),
+        arguments=(),
+    )
+
+
+def _descriptor_address(elf: ElfFile, symbol: str) -> int:
+    descriptor = elf.symbols.get(symbol + _DESCRIPTOR_SUFFIX)
+    if descriptor is None:
+        raise CodeObjectError(
+            f"kernel {symbol} has no descriptor symbol {symbol}{_DESCRIPTOR_SUFFIX}",
+            remedy="Do not strip the dynamic symbol table of a code object.",
+        )
+    return descriptor.address
+
+
+def _code_bytes(elf: ElfFile, symbol: str, entry_address: int) -> int:
+    """Size of the kernel's code: its symbol's size, or for assembly without `.size` up to the next symbol or section end."""
+    section = next(
+        (s for s in elf.sections if s.is_code and s.is_loaded and s.address <= entry_address < s.address + s.size), None
+    )
+    if section is None:
+        raise CodeObjectError(
+            f"the entry of kernel {symbol} ({entry_address:#x}) lies outside the code",
+            remedy="The file is damaged: compile or copy it again.",
+        )
+    section_end = section.address + section.size
+    code = elf.symbols.get(symbol)
+    if code is not None and code.size:
+        return min(code.size, section_end - entry_address)
+    later = (other.address for other in elf.symbols.values() if entry_address < other.address < section_end)
+    return min(later, default=section_end) - entry_address

@@ -1,0 +1,183 @@
+"""The few ELF64 structures that a code object needs, read with every offset checked.
+
+Takes untrusted bytes, gives sections, symbols and notes, or a :class:`CodeObjectError`. Written on `struct` because a
+general ELF library answers a damaged file with whatever exception it happens to meet. Layout: System V gABI, ELF-64.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from rocm_perf_lab.toolchain.code_object import CodeObjectError
+
+ELF_MAGIC = b"\x7fELF"
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_NOTE = struct.Struct("<III")
+_CLASS_64_LITTLE_ENDIAN = (2, 1)
+_SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM = 2, 7, 8, 11
+_SHF_ALLOC, _SHF_EXECINSTR = 2, 4
+_SHN_UNDEF = 0
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section header; `address` is its virtual address, `offset` its place in the file."""
+
+    name: str
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+
+    @property
+    def is_code(self) -> bool:
+        """Whether the section holds instructions."""
+        return bool(self.flags & _SHF_EXECINSTR)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the section has bytes in the file that are mapped at its address."""
+        return bool(self.flags & _SHF_ALLOC) and self.kind != _SHT_NOBITS
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One defined symbol."""
+
+    name: str
+    address: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """One note record: `owner` names the vendor whose `kind` it is."""
+
+    owner: str
+    kind: int
+    content: bytes
+
+
+@dataclass(frozen=True)
+class ElfFile:
+    """A 64-bit little-endian ELF file."""
+
+    data: bytes
+    machine: int
+    flags: int
+    abi_version: int
+    sections: tuple[Section, ...]
+
+    @cached_property
+    def symbols(self) -> dict[str, Symbol]:
+        """Defined symbols by name; the full symbol table wins over the dynamic one."""
+        tables = sorted(
+            (section for section in self.sections if section.kind in (_SHT_SYMTAB, _SHT_DYNSYM)),
+            key=lambda section: section.kind == _SHT_SYMTAB,
+        )
+        return {symbol.name: symbol for table in tables for symbol in self._symbols_of(table)}
+
+    @property
+    def notes(self) -> Iterator[Note]:
+        """The records of all note sections."""
+        for section in self.sections:
+            if section.kind == _SHT_NOTE:
+                yield from _notes_in(self.content(section))
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((section for section in self.sections if section.name == name), None)
+
+    def content(self, section: Section) -> bytes:
+        """The bytes of a section in the file."""
+        return _slice(self.data, section.offset, section.size, f"section {section.name!r}")
+
+    def read(self, address: int, size: int) -> bytes:
+        """`size` bytes at a virtual address.
+
+        Raises:
+            CodeObjectError: No section of the file has bytes there.
+        """
+        for section in self.sections:
+            start = address - section.address
+            if section.is_loaded and 0 <= start and start + size <= section.size:
+                return _slice(self.data, section.offset + start, size, f"address {address:#x}")
+        raise CodeObjectError(f"no section holds the {size} bytes at address {address:#x}", remedy=_REBUILD)
+
+    def _symbols_of(self, table: Section) -> Iterator[Symbol]:
+        if table.link >= len(self.sections):
+            raise CodeObjectError(f"symbol table {table.name!r} names no string table", remedy=_REBUILD)
+        names = self.content(self.sections[table.link])
+        content = self.content(table)
+        for start in range(0, len(content) - _SYMBOL.size + 1, _SYMBOL.size):
+            name, _, _, section_index, address, size = _SYMBOL.unpack_from(content, start)
+            if name and section_index != _SHN_UNDEF:
+                yield Symbol(_string(names, name), address, size)
+
+
+def parse_elf(data: bytes) -> ElfFile:
+    """Read the ELF header and the section headers.
+
+    Raises:
+        CodeObjectError: Not an ELF64 little-endian file, or cut short.
+    """
+    if not data.startswith(ELF_MAGIC):
+        raise CodeObjectError("these bytes are not an ELF file", remedy="Pass a code object (.hsaco) or an offload bundle.")
+    header = _HEADER.unpack(_slice(data, 0, _HEADER.size, "ELF header"))
+    identity, machine, section_offset, flags = header[0], header[2], header[6], header[7]
+    section_entry_size, section_count, names_index = header[11:14]
+    if (identity[4], identity[5]) != _CLASS_64_LITTLE_ENDIAN:
+        raise CodeObjectError("the ELF file is not 64-bit little-endian", remedy=_REBUILD)
+    if section_count and section_entry_size != _SECTION.size:
+        raise CodeObjectError(f"section headers of {section_entry_size} bytes, expected {_SECTION.size}", remedy=_REBUILD)
+    table = _slice(data, section_offset, section_count * _SECTION.size, "section header table")
+    raw = list(_SECTION.iter_unpack(table))
+    if raw and names_index >= len(raw):
+        raise CodeObjectError("the ELF header names no section name table", remedy=_REBUILD)
+    names = _slice(data, raw[names_index][4], raw[names_index][5], "section name table") if raw else b""
+    sections = tuple(
+        Section(_string(names, name), kind, section_flags, address, offset, size, link)
+        for name, kind, section_flags, address, offset, size, link, *_ in raw
+    )
+    return ElfFile(data, machine, flags, abi_version=identity[8], sections=sections)
+
+
+_REBUILD = "The file is damaged or was cut short: compile or copy it again."
+
+
+def _notes_in(content: bytes) -> Iterator[Note]:
+    start = 0
+    while start + _NOTE.size <= len(content):
+        name_size, content_size, kind = _NOTE.unpack_from(content, start)
+        name_start = start + _NOTE.size
+        content_start = name_start + _aligned(name_size)
+        owner = _slice(content, name_start, name_size, "note name").rstrip(b"\0").decode("latin-1")
+        yield Note(owner, kind, _slice(content, content_start, content_size, f"note of {owner}"))
+        start = content_start + _aligned(content_size)
+
+
+def _aligned(size: int) -> int:
+    return (size + 3) & ~3
+
+
+def _slice(data: bytes, offset: int, size: int, what: str) -> bytes:
+    if offset + size > len(data):
+        raise CodeObjectError(
+            f"the file ends inside the {what}: {offset + size} bytes needed, {len(data)} present", remedy=_REBUILD
+        )
+    return data[offset : offset + size]
+
+
+def _string(table: bytes, start: int) -> str:
+    end = table.find(b"\0", start)
+    if end < 0:
+        raise CodeObjectError(f"a name lies outside its string table (offset {start})", remedy=_REBUILD)
+    return table[start:end].decode("utf-8", errors="replace")

@@ -1,0 +1,58 @@
+"""Finds the kernel that a user means among those of a code object."""
+
+from __future__ import annotations
+
+import difflib
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+from rocm_perf_lab.toolchain.demangle import base_name, without_parameters
+
+
+class KernelNotFound(LabError):
+    """No kernel, or more than one, answers to the name."""
+
+
+def find_kernel(code_object: CodeObject, entry: str) -> KernelMetadata:
+    """The kernel called `entry`: mangled symbol, extern "C" name, or C++ name with or without template and parameters.
+
+    Raises:
+        KernelNotFound: None, or several (overloads, template instances); the message lists them.
+    """
+    wanted = _without_spaces(entry)
+    spellings = [(kernel, _spellings(kernel)) for kernel in code_object.kernels]
+    for rank in range(4):
+        matches = [kernel for kernel, names in spellings if names[rank] == wanted]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise KernelNotFound(
+                f"{entry!r} may be any of {len(matches)} kernels:\n{_listed(matches)}",
+                remedy="Give the name with template arguments and parameters, or the mangled symbol.",
+            )
+    if not code_object.kernels:
+        raise KernelNotFound("the code object has no kernels", remedy="Mark the entry function __global__.")
+    names = [base_name(kernel.name) for kernel in code_object.kernels]
+    near = difflib.get_close_matches(entry, names, n=1)
+    raise KernelNotFound(
+        f"no kernel {entry!r} in the code object, which has:\n{_listed(code_object.kernels)}",
+        remedy=f"Did you mean {near[0]!r}?" if near else "Use one of these names as `entry`.",
+    )
+
+
+def _spellings(kernel: KernelMetadata) -> tuple[str, str, str, str]:
+    """Exact first, then ever looser."""
+    return (
+        kernel.symbol,
+        _without_spaces(kernel.name),
+        _without_spaces(without_parameters(kernel.name)),
+        _without_spaces(base_name(kernel.name)),
+    )
+
+
+def _without_spaces(name: str) -> str:
+    return "".join(name.split())
+
+
+def _listed(kernels: list[KernelMetadata] | tuple[KernelMetadata, ...]) -> str:
+    return "\n".join(f"  {kernel.name}" + (f"  [{kernel.symbol}]" if kernel.name != kernel.symbol else "") for kernel in kernels)

@@ -1,0 +1,112 @@
+"""The AMDGPU metadata note: a MessagePack map that says what the compiler knows of each kernel.
+
+Takes a parsed ELF file, gives validated records. Keys and defaults: LLVM "User Guide for AMDGPU Backend", code object
+V3 to V6 metadata.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+
+from rocm_perf_lab.toolchain.code_object import CodeObjectError, KernelArgument
+from rocm_perf_lab.toolchain.elf_file import ElfFile, Note
+
+_OWNER, _KIND = "AMDGPU", 32
+_OWNER_V2 = "AMD"
+_REBUILD = "The file is damaged: compile or copy it again."
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ArgumentNote(_Record):
+    """One entry of `.args`."""
+
+    name: str = Field("", alias=".name")
+    offset: NonNegativeInt = Field(alias=".offset")
+    size: NonNegativeInt = Field(alias=".size")
+    value_kind: str = Field(alias=".value_kind")
+    type_name: str = Field("", alias=".type_name")
+    address_space: str = Field("", alias=".address_space")
+    access: str = Field("", alias=".access")
+
+    def as_argument(self) -> KernelArgument:
+        """The same in the vocabulary of the lab."""
+        return KernelArgument(
+            name=self.name,
+            offset=self.offset,
+            size=self.size,
+            value_kind=self.value_kind,
+            type_name=self.type_name,
+            address_space=self.address_space,
+            access=self.access,
+        )
+
+
+class KernelNote(_Record):
+    """One entry of `amdhsa.kernels`."""
+
+    symbol: str = Field(alias=".symbol")
+    vgpr_count: NonNegativeInt = Field(alias=".vgpr_count")
+    agpr_count: NonNegativeInt = Field(0, alias=".agpr_count")
+    sgpr_count: NonNegativeInt = Field(alias=".sgpr_count")
+    vgpr_spill_count: NonNegativeInt = Field(0, alias=".vgpr_spill_count")
+    sgpr_spill_count: NonNegativeInt = Field(0, alias=".sgpr_spill_count")
+    lds_bytes: NonNegativeInt = Field(alias=".group_segment_fixed_size")
+    scratch_bytes: NonNegativeInt = Field(alias=".private_segment_fixed_size")
+    kernarg_bytes: NonNegativeInt = Field(alias=".kernarg_segment_size")
+    kernarg_alignment: NonNegativeInt = Field(alias=".kernarg_segment_align")
+    wavefront_size: NonNegativeInt = Field(alias=".wavefront_size")
+    max_flat_workgroup_size: NonNegativeInt = Field(alias=".max_flat_workgroup_size")
+    required_workgroup_size: tuple[int, int, int] | None = Field(None, alias=".reqd_workgroup_size")
+    uses_dynamic_stack: bool = Field(False, alias=".uses_dynamic_stack")
+    arguments: tuple[ArgumentNote, ...] = Field((), alias=".args")
+
+
+class MetadataNote(_Record):
+    """The whole note. `target` exists from code object V4 on."""
+
+    version: tuple[int, int] = Field(alias="amdhsa.version")
+    target: str = Field("", alias="amdhsa.target")
+    kernels: tuple[KernelNote, ...] = Field((), alias="amdhsa.kernels")
+
+    @property
+    def target_id(self) -> str:
+        """`gfx942:sramecc+:xnack-` of `amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-`."""
+        return self.target.rpartition("--")[2]
+
+
+def read_metadata_note(elf: ElfFile) -> MetadataNote | None:
+    """The metadata of a code object; None where it has no note.
+
+    Raises:
+        CodeObjectError: A version 2 note (YAML, ROCm 3 and before), or a note that does not decode.
+    """
+    notes = list(elf.notes)
+    for note in notes:
+        if (note.owner, note.kind) == (_OWNER, _KIND):
+            return _decode(note)
+    if any(note.owner == _OWNER_V2 for note in notes):
+        raise CodeObjectError(
+            "the code object is of version 2 (its notes belong to `AMD`); the lab reads versions 3 to 6",
+            remedy="Compile it with ROCm 4 or later (-mcode-object-version=5).",
+        )
+    return None
+
+
+def _decode(note: Note) -> MetadataNote:
+    import msgpack
+
+    try:
+        content = msgpack.unpackb(note.content)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CodeObjectError(f"the AMDGPU metadata note is not MessagePack: {error}", remedy=_REBUILD) from error
+    try:
+        return MetadataNote.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = " ".join(str(part) for part in first["loc"])
+        raise CodeObjectError(
+            f"the AMDGPU metadata note is invalid at {key or 'its top'}: {first['msg']}", remedy=_REBUILD
+        ) from error
