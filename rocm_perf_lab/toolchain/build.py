@@ -12,17 +12,20 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.resources import cache_dir as default_cache_dir
 from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild
-from rocm_perf_lab.toolchain.code_object import CodeObject
 from rocm_perf_lab.toolchain.compilers import Compiler, find_compiler
 from rocm_perf_lab.toolchain.elf import read_code_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.toolchain.code_object import CodeObject
 
 _KEY_FORMAT = 1
 
@@ -93,20 +96,13 @@ def compile_source(
     cache_dir = cache_dir or default_cache_dir()
     cache = BuildCache(cache_dir / "builds")
     key = _cache_key(request, compiler)
-    known = cache.load(key)
-    if known is not None:
-        return _result(known, key, compiler, cached=True)
-    build = _run(request, compiler, cache_dir)
-    code_object = read_code_object(build.content, bundle_architecture=request.architecture)
-    cache.store(key, build)
-    return _result(build, key, compiler, cached=False, code_object=code_object)
-
-
-def _result(
-    build: CachedBuild, key: str, compiler: Compiler, *, cached: bool, code_object: CodeObject | None = None
-) -> BuildResult:
+    build = cache.load(key)
+    cached = build is not None
+    if build is None:
+        build = _run(request, compiler, cache_dir)
+        cache.store(key, build)
     return BuildResult(
-        code_object=code_object or read_code_object(build.content),
+        code_object=read_code_object(build.content),
         command=build.command,
         compiler_name=compiler.name,
         compiler_version=compiler.version,
@@ -124,7 +120,7 @@ def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
         str(request.source.absolute()),
         hashlib.sha256(request.source.read_bytes()).hexdigest(),
         _request_flags(request),
-        os.getcwd() if request.include_dirs else "",
+        str(Path.cwd()) if request.flags else "",  # they may name relative folders
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -135,7 +131,7 @@ def _request_flags(request: CompileRequest) -> list[str]:
         request.optimisation,
         *(["-gline-tables-only"] if request.line_tables else []),
         *(f"-D{name}={value}" if value != "" else f"-D{name}" for name, value in sorted(request.defines.items())),
-        *(f"-I{folder}" for folder in request.include_dirs),
+        *(f"-I{folder.absolute()}" for folder in request.include_dirs),
         *request.flags,
     ]
 
@@ -155,7 +151,7 @@ def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path) -> Cached
         if run.returncode != 0 or not output.is_file():
             raise _compile_error(request, run.stderr or run.stdout)
         return CachedBuild(
-            content=output.read_bytes(),
+            content=read_code_object(output.read_bytes(), bundle_architecture=request.architecture).data,
             dependencies=_read_dependencies(dependency_file),
             command=(*command, str(request.source)),
             log=run.stderr,

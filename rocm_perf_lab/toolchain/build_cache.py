@@ -44,7 +44,7 @@ class BuildCache:
         self._objects = folder / "objects"
 
     def load(self, key: str) -> CachedBuild | None:
-        """The build of that key; None where there is none, a dependency has changed, or the stored bytes are damaged."""
+        """The build of that key; None where there is none, a dependency changed, or the stored bytes are damaged."""
         try:
             entry = _Entry.model_validate_json((self._entries / f"{key}.json").read_bytes())
             content = (self._objects / entry.sha256).read_bytes()

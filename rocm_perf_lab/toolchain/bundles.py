@@ -7,11 +7,14 @@ Formats: "Clang Offload Bundler" (magic `__CLANG_OFFLOAD_BUNDLE__`, a table of o
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.elf_file import ELF_MAGIC, parse_elf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EM_AMDGPU = 224
 
@@ -69,7 +72,8 @@ def _bundle_entries(data: bytes) -> Iterator[_BundleEntry]:
     start = data.find(_BUNDLE_MAGIC)
     if start < 0:
         raise CodeObjectError(
-            "neither an ELF file nor an offload bundle", remedy="Pass a .hsaco file, an offload bundle or a HIP executable."
+            "neither an ELF file nor an offload bundle",
+            remedy="Pass a .hsaco file, an offload bundle or a HIP executable.",
         )
     while start >= 0:
         yield from _entries_of_one(data, start)

@@ -20,7 +20,8 @@ class CodeObjectError(LabError):
 class KernelArgument:
     """One entry of `.args` in the AMDGPU metadata note; offsets and sizes in bytes within the kernarg segment.
 
-    `value_kind` is `by_value`, `global_buffer`, `hidden_block_count_x`, ...; `name` is empty where the compiler gave none.
+    `value_kind` is `by_value`, `global_buffer`, `hidden_block_count_x`, ...; `name` is empty where the compiler gave
+    none.
     """
 
     name: str
@@ -49,7 +50,7 @@ class KernelDescriptor:
 
 @dataclass(frozen=True)
 class KernelMetadata:
-    """What the compiler says of one kernel. Register counts are those of the metadata note, not the padded descriptor."""
+    """What the compiler says of one kernel. Register counts are the metadata note's, not the padded descriptor's."""
 
     symbol: str
     name: str

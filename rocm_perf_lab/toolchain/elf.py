@@ -165,7 +165,7 @@ def _descriptor_address(elf: ElfFile, symbol: str) -> int:
 
 
 def _code_bytes(elf: ElfFile, symbol: str, entry_address: int) -> int:
-    """Size of the kernel's code: its symbol's size, or for assembly without `.size` up to the next symbol or section end."""
+    """Size of the kernel's code: its symbol's, or for assembly without `.size` up to the next symbol or the end."""
     section = next(
         (s for s in elf.sections if s.is_code and s.is_loaded and s.address <= entry_address < s.address + s.size), None
     )

@@ -7,11 +7,14 @@ general ELF library answers a damaged file with whatever exception it happens to
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ELF_MAGIC = b"\x7fELF"
 
@@ -108,7 +111,7 @@ class ElfFile:
         """
         for section in self.sections:
             start = address - section.address
-            if section.is_loaded and 0 <= start and start + size <= section.size:
+            if section.is_loaded and start >= 0 and start + size <= section.size:
                 return _slice(self.data, section.offset + start, size, f"address {address:#x}")
         raise CodeObjectError(f"no section holds the {size} bytes at address {address:#x}", remedy=_REBUILD)
 
@@ -130,14 +133,14 @@ def parse_elf(data: bytes) -> ElfFile:
         CodeObjectError: Not an ELF64 little-endian file, or cut short.
     """
     if not data.startswith(ELF_MAGIC):
-        raise CodeObjectError("these bytes are not an ELF file", remedy="Pass a code object (.hsaco) or an offload bundle.")
+        raise CodeObjectError("these bytes are not an ELF file", remedy="Pass a code object (.hsaco) or a bundle.")
     header = _HEADER.unpack(_slice(data, 0, _HEADER.size, "ELF header"))
     identity, machine, section_offset, flags = header[0], header[2], header[6], header[7]
     section_entry_size, section_count, names_index = header[11:14]
     if (identity[4], identity[5]) != _CLASS_64_LITTLE_ENDIAN:
         raise CodeObjectError("the ELF file is not 64-bit little-endian", remedy=_REBUILD)
     if section_count and section_entry_size != _SECTION.size:
-        raise CodeObjectError(f"section headers of {section_entry_size} bytes, expected {_SECTION.size}", remedy=_REBUILD)
+        raise CodeObjectError(f"section headers have {section_entry_size} bytes, not {_SECTION.size}", remedy=_REBUILD)
     table = _slice(data, section_offset, section_count * _SECTION.size, "section header table")
     raw = list(_SECTION.iter_unpack(table))
     if raw and names_index >= len(raw):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import difflib
+from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 from rocm_perf_lab.toolchain.demangle import base_name, without_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 
 class KernelNotFound(LabError):
@@ -54,5 +59,7 @@ def _without_spaces(name: str) -> str:
     return "".join(name.split())
 
 
-def _listed(kernels: list[KernelMetadata] | tuple[KernelMetadata, ...]) -> str:
-    return "\n".join(f"  {kernel.name}" + (f"  [{kernel.symbol}]" if kernel.name != kernel.symbol else "") for kernel in kernels)
+def _listed(kernels: Sequence[KernelMetadata]) -> str:
+    return "\n".join(
+        f"  {kernel.name}" if kernel.name == kernel.symbol else f"  {kernel.name}  [{kernel.symbol}]" for kernel in kernels
+    )

@@ -6,10 +6,14 @@ V3 to V6 metadata.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from rocm_perf_lab.toolchain.code_object import CodeObjectError, KernelArgument
-from rocm_perf_lab.toolchain.elf_file import ElfFile, Note
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.toolchain.elf_file import ElfFile, Note
 
 _OWNER, _KIND = "AMDGPU", 32
 _OWNER_V2 = "AMD"

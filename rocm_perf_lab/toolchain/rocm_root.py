@@ -8,7 +8,6 @@ version and place, and appears by one rename. Names of the control constants: LL
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -135,4 +134,4 @@ def _write_linker_shim(path: Path, linker: tuple[str, ...]) -> None:
     path.parent.mkdir()
     words = " ".join(f"'{word}'" for word in linker)
     path.write_text(f'#!/bin/sh\nshift 2\nexec {words} "$@"\n')
-    path.chmod(os.stat(path).st_mode | 0o111)
+    path.chmod(path.stat().st_mode | 0o111)
