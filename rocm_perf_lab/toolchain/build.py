@@ -1,7 +1,8 @@
 """Compiles one HIP source to a code object, once: `compile_source(CompileRequest(...)) -> BuildResult`.
 
-A build is cached by the content of the source and of every header it includes, the flags and the compiler. Line tables
-are always on: they change no instruction and let every measurement point at a source line.
+A build is cached by the content of the source and of every header it includes, the flags and the compiler; the folder
+of the source does not matter, and line tables name files relative to it. They are on by default: they change no
+instruction and let every measurement point at a source line.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ class CompileRequest:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """A compiled source, and how it came about. `key` names the build in the cache."""
+    """A compiled source, and how it came about.
+
+    `key` names the build in the cache; paths in `log` (warnings) are relative to the source's folder.
+    """
 
     code_object: CodeObject
     command: tuple[str, ...]
@@ -96,11 +100,11 @@ def compile_source(
     cache_dir = cache_dir or default_cache_dir()
     cache = BuildCache(cache_dir / "builds")
     key = _cache_key(request, compiler)
-    build = cache.load(key)
+    build = cache.load(key, request.source.parent)
     cached = build is not None
     if build is None:
         build = _run(request, compiler, cache_dir)
-        cache.store(key, build)
+        cache.store(key, build, request.source.parent)
     return BuildResult(
         code_object=read_code_object(build.content),
         command=build.command,
@@ -117,7 +121,7 @@ def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
     parts = [
         _KEY_FORMAT,
         compiler.fingerprint,
-        str(request.source.absolute()),
+        request.source.name,
         hashlib.sha256(request.source.read_bytes()).hexdigest(),
         _request_flags(request),
         str(Path.cwd()) if request.flags else "",  # they may name relative folders
@@ -152,9 +156,9 @@ def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path) -> Cached
             raise _compile_error(request, run.stderr or run.stdout)
         return CachedBuild(
             content=read_code_object(output.read_bytes(), bundle_architecture=request.architecture).data,
-            dependencies=_read_dependencies(dependency_file),
+            dependencies=_read_dependencies(dependency_file, request.source.parent),
             command=(*command, str(request.source)),
-            log=run.stderr,
+            log=run.stderr.replace(f"{request.source.parent}{os.sep}", ""),
         )
 
 
@@ -175,11 +179,12 @@ def _dependency_flags(path: Path) -> tuple[str, ...]:
     return tuple(word for argument in arguments for word in ("-Xclang", argument))
 
 
-def _read_dependencies(path: Path) -> tuple[Path, ...]:
-    """The prerequisites of the one make rule in a dependency file."""
+def _read_dependencies(path: Path, source_dir: Path) -> tuple[Path, ...]:
+    """The prerequisites of the one make rule in a dependency file: relative to `source_dir` when found from there."""
     prerequisites = path.read_text().partition(":")[2].replace("\\\n", " ")
     words = re.findall(r"(?:\\ |\\#|\$\$|\S)+", prerequisites)
-    return tuple(Path(re.sub(r"\\([ #])", r"\1", word).replace("$$", "$")).absolute() for word in words)
+    paths = (Path(re.sub(r"\\([ #])", r"\1", word).replace("$$", "$")) for word in words)
+    return tuple(p.relative_to(source_dir) if p.is_relative_to(source_dir) else p.absolute() for p in paths)
 
 
 def _compile_error(request: CompileRequest, log: str) -> CompileError:

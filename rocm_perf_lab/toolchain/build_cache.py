@@ -21,6 +21,7 @@ class CachedBuild:
 
     content: bytes
     dependencies: tuple[Path, ...]
+    """Files that the compiler read; those found from the source's folder are relative to it."""
     command: tuple[str, ...]
     log: str
 
@@ -43,7 +44,7 @@ class BuildCache:
         self._entries = folder / "entries"
         self._objects = folder / "objects"
 
-    def load(self, key: str) -> CachedBuild | None:
+    def load(self, key: str, source_dir: Path) -> CachedBuild | None:
         """The build of that key; None where there is none, a dependency changed, or the stored bytes are damaged."""
         try:
             entry = _Entry.model_validate_json((self._entries / f"{key}.json").read_bytes())
@@ -52,14 +53,14 @@ class BuildCache:
             return None
         if len(content) != entry.size or _sha256(content) != entry.sha256:
             return None
-        if any(_sha256_of_file(Path(path)) != expected for path, expected in entry.dependencies.items()):
+        if any(_sha256_of_file(source_dir / path) != expected for path, expected in entry.dependencies.items()):
             return None
         return CachedBuild(content, tuple(map(Path, entry.dependencies)), entry.command, entry.log)
 
-    def store(self, key: str, build: CachedBuild) -> None:
+    def store(self, key: str, build: CachedBuild, source_dir: Path) -> None:
         """Write a build; the entry comes last, so that it never names bytes that are not there."""
         digest = _sha256(build.content)
-        dependencies = {str(path): _sha256_of_file(path) or "" for path in build.dependencies}
+        dependencies = {str(path): _sha256_of_file(source_dir / path) or "" for path in build.dependencies}
         entry = _Entry(
             sha256=digest, size=len(build.content), dependencies=dependencies, command=build.command, log=build.log
         )
