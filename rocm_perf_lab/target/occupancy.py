@@ -232,7 +232,7 @@ _SAVABLE: dict[Limiter, str] = {"vgpr": "vgprs", "sgpr": "sgprs", "lds": "lds_by
 
 
 def _least_saving(request: OccupancyRequest, resource: str, limits_of: _LimitsOf, limit: Limiter) -> int | None:
-    """How much less of a resource lifts its limit above the present occupancy; by bisection, for less never lowers it."""
+    """How much less of a resource lifts its limit above the present occupancy; by bisection: less never lowers it."""
     waves = min(limits_of(request).values())
     present = getattr(request, resource)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
 
+Unit = Literal["vector", "matrix"]
 MemoryLevel = Literal["lds", "vector_l1", "l2", "mall", "dram"]
 
 
@@ -15,7 +16,7 @@ MemoryLevel = Literal["lds", "vector_l1", "l2", "mall", "dram"]
 class ComputeRoof:
     """The most that one kind of arithmetic unit does; operations of `i8` are integer operations."""
 
-    unit: Literal["vector", "matrix"]
+    unit: Unit
     data_type: str
     gflop_per_s: float
 
@@ -31,12 +32,13 @@ class MemoryRoof:
 def compute_roofs(target: Target) -> tuple[ComputeRoof, ...]:
     """Every arithmetic roof of the target, vector units first."""
     cu_clocks_per_ns = target.compute_units * target.max_clock_mhz / 1000
+    units: tuple[tuple[Unit, dict[str, float]], ...] = (
+        ("vector", target.peaks.vector_flops_per_cu_clock),
+        ("matrix", target.peaks.matrix_flops_per_cu_clock),
+    )
     return tuple(
         ComputeRoof(unit, data_type, per_cu_clock * cu_clocks_per_ns)
-        for unit, rates in (
-            ("vector", target.peaks.vector_flops_per_cu_clock),
-            ("matrix", target.peaks.matrix_flops_per_cu_clock),
-        )
+        for unit, rates in units
         for data_type, per_cu_clock in rates.items()
     )
 
