@@ -1,0 +1,74 @@
+"""What every job stands on: the configuration, the run's folder, the console, the device and the tracker.
+
+A :class:`Lab` is opened once per run. It owns nothing but these; the verbs live in the other modules of this folder.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.console import Console
+
+from rocm_perf_lab.components import build
+from rocm_perf_lab.files import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from rocm_perf_lab.config import LabConfig
+    from rocm_perf_lab.device.protocol import Device
+    from rocm_perf_lab.tracking.store import RunTracker
+
+
+class Job(Protocol):
+    """A verb of the lab."""
+
+    def run(self, lab: Lab) -> None:
+        """Do it; print to `lab.console`, write below `lab.output_dir`, log to `lab.tracker`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One run of the lab."""
+
+    config: LabConfig
+    resolved: Mapping[str, Any]
+    output_dir: Path
+    console: Console
+
+    @classmethod
+    def open(cls, config: LabConfig, *, resolved: Mapping[str, Any], output_dir: Path) -> Lab:
+        """Store the resolved configuration with the run."""
+        write_text(output_dir / "config.json", json.dumps(resolved, indent=2, default=str) + "\n")
+        return cls(config, resolved, output_dir, Console(highlight=False, soft_wrap=False))
+
+    @cached_property
+    def device(self) -> Device:
+        """The device that the configuration names."""
+        device: Device = build(self.config.device, where="device", target=self.config.target)
+        return device
+
+    @cached_property
+    def tracker(self) -> RunTracker:
+        """The run that everything is logged to."""
+        tracker: RunTracker = build(
+            self.config.tracking, where="tracking", run_name=f"{self.job_name} {self.config.kernel.name}"
+        )
+        return tracker
+
+    @property
+    def job_name(self) -> str:
+        """`profile`, `optimize`, ...: the module that holds the verb."""
+        return self.config.job.target.split(".")[-2]
+
+    def run(self) -> None:
+        """Run the configured job inside its tracked run."""
+        job: Job = build(self.config.job, where="job")
+        identity = self.device.identity
+        self.console.print(f"[bold]device[/]  {identity.name}: {identity.reason}")
+        job.run(self)

@@ -1,0 +1,46 @@
+"""Every command in README, docs and skill works as it is printed."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")), *sorted((REPOSITORY / "skill").rglob("*.md"))]
+RUNNABLE = ("python -m rocm_perf_lab", "rocm-perf ", "rocm-perf-lab ")
+SETUP = ("git clone", "cd ", "make ", "pip ", "python3 -m venv", ".venv/bin/pip", "mlflow ui", "python -m benchmarks")
+
+
+def commands() -> list[str]:
+    """Lines of `bash` blocks, comments left out, each once."""
+    lines: dict[str, None] = {}
+    for page in PAGES:
+        for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
+            for line in block.splitlines():
+                command = re.sub(r"\s+#.*$", "", line).strip()
+                if command and not command.startswith("#"):
+                    lines[command] = None
+    return list(lines)
+
+
+def test_every_command_is_one_that_this_file_runs_or_that_setting_up_means() -> None:
+    unknown = [c for c in commands() if not c.startswith((*RUNNABLE, *SETUP))]
+
+    assert unknown == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith(RUNNABLE)])
+def test_a_command_of_the_documentation_succeeds(command: str, tmp_path: Path) -> None:
+    words = shlex.split(command)
+    program = [sys.executable] if words[0] == "python" else [str(Path(sys.executable).with_name(words[0]))]
+
+    run = subprocess.run(
+        [*program, *words[1:]], cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1"}, check=False
+    )
+
+    assert run.returncode == 0, run.stdout + run.stderr
