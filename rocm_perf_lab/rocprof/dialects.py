@@ -1,0 +1,130 @@
+"""Opens a file as a rocpd database, or says by name what it is instead.
+
+Opened read-only and by content: neither name nor folder matter. Other dialects that people keep under the ending `.db`
+(rocprof v1, RPD, rocprofiler-compute) are recognised by their tables.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.rocprof.schema import KNOWN_MAJOR_VERSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+_BUSY_TIMEOUT_S = 1.0
+_COLLECT = "collect it with: rocprofv3 --kernel-trace -f rocpd -- APP"
+_DIALECTS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("an RPD trace (rocmProfileData)", frozenset({"rocpd_op", "rocpd_api"})),
+    ("a rocprofiler-compute analysis database", frozenset({"compute_workload"})),
+    ("a rocprof v1 results database", frozenset({"A"})),
+    ("a rocprof v1 results database", frozenset({"OPS", "HSA"})),
+)
+"""What a file is called whose tables include all of a set."""
+
+
+class DatabaseError(LabError):
+    """A file that cannot be read as a rocpd database."""
+
+
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """A read-only connection to an intact SQLite file.
+
+    Raises:
+        DatabaseError: Missing, empty, truncated, locked or not SQLite at all.
+    """
+    _check_file(path)
+    uri = f"file:{quote(str(path.resolve()))}?mode=ro"
+    try:
+        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)
+        connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        raise database_error(path, error) from error
+    return connection
+
+
+def check_dialect(path: Path, tables: Collection[str]) -> None:
+    """Refuse a database that has no rocpd metadata, by the name of what it is.
+
+    Raises:
+        DatabaseError: Not a rocpd database.
+    """
+    names = set(tables)
+    for dialect, marks in _DIALECTS:
+        if marks <= names:
+            raise DatabaseError(f"this is {dialect}, not a rocpd database", where=str(path), remedy=_COLLECT)
+    if not any(name.startswith("rocpd_metadata") for name in names):
+        shown = ", ".join(sorted(names)[:6]) or "none"
+        raise DatabaseError(
+            f"this SQLite file is not a rocpd database; its tables: {shown}", where=str(path), remedy=_COLLECT
+        )
+
+
+def check_version(path: Path, version: str | None) -> str:
+    """The schema version, where the reader knows its major number.
+
+    Raises:
+        DatabaseError: No version, or one that this reader was not written for.
+    """
+    if version is None:
+        raise DatabaseError("the rocpd metadata has no schema_version", where=str(path), remedy=_COLLECT)
+    if version.partition(".")[0] not in KNOWN_MAJOR_VERSIONS:
+        known = ", ".join(sorted(KNOWN_MAJOR_VERSIONS))
+        raise DatabaseError(
+            f"rocpd schema version {version} is unknown; this reader knows {known}.x",
+            where=str(path),
+            remedy="update rocm-perf-lab, or convert the database with the rocpd tool of its ROCm release",
+        )
+    return version
+
+
+def database_error(path: Path, error: sqlite3.Error) -> DatabaseError:
+    """What a failing query means to the user."""
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return DatabaseError(
+            "the database is locked: its writer is still running", where=str(path), remedy="wait until it has ended"
+        )
+    if "no such table" in text or "no such column" in text:
+        return DatabaseError(f"the rocpd database is incomplete: {text}", where=str(path), remedy=_COLLECT)
+    return DatabaseError(f"the database is damaged: {text}", where=str(path), remedy=_COLLECT)
+
+
+def _check_file(path: Path) -> None:
+    try:
+        with path.open("rb") as source:
+            header = source.read(_HEADER_BYTES)
+            size = os.fstat(source.fileno()).st_size
+    except OSError as error:
+        raise DatabaseError(f"cannot open the database: {error.strerror}", where=str(path)) from error
+    if not header:
+        raise DatabaseError(
+            "the database is empty: the profiled process was ended before it was written",
+            where=str(path),
+            remedy=_COLLECT,
+        )
+    if not header.startswith(_SQLITE_MAGIC):
+        raise DatabaseError("this is not an SQLite file", where=str(path), remedy=_COLLECT)
+    expected = _declared_bytes(header)
+    if size < expected:
+        raise DatabaseError(
+            f"the database is truncated: {size} bytes of {expected}", where=str(path), remedy="copy or collect it again"
+        )
+
+
+def _declared_bytes(header: bytes) -> int:
+    """File size that the SQLite header states; a header cut short states more than there is."""
+    if len(header) < _HEADER_BYTES:
+        return _HEADER_BYTES
+    page_bytes = int.from_bytes(header[16:18]) or 1
+    page_bytes = 65536 if page_bytes == 1 else page_bytes
+    change_counter, pages, valid_for = (int.from_bytes(header[at : at + 4]) for at in (24, 28, 92))
+    return pages * page_bytes if change_counter == valid_for else _HEADER_BYTES

@@ -1,0 +1,139 @@
+"""What a device hands over to be written as a rocpd database: one process, one GPU, its kernels and dispatches.
+
+Times are integer nanoseconds of one clock, sizes are bytes, grids count work-items (as HSA does), not workgroups.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.target.model import Target
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    """The machine that ran the process. The environment is never recorded: it can hold secrets."""
+
+    system_name: str
+    hostname: str
+    release: str
+    version: str
+    hardware_name: str
+
+    @classmethod
+    def current(cls) -> HostRecord:
+        """This machine."""
+        name = platform.uname()
+        return cls(name.system, name.node, name.release, name.version, name.machine)
+
+
+@dataclass(frozen=True)
+class ProcessRecord:
+    """The profiled process."""
+
+    command: str
+    pid: int = field(default_factory=os.getpid)
+    parent_pid: int = field(default_factory=os.getppid)
+
+
+@dataclass(frozen=True)
+class AgentRecord:
+    """The GPU. `provenance` states which device of the lab produced the numbers, and whether they are emulated."""
+
+    name: str
+    product_name: str
+    properties: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+    @classmethod
+    def from_target(cls, target: Target, *, device: str, emulated: bool, versions: Mapping[str, str]) -> AgentRecord:
+        """The agent that a GPU with the facts of `target` would report, under the keys of rocprofiler_agent_v0_t."""
+        limits = target.wave_limits
+        engines = target.shader_engines
+        properties = {
+            "name": target.architecture,
+            "product_name": target.product_name,
+            "vendor_name": "AMD",
+            "gfx_target_version": target.gfx_target_version,
+            "cu_count": target.compute_units,
+            "simd_per_cu": target.simds_per_cu,
+            "simd_count": target.compute_units * target.simds_per_cu,
+            "max_waves_per_simd": limits.max_waves_per_simd,
+            "max_waves_per_cu": limits.max_waves_per_simd * target.simds_per_cu,
+            "wave_front_size": limits.wave_size,
+            "num_xcc": target.xcds,
+            "num_shader_banks": engines,
+            "cu_per_engine": target.compute_units // engines,
+            "lds_size_in_kb": target.lds_pool.max_per_workgroup_bytes // 1024,
+            "workgroup_max_size": target.max_workgroup_size,
+            "max_engine_clk_fcompute": target.max_clock_mhz,
+            "local_mem_size": target.dram_bytes,
+        }
+        provenance = {"device": device, "emulated": emulated, "versions": dict(versions)}
+        return cls(target.architecture, target.product_name, properties, provenance)
+
+
+@dataclass(frozen=True)
+class CodeObjectRecord:
+    """A loaded code object; `sha256` is its identity everywhere in the lab."""
+
+    id: int
+    uri: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class KernelSymbolRecord:
+    """One kernel of a code object; register counts as :mod:`rocm_perf_lab.rocprof.registers` gives them."""
+
+    id: int
+    code_object_id: int
+    mangled_name: str
+    display_name: str
+    arch_vgpr_count: int
+    accum_vgpr_count: int
+    sgpr_count: int
+    static_lds_bytes: int
+    static_scratch_bytes: int
+    kernarg_bytes: int = 0
+    kernarg_alignment: int = 8
+
+
+@dataclass(frozen=True)
+class DispatchRecord:
+    """One dispatch. `counters` holds device totals, summed over XCCs, shader engines and channels."""
+
+    kernel_id: int
+    start_ns: int
+    end_ns: int
+    grid: Triple
+    workgroup: Triple
+    lds_bytes: int
+    """Static and dynamic LDS of a workgroup."""
+    scratch_bytes: int
+    """Per work-item."""
+    queue: int = 0
+    stream: int = 0
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """Everything in one database. Equal runs with an equal `guid` are written as equal databases."""
+
+    agent: AgentRecord
+    process: ProcessRecord
+    code_objects: tuple[CodeObjectRecord, ...]
+    kernels: tuple[KernelSymbolRecord, ...]
+    dispatches: tuple[DispatchRecord, ...]
+    guid: str | None = None
+    host: HostRecord = field(default_factory=HostRecord.current)
