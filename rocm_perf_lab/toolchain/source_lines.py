@@ -1,0 +1,139 @@
+"""Which source line an instruction comes from, out of a code object's DWARF 5 line table.
+
+An instruction of an inlined header function of HIP or of the compiler counts for the user's line that called it: that
+is the line somebody can change. Takes a :class:`CodeObject`, gives a function from addresses to lines.
+"""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_TOOLCHAIN_FOLDERS = ("include/hip/", "lib/clang/", "libcxx/include/", "toolchain/headers/")
+
+
+class SourceLine(NamedTuple):
+    """File as the compiler recorded it (the lab's builds: relative to the source's folder), and line from 1."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class _Inlined:
+    """A call that was inlined into [low, high)."""
+
+    low: int
+    high: int
+    caller: SourceLine
+
+
+def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
+    """A function that gives the source line of an address; None for code without one, or without debug information.
+
+    Raises:
+        CodeObjectError: The debug information is damaged.
+    """
+    from elftools.common.exceptions import DWARFError, ELFError
+    from elftools.construct import ConstructError
+
+    rows: list[tuple[int, SourceLine | None]] = []
+    inlined: list[_Inlined] = []
+    try:
+        for unit_rows, unit_inlined in _units(code_object.data):
+            rows += unit_rows
+            inlined += unit_inlined
+    except (ELFError, DWARFError, ConstructError) as error:
+        raise CodeObjectError(
+            f"the debug information does not decode: {error}", remedy="Compile again; or without line tables."
+        ) from error
+    rows.sort(key=lambda row: row[0])
+    innermost_first = sorted(inlined, key=lambda call: call.high - call.low)
+    addresses = [address for address, _ in rows]
+
+    def lookup(address: int) -> SourceLine | None:
+        place = bisect_right(addresses, address) - 1
+        line = rows[place][1] if place >= 0 else None
+        if line is None or not _is_toolchain_file(line.file):
+            return line
+        callers = (call.caller for call in innermost_first if call.low <= address < call.high)
+        return next((caller for caller in callers if not _is_toolchain_file(caller.file)), line)
+
+    return lookup
+
+
+def _units(data: bytes) -> Iterator[tuple[list[tuple[int, SourceLine | None]], list[_Inlined]]]:
+    """Line rows and inlined calls of each compilation unit."""
+    from elftools.elf.elffile import ELFFile
+
+    elf = ELFFile(io.BytesIO(data))
+    if elf.get_section_by_name(".debug_line") is None or elf.get_section_by_name(".debug_info") is None:
+        return
+    dwarf = elf.get_dwarf_info()
+    for unit in dwarf.iter_CUs():
+        program = dwarf.line_program_for_CU(unit)
+        if program is None:
+            continue
+        files = _file_names(program.header)
+        yield list(_rows(program, files)), list(_inlined_calls(dwarf, unit, files))
+
+
+def _file_names(header: Any) -> list[str]:
+    folders = [folder.decode(errors="replace") for folder in header.include_directory]
+    names = []
+    for entry in header.file_entry:
+        name = entry.name.decode(errors="replace")
+        folder = folders[entry.dir_index] if entry.dir_index < len(folders) else ""
+        names.append(str(PurePosixPath(folder) / name))
+    return names
+
+
+def _rows(program: Any, files: list[str]) -> Iterator[tuple[int, SourceLine | None]]:
+    """Rows that start a new line; a sequence's end, and code that belongs to no line, is None."""
+    for entry in program.get_entries():
+        state = entry.state
+        if state is None:
+            continue
+        known = not state.end_sequence and state.line and state.file < len(files)
+        yield state.address, SourceLine(files[state.file], state.line) if known else None
+
+
+def _inlined_calls(dwarf: Any, unit: Any, files: list[str]) -> Iterator[_Inlined]:
+    for entry in unit.iter_DIEs():
+        if entry.tag != "DW_TAG_inlined_subroutine" or "DW_AT_call_line" not in entry.attributes:
+            continue
+        file = entry.attributes["DW_AT_call_file"].value if "DW_AT_call_file" in entry.attributes else 0
+        if file >= len(files):
+            continue
+        caller = SourceLine(files[file], entry.attributes["DW_AT_call_line"].value)
+        for low, high in _ranges(dwarf, unit, entry):
+            yield _Inlined(low, high, caller)
+
+
+def _ranges(dwarf: Any, unit: Any, entry: Any) -> Iterator[tuple[int, int]]:
+    attributes = entry.attributes
+    if "DW_AT_ranges" in attributes:
+        base = unit.get_top_DIE().attributes.get("DW_AT_low_pc")
+        start = base.value if base is not None else 0
+        for part in dwarf.range_lists().get_range_list_at_offset(attributes["DW_AT_ranges"].value, unit):
+            if hasattr(part, "base_address"):
+                start = part.base_address
+            elif part.is_absolute:
+                yield part.begin_offset, part.end_offset
+            else:
+                yield start + part.begin_offset, start + part.end_offset
+    elif "DW_AT_low_pc" in attributes and "DW_AT_high_pc" in attributes:
+        low, high = attributes["DW_AT_low_pc"].value, attributes["DW_AT_high_pc"]
+        yield low, high.value if high.form.startswith("DW_FORM_addr") else low + high.value
+
+
+def _is_toolchain_file(file: str) -> bool:
+    return any(folder in file for folder in _TOOLCHAIN_FOLDERS)

@@ -1,0 +1,119 @@
+"""What can be said of a kernel without running it: its instruction mix, code size, registers and spills.
+
+Counts are of the code as written, each instruction once, however often it executes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from rocm_perf_lab.toolchain.disassembly import disassemble
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+
+InstructionClass = Literal["valu", "mfma", "salu", "smem", "vmem", "lds", "branch", "waitcnt", "barrier", "other"]
+
+_CLASS_OF_PREFIX: dict[str, InstructionClass] = {
+    "v_mfma": "mfma",
+    "v_smfmac": "mfma",
+    "v_wmma": "mfma",
+    "v_": "valu",
+    "global_": "vmem",
+    "flat_": "vmem",
+    "buffer_": "vmem",
+    "tbuffer_": "vmem",
+    "scratch_": "vmem",
+    "image_": "vmem",
+    "ds_": "lds",
+    "s_waitcnt": "waitcnt",
+    "s_wait_": "waitcnt",
+    "s_barrier": "barrier",
+    "s_branch": "branch",
+    "s_cbranch": "branch",
+    "s_call": "branch",
+    "s_setpc": "branch",
+    "s_swappc": "branch",
+    "s_load": "smem",
+    "s_buffer": "smem",
+    "s_scratch": "smem",
+    "s_store": "smem",
+    "s_atomic": "smem",
+    "s_dcache": "smem",
+    "s_memtime": "smem",
+    "s_memrealtime": "smem",
+    "s_nop": "other",
+    "s_endpgm": "other",
+    "s_sleep": "other",
+    "s_sendmsg": "other",
+    "s_setprio": "other",
+    "s_code_end": "other",
+    "s_icache": "other",
+    "s_trap": "other",
+    "s_": "salu",
+}
+"""The first prefix that fits decides."""
+
+
+@dataclass(frozen=True)
+class StaticFeatures:
+    """Instructions by class, bytes and registers of one kernel."""
+
+    valu: int
+    mfma: int
+    salu: int
+    smem: int
+    vmem: int
+    lds: int
+    branch: int
+    waitcnt: int
+    barrier: int
+    other: int
+    code_bytes: int
+    vgprs: int
+    agprs: int
+    sgprs: int
+    lds_bytes: int
+    scratch_bytes: int
+    vgpr_spills: int
+    sgpr_spills: int
+
+    @property
+    def instructions(self) -> int:
+        """All of them."""
+        return (
+            self.valu + self.mfma + self.salu + self.smem + self.vmem + self.lds
+            + self.branch + self.waitcnt + self.barrier + self.other
+        )  # fmt: skip
+
+
+def static_features(code_object: CodeObject, kernel: KernelMetadata) -> StaticFeatures:
+    """Count the kernel's instructions; the rest is its metadata."""
+    mix = Counter(instruction_class(line.mnemonic) for line in disassemble(code_object, kernel.symbol))
+    return StaticFeatures(
+        valu=mix["valu"],
+        mfma=mix["mfma"],
+        salu=mix["salu"],
+        smem=mix["smem"],
+        vmem=mix["vmem"],
+        lds=mix["lds"],
+        branch=mix["branch"],
+        waitcnt=mix["waitcnt"],
+        barrier=mix["barrier"],
+        other=mix["other"],
+        code_bytes=kernel.code_bytes,
+        vgprs=kernel.vgpr_count,
+        agprs=kernel.agpr_count,
+        sgprs=kernel.sgpr_count,
+        lds_bytes=kernel.lds_bytes,
+        scratch_bytes=kernel.scratch_bytes,
+        vgpr_spills=kernel.vgpr_spill_count,
+        sgpr_spills=kernel.sgpr_spill_count,
+    )
+
+
+def instruction_class(mnemonic: str) -> InstructionClass:
+    """The execution unit that an instruction is for."""
+    return next((kind for prefix, kind in _CLASS_OF_PREFIX.items() if mnemonic.startswith(prefix)), "other")
