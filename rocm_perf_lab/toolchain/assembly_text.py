@@ -1,6 +1,6 @@
-"""One gfx90a or gfx942 instruction from its bytes, written close to LLVM's syntax, by tinygrad's instruction tables.
+"""One gfx90a or gfx942 instruction from its bytes, in LLVM's syntax as far as tinygrad's instruction tables carry.
 
-Operands come in encoding order with LLVM's names for registers; modifiers that are not at rest follow as `name:value`.
+Registers, literals and `s_waitcnt` read as in LLVM; rarer modifiers follow as `name:value` of their encoding field.
 """
 
 from __future__ import annotations
@@ -9,9 +9,17 @@ from typing import Any
 
 _DWORD = 4
 _LONGEST_INSTRUCTION = 16
-_OFF = 0x7F
-"""`saddr` of a global access that has no scalar base: EXEC_HI's number."""
-_BRANCHES = ("s_branch", "s_cbranch", "s_call")
+_LITERAL = 255
+"""Operand number that stands for the constant after the instruction."""
+_NO_SCALAR_BASE = 0x7F
+_SCALAR_MEMORY_MODIFIERS = ("imm", "soffset_en", "offset", "soffset")
+_SIGN_FIELDS = ("neg", "abs")
+_SOURCES = ("src0", "src1", "src2")
+_DECIMAL_IMMEDIATE = ("s_branch", "s_cbranch", "s_call", "s_nop", "s_sleep", "s_setprio")
+_SCALAR_RESULT = ("v_readlane_b32", "v_readfirstlane_b32")
+_VCC_WRITERS = ("v_cmp_", "v_cmpx_")
+_CARRY_WRITERS = ("v_add_co_u32_e32", "v_sub_co_u32_e32", "v_subrev_co_u32_e32")
+_CARRY_READERS = ("v_addc_co_u32_e32", "v_subb_co_u32_e32", "v_subbrev_co_u32_e32")
 
 
 def decode_instruction(code: bytes) -> tuple[str, int]:
@@ -31,23 +39,19 @@ def decode_instruction(code: bytes) -> tuple[str, int]:
 
 def _text(instruction: Any) -> str:
     mnemonic = instruction.op.name.lower()
-    fields = _operand_fields(instruction)
+    fields = _fields(instruction)
     if mnemonic == "s_waitcnt":
-        return f"{mnemonic} {_waitcnt(fields['simm16'][0])}"
-    if mnemonic.startswith(_BRANCHES) and "simm16" in fields:
-        return f"{mnemonic} {_signed16(fields['simm16'][0])}"
-    operands, modifiers = [], []
-    for name, (value, default) in fields.items():
-        if _is_register(value):
-            operands.append("off" if name == "saddr" and value.offset in (_OFF, 124) else value.fmt())
-        elif name in ("simm16", "imm", "literal"):
-            operands.append(f"{value:#x}")
-        elif value != default:
-            modifiers.append(f"{name}:{value}")
-    return " ".join([mnemonic, ", ".join(operands), *modifiers]).rstrip()
+        operands = [_waitcnt(fields["simm16"][0])]
+    elif mnemonic.startswith(_DECIMAL_IMMEDIATE):
+        operands = [*_registers(instruction, fields), str(fields["simm16"][0])]
+    elif mnemonic.startswith("s_") and "sbase" in fields:
+        operands = [*_registers(instruction, fields), _scalar_offset(fields)]
+    else:
+        operands = _with_implicit_vcc(mnemonic, _registers(instruction, fields)) + _immediates(fields)
+    return " ".join([mnemonic, ", ".join(operands), *_modifiers(fields)]).replace("  ", " ").rstrip()
 
 
-def _operand_fields(instruction: Any) -> dict[str, tuple[Any, Any]]:
+def _fields(instruction: Any) -> dict[str, tuple[Any, Any]]:
     """Name -> (value, value at rest), without opcode and fixed bits."""
     from tinygrad.renderer.amd.dsl import FixedBitField
 
@@ -58,8 +62,72 @@ def _operand_fields(instruction: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _is_register(value: Any) -> bool:
-    return hasattr(value, "fmt")
+def _registers(instruction: Any, fields: dict[str, tuple[Any, Any]]) -> list[str]:
+    """The operands that the opcode has; fields that it does not use are left out."""
+    used = instruction.operands
+    return [
+        _register(name, value, fields, instruction)
+        for name, (value, _) in fields.items()
+        if hasattr(value, "fmt") and name in used and name != "soffset"
+    ]
+
+
+def _register(name: str, value: Any, fields: dict[str, tuple[Any, Any]], instruction: Any) -> str:
+    if value.offset == _LITERAL:
+        return f"{fields['literal'][0]:#x}"
+    if name == "saddr" and value.offset == _NO_SCALAR_BASE:
+        return "off"
+    if name == "addr" and "saddr" in fields:
+        text = value.fmt(sz=2 if fields["saddr"][0].offset == _NO_SCALAR_BASE else 1)
+    else:
+        text = value.fmt()
+    if name == "vdst" and instruction.op.name.lower().startswith(_SCALAR_RESULT):
+        text = text.replace("v", "s")
+    return _signed(text, name, instruction)
+
+
+def _signed(text: str, name: str, instruction: Any) -> str:
+    """VOP3's negation and absolute value, one bit for each source."""
+    if name not in _SOURCES or hasattr(instruction, "neg_hi"):  # packed instructions state theirs as modifiers
+        return text
+    bit = 1 << _SOURCES.index(name)
+    if int(getattr(instruction, "abs", 0)) & bit:
+        text = f"|{text}|"
+    return f"-{text}" if int(getattr(instruction, "neg", 0)) & bit else text
+
+
+def _with_implicit_vcc(mnemonic: str, operands: list[str]) -> list[str]:
+    if mnemonic.startswith(_VCC_WRITERS) and mnemonic.endswith("_e32"):
+        return ["vcc", *operands]
+    if mnemonic == "v_cndmask_b32_e32":
+        return [*operands, "vcc"]
+    if mnemonic in _CARRY_WRITERS:
+        return [operands[0], "vcc", *operands[1:]]
+    if mnemonic in _CARRY_READERS:
+        return [operands[0], "vcc", *operands[1:], "vcc"]
+    return operands
+
+
+def _scalar_offset(fields: dict[str, tuple[Any, Any]]) -> str:
+    if fields["soffset_en"][0]:
+        return str(fields["soffset"][0].fmt())
+    return f"{fields['offset'][0]:#x}"
+
+
+def _immediates(fields: dict[str, tuple[Any, Any]]) -> list[str]:
+    value, at_rest = fields.get("simm16", (0, 0))
+    return [f"{value:#x}"] if value != at_rest else []
+
+
+def _modifiers(fields: dict[str, tuple[Any, Any]]) -> list[str]:
+    hidden = {"simm16", "literal", "opsel_hi", "opsel_hi2", *(() if "neg_hi" in fields else _SIGN_FIELDS)}
+    if "sbase" in fields:
+        hidden.update(_SCALAR_MEMORY_MODIFIERS)
+    return [
+        name if value == 1 and name != "offset" else f"{name}:{value}"
+        for name, (value, at_rest) in fields.items()
+        if name not in hidden and not hasattr(value, "fmt") and value != at_rest
+    ]
 
 
 def _waitcnt(bits: int) -> str:
@@ -70,7 +138,3 @@ def _waitcnt(bits: int) -> str:
         "lgkmcnt": (bits >> 8 & 0xF, 0xF),
     }
     return " ".join(f"{name}({value})" for name, (value, at_rest) in counters.items() if value != at_rest)
-
-
-def _signed16(value: int) -> int:
-    return value - 0x10000 if value & 0x8000 else value

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
+
+from rocm_perf_lab.files import write_bytes
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class BuildCache:
         try:
             entry = _Entry.model_validate_json((self._entries / f"{key}.json").read_bytes())
             content = (self._objects / entry.sha256).read_bytes()
-        except (OSError, ValueError, ValidationError):
+        except (OSError, ValueError):
             return None
         if len(content) != entry.size or _sha256(content) != entry.sha256:
             return None
@@ -64,8 +64,8 @@ class BuildCache:
         entry = _Entry(
             sha256=digest, size=len(build.content), dependencies=dependencies, command=build.command, log=build.log
         )
-        _write_atomically(self._objects / digest, build.content)
-        _write_atomically(self._entries / f"{key}.json", entry.model_dump_json(indent=1).encode())
+        write_bytes(self._objects / digest, build.content)
+        write_bytes(self._entries / f"{key}.json", entry.model_dump_json(indent=1).encode())
 
 
 def _sha256(content: bytes) -> str:
@@ -77,11 +77,3 @@ def _sha256_of_file(path: Path) -> str | None:
         return _sha256(path.read_bytes())
     except OSError:
         return None
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    Path(temporary).replace(path)

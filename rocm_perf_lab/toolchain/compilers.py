@@ -85,7 +85,7 @@ class Compiler:
         return (
             f"--rocm-path={root}",
             f"--rocm-device-lib-path={root / 'amdgcn' / 'bitcode'}",
-            f"-B{root / 'bin'}",
+            *([f"-B{root / 'bin'}"] if self.linker else []),
             f"-idirafter{_HEADERS}",
             *self.flags,
         )
@@ -124,15 +124,18 @@ def _find_hipcc(search: ToolSearch) -> Compiler:
 def _find_clang(search: ToolSearch) -> Compiler:
     """A distribution's clang; with ROCm's headers where ROCm is, else with those of the triton wheel."""
     path, version = _newest_clang(search)
-    if search.which("lld") is None and not (Path(path).resolve().parent / "lld").exists():
+    beside = Path(path).resolve().parent / "lld"
+    linker = str(beside) if beside.exists() else search.which("lld")
+    if linker is None:
         raise CompilerNotFound(f"{path} has no lld beside it or in PATH, which links GPU code")
+    linker_flag = f"-B{Path(linker).parent}"
     if search.rocm_root is not None:
         return Compiler(
             "clang",
             version,
             (path,),
             fingerprint=_digest("clang", version, _file_identity(path), str(search.rocm_root)),
-            flags=(f"--rocm-path={search.rocm_root}",),
+            flags=(linker_flag, f"--rocm-path={search.rocm_root}"),
         )
     bundled = _find_bundled_rocm(search)
     return Compiler(
@@ -140,6 +143,7 @@ def _find_clang(search: ToolSearch) -> Compiler:
         version,
         (path,),
         fingerprint=_digest("clang", version, _file_identity(path), bundled.version, _headers_identity()),
+        flags=(linker_flag,),
         bundled_rocm=bundled,
     )
 

@@ -10,7 +10,6 @@ import re
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
 
 _NEWEST_LLVM, _OLDEST_LLVM = 30, 18
 _DECODABLE = ("gfx90a", "gfx940", "gfx941", "gfx942")
-_OBJDUMP_LINE = re.compile(r"^\s+(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{12}): (?P<words>[0-9A-F]{8}(?: [0-9A-F]{8})*)")
+_OBJDUMP_LINE = re.compile(
+    r"^\s+(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{12}): (?P<words>[0-9A-F]{8}(?: [0-9A-F]{8})*)"
+)
 
 
 class DisassemblyError(LabError):

@@ -6,6 +6,8 @@ that note falls back on its `.kd` kernel descriptors. Source: LLVM "User Guide f
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rocm_perf_lab.toolchain.bundles import unpack_code_objects
 from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError, KernelMetadata
 from rocm_perf_lab.toolchain.demangle import demangle
@@ -77,7 +79,7 @@ def _parse(data: bytes) -> CodeObject:
                 remedy="Compile for amdgcn-amd-amdhsa; hand-written assembly needs an .amdhsa_kernel block.",
             )
     else:
-        kernels = [_kernel_of_note(elf, kernel) for kernel in note.kernels]
+        kernels = [_kernel_of_note(elf, kernel, architecture) for kernel in note.kernels]
     return CodeObject(data, architecture, target_id, tuple(sorted(kernels, key=lambda kernel: kernel.symbol)))
 
 
@@ -95,18 +97,11 @@ def _descriptor_symbols(elf: ElfFile) -> list[str]:
     return [name.removesuffix(_DESCRIPTOR_SUFFIX) for name in elf.symbols if name.endswith(_DESCRIPTOR_SUFFIX)]
 
 
-def _kernel_of_note(elf: ElfFile, note: KernelNote) -> KernelMetadata:
-    symbol = note.symbol.removesuffix(_DESCRIPTOR_SUFFIX)
-    descriptor_address = _descriptor_address(elf, symbol)
-    descriptor = parse_descriptor(elf.read(descriptor_address, DESCRIPTOR_BYTES))
-    entry_address = descriptor_address + descriptor.entry_offset
-    return KernelMetadata(
-        symbol=symbol,
-        name=demangle(symbol),
-        entry_address=entry_address,
-        code_bytes=_code_bytes(elf, symbol, entry_address),
-        descriptor_address=descriptor_address,
-        descriptor=descriptor,
+def _kernel_of_note(elf: ElfFile, note: KernelNote, architecture: str) -> KernelMetadata:
+    """The compiler's word where there is a note; address and code size are in the file itself."""
+    kernel = _kernel_of_descriptor(elf, note.symbol.removesuffix(_DESCRIPTOR_SUFFIX), architecture)
+    return replace(
+        kernel,
         vgpr_count=note.vgpr_count,
         agpr_count=note.agpr_count,
         sgpr_count=note.sgpr_count,
