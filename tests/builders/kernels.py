@@ -1,4 +1,4 @@
-"""HIP sources written in a test, compiled by the real compiler; the lab's cache makes a second run quick."""
+"""HIP sources of tests, compiled by the real compiler; the lab's cache makes a second run quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One real code object for the whole folder: it is only read."""
+"""What the tests of this folder share and only read: one real code object, and the ROCm-shaped folder."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocm_perf_lab.resources import cache_dir as user_cache_dir
 from tests.builders.kernels import VEC_COPY, build_hip
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
 
@@ -16,3 +19,14 @@ if TYPE_CHECKING:
 def vec_copy(tmp_path_factory: pytest.TempPathFactory) -> CodeObject:
     """The vecCopy kernel for gfx942, with line tables."""
     return build_hip(VEC_COPY, tmp_path_factory.mktemp("vec_copy")).code_object
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path) -> Path:
+    """A cache without builds, with the user's ROCm-shaped folder: making that anew takes time."""
+    shared = user_cache_dir() / "rocm"
+    shared.mkdir(exist_ok=True)
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (folder / "rocm").symlink_to(shared)
+    return folder

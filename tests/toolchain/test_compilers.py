@@ -46,9 +46,8 @@ def test_nothing_installed_says_what_to_install_and_why_each_fails(tmp_path: Pat
 
 
 def test_rocms_hipcc_comes_first(tmp_path: Path) -> None:
-    hipcc = put_executable(
-        put_rocm(tmp_path / "rocm") / "bin", "hipcc", "echo HIP version: 7.1; echo clang version 20.0"
-    )
+    rocm_bin = put_rocm(tmp_path / "rocm") / "bin"
+    hipcc = put_executable(rocm_bin, "hipcc", "echo HIP version: 7.1; echo clang version 20.0")
     put_executable(tmp_path / "bin", "clang-22", "echo clang version 22.1.0")
 
     compiler = find_compiler(search=ToolSearch(executables=str(tmp_path / "bin"), rocm=tmp_path / "rocm"))
@@ -124,5 +123,5 @@ def test_a_system_clang_without_rocm_compiles_with_the_headers_of_the_wheels(tmp
     source = write_source(VEC_COPY, tmp_path)
     result = compile_source(CompileRequest(source), compiler=compiler, cache_dir=tmp_path / "cache")
 
-    assert result.compiler_version == "clang version 22.1.8"
+    assert result.compiler_version.startswith("clang version 22")
     assert [kernel.name for kernel in result.code_object.kernels] == ["vecCopy(double*, double*, double*, int, int)"]

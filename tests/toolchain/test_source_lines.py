@@ -1,0 +1,63 @@
+"""Instructions find their way back to the line that a user can change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
+from rocm_perf_lab.toolchain.disassembly import disassemble
+from rocm_perf_lab.toolchain.source_lines import SourceLine, line_table
+from tests.builders.kernels import VEC_COPY, build_hip, write_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocm_perf_lab.toolchain.code_object import CodeObject
+
+
+def test_every_instruction_of_vec_copy_has_its_line(vec_copy: CodeObject) -> None:
+    line_of = line_table(vec_copy)
+    lines = {line.text: line_of(line.address) for line in disassemble(vec_copy, "vecCopy")}
+
+    # blockIdx and threadIdx are functions of HIP's headers: their instructions count for the line that used them.
+    assert lines["v_add_u32_e32 v0, s2, v0"] == SourceLine("kernel.hip", 3)
+    assert lines["s_load_dword s3, s[0:1], 0x2c"] == SourceLine("kernel.hip", 3)
+    assert lines["s_and_saveexec_b64 s[2:3], vcc"] == SourceLine("kernel.hip", 4)
+    assert lines["global_store_dwordx2 v[0:1], v[2:3], off"] == SourceLine("kernel.hip", 4)
+    assert lines["s_endpgm"] == SourceLine("kernel.hip", 5)
+
+
+def test_a_users_own_function_keeps_its_lines_when_inlined(tmp_path: Path) -> None:
+    source = "\n".join(
+        [
+            "#include <hip/hip_runtime.h>",
+            "__device__ float cube(float x) {",
+            "  return x * x * x;",
+            "}",
+            'extern "C" __global__ void k(float* a) {',
+            "  a[threadIdx.x] = cube(a[threadIdx.x]);",
+            "}",
+        ]
+    )
+    code_object = build_hip(source, tmp_path).code_object
+    line_of = line_table(code_object)
+
+    multiplications = [line for line in disassemble(code_object, "k") if line.mnemonic.startswith("v_mul_f32")]
+
+    assert len(multiplications) == 2
+    assert {line_of(line.address) for line in multiplications} == {SourceLine("kernel.hip", 3)}
+
+
+def test_addresses_outside_of_the_code_have_no_line(vec_copy: CodeObject) -> None:
+    (kernel,) = vec_copy.kernels
+    line_of = line_table(vec_copy)
+
+    assert line_of(kernel.entry_address - 4) is None
+    assert line_of(kernel.entry_address + kernel.code_bytes) is None
+
+
+def test_without_line_tables_there_are_no_lines(tmp_path: Path) -> None:
+    request = CompileRequest(write_source(VEC_COPY, tmp_path), line_tables=False)
+    code_object = compile_source(request).code_object
+
+    assert line_table(code_object)(code_object.kernels[0].entry_address) is None

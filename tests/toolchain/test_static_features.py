@@ -1,0 +1,67 @@
+"""Static features, on kernels whose instructions are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+from rocm_perf_lab.toolchain.static_features import instruction_class, static_features
+from tests.builders.kernels import build_hip
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocm_perf_lab.toolchain.code_object import CodeObject
+
+
+def test_vec_copy_has_the_instructions_that_an_mi300x_counts(vec_copy: CodeObject) -> None:
+    features = static_features(vec_copy, find_kernel(vec_copy, "vecCopy"))
+
+    assert (features.valu, features.salu, features.smem, features.branch, features.vmem) == (6, 3, 4, 1, 2)
+    assert (features.waitcnt, features.other, features.lds, features.mfma) == (3, 1, 0, 0)
+    assert features.instructions == 20
+    assert features.code_bytes == 120
+
+
+def test_spills_and_scratch_are_the_compilers(tmp_path: Path) -> None:
+    source = """
+    #include <hip/hip_runtime.h>
+    extern "C" __global__ __launch_bounds__(1024) __attribute__((amdgpu_waves_per_eu(8, 8))) void crowded(float* a) {
+      float x[96];
+      for (int i = 0; i < 96; i++) x[i] = a[threadIdx.x + i * 1024];
+      __syncthreads();
+      for (int i = 0; i < 96; i++) a[threadIdx.x + i * 1024] = x[95 - i] * x[i];
+    }"""
+    code_object = build_hip(source, tmp_path).code_object
+
+    features = static_features(code_object, code_object.kernels[0])
+
+    assert features.vgprs <= 64
+    assert features.vgpr_spills > 0
+    assert features.scratch_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "expected"),
+    [
+        ("v_mfma_f32_32x32x8_f16", "mfma"),
+        ("v_accvgpr_read_b32", "valu"),
+        ("v_fma_f32", "valu"),
+        ("s_and_b32", "salu"),
+        ("s_load_dwordx4", "smem"),
+        ("s_buffer_load_dword", "smem"),
+        ("buffer_load_dword", "vmem"),
+        ("flat_store_dword", "vmem"),
+        ("scratch_load_dword", "vmem"),
+        ("ds_read_b128", "lds"),
+        ("s_cbranch_vccnz", "branch"),
+        ("s_waitcnt", "waitcnt"),
+        ("s_barrier", "barrier"),
+        ("s_endpgm", "other"),
+        (".long", "other"),
+    ],
+)
+def test_each_mnemonic_belongs_to_one_unit(mnemonic: str, expected: str) -> None:
+    assert instruction_class(mnemonic) == expected
