@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _SUFFIX = re.compile(r"_[0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12}$")
 
+_DISPATCH_COLUMNS = (
+    "process", "agent", "kernel", "queue", "stream", "start_ns", "end_ns", "lds_bytes", "scratch_bytes",
+)  # fmt: skip
+
 
 def read_database(path: Path) -> Trace:
     """Everything the lab uses of one database.
@@ -158,8 +162,8 @@ class _Reader:
             ],
             np.int64,
         ).reshape(len(rows), 15)
-        columns = [np.ascontiguousarray(table[:, i]) for i in range(9)]
-        return Dispatches(*columns, table[:, 9:12], table[:, 12:15]), at
+        columns = {name: np.ascontiguousarray(table[:, index]) for index, name in enumerate(_DISPATCH_COLUMNS)}
+        return Dispatches(**columns, workgroup=table[:, 9:12], grid=table[:, 12:15]), at
 
     def _memory_copies(self, process_at: Keyed) -> tuple[MemoryCopy, ...]:
         rows = self._connection.execute(

@@ -1,0 +1,170 @@
+"""Names what holds a kernel back, with evidence: the rules of `bottleneck.yaml` interpreted.
+
+Takes a profile, its roofline and its counter metrics; gives the bottleneck, a confidence, reasons and next steps. A rule
+without its evidence is not judged, never guessed.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
+from rocm_perf_lab.expressions import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.rocprof.metrics import MetricValue
+
+_FILE = Path(__file__).with_name("bottleneck.yaml")
+_LEAST_CONFIDENCE = 0.5
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Numbers that rules test, and words that their sentences use; what is unknown is absent."""
+
+    numbers: Mapping[str, float]
+    words: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The answer. `others` are further rules that match, strongest first."""
+
+    name: str
+    confidence: float
+    reasons: tuple[str, ...]
+    recommendations: tuple[str, ...]
+    others: tuple[str, ...]
+    not_judged: tuple[str, ...]
+
+
+class _Advice(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    reasons: tuple[str, ...]
+    recommendations: tuple[str, ...]
+
+
+class _Rule(_Advice):
+    name: str
+    when: str
+    strength: str
+
+
+class _Rules(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    thresholds: dict[str, float]
+    rules: tuple[_Rule, ...]
+    balanced: _Advice
+
+
+def classify(evidence: Evidence) -> Bottleneck:
+    """The bottleneck that the evidence shows, or `balanced`."""
+    book = _rules()
+    names = {**book.thresholds, **evidence.numbers}
+    judged = [rule for rule in book.rules if _names_of(rule) <= set(names)]
+    not_judged = tuple(
+        f"{rule.name} (no {', '.join(sorted(_names_of(rule) - set(names)))})"
+        for rule in book.rules
+        if rule not in judged
+    )
+    matching = [rule for rule in judged if evaluate(rule.when, names, where=f"bottleneck rule {rule.name}")]
+    matching.sort(key=lambda rule: -_strength(rule, names))
+    if not matching:
+        balanced = book.balanced
+        return Bottleneck("balanced", _LEAST_CONFIDENCE, balanced.reasons, balanced.recommendations, (), not_judged)
+    strongest = matching[0]
+    words = {**evidence.numbers, **evidence.words}
+    return Bottleneck(
+        name=strongest.name,
+        confidence=_LEAST_CONFIDENCE + _strength(strongest, names) * (1 - _LEAST_CONFIDENCE),
+        reasons=tuple(text.format_map(words) for text in strongest.reasons),
+        recommendations=tuple(text.format_map(words) for text in strongest.recommendations),
+        others=tuple(rule.name for rule in matching[1:]),
+        not_judged=not_judged,
+    )
+
+
+def gather_evidence(
+    profile: Profile, roof: Roofline | Unavailable, metrics: Mapping[str, MetricValue], duration_ns: float
+) -> Evidence:
+    """What profile, roofline and counter metrics say under the names that the rules use."""
+    occupancy = profile.occupancy
+    workgroups = profile.grid[0] * profile.grid[1] * profile.grid[2]
+    pool = profile.target.lds_pool
+    groups_at_once = (
+        occupancy.workgroups_per_cu * profile.target.compute_units * profile.target.simds_per_cu / pool.simds
+    )
+    numbers: dict[str, float | None] = {
+        "occupancy": occupancy.fraction,
+        "device_fill": workgroups / groups_at_once,
+        "duration_us": duration_ns / 1000,
+        "wait_share": metrics_value(metrics, "wait_share"),
+        "lds_conflict_share": metrics_value(metrics, "lds_conflict_share"),
+        "vector_instructions": _share(profile, "SQ_INSTS_VALU"),
+        "lds_instructions": _share(profile, "SQ_INSTS_LDS"),
+    }
+    lanes = metrics_value(metrics, "active_lanes")
+    numbers["active_lanes"] = None if lanes is None else lanes / profile.wave_size
+    words: dict[str, str] = {"limiter": occupancy.limiter}
+    if isinstance(roof, Roofline):
+        _add_roof_evidence(roof, metrics_value(metrics, "valu_utilisation"), numbers, words)
+    return Evidence({name: value for name, value in numbers.items() if value is not None}, words)
+
+
+def metrics_value(metrics: Mapping[str, MetricValue], name: str) -> float | None:
+    """The value of a metric, None where there is none."""
+    found = metrics.get(name)
+    return None if found is None else found.value
+
+
+def _add_roof_evidence(
+    roof: Roofline, issue_share: float | None, numbers: dict[str, float | None], words: dict[str, str]
+) -> None:
+    for row in roof.memory:
+        numbers[row.level] = row.utilisation
+    # LDS has a rule of its own: a busy LDS is no lack of memory bandwidth.
+    levels = {
+        str(row.level): row.utilisation for row in roof.memory if row.utilisation is not None and row.level != "lds"
+    }
+    if levels:
+        words["memory_level"] = max(levels, key=levels.__getitem__)
+        numbers["memory"] = levels[words["memory_level"]]
+    units = {f"{row.unit} {row.data_type}": row.utilisation for row in roof.compute if row.utilisation is not None}
+    if issue_share is not None:
+        units["VALU issue slots"] = issue_share
+    if units:
+        words["arithmetic_unit"] = max(units, key=units.__getitem__)
+        numbers["arithmetic"] = units[words["arithmetic_unit"]]
+
+
+def _share(profile: Profile, counter: str) -> float | None:
+    for counters in profile.counter_passes:
+        if counter in counters and counters.get("SQ_INSTS"):
+            return counters[counter] / counters["SQ_INSTS"]
+    return None
+
+
+def _strength(rule: _Rule, names: Mapping[str, float]) -> float:
+    return min(1.0, max(0.0, float(evaluate(rule.strength, names, where=f"bottleneck rule {rule.name}"))))
+
+
+def _names_of(rule: _Rule) -> set[str]:
+    functions = {"max", "min"}
+    trees = (ast.parse(text, mode="eval") for text in (rule.when, rule.strength))
+    return {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)} - functions
+
+
+def _rules() -> _Rules:
+    import yaml
+
+    return _Rules.model_validate(yaml.safe_load(_FILE.read_text()))

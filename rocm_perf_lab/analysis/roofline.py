@@ -1,0 +1,202 @@
+"""Places a kernel under the roofs of its target: every level of memory, every kind of arithmetic unit.
+
+Takes a profile with counters; gives work, traffic, achieved rates and their share of the theoretical peaks, or the
+reason why there is none. Formulas and their traps: docs/ROOFLINE_DESIGN.md; counter formulas: rocprof/metrics.yaml.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from rocm_perf_lab.rocprof.metrics import evaluate_metric, load_metrics, target_facts
+from rocm_perf_lab.target.peaks import compute_roofs, memory_roofs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.rocprof.metrics import MetricValue
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.target.peaks import MemoryLevel, Unit
+
+    Metrics = Mapping[str, MetricValue]
+
+Position = Literal["memory_bound", "compute_bound"]
+
+_NO_METRIC = "the architecture has no counter for it"
+_LEVELS_WITH_COUNTERS: tuple[MemoryLevel, ...] = ("lds", "vector_l1", "l2", "dram")
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """There is no roofline, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ComputeRow:
+    """Floating-point work of one data type on one kind of unit."""
+
+    unit: Unit
+    data_type: str
+    flops: float | None
+    gflop_per_s: float | None
+    peak_gflop_per_s: float
+    utilisation: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """Traffic at one level. `intensity` is FLOP per byte there, `ridge` where the compute roof begins."""
+
+    level: MemoryLevel
+    bytes: float | None
+    gb_per_s: float | None
+    peak_gb_per_s: float
+    utilisation: float | None
+    intensity: float | None
+    ridge: float
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The kernel's place. `bound_ns` is the least time that its work and its DRAM traffic need under the roofs."""
+
+    duration_ns: float
+    flops: float | None
+    flops_reason: str | None
+    dram_bytes: float
+    intensity: float | None
+    gflop_per_s: float | None
+    gb_per_s: float
+    peak_gflop_per_s: float
+    """Of the mix of data types that the kernel uses; the vector F32 peak where it computes nothing."""
+    peak_gb_per_s: float
+    ridge: float
+    position: Position | None
+    bound_ns: float
+    compute: tuple[ComputeRow, ...]
+    memory: tuple[MemoryRow, ...]
+    notes: tuple[str, ...]
+    implausible: tuple[str, ...]
+    """Rates above 100 % of a roof: something is wrong with the counters, the time or the peak."""
+
+
+def evaluate_metrics(profile: Profile) -> Metrics:
+    """Every counter metric of the target's architecture for this profile."""
+    facts = target_facts(profile.target, statistics.median(profile.durations_ns))
+    metrics = load_metrics(profile.target.architecture)
+    return {name: evaluate_metric(metric, profile.counter_passes, facts) for name, metric in metrics.items()}
+
+
+def roofline(profile: Profile, metrics: Metrics) -> Roofline | Unavailable:
+    """The roofline of the median dispatch; `metrics` as :func:`evaluate_metrics` gives them."""
+    duration_ns = statistics.median(profile.durations_ns)
+    dram = metrics.get("dram_bytes")
+    if not profile.counter_passes:
+        return Unavailable("no counters were collected")
+    if dram is None or dram.value is None:
+        return Unavailable(f"no DRAM traffic: {dram.reason if dram else _NO_METRIC}")
+    if duration_ns <= 0:
+        return Unavailable("the dispatch has no duration")
+    compute = _compute_rows(profile.target, metrics, duration_ns)
+    peak_flops = _mixed_peak(profile.target, compute)
+    flops = metrics.get("flops")
+    total = flops.value if flops else None
+    memory = _memory_rows(profile.target, metrics, duration_ns, total, peak_flops)
+    peak_bytes = profile.target.peaks.dram_gb_per_s
+    memory_ns, compute_ns = dram.value / peak_bytes, (total or 0.0) / peak_flops
+    known = total is not None
+    return Roofline(
+        duration_ns=duration_ns,
+        flops=total,
+        flops_reason=None if known else (flops.reason if flops else _NO_METRIC),
+        dram_bytes=dram.value,
+        intensity=_ratio(total, dram.value),
+        gflop_per_s=None if total is None else total / duration_ns,
+        gb_per_s=dram.value / duration_ns,
+        peak_gflop_per_s=peak_flops,
+        peak_gb_per_s=peak_bytes,
+        ridge=peak_flops / peak_bytes,
+        position=None if not known else "memory_bound" if memory_ns >= compute_ns else "compute_bound",
+        bound_ns=max(memory_ns, compute_ns),
+        compute=compute,
+        memory=memory,
+        notes=tuple(note for value in metrics.values() for note in value.notes),
+        implausible=_implausible(compute, memory),
+    )
+
+
+def _compute_rows(target: Target, metrics: Metrics, duration_ns: float) -> tuple[ComputeRow, ...]:
+    """One row per roof that has a counter or could have one; packed forms share the counters of the plain ones."""
+    rows = []
+    for roof in compute_roofs(target):
+        value = metrics.get(f"{roof.unit}_flops_{roof.data_type}")
+        if value is None:
+            continue
+        rate = None if value.value is None else value.value / duration_ns
+        rows.append(
+            ComputeRow(
+                unit=roof.unit,
+                data_type=roof.data_type,
+                flops=value.value,
+                gflop_per_s=rate,
+                peak_gflop_per_s=roof.gflop_per_s,
+                utilisation=_ratio(rate, roof.gflop_per_s),
+                reason=value.reason,
+            )
+        )
+    return tuple(rows)
+
+
+def _memory_rows(
+    target: Target, metrics: Metrics, duration_ns: float, flops: float | None, peak_flops: float
+) -> tuple[MemoryRow, ...]:
+    rows = []
+    for roof in memory_roofs(target):
+        if roof.level not in _LEVELS_WITH_COUNTERS:
+            continue
+        value = metrics.get(f"{roof.level}_bytes")
+        traffic = value.value if value else None
+        rate = None if traffic is None else traffic / duration_ns
+        rows.append(
+            MemoryRow(
+                level=roof.level,
+                bytes=traffic,
+                gb_per_s=rate,
+                peak_gb_per_s=roof.gb_per_s,
+                utilisation=_ratio(rate, roof.gb_per_s),
+                intensity=_ratio(flops, traffic),
+                ridge=peak_flops / roof.gb_per_s,
+                reason=value.reason if value else _NO_METRIC,
+            )
+        )
+    return tuple(rows)
+
+
+def _mixed_peak(target: Target, compute: tuple[ComputeRow, ...]) -> float:
+    """FLOP over the least time for them: data types of one unit take turns, vector and matrix units overlap."""
+    unit_ns = {"vector": 0.0, "matrix": 0.0}
+    flops = 0.0
+    for row in compute:
+        if row.flops:
+            unit_ns[row.unit] += row.flops / row.peak_gflop_per_s
+            flops += row.flops
+    if flops:
+        return flops / max(unit_ns.values())
+    return next(r.gflop_per_s for r in compute_roofs(target) if (r.unit, r.data_type) == ("vector", "f32"))
+
+
+def _implausible(compute: tuple[ComputeRow, ...], memory: tuple[MemoryRow, ...]) -> tuple[str, ...]:
+    shares = [(f"{row.unit} {row.data_type}", row.utilisation) for row in compute]
+    shares += [(row.level, row.utilisation) for row in memory]
+    return tuple(f"{name}: {share:.0%} of its roof" for name, share in shares if share is not None and share > 1)
+
+
+def _ratio(numerator: float | None, denominator: float | None) -> float | None:
+    return None if numerator is None or not denominator else numerator / denominator

@@ -1,0 +1,100 @@
+"""Packs counters into profiling passes, so that every pass fits the hardware's counter slots.
+
+Takes the wanted counters of one architecture, gives the counters of each pass. First fit, in the order of the request;
+counters of one ratio of times are kept in one pass, where need be by collecting a shared counter twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.rocprof import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_FILE = Path(metrics.__file__).with_name("counter_blocks.yaml")
+
+
+class CounterPassError(LabError):
+    """A counter that no block of the architecture has."""
+
+
+class _Block(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    slots: int
+    prefixes: tuple[str, ...]
+
+
+def plan_passes(architecture: str, counters: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The counters of each pass; no pass exceeds the slots of a block.
+
+    Raises:
+        CounterPassError: An unknown architecture, or a counter of an unknown block.
+    """
+    blocks = _blocks_of(architecture)
+    wanted = tuple(dict.fromkeys(counters))
+    block_of = {name: _block_of(name, blocks, architecture) for name in wanted}
+    passes: list[dict[str, None]] = []
+    for group in (*_ratios(architecture, wanted), *((name,) for name in wanted)):
+        if len(group) == 1 and any(group[0] in one for one in passes):
+            continue
+        fitting = (one for one in passes if _fits({**one, **dict.fromkeys(group)}, blocks, block_of))
+        chosen = next(fitting, None)
+        if chosen is None:
+            chosen = {}
+            passes.append(chosen)
+        chosen.update(dict.fromkeys(group))
+    return tuple(tuple(one) for one in passes)
+
+
+def _ratios(architecture: str, wanted: Sequence[str]) -> list[tuple[str, ...]]:
+    """Counter sets that a metric divides by each other and that differ from pass to pass, largest first."""
+    sets = {
+        metric.counters
+        for metric in metrics.load_metrics(architecture).values()
+        if metric.kind == "cycles" and len(metric.counters) > 1 and set(metric.counters) <= set(wanted)
+    }
+    return sorted(sets, key=lambda names: (-len(names), names))
+
+
+def _fits(names: Iterable[str], blocks: Mapping[str, _Block], block_of: Mapping[str, str]) -> bool:
+    used: Counter[str] = Counter()
+    levels = 0
+    for name in names:
+        # An in-flight counter needs its accumulator in the next slot, and there is one accumulator.
+        is_level = block_of[name] == "SQ" and "_LEVEL" in name
+        levels += is_level
+        used[block_of[name]] += 2 if is_level else 1
+    return levels <= 1 and all(count <= blocks[block].slots for block, count in used.items())
+
+
+def _block_of(counter: str, blocks: Mapping[str, _Block], architecture: str) -> str:
+    prefix = counter.partition("_")[0]
+    for name, block in blocks.items():
+        if prefix in block.prefixes:
+            return name
+    raise CounterPassError(
+        f"no counter block of {architecture} has {counter}",
+        where="passes.counters",
+        remedy=f"blocks: {', '.join(blocks)}; a counter's name begins with its block",
+    )
+
+
+def _blocks_of(architecture: str) -> dict[str, _Block]:
+    import yaml
+
+    tables = yaml.safe_load(_FILE.read_text())
+    for architectures, table in tables.items():
+        if architecture in architectures.split():
+            return {name: _Block.model_validate(row) for name, row in table.items()}
+    known = " ".join(tables)
+    raise CounterPassError(
+        f"counter slots of {architecture} are unknown", where=_FILE.name, remedy=f"known architectures: {known}"
+    )

@@ -1,0 +1,58 @@
+"""What one dispatch of a kernel occupies: registers, LDS, scratch.
+
+The compiler's metadata is preferred: the profiler reports allocations, with granules and padding in them. LDS and
+scratch are always those of the dispatch, dynamic parts included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.rocprof.trace import Trace
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """Registers per work-item and wavefront, LDS per workgroup, scratch per work-item."""
+
+    vgpr_per_thread: int
+    agpr_per_thread: int
+    sgpr_per_wave: int
+    lds_bytes: int
+    scratch_bytes: int
+    vgpr_spills: int | None
+    sgpr_spills: int | None
+    source: Literal["code object", "profiler"]
+
+
+def resources_of(trace: Trace, dispatch: int, target: Target, metadata: KernelMetadata | None) -> KernelResources:
+    """The resources of the dispatch at that position of `trace`."""
+    lds_bytes = int(trace.dispatches.lds_bytes[dispatch])
+    scratch_bytes = int(trace.dispatches.scratch_bytes[dispatch])
+    if metadata is None:
+        kernel = trace.kernels[int(trace.dispatches.kernel[dispatch])]
+        return KernelResources(
+            vgpr_per_thread=kernel.arch_vgpr_count,
+            agpr_per_thread=kernel.accum_vgpr_count,
+            sgpr_per_wave=kernel.sgpr_count,
+            lds_bytes=lds_bytes,
+            scratch_bytes=scratch_bytes,
+            vgpr_spills=None,
+            sgpr_spills=None,
+            source="profiler",
+        )
+    shared = target.wave_limits.agprs_share_file
+    return KernelResources(
+        vgpr_per_thread=metadata.vgpr_count - (metadata.agpr_count if shared else 0),
+        agpr_per_thread=metadata.agpr_count,
+        sgpr_per_wave=metadata.sgpr_count,
+        lds_bytes=lds_bytes,
+        scratch_bytes=scratch_bytes,
+        vgpr_spills=metadata.vgpr_spill_count,
+        sgpr_spills=metadata.sgpr_spill_count,
+        source="code object",
+    )

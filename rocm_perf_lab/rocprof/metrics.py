@@ -1,0 +1,141 @@
+"""Metrics over hardware counters: `metrics.yaml` interpreted.
+
+Takes the counters of one dispatch, pass by pass, and facts of the target; gives a value, or None with the reason. A
+counter that is missing, negative or NaN never turns into a zero.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from rocm_perf_lab.expressions import ExpressionError, evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocm_perf_lab.target.model import Target
+
+_FILE = Path(__file__).with_name("metrics.yaml")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric on one architecture; `expression` is over counters and facts alone."""
+
+    name: str
+    unit: str
+    kind: Literal["events", "cycles"]
+    description: str
+    expression: str
+    counters: tuple[str, ...]
+    assume_zero: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MetricValue:
+    """A value with what was assumed for it, or None with the reason."""
+
+    value: float | None
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    unit: str
+    kind: Literal["events", "cycles"]
+    description: str
+    expressions: dict[str, str]
+    assume_zero: tuple[str, ...] = ()
+
+
+def load_metrics(architecture: str) -> dict[str, Metric]:
+    """The metrics that `architecture` (for example gfx942) has counters for, by name."""
+    import yaml
+
+    rows = {name: _Row.model_validate(row) for name, row in yaml.safe_load(_FILE.read_text()).items()}
+    expressions = {
+        name: expression
+        for name, row in rows.items()
+        for architectures, expression in row.expressions.items()
+        if architecture in architectures.split()
+    }
+    return {name: _metric(name, rows[name], expressions) for name in expressions}
+
+
+def target_facts(target: Target, duration_ns: float) -> dict[str, float]:
+    """The names besides counters that expressions may use."""
+    return {
+        "duration_ns": duration_ns,
+        "compute_units": target.compute_units,
+        "simds_per_cu": target.simds_per_cu,
+        "xcds": target.xcds,
+        "wave_size": target.wave_limits.wave_size,
+        "max_waves_per_cu": target.wave_limits.max_waves_per_simd * target.simds_per_cu,
+    }
+
+
+def evaluate_metric(metric: Metric, passes: Sequence[Mapping[str, float]], facts: Mapping[str, float]) -> MetricValue:
+    """The metric from `passes`, the counters of each profiling run of the same dispatch.
+
+    Counters of one pass are preferred; only event counts are put together from several.
+    """
+    needed = [name for name in metric.counters if name not in metric.assume_zero]
+    values = next((p for p in passes if all(name in p for name in needed)), None)
+    if values is None:
+        merged = {name: value for one in reversed(passes) for name, value in one.items()}
+        missing = [name for name in needed if name not in merged]
+        if missing:
+            return MetricValue(None, f"not collected: {', '.join(missing)}")
+        if metric.kind == "cycles":
+            return MetricValue(None, "its counters come from different passes, whose clocks differ")
+        values = merged
+    return _evaluate(metric, values, facts)
+
+
+def _evaluate(metric: Metric, values: Mapping[str, float], facts: Mapping[str, float]) -> MetricValue:
+    assumed = [name for name in metric.assume_zero if name in metric.counters and name not in values]
+    counters = {name: values.get(name, 0.0) for name in metric.counters}
+    broken = [f"{name} = {value:g}" for name, value in counters.items() if math.isnan(value) or value < 0]
+    if broken:
+        return MetricValue(None, f"impossible counter values: {', '.join(broken)}")
+    notes = (f"{metric.name} counts {', '.join(assumed)} as 0: not collected",) if assumed else ()
+    try:
+        value = evaluate(metric.expression, {**facts, **counters}, where=f"metric {metric.name}")
+    except ExpressionError as error:
+        if isinstance(error.__cause__, ZeroDivisionError):
+            return MetricValue(None, "undefined: its denominator is 0")
+        raise
+    return MetricValue(float(value), None, notes)
+
+
+def _metric(name: str, row: _Row, expressions: Mapping[str, str]) -> Metric:
+    tree = _Expand(expressions).visit(ast.parse(expressions[name], mode="eval"))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return Metric(
+        name=name,
+        unit=row.unit,
+        kind=row.kind,
+        description=row.description,
+        expression=ast.unparse(tree),
+        counters=tuple(sorted(c for c in names if c[0].isupper())),
+        assume_zero=row.assume_zero,
+    )
+
+
+class _Expand(ast.NodeTransformer):
+    """Puts the expression of a metric where its name stands."""
+
+    def __init__(self, expressions: Mapping[str, str]) -> None:
+        self._expressions = expressions
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        expression = self._expressions.get(node.id)
+        return node if expression is None else self.visit(ast.parse(expression, mode="eval").body)
