@@ -1,0 +1,50 @@
+"""Static counter increments of an instruction: which SQ counters one execution by one wavefront raises, and by how much."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
+
+OPERATIONS_PER_MOP = 512
+"""SQ_INSTS_VALU_MFMA_MOPS_* count in units of 512 operations."""
+_MATRIX_SHAPE = re.compile(r"_(\d+)X(\d+)X(\d+)(?:_(\d+)B)?")
+
+
+def counter_increments(instruction: Instruction) -> Mapping[str, int]:
+    """Counter name -> increment for one wavefront, SQ_INSTS included."""
+    increments = {"SQ_INSTS": 1}
+    for rows in _tables().values():
+        for encoding, mnemonic, names in rows:
+            if encoding.fullmatch(instruction.encoding) and mnemonic.search(instruction.mnemonic):
+                increments |= dict.fromkeys(names, 1)
+                break
+    if instruction.is_matrix:
+        increments |= _matrix_operations(instruction, increments)
+    return increments
+
+
+def _matrix_operations(instruction: Instruction, increments: Mapping[str, int]) -> dict[str, int]:
+    shape = _MATRIX_SHAPE.search(instruction.mnemonic)
+    kind = next((n.rpartition("_")[2] for n in increments if n.startswith("SQ_INSTS_VALU_MFMA_")), None)
+    if shape is None or kind is None:
+        return {}
+    m, n, k, blocks = (int(size or 1) for size in shape.groups())
+    return {f"SQ_INSTS_VALU_MFMA_MOPS_{kind}": 2 * m * n * k * blocks // OPERATIONS_PER_MOP}
+
+
+@cache
+def _tables() -> dict[str, list[tuple[re.Pattern[str], re.Pattern[str], list[str]]]]:
+    import yaml
+
+    tables: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("counter_classes.yaml").read_text())
+    return {
+        name: [(re.compile(encoding), re.compile(mnemonic), names) for encoding, mnemonic, names in rows]
+        for name, rows in tables.items()
+    }

@@ -1,0 +1,72 @@
+"""Decodes gfx942 machine code: bytes in, :class:`Instruction` out. The only module that knows the decoder's library.
+
+The tables are tinygrad's, generated from AMD's machine-readable specification (CDNA4 with CDNA3 inside it); their layout is
+private to that package, which is why its version is pinned.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.emulator.errors import IllegalInstruction
+from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LONGEST_INSTRUCTION = 20
+_SUFFIX = re.compile(r"_(E32|E64|DPP|SDWA|DPP16)$")
+
+
+def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
+    """Decode the instruction at the start of `code`, which is at `address`.
+
+    Raises:
+        IllegalInstruction: The bytes encode no instruction of gfx942.
+    """
+    from tinygrad.renderer.amd import decode_inst
+
+    window = code[:LONGEST_INSTRUCTION].ljust(LONGEST_INSTRUCTION + 8, b"\0")
+    try:
+        decoded = decode_inst(window, "cdna")
+        name, size = decoded.op.name, decoded.size()
+    except (ValueError, KeyError, AssertionError, NotImplementedError, AttributeError, TypeError, IndexError) as error:
+        raise IllegalInstruction.at(address, code[:8], "no instruction of gfx942 is encoded so") from error
+    if size > len(code):
+        raise IllegalInstruction.at(address, code, "the code ends inside this instruction")
+    family, _, variant = type(decoded).__name__.partition("_")
+    mnemonic = _SUFFIX.sub("", name)
+    return Instruction(
+        index=index,
+        address=address,
+        size=size,
+        mnemonic=mnemonic,
+        encoding=family,
+        variant=variant,
+        text=str(decoded),
+        raw=int.from_bytes(code[:size], "little"),
+        fields={field: _number(getattr(decoded, field)) for field, _ in decoded._fields},
+        operands={
+            field: OperandType(kind.name.removeprefix("FMT_").removeprefix("NUM_"), bits)
+            for field, (kind, bits, _) in decoded.operands.items()
+        },
+        pseudocode=_pseudocode().get(mnemonic),
+    )
+
+
+def _number(value: Any) -> int:
+    offset = getattr(value, "offset", None)
+    return int(offset) if offset is not None else int(getattr(value, "value", value) or 0)
+
+
+@cache
+def _pseudocode() -> Mapping[str, str]:
+    """AMD's pseudo-code by mnemonic; the E32 and E64 forms of an operation share one entry."""
+    from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
+
+    texts: dict[str, str] = {}
+    for operation, text in PCODE.items():
+        texts.setdefault(_SUFFIX.sub("", operation.name), text)
+    return texts

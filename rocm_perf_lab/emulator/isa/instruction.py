@@ -1,0 +1,52 @@
+"""One decoded machine instruction, free of the decoder that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class OperandType:
+    """Format (`F32`, `U64`, `B16`, ...) and width in bits of one operand."""
+
+    format: str
+    bits: int
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """`mnemonic` is upper case without encoding suffix (V_ADD_F32); `encoding` is VOP2, SOP1, GLOBAL, ....
+
+    `fields` holds the encoding's fields as numbers; registers are operand numbers: SGPRs 0 to 107, constants above,
+    VGPRs from 256. `pseudocode` is AMD's description of the operation, or None.
+    """
+
+    index: int
+    address: int
+    size: int
+    mnemonic: str
+    encoding: str
+    variant: str
+    text: str
+    raw: int
+    fields: Mapping[str, int] = field(repr=False)
+    operands: Mapping[str, OperandType] = field(repr=False)
+    pseudocode: str | None = field(repr=False, default=None)
+
+    @property
+    def is_vector_alu(self) -> bool:
+        """VOP1, VOP2, VOP3, VOP3P, VOPC: issued to the vector ALU or the matrix core."""
+        return self.encoding.startswith("VOP")
+
+    @property
+    def is_matrix(self) -> bool:
+        """Runs on the matrix core."""
+        return "MFMA" in self.mnemonic or "SMFMAC" in self.mnemonic
+
+    def bits(self, high: int, low: int) -> int:
+        """Bits of the encoding, for fields whose meaning depends on the instruction."""
+        return (self.raw >> low) & ((1 << (high - low + 1)) - 1)

@@ -1,0 +1,160 @@
+"""A kernel as the emulator sees it: decoded instructions in basic blocks. Made once per kernel, independent of launches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.isa.counter_classes import counter_increments
+from rocm_perf_lab.emulator.isa.decode import LONGEST_INSTRUCTION, decode_one
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
+
+_CALLS = frozenset({"S_SWAPPC_B64", "S_CALL_B64"})
+_JUMPS = frozenset({"S_BRANCH", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64", "S_ENDPGM", "S_ENDPGM_SAVED"})
+_PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP"})
+
+
+@dataclass(frozen=True)
+class Block:
+    """A basic block: `instructions` in order, then one of `successors` (addresses), or the wavefront pauses or ends.
+
+    `is_loop_header`: a branch from its own address or a later one leads here, so a wavefront may run out of time here.
+    """
+
+    index: int
+    address: int
+    instructions: tuple[Instruction, ...]
+    successors: tuple[int, ...]
+    is_loop_header: bool
+    is_resume_point: bool
+
+    @cached_property
+    def counters(self) -> Mapping[str, int]:
+        """SQ counter increments of one execution by one wavefront."""
+        totals: dict[str, int] = {}
+        for instruction in self.instructions:
+            for name, increment in counter_increments(instruction).items():
+                totals[name] = totals.get(name, 0) + increment
+        return totals
+
+
+@dataclass(frozen=True)
+class Program:
+    """One kernel's code. `load_address` is what has to be added to an address of the code object to get a device address."""
+
+    symbol: str
+    entry: int
+    load_address: int
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """In address order; an instruction's index is its place here."""
+        return tuple(sorted((i for b in self.blocks for i in b.instructions), key=lambda i: i.address))
+
+    @cached_property
+    def block_at(self) -> Mapping[int, Block]:
+        """Blocks by their first address."""
+        return {block.address: block for block in self.blocks}
+
+    @cached_property
+    def has_indirect_jumps(self) -> bool:
+        """Any block may then be reached from any S_SETPC_B64 or S_SWAPPC_B64."""
+        return any(i.mnemonic in ("S_SETPC_B64", "S_SWAPPC_B64") for i in self.instructions)
+
+    @cached_property
+    def has_global_atomics(self) -> bool:
+        """Results may then depend on the order of workgroups."""
+        return any("ATOMIC" in i.mnemonic and i.encoding != "DS" for i in self.instructions)
+
+
+def decode_program(symbol: str, code: bytes, code_address: int, entries: tuple[int, ...], load_address: int) -> Program:
+    """Decode everything reachable from `entries` (the kernel's entry first, then functions it may call).
+
+    Args:
+        symbol: Name of the kernel, for messages.
+        code: The text section of the code object.
+        code_address: Its address in the code object.
+        entries: Addresses in the code object.
+        load_address: Where the code object's address 0 is in device memory.
+
+    Raises:
+        IllegalInstruction: Reachable bytes that are no instruction, or a jump out of the code.
+    """
+    decoded = _decode_reachable(code, code_address, entries)
+    order = sorted(decoded)
+    leaders = _leaders(decoded, entries)
+    back_targets = {t for i in decoded.values() for t in branch_targets(i) if t <= i.address}
+    resume_points = {i.address + i.size for i in decoded.values() if i.mnemonic in _PAUSES} | back_targets
+    numbered = {a: _renumbered(decoded[a], n) for n, a in enumerate(order)}
+    blocks = []
+    for index, address in enumerate(sorted(leaders & decoded.keys())):
+        body = _body(numbered, address, leaders)
+        is_header = address in back_targets
+        blocks.append(Block(index, address, body, _successors(body[-1]), is_header, address in resume_points))
+    return Program(symbol, entries[0], load_address, tuple(blocks))
+
+
+def branch_targets(instruction: Instruction) -> tuple[int, ...]:
+    """Addresses that a direct branch may jump to."""
+    name = instruction.mnemonic
+    if name == "S_BRANCH" or name.startswith("S_CBRANCH") or name == "S_CALL_B64":
+        words = instruction.fields["simm16"] & 0xFFFF
+        return (instruction.address + 4 + 4 * (words - ((words >> 15) << 16)),)
+    return ()
+
+
+def _decode_reachable(code: bytes, code_address: int, entries: tuple[int, ...]) -> dict[int, Instruction]:
+    decoded: dict[int, Instruction] = {}
+    pending = list(entries)
+    while pending:
+        address = pending.pop()
+        while address not in decoded:
+            offset = address - code_address
+            window = code[offset : offset + LONGEST_INSTRUCTION] if 0 <= offset < len(code) else b""
+            instruction = decode_one(window, address)
+            decoded[address] = instruction
+            pending.extend(branch_targets(instruction))
+            if instruction.mnemonic in _CALLS:
+                pending.append(address + instruction.size)
+            if instruction.mnemonic in _JUMPS:
+                break
+            address += instruction.size
+    return decoded
+
+
+def _leaders(decoded: Mapping[int, Instruction], entries: tuple[int, ...]) -> set[int]:
+    leaders = set(entries)
+    for instruction in decoded.values():
+        leaders.update(branch_targets(instruction))
+        ends = instruction.mnemonic in _JUMPS | _PAUSES or instruction.mnemonic.startswith("S_CBRANCH")
+        if ends:
+            leaders.add(instruction.address + instruction.size)
+    return leaders
+
+
+def _body(decoded: Mapping[int, Instruction], start: int, leaders: set[int]) -> tuple[Instruction, ...]:
+    body = [decoded[start]]
+    while not _ends_block(body[-1]) and (following := body[-1].address + body[-1].size) not in leaders:
+        body.append(decoded[following])
+    return tuple(body)
+
+
+def _ends_block(instruction: Instruction) -> bool:
+    return instruction.mnemonic in _JUMPS | _PAUSES or instruction.mnemonic.startswith("S_CBRANCH")
+
+
+def _successors(last: Instruction) -> tuple[int, ...]:
+    following = () if last.mnemonic in _JUMPS else (last.address + last.size,)
+    return (*branch_targets(last), *following)
+
+
+def _renumbered(instruction: Instruction, index: int) -> Instruction:
+    from dataclasses import replace
+
+    return replace(instruction, index=index)
