@@ -1,0 +1,115 @@
+// GLOBAL, FLAT and SMEM: vector loads, stores and atomics of device memory, scalar loads.
+#include "atomics.h"
+
+static void addresses_of(const struct rpl_wave *w, int addr, uint64_t base, int64_t offset, int mode, uint64_t *out) {
+  const uint32_t *low = w->vgpr[addr];
+  uint64_t start = base + (uint64_t)offset;
+  if (mode == RPL_ADDR_SGPR_PLUS_VGPR32) {
+    for (int l = 0; l < RPL_LANES; l++) out[l] = start + low[l];
+    return;
+  }
+  const uint32_t *high = w->vgpr[addr + 1];
+  for (int l = 0; l < RPL_LANES; l++) out[l] = ((uint64_t)high[l] << 32 | low[l]) + start;
+}
+
+static int contiguous(const uint64_t *address, uint32_t width) {
+  uint64_t differs = 0;
+  for (uint64_t l = 0; l < RPL_LANES; l++) differs |= address[l] ^ (address[0] + l * width);
+  return !differs;
+}
+
+// `dwords` is a constant at every call: the copy between memory order and register order is unrolled for each.
+static inline __attribute__((always_inline)) void load_row(struct rpl_wave *w, int dst, const uint8_t *p, int dwords) {
+  for (int k = 0; k < dwords; k++)
+    for (int l = 0; l < RPL_LANES; l++) w->vgpr[dst + k][l] = rpl_read32(p + 4 * (l * dwords + k));
+}
+
+static inline __attribute__((always_inline)) void store_row(const struct rpl_wave *w, int data, uint8_t *p, int dwords) {
+  for (int l = 0; l < RPL_LANES; l++)
+    for (int k = 0; k < dwords; k++) rpl_write32(p + 4 * (l * dwords + k), w->vgpr[data + k][l]);
+}
+
+static void load_contiguous(struct rpl_wave *w, int dst, const uint8_t *p, int dwords) {
+  switch (dwords) {
+    case 1: memcpy(w->vgpr[dst], p, sizeof w->vgpr[dst]); return;
+    case 2: load_row(w, dst, p, 2); return;
+    case 3: load_row(w, dst, p, 3); return;
+    default: load_row(w, dst, p, 4);
+  }
+}
+
+static void store_contiguous(const struct rpl_wave *w, int data, uint8_t *p, int dwords) {
+  switch (dwords) {
+    case 1: memcpy(p, w->vgpr[data], sizeof w->vgpr[data]); return;
+    case 2: store_row(w, data, p, 2); return;
+    case 3: store_row(w, data, p, 3); return;
+    default: store_row(w, data, p, 4);
+  }
+}
+
+int rpl_global_load(struct rpl_wave *w, int inst, int dst, int addr, uint64_t base, int64_t offset, int mode, int kind, int dwords) {
+  uint64_t lanes = rpl_exec(w), address[RPL_LANES];
+  uint32_t width = rpl_width(kind, dwords);
+  addresses_of(w, addr, base, offset, mode, address);
+  if (rpl_resolve(w, inst, RPL_LOAD, mode, lanes, address, width)) return 1;
+  w->machine->counters.flat_read_waves++;
+  w->machine->counters.load_bytes += width * (uint64_t)__builtin_popcountll(lanes);
+  if (lanes == RPL_ALL_LANES && kind == RPL_B32 && contiguous(address, width))
+    load_contiguous(w, dst, (const uint8_t *)address[0], dwords);
+  else
+    RPL_FOR_LANES(lanes, l) rpl_lane_load(w, dst, l, (const uint8_t *)address[l], kind, dwords);
+  return 0;
+}
+
+int rpl_global_store(struct rpl_wave *w, int inst, int data, int addr, uint64_t base, int64_t offset, int mode, int kind, int dwords) {
+  uint64_t lanes = rpl_exec(w), address[RPL_LANES];
+  uint32_t width = rpl_width(kind, dwords);
+  addresses_of(w, addr, base, offset, mode, address);
+  if (rpl_resolve(w, inst, RPL_STORE, mode, lanes, address, width)) return 1;
+  w->machine->counters.flat_write_waves++;
+  w->machine->counters.store_bytes += width * (uint64_t)__builtin_popcountll(lanes);
+  if (lanes == RPL_ALL_LANES && kind == RPL_B32 && contiguous(address, width))
+    store_contiguous(w, data, (uint8_t *)address[0], dwords);
+  else
+    RPL_FOR_LANES(lanes, l) rpl_lane_store(w, data, l, (uint8_t *)address[l], kind, dwords);
+  return 0;
+}
+
+int rpl_global_atomic(struct rpl_wave *w, int inst, int dst, int data, int addr, uint64_t base, int64_t offset, int mode, int op, int is64, int returns) {
+  uint64_t lanes = rpl_exec(w), address[RPL_LANES], misaligned = 0;
+  uint32_t width = is64 ? 8 : 4;
+  addresses_of(w, addr, base, offset, mode, address);
+  if (rpl_resolve(w, inst, RPL_ATOMIC, mode, lanes, address, width)) return 1;
+  RPL_FOR_LANES(lanes, l) if (address[l] % width) misaligned |= 1ull << l;
+  if (misaligned) return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, RPL_ATOMIC, width, misaligned, address, 0);
+  w->machine->counters.flat_atomic_waves++;
+  w->machine->counters.atomic_operations += (uint64_t)__builtin_popcountll(lanes);
+  int comparand = op == RPL_CMPSWAP ? data + (is64 ? 2 : 1) : -1;
+  int shared = (int)w->machine->concurrent;
+  RPL_FOR_LANES(lanes, l) rpl_lane_atomic(w, dst, data, comparand, (uint8_t *)address[l], l, op, is64, returns, shared);
+  return 0;
+}
+
+static void scalar_copy(struct rpl_wave *w, int inst, int sdst, uint64_t address, int dwords) {
+  if (w->trace) rpl_trace_segments(w, RPL_T_SMEM, inst, 1, &address, 4 * (uint32_t)dwords);
+  memcpy(&w->sgpr[sdst], (const void *)address, 4 * (size_t)dwords);
+}
+
+int rpl_scalar_load(struct rpl_wave *w, int inst, int sdst, uint64_t address, int dwords) {
+  address &= ~3ull;  // the scalar cache ignores the two lowest bits
+  if (rpl_check_scalar(w, inst, address, 4 * (uint32_t)dwords)) return 1;
+  scalar_copy(w, inst, sdst, address, dwords);
+  return 0;
+}
+
+int rpl_scalar_buffer_load(struct rpl_wave *w, int inst, int sdst, int srsrc, uint32_t offset, int dwords) {
+  const uint32_t *v = &w->sgpr[srsrc];
+  uint64_t base = ((uint64_t)(v[1] & 0xffff) << 32 | v[0]) & ~3ull, stride = v[1] >> 16 & 0x3fff;
+  uint64_t bytes = stride ? stride * v[2] : v[2], start = offset & ~3u;
+  uint64_t wanted = 4 * (uint64_t)dwords, valid = start >= bytes ? 0 : bytes - start;
+  int loaded = (int)((valid < wanted ? valid : wanted) / 4);  // dwords past the end read as zero
+  if (loaded && rpl_check_scalar(w, inst, base + start, 4 * (uint32_t)loaded)) return 1;
+  if (loaded) scalar_copy(w, inst, sdst, base + start, loaded);
+  memset(&w->sgpr[sdst + loaded], 0, 4 * (size_t)(dwords - loaded));
+  return 0;
+}

@@ -1,0 +1,154 @@
+// LDS: loads, stores and atomics with a bounds check, and the cycles that bank conflicts cost.
+#include "atomics.h"
+
+enum { BANKS = 32 };
+
+// ---- banks ----
+
+// The most distinct dwords in one bank among the dwords that lanes [first, first + count) touch: cycles of that pass.
+static uint32_t pass_cycles(const uint32_t *address, uint64_t lanes, int first, int count, int dwords) {
+  uint32_t banks = 0, wanted = 0, unique[BANKS][RPL_LANES];
+  uint32_t lane_banks = (1u << dwords) - 1;
+  for (int l = first; l < first + count; l++) {
+    if (!(lanes >> l & 1)) continue;
+    uint32_t bank = address[l] >> 2 & (BANKS - 1);
+    banks |= lane_banks << bank | (uint32_t)((uint64_t)lane_banks << bank >> BANKS);
+    wanted += (uint32_t)dwords;
+  }
+  if (!wanted || (uint32_t)__builtin_popcount(banks) == wanted) return wanted ? 1 : 0;
+  uint32_t depth[BANKS] = {0}, cycles = 0;
+  for (int l = first; l < first + count; l++) {
+    if (!(lanes >> l & 1)) continue;
+    for (int k = 0; k < dwords; k++) {
+      uint32_t dword = (address[l] >> 2) + (uint32_t)k, bank = dword & (BANKS - 1), seen = 0;
+      while (seen < depth[bank] && unique[bank][seen] != dword) seen++;
+      if (seen == depth[bank]) unique[bank][depth[bank]++] = dword;
+      cycles = depth[bank] > cycles ? depth[bank] : cycles;
+    }
+  }
+  return cycles;
+}
+
+// LDS moves 32 dwords a cycle: 32 lanes of one dword, 16 of two, 8 of three or four. Returns the busy cycles.
+static uint32_t count_cycles(struct rpl_wave *w, const uint32_t *address, uint64_t lanes, int dwords) {
+  int lanes_per_pass = BANKS / (dwords == 3 ? 4 : dwords);
+  uint32_t cycles = 0, passes = 0;
+  for (int first = 0; first < RPL_LANES; first += lanes_per_pass) {
+    uint32_t pass = pass_cycles(address, lanes, first, lanes_per_pass, dwords);
+    cycles += pass;
+    passes += pass > 0;
+  }
+  w->machine->counters.lds_active_cycles += cycles;
+  w->machine->counters.lds_conflict_cycles += cycles - passes;
+  w->machine->counters.lds_bytes += 4 * (uint64_t)dwords * (uint64_t)__builtin_popcountll(lanes);
+  return cycles;
+}
+
+static void trace_cycles(struct rpl_wave *w, int inst, uint32_t cycles) {
+  if (!w->trace) return;
+  uint64_t word = (uint64_t)RPL_T_LDS << 56 | (uint64_t)cycles << 32 | (uint32_t)inst;
+  rpl_trace_append(w->trace, &word, 1);
+}
+
+// ---- bounds ----
+
+static int addresses_of(struct rpl_wave *w, int inst, int access, int addr, uint32_t offset, uint64_t lanes, uint32_t width,
+                        uint32_t *out) {
+  uint64_t bad = 0;
+  for (uint64_t l = 0; l < RPL_LANES; l++) {
+    uint64_t end = (uint64_t)w->vgpr[addr][l] + offset + width;
+    out[l] = w->vgpr[addr][l] + offset;
+    bad |= (uint64_t)(end > w->lds_bytes) << l;
+  }
+  bad &= lanes;
+  if (!bad) return 0;
+  uint64_t address[RPL_LANES];
+  for (int l = 0; l < RPL_LANES; l++) address[l] = (uint64_t)w->vgpr[addr][l] + offset;
+  return rpl_raise(w, RPL_FAULT_LDS, inst, access, width, bad, address, w->lds_bytes);
+}
+
+// ---- helpers of wave.h ----
+
+static inline __attribute__((always_inline)) void gather(struct rpl_wave *w, int dst, const uint32_t *address, int dwords) {
+  for (int l = 0; l < RPL_LANES; l++)
+    for (int k = 0; k < dwords; k++) w->vgpr[dst + k][l] = rpl_read32(w->lds + address[l] + 4 * k);
+}
+
+static void load(struct rpl_wave *w, int dst, const uint32_t *address, uint64_t lanes, int kind, int dwords) {
+  if (lanes == RPL_ALL_LANES && kind == RPL_B32) {
+    switch (dwords) {
+      case 1: gather(w, dst, address, 1); return;
+      case 2: gather(w, dst, address, 2); return;
+      case 4: gather(w, dst, address, 4); return;
+    }
+  }
+  RPL_FOR_LANES(lanes, l) rpl_lane_load(w, dst, l, w->lds + address[l], kind, dwords);
+}
+
+static int dwords_of(int kind, int dwords) { return (kind & RPL_KIND_MASK) == RPL_B32 ? dwords : 1; }
+
+int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int kind, int dwords) {
+  uint64_t lanes = rpl_exec(w);
+  uint32_t address[RPL_LANES];
+  if (addresses_of(w, inst, RPL_LOAD, addr, offset, lanes, rpl_width(kind, dwords), address)) return 1;
+  trace_cycles(w, inst, count_cycles(w, address, lanes, dwords_of(kind, dwords)));
+  load(w, dst, address, lanes, kind, dwords);
+  return 0;
+}
+
+int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t offset, int kind, int dwords) {
+  uint64_t lanes = rpl_exec(w);
+  uint32_t address[RPL_LANES];
+  if (addresses_of(w, inst, RPL_STORE, addr, offset, lanes, rpl_width(kind, dwords), address)) return 1;
+  trace_cycles(w, inst, count_cycles(w, address, lanes, dwords_of(kind, dwords)));
+  RPL_FOR_LANES(lanes, l) rpl_lane_store(w, data, l, w->lds + address[l], kind, dwords);
+  return 0;
+}
+
+static int two_addresses(struct rpl_wave *w, int inst, int access, int addr, uint32_t offset0, uint32_t offset1, int dwords,
+                         uint64_t lanes, uint32_t *first, uint32_t *second) {
+  uint32_t width = 4 * (uint32_t)dwords;
+  if (addresses_of(w, inst, access, addr, offset0, lanes, width, first)) return 1;
+  if (addresses_of(w, inst, access, addr, offset1, lanes, width, second)) return 1;
+  uint32_t cycles = count_cycles(w, first, lanes, dwords);
+  trace_cycles(w, inst, cycles + count_cycles(w, second, lanes, dwords));
+  return 0;
+}
+
+int rpl_lds_load2(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset0, uint32_t offset1, int dwords) {
+  uint64_t lanes = rpl_exec(w);
+  uint32_t first[RPL_LANES], second[RPL_LANES];
+  if (two_addresses(w, inst, RPL_LOAD, addr, offset0, offset1, dwords, lanes, first, second)) return 1;
+  load(w, dst, first, lanes, RPL_B32, dwords);
+  load(w, dst + dwords, second, lanes, RPL_B32, dwords);
+  return 0;
+}
+
+int rpl_lds_store2(struct rpl_wave *w, int inst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords) {
+  uint64_t lanes = rpl_exec(w);
+  uint32_t first[RPL_LANES], second[RPL_LANES];
+  if (two_addresses(w, inst, RPL_STORE, addr, offset0, offset1, dwords, lanes, first, second)) return 1;
+  RPL_FOR_LANES(lanes, l) {
+    rpl_lane_store(w, data0, l, w->lds + first[l], RPL_B32, dwords);
+    rpl_lane_store(w, data1, l, w->lds + second[l], RPL_B32, dwords);
+  }
+  return 0;
+}
+
+int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, int addr, uint32_t offset, int op, int is64, int returns) {
+  uint64_t lanes = rpl_exec(w), misaligned = 0;
+  uint32_t address[RPL_LANES], width = is64 ? 8 : 4;
+  if (addresses_of(w, inst, RPL_ATOMIC, addr, offset, lanes, width, address)) return 1;
+  RPL_FOR_LANES(lanes, l) if (address[l] % width) misaligned |= 1ull << l;
+  if (misaligned) {
+    uint64_t wide[RPL_LANES];
+    for (int l = 0; l < RPL_LANES; l++) wide[l] = address[l];
+    return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, RPL_ATOMIC, width, misaligned, wide, 0);
+  }
+  trace_cycles(w, inst, count_cycles(w, address, lanes, is64 ? 2 : 1));
+  // DS_CMPST takes the comparand first, DS_MSKOR the mask: both then the new bits.
+  int value = op == RPL_CMPSWAP ? data1 : data;
+  int other = op == RPL_CMPSWAP ? data : op == RPL_MSKOR ? data1 : -1;
+  RPL_FOR_LANES(lanes, l) rpl_lane_atomic(w, dst, value, other, w->lds + address[l], l, op, is64, returns, 0);
+  return 0;
+}

@@ -1,0 +1,82 @@
+// What the memory runtime and the scheduler share: allocations, faults, counters of one thread, one launch.
+// emulator/structures.py mirrors these layouts; rpl_layout() lets a test compare the two.
+#ifndef RPL_MACHINE_H
+#define RPL_MACHINE_H
+#include "wave.h"
+
+enum rpl_fault_kind {
+  RPL_FAULT_NONE, RPL_FAULT_MEMORY, RPL_FAULT_MISALIGNED, RPL_FAULT_LDS, RPL_FAULT_SCRATCH, RPL_FAULT_BUDGET,
+  RPL_FAULT_BARRIER, RPL_FAULT_ILLEGAL, RPL_FAULT_UNSUPPORTED, RPL_FAULT_HOST_MEMORY
+};
+enum rpl_access { RPL_LOAD, RPL_STORE, RPL_ATOMIC };
+
+// Flat addresses with these upper 16 bits mean LDS and scratch, as the driver sets up the apertures on gfx9.
+enum { RPL_LDS_APERTURE = 1, RPL_SCRATCH_APERTURE = 2, RPL_APERTURE_SHIFT = 48 };
+
+// Device memory is identity-mapped: [begin, end) is a host address range too. Sorted by `begin`, no overlap.
+struct rpl_allocation {
+  uint64_t begin, end;
+  uint64_t freed;
+};
+
+struct rpl_fault {
+  uint32_t kind;
+  int32_t inst;           // index of the instruction, -1 where only the resume point is known
+  uint32_t access;        // enum rpl_access
+  uint32_t width_bytes;   // per lane
+  uint64_t lanes;         // lanes with a bad address
+  uint64_t detail;        // resume point (budget, barrier, illegal), or the size that was exceeded (LDS, scratch)
+  uint32_t workgroup[3];
+  uint32_t wave;
+  uint64_t addresses[RPL_LANES];
+};
+
+struct rpl_counters {
+  uint64_t waves, work_items, workgroups;
+  uint64_t load_bytes, store_bytes, atomic_operations, lds_bytes;
+  uint64_t flat_read_waves, flat_write_waves, flat_atomic_waves;
+  uint64_t buffer_read_waves, buffer_write_waves, buffer_atomic_waves;
+  uint64_t lds_active_cycles, lds_conflict_cycles;
+};
+
+// One per thread; the allocations are shared and do not change during a launch.
+struct rpl_machine {
+  const struct rpl_allocation *allocations;
+  uint64_t allocation_count;
+  uint64_t last_hit;
+  uint64_t concurrent;    // other threads run the same launch: global atomics must be atomic on the host
+  struct rpl_fault fault;
+  struct rpl_counters counters;
+};
+
+typedef void (*rpl_kernel)(struct rpl_wave *);
+
+struct rpl_launch {
+  rpl_kernel kernel;
+  uint64_t *block_executions, *block_active_lanes;  // of this thread
+  const uint64_t *sampled;                          // sorted linear ids of the workgroups to trace
+  uint64_t sampled_count;
+  struct rpl_trace *traces;                         // [sampled_count][waves per workgroup]
+  int64_t *budget;                                  // instructions left for the whole launch, all threads
+  uint32_t grid[3], block[3];
+  uint32_t user_sgprs[32];
+  uint32_t user_sgpr_count;
+  uint32_t system_sgprs;                            // bits: workgroup id x, y, z, workgroup info, private wave offset
+  uint32_t work_item_id_dims;                       // 0: x, 1: x y, 2: x y z in VGPR0
+  uint32_t mode;
+  uint32_t lds_bytes, lds_poison;
+  uint32_t scratch_bytes;                           // per work-item
+  uint32_t vgpr_rows, agpr_rows;                    // rows that the kernel may read
+  uint32_t slice_instructions;
+  uint32_t resident_workgroups;                     // at most so many take turns on one thread
+};
+
+// Runs the workgroups [first, last) in linear order, x fastest. 0, or 1 with machine->fault filled.
+int rpl_run(const struct rpl_launch *launch, struct rpl_machine *machine, uint64_t first, uint64_t last);
+
+// Record a fault of `w` and return 1. `addresses` may be NULL.
+int rpl_raise(struct rpl_wave *w, int kind, int inst, int access, uint32_t width, uint64_t lanes,
+              const uint64_t *addresses, uint64_t detail);
+// For translated code: an instruction that has no translation was reached.
+int rpl_illegal(struct rpl_wave *w, int inst);
+#endif

@@ -1,0 +1,128 @@
+// Device memory: mapping it at chosen addresses, and checking every access against the registry of allocations.
+#define _GNU_SOURCE
+#include <sys/mman.h>
+#include "access.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+// Map `bytes` zeroed bytes (whole pages) between two guards; `address` 0: anywhere. 0 where that is impossible.
+uint64_t rpl_memory_map(uint64_t address, uint64_t bytes, uint64_t guard) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  if (address) {
+    void *at = (void *)address;
+    void *got = mmap(at, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == MAP_FAILED) return 0;
+    if (got == at) return address;
+    munmap(got, bytes);  // a kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint
+    return 0;
+  }
+  uint8_t *base = mmap(NULL, bytes + 2 * guard, PROT_NONE, flags, -1, 0);
+  if (base == MAP_FAILED) return 0;
+  if (mprotect(base + guard, bytes, PROT_READ | PROT_WRITE) == 0) return (uint64_t)(base + guard);
+  munmap(base, bytes + 2 * guard);
+  return 0;
+}
+
+// Give the pages back but keep the addresses, so that a use after free is recognised for the machine's lifetime.
+int rpl_memory_retire(uint64_t address, uint64_t bytes) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  return mmap((void *)address, bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED;
+}
+
+int rpl_memory_unmap(uint64_t address, uint64_t bytes, uint64_t guard) {
+  return munmap((void *)(address - guard), bytes + 2 * guard);
+}
+
+int rpl_raise(struct rpl_wave *w, int kind, int inst, int access, uint32_t width, uint64_t lanes,
+              const uint64_t *addresses, uint64_t detail) {
+  struct rpl_fault *fault = &w->machine->fault;
+  fault->kind = (uint32_t)kind;
+  fault->inst = inst;
+  fault->access = (uint32_t)access;
+  fault->width_bytes = width;
+  fault->lanes = lanes;
+  fault->detail = detail;
+  memcpy(fault->workgroup, w->workgroup, sizeof fault->workgroup);
+  fault->wave = w->wave_in_workgroup;
+  if (addresses) memcpy(fault->addresses, addresses, sizeof fault->addresses);
+  w->status = RPL_FAULT;
+  return 1;
+}
+
+int rpl_illegal(struct rpl_wave *w, int inst) {
+  return rpl_raise(w, RPL_FAULT_ILLEGAL, inst, RPL_LOAD, 0, 0, NULL, w->resume);
+}
+
+static int inside(const struct rpl_allocation *a, uint64_t low, uint64_t high) {
+  return !a->freed && low >= a->begin && high <= a->end && low < high;
+}
+
+// Whether [low, high) lies in one live allocation; remembers where.
+static int find(struct rpl_machine *m, uint64_t low, uint64_t high) {
+  if (m->last_hit < m->allocation_count && inside(&m->allocations[m->last_hit], low, high)) return 1;
+  uint64_t first = 0, after = m->allocation_count;
+  while (first < after) {
+    uint64_t middle = (first + after) / 2;
+    if (m->allocations[middle].end <= low) first = middle + 1;
+    else after = middle;
+  }
+  if (first == m->allocation_count || !inside(&m->allocations[first], low, high)) return 0;
+  m->last_hit = first;
+  return 1;
+}
+
+int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width) {
+  if (!lanes) return 0;
+  uint64_t low = ~0ull, high = 0;
+  if (lanes == RPL_ALL_LANES) {
+    for (int l = 0; l < RPL_LANES; l++) {
+      low = address[l] < low ? address[l] : low;
+      high = address[l] > high ? address[l] : high;
+    }
+  } else {
+    for (int l = 0; l < RPL_LANES; l++) {
+      int active = lanes >> l & 1;
+      low = active && address[l] < low ? address[l] : low;
+      high = active && address[l] > high ? address[l] : high;
+    }
+  }
+  if (find(w->machine, low, high + width)) return 0;
+  uint64_t bad = 0;
+  RPL_FOR_LANES(lanes, l) if (!find(w->machine, address[l], address[l] + width)) bad |= 1ull << l;
+  return bad ? rpl_raise(w, RPL_FAULT_MEMORY, inst, access, width, bad, address, 0) : 0;
+}
+
+int rpl_check_scalar(struct rpl_wave *w, int inst, uint64_t address, uint32_t width) {
+  if (find(w->machine, address, address + width)) return 0;
+  uint64_t addresses[RPL_LANES] = {address};
+  return rpl_raise(w, RPL_FAULT_MEMORY, inst, RPL_LOAD, width, 1, addresses, 0);
+}
+
+int rpl_resolve(struct rpl_wave *w, int inst, int access, int mode, uint64_t lanes, uint64_t *address, uint32_t width) {
+  uint64_t global = lanes;
+  if (mode == RPL_ADDR_FLAT) {
+    uint64_t bad_lds = 0, bad_scratch = 0, host[RPL_LANES];
+    RPL_FOR_LANES(lanes, l) {
+      uint64_t aperture = address[l] >> RPL_APERTURE_SHIFT, inner = address[l] & 0xffffffffu;
+      if (aperture == RPL_LDS_APERTURE) {
+        if (inner + width > w->lds_bytes) bad_lds |= 1ull << l;
+        host[l] = (uint64_t)w->lds + inner;
+      } else if (aperture == RPL_SCRATCH_APERTURE) {
+        if (inner + width > w->scratch_bytes) bad_scratch |= 1ull << l;
+        host[l] = (uint64_t)w->scratch + l * w->scratch_bytes + inner;
+      } else continue;
+      global &= ~(1ull << l);
+    }
+    if (bad_lds) return rpl_raise(w, RPL_FAULT_LDS, inst, access, width, bad_lds, address, w->lds_bytes);
+    if (bad_scratch) return rpl_raise(w, RPL_FAULT_SCRATCH, inst, access, width, bad_scratch, address, w->scratch_bytes);
+    if (rpl_check(w, inst, access, global, address, width)) return 1;
+    if (w->trace) rpl_trace_segments(w, RPL_T_VMEM, inst, global, address, width);
+    RPL_FOR_LANES(lanes & ~global, l) address[l] = host[l];
+    return 0;
+  }
+  if (rpl_check(w, inst, access, global, address, width)) return 1;
+  if (w->trace) rpl_trace_segments(w, RPL_T_VMEM, inst, global, address, width);
+  return 0;
+}

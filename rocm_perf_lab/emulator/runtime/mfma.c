@@ -1,0 +1,172 @@
+// Matrix core: D = A x B + C for `blocks` independent M x N x K products over the 64 lanes; EXEC is ignored.
+// Lane layouts as AMD's matrix instruction calculator prints them. With E = elements of A per lane:
+//   A[i][k] of block b: lane i + M * (b + blocks * (k / E)), element k % E; B[k][j] alike with j.
+//   C, D of 32-bit elements: rows in groups of four; group q = i / 4 + b * M / 4 sits in lanes j + N * (q % (64 / N)),
+//   registers 4 * (q / (64 / N)) + i % 4.  64-bit: lane j + N * (b + blocks * (i % G)), pair i / G, G = 64 / (N * blocks).
+// CBSZ and ABID broadcast one block of A to 2^CBSZ neighbours, BLGP picks lanes of B (for F64: negates A, B, C).
+#include <math.h>
+#include "atomics.h"
+
+enum { MAX_K = 32, MAX_EDGE = 32 };
+
+// ---- element types ----
+
+static float from_fp8(uint8_t bits, int mantissa_bits, int bias) {  // FNUZ: no infinities, 0x80 is the only NaN
+  if (bits == 0x80) return NAN;
+  int exponent = (bits & 0x7f) >> mantissa_bits, mantissa = bits & ((1 << mantissa_bits) - 1);
+  float magnitude = exponent ? ldexpf((float)(mantissa | 1 << mantissa_bits), exponent - bias - mantissa_bits)
+                             : ldexpf((float)mantissa, 1 - bias - mantissa_bits);
+  return bits & 0x80 ? -magnitude : magnitude;
+}
+
+static float to_xf32(uint32_t bits) {  // 10 mantissa bits, to nearest even
+  if ((bits & 0x7f800000u) == 0x7f800000u) return rpl_f32(bits);
+  return rpl_f32((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
+}
+
+static int bytes_of(int element) {
+  switch (element) {
+    case RPL_F16: case RPL_BF16: return 2;
+    case RPL_F64: return 8;
+    case RPL_I8E: case RPL_FP8: case RPL_BF8: return 1;
+    default: return 4;
+  }
+}
+
+static float element_at(const struct rpl_wave *w, int row, int lane, int index, int type) {
+  int bytes = bytes_of(type);
+  uint32_t bits = w->vgpr[row + index * bytes / 4][lane] >> 8 * (index * bytes % 4);
+  _Float16 half;
+  switch (type) {
+    case RPL_F16: memcpy(&half, &bits, 2); return (float)half;
+    case RPL_BF16: return rpl_f32(bits << 16);
+    case RPL_FP8: return from_fp8((uint8_t)bits, 3, 8);
+    case RPL_BF8: return from_fp8((uint8_t)bits, 2, 16);
+    case RPL_XF32: return to_xf32(bits);
+    case RPL_I8E: return (float)(int8_t)bits;
+    default: return rpl_f32(bits);
+  }
+}
+
+// ---- operands ----
+
+struct shape { int m, k, blocks, per_lane; };
+
+static int operand_lane(const struct shape *s, int i, int block, int k) {
+  return i + s->m * (block + s->blocks * (k / s->per_lane));
+}
+
+static int b_lane(int lane, int blgp) {
+  switch (blgp) {
+    case 1: return lane & 31;
+    case 2: return 32 | (lane & 31);
+    case 4: case 5: case 6: case 7: return 16 * (blgp - 4) | (lane & 15);
+    default: return lane;
+  }
+}
+
+static void place_of_row(const struct shape *s, int i, int j, int block, int *lane, int *reg) {
+  int groups = RPL_LANES / s->m, q = i / 4 + block * s->m / 4;
+  *lane = j + s->m * (q % groups);
+  *reg = 4 * (q / groups) + i % 4;
+}
+
+// ---- products ----
+
+static inline __attribute__((always_inline)) void multiply(float (*c)[MAX_EDGE], float (*a)[MAX_K], float (*b)[MAX_EDGE], int m, int k) {
+  for (int i = 0; i < m; i++)
+    for (int e = 0; e < k; e++)
+      for (int j = 0; j < m; j++) c[i][j] = fmaf(a[i][e], b[e][j], c[i][j]);
+}
+
+static inline __attribute__((always_inline)) void multiply_int(int32_t (*c)[MAX_EDGE], float (*a)[MAX_K], float (*b)[MAX_EDGE], int m, int k) {
+  for (int i = 0; i < m; i++)
+    for (int e = 0; e < k; e++)
+      for (int j = 0; j < m; j++) c[i][j] = (int32_t)((uint32_t)c[i][j] + (uint32_t)((int32_t)a[i][e] * (int32_t)b[e][j]));
+}
+
+static void product(uint32_t (*c)[MAX_EDGE], float (*a)[MAX_K], float (*b)[MAX_EDGE], int m, int k, int is_int) {
+  if (is_int) {
+    multiply_int((int32_t (*)[MAX_EDGE])c, a, b, m, k);
+    return;
+  }
+  float f[MAX_EDGE][MAX_EDGE];
+  memcpy(f, c, sizeof f);
+  switch (m) {
+    case 32: multiply(f, a, b, 32, k); break;
+    case 16: multiply(f, a, b, 16, k); break;
+    default: multiply(f, a, b, m, k);
+  }
+  memcpy(c, f, sizeof f);
+}
+
+static void multiply_blocks(struct rpl_wave *w, int dst, int src_a, int src_b, int src_c, uint32_t c_bits, const struct shape *s,
+                            int element_a, int element_b, int cbsz, int abid, int blgp) {
+  int rows = s->m * s->m * s->blocks / RPL_LANES;
+  uint32_t out[RPL_LANES][RPL_LANES];  // [register][lane]: D may overlap A and B
+  for (int block = 0; block < s->blocks; block++) {
+    float a[MAX_EDGE][MAX_K], b[MAX_K][MAX_EDGE];
+    uint32_t c[MAX_EDGE][MAX_EDGE];
+    int block_of_a = (block & ~((1 << cbsz) - 1)) | (cbsz ? abid : 0), lane, reg;
+    for (int i = 0; i < s->m; i++) {
+      for (int k = 0; k < s->k; k++) {
+        a[i][k] = element_at(w, src_a, operand_lane(s, i, block_of_a, k), k % s->per_lane, element_a);
+        b[k][i] = element_at(w, src_b, b_lane(operand_lane(s, i, block, k), blgp), k % s->per_lane, element_b);
+      }
+      for (int j = 0; j < s->m; j++) {
+        place_of_row(s, i, j, block, &lane, &reg);
+        c[i][j] = src_c < 0 ? c_bits : w->vgpr[src_c + reg][lane];
+      }
+    }
+    product(c, a, b, s->m, s->k, element_a == RPL_I8E);
+    for (int i = 0; i < s->m; i++)
+      for (int j = 0; j < s->m; j++) {
+        place_of_row(s, i, j, block, &lane, &reg);
+        out[reg][lane] = c[i][j];
+      }
+  }
+  memcpy(w->vgpr[dst], out, (size_t)rows * sizeof out[0]);
+}
+
+static void multiply_f64(struct rpl_wave *w, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, const struct shape *s, int negate) {
+  double out[RPL_LANES][4];
+  int groups = RPL_LANES / (s->m * s->blocks), pairs = s->m / groups;
+  for (int block = 0; block < s->blocks; block++)
+    for (int i = 0; i < s->m; i++)
+      for (int j = 0; j < s->m; j++) {
+        int lane = j + s->m * (block + s->blocks * (i % groups)), pair = i / groups;
+        double sum = rpl_f64(src_c < 0 ? c_bits : rpl_pair(w, src_c + 2 * pair, (uint64_t)lane));
+        if (negate & 4) sum = -sum;
+        for (int k = 0; k < s->k; k++) {
+          double a = rpl_f64(rpl_pair(w, src_a, (uint64_t)operand_lane(s, i, block, k)));
+          double b = rpl_f64(rpl_pair(w, src_b, (uint64_t)operand_lane(s, j, block, k)));
+          sum = fma(negate & 1 ? -a : a, negate & 2 ? -b : b, sum);
+        }
+        out[lane][pair] = sum;
+      }
+  for (int l = 0; l < RPL_LANES; l++)
+    for (int p = 0; p < pairs; p++) {
+      uint64_t bits = rpl_bits64(out[l][p]);
+      w->vgpr[dst + 2 * p][l] = (uint32_t)bits;
+      w->vgpr[dst + 2 * p + 1][l] = (uint32_t)(bits >> 32);
+    }
+}
+
+static int supported(int m, int n, int k, int blocks, int element_a, int element_b, int cbsz, int blgp) {
+  int elements = m * k * blocks;
+  if (m != n || (m != 4 && m != 16 && m != 32) || elements % RPL_LANES || k > MAX_K) return 0;
+  if (bytes_of(element_a) != bytes_of(element_b) || m * m * blocks % RPL_LANES) return 0;
+  if (element_a == RPL_F64) return cbsz == 0 && elements == RPL_LANES && m < 32;
+  return 1 << cbsz <= blocks && blgp != 3;
+}
+
+int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, int m, int n, int k, int blocks,
+             int element_a, int element_b, int element_out, int cbsz, int abid, int blgp) {
+  (void)element_out;  // follows from the inputs: 32-bit integer for I8, F64 for F64, else F32
+  if (!supported(m, n, k, blocks, element_a, element_b, cbsz, blgp))
+    return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 0, 0, NULL, (uint64_t)blgp << 8 | (uint64_t)cbsz);
+  struct shape s = {m, k, blocks, m * k * blocks / RPL_LANES};
+  if (element_a == RPL_F64) multiply_f64(w, dst, src_a, src_b, src_c, c_bits, &s, blgp);
+  else multiply_blocks(w, dst, src_a, src_b, src_c, (uint32_t)c_bits, &s, element_a, element_b, cbsz, abid, blgp);
+  return 0;
+}

@@ -1,0 +1,219 @@
+// Runs workgroups of one launch on one thread. Wavefronts take turns: each runs until a barrier, its end, the end of its
+// slice or a fault. A workgroup that outlives its turn stays resident while the next one starts, so that workgroups may
+// wait for each other.
+#include <stdlib.h>
+#include "access.h"
+
+enum { CACHE_LINE = 64, SYSTEM_SGPR_KINDS = 5, WORKGROUP_INFO = 3 };
+
+struct resident {
+  struct rpl_wave *waves;
+  uint8_t *lds, *scratch;
+  uint32_t live, waiting;  // waves not ended, waves at a barrier
+};
+
+struct run {
+  const struct rpl_launch *launch;
+  struct rpl_machine *machine;
+  uint32_t waves_per_group, items;
+  uint32_t (*work_item_ids)[RPL_LANES];  // VGPR0 of each wave: the same in every workgroup
+  struct resident **resident;
+  uint32_t residents;
+};
+
+// ---- memory of a resident workgroup ----
+
+static void *aligned(uint64_t bytes) {
+  return aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE) / CACHE_LINE * CACHE_LINE);
+}
+
+static void release(struct resident *r) {
+  if (!r) return;
+  free(r->waves);
+  free(r->lds);
+  free(r->scratch);
+  free(r);
+}
+
+static struct resident *create(const struct run *run) {
+  struct resident *r = calloc(1, sizeof *r);
+  if (!r) return NULL;
+  r->waves = aligned(sizeof *r->waves * run->waves_per_group);
+  r->lds = aligned(run->launch->lds_bytes);
+  r->scratch = aligned((uint64_t)run->launch->scratch_bytes * RPL_LANES * run->waves_per_group);
+  if (r->waves && r->lds && r->scratch) {
+    memset(r->waves, 0, sizeof *r->waves * run->waves_per_group);
+    return r;
+  }
+  release(r);
+  return NULL;
+}
+
+// ---- initial state ----
+
+static void set_work_item_ids(struct run *run) {
+  const uint32_t *block = run->launch->block;
+  uint32_t dims = run->launch->work_item_id_dims;
+  for (uint32_t t = 0; t < run->waves_per_group * RPL_LANES; t++) {
+    uint32_t x = t % block[0], y = t / block[0] % block[1], z = t / block[0] / block[1];
+    uint32_t id = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
+    run->work_item_ids[t / RPL_LANES][t % RPL_LANES] = t < run->items ? id : 0;
+  }
+}
+
+static void set_registers(const struct run *run, struct rpl_wave *w, uint32_t index) {
+  const struct rpl_launch *launch = run->launch;
+  memset(w->vgpr, 0, launch->vgpr_rows * sizeof w->vgpr[0]);
+  memset(w->vgpr[256], 0, launch->agpr_rows * sizeof w->vgpr[0]);
+  memcpy(w->vgpr[0], run->work_item_ids[index], sizeof w->vgpr[0]);
+  memset(w->sgpr, 0, sizeof w->sgpr);
+  memcpy(w->sgpr, launch->user_sgprs, launch->user_sgpr_count * sizeof w->sgpr[0]);
+  uint32_t next = launch->user_sgpr_count;
+  uint32_t last_wave = (index + 1 == run->waves_per_group) << 31;  // workgroup info: what LLVM calls TG_SIZE
+  uint32_t values[SYSTEM_SGPR_KINDS] = {w->workgroup[0], w->workgroup[1], w->workgroup[2],
+                                        last_wave | (index == 0) << 26 | index << 6 | run->waves_per_group, 0};
+  for (int k = 0; k < SYSTEM_SGPR_KINDS; k++)
+    if (launch->system_sgprs >> k & 1) w->sgpr[next++] = values[k];
+  uint32_t items = run->items - index * RPL_LANES;
+  uint64_t exec = items >= RPL_LANES ? RPL_ALL_LANES : (1ull << items) - 1;
+  w->sgpr[126] = (uint32_t)exec;
+  w->sgpr[127] = (uint32_t)(exec >> 32);
+}
+
+static struct rpl_trace *trace_of(const struct run *run, uint64_t group, uint32_t wave) {
+  for (uint64_t k = 0; k < run->launch->sampled_count; k++)
+    if (run->launch->sampled[k] == group) return &run->launch->traces[k * run->waves_per_group + wave];
+  return NULL;
+}
+
+static void start(const struct run *run, struct resident *r, uint64_t group) {
+  const struct rpl_launch *launch = run->launch;
+  for (uint32_t i = 0; i < launch->lds_bytes / 4; i++) rpl_write32(r->lds + 4 * i, launch->lds_poison);
+  r->live = run->waves_per_group;
+  r->waiting = 0;
+  for (uint32_t index = 0; index < run->waves_per_group; index++) {
+    struct rpl_wave *w = &r->waves[index];
+    w->workgroup[0] = (uint32_t)(group % launch->grid[0]);
+    w->workgroup[1] = (uint32_t)(group / launch->grid[0] % launch->grid[1]);
+    w->workgroup[2] = (uint32_t)(group / launch->grid[0] / launch->grid[1]);
+    w->wave_in_workgroup = index;
+    set_registers(run, w, index);
+    w->scc = w->resume = 0;
+    w->status = RPL_SLICE_OVER;
+    w->mode = launch->mode;
+    w->block_executions = launch->block_executions;
+    w->block_active_lanes = launch->block_active_lanes;
+    w->lds = r->lds;
+    w->lds_bytes = launch->lds_bytes;
+    w->scratch_bytes = launch->scratch_bytes;
+    w->scratch = r->scratch + (uint64_t)launch->scratch_bytes * RPL_LANES * index;
+    w->machine = run->machine;
+    w->trace = trace_of(run, group, index);
+  }
+  run->machine->counters.workgroups++;
+  run->machine->counters.waves += run->waves_per_group;
+  run->machine->counters.work_items += run->items;
+}
+
+// ---- turns ----
+
+// One slice of one wave. Returns 1 on a fault.
+static int run_slice(const struct run *run, struct resident *r, struct rpl_wave *w) {
+  const struct rpl_launch *launch = run->launch;
+  w->slice = launch->slice_instructions;
+  w->status = RPL_FAULT;
+  launch->kernel(w);
+  if (run->machine->fault.kind) return 1;
+  int64_t used = (int64_t)launch->slice_instructions - w->slice;
+  if (__atomic_sub_fetch(launch->budget, used, __ATOMIC_RELAXED) < 0)
+    return rpl_raise(w, r->waiting ? RPL_FAULT_BARRIER : RPL_FAULT_BUDGET, -1, RPL_LOAD, 0, 0, NULL, w->resume);
+  switch (w->status) {
+    case RPL_ENDED: r->live--; return 0;
+    case RPL_BARRIER: r->waiting++; return 0;
+    case RPL_SLICE_OVER: return 0;
+    default: return rpl_raise(w, RPL_FAULT_ILLEGAL, -1, RPL_LOAD, 0, 0, NULL, w->resume);
+  }
+}
+
+// Each wave of the workgroup that can run gets a slice, again after every barrier. Returns 1 on a fault.
+static int take_turn(const struct run *run, struct resident *r) {
+  int barrier_passed = 1;
+  while (barrier_passed) {
+    barrier_passed = 0;
+    for (uint32_t i = 0; i < run->waves_per_group; i++) {
+      struct rpl_wave *w = &r->waves[i];
+      if (w->status == RPL_SLICE_OVER && run_slice(run, r, w)) return 1;
+    }
+    // Ended waves no longer count: hardware takes them out of the barrier.
+    if (r->live && r->waiting == r->live) {
+      for (uint32_t i = 0; i < run->waves_per_group; i++)
+        if (r->waves[i].status == RPL_BARRIER) r->waves[i].status = RPL_SLICE_OVER;
+      r->waiting = 0;
+      barrier_passed = 1;
+    }
+  }
+  return 0;
+}
+
+static int run_groups(struct run *run, uint64_t first, uint64_t last) {
+  uint64_t next = first;
+  uint32_t active = 0;
+  while (next < last || active) {
+    if (next < last && active < run->launch->resident_workgroups) {
+      if (active == run->residents) {
+        run->resident[active] = create(run);
+        if (!run->resident[active]) {
+          run->machine->fault.kind = RPL_FAULT_HOST_MEMORY;
+          return 1;
+        }
+        run->residents++;
+      }
+      start(run, run->resident[active++], next++);
+    }
+    for (uint32_t k = 0; k < active;) {
+      struct resident *r = run->resident[k];
+      if (take_turn(run, r)) return 1;
+      if (r->live) {
+        k++;
+        continue;
+      }
+      run->resident[k] = run->resident[--active];  // its memory serves the next workgroup
+      run->resident[active] = r;
+    }
+  }
+  return 0;
+}
+
+int rpl_run(const struct rpl_launch *launch, struct rpl_machine *machine, uint64_t first, uint64_t last) {
+  struct run run = {.launch = launch, .machine = machine};
+  run.items = launch->block[0] * launch->block[1] * launch->block[2];
+  run.waves_per_group = (run.items + RPL_LANES - 1) / RPL_LANES;
+  run.work_item_ids = malloc(sizeof *run.work_item_ids * run.waves_per_group);
+  run.resident = calloc(launch->resident_workgroups, sizeof *run.resident);
+  int failed = 1;
+  if (run.work_item_ids && run.resident) {
+    set_work_item_ids(&run);
+    failed = run_groups(&run, first, last);
+  } else {
+    machine->fault.kind = RPL_FAULT_HOST_MEMORY;
+  }
+  for (uint32_t k = 0; k < run.residents; k++) release(run.resident[k]);
+  free(run.resident);
+  free(run.work_item_ids);
+  return failed;
+}
+
+// ---- for the binding ----
+
+void rpl_traces_free(struct rpl_trace *traces, uint64_t count) {
+  for (uint64_t k = 0; k < count; k++) free(traces[k].words);
+}
+
+// Sizes of the shared structures, for the test that compares the mirrors.
+void rpl_layout(uint64_t *sizes) {
+  sizes[0] = sizeof(struct rpl_wave);
+  sizes[1] = sizeof(struct rpl_machine);
+  sizes[2] = sizeof(struct rpl_launch);
+  sizes[3] = sizeof(struct rpl_fault);
+  sizes[4] = sizeof(struct rpl_counters);
+}
