@@ -1,0 +1,58 @@
+// bfloat16 on the compiler's own __bf16, for machines without ROCm: the functions that kernels commonly use, behind
+// HIP's names. `__hip_bfloat16` is the built-in type itself, so its operators are the compiler's.
+#pragma once
+
+#include <hip/hip_runtime.h>
+#include <hip/rocm_perf_lab_float16.h>
+
+typedef __bf16 __hip_bfloat16;
+ROCM_PERF_LAB_PAIR(__hip_bfloat16, __hip_bfloat162, rocm_perf_lab_bfloat_vector)
+ROCM_PERF_LAB_ARITHMETIC(__hip_bfloat16, __hip_bfloat162, rocm_perf_lab_bfloat_vector)
+ROCM_PERF_LAB_SHUFFLES(__hip_bfloat16, __hip_bfloat162)
+
+// Conversions of one value; from float they round to nearest even.
+ROCM_PERF_LAB_HD __hip_bfloat16 __float2bfloat16(float a) { return (__hip_bfloat16)a; }
+ROCM_PERF_LAB_HD __hip_bfloat16 __float2bfloat16_rn(float a) { return (__hip_bfloat16)a; }
+ROCM_PERF_LAB_HD __hip_bfloat16 __double2bfloat16(double a) { return (__hip_bfloat16)(float)a; }
+ROCM_PERF_LAB_HD float __bfloat162float(__hip_bfloat16 a) { return (float)a; }
+ROCM_PERF_LAB_HD __hip_bfloat16 __int2bfloat16_rn(int a) { return (__hip_bfloat16)(float)a; }
+ROCM_PERF_LAB_HD int __bfloat162int_rz(__hip_bfloat16 a) { return (int)(float)a; }
+ROCM_PERF_LAB_HD unsigned short __bfloat16_as_ushort(__hip_bfloat16 a) { return __builtin_bit_cast(unsigned short, a); }
+ROCM_PERF_LAB_HD short __bfloat16_as_short(__hip_bfloat16 a) { return __builtin_bit_cast(short, a); }
+ROCM_PERF_LAB_HD __hip_bfloat16 __ushort_as_bfloat16(unsigned short a) { return __builtin_bit_cast(__hip_bfloat16, a); }
+ROCM_PERF_LAB_HD __hip_bfloat16 __short_as_bfloat16(short a) { return __builtin_bit_cast(__hip_bfloat16, a); }
+
+// Pairs.
+ROCM_PERF_LAB_HD __hip_bfloat162 make_bfloat162(__hip_bfloat16 low, __hip_bfloat16 high) { return {low, high}; }
+ROCM_PERF_LAB_HD __hip_bfloat162 __halves2bfloat162(__hip_bfloat16 low, __hip_bfloat16 high) { return {low, high}; }
+ROCM_PERF_LAB_HD __hip_bfloat162 __bfloat162bfloat162(__hip_bfloat16 a) { return {a, a}; }
+ROCM_PERF_LAB_HD __hip_bfloat162 __float2bfloat162_rn(float a) { return {(__hip_bfloat16)a, (__hip_bfloat16)a}; }
+ROCM_PERF_LAB_HD __hip_bfloat162 __floats2bfloat162_rn(float low, float high) {
+  return {(__hip_bfloat16)low, (__hip_bfloat16)high};
+}
+ROCM_PERF_LAB_HD __hip_bfloat162 __float22bfloat162_rn(float2 a) { return __floats2bfloat162_rn(a.x, a.y); }
+ROCM_PERF_LAB_HD float2 __bfloat1622float2(__hip_bfloat162 a) { return make_float2((float)a.x, (float)a.y); }
+ROCM_PERF_LAB_HD __hip_bfloat16 __low2bfloat16(__hip_bfloat162 a) { return a.x; }
+ROCM_PERF_LAB_HD __hip_bfloat16 __high2bfloat16(__hip_bfloat162 a) { return a.y; }
+ROCM_PERF_LAB_HD float __low2float(__hip_bfloat162 a) { return (float)a.x; }
+ROCM_PERF_LAB_HD float __high2float(__hip_bfloat162 a) { return (float)a.y; }
+ROCM_PERF_LAB_HD __hip_bfloat162 __lowhigh2highlow(__hip_bfloat162 a) { return {a.y, a.x}; }
+
+// Mathematics goes through float, as bfloat16 has no instructions of its own for it.
+#define ROCM_PERF_LAB_BFLOAT_FUNCTION(NAME, NAME2, FLOAT)                                                           \
+  static inline __attribute__((device)) __hip_bfloat16 NAME(__hip_bfloat16 a) { return (__hip_bfloat16)FLOAT(a); }  \
+  static inline __attribute__((device)) __hip_bfloat162 NAME2(__hip_bfloat162 a) { return {NAME(a.x), NAME(a.y)}; }
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hceil, h2ceil, ceilf)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hcos, h2cos, cosf)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hexp, h2exp, expf)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hexp2, h2exp2, exp2f)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hfloor, h2floor, floorf)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hlog, h2log, logf)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hlog2, h2log2, log2f)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hrcp, h2rcp, 1.0f / (float))
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hrint, h2rint, rintf)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hrsqrt, h2rsqrt, rsqrtf)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hsin, h2sin, sinf)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(hsqrt, h2sqrt, sqrtf)
+ROCM_PERF_LAB_BFLOAT_FUNCTION(htrunc, h2trunc, truncf)
+#undef ROCM_PERF_LAB_BFLOAT_FUNCTION
