@@ -89,7 +89,8 @@ class Improvement:
     """Wavefronts per SIMD more than without the saving."""
 
     def __str__(self) -> str:
-        savings = {"VGPR": self.vgprs, "SGPR": self.sgprs, "bytes of LDS": self.lds_bytes}
+        lds = "byte of LDS" if self.lds_bytes == 1 else "bytes of LDS"
+        savings = {"VGPR": self.vgprs, "SGPR": self.sgprs, lds: self.lds_bytes}
         fewer = " and ".join(f"{count} {what}" for what, count in savings.items() if count)
         number = "one" if self.gain == 1 else f"{self.gain:g}"
         return f"{fewer} fewer gives {number} more {'wave' if self.gain <= 1 else 'waves'} per SIMD"

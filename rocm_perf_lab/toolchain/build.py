@@ -121,6 +121,8 @@ def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
     parts = [
         _KEY_FORMAT,
         compiler.fingerprint,
+        compiler.flags,
+        request.language,
         request.source.name,
         hashlib.sha256(request.source.read_bytes()).hexdigest(),
         _request_flags(request),
@@ -145,7 +147,7 @@ def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path) -> Cached
         output, dependency_file = Path(folder) / "kernel.hsaco", Path(folder) / "dependencies.d"
         command = (
             *compiler.command,
-            *("-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-c"),
+            *("-x", request.language, "--cuda-device-only", "--no-gpu-bundle-output", "-c"),
             *compiler.hip_flags(cache_dir),
             *_reproducibility_flags(request.source),
             *_request_flags(request),

@@ -42,16 +42,13 @@ def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
     Raises:
         CodeObjectError: The debug information is damaged.
     """
-    from elftools.common.exceptions import DWARFError, ELFError
-    from elftools.construct import ConstructError
-
     rows: list[tuple[int, SourceLine | None]] = []
     inlined: list[_Inlined] = []
     try:
         for unit_rows, unit_inlined in _units(code_object.data):
             rows += unit_rows
             inlined += unit_inlined
-    except (ELFError, DWARFError, ConstructError) as error:
+    except _damage_errors() as error:
         raise CodeObjectError(
             f"the debug information does not decode: {error}", remedy="Compile again; or without line tables."
         ) from error
@@ -68,6 +65,14 @@ def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
         return next((caller for caller in callers if not _is_toolchain_file(caller.file)), line)
 
     return lookup
+
+
+def _damage_errors() -> tuple[type[Exception], ...]:
+    """What pyelftools answers damaged debug information with: its own errors, and those of lookups in what it read."""
+    from elftools.common.exceptions import DWARFError, ELFError
+    from elftools.construct import ConstructError
+
+    return ELFError, DWARFError, ConstructError, LookupError, AttributeError, AssertionError, TypeError, ValueError
 
 
 def _units(data: bytes) -> Iterator[tuple[list[tuple[int, SourceLine | None]], list[_Inlined]]]:

@@ -91,7 +91,7 @@ def test_a_launch_allocates_lds_in_granules() -> None:
 
     assert (full.workgroups_per_cu, full.waves_per_simd, full.limiter) == (4, 4, "lds")
     assert (spilt.workgroups_per_cu, spilt.waves_per_simd) == (3, 3)
-    assert spilt.what_if == ("1 bytes of LDS fewer gives one more wave per SIMD",)
+    assert spilt.what_if == ("1 byte of LDS fewer gives one more wave per SIMD",)
 
 
 def test_small_workgroups_run_out_of_barrier_slots() -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
+from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.disassembly import disassemble
+from rocm_perf_lab.toolchain.elf_file import parse_elf
 from rocm_perf_lab.toolchain.source_lines import SourceLine, line_table
 from tests.builders.kernels import VEC_COPY, build_hip, write_source
 
@@ -61,3 +67,21 @@ def test_without_line_tables_there_are_no_lines(tmp_path: Path) -> None:
     code_object = compile_source(request).code_object
 
     assert line_table(code_object)(code_object.kernels[0].entry_address) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_damaged_debug_information_is_refused_or_read_but_never_crashes(
+    vec_copy: CodeObject, data: st.DataObject
+) -> None:
+    debug = [section for section in parse_elf(vec_copy.data).sections if section.name.startswith(".debug_")]
+    damaged = bytearray(vec_copy.data)
+    for section, value in data.draw(st.lists(st.tuples(st.sampled_from(debug), st.integers(0, 255)), max_size=4)):
+        damaged[section.offset + data.draw(st.integers(0, section.size - 1))] = value
+
+    try:
+        line = line_table(replace(vec_copy, data=bytes(damaged)))(vec_copy.kernels[0].entry_address)
+    except CodeObjectError as refusal:
+        assert "debug information" in refusal.what
+    else:
+        assert line is None or line.line > 0
