@@ -1,7 +1,7 @@
 """Names what holds a kernel back, with evidence: the rules of `bottleneck.yaml` interpreted.
 
-Takes a profile, its roofline and its counter metrics; gives the bottleneck, a confidence, reasons and next steps. A rule
-without its evidence is not judged, never guessed.
+Takes a profile, its roofline and its counter metrics; gives the bottleneck, a confidence, reasons and next steps. A
+rule without its evidence is not judged, never guessed.
 """
 
 from __future__ import annotations
@@ -65,10 +65,11 @@ class _Rules(BaseModel):
     thresholds: dict[str, float]
     rules: tuple[_Rule, ...]
     balanced: _Advice
+    unknown: _Advice
 
 
 def classify(evidence: Evidence) -> Bottleneck:
-    """The bottleneck that the evidence shows, or `balanced`."""
+    """What the evidence shows; `balanced` where every rule was judged and none matches, `unknown` where some were not."""
     book = _rules()
     names = {**book.thresholds, **evidence.numbers}
     judged = [rule for rule in book.rules if _names_of(rule) <= set(names)]
@@ -79,9 +80,11 @@ def classify(evidence: Evidence) -> Bottleneck:
     )
     matching = [rule for rule in judged if evaluate(rule.when, names, where=f"bottleneck rule {rule.name}")]
     matching.sort(key=lambda rule: -_strength(rule, names))
+    if not matching and not_judged:
+        return Bottleneck("unknown", 0.0, book.unknown.reasons, book.unknown.recommendations, (), not_judged)
     if not matching:
         balanced = book.balanced
-        return Bottleneck("balanced", _LEAST_CONFIDENCE, balanced.reasons, balanced.recommendations, (), not_judged)
+        return Bottleneck("balanced", _LEAST_CONFIDENCE, balanced.reasons, balanced.recommendations, (), ())
     strongest = matching[0]
     words = {**evidence.numbers, **evidence.words}
     return Bottleneck(
@@ -108,23 +111,19 @@ def gather_evidence(
         "occupancy": occupancy.fraction,
         "device_fill": workgroups / groups_at_once,
         "duration_us": duration_ns / 1000,
-        "wait_share": metrics_value(metrics, "wait_share"),
-        "lds_conflict_share": metrics_value(metrics, "lds_conflict_share"),
+        "wait_share": _value(metrics, "wait_share"),
+        "lds_conflict_share": _value(metrics, "lds_conflict_share"),
         "vector_instructions": _share(profile, "SQ_INSTS_VALU"),
         "lds_instructions": _share(profile, "SQ_INSTS_LDS"),
     }
-    lanes = metrics_value(metrics, "active_lanes")
+    if numbers["lds_instructions"] == 0:
+        numbers["lds_conflict_share"] = 0.0
+    lanes = _value(metrics, "active_lanes")
     numbers["active_lanes"] = None if lanes is None else lanes / profile.wave_size
     words: dict[str, str] = {"limiter": occupancy.limiter}
     if isinstance(roof, Roofline):
-        _add_roof_evidence(roof, metrics_value(metrics, "valu_utilisation"), numbers, words)
+        _add_roof_evidence(roof, _value(metrics, "valu_utilisation"), numbers, words)
     return Evidence({name: value for name, value in numbers.items() if value is not None}, words)
-
-
-def metrics_value(metrics: Mapping[str, MetricValue], name: str) -> float | None:
-    """The value of a metric, None where there is none."""
-    found = metrics.get(name)
-    return None if found is None else found.value
 
 
 def _add_roof_evidence(
@@ -145,6 +144,11 @@ def _add_roof_evidence(
     if units:
         words["arithmetic_unit"] = max(units, key=units.__getitem__)
         numbers["arithmetic"] = units[words["arithmetic_unit"]]
+
+
+def _value(metrics: Mapping[str, MetricValue], name: str) -> float | None:
+    found = metrics.get(name)
+    return None if found is None else found.value
 
 
 def _share(profile: Profile, counter: str) -> float | None:

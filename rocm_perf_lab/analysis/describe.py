@@ -1,0 +1,304 @@
+"""From profile and diagnosis to the four JSON documents; nanoseconds become milliseconds here.
+
+Takes the results of `profiling/` and `analysis/`, gives the documents by file name, ready for `write_documents`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Literal
+
+from rocm_perf_lab.analysis.documents import (
+    AnalysisDocument,
+    ComputeRoofPart,
+    DagDocument,
+    DagKernel,
+    DagNode,
+    HeadroomPart,
+    MemoryRoofPart,
+    PlacedKernel,
+    RooflineDocument,
+)
+from rocm_perf_lab.analysis.roofline import Roofline
+from rocm_perf_lab.profiling.documents import (
+    Document,
+    GpuPart,
+    InstructionCount,
+    KernelPart,
+    KernelSummary,
+    OccupancyPart,
+    ProfileDocument,
+    ProvenancePart,
+    ResourcesPart,
+    RooflineSummary,
+    StabilityPart,
+)
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.analysis.diagnosis import Diagnosis
+    from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.rocprof.trace import Trace
+
+_NS_PER_MS = 1e6
+_INSTRUCTION_CLASSES = {
+    "all": "SQ_INSTS", "valu": "SQ_INSTS_VALU", "mfma": "SQ_INSTS_MFMA", "salu": "SQ_INSTS_SALU",
+    "smem": "SQ_INSTS_SMEM", "vmem": "SQ_INSTS_VMEM", "vmem_read": "SQ_INSTS_VMEM_RD",
+    "vmem_write": "SQ_INSTS_VMEM_WR", "flat": "SQ_INSTS_FLAT", "lds": "SQ_INSTS_LDS", "branch": "SQ_INSTS_BRANCH",
+    "sendmsg": "SQ_INSTS_SENDMSG",
+}  # fmt: skip
+"""Class -> counter. As the hardware counts them, `valu` includes `mfma` and `vmem` includes global memory's `flat`."""
+_DEPENDENCE_RULE = (
+    "A dispatch waits for the last one of its own queue and stream that ended before it started, and for the last one "
+    "of other queues of its process that ended at most 10 us before it started and after that one."
+)
+
+
+def describe(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> dict[str, Document]:
+    """The documents of one profiled kernel, by file name."""
+    return {
+        "profile.json": _profile(profile, diagnosis),
+        "roofline.json": _roofline(profile, diagnosis),
+        "dag.json": _dag(profile, diagnosis, trace),
+        "analysis.json": _analysis(profile, diagnosis),
+    }
+
+
+def _profile(profile: Profile, diagnosis: Diagnosis) -> ProfileDocument:
+    roof = diagnosis.roofline
+    placed = isinstance(roof, Roofline)
+    waves, mix, mix_reason = _instruction_mix(profile)
+    return ProfileDocument(
+        kernel=KernelPart(
+            name=profile.kernel.name,
+            mangled_name=profile.kernel.mangled_name,
+            grid=profile.grid,
+            block=profile.block,
+        ),
+        gpu=_gpu(profile),
+        runtime_ms=diagnosis.stability.median_ns / _NS_PER_MS,
+        stability=_stability(diagnosis),
+        resources=ResourcesPart(**asdict(profile.resources)),
+        occupancy=_occupancy(profile),
+        waves=waves,
+        instruction_mix=mix,
+        instruction_mix_reason=mix_reason,
+        roofline=_summary(roof) if isinstance(roof, Roofline) else None,
+        roofline_reason=None if placed else _reason(diagnosis),
+        counters=tuple(dict(counters) for counters in profile.counter_passes),
+        kernels=_kernels(profile, diagnosis),
+        provenance=_provenance(profile),
+        notes=profile.notes,
+    )
+
+
+def _gpu(profile: Profile) -> GpuPart:
+    target = profile.target
+    return GpuPart(
+        architecture=target.architecture,
+        name=target.product_name,
+        wave_size=profile.wave_size,
+        compute_units=target.compute_units,
+        simds_per_cu=target.simds_per_cu,
+        xcds=target.xcds,
+        max_clock_mhz=target.max_clock_mhz,
+        dram_gb_per_s=target.peaks.dram_gb_per_s,
+    )
+
+
+def _stability(diagnosis: Diagnosis) -> StabilityPart:
+    spread = diagnosis.stability
+    return StabilityPart(
+        runs=spread.runs,
+        mean_ms=spread.mean_ns / _NS_PER_MS,
+        median_ms=spread.median_ns / _NS_PER_MS,
+        stddev_ms=spread.stddev_ns / _NS_PER_MS,
+        mad_ms=spread.mad_ns / _NS_PER_MS,
+        cv=spread.cv,
+        classification=spread.classification,
+        note=spread.note,
+    )
+
+
+def _occupancy(profile: Profile) -> OccupancyPart:
+    occupancy = profile.occupancy
+    return OccupancyPart(
+        theoretical=occupancy.fraction,
+        waves_per_simd=occupancy.waves_per_simd,
+        max_waves_per_simd=occupancy.max_waves_per_simd,
+        limiter=occupancy.limiter,
+        threads_per_block=profile.threads_per_block,
+        wave_size=profile.wave_size,
+        workgroups_per_cu=occupancy.workgroups_per_cu,
+        what_if=occupancy.what_if,
+    )
+
+
+def _instruction_mix(
+    profile: Profile,
+) -> tuple[float | None, dict[str, InstructionCount] | None, str | None]:
+    """Instruction counts repeat exactly from run to run, so passes are put together."""
+    counters = {name: value for one in profile.counter_passes for name, value in one.items()}
+    waves = counters.get("SQ_WAVES")
+    if not waves:
+        return None, None, "not collected: SQ_WAVES"
+    mix = {
+        name: InstructionCount(total=counters[counter], per_wave=counters[counter] / waves)
+        for name, counter in _INSTRUCTION_CLASSES.items()
+        if counter in counters
+    }
+    return waves, mix or None, None if mix else "not collected: SQ_INSTS"
+
+
+def _summary(roof: Roofline) -> RooflineSummary:
+    return RooflineSummary(
+        intensity=roof.intensity,
+        gflop_per_s=roof.gflop_per_s,
+        gb_per_s=roof.gb_per_s,
+        ridge=roof.ridge,
+        position=roof.position,
+    )
+
+
+def _kernels(profile: Profile, diagnosis: Diagnosis) -> tuple[KernelSummary, ...]:
+    return tuple(
+        KernelSummary(
+            name=kernel.name,
+            mangled_name=kernel.mangled_name,
+            calls=len(kernel.dispatches),
+            total_ms=kernel.total_ns / _NS_PER_MS,
+            share=kernel.share,
+            critical_path_share=diagnosis.critical_shares.get(kernel.mangled_name, 0.0),
+            helper=kernel.is_helper,
+        )
+        for kernel in profile.kernels
+    )
+
+
+def _provenance(profile: Profile) -> ProvenancePart:
+    source = profile.provenance
+    hashes = {"database": source.database_sha256}
+    if source.code_object_sha256:
+        hashes["code_object"] = source.code_object_sha256
+    return ProvenancePart(
+        device=source.trace.device,
+        emulated=source.trace.emulated,
+        time_kind=_time_kind(profile),
+        note=source.note,
+        versions=dict(source.versions),
+        hashes=hashes,
+        database=source.database,
+        rocpd_schema_version=source.schema_version,
+    )
+
+
+def _roofline(profile: Profile, diagnosis: Diagnosis) -> RooflineDocument:
+    roof = diagnosis.roofline
+    return RooflineDocument(
+        kernel=profile.kernel.name,
+        architecture=profile.target.architecture,
+        time_kind=_time_kind(profile),
+        roofline=_placed(roof) if isinstance(roof, Roofline) else None,
+        reason=_reason(diagnosis),
+    )
+
+
+def _placed(roof: Roofline) -> PlacedKernel:
+    return PlacedKernel(
+        duration_ms=roof.duration_ns / _NS_PER_MS,
+        flops=roof.flops,
+        flops_reason=roof.flops_reason,
+        dram_bytes=roof.dram_bytes,
+        intensity=roof.intensity,
+        gflop_per_s=roof.gflop_per_s,
+        gb_per_s=roof.gb_per_s,
+        peak_gflop_per_s=roof.peak_gflop_per_s,
+        peak_gb_per_s=roof.peak_gb_per_s,
+        ridge=roof.ridge,
+        position=roof.position,
+        compute=tuple(ComputeRoofPart(**asdict(row)) for row in roof.compute),
+        memory=tuple(MemoryRoofPart(**asdict(row)) for row in roof.memory),
+        notes=roof.notes,
+        implausible=roof.implausible,
+    )
+
+
+def _dag(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> DagDocument:
+    path, dispatches = diagnosis.critical_path, trace.dispatches
+    critical = set(path.dispatches)
+    first_ns = int(dispatches.start_ns.min()) if len(dispatches) else 0
+    nodes = tuple(
+        DagNode(
+            id=index,
+            kernel=trace.kernels[int(dispatches.kernel[index])].name,
+            process=trace.processes[int(dispatches.process[index])].pid,
+            agent=trace.agents[int(dispatches.agent[index])].id,
+            queue=int(dispatches.queue[index]),
+            stream=int(dispatches.stream[index]),
+            start_ns=int(dispatches.start_ns[index]) - first_ns,
+            duration_ns=int(dispatches.duration_ns[index]),
+            slack_ns=int(path.slack_ns[index]),
+            critical=index in critical,
+        )
+        for index in range(len(dispatches))
+    )
+    shares = sorted(diagnosis.critical_shares.items(), key=lambda item: (-item[1], item[0]))
+    names = {kernel.mangled_name: kernel.name for kernel in trace.kernels}
+    return DagDocument(
+        time_kind=_time_kind(profile),
+        rule=_DEPENDENCE_RULE,
+        critical_path_ns=path.length_ns,
+        wall_ns=path.wall_ns,
+        busy_ns=path.busy_ns,
+        nodes=nodes,
+        edges=path.edges,
+        critical_path=path.dispatches,
+        kernels=tuple(
+            DagKernel(kernel=names[symbol], critical_path_ns=share * path.length_ns, share=share)
+            for symbol, share in shares
+        ),
+    )
+
+
+def _analysis(profile: Profile, diagnosis: Diagnosis) -> AnalysisDocument:
+    roof, found = diagnosis.roofline, diagnosis.bottleneck
+    placed = roof if isinstance(roof, Roofline) else None
+    return AnalysisDocument(
+        kernel=profile.kernel.name,
+        time_ms=diagnosis.stability.median_ns / _NS_PER_MS,
+        time_kind=_time_kind(profile),
+        operational_intensity=placed.intensity if placed else None,
+        roofline_position=placed.position if placed else None,
+        critical_path_score=diagnosis.critical_shares.get(profile.kernel.mangled_name, 0.0),
+        bottleneck=found.name,
+        confidence=found.confidence,
+        reasons=found.reasons,
+        other_bottlenecks=found.others,
+        not_judged=found.not_judged,
+        metrics={name: value.value for name, value in diagnosis.metrics.items()},
+        metric_reasons={name: value.reason for name, value in diagnosis.metrics.items() if value.reason},
+        att=None,
+        att_reason="no thread trace was taken",
+        headroom=_headroom(diagnosis),
+        recommendations=found.recommendations,
+    )
+
+
+def _headroom(diagnosis: Diagnosis) -> HeadroomPart | None:
+    room = diagnosis.headroom
+    if room is None:
+        return None
+    return HeadroomPart(
+        roof_ms=room.roof_ns / _NS_PER_MS,
+        speedup=room.speedup,
+        critical_path_speedup=room.critical_path_speedup,
+        limited_by=room.limited_by,
+    )
+
+
+def _reason(diagnosis: Diagnosis) -> str | None:
+    roof = diagnosis.roofline
+    return None if isinstance(roof, Roofline) else roof.reason
+
+
+def _time_kind(profile: Profile) -> Literal["emulated", "measured"]:
+    return "emulated" if profile.provenance.trace.emulated else "measured"

@@ -1,0 +1,68 @@
+"""All analyses of one profiled kernel, together.
+
+Takes the profile and the trace it came from; gives stability, roofline, critical path, bottleneck and headroom.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.analysis.bottleneck import Bottleneck, classify, gather_evidence
+from rocm_perf_lab.analysis.critical_path import CriticalPath, contribution_ns, critical_path
+from rocm_perf_lab.analysis.headroom import Headroom, headroom
+from rocm_perf_lab.analysis.roofline import Roofline, Unavailable, evaluate_metrics, roofline
+from rocm_perf_lab.analysis.stability import Stability, stability
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.rocprof.metrics import MetricValue
+    from rocm_perf_lab.rocprof.trace import Trace
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is known of one kernel. `critical_shares`: share of the critical path by mangled kernel name."""
+
+    stability: Stability
+    metrics: Mapping[str, MetricValue]
+    roofline: Roofline | Unavailable
+    critical_path: CriticalPath
+    critical_shares: Mapping[str, float]
+    bottleneck: Bottleneck
+    headroom: Headroom | None
+
+
+def diagnose(profile: Profile, trace: Trace, *, deterministic: bool) -> Diagnosis:
+    """Run every analysis.
+
+    Args:
+        profile: Of the kernel in question.
+        trace: The run whose times the profile states.
+        deterministic: The device repeats a dispatch in exactly the same time.
+    """
+    spread = stability(profile.durations_ns, deterministic=deterministic)
+    metrics = evaluate_metrics(profile)
+    roof = roofline(profile, metrics)
+    path = critical_path(trace.dispatches)
+    shares = _critical_shares(path, trace)
+    share = shares.get(profile.kernel.mangled_name, 0.0)
+    return Diagnosis(
+        stability=spread,
+        metrics=metrics,
+        roofline=roof,
+        critical_path=path,
+        critical_shares=shares,
+        bottleneck=classify(gather_evidence(profile, roof, metrics, spread.median_ns)),
+        headroom=headroom(roof, share) if isinstance(roof, Roofline) else None,
+    )
+
+
+def _critical_shares(path: CriticalPath, trace: Trace) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for kernel, spent_ns in contribution_ns(path, trace.dispatches).items():
+        name = trace.kernels[kernel].mangled_name
+        shares[name] = shares.get(name, 0.0) + spent_ns / (path.length_ns or 1)
+    return shares

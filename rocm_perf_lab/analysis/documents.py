@@ -1,0 +1,160 @@
+"""Models of roofline.json, dag.json and analysis.json, and the JSON Schemas of all four documents."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Literal
+
+from rocm_perf_lab.files import write_text
+from rocm_perf_lab.profiling.documents import Document, Part, ProfileDocument
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Position = Literal["memory_bound", "compute_bound"]
+
+
+class ComputeRoofPart(Part):
+    """Floating-point work of one data type on vector units or matrix cores."""
+
+    unit: Literal["vector", "matrix"]
+    data_type: str
+    flops: float | None
+    gflop_per_s: float | None
+    peak_gflop_per_s: float
+    utilisation: float | None
+    reason: str | None
+
+
+class MemoryRoofPart(Part):
+    """Traffic at one level of memory."""
+
+    level: Literal["lds", "vector_l1", "l2", "mall", "dram"]
+    bytes: float | None
+    gb_per_s: float | None
+    peak_gb_per_s: float
+    utilisation: float | None
+    intensity: float | None
+    ridge: float
+    reason: str | None
+
+
+class PlacedKernel(Part):
+    """One kernel under the roofs; null fields carry their reason beside them."""
+
+    duration_ms: float
+    flops: float | None
+    flops_reason: str | None
+    dram_bytes: float
+    intensity: float | None
+    gflop_per_s: float | None
+    gb_per_s: float
+    peak_gflop_per_s: float
+    peak_gb_per_s: float
+    ridge: float
+    position: Position | None
+    compute: tuple[ComputeRoofPart, ...]
+    memory: tuple[MemoryRoofPart, ...]
+    notes: tuple[str, ...]
+    implausible: tuple[str, ...]
+
+
+class RooflineDocument(Document):
+    """`roofline.json`; `roofline` is null with a reason where counters are missing."""
+
+    kernel: str
+    architecture: str
+    time_kind: Literal["emulated", "measured"]
+    roofline: PlacedKernel | None
+    reason: str | None
+
+
+class DagNode(Part):
+    """One dispatch; `start_ns` counts from the first start of the run."""
+
+    id: int
+    kernel: str
+    process: int
+    agent: int
+    queue: int
+    stream: int
+    start_ns: int
+    duration_ns: int
+    slack_ns: int
+    critical: bool
+
+
+class DagKernel(Part):
+    """What one kernel contributes to the critical path."""
+
+    kernel: str
+    critical_path_ns: float
+    share: float
+
+
+class DagDocument(Document):
+    """`dag.json`: dispatches, the dependencies that the trace shows, and the longest chain of them."""
+
+    time_kind: Literal["emulated", "measured"]
+    rule: str
+    critical_path_ns: int
+    wall_ns: int
+    busy_ns: int
+    nodes: tuple[DagNode, ...]
+    edges: tuple[tuple[int, int], ...]
+    critical_path: tuple[int, ...]
+    kernels: tuple[DagKernel, ...]
+
+
+class HeadroomPart(Part):
+    """Upper bounds of the possible speed-up."""
+
+    roof_ms: float
+    speedup: float
+    critical_path_speedup: float
+    limited_by: str
+
+
+class AnalysisDocument(Document):
+    """`analysis.json`: the diagnosis of the kernel."""
+
+    kernel: str
+    time_ms: float
+    time_kind: Literal["emulated", "measured"]
+    operational_intensity: float | None
+    roofline_position: Position | None
+    critical_path_score: float
+    bottleneck: str
+    confidence: float
+    reasons: tuple[str, ...]
+    other_bottlenecks: tuple[str, ...]
+    not_judged: tuple[str, ...]
+    metrics: dict[str, float | None]
+    metric_reasons: dict[str, str]
+    att: dict[str, float] | None
+    att_reason: str | None
+    headroom: HeadroomPart | None
+    recommendations: tuple[str, ...]
+
+
+DOCUMENTS: dict[str, type[Document]] = {
+    "profile.json": ProfileDocument,
+    "roofline.json": RooflineDocument,
+    "dag.json": DagDocument,
+    "analysis.json": AnalysisDocument,
+}
+"""File name -> model."""
+
+
+def export_schemas(folder: Path) -> tuple[Path, ...]:
+    """Write the JSON Schema of every document as `<document>.schema.json`."""
+    paths = []
+    for name, model in DOCUMENTS.items():
+        schema = {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            **model.model_json_schema(mode="serialization"),
+        }
+        path = folder / name.replace(".json", ".schema.json")
+        write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
+        paths.append(path)
+    return tuple(paths)

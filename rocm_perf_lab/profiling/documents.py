@@ -1,0 +1,177 @@
+"""The JSON documents of a profile: the base of all documents, the model of `profile.json`, and how they are written.
+
+Every document states its `schema_version`; fields are only ever added within one major version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.files import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+class DocumentError(LabError):
+    """A document that cannot be written."""
+
+
+class Part(BaseModel):
+    """A part of a document."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Document(Part):
+    """A whole document."""
+
+    schema_version: Literal["1.0"] = "1.0"
+
+
+class KernelPart(Part):
+    """The kernel; `grid` counts workgroups, `block` work-items."""
+
+    name: str
+    mangled_name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+
+
+class GpuPart(Part):
+    """The GPU, as its target states it."""
+
+    architecture: str
+    name: str
+    wave_size: int
+    compute_units: int
+    simds_per_cu: int
+    xcds: int
+    max_clock_mhz: int
+    dram_gb_per_s: float
+
+
+class StabilityPart(Part):
+    """Spread of the times; `cv` is null where one run cannot tell."""
+
+    runs: int
+    mean_ms: float
+    median_ms: float
+    stddev_ms: float
+    mad_ms: float
+    cv: float | None
+    classification: Literal["stable", "moderate", "unstable"]
+    note: str | None
+
+
+class ResourcesPart(Part):
+    """What a dispatch occupies; `source` says whether the compiler or the profiler counted the registers."""
+
+    vgpr_per_thread: int
+    agpr_per_thread: int
+    sgpr_per_wave: int
+    lds_bytes: int
+    scratch_bytes: int
+    vgpr_spills: int | None
+    sgpr_spills: int | None
+    source: Literal["code object", "profiler"]
+
+
+class OccupancyPart(Part):
+    """Theoretical occupancy of this launch: the share of the wavefront slots of a SIMD that can be filled."""
+
+    theoretical: float
+    waves_per_simd: float
+    max_waves_per_simd: int
+    limiter: str
+    threads_per_block: int
+    wave_size: int
+    workgroups_per_cu: int
+    what_if: tuple[str, ...]
+
+
+class InstructionCount(Part):
+    """Wavefront instructions of one class."""
+
+    total: float
+    per_wave: float
+
+
+class RooflineSummary(Part):
+    """The place under the DRAM and arithmetic roofs; all of it is in roofline.json."""
+
+    intensity: float | None
+    gflop_per_s: float | None
+    gb_per_s: float
+    ridge: float
+    position: Literal["memory_bound", "compute_bound"] | None
+
+
+class KernelSummary(Part):
+    """One kernel among all of the run."""
+
+    name: str
+    mangled_name: str
+    calls: int
+    total_ms: float
+    share: float
+    critical_path_share: float
+    helper: bool
+
+
+class ProvenancePart(Part):
+    """Where the numbers come from. Times of an emulator are never measured times."""
+
+    device: str
+    emulated: bool
+    time_kind: Literal["emulated", "measured"]
+    note: str
+    versions: dict[str, str]
+    hashes: dict[str, str]
+    database: str
+    rocpd_schema_version: str
+
+
+class ProfileDocument(Document):
+    """`profile.json`. `runtime_ms` is the median time of one dispatch of `kernel`."""
+
+    kernel: KernelPart
+    gpu: GpuPart
+    runtime_ms: float
+    stability: StabilityPart
+    resources: ResourcesPart
+    occupancy: OccupancyPart
+    waves: float | None
+    instruction_mix: dict[str, InstructionCount] | None
+    instruction_mix_reason: str | None
+    roofline: RooflineSummary | None
+    roofline_reason: str | None
+    counters: tuple[dict[str, float], ...]
+    kernels: tuple[KernelSummary, ...]
+    provenance: ProvenancePart
+    notes: tuple[str, ...]
+
+
+def write_documents(folder: Path, documents: Mapping[str, Document]) -> tuple[Path, ...]:
+    """Write each document under its file name in `folder`, whole or not at all.
+
+    Raises:
+        DocumentError: The folder cannot be written.
+    """
+    paths = []
+    for name, document in documents.items():
+        path = folder / name
+        try:
+            write_text(path, document.model_dump_json(indent=2) + "\n")
+        except OSError as error:
+            raise DocumentError(
+                f"cannot write {name}: {error.strerror or error}",
+                where=str(folder),
+                remedy="free some space, or choose an output folder that can be written",
+            ) from error
+        paths.append(path)
+    return tuple(paths)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocm_perf_lab.profiling.counter_passes import CounterPassError, plan_passes
+
+BLOCK_SLOTS = {"SQ": 8, "TCC": 4, "TCP": 4, "TA": 2, "GRBM": 2}
+NAMES = st.builds(
+    lambda block, number: f"{block}_EVENT_{number}", st.sampled_from(sorted(BLOCK_SLOTS)), st.integers(0, 12)
+)
+
+
+def test_blocks_are_filled_side_by_side() -> None:
+    sq = [f"SQ_EVENT_{i}" for i in range(8)]
+    tcc = [f"TCC_EVENT_{i}_sum" for i in range(4)]
+
+    assert plan_passes("gfx942", [*sq, *tcc]) == ((*sq, *tcc),)
+
+
+def test_the_ninth_counter_of_the_sequencer_needs_a_second_pass() -> None:
+    sq = [f"SQ_EVENT_{i}" for i in range(9)]
+
+    assert plan_passes("gfx942", sq) == (tuple(sq[:8]), ("SQ_EVENT_8",))
+
+
+def test_instruction_cache_counters_share_the_slots_of_the_sequencer() -> None:
+    assert (
+        len(plan_passes("gfx90a", [*(f"SQ_EVENT_{i}" for i in range(5)), *(f"SQC_EVENT_{i}" for i in range(4))])) == 2
+    )
+
+
+def test_counters_of_one_ratio_of_times_share_a_pass() -> None:
+    others = [f"SQ_EVENT_{i}" for i in range(7)]
+    ratio = {"SQ_WAIT_ANY", "SQ_WAVE_CYCLES"}
+
+    passes = plan_passes("gfx942", ["SQ_WAIT_ANY", *others, "SQ_WAVE_CYCLES"])
+
+    assert any(ratio <= set(one) for one in passes)
+
+
+def test_a_counter_of_two_ratios_is_collected_with_both() -> None:
+    wanted = ["SQ_WAIT_ANY", "SQ_WAVE_CYCLES", "SQ_WAVES", "GRBM_GUI_ACTIVE", "SQ_ACTIVE_INST_VALU"]
+
+    passes = plan_passes("gfx942", [*wanted, *(f"SQ_EVENT_{i}" for i in range(8))])
+
+    for ratio in ({"SQ_WAIT_ANY", "SQ_WAVE_CYCLES"}, {"GRBM_GUI_ACTIVE", "SQ_ACTIVE_INST_VALU"}):
+        assert any(ratio <= set(one) for one in passes)
+
+
+def test_in_flight_counters_come_one_to_a_pass() -> None:
+    assert len(plan_passes("gfx942", ["SQ_INST_LEVEL_VMEM", "SQ_INST_LEVEL_LDS"])) == 2
+
+
+def test_no_counters_need_no_pass() -> None:
+    assert plan_passes("gfx942", []) == ()
+
+
+@given(st.lists(NAMES, max_size=40))
+def test_every_counter_is_in_a_pass_and_no_block_overflows(names: list[str]) -> None:
+    passes = plan_passes("gfx942", names)
+
+    assert {name for one in passes for name in one} == set(names)
+    for one in passes:
+        for block, slots in BLOCK_SLOTS.items():
+            assert sum(name.startswith(f"{block}_") for name in one) <= slots
+
+
+def test_a_counter_of_no_block_is_refused() -> None:
+    with pytest.raises(CounterPassError, match="XYZ_EVENT"):
+        plan_passes("gfx942", ["XYZ_EVENT"])
+
+
+def test_an_architecture_without_a_table_is_refused() -> None:
+    with pytest.raises(CounterPassError, match="gfx803"):
+        plan_passes("gfx803", ["SQ_WAVES"])

@@ -1,0 +1,152 @@
+"""Selection of the kernel and what a profile takes from trace, target and compiler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.profiling.selection import ProfileError, rank_kernels, select_kernel
+from rocm_perf_lab.rocprof.reader import read_database
+from rocm_perf_lab.rocprof.recording import KernelSymbolRecord
+from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.target.catalog import load_target
+from rocm_perf_lab.toolchain.code_object import KernelDescriptor, KernelMetadata
+from tests.builders.rocpd import REDUCE, VEC_COPY, dispatch, recorded_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocm_perf_lab.rocprof.recording import DispatchRecord
+    from rocm_perf_lab.rocprof.trace import Trace
+
+TARGET = load_target("mi300x")
+HELPERS = ("^__amd_rocclr_",)
+FILL = KernelSymbolRecord(3, 1, "__amd_rocclr_fillBufferAligned", "__amd_rocclr_fillBufferAligned", 8, 0, 16, 0, 0)
+
+
+def trace_of(folder: Path, dispatches: list[DispatchRecord]) -> Trace:
+    write_database(folder / "x.db", recorded_run(TARGET, dispatches, kernels=(VEC_COPY, REDUCE, FILL)))
+    return read_database(folder / "x.db")
+
+
+def metadata(*, vgprs: int, agprs: int, sgprs: int) -> KernelMetadata:
+    return KernelMetadata(
+        symbol="reduce", name="reduce", entry_address=0, code_bytes=64, descriptor_address=0,
+        descriptor=KernelDescriptor(0, 0, 0, 0, 0, 0, 0, 0, 0), vgpr_count=vgprs, agpr_count=agprs, sgpr_count=sgprs,
+        vgpr_spill_count=3, sgpr_spill_count=0, lds_bytes=1024, scratch_bytes=16, kernarg_bytes=0, kernarg_alignment=8,
+        wavefront_size=64, max_flat_workgroup_size=1024, required_workgroup_size=None, uses_dynamic_stack=False,
+        arguments=(),
+    )  # fmt: skip
+
+
+def test_the_kernel_with_the_longest_dispatch_is_selected_whatever_the_totals(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, [dispatch(0, 60), dispatch(100, 160), dispatch(200, 300, kernel=REDUCE)])
+
+    ranked = rank_kernels(trace, HELPERS)
+
+    assert [(kernel.mangled_name, kernel.total_ns) for kernel in ranked] == [
+        ("_Z7vecCopyPdS_S_ii", 120),
+        ("reduce", 100),
+    ]
+    assert select_kernel(trace, ranked).mangled_name == "reduce"
+    assert ranked[0].share == pytest.approx(120 / 220)
+
+
+def test_runtime_helpers_are_passed_over(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, [dispatch(0, 1000, kernel=FILL), dispatch(2000, 2010, kernel=REDUCE)])
+
+    assert build_profile(trace, target=TARGET, helper_patterns=HELPERS).kernel.name == "reduce"
+
+
+def test_where_only_helpers_ran_the_longest_is_taken_and_said(tmp_path: Path) -> None:
+    profile = build_profile(trace_of(tmp_path, [dispatch(0, 9, kernel=FILL)]), target=TARGET, helper_patterns=HELPERS)
+
+    assert profile.kernel.name == FILL.display_name
+    assert "only runtime helper kernels were dispatched" in profile.notes
+
+
+def test_grid_counts_workgroups_and_block_work_items(tmp_path: Path) -> None:
+    profile = build_profile(trace_of(tmp_path, [dispatch(0, 5)]), target=TARGET)
+
+    assert (profile.grid, profile.block, profile.threads_per_block) == ((4096, 1, 1), (256, 1, 1), 256)
+
+
+def test_the_compilers_registers_are_preferred_to_the_profilers(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, [dispatch(0, 5, kernel=REDUCE)])
+
+    compiled = build_profile(trace, target=TARGET, resources=metadata(vgprs=96 + 32, agprs=32, sgprs=40))
+    reported = build_profile(trace, target=TARGET)
+
+    assert (compiled.resources.vgpr_per_thread, compiled.resources.agpr_per_thread) == (96, 32)
+    assert (compiled.resources.vgpr_spills, compiled.resources.source) == (3, "code object")
+    assert (reported.resources.vgpr_per_thread, reported.resources.source) == (32, "profiler")
+    # 96 + 32 = 128 of 512 registers: 4 wavefronts per SIMD.
+    assert (compiled.occupancy.waves_per_simd, compiled.occupancy.limiter) == (4, "vgpr")
+
+
+def test_lds_and_scratch_are_those_of_the_dispatch(tmp_path: Path) -> None:
+    profile = build_profile(trace_of(tmp_path, [dispatch(0, 5, kernel=REDUCE)]), target=TARGET)
+
+    assert (profile.resources.lds_bytes, profile.resources.scratch_bytes) == (1024, 16)
+
+
+def test_counters_are_the_mean_over_the_kernels_own_dispatches(tmp_path: Path) -> None:
+    run = [
+        dispatch(0, 50, counters={"SQ_WAVES": 10}),
+        dispatch(60, 110, counters={"SQ_WAVES": 20}),
+        dispatch(200, 201, kernel=REDUCE, counters={"SQ_WAVES": 9999}),
+    ]
+
+    assert build_profile(trace_of(tmp_path, run), target=TARGET).counter_passes == ({"SQ_WAVES": 15.0},)
+
+
+def test_every_counter_run_is_a_pass_of_its_own(tmp_path: Path) -> None:
+    timed = trace_of(tmp_path, [dispatch(0, 5)])
+    counted = trace_of(tmp_path, [dispatch(0, 9, counters={"SQ_WAVES": 4})])
+
+    profile = build_profile(timed, target=TARGET, counter_traces=[counted, counted])
+
+    assert profile.counter_passes == ({"SQ_WAVES": 4.0},) * 2
+    assert profile.durations_ns == (5,)
+
+
+def test_dispatches_that_end_before_they_start_are_left_out_and_counted(tmp_path: Path) -> None:
+    profile = build_profile(trace_of(tmp_path, [dispatch(100, 50), dispatch(200, 230)]), target=TARGET)
+
+    assert profile.durations_ns == (30,)
+    assert "1 dispatches end before they start and were left out" in profile.notes
+
+
+def test_a_clock_that_only_goes_backwards_gives_no_profile(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="clocks"):
+        build_profile(trace_of(tmp_path, [dispatch(100, 50)]), target=TARGET)
+
+
+def test_no_dispatch_gives_no_profile(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="no kernel was dispatched"):
+        build_profile(trace_of(tmp_path, []), target=TARGET)
+
+
+def test_a_trace_of_another_architecture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="the trace is of gfx942, the target mi250x is gfx90a"):
+        build_profile(trace_of(tmp_path, [dispatch(0, 1)]), target=load_target("mi250x"))
+
+
+def test_a_kernel_that_was_not_dispatched_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="'gemm' was not dispatched"):
+        build_profile(trace_of(tmp_path, [dispatch(0, 1)]), target=TARGET, symbol="gemm")
+
+
+def test_a_broken_helper_pattern_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="no regular expression"):
+        build_profile(trace_of(tmp_path, [dispatch(0, 1)]), target=TARGET, helper_patterns=["("])
+
+
+def test_provenance_names_the_device_and_hashes_the_database(tmp_path: Path) -> None:
+    profile = build_profile(trace_of(tmp_path, [dispatch(0, 1)]), target=TARGET, identity_note="no /dev/kfd")
+
+    assert (profile.provenance.trace.device, profile.provenance.trace.emulated) == ("emulator", True)
+    assert profile.provenance.note == "no /dev/kfd"
+    assert len(profile.provenance.database_sha256) == 64

@@ -1,0 +1,122 @@
+"""Counter metrics against the stored counters of a vector copy on a real MI300X, and values checkable by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rocm_perf_lab.rocprof.metrics import evaluate_metric, load_metrics, target_facts
+from rocm_perf_lab.target.catalog import load_target
+
+VEC_COPY = json.loads((Path(__file__).parents[1] / "data" / "vcopy_mi300x.json").read_text())["dispatches"]
+GFX942 = load_metrics("gfx942")
+FACTS = target_facts(load_target("mi300x"), duration_ns=1000.0)
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize("dispatch", range(3))
+def test_a_copy_of_a_million_doubles_reads_and_writes_eight_mib(dispatch: int) -> None:
+    counters = [VEC_COPY[dispatch]]
+
+    read = evaluate_metric(GFX942["dram_read_bytes"], counters, FACTS).value
+    written = evaluate_metric(GFX942["dram_write_bytes"], counters, FACTS).value
+    through_l2 = evaluate_metric(GFX942["l2_bytes"], counters, FACTS).value
+
+    assert read == pytest.approx(8 * MIB, rel=0.005)
+    assert written == 8 * MIB
+    assert through_l2 == 16 * MIB
+
+
+def test_all_lanes_of_the_copy_are_active() -> None:
+    assert evaluate_metric(GFX942["active_lanes"], [VEC_COPY[0]], FACTS).value == 64
+
+
+def test_fma_counts_two_operations_on_64_lanes() -> None:
+    counters = {f"SQ_INSTS_VALU_{op}_F32": value for op, value in {"ADD": 1, "MUL": 2, "TRANS": 3, "FMA": 10}.items()}
+
+    assert evaluate_metric(GFX942["vector_flops_f32"], [counters], FACTS).value == 64 * (1 + 2 + 3 + 20)
+
+
+def test_matrix_counters_are_in_units_of_512_operations() -> None:
+    assert evaluate_metric(GFX942["matrix_flops_f16"], [{"SQ_INSTS_VALU_MFMA_MOPS_F16": 4}], FACTS).value == 2048
+
+
+def test_reads_of_gfx90a_l2_are_half_as_long() -> None:
+    counters = {"TCP_TCC_READ_REQ_sum": 10.0, "TCP_TCC_WRITE_REQ_sum": 1.0}
+
+    gfx942 = evaluate_metric(GFX942["l2_bytes"], [counters], FACTS).value
+    gfx90a = evaluate_metric(load_metrics("gfx90a")["l2_bytes"], [counters], FACTS).value
+
+    assert (gfx942, gfx90a) == (10 * 128 + 64, 11 * 64)
+
+
+def test_cycles_of_the_device_are_divided_by_its_xcds() -> None:
+    counters = {"GRBM_GUI_ACTIVE": 8000.0, "SQ_WAVE_CYCLES": 304 * 32 * 1000 / 8}
+
+    assert evaluate_metric(GFX942["gpu_cycles"], [counters], FACTS).value == 1000
+    assert evaluate_metric(GFX942["achieved_occupancy"], [counters], FACTS).value == 0.5
+
+
+def test_a_missing_counter_is_no_zero() -> None:
+    found = evaluate_metric(GFX942["dram_write_bytes"], [{"TCC_EA0_WRREQ_sum": 5.0}], FACTS)
+
+    assert (found.value, found.reason) == (None, "not collected: TCC_EA0_WRREQ_64B_sum")
+
+
+def test_what_is_assumed_is_said() -> None:
+    found = evaluate_metric(GFX942["l2_bytes"], [{"TCP_TCC_READ_REQ_sum": 1.0, "TCP_TCC_WRITE_REQ_sum": 0.0}], FACTS)
+
+    assert found.value == 128
+    assert "TCP_TCC_ATOMIC_WITH_RET_REQ_sum" in found.notes[0]
+
+
+def test_times_of_different_passes_are_not_divided() -> None:
+    passes = [{"SQ_WAIT_ANY": 10.0}, {"SQ_WAVE_CYCLES": 20.0}]
+
+    found = evaluate_metric(GFX942["wait_share"], passes, FACTS)
+
+    assert found.value is None
+    assert "different passes" in str(found.reason)
+
+
+def test_events_of_different_passes_are_put_together() -> None:
+    passes = [{"TCC_HIT_sum": 30.0}, {"TCC_MISS_sum": 10.0}]
+
+    assert evaluate_metric(GFX942["l2_hit_rate"], passes, FACTS).value == 0.75
+
+
+def test_one_pass_with_all_counters_is_preferred() -> None:
+    passes = [{"SQ_WAIT_ANY": 99.0}, {"SQ_WAIT_ANY": 5.0, "SQ_WAVE_CYCLES": 20.0}]
+
+    assert evaluate_metric(GFX942["wait_share"], passes, FACTS).value == 0.25
+
+
+@pytest.mark.parametrize("broken", [float("nan"), -1.0])
+def test_an_impossible_counter_gives_no_metric(broken: float) -> None:
+    found = evaluate_metric(GFX942["l2_hit_rate"], [{"TCC_HIT_sum": broken, "TCC_MISS_sum": 1.0}], FACTS)
+
+    assert found.value is None
+    assert "TCC_HIT_sum" in str(found.reason)
+
+
+def test_a_zero_denominator_is_undefined() -> None:
+    found = evaluate_metric(GFX942["l2_hit_rate"], [{"TCC_HIT_sum": 0.0, "TCC_MISS_sum": 0.0}], FACTS)
+
+    assert (found.value, found.reason) == (None, "undefined: its denominator is 0")
+
+
+def test_gfx1030_has_no_flop_counters_and_gfx90a_no_fp8() -> None:
+    assert "flops" not in load_metrics("gfx1030")
+    assert "matrix_flops_f8" not in load_metrics("gfx90a")
+    assert "SQ_INSTS_VALU_MFMA_MOPS_F8" not in load_metrics("gfx90a")["flops"].counters
+
+
+@pytest.mark.parametrize("architecture", ["gfx90a", "gfx942", "gfx1030"])
+def test_every_expression_is_over_known_names(architecture: str) -> None:
+    for metric in load_metrics(architecture).values():
+        counters = dict.fromkeys(metric.counters, 2.0)
+
+        assert metric.counters
+        assert evaluate_metric(metric, [counters], FACTS).reason in (None, "undefined: its denominator is 0")
