@@ -74,6 +74,7 @@ def build_profile(
     counter_traces: Sequence[Trace] = (),
     code_object_sha256: str | None = None,
     versions: Mapping[str, str] | None = None,
+    failures: Sequence[str] = (),
 ) -> Profile:
     """The profile of the kernel named `symbol`, or of the dominant one.
 
@@ -87,6 +88,7 @@ def build_profile(
         counter_traces: Further runs that collected counters, one per pass.
         code_object_sha256: Identity of the code object.
         versions: Versions of tools, besides those that the trace states.
+        failures: Passes that failed, and why; they become notes.
 
     Raises:
         ProfileError: No usable dispatch, or a trace of another architecture.
@@ -119,7 +121,7 @@ def build_profile(
             versions={**trace.provenance.versions, **(versions or {})},
             code_object_sha256=code_object_sha256,
         ),
-        notes=_notes(trace, ranked, found),
+        notes=(*failures, *_notes(trace, ranked, found)),
     )
 
 

@@ -1,0 +1,96 @@
+"""How passes are run: on a device that writes a database for each run, and fails where a test wants it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from rocm_perf_lab.device.protocol import DeviceIdentity, DeviceRun, Launch
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.profiling.passes import run_passes
+from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.target.catalog import load_target
+from rocm_perf_lab.toolchain.code_object import CodeObject
+from tests.builders.rocpd import dispatch, recorded_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+TARGET = load_target("mi300x")
+LAUNCH = Launch(CodeObject(b"", "gfx942", "", ()), "k", (4096, 1, 1), (256, 1, 1), 0, ())
+SQ = [f"SQ_EVENT_{i}" for i in range(9)]
+
+
+class RecordingDevice:
+    """Every run of it takes one ns longer than the one before; every counter is 1."""
+
+    identity = DeviceIdentity("recording", emulated=True, reason="test")
+
+    def __init__(self, *, deterministic: bool, refused: str = "") -> None:
+        self.deterministic = deterministic
+        self.requests: list[tuple[int, tuple[str, ...]]] = []
+        self._refused = refused
+
+    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
+        self.requests.append((runs, tuple(counters)))
+        if self._refused in counters:
+            raise LabError("Request exceeds the capabilities of the hardware to collect")
+        length = 100 + len(self.requests)
+        done = [dispatch(i * 1000, i * 1000 + length, counters=dict.fromkeys(counters, 1.0)) for i in range(runs)]
+        write_database(database, recorded_run(TARGET, done))
+        return DeviceRun({"out": np.array([len(self.requests)])}, database)
+
+
+def test_a_deterministic_device_runs_once_with_all_counters(tmp_path: Path) -> None:
+    device = RecordingDevice(deterministic=True)
+
+    results = run_passes(device, LAUNCH, folder=tmp_path, runs=10, counters=SQ)
+
+    assert device.requests == [(1, tuple(SQ))]
+    assert set(results.trace.counters) == set(SQ)
+
+
+def test_a_gpu_is_timed_without_counters_and_counted_in_passes_that_fit(tmp_path: Path) -> None:
+    device = RecordingDevice(deterministic=False)
+
+    results = run_passes(device, LAUNCH, folder=tmp_path, runs=3, counters=SQ)
+    profile = build_profile(results.trace, target=TARGET, counter_traces=results.counter_traces)
+
+    assert device.requests == [(3, ()), (1, tuple(SQ[:8])), (1, (SQ[8],))]
+    assert profile.durations_ns == (101, 101, 101)
+    assert [set(one) for one in profile.counter_passes] == [set(SQ[:8]), {SQ[8]}]
+    assert results.outputs["out"].tolist() == [1]
+
+
+def test_a_failed_counter_pass_costs_its_counters_and_is_noted(tmp_path: Path) -> None:
+    device = RecordingDevice(deterministic=False, refused="SQ_EVENT_8")
+
+    results = run_passes(device, LAUNCH, folder=tmp_path, runs=1, counters=SQ)
+    profile = build_profile(
+        results.trace, target=TARGET, counter_traces=results.counter_traces, failures=results.failures
+    )
+
+    assert [set(one) for one in profile.counter_passes] == [set(SQ[:8])]
+    assert profile.notes[0].startswith("counter pass 2 (SQ_EVENT_8) failed: Request exceeds")
+
+
+def test_a_failed_timing_pass_is_an_error(tmp_path: Path) -> None:
+    device = RecordingDevice(deterministic=True, refused="SQ_EVENT_0")
+
+    with pytest.raises(LabError, match="exceeds"):
+        run_passes(device, LAUNCH, folder=tmp_path, runs=1, counters=SQ)
+
+
+def test_an_older_database_is_never_read(tmp_path: Path) -> None:
+    run_passes(RecordingDevice(deterministic=True), LAUNCH, folder=tmp_path, runs=1, counters=["SQ_EVENT_0"])
+
+    class SilentDevice(RecordingDevice):
+        def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
+            return DeviceRun({}, database)
+
+    with pytest.raises(LabError, match="cannot open the database"):
+        run_passes(SilentDevice(deterministic=True), LAUNCH, folder=tmp_path, runs=1, counters=[])
