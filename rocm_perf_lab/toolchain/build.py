@@ -103,8 +103,16 @@ def compile_source(
     build = cache.load(key, request.source.parent)
     cached = build is not None
     if build is None:
-        build = _run(request, compiler, cache_dir)
-        cache.store(key, build, request.source.parent)
+        try:
+            build = _run(request, compiler, cache_dir)
+            cache.store(key, build, request.source.parent)
+        except OSError as error:
+            raise CompileError(
+                f"cannot compile: {error.strerror}",
+                log="",
+                where=error.filename,
+                remedy="The compiler must be executable and the cache writable (ROCM_PERF_LAB_CACHE names another).",
+            ) from error
     return BuildResult(
         code_object=read_code_object(build.content),
         command=build.command,
@@ -160,7 +168,7 @@ def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path) -> Cached
             content=read_code_object(output.read_bytes(), bundle_architecture=request.architecture).data,
             dependencies=_read_dependencies(dependency_file, request.source.parent),
             command=(*command, str(request.source)),
-            log=run.stderr.replace(f"{request.source.parent}{os.sep}", ""),
+            log=_relative_log(run.stderr, request.source.parent),
         )
 
 
@@ -187,6 +195,15 @@ def _read_dependencies(path: Path, source_dir: Path) -> tuple[Path, ...]:
     words = re.findall(r"(?:\\ |\\#|\$\$|\S)+", prerequisites)
     paths = (Path(re.sub(r"\\([ #])", r"\1", word).replace("$$", "$")) for word in words)
     return tuple(p.relative_to(source_dir) if p.is_relative_to(source_dir) else p.absolute() for p in paths)
+
+
+def _relative_log(log: str, source_dir: Path) -> str:
+    """Diagnostics begin with the path as it was given; without the folder they hold wherever the source lies."""
+    if source_dir == Path():
+        return log
+    return re.sub(
+        rf"^((?:In file included from )?){re.escape(f'{source_dir}{os.sep}')}", r"\1", log, flags=re.MULTILINE
+    )
 
 
 def _compile_error(request: CompileRequest, log: str) -> CompileError:

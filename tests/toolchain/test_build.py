@@ -199,3 +199,24 @@ def test_warnings_are_kept_and_come_back_from_the_cache(tmp_path: Path, cache_di
 
     assert logs[0] == logs[1]
     assert logs[0].startswith("kernel.hip:1:44: warning: unused variable 'unused'")
+
+
+def test_a_relative_source_path_gives_the_same_build(
+    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "factor.h").write_text("#define FACTOR 2.0f")
+    source = write_source(WITH_HEADER, tmp_path)
+    first = build(source, cache_dir)
+    monkeypatch.chdir(tmp_path)
+
+    second = build(source.relative_to(tmp_path), cache_dir)
+
+    assert second.cached
+    assert second.code_object == first.code_object
+
+
+def test_an_unusable_cache_folder_is_reported(tmp_path: Path) -> None:
+    source = write_source(DOUBLE, tmp_path)
+
+    with pytest.raises(CompileError, match="ROCM_PERF_LAB_CACHE"):
+        build(source, source)
