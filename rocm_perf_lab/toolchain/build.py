@@ -50,6 +50,7 @@ class CompileRequest:
         flags: Further compiler flags, after the lab's own.
         include_dirs: Searched for headers after the source's own folder.
         optimisation: `-O0` to `-O3`, `-Os`.
+        line_tables: Record which source line each instruction comes from.
     """
 
     source: Path

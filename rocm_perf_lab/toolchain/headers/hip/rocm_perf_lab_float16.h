@@ -32,7 +32,7 @@
   ROCM_PERF_LAB_HD T __hmul(T a, T b) { return a * b; }                                                             \
   ROCM_PERF_LAB_HD T __hdiv(T a, T b) { return a / b; }                                                             \
   ROCM_PERF_LAB_HD T __hneg(T a) { return -a; }                                                                     \
-  ROCM_PERF_LAB_HD T __habs(T a) { return a < T(0) ? -a : a; }                                                      \
+  ROCM_PERF_LAB_HD T __habs(T a) { return __builtin_elementwise_abs(a); }                                           \
   ROCM_PERF_LAB_HD T __hfma(T a, T b, T c) { return __builtin_elementwise_fma(a, b, c); }                           \
   ROCM_PERF_LAB_HD T __hmax(T a, T b) { return a != a || a < b ? b : a; }                                           \
   ROCM_PERF_LAB_HD T __hmin(T a, T b) { return a != a || b < a ? b : a; }                                           \
