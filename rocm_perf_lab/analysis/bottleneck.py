@@ -69,7 +69,7 @@ class _Rules(BaseModel):
 
 
 def classify(evidence: Evidence) -> Bottleneck:
-    """What the evidence shows; `balanced` where every rule was judged and none matches, `unknown` where some were not."""
+    """What the evidence shows: `balanced` if every rule was judged and none matches, `unknown` if some were not."""
     book = _rules()
     names = {**book.thresholds, **evidence.numbers}
     judged = [rule for rule in book.rules if _names_of(rule) <= set(names)]

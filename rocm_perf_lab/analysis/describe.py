@@ -225,11 +225,13 @@ def _placed(roof: Roofline) -> PlacedKernel:
 def _dag(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> DagDocument:
     path, dispatches = diagnosis.critical_path, trace.dispatches
     critical = set(path.dispatches)
+    name_of = {kernel.mangled_name: kernel.name for kernel in profile.kernels}
+    names = [name_of.get(kernel.mangled_name, kernel.name) for kernel in trace.kernels]
     first_ns = int(dispatches.start_ns.min()) if len(dispatches) else 0
     nodes = tuple(
         DagNode(
             id=index,
-            kernel=trace.kernels[int(dispatches.kernel[index])].name,
+            kernel=names[int(dispatches.kernel[index])],
             process=trace.processes[int(dispatches.process[index])].pid,
             agent=trace.agents[int(dispatches.agent[index])].id,
             queue=int(dispatches.queue[index]),
@@ -242,7 +244,6 @@ def _dag(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> DagDocument:
         for index in range(len(dispatches))
     )
     shares = sorted(diagnosis.critical_shares.items(), key=lambda item: (-item[1], item[0]))
-    names = {kernel.mangled_name: kernel.name for kernel in trace.kernels}
     return DagDocument(
         time_kind=_time_kind(profile),
         rule=_DEPENDENCE_RULE,
@@ -253,7 +254,7 @@ def _dag(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> DagDocument:
         edges=path.edges,
         critical_path=path.dispatches,
         kernels=tuple(
-            DagKernel(kernel=names[symbol], critical_path_ns=share * path.length_ns, share=share)
+            DagKernel(kernel=name_of.get(symbol, symbol), critical_path_ns=share * path.length_ns, share=share)
             for symbol, share in shares
         ),
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rocm_perf_lab.profiling.resources import KernelResources, resources_of
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.target.occupancy import OccupancyRequest, launch_occupancy
@@ -159,8 +161,7 @@ def _counter_passes(traces: Sequence[Trace], symbol: str) -> tuple[Mapping[str, 
         kernels = [index for index, kernel in enumerate(trace.kernels) if kernel.mangled_name == symbol]
         counters = {}
         for name, column in trace.counters.items():
-            of_kernel = [k in kernels for k in trace.dispatches.kernel[column.dispatch].tolist()]
-            values = column.value[of_kernel]
+            values = column.value[np.isin(trace.dispatches.kernel[column.dispatch], kernels)]
             if len(values):
                 counters[name] = float(values.mean())
         if counters:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.toolchain.demangle import demangle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,7 @@ def rank_kernels(trace: Trace, helper_patterns: Sequence[str] = ()) -> tuple[Ran
     total = int(duration[duration > 0].sum()) or 1
     ranked = []
     for mangled, dispatches in _dispatches_by_symbol(trace).items():
-        name = next(kernel.name for kernel in trace.kernels if kernel.mangled_name == mangled)
+        name = demangle(next(kernel.name for kernel in trace.kernels if kernel.mangled_name == mangled))
         own_ns = int(duration[dispatches].sum())
         is_helper = any(pattern.search(text) for pattern in helper for text in (name, mangled))
         longest_ns = int(duration[dispatches].max())

@@ -57,6 +57,8 @@ def read_database(path: Path) -> Trace:
         raise database_error(path, error) from error
     except json.JSONDecodeError as error:
         raise DatabaseError(f"an extdata column holds no JSON: {error}", where=str(path)) from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DatabaseError(f"a column holds no whole number: {error}", where=str(path)) from error
     finally:
         connection.close()
 
@@ -210,7 +212,9 @@ def _provenance(agents: tuple[TracedAgent, ...]) -> TraceProvenance:
     for agent in agents:
         stated = agent.properties.get(PROVENANCE_KEY)
         if isinstance(stated, dict):
-            return TraceProvenance(str(stated["device"]), bool(stated["emulated"]), dict(stated.get("versions", {})))
+            # A device that does not say otherwise is taken for an emulator: never the other way round.
+            emulated = bool(stated.get("emulated", True))
+            return TraceProvenance(str(stated.get("device", "unknown")), emulated, dict(stated.get("versions", {})))
     return TraceProvenance("rocm", emulated=False, versions={})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -150,3 +151,12 @@ def test_provenance_names_the_device_and_hashes_the_database(tmp_path: Path) -> 
     assert (profile.provenance.trace.device, profile.provenance.trace.emulated) == ("emulator", True)
     assert profile.provenance.note == "no /dev/kfd"
     assert len(profile.provenance.database_sha256) == 64
+
+
+def test_names_are_demangled_even_if_the_profiler_was_told_not_to(tmp_path: Path) -> None:
+    mangled = dataclasses.replace(VEC_COPY, display_name=VEC_COPY.mangled_name)
+    write_database(tmp_path / "m.db", recorded_run(TARGET, [dispatch(0, 1)], kernels=(mangled,)))
+
+    profile = build_profile(read_database(tmp_path / "m.db"), target=TARGET)
+
+    assert profile.kernel.name == "vecCopy(double*, double*, double*, int, int)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -241,3 +242,22 @@ def test_a_reference_to_a_missing_row_is_refused(database: Path) -> None:
     change(database, f'DELETE FROM "rocpd_info_kernel_symbol{SUFFIX}" WHERE id = 2')
 
     assert "row 2" in failing(database)
+
+
+def test_a_time_that_is_no_number_is_refused(database: Path) -> None:
+    change(database, f"""UPDATE "rocpd_kernel_dispatch{SUFFIX}" SET start = 'soon' WHERE id = 1""")
+
+    assert "no whole number" in failing(database)
+
+
+def test_extdata_that_is_no_json_is_refused(database: Path) -> None:
+    change(database, f"""UPDATE "rocpd_info_agent{SUFFIX}" SET extdata = '{{' WHERE id = 1""")
+
+    assert "no JSON" in failing(database)
+
+
+def test_a_kernel_name_of_64_kb_is_read_whole(tmp_path: Path) -> None:
+    long = dataclasses.replace(REDUCE, mangled_name="k" * 65536, display_name="k" * 65536)
+    write_database(tmp_path / "x.db", recorded_run(TARGET, [dispatch(0, 1, kernel=long)], kernels=(long,)))
+
+    assert len(read_database(tmp_path / "x.db").kernels[0].name) == 65536
