@@ -85,6 +85,10 @@ class SemanticsCompiler:
         for statement in statements:
             self._statement(statement)
 
+    def evaluate_register(self, name: str) -> Value:
+        """Raw bits of an operand, as the pseudo-code would read it."""
+        return self._read(name)
+
     # statements
 
     def _statement(self, statement: Statement) -> None:

@@ -1,0 +1,107 @@
+"""Native code for a program: LLVM IR through llvmlite, with object code kept on disk between processes.
+
+A cached object is used only if its checksum matches; its key covers the program's IR, LLVM and this CPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.emulator.translate.function import FUNCTION_NAME, kernel_ir
+from rocm_perf_lab.files import write_bytes
+from rocm_perf_lab.resources import cache_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from rocm_perf_lab.emulator.program import Program
+
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class NativeKernel:
+    """Executable code. `engine` owns it and has to live as long as `address` is used."""
+
+    address: int
+    engine: Any
+
+
+def compile_program(program: Program, helpers: Mapping[str, int], *, cache_folder: Path | None = None) -> NativeKernel:
+    """Translate and compile, or take the object code from the cache.
+
+    Args:
+        program: What to compile.
+        helpers: Addresses of the runtime's functions by name.
+        cache_folder: Where object code is kept; the user's cache by default.
+
+    Raises:
+        UnsupportedInstruction: The program has an instruction that the emulator does not know.
+    """
+    import llvmlite.binding as llvm
+
+    _initialise()
+    for name, address in helpers.items():
+        llvm.add_symbol(name, address)
+    text = kernel_ir(program)
+    folder = cache_folder or cache_dir() / "jit"
+    path = folder / f"{_key(text)}.o"
+    target_machine = _target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
+    stored = _load(path)
+    if stored is None:
+        module = llvm.parse_assembly(text)
+        module.verify()
+        _optimise(module, target_machine)
+        stored = target_machine.emit_object(module)
+        write_bytes(path, hashlib.sha256(stored).digest() + stored)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
+    engine.finalize_object()
+    return NativeKernel(engine.get_function_address(FUNCTION_NAME), engine)
+
+
+def _optimise(module: Any, target_machine: Any) -> None:
+    import llvmlite.binding as llvm
+
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    builder = llvm.create_pass_builder(target_machine, options)
+    builder.getModulePassManager().run(module, builder)
+
+
+@cache
+def _initialise() -> None:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def _target_machine() -> Any:
+    import llvmlite.binding as llvm
+
+    return llvm.Target.from_default_triple().create_target_machine(
+        opt=1, cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), jit=True
+    )
+
+
+def _key(text: str) -> str:
+    import llvmlite.binding as llvm
+
+    parts = (text, str(llvm.llvm_version_info), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _load(path: Path) -> bytes | None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    digest, stored = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    return stored if hashlib.sha256(stored).digest() == digest else None

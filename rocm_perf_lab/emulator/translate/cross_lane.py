@@ -1,0 +1,174 @@
+"""Vector instructions that are not one independent operation per lane: lane reads and writes, DPP, AGPR moves, MFMA."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.isa.instruction import OperandType
+from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.translate.helpers import call_helper
+from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, inline_constant, read_source
+from rocm_perf_lab.emulator.translate.vector import translate_vector
+from rocm_perf_lab.emulator.wave import EXEC, FIRST_AGPR_ROW, FIRST_TEMP_ROW, LANES
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.translate.state import BlockState
+
+_WORD = OperandType("B32", 32)
+_MATRIX = re.compile(r"V_MFMA_(F32|F64|I32)_(\d+)X(\d+)X(\d+)_(?:(\d+)B_)?(.+)$")
+_ELEMENTS = {"F16": 0, "BF16": 1, "F32": 2, "F64": 3, "I8": 4, "XF32": 5, "FP8": 6, "BF8": 7, "I32": 4}
+"""enum rpl_element."""
+_LANE_MOVES = frozenset({"V_READFIRSTLANE_B32", "V_READLANE_B32", "V_WRITELANE_B32"})
+
+
+def translate_vector_alu(state: BlockState, instruction: Instruction) -> None:
+    """Emit any VOP instruction.
+
+    Raises:
+        UnsupportedSemantics: No translation for it.
+    """
+    name = instruction.mnemonic
+    if name == "V_NOP":
+        return
+    if name in _LANE_MOVES:
+        _count_one(state)
+        state.close_group()
+        _LANE_HANDLERS[name](state, instruction)
+    elif name.startswith("V_ACCVGPR"):
+        _move_accumulator(state, instruction)
+    elif instruction.is_matrix:
+        _matrix(state, instruction)
+    elif instruction.variant.startswith("DPP"):
+        _with_permuted_source(state, instruction)
+    else:
+        translate_vector(state, instruction)
+
+
+def _count_one(state: BlockState) -> None:
+    state.group.instructions += 1
+
+
+def _read_first_lane(state: BlockState, instruction: Instruction) -> None:
+    source = instruction.fields["src0"]
+    target = instruction.fields["vdst"] % FIRST_VGPR
+    if source < FIRST_VGPR:
+        state.write(target, read_source(state, instruction, source, _WORD))
+        return
+    builder = state.scalar_builder
+    first = builder.intrinsic("cttz", [state.read64(EXEC)], kind="u", bits=64, extra=", i1 false")
+    lane = builder.binary("&", first, constant(LANES - 1, 64))
+    state.write(target, _load_lane(state, source - FIRST_VGPR, lane))
+
+
+def _read_lane(state: BlockState, instruction: Instruction) -> None:
+    lane = _lane_operand(state, instruction)
+    state.write(instruction.fields["vdst"] % FIRST_VGPR, _load_lane(state, instruction.fields["src0"] - FIRST_VGPR, lane))
+
+
+def _write_lane(state: BlockState, instruction: Instruction) -> None:
+    value = read_source(state, instruction, instruction.fields["src0"], _WORD)
+    lane = _lane_operand(state, instruction)
+    pointer = _lane_pointer(state, instruction.fields["vdst"] % FIRST_VGPR, lane)
+    state.lines.append(f"store i32 {state.scalar_builder.text(value)}, ptr {pointer}")
+
+
+_LANE_HANDLERS = {
+    "V_READFIRSTLANE_B32": _read_first_lane,
+    "V_READLANE_B32": _read_lane,
+    "V_WRITELANE_B32": _write_lane,
+}
+
+
+def _lane_operand(state: BlockState, instruction: Instruction) -> Value:
+    builder = state.scalar_builder
+    lane = read_source(state, instruction, instruction.fields["src1"], _WORD)
+    return builder.resize(builder.binary("&", lane, constant(LANES - 1)), 64, signed=False)
+
+
+def _load_lane(state: BlockState, row: int, lane: Value) -> Value:
+    pointer = _lane_pointer(state, row, lane)
+    name = state.names.fresh()
+    state.lines.append(f"{name} = load i32, ptr {pointer}")
+    return Value(name, "u", 32)
+
+
+def _lane_pointer(state: BlockState, row: int, lane: Value) -> str:
+    element = state.scalar_builder.binary("+", lane, constant(row * LANES, 64))
+    pointer = state.names.fresh()
+    state.lines.append(f"{pointer} = getelementptr i32, ptr %wave, i64 {state.scalar_builder.text(element)}")
+    return pointer
+
+
+def _move_accumulator(state: BlockState, instruction: Instruction) -> None:
+    group = state.group
+    group.instructions += 1
+    row, source = instruction.bits(7, 0), instruction.bits(40, 32)
+    if "READ" in instruction.mnemonic:
+        group.write_row(row, group.read_row(source % FIRST_VGPR + FIRST_AGPR_ROW))
+        return
+    from_accumulator = "MOV" in instruction.mnemonic
+    value = read_source(state, instruction, source, _WORD, agpr=from_accumulator)
+    state.group.write_row(row + FIRST_AGPR_ROW, value)
+
+
+def _matrix(state: BlockState, instruction: Instruction) -> None:
+    match = _MATRIX.match(instruction.mnemonic)
+    if match is None:
+        raise UnsupportedSemantics("this matrix instruction")
+    out, m, n, k, blocks, inputs = match.groups()
+    kinds = inputs.split("_") if inputs.count("_") else [inputs, inputs]
+    if any(kind not in _ELEMENTS for kind in kinds) or len(kinds) != 2:
+        raise UnsupportedSemantics(f"matrix elements {inputs}")
+    _count_one(state)
+    state.close_group()
+    accumulator = FIRST_AGPR_ROW if instruction.bits(15, 15) else 0
+    acc = instruction.bits(60, 59)
+    c, bits = instruction.bits(58, 50), 0
+    if c < FIRST_VGPR:
+        kind = OperandType("F64", 64) if out == "F64" else OperandType("F32" if out == "F32" else "I32", 32)
+        inline = inline_constant(c, kind)
+        if inline is None:
+            raise UnsupportedSemantics("a scalar register as matrix C")
+        c_row, bits = -1, inline.integer
+    else:
+        c_row = c - FIRST_VGPR + accumulator
+    call_helper(
+        state, "rpl_mfma", instruction,
+        instruction.bits(7, 0) + accumulator,
+        instruction.bits(40, 32) % FIRST_VGPR + (FIRST_AGPR_ROW if acc & 1 else 0),
+        instruction.bits(49, 41) % FIRST_VGPR + (FIRST_AGPR_ROW if acc & 2 else 0),
+        c_row, constant(bits, 64), int(m), int(n), int(k), int(blocks or _implied_blocks(m, k, inputs)),
+        _ELEMENTS[kinds[0]], _ELEMENTS[kinds[1]], _ELEMENTS[out],
+        instruction.bits(10, 8), instruction.bits(14, 11), instruction.bits(63, 61),
+    )  # fmt: skip
+
+
+def _implied_blocks(m: str, k: str, inputs: str) -> int:
+    """Blocks of the shapes whose names leave them out: as many as fill 64 lanes with the type's elements per lane."""
+    per_lane = {"F32": 1, "XF32": 2, "F64": 1, "F16": 4, "BF16": 4, "I8": 8}.get(inputs, 8)
+    old_style = {"BF16": 2, "I8": 4}.get(inputs)
+    lanes_for_one = int(m) * int(k) // per_lane
+    if lanes_for_one < LANES and old_style and int(m) * int(k) // old_style >= LANES:
+        return 1
+    return max(1, LANES // max(lanes_for_one, 1))
+
+
+def _with_permuted_source(state: BlockState, instruction: Instruction) -> None:
+    """DPP: lanes of src0 are moved into a temporary row; EXEC without the lanes that have no source for the operation."""
+    fields = instruction.fields
+    state.close_group()
+    state.store_scalars()
+    enabled = state.names.fresh()
+    state.names.declare("declare i64 @rpl_dpp(ptr, i32, i32, i32, i32, i32, i32)")
+    arguments = (FIRST_TEMP_ROW, fields["vsrc0"] % FIRST_VGPR, fields["dpp"], fields["row_mask"], fields["bank_mask"])
+    given = ", ".join(f"i32 {a}" for a in (*arguments, fields["bc"]))
+    state.lines.append(f"{enabled} = call i64 @rpl_dpp(ptr %wave, {given})")
+    execute = state.read64(EXEC)
+    builder = state.scalar_builder
+    narrowed = builder.binary("&", execute, Value(enabled, "u", 64))
+    state.write(EXEC, narrowed)
+    translate_vector(state, instruction, source0_row=FIRST_TEMP_ROW)
+    state.close_group()
+    state.write(EXEC, execute)

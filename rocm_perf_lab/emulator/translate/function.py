@@ -1,0 +1,200 @@
+"""A whole kernel as one LLVM function: `i32 name(ptr wave, i32 resume)`, returning why the wavefront stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.errors import UnsupportedInstruction
+from rocm_perf_lab.emulator.pcode.ir import Names, UnsupportedSemantics, Value
+from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
+from rocm_perf_lab.emulator.translate.helpers import call_helper, return_status
+from rocm_perf_lab.emulator.translate.memory import translate_memory
+from rocm_perf_lab.emulator.translate.scalar import translate_scalar
+from rocm_perf_lab.emulator.translate.state import BlockState
+from rocm_perf_lab.emulator.wave import EXEC, VCC, Status, offset_of
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.program import Block, Program
+
+FUNCTION_NAME = "kernel"
+_WITHOUT_EFFECT = frozenset(
+    {"S_WAITCNT", "S_NOP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_INCPERFLEVEL", "S_DECPERFLEVEL", "S_TTRACEDATA",
+     "S_CODE_END", "S_SENDMSG", "S_WAITCNT_VMCNT", "S_WAITCNT_LGKMCNT", "S_SET_GPR_IDX_OFF", "S_CLAUSE"}
+)  # fmt: skip
+
+
+def kernel_ir(program: Program) -> str:
+    """LLVM IR of a program, with the runtime's helpers as declarations.
+
+    Raises:
+        UnsupportedInstruction: With mnemonic, encoding and address.
+    """
+    names = Names()
+    lines: list[str] = []
+    for block in program.blocks:
+        _translate_block(program, block, names, lines)
+    head = [f"define i32 @{FUNCTION_NAME}(ptr noalias align 64 %wave, i32 %resume) {{", "entry:", *_prologue(program)]
+    tail = ["fault:", *_fault_exit(), "}", '!0 = !{!"branch_weights", i32 1, i32 100000}']
+    return "\n".join([*sorted(names.declarations), *head, *lines, *tail])
+
+
+def resume_id(block: Block) -> int:
+    """What `wave->resume` holds for a block; 0 is the kernel's entry."""
+    return block.index + 1
+
+
+def _prologue(program: Program) -> list[str]:
+    entry = program.block_at[program.entry]
+    points = [b for b in program.blocks if b.is_resume_point]
+    cases = " ".join(f"i32 {resume_id(b)}, label %run{b.index}" for b in points)
+    return [
+        f"%executions_field = getelementptr i8, ptr %wave, i64 {offset_of('block_executions')}",
+        "%executions = load ptr, ptr %executions_field",
+        f"%lanes_field = getelementptr i8, ptr %wave, i64 {offset_of('block_active_lanes')}",
+        "%lanes = load ptr, ptr %lanes_field",
+        f"%trace_field = getelementptr i8, ptr %wave, i64 {offset_of('trace')}",
+        "%trace = load ptr, ptr %trace_field",
+        "%traced = icmp ne ptr %trace, null",
+        f"%slice = getelementptr i8, ptr %wave, i64 {offset_of('slice')}",
+        f"switch i32 %resume, label %block{entry.index} [ {cases} ]",
+    ]
+
+
+def _fault_exit() -> list[str]:
+    lines: list[str] = []
+    return_status(lines, Status.FAULT, 0, ("%fault_status", "%fault_resume"))
+    return lines
+
+
+def _translate_block(program: Program, block: Block, names: Names, lines: list[str]) -> None:
+    _enter_block(block, names, lines)
+    state = BlockState(names, lines)
+    last = block.instructions[-1]
+    for instruction in block.instructions[:-1]:
+        _translate_instruction(program, state, instruction)
+    if not _is_terminator(last):
+        _translate_instruction(program, state, last)
+    state.close_group()
+    _leave_block(program, block, state)
+
+
+def _enter_block(block: Block, names: Names, lines: list[str]) -> None:
+    n = block.index
+    lines.append(f"block{n}:")
+    if block.is_loop_header:
+        lines += [
+            f"%left{n} = load i64, ptr %slice",
+            f"%over{n} = icmp slt i64 %left{n}, 0",
+            f"br i1 %over{n}, label %pause{n}, label %run{n}, !prof !0",
+            f"pause{n}:",
+        ]
+        return_status(lines, Status.SLICE_OVER, resume_id(block), (names.fresh(), names.fresh()))
+    else:
+        lines.append(f"br label %run{n}")
+    lines += [
+        f"run{n}:",
+        f"%count_at{n} = getelementptr i64, ptr %executions, i64 {n}",
+        f"%count{n} = load i64, ptr %count_at{n}",
+        f"%counted{n} = add i64 %count{n}, 1",
+        f"store i64 %counted{n}, ptr %count_at{n}",
+        f"%had{n} = load i64, ptr %slice",
+        f"%has{n} = sub i64 %had{n}, {len(block.instructions)}",
+        f"store i64 %has{n}, ptr %slice",
+        f"br i1 %traced, label %tell{n}, label %do{n}, !prof !0",
+        f"tell{n}:",
+        f"call void @rpl_trace_block(ptr %wave, i32 {n})",
+        f"br label %do{n}",
+        f"do{n}:",
+    ]
+    names.declare("declare void @rpl_trace_block(ptr, i32)")
+
+
+def _is_terminator(instruction: Instruction) -> bool:
+    name = instruction.mnemonic
+    return name.startswith(("S_CBRANCH", "S_ENDPGM")) or name in _TERMINATORS
+
+
+_TERMINATORS = frozenset(
+    {"S_BRANCH", "S_BARRIER", "S_SLEEP", "S_TRAP", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"}
+)
+
+
+def _translate_instruction(program: Program, state: BlockState, instruction: Instruction) -> None:
+    try:
+        if instruction.mnemonic in _WITHOUT_EFFECT:
+            return
+        if instruction.is_vector_alu:
+            translate_vector_alu(state, instruction)
+        elif instruction.encoding.startswith("SOP"):
+            translate_scalar(state, instruction, program.load_address)
+        else:
+            translate_memory(state, instruction)
+    except UnsupportedSemantics as reason:
+        encoding = instruction.raw.to_bytes(instruction.size, "little").hex(" ", 4)
+        raise UnsupportedInstruction(
+            f"the emulator does not support {instruction.mnemonic.lower()} ({reason})",
+            where=f"kernel {program.symbol}, address {instruction.address:#x}, encoding {encoding}: {instruction.text}",
+            remedy="compile with other flags, or report the instruction",
+        ) from reason
+
+
+def _leave_block(program: Program, block: Block, state: BlockState) -> None:
+    lines, last = state.lines, block.instructions[-1]
+    name = last.mnemonic
+    condition = _branch_condition(state, name) if name.startswith("S_CBRANCH") else None
+    target = _indirect_target(state, last) if name in ("S_SETPC_B64", "S_SWAPPC_B64") else None
+    if name in ("S_SWAPPC_B64", "S_CALL_B64"):
+        back = program.load_address + last.address + last.size
+        state.write(last.fields["sdst"], Value(back, "u", 64))
+    if name == "S_TRAP":
+        call_helper(state, "rpl_trap", last, last.fields["simm16"] & 0xFF)
+    state.store_scalars()
+    if state.active_lanes is not None:
+        n = block.index
+        lines += [
+            f"%lanes_at{n} = getelementptr i64, ptr %lanes, i64 {n}",
+            f"%lanes{n} = load i64, ptr %lanes_at{n}",
+            f"%lanes_now{n} = add i64 %lanes{n}, {state.active_lanes}",
+            f"store i64 %lanes_now{n}, ptr %lanes_at{n}",
+        ]
+    if condition is not None:
+        taken, otherwise = (_label(program, address) for address in block.successors)
+        lines.append(f"br i1 {state.scalar_builder.text(condition)}, label %{taken}, label %{otherwise}")
+    elif name.startswith("S_ENDPGM"):
+        return_status(lines, Status.ENDED, 0, (state.names.fresh(), state.names.fresh()))
+    elif name in ("S_BARRIER", "S_SLEEP"):
+        status = Status.BARRIER if name == "S_BARRIER" else Status.SLICE_OVER
+        following = program.block_at[block.successors[0]]
+        return_status(lines, status, resume_id(following), (state.names.fresh(), state.names.fresh()))
+    elif target is not None:
+        _jump(program, state, last, target)
+    else:
+        lines.append(f"br label %{_label(program, block.successors[0])}")
+
+
+def _label(program: Program, address: int) -> str:
+    return f"block{program.block_at[address].index}"
+
+
+def _branch_condition(state: BlockState, name: str) -> Value:
+    builder = state.scalar_builder
+    if "SCC" in name:
+        condition = state.scc
+        return builder.binary("^", condition, Value(1, "u", 1)) if name.endswith("0") else condition
+    register = VCC if "VCC" in name else EXEC
+    operator = "!=" if name.endswith("NZ") else "=="
+    return builder.compare(operator, state.read64(register), Value(0, "u", 64))
+
+
+def _indirect_target(state: BlockState, instruction: Instruction) -> Value:
+    return state.read64(instruction.fields["ssrc0"])
+
+
+def _jump(program: Program, state: BlockState, instruction: Instruction, target: Value) -> None:
+    """A computed jump: to any block of the program, or a fault where nothing is."""
+    n = instruction.index
+    cases = " ".join(f"i64 {program.load_address + b.address}, label %block{b.index}" for b in program.blocks)
+    state.lines += [f"switch i64 {target.operand}, label %lost{n} [ {cases} ]", f"lost{n}:"]
+    call_helper(state, "rpl_trap", instruction, -1)
+    state.lines.append("unreachable")

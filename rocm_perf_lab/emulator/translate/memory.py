@@ -1,0 +1,222 @@
+"""Memory instructions: each becomes one call of the runtime, which sees all lanes at once."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.translate.helpers import call_helper
+from rocm_perf_lab.emulator.wave import FIRST_AGPR_ROW
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.translate.state import BlockState
+
+_ADDRESS_VGPR64, _ADDRESS_SGPR, _ADDRESS_FLAT = 0, 1, 2
+_NO_SADDR = 0x7F
+_D16_LOW, _D16_HIGH = 8, 16
+_KINDS = {"UBYTE": (0, 1), "SBYTE": (1, 1), "BYTE": (0, 1), "USHORT": (2, 1), "SSHORT": (3, 1), "SHORT": (2, 1),
+          "DWORD": (4, 1), "DWORDX2": (4, 2), "DWORDX3": (4, 3), "DWORDX4": (4, 4)}  # fmt: skip
+"""Mnemonic part -> enum rpl_kind, dwords."""
+_ATOMICS = {"SWAP": 0, "CMPSWAP": 1, "ADD": 2, "SUB": 3, "SMIN": 4, "UMIN": 5, "SMAX": 6, "UMAX": 7, "AND": 8, "OR": 9,
+            "XOR": 10, "INC": 11, "DEC": 12, "ADD_F32": 13, "ADD_F64": 13, "MIN_F64": 14, "MAX_F64": 15,
+            "PK_ADD_F16": 17, "PK_ADD_BF16": 18}  # fmt: skip
+"""enum rpl_atomic."""
+_LDS_ATOMICS = {"ADD": 2, "SUB": 3, "RSUB": 16, "INC": 11, "DEC": 12, "AND": 8, "OR": 9, "XOR": 10, "WRXCHG": 0,
+                "MSKOR": 19, "CMPST": 1}  # fmt: skip
+_LDS_ATOMIC = re.compile(
+    r"DS_(ADD|SUB|RSUB|INC|DEC|MIN|MAX|AND|OR|XOR|WRXCHG|MSKOR|CMPST|PK_ADD)(?:_RTN)?_(?:RTN_)?(U|I|B|F|BF)(16|32|64)$"
+)
+_LDS_ACCESS = re.compile(r"DS_(READ|WRITE)(2?)(ST64)?_([BUI])(\d+)(_D16)?(_HI)?$")
+_ORDERED = frozenset({"BUFFER_WBL2", "BUFFER_INV", "S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL"})
+
+
+def translate_memory(state: BlockState, instruction: Instruction) -> None:
+    """Emit one SMEM, GLOBAL, FLAT, SCRATCH, MUBUF or DS instruction.
+
+    Raises:
+        UnsupportedSemantics: No helper for it.
+    """
+    if instruction.mnemonic in _ORDERED:
+        return
+    match instruction.encoding:
+        case "SMEM":
+            _scalar(state, instruction)
+        case "GLOBAL" | "FLAT":
+            _global(state, instruction)
+        case "SCRATCH":
+            _scratch(state, instruction)
+        case "MUBUF":
+            _buffer(state, instruction)
+        case "DS":
+            _lds(state, instruction)
+        case _:
+            raise UnsupportedSemantics(f"encoding {instruction.encoding}")
+
+
+def _scalar(state: BlockState, instruction: Instruction) -> None:
+    name, fields, builder = instruction.mnemonic, instruction.fields, state.scalar_builder
+    target = fields["sdata"]
+    if name in ("S_MEMTIME", "S_MEMREALTIME"):
+        call_helper(state, "rpl_clock", instruction, target)
+        state.forget(target, 2)
+        return
+    match = re.match(r"S_(BUFFER_)?LOAD_DWORD(?:X(\d+))?$", name)
+    if match is None:
+        raise UnsupportedSemantics("scalar stores and atomics")
+    dwords = int(match[2] or 1)
+    offset: Value = constant(_signed(fields["offset"], 21), 64) if fields["imm"] else constant(0, 64)
+    if fields["soffset_en"] or not fields["imm"]:
+        register = fields["soffset"] if fields["soffset_en"] else fields["offset"] & 0x7F
+        offset = builder.binary("+", offset, builder.resize(state.read32(register), 64, signed=False))
+    if match[1]:
+        call_helper(
+            state, "rpl_scalar_buffer_load", instruction, target, fields["sbase"], builder.resize(offset, 32), dwords
+        )
+    else:
+        address = builder.binary("+", state.read64(fields["sbase"]), offset)
+        call_helper(state, "rpl_scalar_load", instruction, target, address, dwords)
+    state.forget(target, dwords)
+
+
+def _global(state: BlockState, instruction: Instruction) -> None:
+    offset = _signed(instruction.bits(12, 0), 13) if instruction.encoding == "GLOBAL" else instruction.bits(11, 0)
+    base: Value = constant(0, 64)
+    mode = _ADDRESS_FLAT if instruction.encoding == "FLAT" else _ADDRESS_VGPR64
+    saddr = instruction.bits(54, 48)
+    if instruction.encoding == "GLOBAL" and saddr != _NO_SADDR:
+        base, mode = state.read64(saddr), _ADDRESS_SGPR
+    operation = instruction.mnemonic.partition("_")[2]
+    target, data, address = _rows(instruction)
+    place = (address, base, constant(offset, 64), mode)
+    if operation.startswith("ATOMIC_"):
+        op, is64 = _atomic(operation)
+        returns = instruction.bits(16, 16)
+        call_helper(state, "rpl_global_atomic", instruction, target, data, *place, op, is64, returns)
+        return
+    if operation.startswith("LOAD_LDS"):
+        raise UnsupportedSemantics("loads into LDS")
+    is_load, kind, dwords = _access(operation)
+    helper = "rpl_global_load" if is_load else "rpl_global_store"
+    call_helper(state, helper, instruction, target if is_load else data, *place, kind, dwords)
+
+
+def _scratch(state: BlockState, instruction: Instruction) -> None:
+    target, data, address = _rows(instruction)
+    saddr = instruction.bits(54, 48)
+    base = state.read32(saddr) if saddr != _NO_SADDR else constant(0)
+    row = address if instruction.bits(13, 13) else -1
+    offset = _signed(instruction.bits(12, 0), 13)
+    is_load, kind, dwords = _access(instruction.mnemonic.partition("_")[2])
+    helper = "rpl_scratch_load" if is_load else "rpl_scratch_store"
+    call_helper(state, helper, instruction, target if is_load else data, row, base, offset, kind, dwords)
+
+
+def _buffer(state: BlockState, instruction: Instruction) -> None:
+    if instruction.bits(16, 16):
+        raise UnsupportedSemantics("buffer loads into LDS")
+    data = instruction.bits(47, 40) + (FIRST_AGPR_ROW if instruction.bits(55, 55) else 0)
+    vaddr = instruction.bits(39, 32)
+    has_index, has_offset = instruction.bits(13, 13), instruction.bits(12, 12)
+    index_row = vaddr if has_index else -1
+    offset_row = (vaddr + (1 if has_index else 0)) if has_offset else -1
+    resource = instruction.bits(52, 48) * 4
+    soffset = instruction.bits(63, 56)
+    scalar: Value = constant(soffset - 128) if 128 <= soffset <= 192 else state.read32(soffset)
+    place = (resource, index_row, offset_row, scalar, instruction.bits(11, 0))
+    operation = instruction.mnemonic.partition("_")[2]
+    if operation.startswith("ATOMIC_"):
+        op, is64 = _atomic(operation)
+        call_helper(state, "rpl_buffer_atomic", instruction, data, *place, op, is64, instruction.bits(14, 14))
+        return
+    is_load, kind, dwords = _access(operation)
+    call_helper(state, "rpl_buffer_load" if is_load else "rpl_buffer_store", instruction, data, *place, kind, dwords)
+
+
+def _lds(state: BlockState, instruction: Instruction) -> None:
+    accumulator = FIRST_AGPR_ROW if instruction.bits(25, 25) else 0
+    target, data1, data0 = (
+        instruction.bits(high, high - 7) + accumulator for high in (63, 55, 47)
+    )
+    address, offset0, offset1 = instruction.bits(39, 32), instruction.bits(7, 0), instruction.bits(15, 8)
+    offset = offset0 | offset1 << 8
+    permutes = {
+        "DS_BPERMUTE_B32": ("rpl_bpermute", (target, address, data0, offset)),
+        "DS_PERMUTE_B32": ("rpl_permute", (target, address, data0, offset)),
+        "DS_SWIZZLE_B32": ("rpl_swizzle", (target, address, offset)),
+    }
+    if instruction.mnemonic in permutes:
+        helper, arguments = permutes[instruction.mnemonic]
+        call_helper(state, helper, instruction, *arguments)
+        return
+    access = _LDS_ACCESS.match(instruction.mnemonic)
+    if access is not None:
+        _lds_access(state, instruction, access, (target, address, data0, data1))
+        return
+    op, is64 = _lds_atomic(instruction.mnemonic)
+    returns = int("RTN" in instruction.mnemonic or "WRXCHG" in instruction.mnemonic)
+    call_helper(state, "rpl_lds_atomic", instruction, target, data0, data1, address, offset, op, is64, returns)
+
+
+def _lds_access(
+    state: BlockState, instruction: Instruction, access: re.Match[str], rows: tuple[int, int, int, int]
+) -> None:
+    target, address, data0, data1 = rows
+    bits, is_load = int(access[5]), access[1] == "READ"
+    offset0, offset1 = instruction.bits(7, 0), instruction.bits(15, 8)
+    if access[2]:
+        unit = bits // 8 * (64 if access[3] else 1)
+        offsets = (offset0 * unit, offset1 * unit)
+        if is_load:
+            call_helper(state, "rpl_lds_load2", instruction, target, address, *offsets, bits // 32)
+        else:
+            call_helper(state, "rpl_lds_store2", instruction, data0, data1, address, *offsets, bits // 32)
+        return
+    kind = {8: 0, 16: 2}.get(bits, 4) + (1 if access[4] == "I" and bits < 32 else 0)
+    if access[6] or access[7]:
+        kind |= _D16_HIGH if access[7] else _D16_LOW if is_load else 0
+    helper, row = ("rpl_lds_load", target) if is_load else ("rpl_lds_store", data0)
+    call_helper(state, helper, instruction, row, address, offset0 | offset1 << 8, kind, max(1, bits // 32))
+
+
+def _rows(instruction: Instruction) -> tuple[int, int, int]:
+    """vdst, data and address rows of GLOBAL, FLAT and SCRATCH."""
+    accumulator = FIRST_AGPR_ROW if instruction.bits(55, 55) else 0
+    return instruction.bits(63, 56) + accumulator, instruction.bits(47, 40) + accumulator, instruction.bits(39, 32)
+
+
+def _access(operation: str) -> tuple[bool, int, int]:
+    """Load or store, enum rpl_kind and dwords of `LOAD_DWORDX2`, `STORE_SHORT_D16_HI`, ...."""
+    match = re.match(r"(LOAD|STORE)_([A-Z]+(?:X\d)?)(_D16)?(_HI)?$", operation)
+    if match is None or match[2] not in _KINDS:
+        raise UnsupportedSemantics(f"memory operation {operation}")
+    kind, dwords = _KINDS[match[2]]
+    if match[3]:
+        kind |= _D16_HIGH if match[4] else _D16_LOW if match[1] == "LOAD" else 0
+    return match[1] == "LOAD", kind, dwords
+
+
+def _atomic(operation: str) -> tuple[int, int]:
+    name = operation.removeprefix("ATOMIC_")
+    plain = name.removesuffix("_X2")
+    if plain not in _ATOMICS:
+        raise UnsupportedSemantics(f"atomic {name}")
+    return _ATOMICS[plain], int(name.endswith(("_X2", "_F64")))
+
+
+def _lds_atomic(mnemonic: str) -> tuple[int, int]:
+    match = _LDS_ATOMIC.match(mnemonic)
+    if match is None:
+        raise UnsupportedSemantics(f"LDS operation {mnemonic}")
+    name, kind, bits = match[1], match[2], int(match[3])
+    if name == "PK_ADD":
+        return (17 if kind == "F" else 18), 0
+    if name in ("MIN", "MAX"):
+        return {"U": 5, "I": 4, "F": 14}[kind] + ((2 if kind != "F" else 1) if name == "MAX" else 0), int(bits == 64)
+    return (13 if kind == "F" else _LDS_ATOMICS[name]), int(bits == 64)
+
+
+def _signed(value: int, bits: int) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value

@@ -1,0 +1,142 @@
+"""Vector operations that are written by hand: where the pseudo-code loops over bits, indexes by data, or is prose.
+
+Each takes the builder and the operation and returns D0. Minimum and maximum of floats are here for speed; they agree with
+the pseudo-code but for the sign of a quieted NaN.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.pcode.functions import sine_of_turns
+from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocm_perf_lab.emulator.translate.vector import VectorOperation
+
+
+def _minmax(intrinsic: str, bits: int) -> Callable[[Builder, VectorOperation], Value]:
+    def combine(builder: Builder, operation: VectorOperation) -> Value:
+        operands = [builder.reinterpret(operation.source(i), "f", bits) for i in range(2)]
+        return builder.intrinsic(intrinsic, operands, kind="f", bits=bits)
+
+    return combine
+
+
+def _first_bit(intrinsic: str) -> Callable[[Builder, VectorOperation], Value]:
+    def search(builder: Builder, operation: VectorOperation) -> Value:
+        source = operation.source(0)
+        place = builder.intrinsic(intrinsic, [source], kind="u", bits=32, extra=", i1 false")
+        return builder.select(builder.compare("==", source, constant(0)), constant(0xFFFFFFFF), place)
+
+    return search
+
+
+def _count_bits(builder: Builder, operation: VectorOperation) -> Value:
+    return builder.binary("+", builder.intrinsic("ctpop", [operation.source(0)], kind="u", bits=32), operation.source(1))
+
+
+def _mask_count(*, high: bool) -> Callable[[Builder, VectorOperation], Value]:
+    """Set bits of S0 below the own lane, in its half of the wavefront, plus S1."""
+
+    def count(builder: Builder, operation: VectorOperation) -> Value:
+        lane = operation.read("laneId")
+        assert lane is not None
+        below = builder.binary("-", builder.shift_in_range("<<", constant(1, 64), lane), constant(1, 64))
+        half = builder.binary(">>", below, constant(32, 64)) if high else below
+        mask = builder.resize(half, 32, signed=False)
+        bits = builder.intrinsic("ctpop", [builder.binary("&", operation.source(0), mask)], kind="u", bits=32)
+        return builder.binary("+", bits, operation.source(1))
+
+    return count
+
+
+def _permute_bytes(builder: Builder, operation: VectorOperation) -> Value:
+    """V_PERM_B32: bytes of {S0, S1} by selector; 8 to 11 are sign fills, 12 is 0, above is 0xff."""
+    high, low = (builder.resize(operation.source(i), 64, signed=False) for i in (0, 1))
+    data = builder.binary("|", builder.binary("<<", high, constant(32, 64)), low)
+    selectors = operation.source(2)
+    result: Value = constant(0)
+    for place in range(4):
+        selector = builder.binary("&", builder.binary(">>", selectors, constant(8 * place)), constant(0xFF))
+        byte = _selected_byte(builder, data, selector)
+        result = builder.binary("|", result, builder.binary("<<", byte, constant(8 * place)))
+    return result
+
+
+def _selected_byte(builder: Builder, data: Value, selector: Value) -> Value:
+    index = builder.binary("&", selector, constant(7))
+    shift = builder.binary("<<", builder.resize(index, 64, signed=False), constant(3, 64))
+    byte = builder.binary("&", builder.resize(builder.shift_in_range(">>", data, shift), 32), constant(0xFF))
+    # Selector 8 + i fills with the sign of byte 2 i + 1.
+    odd = builder.binary("+", builder.binary("<<", builder.binary("&", selector, constant(3)), constant(4)), constant(15))
+    sign = builder.shift_in_range(">>", data, builder.resize(odd, 64, signed=False))
+    fill = builder.select(builder.resize(sign, 1, signed=False), constant(0xFF), constant(0))
+    byte = builder.select(builder.compare(">=", selector, constant(8)), fill, byte)
+    byte = builder.select(builder.compare("==", selector, constant(12)), constant(0), byte)
+    return builder.select(builder.compare(">=", selector, constant(13)), constant(0xFF), byte)
+
+
+def _packed_move(builder: Builder, operation: VectorOperation) -> Value:
+    """V_PK_MOV_B32: op_sel of each source picks its half; the packed read has put it low (src0) and low (src1)."""
+    low = builder.resize(operation.source(0), 32, signed=False)
+    high = builder.resize(builder.resize(operation.source(1), 32, signed=False), 64, signed=False)
+    return builder.binary("|", builder.resize(low, 64, signed=False), builder.binary("<<", high, constant(32, 64)))
+
+
+def _mixed_fma(*, half: str | None) -> Callable[[Builder, VectorOperation], Value]:
+    """V_MAD_MIX (FMA_MIX on gfx942): sources arrive as float32; half says which half of D0 a float16 result goes to."""
+
+    def fused(builder: Builder, operation: VectorOperation) -> Value:
+        operands = [builder.reinterpret(operation.source(i), "f", 32) for i in range(3)]
+        result = builder.intrinsic("fma", operands, kind="f", bits=32)
+        if half is None:
+            return result
+        bits = builder.resize(builder.raw(builder.to_float(result, 16)), 32, signed=False)
+        before = operation.read("D0")
+        assert before is not None
+        if half == "low":
+            return builder.binary("|", builder.binary("&", before, constant(0xFFFF0000)), bits)
+        kept = builder.binary("&", before, constant(0xFFFF))
+        return builder.binary("|", kept, builder.binary("<<", bits, constant(16)))
+
+    return fused
+
+
+def _sine(*, quarter_turns_ahead: int, bits: int) -> Callable[[Builder, VectorOperation], Value]:
+    def sine(builder: Builder, operation: VectorOperation) -> Value:
+        turns = builder.reinterpret(operation.source(0), "f", bits)
+        return sine_of_turns(builder, turns, quarter_turns_ahead=quarter_turns_ahead)
+
+    return sine
+
+
+def _round_to_even(bits: int) -> Callable[[Builder, VectorOperation], Value]:
+    def rounded(builder: Builder, operation: VectorOperation) -> Value:
+        return builder.intrinsic("roundeven", [builder.reinterpret(operation.source(0), "f", bits)], kind="f", bits=bits)
+
+    return rounded
+
+
+OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
+    **{f"V_MIN_F{bits}": _minmax("minnum", bits) for bits in (16, 32, 64)},
+    **{f"V_MAX_F{bits}": _minmax("maxnum", bits) for bits in (16, 32, 64)},
+    **{f"V_RNDNE_F{bits}": _round_to_even(bits) for bits in (16, 32, 64)},
+    **{f"V_SIN_F{bits}": _sine(quarter_turns_ahead=0, bits=bits) for bits in (16, 32)},
+    **{f"V_COS_F{bits}": _sine(quarter_turns_ahead=1, bits=bits) for bits in (16, 32)},
+    "V_FFBH_U32": _first_bit("ctlz"),
+    "V_FFBL_B32": _first_bit("cttz"),
+    "V_BCNT_U32_B32": _count_bits,
+    "V_MBCNT_LO_U32_B32": _mask_count(high=False),
+    "V_MBCNT_HI_U32_B32": _mask_count(high=True),
+    "V_PERM_B32": _permute_bytes,
+    "V_PK_MOV_B32": _packed_move,
+    "V_MAD_MIX_F32": _mixed_fma(half=None),
+    "V_MAD_MIXLO_F16": _mixed_fma(half="low"),
+    "V_MAD_MIXHI_F16": _mixed_fma(half="high"),
+    "V_FMA_MIX_F32": _mixed_fma(half=None),
+    "V_FMA_MIXLO_F16": _mixed_fma(half="low"),
+    "V_FMA_MIXHI_F16": _mixed_fma(half="high"),
+}

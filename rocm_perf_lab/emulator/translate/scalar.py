@@ -1,0 +1,184 @@
+"""Scalar ALU instructions: SOP1, SOP2, SOPC, SOPK."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.isa.instruction import OperandType
+from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
+from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.pcode.parser import parse
+from rocm_perf_lab.emulator.translate.operands import read_source
+from rocm_perf_lab.emulator.wave import EXEC, M0, VCC, offset_of
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.translate.state import BlockState
+
+_WORD = OperandType("B32", 32)
+_MODE_REGISTER = 1
+_BIT_SEARCHES = {"S_FF1_I32": "cttz", "S_FLBIT_I32": "ctlz", "S_BCNT1_I32": "ctpop"}
+
+
+class ScalarRegisters:
+    """Operands of one scalar instruction, by their names in the pseudo-code."""
+
+    def __init__(self, state: BlockState, instruction: Instruction) -> None:
+        self._state = state
+        self._instruction = instruction
+
+    def read(self, name: str) -> Value | None:
+        """Raw bits, or None for a name that this instruction has not."""
+        fields, state = self._instruction.fields, self._state
+        match name:
+            case "S0" | "S1":
+                return self._source(name)
+            case "D0":
+                bits = destination_bits(self._instruction)
+                return state.read64(fields["sdst"]) if bits == 64 else state.read32(fields["sdst"])
+            case "SCC":
+                return state.scc
+            case "EXEC":
+                return state.read64(EXEC)
+            case "VCC":
+                return state.read64(VCC)
+            case "M0":
+                return state.read32(M0)
+            case "SIMM16":
+                return constant(fields["simm16"], 16)
+            case "SIMM32":
+                return constant(fields["literal"], 32)
+        return None
+
+    def lane_bit(self, name: str) -> Value:
+        """Scalar instructions have no lanes."""
+        raise UnsupportedSemantics(f"lane of {name} in a scalar instruction")
+
+    def _source(self, name: str) -> Value:
+        instruction = self._instruction
+        if instruction.encoding == "SOPK":
+            compares = instruction.mnemonic.startswith("S_CMPK")
+            if name == "S0" and compares:
+                return self._state.read32(instruction.fields["sdst"])
+            return constant(instruction.fields["simm16"], 16)
+        field = f"ssrc{name[1]}"
+        kind = instruction.operands.get(field, _WORD)
+        return read_source(self._state, instruction, instruction.fields[field], kind)
+
+
+def destination_bits(instruction: Instruction) -> int:
+    """Width of the scalar destination."""
+    kind = instruction.operands.get("sdst")
+    return kind.bits if kind else 32
+
+
+def translate_scalar(state: BlockState, instruction: Instruction, load_address: int) -> None:
+    """Emit one scalar instruction.
+
+    Raises:
+        UnsupportedSemantics: Its pseudo-code has no translation.
+    """
+    name = instruction.mnemonic
+    if name == "S_GETPC_B64":
+        state.write(instruction.fields["sdst"], constant(load_address + instruction.address + 4, 64))
+    elif name == "S_GETREG_B32":
+        _get_register(state, instruction)
+    elif name in ("S_SETREG_B32", "S_SETREG_IMM32_B32"):
+        _set_register(state, instruction)
+    elif name.rpartition("_")[0] in _BIT_SEARCHES:
+        _search_bits(state, instruction)
+    else:
+        _run_pseudocode(state, instruction)
+
+
+def _run_pseudocode(state: BlockState, instruction: Instruction) -> None:
+    if instruction.pseudocode is None:
+        raise UnsupportedSemantics("no pseudo-code")
+    touches_exec = "EXEC" in instruction.pseudocode or EXEC in _written(instruction)
+    if touches_exec:
+        state.close_group()
+    compiler = SemanticsCompiler(state.scalar_builder, ScalarRegisters(state, instruction), per_lane=False)
+    compiler.run(parse(instruction.pseudocode))
+    variables, assigned = compiler.variables, compiler.assigned
+    if "D0" in assigned:
+        bits = destination_bits(instruction)
+        value = state.scalar_builder.resize(state.scalar_builder.raw(variables["D0"]), bits)
+        state.write(instruction.fields["sdst"], value)
+    if "EXEC" in assigned:
+        state.write(EXEC, state.scalar_builder.resize(variables["EXEC"], 64, signed=False))
+    if "VCC" in assigned:
+        state.write(VCC, state.scalar_builder.resize(variables["VCC"], 64, signed=False))
+    if "M0" in assigned:
+        state.write(M0, state.scalar_builder.resize(variables["M0"], 32, signed=False))
+    if "SCC" in assigned:
+        state.scc = variables["SCC"]
+
+
+def _written(instruction: Instruction) -> range:
+    if "sdst" not in instruction.operands:
+        return range(0)
+    first = instruction.fields["sdst"]
+    last = first + destination_bits(instruction) // 32
+    return range(EXEC, EXEC + 1) if first <= EXEC + 1 and last > EXEC else range(0)
+
+
+def _search_bits(state: BlockState, instruction: Instruction) -> None:
+    """Find-first and count: the pseudo-code's loop over bits, as one instruction."""
+    builder = state.scalar_builder
+    bits = instruction.operands["ssrc0"].bits
+    source = read_source(state, instruction, instruction.fields["ssrc0"], instruction.operands["ssrc0"])
+    intrinsic = _BIT_SEARCHES[instruction.mnemonic.rpartition("_")[0]]
+    if intrinsic == "ctpop":
+        count = builder.resize(builder.intrinsic(intrinsic, [source], kind="u", bits=bits), 32)
+        state.write(instruction.fields["sdst"], count)
+        state.scc = builder.boolean(count)
+        return
+    place = builder.resize(builder.intrinsic(intrinsic, [source], kind="u", bits=bits, extra=", i1 false"), 32)
+    nothing = builder.compare("==", source, constant(0, bits))
+    state.write(instruction.fields["sdst"], builder.select(nothing, constant(0xFFFFFFFF), place))
+
+
+def _register_field(instruction: Instruction) -> tuple[int, int, int]:
+    word = instruction.fields["simm16"]
+    return word & 0x3F, (word >> 6) & 0x1F, ((word >> 11) & 0x1F) + 1
+
+
+def _get_register(state: BlockState, instruction: Instruction) -> None:
+    """MODE is real; other hardware registers (ids, status) read as zero: one deterministic place to run in."""
+    register, offset, size = _register_field(instruction)
+    builder = state.scalar_builder
+    if register != _MODE_REGISTER:
+        state.write(instruction.fields["sdst"], constant(0))
+        return
+    mode = _load_mode(state)
+    field = builder.binary(">>", mode, constant(offset))
+    state.write(instruction.fields["sdst"], builder.binary("&", field, constant((1 << size) - 1)))
+
+
+def _set_register(state: BlockState, instruction: Instruction) -> None:
+    register, offset, size = _register_field(instruction)
+    if register != _MODE_REGISTER:
+        return
+    builder = state.scalar_builder
+    if "literal" in instruction.fields:
+        value: Value = constant(instruction.fields["literal"])
+    else:
+        value = state.read32(instruction.fields["sdst"])
+    mask = ((1 << size) - 1) << offset
+    placed = builder.binary("&", builder.binary("<<", value, constant(offset)), constant(mask))
+    kept = builder.binary("&", _load_mode(state), constant(~mask))
+    merged = builder.binary("|", kept, placed)
+    address = state.names.fresh()
+    state.lines += [
+        f"{address} = getelementptr i8, ptr %wave, i64 {offset_of('mode')}",
+        f"store i32 {builder.text(merged)}, ptr {address}",
+    ]
+
+
+def _load_mode(state: BlockState) -> Value:
+    address, value = state.names.fresh(), state.names.fresh()
+    state.lines += [
+        f"{address} = getelementptr i8, ptr %wave, i64 {offset_of('mode')}",
+        f"{value} = load i32, ptr {address}",
+    ]
+    return Value(value, "u", 32)
