@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
+from rocm_perf_lab.analysis.critical_path import DEFAULT_MAX_GAP_NS
 from rocm_perf_lab.analysis.documents import (
     AnalysisDocument,
     ComputeRoofPart,
@@ -49,7 +50,7 @@ _INSTRUCTION_CLASSES = {
 """Class -> counter. As the hardware counts them, `valu` includes `mfma` and `vmem` includes global memory's `flat`."""
 _DEPENDENCE_RULE = (
     "A dispatch waits for the last one of its own queue and stream that ended before it started, and for the last one "
-    "of other queues of its process that ended at most 10 us before it started and after that one."
+    f"of other queues of its process that ended at most {DEFAULT_MAX_GAP_NS} ns before it started and after that one."
 )
 
 

@@ -28,8 +28,10 @@ from rocm_perf_lab.rocprof.trace import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     Keyed = Mapping[tuple[str, int], int]
     """(guid, id) of a row -> its index in the trace."""
@@ -57,8 +59,6 @@ def read_database(path: Path) -> Trace:
         raise database_error(path, error) from error
     except json.JSONDecodeError as error:
         raise DatabaseError(f"an extdata column holds no JSON: {error}", where=str(path)) from error
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DatabaseError(f"a column holds no whole number: {error}", where=str(path)) from error
     finally:
         connection.close()
 
@@ -149,7 +149,7 @@ class _Reader:
             " grid_size_x, grid_size_y, grid_size_z FROM rocpd_kernel_dispatch ORDER BY start, end, guid, id"
         ).fetchall()
         at = {(row[0], row[1]): index for index, row in enumerate(rows) if row[1] is not None}
-        table = np.array(
+        table = self._integers(
             [
                 (
                     self._find(process_at, row[0], row[2]),
@@ -162,10 +162,21 @@ class _Reader:
                 )
                 for row in rows
             ],
-            np.int64,
-        ).reshape(len(rows), 15)
+            columns=15,
+        )
         columns = {name: np.ascontiguousarray(table[:, index]) for index, name in enumerate(_DISPATCH_COLUMNS)}
         return Dispatches(**columns, workgroup=table[:, 9:12], grid=table[:, 12:15]), at
+
+    def _integers(self, rows: Sequence[tuple[int, ...]], *, columns: int) -> NDArray[np.int64]:
+        """(n_rows, columns)"""
+        try:
+            return np.array(rows, np.int64).reshape(len(rows), columns)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DatabaseError(
+                f"rocpd_kernel_dispatch holds a value that is no whole number: {error}",
+                where=str(self._path),
+                remedy="collect it again",
+            ) from error
 
     def _memory_copies(self, process_at: Keyed) -> tuple[MemoryCopy, ...]:
         rows = self._connection.execute(
