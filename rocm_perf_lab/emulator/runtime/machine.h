@@ -10,8 +10,9 @@ enum rpl_fault_kind {
 };
 enum rpl_access { RPL_LOAD, RPL_STORE, RPL_ATOMIC };
 
-// Flat addresses with these upper 16 bits mean LDS and scratch, as the driver sets up the apertures on gfx9.
-enum { RPL_LDS_APERTURE = 1, RPL_SCRATCH_APERTURE = 2, RPL_APERTURE_SHIFT = 48 };
+// Flat addresses with these upper 32 bits mean LDS and scratch (what SRC_SHARED_BASE and SRC_PRIVATE_BASE give); no host
+// mapping can lie there.
+enum { RPL_LDS_APERTURE = 0x7fff0000, RPL_SCRATCH_APERTURE = 0x7ffe0000, RPL_APERTURE_SHIFT = 32 };
 
 // Device memory is identity-mapped: [begin, end) is a host address range too. Sorted by `begin`, no overlap.
 struct rpl_allocation {

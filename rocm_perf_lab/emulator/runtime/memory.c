@@ -7,22 +7,14 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-// Map `bytes` zeroed bytes (whole pages) between two guards; `address` 0: anywhere. 0 where that is impossible.
-uint64_t rpl_memory_map(uint64_t address, uint64_t bytes, uint64_t guard) {
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  if (address) {
-    void *at = (void *)address;
-    void *got = mmap(at, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE, -1, 0);
-    if (got == MAP_FAILED) return 0;
-    if (got == at) return address;
-    munmap(got, bytes);  // a kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint
-    return 0;
-  }
-  uint8_t *base = mmap(NULL, bytes + 2 * guard, PROT_NONE, flags, -1, 0);
-  if (base == MAP_FAILED) return 0;
-  if (mprotect(base + guard, bytes, PROT_READ | PROT_WRITE) == 0) return (uint64_t)(base + guard);
-  munmap(base, bytes + 2 * guard);
-  return 0;
+// Map whole zeroed pages at exactly `address`. 1 where something is there already or the host has no memory.
+int rpl_memory_map(uint64_t address, uint64_t bytes) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  void *at = (void *)address, *got = mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (got == MAP_FAILED) return 1;
+  if (got == at) return 0;
+  munmap(got, bytes);  // a kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint
+  return 1;
 }
 
 // Give the pages back but keep the addresses, so that a use after free is recognised for the machine's lifetime.
@@ -31,9 +23,7 @@ int rpl_memory_retire(uint64_t address, uint64_t bytes) {
   return mmap((void *)address, bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED;
 }
 
-int rpl_memory_unmap(uint64_t address, uint64_t bytes, uint64_t guard) {
-  return munmap((void *)(address - guard), bytes + 2 * guard);
-}
+int rpl_memory_unmap(uint64_t address, uint64_t bytes) { return munmap((void *)address, bytes); }
 
 int rpl_raise(struct rpl_wave *w, int kind, int inst, int access, uint32_t width, uint64_t lanes,
               const uint64_t *addresses, uint64_t detail) {

@@ -1,0 +1,61 @@
+"""Exact counters of one launch, under the names that rocprofv3 uses.
+
+Instruction counters are what each basic block contains times how often it ran; the rest was counted by the runtime.
+The rules are those that make a vector copy count exactly as on a real MI300X (see `tests/emulator/test_counters.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+_RUNTIME_COUNTERS: Mapping[str, tuple[str, ...]] = {
+    "SQ_WAVES": ("waves",),
+    "SQ_WAVES_EQ_64": ("full_waves",),
+    "SQ_WAVES_LT_64": ("partial_waves",),
+    "SQ_ITEMS": ("work_items",),
+    "SPI_CSN_NUM_THREADGROUPS": ("workgroups",),
+    "SQ_LDS_BANK_CONFLICT": ("lds_conflict_cycles",),
+    "SQ_LDS_IDX_ACTIVE": ("lds_active_cycles",),
+    "TA_FLAT_READ_WAVEFRONTS_sum": ("flat_read_waves",),
+    "TA_FLAT_WRITE_WAVEFRONTS_sum": ("flat_write_waves",),
+    "TA_FLAT_ATOMIC_WAVEFRONTS_sum": ("flat_atomic_waves",),
+    "TA_FLAT_WAVEFRONTS_sum": ("flat_read_waves", "flat_write_waves", "flat_atomic_waves"),
+    "TA_BUFFER_READ_WAVEFRONTS_sum": ("buffer_read_waves",),
+    "TA_BUFFER_WRITE_WAVEFRONTS_sum": ("buffer_write_waves",),
+    "TA_BUFFER_ATOMIC_WAVEFRONTS_sum": ("buffer_atomic_waves",),
+    "TA_BUFFER_WAVEFRONTS_sum": ("buffer_read_waves", "buffer_write_waves", "buffer_atomic_waves"),
+    "TA_TOTAL_WAVEFRONTS_sum": (
+        "flat_read_waves", "flat_write_waves", "flat_atomic_waves",
+        "buffer_read_waves", "buffer_write_waves", "buffer_atomic_waves",
+    ),
+}  # fmt: skip
+"""Hardware counter -> the runtime's counters that it sums."""
+
+
+def launch_counters(
+    block_counters: Sequence[Mapping[str, int]],
+    block_executions: NDArray[np.uint64],
+    block_active_lanes: NDArray[np.uint64],
+    runtime: Mapping[str, int],
+) -> dict[str, int]:
+    """Counter name -> value.
+
+    Args:
+        block_counters: What one execution of each basic block adds, (n_blocks).
+        block_executions: How often each ran, (n_blocks).
+        block_active_lanes: Sum over its vector ALU instructions of the active lanes, (n_blocks).
+        runtime: What the runtime counted, by field of `struct rpl_counters`, with full_waves and partial_waves.
+    """
+    totals = {name: sum(runtime[field] for field in fields) for name, fields in _RUNTIME_COUNTERS.items()}
+    for per_execution, executions in zip(block_counters, block_executions.tolist(), strict=True):
+        for name, increment in per_execution.items():
+            totals[name] = totals.get(name, 0) + increment * executions
+    totals["SQ_THREAD_CYCLES_VALU"] = sum(block_active_lanes.tolist())
+    return dict(sorted(totals.items()))

@@ -1,0 +1,173 @@
+"""Runs a translated kernel over all workgroups: `execute(runtime, dispatch, registry) -> Execution`.
+
+Contiguous ranges of workgroups go to threads (ctypes releases the GIL); each thread has a machine state and counters of
+its own, summed at the end, so that the number of threads changes no counter.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.emulator.structures import (
+    AllocationEntry,
+    FaultKind,
+    FaultRecord,
+    LaunchRecord,
+    MachineState,
+    MemoryCounters,
+    Trace,
+)
+from rocm_perf_lab.emulator.wave import LANES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.build import Runtime
+    from rocm_perf_lab.emulator.initial_state import InitialState
+    from rocm_perf_lab.emulator.kernarg import Geometry
+
+LDS_POISON = 0xFFC0DEAD
+"""A NaN as float: LDS that nobody wrote is seen in the result."""
+_SLICE_INSTRUCTIONS = 100_000
+_RESIDENT_BYTES = 256 << 20
+_WAVE_BYTES = 140_000
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """Everything that one launch needs. Register rows are those that the kernel may read."""
+
+    kernel_address: int
+    geometry: Geometry
+    state: InitialState
+    lds_bytes: int
+    scratch_bytes: int
+    vgpr_rows: int
+    agpr_rows: int
+    block_count: int
+    max_instructions: int
+    threads: int
+    traced_workgroups: tuple[int, ...] = ()
+
+    @property
+    def workgroups(self) -> int:
+        """In the whole grid."""
+        return prod(self.geometry.grid)
+
+    @property
+    def waves_per_workgroup(self) -> int:
+        """Wavefronts with at least one work-item."""
+        return -(-prod(self.geometry.block) // LANES)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What ran. `fault` is that of the earliest workgroups; None where all is well.
+
+    `block_executions` and `block_active_lanes` are (n_blocks). `traces` holds, for every traced workgroup, the words
+    of each of its wavefronts.
+    """
+
+    block_executions: NDArray[np.uint64]
+    block_active_lanes: NDArray[np.uint64]
+    counters: dict[str, int]
+    traces: list[list[NDArray[np.uint64]]]
+    fault: FaultRecord | None
+
+
+def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[AllocationEntry]) -> Execution:
+    """Run every workgroup once.
+
+    Args:
+        runtime: The C runtime.
+        dispatch: What to run.
+        registry: The allocations, sorted by address; they must not change meanwhile.
+    """
+    threads = max(1, min(dispatch.threads, dispatch.workgroups))
+    executions = np.zeros((threads, dispatch.block_count), dtype=np.uint64)
+    active_lanes = np.zeros((threads, dispatch.block_count), dtype=np.uint64)
+    traces = (Trace * max(1, len(dispatch.traced_workgroups) * dispatch.waves_per_workgroup))()
+    sampled = (ctypes.c_uint64 * max(1, len(dispatch.traced_workgroups)))(*dispatch.traced_workgroups)
+    budget = ctypes.c_int64(dispatch.max_instructions)
+    states = [_machine_state(registry, concurrent=threads > 1) for _ in range(threads)]
+
+    def run_range(thread: int) -> None:
+        launch = _launch_record(dispatch)
+        launch.block_executions = executions[thread].ctypes.data
+        launch.block_active_lanes = active_lanes[thread].ctypes.data
+        launch.sampled, launch.sampled_count = ctypes.addressof(sampled), len(dispatch.traced_workgroups)
+        launch.traces, launch.budget = ctypes.addressof(traces), ctypes.addressof(budget)
+        first, last = (dispatch.workgroups * t // threads for t in (thread, thread + 1))
+        runtime.library.rpl_run(
+            ctypes.byref(launch), ctypes.byref(states[thread]), ctypes.c_uint64(first), ctypes.c_uint64(last)
+        )
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run_range, range(threads)))
+    words = _take_traces(runtime, traces, dispatch)
+    fault = next((state.fault for state in states if state.fault.kind != FaultKind.NONE), None)
+    return Execution(
+        executions.sum(axis=0, dtype=np.uint64),
+        active_lanes.sum(axis=0, dtype=np.uint64),
+        _sum_counters([state.counters for state in states], dispatch),
+        words,
+        fault,
+    )
+
+
+def _machine_state(registry: ctypes.Array[AllocationEntry], *, concurrent: bool) -> MachineState:
+    return MachineState(
+        allocations=ctypes.addressof(registry), allocation_count=len(registry), concurrent=int(concurrent)
+    )
+
+
+def _launch_record(dispatch: Dispatch) -> LaunchRecord:
+    state, geometry = dispatch.state, dispatch.geometry
+    group_bytes = dispatch.waves_per_workgroup * (_WAVE_BYTES + dispatch.scratch_bytes * LANES) + dispatch.lds_bytes
+    record = LaunchRecord(
+        kernel=dispatch.kernel_address,
+        grid=geometry.grid,
+        block=geometry.block,
+        user_sgpr_count=len(state.user_sgprs),
+        system_sgprs=state.system_sgprs,
+        work_item_id_dims=state.work_item_id_dims,
+        mode=state.mode,
+        lds_bytes=dispatch.lds_bytes,
+        lds_poison=LDS_POISON,
+        scratch_bytes=dispatch.scratch_bytes,
+        vgpr_rows=dispatch.vgpr_rows,
+        agpr_rows=dispatch.agpr_rows,
+        slice_instructions=_SLICE_INSTRUCTIONS,
+        resident_workgroups=max(1, _RESIDENT_BYTES // group_bytes),
+    )
+    record.user_sgprs[: len(state.user_sgprs)] = state.user_sgprs
+    return record
+
+
+def _take_traces(runtime: Runtime, traces: ctypes.Array[Trace], dispatch: Dispatch) -> list[list[NDArray[np.uint64]]]:
+    waves = dispatch.waves_per_workgroup
+    words = [
+        [_words(traces[group * waves + wave]) for wave in range(waves)]
+        for group in range(len(dispatch.traced_workgroups))
+    ]
+    runtime.library.rpl_traces_free(ctypes.byref(traces), ctypes.c_uint64(len(traces)))
+    return words
+
+
+def _words(trace: Trace) -> NDArray[np.uint64]:
+    if not trace.count:
+        return np.zeros(0, dtype=np.uint64)
+    return np.ctypeslib.as_array(trace.words, shape=(trace.count,)).copy()
+
+
+def _sum_counters(counters: list[MemoryCounters], dispatch: Dispatch) -> dict[str, int]:
+    per_thread = [entry.as_dict() for entry in counters]
+    totals = {name: sum(entry[name] for entry in per_thread) for name in per_thread[0]}
+    partial = totals["workgroups"] if prod(dispatch.geometry.block) % LANES else 0
+    return totals | {"full_waves": totals["waves"] - partial, "partial_waves": partial}

@@ -1,0 +1,166 @@
+"""From a fault that the runtime recorded to an error that a person can act on.
+
+Takes the record, the program it happened in and the memory; gives an :class:`EmulationError` that names the kernel, the
+instruction, the source line where known, the lanes, and the buffer that was missed and by how much.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.errors import EmulationError, IllegalInstruction, UnsupportedInstruction
+from rocm_perf_lab.emulator.structures import AccessKind, FaultKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rocm_perf_lab.emulator.memory import DeviceMemory
+    from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.structures import FaultRecord
+
+_SHOWN_LANES = 8
+
+
+class MemoryFault(EmulationError):
+    """An access to device memory that no live buffer holds, or a misaligned atomic."""
+
+
+class LdsFault(EmulationError):
+    """An access beyond the LDS of the workgroup."""
+
+
+class ScratchFault(EmulationError):
+    """An access beyond the scratch of a work-item."""
+
+
+class InstructionBudgetExceeded(EmulationError):
+    """The launch executed more instructions than allowed: most likely it never ends."""
+
+
+class BarrierDeadlock(EmulationError):
+    """Wavefronts wait at a barrier that the others never reach."""
+
+
+class HostMemoryExhausted(EmulationError):
+    """This computer has too little memory for the registers and LDS of a workgroup."""
+
+
+_CLASSES: Mapping[FaultKind, type[EmulationError]] = {
+    FaultKind.MEMORY: MemoryFault,
+    FaultKind.MISALIGNED: MemoryFault,
+    FaultKind.LDS: LdsFault,
+    FaultKind.SCRATCH: ScratchFault,
+    FaultKind.BUDGET: InstructionBudgetExceeded,
+    FaultKind.BARRIER: BarrierDeadlock,
+    FaultKind.ILLEGAL: IllegalInstruction,
+    FaultKind.UNSUPPORTED: UnsupportedInstruction,
+    FaultKind.HOST_MEMORY: HostMemoryExhausted,
+}
+
+_REMEDIES: Mapping[FaultKind, str] = {
+    FaultKind.MEMORY: "Check the index against the buffer's size, and the grid against the problem's.",
+    FaultKind.MISALIGNED: "Atomics need addresses that are multiples of their size.",
+    FaultKind.LDS: "Check the index, and launch with as much dynamic LDS as the kernel uses.",
+    FaultKind.SCRATCH: "A local array was indexed out of bounds, or the stack of a recursion is too deep.",
+    FaultKind.BUDGET: "Look at the condition that ends this loop; raise device.max_instructions if the kernel is long.",
+    FaultKind.BARRIER: "All wavefronts of a workgroup must reach the same __syncthreads().",
+    FaultKind.ILLEGAL: "The code object may be damaged or for another processor.",
+    FaultKind.UNSUPPORTED: "The emulator does not model this form of the instruction.",
+    FaultKind.HOST_MEMORY: "Use fewer threads or smaller workgroups.",
+}
+
+
+def fault_error(
+    record: FaultRecord,
+    program: Program,
+    memory: DeviceMemory,
+    resume_address: Callable[[int], int | None],
+    source_line: Callable[[int], str | None] | None = None,
+) -> EmulationError:
+    """The error for one recorded fault.
+
+    Args:
+        record: What the runtime wrote down.
+        program: The kernel, for the instruction's text.
+        memory: Where the nearest buffer is looked up.
+        resume_address: Address of a resume point, for faults that happen between instructions.
+        source_line: Source line of an address of the code object, where it is known.
+    """
+    kind = FaultKind(record.kind)
+    return _CLASSES[kind](
+        f"kernel {program.symbol}: {_what(kind, record, memory)}",
+        where="; ".join(_where(record, program, resume_address, source_line)),
+        remedy=_REMEDIES[kind],
+    )
+
+
+def _what(kind: FaultKind, record: FaultRecord, memory: DeviceMemory) -> str:
+    access = f"{AccessKind(record.access).name.lower()} of {record.width_bytes} bytes"
+    addresses = lane_addresses(record)
+    first = next(iter(addresses.values()), 0)
+    match kind:
+        case FaultKind.MEMORY:
+            return f"{access} at {first:#x}, {describe_miss(memory, first, record.width_bytes)}"
+        case FaultKind.MISALIGNED:
+            return f"misaligned {access} at {first:#x}"
+        case FaultKind.LDS:
+            return f"{access} at LDS offset {first & 0xFFFF_FFFF:,}, the workgroup has {record.detail:,} bytes"
+        case FaultKind.SCRATCH:
+            return f"{access} at scratch offset {first & 0xFFFF_FFFF:,}, a work-item has {record.detail:,} bytes"
+        case FaultKind.BUDGET:
+            return "instruction budget exceeded"
+        case FaultKind.BARRIER:
+            return "wavefronts wait at a barrier while this one keeps running without reaching it"
+        case FaultKind.ILLEGAL:
+            return "illegal instruction"
+        case FaultKind.UNSUPPORTED:
+            return "unsupported form of an instruction"
+        case _:
+            return "this computer has no memory left for another workgroup"
+
+
+def describe_miss(memory: DeviceMemory, address: int, width_bytes: int) -> str:
+    """How an access relates to the nearest buffer: `4 bytes past the end of buffer 'y' (8,388,608 bytes)`."""
+    nearest = memory.nearest(address)
+    if nearest is None:
+        return "and no buffer was allocated"
+    buffer = f"buffer {nearest.name!r} ({nearest.nbytes:,} bytes)"
+    if memory.is_freed(nearest) and nearest.address <= address < nearest.end:
+        return f"inside {buffer}, which was freed"
+    if address < nearest.address:
+        return f"{nearest.address - address:,} bytes before {buffer}"
+    if address < nearest.end:
+        return f"the last {address + width_bytes - nearest.end} bytes of it past the end of {buffer}"
+    return f"{address - nearest.end:,} bytes past the end of {buffer}"
+
+
+def lane_addresses(record: FaultRecord) -> dict[int, int]:
+    """Bad addresses by lane."""
+    return {lane: int(record.addresses[lane]) for lane in range(64) if record.lanes >> lane & 1}
+
+
+def _where(
+    record: FaultRecord,
+    program: Program,
+    resume_address: Callable[[int], int | None],
+    source_line: Callable[[int], str | None] | None,
+) -> list[str]:
+    aspects = []
+    if record.inst >= 0:
+        instruction = program.instructions[record.inst]
+        aspects.append(f"`{instruction.text}` at {instruction.address:#x}")
+        address: int | None = instruction.address
+    else:
+        address = resume_address(int(record.detail))
+        if address is not None:
+            aspects.append(f"the code from {address:#x} on (`{program.block_at[address].instructions[0].text}`)")
+    line = source_line(address) if source_line is not None and address is not None else None
+    if line:
+        aspects.append(line)
+    group = ", ".join(str(i) for i in record.workgroup)
+    aspects.append(f"workgroup ({group}), wavefront {record.wave}")
+    lanes = list(lane_addresses(record))
+    if lanes:
+        more = f" and {len(lanes) - _SHOWN_LANES} more" if len(lanes) > _SHOWN_LANES else ""
+        aspects.append(f"lanes {', '.join(map(str, lanes[:_SHOWN_LANES]))}{more}")
+    return aspects

@@ -1,0 +1,103 @@
+"""Registers of a wavefront at its first instruction: what the kernel descriptor asks for.
+
+Source: LLVM "User Guide for AMDGPU Backend", sections Kernel Descriptor and Initial Kernel Execution State, for gfx942
+(architected flat scratch: no scratch offset SGPR; work-item ids packed in VGPR0).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.kernarg import Geometry
+    from rocm_perf_lab.toolchain.code_object import KernelDescriptor
+
+DISPATCH_PACKET_BYTES = 64
+MAX_USER_SGPRS = 16
+
+_PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
+_KERNEL_DISPATCH_HEADER = 2  # HSA_PACKET_TYPE_KERNEL_DISPATCH
+_PRELOAD_LENGTH_MASK, _PRELOAD_OFFSET_SHIFT = 0x7F, 7
+
+
+@dataclass(frozen=True)
+class InitialState:
+    """The same for all wavefronts of a launch; workgroup ids follow the user SGPRs where `system_sgprs` asks.
+
+    `system_sgprs` has bit 0 to 2 for workgroup id x, y, z and bit 3 for workgroup info. `work_item_id_dims` is 0 for x
+    only, 1 for x and y, 2 for all three. `mode` is the MODE register.
+    """
+
+    user_sgprs: tuple[int, ...]
+    system_sgprs: int
+    work_item_id_dims: int
+    mode: int
+
+
+def initial_state(
+    descriptor: KernelDescriptor,
+    *,
+    kernarg: bytes,
+    kernarg_address: int,
+    dispatch_packet_address: int,
+    scratch_bytes: int,
+) -> InitialState:
+    """SGPRs in the order of the descriptor's enable bits, MODE from compute_pgm_rsrc1."""
+    pairs = {1: dispatch_packet_address, 2: 0, 3: kernarg_address, 4: 0, 5: 0}  # queue, dispatch id, flat scratch: zero
+    properties = descriptor.kernel_code_properties
+    registers = [0, 0, 0, 0] if properties & 1 else []
+    for bit, value in pairs.items():
+        if properties >> bit & 1:
+            registers += [value & 0xFFFF_FFFF, value >> 32]
+    if properties >> 6 & 1:
+        registers.append(scratch_bytes)
+    registers += _preloaded(descriptor, kernarg)
+    declared = descriptor.compute_pgm_rsrc2 >> 1 & 0x1F
+    registers += [0] * (declared - len(registers))
+    if len(registers) > MAX_USER_SGPRS:
+        raise LabError(
+            f"the kernel descriptor asks for {len(registers)} user SGPRs, the hardware has {MAX_USER_SGPRS}",
+            remedy="The code object is damaged: compile it again.",
+        )
+    return InitialState(
+        user_sgprs=tuple(registers),
+        system_sgprs=descriptor.compute_pgm_rsrc2 >> 7 & 0xF,
+        work_item_id_dims=min(descriptor.compute_pgm_rsrc2 >> 11 & 3, 2),
+        mode=_mode(descriptor.compute_pgm_rsrc1),
+    )
+
+
+def dispatch_packet(
+    geometry: Geometry, *, lds_bytes: int, scratch_bytes: int, kernel_object: int, kernarg_address: int
+) -> bytes:
+    """hsa_kernel_dispatch_packet_t."""
+    return _PACKET.pack(
+        _KERNEL_DISPATCH_HEADER,
+        geometry.dimensions,
+        *geometry.block,
+        0,
+        *geometry.work_items,
+        scratch_bytes,
+        lds_bytes,
+        kernel_object,
+        kernarg_address,
+        0,
+        0,
+    )
+
+
+def _preloaded(descriptor: KernelDescriptor, kernarg: bytes) -> list[int]:
+    dwords = descriptor.kernarg_preload & _PRELOAD_LENGTH_MASK
+    first = 4 * (descriptor.kernarg_preload >> _PRELOAD_OFFSET_SHIFT)
+    content = kernarg[first : first + 4 * dwords].ljust(4 * dwords, b"\0")
+    return list(struct.unpack(f"<{dwords}I", content))
+
+
+def _mode(rsrc1: int) -> int:
+    round_and_denormals = rsrc1 >> 12 & 0xFF
+    dx10_clamp, ieee, fp16_overflow = rsrc1 >> 21 & 1, rsrc1 >> 23 & 1, rsrc1 >> 26 & 1
+    return round_and_denormals | dx10_clamp << 8 | ieee << 9 | fp16_overflow << 23

@@ -1,0 +1,119 @@
+"""The kernarg segment: `pack_kernarg(kernel, values, geometry) -> bytes`, explicit arguments and hidden ones.
+
+Offsets come from the metadata note. Hidden arguments: LLVM "User Guide for AMDGPU Backend", code object V3 to V6.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocm_perf_lab.toolchain.code_object import KernelArgument, KernelMetadata
+
+Dim3 = tuple[int, int, int]
+
+LDS_APERTURE_HIGH = 0x7FFF_0000
+"""Upper 32 bits of flat addresses that mean LDS: what SRC_SHARED_BASE and hidden_shared_base give."""
+SCRATCH_APERTURE_HIGH = 0x7FFE_0000
+
+_POINTER_KINDS = frozenset({"global_buffer", "dynamic_shared_pointer"})
+
+
+class KernelArgumentError(LabError):
+    """Argument values that do not fit the kernel."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """One dispatch: workgroups, work-items per workgroup, LDS asked for at launch."""
+
+    grid: Dim3
+    block: Dim3
+    dynamic_lds_bytes: int = 0
+
+    @property
+    def work_items(self) -> Dim3:
+        """Grid size in work-items, as the dispatch packet counts."""
+        x, y, z = (groups * items for groups, items in zip(self.grid, self.block, strict=True))
+        return x, y, z
+
+    @property
+    def dimensions(self) -> int:
+        """1, 2 or 3: the last dimension that is not flat."""
+        flat = [groups * items == 1 for groups, items in zip(self.grid, self.block, strict=True)]
+        return 3 if not flat[2] else 2 if not flat[1] else 1
+
+
+def pack_kernarg(kernel: KernelMetadata, values: Sequence[int | bytes], geometry: Geometry) -> bytes:
+    """The bytes of the segment.
+
+    Args:
+        kernel: Whose arguments these are.
+        values: In the order of the kernel's explicit arguments: a device address, or an encoded scalar.
+        geometry: Fills the hidden arguments.
+
+    Raises:
+        KernelArgumentError: Too many or too few values, or one of the wrong size.
+    """
+    explicit = [argument for argument in kernel.arguments if not argument.value_kind.startswith("hidden_")]
+    if len(values) != len(explicit):
+        raise KernelArgumentError(
+            f"kernel {kernel.name} takes {len(explicit)} arguments, {len(values)} were given",
+            where=", ".join(_label(argument, n) for n, argument in enumerate(explicit)) or "it takes none",
+            remedy="List every argument of the kernel, in its order.",
+        )
+    size = max([kernel.kernarg_bytes, *(argument.offset + argument.size for argument in kernel.arguments)])
+    segment = bytearray(size)
+    for position, (argument, value) in enumerate(zip(explicit, values, strict=True)):
+        segment[argument.offset : argument.offset + argument.size] = _encode(argument, value, position, kernel)
+    hidden = hidden_values(geometry)
+    for argument in kernel.arguments:
+        if argument.value_kind in hidden:
+            encoded = hidden[argument.value_kind].to_bytes(8, "little")[: argument.size]
+            segment[argument.offset : argument.offset + argument.size] = encoded
+    return bytes(segment)
+
+
+def hidden_values(geometry: Geometry) -> Mapping[str, int]:
+    """Hidden arguments that are not zero; queues, host calls, heaps and printf do not exist here."""
+    values = {
+        "hidden_grid_dims": geometry.dimensions,
+        "hidden_dynamic_lds_size": geometry.dynamic_lds_bytes,
+        "hidden_private_base": SCRATCH_APERTURE_HIGH,
+        "hidden_shared_base": LDS_APERTURE_HIGH,
+    }
+    for axis, groups, items in zip("xyz", geometry.grid, geometry.block, strict=True):
+        values[f"hidden_block_count_{axis}"] = groups
+        values[f"hidden_group_size_{axis}"] = items
+    return values
+
+
+def _encode(argument: KernelArgument, value: int | bytes, position: int, kernel: KernelMetadata) -> bytes:
+    where = f"kernel {kernel.name}, {_label(argument, position)}"
+    if isinstance(value, int):
+        if argument.size != 8:
+            raise KernelArgumentError(
+                f"a buffer was given for an argument of {argument.size} bytes",
+                where=where,
+                remedy="Pointers have 8 bytes: is the order of the arguments right?",
+            )
+        return struct.pack("<Q", value)
+    if len(value) != argument.size or argument.value_kind in _POINTER_KINDS:
+        expected = "a pointer" if argument.value_kind in _POINTER_KINDS else f"{argument.size} bytes"
+        raise KernelArgumentError(
+            f"a scalar of {len(value)} bytes was given where the kernel takes {expected}",
+            where=where,
+            remedy="Give the scalar the type that the kernel declares.",
+        )
+    return value
+
+
+def _label(argument: KernelArgument, position: int) -> str:
+    kind = argument.type_name or argument.value_kind
+    return f"argument {position} ({argument.name or 'unnamed'}: {kind}, {argument.size} bytes)"

@@ -1,0 +1,146 @@
+"""Device memory of one emulated GPU: allocations at stable addresses, a registry of what is live and what was freed.
+
+A device address is the host address of the same byte. Addresses are handed out in ascending order from a fixed base,
+with unmapped space between, so that equal runs see equal addresses; freed addresses are never handed out again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_right, insort
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.emulator.structures import AllocationEntry
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.build import Runtime
+
+PAGE_BYTES = 4096
+GUARD_BYTES = 1 << 16
+_FIRST_ADDRESS = 0x1000_0000_0000
+_LAST_ADDRESS = 0x5000_0000_0000  # the host's own mappings lie above
+_SKIP_BYTES = 1 << 36  # where another machine of this process sits at our address
+
+
+class DeviceMemoryError(LabError):
+    """Device memory that cannot be had, or an access from the host outside of it."""
+
+
+@dataclass(frozen=True, order=True)
+class Allocation:
+    """One live or freed buffer."""
+
+    address: int
+    nbytes: int
+    name: str
+
+    @property
+    def end(self) -> int:
+        """First address behind it."""
+        return self.address + self.nbytes
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Whole pages, at least one."""
+        return max(1, -(-self.nbytes // PAGE_BYTES)) * PAGE_BYTES
+
+
+@dataclass
+class DeviceMemory:
+    """The memory of one machine. Close it to give the address space back."""
+
+    runtime: Runtime
+    _allocations: list[Allocation] = field(default_factory=list)
+    _freed: set[Allocation] = field(default_factory=set)
+    _next_address: int = _FIRST_ADDRESS
+
+    @property
+    def allocations(self) -> tuple[Allocation, ...]:
+        """Live and freed ones, by address."""
+        return tuple(self._allocations)
+
+    def is_freed(self, allocation: Allocation) -> bool:
+        """Whether its memory was given back."""
+        return allocation in self._freed
+
+    def allocate(self, name: str, nbytes: int, address: int | None = None) -> Allocation:
+        """Zeroed memory; `address` asks for exactly that page-aligned address.
+
+        Raises:
+            DeviceMemoryError: The address is taken or unaligned, or the host has no such memory.
+        """
+        if nbytes < 0:
+            raise DeviceMemoryError(f"buffer {name!r} of {nbytes} bytes", remedy="Sizes are not negative.")
+        allocation = self._at(name, nbytes, address) if address is not None else self._anywhere(name, nbytes)
+        insort(self._allocations, allocation)
+        return allocation
+
+    def free(self, allocation: Allocation) -> None:
+        """Give the memory back; its addresses stay reserved, so that a later access is recognised."""
+        self._require_live(allocation, "freed")
+        self.runtime.library.rpl_memory_retire(ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes))
+        self._freed.add(allocation)
+
+    def view(self, allocation: Allocation) -> NDArray[np.uint8]:
+        """The bytes themselves; valid until the allocation is freed or the memory closed."""
+        self._require_live(allocation, "accessed")
+        content = (ctypes.c_uint8 * allocation.nbytes).from_address(allocation.address)
+        return np.frombuffer(content, dtype=np.uint8)
+
+    def registry(self) -> ctypes.Array[AllocationEntry]:
+        """The sorted table that the runtime checks accesses against; empty allocations hold no address."""
+        entries = [AllocationEntry(a.address, a.end, int(a in self._freed)) for a in self._allocations if a.nbytes]
+        return (AllocationEntry * len(entries))(*entries)
+
+    def nearest(self, address: int) -> Allocation | None:
+        """The allocation that holds `address`, or else the one with the smallest distance to it."""
+        position = bisect_right(self._allocations, address, key=lambda a: a.address)
+        around = self._allocations[max(0, position - 1) : position + 1]
+        return min(around, key=lambda a: max(a.address - address, address - a.end + 1, 0), default=None)
+
+    def close(self) -> None:
+        """Unmap everything."""
+        for allocation in self._allocations:
+            self.runtime.library.rpl_memory_unmap(
+                ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes)
+            )
+        self._allocations.clear()
+        self._freed.clear()
+
+    def _at(self, name: str, nbytes: int, address: int) -> Allocation:
+        allocation = Allocation(address, nbytes, name)
+        if address % PAGE_BYTES or address <= 0 or not self._map(allocation):
+            raise DeviceMemoryError(
+                f"buffer {name!r} cannot be placed at {address:#x}",
+                where=f"{nbytes:,} bytes",
+                remedy=f"The address must be a multiple of {PAGE_BYTES} and free in this process.",
+            )
+        return allocation
+
+    def _anywhere(self, name: str, nbytes: int) -> Allocation:
+        while self._next_address < _LAST_ADDRESS:
+            allocation = Allocation(self._next_address, nbytes, name)
+            if self._map(allocation):
+                self._next_address += allocation.mapped_bytes + GUARD_BYTES
+                self._next_address = -(-self._next_address // GUARD_BYTES) * GUARD_BYTES
+                return allocation
+            self._next_address += _SKIP_BYTES
+        raise DeviceMemoryError(f"no memory for buffer {name!r}", where=f"{nbytes:,} bytes", remedy="Use smaller buffers.")
+
+    def _map(self, allocation: Allocation) -> bool:
+        refused = self.runtime.library.rpl_memory_map(
+            ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes)
+        )
+        return not refused
+
+    def _require_live(self, allocation: Allocation, verb: str) -> None:
+        position = bisect_right(self._allocations, allocation) - 1
+        known = position >= 0 and self._allocations[position] == allocation
+        if not known or allocation in self._freed:
+            raise DeviceMemoryError(f"buffer {allocation.name!r} cannot be {verb}: it was freed or is of another machine")

@@ -1,0 +1,128 @@
+"""What the memory runtime shares with Python: `runtime/machine.h` and the trace of `runtime/wave.h`, for ctypes.
+
+A test compares the sizes with the compiled ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntEnum
+
+from rocm_perf_lab.emulator.wave import LANES
+
+USER_SGPR_SLOTS = 32
+
+
+class FaultKind(IntEnum):
+    """enum rpl_fault_kind."""
+
+    NONE = 0
+    MEMORY = 1
+    MISALIGNED = 2
+    LDS = 3
+    SCRATCH = 4
+    BUDGET = 5
+    BARRIER = 6
+    ILLEGAL = 7
+    UNSUPPORTED = 8
+    HOST_MEMORY = 9
+
+
+class AccessKind(IntEnum):
+    """enum rpl_access."""
+
+    LOAD = 0
+    STORE = 1
+    ATOMIC = 2
+
+
+class AllocationEntry(ctypes.Structure):
+    """struct rpl_allocation."""
+
+    _fields_ = (("begin", ctypes.c_uint64), ("end", ctypes.c_uint64), ("freed", ctypes.c_uint64))
+
+
+class FaultRecord(ctypes.Structure):
+    """struct rpl_fault."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("inst", ctypes.c_int32),
+        ("access", ctypes.c_uint32),
+        ("width_bytes", ctypes.c_uint32),
+        ("lanes", ctypes.c_uint64),
+        ("detail", ctypes.c_uint64),
+        ("workgroup", ctypes.c_uint32 * 3),
+        ("wave", ctypes.c_uint32),
+        ("addresses", ctypes.c_uint64 * LANES),
+    )
+
+
+class MemoryCounters(ctypes.Structure):
+    """struct rpl_counters."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in (
+            "waves", "work_items", "workgroups",
+            "load_bytes", "store_bytes", "atomic_operations", "lds_bytes",
+            "flat_read_waves", "flat_write_waves", "flat_atomic_waves",
+            "buffer_read_waves", "buffer_write_waves", "buffer_atomic_waves",
+            "lds_active_cycles", "lds_conflict_cycles",
+        )
+    )  # fmt: skip
+
+    def as_dict(self) -> dict[str, int]:
+        """Values by field name."""
+        return {name: int(getattr(self, name)) for name, *_ in self._fields_}
+
+
+class MachineState(ctypes.Structure):
+    """struct rpl_machine: one per thread."""
+
+    _fields_ = (
+        ("allocations", ctypes.c_void_p),
+        ("allocation_count", ctypes.c_uint64),
+        ("last_hit", ctypes.c_uint64),
+        ("concurrent", ctypes.c_uint64),
+        ("fault", FaultRecord),
+        ("counters", MemoryCounters),
+    )
+
+
+class Trace(ctypes.Structure):
+    """struct rpl_trace."""
+
+    _fields_ = (
+        ("words", ctypes.POINTER(ctypes.c_uint64)),
+        ("count", ctypes.c_uint64),
+        ("capacity", ctypes.c_uint64),
+    )
+
+
+class LaunchRecord(ctypes.Structure):
+    """struct rpl_launch."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("block_executions", ctypes.c_void_p),
+        ("block_active_lanes", ctypes.c_void_p),
+        ("sampled", ctypes.c_void_p),
+        ("sampled_count", ctypes.c_uint64),
+        ("traces", ctypes.c_void_p),
+        ("budget", ctypes.c_void_p),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("user_sgprs", ctypes.c_uint32 * USER_SGPR_SLOTS),
+        ("user_sgpr_count", ctypes.c_uint32),
+        ("system_sgprs", ctypes.c_uint32),
+        ("work_item_id_dims", ctypes.c_uint32),
+        ("mode", ctypes.c_uint32),
+        ("lds_bytes", ctypes.c_uint32),
+        ("lds_poison", ctypes.c_uint32),
+        ("scratch_bytes", ctypes.c_uint32),
+        ("vgpr_rows", ctypes.c_uint32),
+        ("agpr_rows", ctypes.c_uint32),
+        ("slice_instructions", ctypes.c_uint32),
+        ("resident_workgroups", ctypes.c_uint32),
+    )
