@@ -45,6 +45,10 @@ class HostMemoryExhausted(EmulationError):
     """This computer has too little memory for the registers and LDS of a workgroup."""
 
 
+class KernelTrap(EmulationError):
+    """The kernel stopped itself (`abort`, `__builtin_trap`) or jumped to an address without code."""
+
+
 _CLASSES: Mapping[FaultKind, type[EmulationError]] = {
     FaultKind.MEMORY: MemoryFault,
     FaultKind.MISALIGNED: MemoryFault,
@@ -55,6 +59,7 @@ _CLASSES: Mapping[FaultKind, type[EmulationError]] = {
     FaultKind.ILLEGAL: IllegalInstruction,
     FaultKind.UNSUPPORTED: UnsupportedInstruction,
     FaultKind.HOST_MEMORY: HostMemoryExhausted,
+    FaultKind.TRAP: KernelTrap,
 }
 
 _REMEDIES: Mapping[FaultKind, str] = {
@@ -67,6 +72,7 @@ _REMEDIES: Mapping[FaultKind, str] = {
     FaultKind.ILLEGAL: "The code object may be damaged or for another processor.",
     FaultKind.UNSUPPORTED: "The emulator does not model this form of the instruction.",
     FaultKind.HOST_MEMORY: "Use fewer threads or smaller workgroups.",
+    FaultKind.TRAP: "An assertion or abort() in the kernel was reached.",
 }
 
 

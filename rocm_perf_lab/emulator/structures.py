@@ -26,6 +26,7 @@ class FaultKind(IntEnum):
     ILLEGAL = 7
     UNSUPPORTED = 8
     HOST_MEMORY = 9
+    TRAP = 10
 
 
 class AccessKind(IntEnum):

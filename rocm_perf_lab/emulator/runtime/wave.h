@@ -79,6 +79,11 @@ enum rpl_element { RPL_F16, RPL_BF16, RPL_F32, RPL_F64, RPL_I8E, RPL_XF32, RPL_F
 int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, int m, int n, int k, int blocks,
              int element_a, int element_b, int element_out, int cbsz, int abid, int blgp);
 
+// Control: a trap or a jump to nowhere (id -1), a clock that is equal in every run, the moved source row of DPP.
+int rpl_trap(struct rpl_wave *w, int inst, int id);
+int rpl_clock(struct rpl_wave *w, int inst, int sdst);
+uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl);
+
 // ---- trace for the timing engine ----------------------------------------------------------------------------------
 // A sampled wavefront appends 64-bit words: tag << 56 | payload.
 enum rpl_trace_tag {

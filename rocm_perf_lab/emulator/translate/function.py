@@ -1,4 +1,4 @@
-"""A whole kernel as one LLVM function: `i32 name(ptr wave, i32 resume)`, returning why the wavefront stopped."""
+"""A whole kernel as one LLVM function, `void kernel(ptr wave)`: from `wave->resume` until it stops, then `wave->status`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kernel_ir(program: Program) -> str:
     lines: list[str] = []
     for block in program.blocks:
         _translate_block(program, block, names, lines)
-    head = [f"define i32 @{FUNCTION_NAME}(ptr noalias align 64 %wave, i32 %resume) {{", "entry:", *_prologue(program)]
+    head = [f"define void @{FUNCTION_NAME}(ptr noalias align 64 %wave) {{", "entry:", *_prologue(program)]
     tail = ["fault:", *_fault_exit(), "}", '!0 = !{!"branch_weights", i32 1, i32 100000}']
     return "\n".join([*sorted(names.declarations), *head, *lines, *tail])
 
@@ -57,6 +57,8 @@ def _prologue(program: Program) -> list[str]:
         "%trace = load ptr, ptr %trace_field",
         "%traced = icmp ne ptr %trace, null",
         f"%slice = getelementptr i8, ptr %wave, i64 {offset_of('slice')}",
+        f"%resume_field = getelementptr i8, ptr %wave, i64 {offset_of('resume')}",
+        "%resume = load i32, ptr %resume_field",
         f"switch i32 %resume, label %block{entry.index} [ {cases} ]",
     ]
 

@@ -42,5 +42,5 @@ def return_status(lines: list[str], status: Status, resume: int, names: tuple[st
         f"store i32 {int(status)}, ptr {status_pointer}",
         f"{resume_pointer} = getelementptr i8, ptr %wave, i64 {offset_of('resume')}",
         f"store i32 {resume}, ptr {resume_pointer}",
-        f"ret i32 {int(status)}",
+        "ret void",
     ]

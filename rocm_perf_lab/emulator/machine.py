@@ -1,0 +1,282 @@
+"""One emulated GPU: memory, code objects, launches.
+
+`Machine(target, ...)` allocates buffers, loads code objects and launches kernels; a launch gives exact counters and, for
+sampled workgroups, traces for the timing engine. What a kernel must not do ends in an :class:`EmulationError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.emulator.build import load_runtime
+from rocm_perf_lab.emulator.counters import launch_counters
+from rocm_perf_lab.emulator.execution import Dispatch, Execution, execute
+from rocm_perf_lab.emulator.faults import fault_error
+from rocm_perf_lab.emulator.initial_state import DISPATCH_PACKET_BYTES, InitialState, dispatch_packet, initial_state
+from rocm_perf_lab.emulator.kernarg import Dim3, Geometry, pack_kernarg
+from rocm_perf_lab.emulator.loader import LoadedCodeObject, load_code_object
+from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
+from rocm_perf_lab.emulator.translation import KernelTranslator, TranslatedKernel, results_depend_on_order
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.toolchain.descriptor import allocated_registers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.sampling import SamplePolicy
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+
+EMULATED_ARCHITECTURE = "gfx942"
+_DYNAMIC_STACK_BYTES = 16384
+_ARCHITECTURAL_VGPRS = 256
+
+
+class LaunchRefused(LabError):
+    """A launch that the hardware would refuse."""
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What one launch did.
+
+    `counters` are exact, by rocprofv3's names; `memory` has the runtime's own (bytes requested and the like).
+    `block_executions` and `block_active_lanes` are (n_blocks) of `program`. `traces[k][wave]` are the words of one
+    wavefront (see `runtime/wave.h`) of workgroup `traced_workgroups[k]`.
+    """
+
+    program: Program
+    counters: dict[str, int]
+    memory: dict[str, int]
+    block_executions: NDArray[np.uint64]
+    block_active_lanes: NDArray[np.uint64]
+    traced_workgroups: tuple[int, ...]
+    traces: list[list[NDArray[np.uint64]]]
+    workgroups: int
+    waves: int
+    lds_bytes: int
+
+
+class Machine:
+    """One emulated GPU; a context manager that gives its memory back.
+
+    Args:
+        target: Limits of the GPU; its architecture must be gfx942.
+        max_instructions: Wave instructions that one launch may execute.
+        threads: Threads of one launch at most; counters and results do not depend on it.
+        sample: Which workgroups are traced; None traces none.
+    """
+
+    def __init__(
+        self, target: Target, *, max_instructions: int, threads: int = 1, sample: SamplePolicy | None = None
+    ) -> None:
+        if target.architecture != EMULATED_ARCHITECTURE:
+            raise LaunchRefused(
+                f"the emulator executes {EMULATED_ARCHITECTURE}, {target.name} is {target.architecture}",
+                where="target",
+                remedy="Take target=mi300x or target=mi325x, or a real device.",
+            )
+        self._target = target
+        self._max_instructions = max_instructions
+        self._threads = threads
+        self._sample = sample
+        self._runtime = load_runtime()
+        self._translator = KernelTranslator(self._runtime)
+        self.memory = DeviceMemory(self._runtime)
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give all memory back; loaded code objects and allocations are gone."""
+        self.memory.close()
+
+    def allocate(self, name: str, nbytes: int, address: int | None = None) -> Allocation:
+        """A zeroed buffer, at a chosen address where one is given."""
+        return self.memory.allocate(name, nbytes, address)
+
+    def write(self, allocation: Allocation, content: bytes | NDArray[np.generic]) -> None:
+        """Copy to the start of a buffer.
+
+        Raises:
+            LaunchRefused: `content` is larger than the buffer.
+        """
+        raw = content if isinstance(content, bytes) else np.ascontiguousarray(content).tobytes()
+        if len(raw) > allocation.nbytes:
+            raise LaunchRefused(f"{len(raw):,} bytes do not fit in buffer {allocation.name!r} of {allocation.nbytes:,}")
+        self.memory.view(allocation)[: len(raw)] = np.frombuffer(raw, dtype=np.uint8)
+
+    def read(self, allocation: Allocation) -> bytes:
+        """The content of a buffer."""
+        return self.memory.view(allocation).tobytes()
+
+    def free(self, allocation: Allocation) -> None:
+        """Give a buffer back; a kernel that still uses it faults."""
+        self.memory.free(allocation)
+
+    def load(self, code_object: CodeObject) -> LoadedCodeObject:
+        """Put a code object into device memory.
+
+        Raises:
+            LaunchRefused: It is of another architecture.
+        """
+        if code_object.architecture != EMULATED_ARCHITECTURE:
+            raise LaunchRefused(
+                f"the code object is for {code_object.architecture}, the emulator executes {EMULATED_ARCHITECTURE}",
+                remedy=f"Compile for {EMULATED_ARCHITECTURE}.",
+            )
+        return load_code_object(self.memory, code_object)
+
+    def launch(
+        self,
+        loaded: LoadedCodeObject,
+        symbol: str,
+        grid: Dim3,
+        block: Dim3,
+        arguments: Sequence[int | bytes | Allocation],
+        dynamic_lds_bytes: int = 0,
+        source_line: Callable[[int], str | None] | None = None,
+    ) -> LaunchResult:
+        """Run a kernel to its end.
+
+        Args:
+            loaded: The code object.
+            symbol: Symbol of the kernel in it.
+            grid: Workgroups.
+            block: Work-items per workgroup.
+            arguments: In the kernel's order: buffers or device addresses, and encoded scalars.
+            dynamic_lds_bytes: LDS on top of the kernel's static LDS.
+            source_line: Source line of an address of the code object, for messages.
+
+        Raises:
+            LaunchRefused: Geometry or LDS that the hardware does not take.
+            EmulationError: The kernel did what it must not do.
+        """
+        kernel = loaded.kernel(symbol)
+        geometry = Geometry(grid, block, dynamic_lds_bytes)
+        self._validate(kernel, geometry)
+        values = [value.address if isinstance(value, Allocation) else value for value in arguments]
+        kernarg = pack_kernarg(kernel, values, geometry)
+        translated = self._translator.translate(loaded, kernel)
+        packet_memory = self.memory.allocate("dispatch packet", DISPATCH_PACKET_BYTES)
+        kernarg_memory = self.memory.allocate("kernel arguments", len(kernarg))
+        try:
+            state = self._initial_state(loaded, kernel, geometry, kernarg, kernarg_memory, packet_memory)
+            dispatch = self._dispatch(kernel, geometry, state, translated)
+            execution = execute(self._runtime, dispatch, self.memory.registry())
+            if execution.fault is not None:
+                raise fault_error(
+                    execution.fault, translated.program, self.memory, translated.resume_address, source_line
+                )
+        finally:
+            self.memory.free(packet_memory)
+            self.memory.free(kernarg_memory)
+        return _result(execution, dispatch, translated.program)
+
+    def _validate(self, kernel: KernelMetadata, geometry: Geometry) -> None:
+        if min(*geometry.grid, *geometry.block) < 1:
+            raise LaunchRefused(
+                f"grid {geometry.grid} and block {geometry.block} must be at least 1 in every dimension",
+                where=f"kernel {kernel.name}",
+            )
+        limit = min(kernel.max_flat_workgroup_size or self._target.max_workgroup_size, self._target.max_workgroup_size)
+        if prod(geometry.block) > limit:
+            raise LaunchRefused(
+                f"{prod(geometry.block)} work-items in a workgroup, the kernel was compiled for at most {limit}",
+                where=f"kernel {kernel.name}, block {geometry.block}",
+                remedy="Launch smaller workgroups, or raise __launch_bounds__.",
+            )
+        required = kernel.required_workgroup_size
+        if required is not None and required != geometry.block:
+            raise LaunchRefused(
+                f"the kernel was compiled for workgroups of {required} only",
+                where=f"kernel {kernel.name}, block {geometry.block}",
+                remedy=f"Launch with block {list(required)}.",
+            )
+        lds_bytes = kernel.lds_bytes + geometry.dynamic_lds_bytes
+        pool = self._target.lds_pool
+        if lds_bytes > pool.max_per_workgroup_bytes:
+            raise LaunchRefused(
+                f"{lds_bytes:,} bytes of LDS in a workgroup, {self._target.name} has {pool.max_per_workgroup_bytes:,}",
+                where=f"kernel {kernel.name}: {kernel.lds_bytes:,} static + {geometry.dynamic_lds_bytes:,} dynamic",
+                remedy="Use smaller tiles.",
+            )
+
+    def _initial_state(
+        self,
+        loaded: LoadedCodeObject,
+        kernel: KernelMetadata,
+        geometry: Geometry,
+        kernarg: bytes,
+        kernarg_memory: Allocation,
+        packet_memory: Allocation,
+    ) -> InitialState:
+        packet = dispatch_packet(
+            geometry,
+            lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,
+            scratch_bytes=_scratch_bytes(kernel),
+            kernel_object=loaded.load_address + kernel.descriptor_address,
+            kernarg_address=kernarg_memory.address,
+        )
+        self.write(packet_memory, packet)
+        self.write(kernarg_memory, kernarg)
+        return initial_state(
+            kernel.descriptor,
+            kernarg=kernarg,
+            kernarg_address=kernarg_memory.address,
+            dispatch_packet_address=packet_memory.address,
+            scratch_bytes=_scratch_bytes(kernel),
+        )
+
+    def _dispatch(
+        self, kernel: KernelMetadata, geometry: Geometry, state: InitialState, translated: TranslatedKernel
+    ) -> Dispatch:
+        registers = allocated_registers(kernel.descriptor, EMULATED_ARCHITECTURE)
+        return Dispatch(
+            kernel_address=translated.address,
+            geometry=geometry,
+            state=state,
+            lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,
+            scratch_bytes=_scratch_bytes(kernel),
+            vgpr_rows=min(_ARCHITECTURAL_VGPRS, registers.vgprs),
+            agpr_rows=min(_ARCHITECTURAL_VGPRS, registers.agprs),
+            block_count=len(translated.program.blocks),
+            max_instructions=self._max_instructions,
+            threads=1 if results_depend_on_order(translated.program) else self._threads,
+            traced_workgroups=self._sample.choose(prod(geometry.grid)) if self._sample else (),
+        )
+
+
+def _scratch_bytes(kernel: KernelMetadata) -> int:
+    return kernel.descriptor.scratch_bytes + (_DYNAMIC_STACK_BYTES if kernel.uses_dynamic_stack else 0)
+
+
+def _result(execution: Execution, dispatch: Dispatch, program: Program) -> LaunchResult:
+    return LaunchResult(
+        program=program,
+        counters=launch_counters(
+            [block.counters for block in program.blocks],
+            execution.block_executions,
+            execution.block_active_lanes,
+            execution.counters,
+        ),
+        memory=execution.counters,
+        block_executions=execution.block_executions,
+        block_active_lanes=execution.block_active_lanes,
+        traced_workgroups=dispatch.traced_workgroups,
+        traces=execution.traces,
+        workgroups=dispatch.workgroups,
+        waves=execution.counters["waves"],
+        lds_bytes=dispatch.lds_bytes,
+    )

@@ -1,0 +1,53 @@
+// What translated code asks for besides memory: traps, clocks and data-parallel primitives (DPP).
+#include "machine.h"
+
+#include <string.h>
+
+int rpl_trap(struct rpl_wave *w, int inst, int id) {
+  return rpl_raise(w, RPL_FAULT_TRAP, inst, RPL_LOAD, 0, 0, NULL, (uint64_t)(int64_t)id);
+}
+
+// A clock that is the same in every run: instructions of this time slice, not time.
+int rpl_clock(struct rpl_wave *w, int inst, int sdst) {
+  (void)inst;
+  uint64_t ticks = (uint64_t)(INT64_MAX - w->slice);
+  w->sgpr[sdst] = (uint32_t)ticks;
+  w->sgpr[sdst + 1] = (uint32_t)(ticks >> 32);
+  return 0;
+}
+
+// Source lane of `lane` under a DPP control word, or -1 where there is none (CDNA3 ISA, section DPP).
+static int dpp_source(int lane, int control) {
+  int in_row = lane & 15, row = lane & ~15, n = control & 15;
+  if (control < 0x100) return (lane & ~3) | ((control >> (2 * (lane & 3))) & 3);            // quad_perm
+  if (control > 0x100 && control < 0x110) return in_row + n < 16 ? lane + n : -1;           // row_shl
+  if (control > 0x110 && control < 0x120) return in_row - n >= 0 ? lane - n : -1;           // row_shr
+  if (control > 0x120 && control < 0x130) return row + ((in_row - n) & 15);                 // row_ror
+  if (control >= 0x150 && control < 0x160) return row + n;                                  // row_newbcast
+  switch (control) {
+    case 0x130: return lane < 63 ? lane + 1 : -1;   // wave_shl
+    case 0x134: return (lane + 1) & 63;             // wave_rol
+    case 0x138: return lane > 0 ? lane - 1 : -1;    // wave_shr
+    case 0x13c: return (lane - 1) & 63;             // wave_ror
+    case 0x140: return row + 15 - in_row;           // row_mirror
+    case 0x141: return (lane & ~7) + 7 - (lane & 7);  // row_half_mirror
+    case 0x142: return lane >= 16 ? row - 1 : -1;   // row_bcast15
+    case 0x143: return lane >= 32 ? 31 : -1;        // row_bcast31
+    default: return -1;
+  }
+}
+
+// Moves lanes of row `src` to row `dst`; returns the lanes that the instruction writes (to be combined with EXEC).
+uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl) {
+  uint64_t exec = w->sgpr[126] | (uint64_t)w->sgpr[127] << 32, enabled = 0;
+  uint32_t moved[RPL_LANES];
+  for (int lane = 0; lane < RPL_LANES; lane++) {
+    int from = dpp_source(lane, control);
+    int valid = from >= 0 && (exec >> from & 1);
+    int selected = (row_mask >> (lane >> 4) & 1) && (bank_mask >> ((lane >> 2) & 3) & 1);
+    moved[lane] = valid ? w->vgpr[src][from] : 0;
+    if (selected && (valid || bound_ctrl)) enabled |= 1ull << lane;
+  }
+  memcpy(w->vgpr[dst], moved, sizeof moved);
+  return enabled;
+}

@@ -1,0 +1,92 @@
+"""Kernels of a loaded code object as native code, each translated once per machine.
+
+Takes a loaded code object and a kernel in it; gives the decoded program and the address of its native function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.jit import compile_program
+from rocm_perf_lab.emulator.program import Program, decode_program
+from rocm_perf_lab.emulator.translate.function import resume_id
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.build import Runtime
+    from rocm_perf_lab.emulator.jit import NativeKernel
+    from rocm_perf_lab.emulator.loader import LoadedCodeObject
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+
+_PRELOAD_PROLOGUE_BYTES = 256
+"""Kernels with preloaded arguments start with code for firmware that cannot preload; others enter behind it."""
+_PRELOAD_LENGTH_MASK = 0x7F
+
+
+@dataclass(frozen=True)
+class TranslatedKernel:
+    """A kernel ready to run."""
+
+    program: Program
+    native: NativeKernel
+
+    @property
+    def address(self) -> int:
+        """Of the native function."""
+        return self.native.address
+
+    @cached_property
+    def _resume_addresses(self) -> dict[int, int]:
+        return {0: self.program.entry} | {resume_id(block): block.address for block in self.program.blocks}
+
+    def resume_address(self, resume: int) -> int | None:
+        """Address in the code object at which a stopped wavefront goes on."""
+        return self._resume_addresses.get(resume)
+
+
+class KernelTranslator:
+    """Translates on first use and remembers."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._known: dict[tuple[str, int, str], TranslatedKernel] = {}
+
+    def translate(self, loaded: LoadedCodeObject, kernel: KernelMetadata) -> TranslatedKernel:
+        """The native form of a kernel.
+
+        Raises:
+            EmulationError: Bytes that are no instruction, or an instruction that the emulator does not know.
+        """
+        key = (loaded.code_object.sha256, loaded.load_address, kernel.symbol)
+        if key not in self._known:
+            program = _decode(loaded, kernel)
+            self._known[key] = TranslatedKernel(program, compile_program(program, self._runtime.helpers))
+        return self._known[key]
+
+
+def results_depend_on_order(program: Program) -> bool:
+    """True where running workgroups in another order could change results: such launches stay on one thread."""
+    return program.has_global_atomics
+
+
+def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
+    elf = loaded.elf
+    section = next(
+        s for s in elf.sections if s.is_code and s.is_loaded and s.address <= kernel.entry_address < s.address + s.size
+    )
+    preloads = kernel.descriptor.kernarg_preload & _PRELOAD_LENGTH_MASK
+    entry = kernel.entry_address + (_PRELOAD_PROLOGUE_BYTES if preloads else 0)
+    program = decode_program(kernel.symbol, elf.content(section), section.address, (entry,), loaded.load_address)
+    if not program.has_indirect_jumps:
+        return program
+    others = {k.entry_address for k in loaded.code_object.kernels}
+    functions = tuple(
+        symbol.address
+        for symbol in elf.symbols.values()
+        if section.address <= symbol.address < section.address + section.size
+        and symbol.size
+        and symbol.address not in others
+        and symbol.address != entry
+    )
+    return decode_program(kernel.symbol, elf.content(section), section.address, (entry, *functions), loaded.load_address)
