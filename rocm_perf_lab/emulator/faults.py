@@ -41,12 +41,12 @@ class BarrierDeadlock(EmulationError):
     """Wavefronts wait at a barrier that the others never reach."""
 
 
+class KernelTrap(EmulationError):
+    """The kernel stopped itself (abort, a failed assertion), or jumped to an address outside of its code."""
+
+
 class HostMemoryExhausted(EmulationError):
     """This computer has too little memory for the registers and LDS of a workgroup."""
-
-
-class KernelTrap(EmulationError):
-    """The kernel stopped itself (`abort`, `__builtin_trap`) or jumped to an address without code."""
 
 
 _CLASSES: Mapping[FaultKind, type[EmulationError]] = {
@@ -72,7 +72,7 @@ _REMEDIES: Mapping[FaultKind, str] = {
     FaultKind.ILLEGAL: "The code object may be damaged or for another processor.",
     FaultKind.UNSUPPORTED: "The emulator does not model this form of the instruction.",
     FaultKind.HOST_MEMORY: "Use fewer threads or smaller workgroups.",
-    FaultKind.TRAP: "An assertion or abort() in the kernel was reached.",
+    FaultKind.TRAP: "Look for abort(), assert() or __builtin_trap() in the kernel, or for a damaged function pointer.",
 }
 
 
@@ -121,6 +121,9 @@ def _what(kind: FaultKind, record: FaultRecord, memory: DeviceMemory) -> str:
             return "illegal instruction"
         case FaultKind.UNSUPPORTED:
             return "unsupported form of an instruction"
+        case FaultKind.TRAP:
+            jumped = record.detail == 0xFFFF_FFFF_FFFF_FFFF
+            return "jump to an address outside of its code" if jumped else f"trap {record.detail}"
         case _:
             return "this computer has no memory left for another workgroup"
 
@@ -137,7 +140,7 @@ def describe_miss(memory: DeviceMemory, address: int, width_bytes: int) -> str:
         return f"{nearest.address - address:,} bytes before {buffer}"
     if address < nearest.end:
         return f"the last {address + width_bytes - nearest.end} bytes of it past the end of {buffer}"
-    return f"{address - nearest.end:,} bytes past the end of {buffer}"
+    return f"{address - nearest.end:,} bytes past the end of {buffer}" if address > nearest.end else f"right at the end of {buffer}"
 
 
 def lane_addresses(record: FaultRecord) -> dict[int, int]:

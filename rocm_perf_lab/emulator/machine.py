@@ -20,7 +20,8 @@ from rocm_perf_lab.emulator.initial_state import DISPATCH_PACKET_BYTES, InitialS
 from rocm_perf_lab.emulator.kernarg import Dim3, Geometry, pack_kernarg
 from rocm_perf_lab.emulator.loader import LoadedCodeObject, load_code_object
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
-from rocm_perf_lab.emulator.translation import KernelTranslator, TranslatedKernel, results_depend_on_order
+from rocm_perf_lab.emulator.ordering import results_depend_on_order
+from rocm_perf_lab.emulator.translation import KernelTranslator, TranslatedKernel
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.toolchain.descriptor import allocated_registers
 

@@ -6,8 +6,10 @@
 
 enum { CACHE_LINE = 64, SYSTEM_SGPR_KINDS = 5, WORKGROUP_INFO = 3 };
 
+enum { WAVE_STRIDE = (sizeof(struct rpl_wave) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE };  // vector code wants alignment
+
 struct resident {
-  struct rpl_wave *waves;
+  uint8_t *waves;          // WAVE_STRIDE bytes each
   uint8_t *lds, *scratch;
   uint32_t live, waiting;  // waves not ended, waves at a barrier
 };
@@ -20,6 +22,10 @@ struct run {
   struct resident **resident;
   uint32_t residents;
 };
+
+static struct rpl_wave *wave_at(const struct resident *r, uint32_t index) {
+  return (struct rpl_wave *)(r->waves + (uint64_t)index * WAVE_STRIDE);
+}
 
 // ---- memory of a resident workgroup ----
 
@@ -38,11 +44,11 @@ static void release(struct resident *r) {
 static struct resident *create(const struct run *run) {
   struct resident *r = calloc(1, sizeof *r);
   if (!r) return NULL;
-  r->waves = aligned(sizeof *r->waves * run->waves_per_group);
+  r->waves = aligned((uint64_t)WAVE_STRIDE * run->waves_per_group);
   r->lds = aligned(run->launch->lds_bytes);
   r->scratch = aligned((uint64_t)run->launch->scratch_bytes * RPL_LANES * run->waves_per_group);
   if (r->waves && r->lds && r->scratch) {
-    memset(r->waves, 0, sizeof *r->waves * run->waves_per_group);
+    memset(r->waves, 0, (uint64_t)WAVE_STRIDE * run->waves_per_group);
     return r;
   }
   release(r);
@@ -92,7 +98,7 @@ static void start(const struct run *run, struct resident *r, uint64_t group) {
   r->live = run->waves_per_group;
   r->waiting = 0;
   for (uint32_t index = 0; index < run->waves_per_group; index++) {
-    struct rpl_wave *w = &r->waves[index];
+    struct rpl_wave *w = wave_at(r, index);
     w->workgroup[0] = (uint32_t)(group % launch->grid[0]);
     w->workgroup[1] = (uint32_t)(group / launch->grid[0] % launch->grid[1]);
     w->workgroup[2] = (uint32_t)(group / launch->grid[0] / launch->grid[1]);
@@ -141,13 +147,13 @@ static int take_turn(const struct run *run, struct resident *r) {
   while (barrier_passed) {
     barrier_passed = 0;
     for (uint32_t i = 0; i < run->waves_per_group; i++) {
-      struct rpl_wave *w = &r->waves[i];
+      struct rpl_wave *w = wave_at(r, i);
       if (w->status == RPL_SLICE_OVER && run_slice(run, r, w)) return 1;
     }
     // Ended waves no longer count: hardware takes them out of the barrier.
     if (r->live && r->waiting == r->live) {
       for (uint32_t i = 0; i < run->waves_per_group; i++)
-        if (r->waves[i].status == RPL_BARRIER) r->waves[i].status = RPL_SLICE_OVER;
+        if (wave_at(r, i)->status == RPL_BARRIER) wave_at(r, i)->status = RPL_SLICE_OVER;
       r->waiting = 0;
       barrier_passed = 1;
     }

@@ -1,0 +1,76 @@
+"""A wavefront with device memory, LDS and scratch, so that a test can call one runtime helper and look at the registers."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocm_perf_lab.emulator.build import Runtime, load_runtime
+from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
+from rocm_perf_lab.emulator.structures import FaultRecord, MachineState, Trace
+from rocm_perf_lab.emulator.wave import EXEC, LANES, Wave
+
+
+class WaveBench:
+    """One wavefront at a helper call. Close it after the test (it is a context manager)."""
+
+    def __init__(self, *, lds_bytes: int = 4096, scratch_bytes: int = 64) -> None:
+        self.runtime: Runtime = load_runtime()
+        self.memory = DeviceMemory(self.runtime)
+        self.machine = MachineState()
+        self.wave = Wave()
+        self.trace = Trace()
+        self._lds = (ctypes.c_uint8 * lds_bytes)()
+        self._scratch = (ctypes.c_uint8 * (scratch_bytes * LANES))()
+        self.wave.lds, self.wave.lds_bytes = ctypes.addressof(self._lds), lds_bytes
+        self.wave.scratch, self.wave.scratch_bytes = ctypes.addressof(self._scratch), scratch_bytes
+        self.wave.machine = ctypes.addressof(self.machine)
+        self.set_exec((1 << LANES) - 1)
+
+    def __enter__(self) -> WaveBench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.memory.close()
+
+    @property
+    def fault(self) -> FaultRecord:
+        """What the last helper recorded."""
+        return self.machine.fault
+
+    @property
+    def lds(self) -> NDArray[np.uint32]:
+        """LDS as dwords."""
+        return np.frombuffer(self._lds, dtype=np.uint32)
+
+    def row(self, index: int) -> NDArray[np.uint32]:
+        """One VGPR, (64,); writable."""
+        return np.ctypeslib.as_array(self.wave.vgpr[index])
+
+    def set_exec(self, mask: int) -> None:
+        """Set EXEC."""
+        self.wave.sgpr[EXEC], self.wave.sgpr[EXEC + 1] = mask & 0xFFFFFFFF, mask >> 32
+
+    def set_addresses(self, row: int, addresses: NDArray[np.uint64]) -> None:
+        """64-bit addresses into rows `row` and `row + 1`."""
+        self.row(row)[:] = (addresses & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+        self.row(row + 1)[:] = (addresses >> np.uint64(32)).astype(np.uint32)
+
+    def buffer(self, content: NDArray[np.generic], name: str = "x") -> Allocation:
+        """Device memory with that content."""
+        allocation = self.memory.allocate(name, content.nbytes)
+        self.memory.view(allocation)[:] = content.view(np.uint8).ravel()
+        return allocation
+
+    def content(self, allocation: Allocation, dtype: type[np.generic]) -> NDArray[np.generic]:
+        """A copy of what device memory holds."""
+        return self.memory.view(allocation).view(dtype).copy()
+
+    def call(self, helper: str, *arguments: int | ctypes.c_uint64 | ctypes.c_int64) -> int:
+        """Call `helper` for instruction 7 (plain numbers are passed as 32-bit ints): 0, or 1 after a fault."""
+        registry = self.memory.registry()
+        self.machine.allocations, self.machine.allocation_count = ctypes.addressof(registry), len(registry)
+        passed = [a if isinstance(a, ctypes._SimpleCData) else ctypes.c_int(a) for a in arguments]
+        return int(getattr(self.runtime.library, helper)(ctypes.byref(self.wave), ctypes.c_int(7), *passed))
