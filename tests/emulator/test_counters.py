@@ -1,0 +1,65 @@
+"""Counters of a launch: sums by hand, and a vector copy against a real MI300X."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rocm_perf_lab.emulator.counters import launch_counters
+from rocm_perf_lab.emulator.machine import LaunchResult, Machine
+from rocm_perf_lab.emulator.sampling import SamplePolicy
+from tests.builders.kernels import VEC_COPY, build_hip
+from tests.builders.targets import mi300x
+
+MEASURED = json.loads((Path(__file__).parents[1] / "data" / "vcopy_mi300x_counters.json").read_text())
+RUNTIME = dict.fromkeys(
+    ["waves", "full_waves", "partial_waves", "work_items", "workgroups", "lds_conflict_cycles", "lds_active_cycles",
+     "flat_read_waves", "flat_write_waves", "flat_atomic_waves", "buffer_read_waves", "buffer_write_waves",
+     "buffer_atomic_waves"], 0
+)  # fmt: skip
+
+
+def test_blocks_count_as_often_as_they_ran() -> None:
+    blocks = [{"SQ_INSTS": 3, "SQ_INSTS_VALU": 2}, {"SQ_INSTS": 1}]
+
+    counters = launch_counters(blocks, np.array([5, 7], np.uint64), np.array([640, 9], np.uint64), RUNTIME)
+
+    assert counters["SQ_INSTS"] == 3 * 5 + 7
+    assert counters["SQ_INSTS_VALU"] == 2 * 5
+    assert counters["SQ_THREAD_CYCLES_VALU"] == 649
+
+
+def run_vector_copy(folder: Path, *, threads: int) -> LaunchResult:
+    code_object = build_hip(VEC_COPY, folder).code_object
+    n = MEASURED["n"]
+    with Machine(mi300x(), max_instructions=10**8, threads=threads, sample=SamplePolicy(2)) as machine:
+        a, b, c = (machine.allocate(name, 8 * n) for name in "abc")
+        machine.write(a, np.arange(n, dtype=np.float64))
+        loaded = machine.load(code_object)
+        arguments = [a, b, c, struct.pack("<i", n), struct.pack("<i", 1)]
+        block = MEASURED["workgroup"]
+        result = machine.launch(loaded, code_object.kernels[0].symbol, (n // block, 1, 1), (block, 1, 1), arguments)
+        assert machine.read(c) == machine.read(a)
+        return result
+
+
+@pytest.fixture(scope="module")
+def vector_copy(tmp_path_factory: pytest.TempPathFactory) -> LaunchResult:
+    return run_vector_copy(tmp_path_factory.mktemp("copy"), threads=2)
+
+
+@pytest.mark.parametrize("name", sorted(MEASURED["counters"]))
+def test_a_vector_copy_counts_as_on_a_real_mi300x(vector_copy: LaunchResult, name: str) -> None:
+    assert vector_copy.counters[name] == MEASURED["counters"][name]
+
+
+def test_the_number_of_threads_changes_no_counter(vector_copy: LaunchResult, tmp_path: Path) -> None:
+    assert run_vector_copy(tmp_path, threads=1).counters == vector_copy.counters
+
+
+def test_bytes_requested_are_exact(vector_copy: LaunchResult) -> None:
+    assert vector_copy.memory["load_bytes"] == vector_copy.memory["store_bytes"] == 8 * MEASURED["n"]
