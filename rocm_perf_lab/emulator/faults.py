@@ -140,7 +140,8 @@ def describe_miss(memory: DeviceMemory, address: int, width_bytes: int) -> str:
         return f"{nearest.address - address:,} bytes before {buffer}"
     if address < nearest.end:
         return f"the last {address + width_bytes - nearest.end} bytes of it past the end of {buffer}"
-    return f"{address - nearest.end:,} bytes past the end of {buffer}" if address > nearest.end else f"right at the end of {buffer}"
+    distance = address - nearest.end
+    return f"{distance:,} bytes past the end of {buffer}" if distance else f"right at the end of {buffer}"
 
 
 def lane_addresses(record: FaultRecord) -> dict[int, int]:

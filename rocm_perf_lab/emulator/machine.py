@@ -1,7 +1,7 @@
 """One emulated GPU: memory, code objects, launches.
 
-`Machine(target, ...)` allocates buffers, loads code objects and launches kernels; a launch gives exact counters and, for
-sampled workgroups, traces for the timing engine. What a kernel must not do ends in an :class:`EmulationError`.
+`Machine(target, ...)` allocates buffers, loads code objects and launches kernels; a launch gives exact counters and,
+for sampled workgroups, traces for the timing engine. What a kernel must not do ends in an :class:`EmulationError`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from rocm_perf_lab.toolchain.descriptor import allocated_registers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -96,7 +95,7 @@ class Machine:
     def __enter__(self) -> Machine:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

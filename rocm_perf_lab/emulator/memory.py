@@ -84,14 +84,16 @@ class DeviceMemory:
     def free(self, allocation: Allocation) -> None:
         """Give the memory back; its addresses stay reserved, so that a later access is recognised."""
         self._require_live(allocation, "freed")
-        self.runtime.library.rpl_memory_retire(ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes))
+        self.runtime.library.rpl_memory_retire(
+            ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes)
+        )
         self._freed.add(allocation)
 
     def view(self, allocation: Allocation) -> NDArray[np.uint8]:
         """The bytes themselves; valid until the allocation is freed or the memory closed."""
         self._require_live(allocation, "accessed")
         content = (ctypes.c_uint8 * allocation.nbytes).from_address(allocation.address)
-        return np.frombuffer(content, dtype=np.uint8)
+        return np.ctypeslib.as_array(content)
 
     def registry(self) -> ctypes.Array[AllocationEntry]:
         """The sorted table that the runtime checks accesses against; empty allocations hold no address."""
@@ -131,7 +133,9 @@ class DeviceMemory:
                 self._next_address = -(-self._next_address // GUARD_BYTES) * GUARD_BYTES
                 return allocation
             self._next_address += _SKIP_BYTES
-        raise DeviceMemoryError(f"no memory for buffer {name!r}", where=f"{nbytes:,} bytes", remedy="Use smaller buffers.")
+        raise DeviceMemoryError(
+            f"no memory for buffer {name!r}", where=f"{nbytes:,} bytes", remedy="Use smaller buffers."
+        )
 
     def _map(self, allocation: Allocation) -> bool:
         refused = self.runtime.library.rpl_memory_map(
@@ -143,4 +147,7 @@ class DeviceMemory:
         position = bisect_right(self._allocations, allocation) - 1
         known = position >= 0 and self._allocations[position] == allocation
         if not known or allocation in self._freed:
-            raise DeviceMemoryError(f"buffer {allocation.name!r} cannot be {verb}: it was freed or is of another machine")
+            raise DeviceMemoryError(
+                f"buffer {allocation.name!r} cannot be {verb}: it was freed or is of another machine",
+                remedy="Allocate it again.",
+            )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SamplePolicy:
-    """At most `workgroups` of them, evenly spread over the linear order; the first and the last are always among them."""
+    """At most `workgroups` of them, evenly spread over the linear order from the first to the last."""
 
     workgroups: int
 

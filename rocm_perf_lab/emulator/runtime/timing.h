@@ -1,0 +1,53 @@
+// The timing engine: replays the traces of sampled wavefronts on a model of one compute unit.
+// emulator/timing/structures.py mirrors these layouts.
+#ifndef RPL_TIMING_H
+#define RPL_TIMING_H
+#include <stdint.h>
+
+enum rpl_unit { RPL_UNIT_VALU, RPL_UNIT_SCALAR, RPL_UNIT_SMEM, RPL_UNIT_LOAD, RPL_UNIT_STORE, RPL_UNIT_LDS, RPL_UNIT_BRANCH,
+                RPL_UNIT_WAIT, RPL_UNIT_BARRIER, RPL_UNIT_END, RPL_UNIT_INTERNAL };
+
+// One instruction of the program.
+struct rpl_timed_instruction {
+  uint32_t unit;      // enum rpl_unit
+  uint32_t cycles;    // how long it occupies its unit (VALU), or the wavefront
+  int32_t vmcnt;      // of s_waitcnt; negative: not waited for
+  int32_t lgkmcnt;
+  uint32_t bytes;     // per active lane, for memory instructions
+};
+
+struct rpl_timed_block { uint32_t first, count; };
+
+// Words of one wavefront (see wave.h); addresses are stable ones, bit 0 set where other workgroups touch the line too.
+struct rpl_timed_wave { const uint64_t *words; uint64_t count; };
+
+struct rpl_cu_parameters {
+  uint32_t simds, barrier_cycles, scalar_load_latency, lds_latency;
+  uint32_t l1_latency, l2_latency, mall_latency, dram_latency;
+  uint32_t l1_lines, l2_lines, mall_lines;      // this CU's share, in lines of 128 bytes
+  uint32_t workgroup_launch_cycles;
+  double l1_bytes, l2_bytes, mall_bytes, dram_bytes;  // per clock, this CU's share
+};
+
+struct rpl_cu_counters {
+  double cycles, wave_cycles, busy_cycles, valu_busy_cycles, wait_cycles;
+  double l1_lookups, l2_reads, l2_writes, l2_hits, l2_misses, dram_reads, dram_writes;  // reads of 128, writes of 64 bytes
+  double memory_instructions;
+};
+
+struct rpl_cu_run {
+  const struct rpl_timed_instruction *instructions;
+  const struct rpl_timed_block *blocks;
+  const struct rpl_timed_wave *waves;           // [sampled workgroup][wave]
+  uint32_t sampled_workgroups, waves_per_workgroup;
+  uint32_t workgroups;                          // to run on this CU
+  uint32_t resident;                            // at most so many at once
+  const struct rpl_cu_parameters *cu;
+  double *finish_cycles;                        // [workgroup]: when each ended, out
+  uint64_t *hits;                               // [instruction], out
+  double *latency_cycles, *stall_cycles;        // [instruction], out
+  struct rpl_cu_counters *counters;             // out
+};
+
+int rpl_time_compute_unit(const struct rpl_cu_run *run);  // 0, or 1 where memory is short or a trace does not fit
+#endif

@@ -1,0 +1,174 @@
+"""Estimates how long a launch would take on the target: `estimate(...) -> TimingEstimate`.
+
+The traces of sampled workgroups are replayed on a model of one compute unit (`runtime/timing.c`); the launch is as long
+as the compute unit with the most workgroups. `docs/timing-model.md` says what is modelled and what is not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.emulator.errors import EmulationError
+from rocm_perf_lab.emulator.timing.instruction_table import block_table, instruction_table
+from rocm_perf_lab.emulator.timing.memory_counters import hardware_counters
+from rocm_perf_lab.emulator.timing.stable_traces import stabilise
+from rocm_perf_lab.emulator.timing.structures import CuCounters, CuParameters, CuRun, TimedWave
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.build import Runtime
+    from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.target.timing import TimingParameters
+
+_LINE_BYTES = 128
+_ROUNDS_IN_DETAIL = 4
+"""Of resident workgroups; what follows is taken to go on at the rate of the later half."""
+
+
+class TimingUnavailable(EmulationError):
+    """The target has no timing parameters, or a trace cannot be replayed."""
+
+
+@dataclass(frozen=True)
+class TracedLaunch:
+    """What the functional run left for the timing engine.
+
+    traces: [sampled workgroup][wave] -> (n_words). buffers: (address, bytes) in a reproducible order.
+    """
+
+    program: Program
+    traces: Sequence[Sequence[NDArray[np.uint64]]]
+    buffers: Sequence[tuple[int, int]]
+    workgroups: int
+    waves_per_workgroup: int
+    resident_workgroups: int
+    """That fit on one compute unit at once."""
+
+
+@dataclass(frozen=True)
+class TimingEstimate:
+    """`counters` are scaled from one compute unit to the launch; the arrays are (n_instructions), of that unit."""
+
+    duration_ns: int
+    cycles: float
+    counters: Mapping[str, float]
+    hits: NDArray[np.uint64]
+    latency_cycles: NDArray[np.float64]
+    stall_cycles: NDArray[np.float64]
+
+
+def estimate(runtime: Runtime, launch: TracedLaunch, target: Target) -> TimingEstimate:
+    """Time one launch; equal launches give equal estimates.
+
+    Raises:
+        TimingUnavailable: The target has no timing parameters, or memory is short.
+    """
+    timing = target.timing
+    if timing is None:
+        raise TimingUnavailable(
+            f"target {target.name} has no timing parameters",
+            where="target.timing",
+            remedy="take target=mi300x, or add the section `timing` to the target's YAML",
+        )
+    active_units = min(target.compute_units, launch.workgroups)
+    per_unit = ceil(launch.workgroups / target.compute_units)
+    simulated = min(per_unit, _ROUNDS_IN_DETAIL * max(launch.resident_workgroups, 1))
+    unit = _simulate(runtime, launch, target, timing, simulated, active_units)
+    cycles = _extrapolated(unit.finish_cycles, simulated, per_unit)
+    clock_ghz = target.max_clock_mhz / 1000
+    scale = launch.workgroups / simulated
+    return TimingEstimate(
+        duration_ns=round(cycles / clock_ghz) + timing.launch_overhead_ns,
+        cycles=cycles,
+        counters=hardware_counters(unit.counters, scale=scale, cycles=cycles, active_units=active_units, target=target),
+        hits=unit.hits,
+        latency_cycles=unit.latency_cycles,
+        stall_cycles=unit.stall_cycles,
+    )
+
+
+@dataclass(frozen=True)
+class _UnitResult:
+    finish_cycles: NDArray[np.float64]
+    hits: NDArray[np.uint64]
+    latency_cycles: NDArray[np.float64]
+    stall_cycles: NDArray[np.float64]
+    counters: CuCounters
+
+
+def _simulate(
+    runtime: Runtime, launch: TracedLaunch, target: Target, timing: TimingParameters, workgroups: int, active_units: int
+) -> _UnitResult:
+    words = stabilise(launch.traces, launch.buffers)
+    flat = [np.ascontiguousarray(wave) for group in words for wave in group]
+    waves = (TimedWave * len(flat))(*(TimedWave(wave.ctypes.data, len(wave)) for wave in flat))
+    instructions, blocks = instruction_table(launch.program, timing), block_table(launch.program)
+    parameters = _parameters(target, timing, active_units)
+    count = len(instructions)
+    result = _UnitResult(
+        np.zeros(workgroups), np.zeros(count, np.uint64), np.zeros(count), np.zeros(count), CuCounters()
+    )
+    run = CuRun(
+        instructions=ctypes.addressof(instructions),
+        blocks=ctypes.addressof(blocks),
+        waves=ctypes.addressof(waves),
+        sampled_workgroups=len(words),
+        waves_per_workgroup=launch.waves_per_workgroup,
+        workgroups=workgroups,
+        resident=max(launch.resident_workgroups, 1),
+        cu=ctypes.addressof(parameters),
+        finish_cycles=result.finish_cycles.ctypes.data,
+        hits=result.hits.ctypes.data,
+        latency_cycles=result.latency_cycles.ctypes.data,
+        stall_cycles=result.stall_cycles.ctypes.data,
+        counters=ctypes.addressof(result.counters),
+    )
+    if runtime.library.rpl_time_compute_unit(ctypes.byref(run)):
+        raise TimingUnavailable("the timing engine has too little memory", remedy="lower device.traced_workgroups")
+    return result
+
+
+def _parameters(target: Target, timing: TimingParameters, active_units: int) -> CuParameters:
+    caches, clock_ghz = target.caches, target.max_clock_mhz / 1000
+    units_per_xcd = max(1, ceil(active_units / target.xcds))
+
+    def share(gb_per_s: float) -> float:
+        return min(timing.l2_bytes_per_clock_per_cu, gb_per_s / clock_ghz / active_units)
+
+    return CuParameters(
+        simds=target.simds_per_cu,
+        barrier_cycles=timing.barrier_cycles,
+        scalar_load_latency=timing.scalar_load_latency,
+        lds_latency=timing.lds_latency,
+        l1_latency=timing.vector_l1_latency,
+        l2_latency=timing.l2_latency,
+        mall_latency=timing.mall_latency,
+        dram_latency=timing.dram_latency,
+        l1_lines=caches.vector_l1_bytes // _LINE_BYTES,
+        l2_lines=caches.l2_bytes_per_xcd // _LINE_BYTES // units_per_xcd,
+        mall_lines=caches.mall_bytes // _LINE_BYTES // active_units,
+        workgroup_launch_cycles=timing.workgroup_launch_cycles,
+        l1_bytes=timing.vector_l1_bytes_per_clock,
+        l2_bytes=share(timing.achievable_l2_gb_per_s),
+        mall_bytes=share(timing.achievable_mall_gb_per_s),
+        dram_bytes=share(timing.achievable_dram_gb_per_s),
+    )
+
+
+def _extrapolated(finish_cycles: NDArray[np.float64], simulated: int, workgroups: int) -> float:
+    """End of the last workgroup; beyond those simulated, at the mean pace of their later half."""
+    ends = np.sort(finish_cycles)
+    if workgroups == simulated:
+        return float(ends[-1])
+    half = simulated // 2
+    pace = (ends[-1] - ends[half - 1]) / (simulated - half)
+    return float(ends[-1] + pace * (workgroups - simulated))

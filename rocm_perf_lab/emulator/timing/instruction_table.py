@@ -1,0 +1,98 @@
+"""What the timing engine needs to know of each instruction: its unit, how long it holds it, what it waits for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.timing.structures import TimedBlock, TimedInstruction, Unit
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.target.timing import TimingParameters
+
+_NO_WAIT = -1
+_VMCNT_FREE, _LGKMCNT_FREE = 0x3F, 0xF
+"""Field values of s_waitcnt that wait for nothing."""
+_TRANSCENDENTAL = re.compile(r"V_(EXP|LOG|RCP|RSQ|SQRT|SIN|COS)(_IFLAG|_LEGACY)?_F(16|32|64)$")
+_MATRIX = re.compile(r"_(\d+)X(\d+)X(\d+)(?:_(\d+)B)?_(.+)$")
+_MATRIX_RATE = {"F16": 1.0, "BF16": 1.0, "F32": 0.125, "F64": 0.125, "XF32": 0.5, "I8": 2.0}
+"""Relative to float16 (CDNA3: 2048, 256, 256, 1024, 4096 operations per CU and clock); FP8 as I8."""
+
+
+def instruction_table(program: Program, timing: TimingParameters) -> ctypes.Array[TimedInstruction]:
+    """One row per instruction, in program order."""
+    rows = [_row(instruction, timing) for instruction in program.instructions]
+    return (TimedInstruction * len(rows))(*rows)
+
+
+def block_table(program: Program) -> ctypes.Array[TimedBlock]:
+    """First instruction and length of each basic block."""
+    rows = [TimedBlock(b.instructions[0].index, len(b.instructions)) for b in program.blocks]
+    return (TimedBlock * len(rows))(*rows)
+
+
+def _row(instruction: Instruction, timing: TimingParameters) -> TimedInstruction:
+    unit = unit_of(instruction)
+    vmcnt, lgkmcnt = wait_counts(instruction)
+    return TimedInstruction(unit, _cycles(instruction, unit, timing), vmcnt, lgkmcnt, 0)
+
+
+def unit_of(instruction: Instruction) -> Unit:
+    """What the instruction occupies."""
+    name = instruction.mnemonic
+    if instruction.is_vector_alu:
+        return Unit.VALU
+    match instruction.encoding:
+        case "SMEM":
+            return Unit.SMEM
+        case "DS":
+            return Unit.LDS
+        case "GLOBAL" | "FLAT" | "SCRATCH" | "MUBUF":
+            if name in ("BUFFER_WBL2", "BUFFER_INV"):
+                return Unit.INTERNAL
+            return Unit.LOAD if "LOAD" in name or "ATOMIC" in name else Unit.STORE
+        case "SOPP":
+            if name.startswith(("S_BRANCH", "S_CBRANCH")):
+                return Unit.BRANCH
+            special = {"S_WAITCNT": Unit.WAIT, "S_BARRIER": Unit.BARRIER, "S_ENDPGM": Unit.END}
+            return special.get(name, Unit.INTERNAL)
+    return Unit.BRANCH if name in ("S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64") else Unit.SCALAR
+
+
+def wait_counts(instruction: Instruction) -> tuple[int, int]:
+    """vmcnt and lgkmcnt of s_waitcnt; -1 where it does not wait (CDNA3 ISA, S_WAITCNT)."""
+    if instruction.mnemonic != "S_WAITCNT":
+        return _NO_WAIT, _NO_WAIT
+    word = instruction.fields["simm16"]
+    vmcnt = (word & 0xF) | (word >> 14 & 3) << 4
+    lgkmcnt = word >> 8 & 0xF
+    return (_NO_WAIT if vmcnt == _VMCNT_FREE else vmcnt), (_NO_WAIT if lgkmcnt == _LGKMCNT_FREE else lgkmcnt)
+
+
+def _cycles(instruction: Instruction, unit: Unit, timing: TimingParameters) -> int:
+    if unit is Unit.VALU:
+        return _vector_cycles(instruction, timing)
+    return {Unit.SCALAR: timing.scalar_cycles, Unit.BRANCH: timing.branch_cycles}.get(unit, timing.issue_cycles)
+
+
+def _vector_cycles(instruction: Instruction, timing: TimingParameters) -> int:
+    name = instruction.mnemonic
+    if instruction.is_matrix:
+        return _matrix_cycles(name, timing)
+    if _TRANSCENDENTAL.match(name):
+        return timing.transcendental_cycles
+    return timing.valu_f64_cycles if name.endswith("_F64") else timing.valu_cycles
+
+
+def _matrix_cycles(name: str, timing: TimingParameters) -> int:
+    match = _MATRIX.search(name)
+    if match is None:
+        return timing.valu_cycles
+    m, n, k, blocks = (int(part or 1) for part in match.groups()[:4])
+    kind = match[5].rpartition("_")[2]
+    rate = timing.matrix_flops_per_simd_clock * _MATRIX_RATE.get(kind, 2.0)
+    return max(timing.valu_cycles, round(2 * m * n * k * blocks / rate))
