@@ -1,16 +1,19 @@
-"""A wavefront with device memory, LDS and scratch, so that a test can call one runtime helper and look at the registers."""
+"""A wavefront with device memory, LDS and scratch, to call one runtime helper and look at the registers."""
 
 from __future__ import annotations
 
 import ctypes
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rocm_perf_lab.emulator.build import Runtime, load_runtime
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
 from rocm_perf_lab.emulator.structures import FaultRecord, MachineState, Trace
 from rocm_perf_lab.emulator.wave import EXEC, LANES, Wave
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class WaveBench:

@@ -152,8 +152,10 @@ def test_compare_and_swap_takes_the_comparand_from_the_second_register_pair(benc
     assert bench.row(10)[0] == 5
 
 
-@pytest.mark.parametrize(("op", "memory", "data", "expected"), [(INC, 3, 3, 0), (INC, 2, 3, 3), (DEC, 0, 7, 7), (DEC, 9, 7, 7)])
-def test_wrapping_counters_wrap_at_their_limit(bench: WaveBench, op: int, memory: int, data: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("op", "memory", "data", "expected"), [(INC, 3, 3, 0), (INC, 2, 3, 3), (DEC, 0, 7, 7), (DEC, 9, 7, 7)]
+)
+def test_wrapping_counters_wrap(bench: WaveBench, op: int, memory: int, data: int, expected: int) -> None:
     x = bench.buffer(np.array([memory], dtype=np.uint32))
     bench.set_addresses(2, np.full(64, x.address, dtype=np.uint64))
     bench.row(4)[:] = data
@@ -280,7 +282,7 @@ def test_lds_stores_are_seen_by_two_address_loads(bench: WaveBench) -> None:
         (32, 4, 16, 8),
     ],
 )
-def test_bank_conflicts_cost_cycles(bench: WaveBench, stride_bytes: int, dwords: int, active: int, conflicts: int) -> None:
+def test_bank_conflicts_cost_cycles(stride_bytes: int, dwords: int, active: int, conflicts: int) -> None:
     with WaveBench(lds_bytes=16384) as large:
         large.row(1)[:] = stride_bytes * LANE
 
@@ -392,7 +394,8 @@ def test_mfma_multiplies_small_integers_exactly(
     put_operand(bench, 16, b, blocks)
     one = 1 if element == I8_ELEMENT else int(np.float32(1).view(np.uint32))
 
-    status = bench.call("rpl_mfma", 64, 0, 16, -1, ctypes.c_uint64(one), edge, edge, depth, blocks, element, element, F32, 0, 0, 0)
+    c = ctypes.c_uint64(one)
+    status = bench.call("rpl_mfma", 64, 0, 16, -1, c, edge, edge, depth, blocks, element, element, F32, 0, 0, 0)
 
     assert status == 0
     expected = np.einsum("bik,bjk->bij", a.astype(np.float64), b.astype(np.float64)) + 1
