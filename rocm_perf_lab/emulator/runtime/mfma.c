@@ -33,9 +33,7 @@ static int bytes_of(int element) {
   }
 }
 
-static float element_at(const struct rpl_wave *w, int row, int lane, int index, int type) {
-  int bytes = bytes_of(type);
-  uint32_t bits = w->vgpr[row + index * bytes / 4][lane] >> 8 * (index * bytes % 4);
+static inline __attribute__((always_inline)) float to_float(uint32_t bits, int type) {
   _Float16 half;
   switch (type) {
     case RPL_F16: memcpy(&half, &bits, 2); return (float)half;
@@ -65,67 +63,89 @@ static int b_lane(int lane, int blgp) {
   }
 }
 
-static void place_of_row(const struct shape *s, int i, int j, int block, int *lane, int *reg) {
+// Rows k of a block: out[k][i] for the i of one operand, which lie in neighbouring lanes.
+static inline __attribute__((always_inline)) void load_as(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp,
+                                                          int type, float (*out)[MAX_EDGE]) {
+  for (int k = 0; k < s->k; k++) {
+    int byte = k % s->per_lane * bytes_of(type), first = operand_lane(s, 0, block, k);
+    const uint32_t *bits = w->vgpr[row + byte / 4];
+    for (int i = 0; i < s->m; i++) out[k][i] = to_float(bits[b_lane(first + i, blgp)] >> 8 * (byte % 4), type);
+  }
+}
+
+static void load_operand(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp, int type, float (*out)[MAX_EDGE]) {
+  switch (type) {  // one loop for each type: the conversion is then branch-free
+    case RPL_F16: load_as(w, row, s, block, blgp, RPL_F16, out); return;
+    case RPL_BF16: load_as(w, row, s, block, blgp, RPL_BF16, out); return;
+    case RPL_F32: load_as(w, row, s, block, blgp, RPL_F32, out); return;
+    case RPL_I8E: load_as(w, row, s, block, blgp, RPL_I8E, out); return;
+    default: load_as(w, row, s, block, blgp, type, out);
+  }
+}
+
+// Where row i of a block's C and D begins: its m columns are neighbouring lanes of one register.
+static void place_of_row(const struct shape *s, int i, int block, int *lane, int *reg) {
   int groups = RPL_LANES / s->m, q = i / 4 + block * s->m / 4;
-  *lane = j + s->m * (q % groups);
+  *lane = s->m * (q % groups);
   *reg = 4 * (q / groups) + i % 4;
 }
 
 // ---- products ----
 
-static inline __attribute__((always_inline)) void multiply(float (*c)[MAX_EDGE], float (*a)[MAX_K], float (*b)[MAX_EDGE], int m, int k) {
-  for (int i = 0; i < m; i++)
+static inline __attribute__((always_inline)) void multiply(float (*c)[MAX_EDGE], float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int k) {
+  for (int i = 0; i < m; i++) {
+    float sum[MAX_EDGE];
+    for (int j = 0; j < m; j++) sum[j] = c[i][j];
     for (int e = 0; e < k; e++)
-      for (int j = 0; j < m; j++) c[i][j] = fmaf(a[i][e], b[e][j], c[i][j]);
+      for (int j = 0; j < m; j++) sum[j] = fmaf(a[e][i], b[e][j], sum[j]);
+    for (int j = 0; j < m; j++) c[i][j] = sum[j];
+  }
 }
 
-static inline __attribute__((always_inline)) void multiply_int(int32_t (*c)[MAX_EDGE], float (*a)[MAX_K], float (*b)[MAX_EDGE], int m, int k) {
+static void multiply_int(int32_t (*c)[MAX_EDGE], float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int k) {
   for (int i = 0; i < m; i++)
     for (int e = 0; e < k; e++)
-      for (int j = 0; j < m; j++) c[i][j] = (int32_t)((uint32_t)c[i][j] + (uint32_t)((int32_t)a[i][e] * (int32_t)b[e][j]));
+      for (int j = 0; j < m; j++) c[i][j] = (int32_t)((uint32_t)c[i][j] + (uint32_t)((int32_t)a[e][i] * (int32_t)b[e][j]));
 }
 
-static void product(uint32_t (*c)[MAX_EDGE], float (*a)[MAX_K], float (*b)[MAX_EDGE], int m, int k, int is_int) {
+static void product(uint32_t (*c)[MAX_EDGE], float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int k, int is_int) {
   if (is_int) {
     multiply_int((int32_t (*)[MAX_EDGE])c, a, b, m, k);
     return;
   }
   float f[MAX_EDGE][MAX_EDGE];
   memcpy(f, c, sizeof f);
-  switch (m) {
+  switch (m) {  // constant bounds: the inner loops become vector instructions
     case 32: multiply(f, a, b, 32, k); break;
     case 16: multiply(f, a, b, 16, k); break;
-    default: multiply(f, a, b, m, k);
+    default: multiply(f, a, b, 4, k);
   }
   memcpy(c, f, sizeof f);
 }
 
 static void multiply_blocks(struct rpl_wave *w, int dst, int src_a, int src_b, int src_c, uint32_t c_bits, const struct shape *s,
                             int element_a, int element_b, int cbsz, int abid, int blgp) {
-  int rows = s->m * s->m * s->blocks / RPL_LANES;
+  int registers = s->m * s->m * s->blocks / RPL_LANES;
   uint32_t out[RPL_LANES][RPL_LANES];  // [register][lane]: D may overlap A and B
   for (int block = 0; block < s->blocks; block++) {
-    float a[MAX_EDGE][MAX_K], b[MAX_K][MAX_EDGE];
+    float a[MAX_K][MAX_EDGE], b[MAX_K][MAX_EDGE];
     uint32_t c[MAX_EDGE][MAX_EDGE];
     int block_of_a = (block & ~((1 << cbsz) - 1)) | (cbsz ? abid : 0), lane, reg;
+    size_t row_bytes = (size_t)s->m * sizeof c[0][0];
+    load_operand(w, src_a, s, block_of_a, 0, element_a, a);
+    load_operand(w, src_b, s, block, blgp, element_b, b);
     for (int i = 0; i < s->m; i++) {
-      for (int k = 0; k < s->k; k++) {
-        a[i][k] = element_at(w, src_a, operand_lane(s, i, block_of_a, k), k % s->per_lane, element_a);
-        b[k][i] = element_at(w, src_b, b_lane(operand_lane(s, i, block, k), blgp), k % s->per_lane, element_b);
-      }
-      for (int j = 0; j < s->m; j++) {
-        place_of_row(s, i, j, block, &lane, &reg);
-        c[i][j] = src_c < 0 ? c_bits : w->vgpr[src_c + reg][lane];
-      }
+      place_of_row(s, i, block, &lane, &reg);
+      if (src_c >= 0) memcpy(c[i], &w->vgpr[src_c + reg][lane], row_bytes);
+      else for (int j = 0; j < s->m; j++) c[i][j] = c_bits;
     }
     product(c, a, b, s->m, s->k, element_a == RPL_I8E);
-    for (int i = 0; i < s->m; i++)
-      for (int j = 0; j < s->m; j++) {
-        place_of_row(s, i, j, block, &lane, &reg);
-        out[reg][lane] = c[i][j];
-      }
+    for (int i = 0; i < s->m; i++) {
+      place_of_row(s, i, block, &lane, &reg);
+      memcpy(&out[reg][lane], c[i], row_bytes);
+    }
   }
-  memcpy(w->vgpr[dst], out, (size_t)rows * sizeof out[0]);
+  memcpy(w->vgpr[dst], out, (size_t)registers * sizeof out[0]);
 }
 
 static void multiply_f64(struct rpl_wave *w, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, const struct shape *s, int negate) {
