@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.emulator.isa.counter_classes import counter_names
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -38,6 +40,11 @@ _RUNTIME_COUNTERS: Mapping[str, tuple[str, ...]] = {
 """Hardware counter -> the runtime's counters that it sums."""
 
 
+def exact_counters() -> tuple[str, ...]:
+    """Counters that every launch has, zero where nothing was counted."""
+    return (*sorted(counter_names()), *_RUNTIME_COUNTERS, "SQ_THREAD_CYCLES_VALU")
+
+
 def launch_counters(
     block_counters: Sequence[Mapping[str, int]],
     block_executions: NDArray[np.uint64],
@@ -52,7 +59,8 @@ def launch_counters(
         block_active_lanes: Sum over its vector ALU instructions of the active lanes, (n_blocks).
         runtime: What the runtime counted, by field of `struct rpl_counters`, with full_waves and partial_waves.
     """
-    totals = {name: sum(runtime[field] for field in fields) for name, fields in _RUNTIME_COUNTERS.items()}
+    totals = dict.fromkeys(exact_counters(), 0)
+    totals |= {name: sum(runtime[field] for field in fields) for name, fields in _RUNTIME_COUNTERS.items()}
     for per_execution, executions in zip(block_counters, block_executions.tolist(), strict=True):
         for name, increment in per_execution.items():
             totals[name] = totals.get(name, 0) + increment * executions

@@ -41,12 +41,13 @@ class WaveBench:
     @property
     def fault(self) -> FaultRecord:
         """What the last helper recorded."""
-        return self.machine.fault
+        fault: FaultRecord = self.machine.fault
+        return fault
 
     @property
     def lds(self) -> NDArray[np.uint32]:
         """LDS as dwords."""
-        return np.frombuffer(self._lds, dtype=np.uint32)
+        return np.ctypeslib.as_array(self._lds).view(np.uint32)
 
     def row(self, index: int) -> NDArray[np.uint32]:
         """One VGPR, (64,); writable."""

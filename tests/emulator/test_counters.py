@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.counters import launch_counters
+from rocm_perf_lab.emulator.counters import exact_counters, launch_counters
 from rocm_perf_lab.emulator.machine import LaunchResult, Machine
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from tests.builders.kernels import VEC_COPY, build_hip
 from tests.builders.targets import mi300x
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.memory import Allocation
 
 MEASURED = json.loads((Path(__file__).parents[1] / "data" / "vcopy_mi300x_counters.json").read_text())
 RUNTIME = dict.fromkeys(
@@ -33,6 +37,13 @@ def test_blocks_count_as_often_as_they_ran() -> None:
     assert counters["SQ_THREAD_CYCLES_VALU"] == 649
 
 
+def test_counters_of_what_never_happened_are_zero() -> None:
+    counters = launch_counters([], np.array([], np.uint64), np.array([], np.uint64), RUNTIME)
+
+    assert set(counters) == set(exact_counters())
+    assert counters["SQ_INSTS_VALU_MFMA_MOPS_BF16"] == 0
+
+
 def run_vector_copy(folder: Path, *, threads: int) -> LaunchResult:
     code_object = build_hip(VEC_COPY, folder).code_object
     n = MEASURED["n"]
@@ -40,7 +51,7 @@ def run_vector_copy(folder: Path, *, threads: int) -> LaunchResult:
         a, b, c = (machine.allocate(name, 8 * n) for name in "abc")
         machine.write(a, np.arange(n, dtype=np.float64))
         loaded = machine.load(code_object)
-        arguments = [a, b, c, struct.pack("<i", n), struct.pack("<i", 1)]
+        arguments: list[int | bytes | Allocation] = [a, b, c, struct.pack("<i", n), struct.pack("<i", 1)]
         block = MEASURED["workgroup"]
         result = machine.launch(loaded, code_object.kernels[0].symbol, (n // block, 1, 1), (block, 1, 1), arguments)
         assert machine.read(c) == machine.read(a)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -357,10 +357,19 @@ def test_swizzles_follow_their_pattern(bench: WaveBench, offset: int, source: ob
 # ---- matrix core ----
 
 
-def element_type(element: int) -> np.dtype:
-    kinds = {F16: np.float16, BF16: ml_dtypes.bfloat16, F32: np.float32, F64: np.float64, I8_ELEMENT: np.int8,
-             XF32: np.float32, FP8: ml_dtypes.float8_e4m3fnuz, BF8: ml_dtypes.float8_e5m2fnuz}  # fmt: skip
-    return np.dtype(kinds[element])
+def element_type(element: int) -> np.dtype[Any]:
+    kinds: dict[int, Any] = {
+        F16: np.float16,
+        BF16: ml_dtypes.bfloat16,
+        F32: np.float32,
+        F64: np.float64,
+        I8_ELEMENT: np.int8,
+        XF32: np.float32,
+        FP8: ml_dtypes.float8_e4m3fnuz,
+        BF8: ml_dtypes.float8_e5m2fnuz,
+    }
+    dtype: np.dtype[Any] = np.dtype(kinds[element])
+    return dtype
 
 
 def put_operand(bench: WaveBench, row: int, matrices: NDArray[np.generic], blocks: int) -> None:
