@@ -30,6 +30,13 @@ def counter_increments(instruction: Instruction) -> Mapping[str, int]:
     return increments
 
 
+def counter_names() -> frozenset[str]:
+    """Every counter that an instruction can raise: those that a kernel does not raise are zero, not unknown."""
+    listed = {name for rows in _tables().values() for _, _, names in rows for name in names}
+    kinds = {name.rpartition("_")[2] for name in listed if name.startswith("SQ_INSTS_VALU_MFMA_")}
+    return frozenset({"SQ_INSTS"} | listed | {f"SQ_INSTS_VALU_MFMA_MOPS_{kind}" for kind in kinds})
+
+
 def _matrix_operations(instruction: Instruction, increments: Mapping[str, int]) -> dict[str, int]:
     shape = _MATRIX_SHAPE.search(instruction.mnemonic)
     kind = next((n.rpartition("_")[2] for n in increments if n.startswith("SQ_INSTS_VALU_MFMA_")), None)

@@ -132,6 +132,11 @@ static uint64_t skip_record(struct wave_state *w) {
 
 static int tag_is(const struct wave_state *w, uint64_t tag) { return w->next < w->count && w->words[w->next] >> 56 == tag; }
 
+// Whether the next word is the record of that very instruction: one that touched no memory has left none.
+static int record_is(const struct wave_state *w, uint64_t tag, uint32_t inst) {
+  return tag_is(w, tag) && (uint32_t)w->words[w->next] == inst;
+}
+
 static void start_workgroup(struct unit *u, uint32_t slot, double now) {
   const struct rpl_cu_run *r = u->run;
   uint32_t number = u->next_workgroup++, sample = number % r->sampled_workgroups;
@@ -170,7 +175,10 @@ static void open_barrier(struct unit *u, uint32_t slot) {
   for (uint32_t i = 0; i < r->waves_per_workgroup; i++) {
     struct wave_state *w = &u->waves[slot * r->waves_per_workgroup + i];
     if (!w->at_barrier) continue;
+    uint32_t inst = w->inst - 1;  // the barrier: it ended its basic block
     r->counters->wait_cycles += open - w->ready;
+    r->latency_cycles[inst] += open + r->cu->barrier_cycles - w->ready;
+    r->stall_cycles[inst] += open + r->cu->barrier_cycles - w->ready;
     w->ready = open + r->cu->barrier_cycles;
     w->at_barrier = 0;
   }
@@ -180,6 +188,7 @@ static void open_barrier(struct unit *u, uint32_t slot) {
 static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t) {
   const struct rpl_cu_parameters *cu = u->run->cu;
   struct rpl_cu_counters *n = u->run->counters;
+  uint32_t inst = (uint32_t)(t - u->run->instructions);
   double now = w->ready, waited;
   switch (t->unit) {
     case RPL_UNIT_VALU:
@@ -194,12 +203,12 @@ static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_i
       return;
     case RPL_UNIT_SMEM:
       w->ready = now + t->cycles;
-      if (tag_is(w, RPL_T_SMEM)) skip_record(w);
+      if (record_is(w, RPL_T_SMEM, inst)) skip_record(w);
       pend(&w->scalar, now + cu->scalar_load_latency);
       return;
     case RPL_UNIT_LDS: {
       double busy = 1;
-      if (tag_is(w, RPL_T_LDS)) busy = (double)(w->words[w->next++] >> 32 & 0xffffff);
+      if (record_is(w, RPL_T_LDS, inst)) busy = (double)(w->words[w->next++] >> 32 & 0xffffff);
       double start = later(now, u->lds_free);
       u->lds_free = start + busy;
       w->ready = now + t->cycles;
@@ -208,7 +217,7 @@ static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_i
     }
     case RPL_UNIT_LOAD: case RPL_UNIT_STORE:
       w->ready = now + t->cycles;
-      if (tag_is(w, RPL_T_VMEM)) pend(&w->vector, vector_memory(u, w, now, t->unit == RPL_UNIT_STORE));
+      if (record_is(w, RPL_T_VMEM, inst)) pend(&w->vector, vector_memory(u, w, now, t->unit == RPL_UNIT_STORE));
       return;
     case RPL_UNIT_WAIT:
       waited = drained(&w->scalar, t->lgkmcnt, drained(&w->vector, t->vmcnt, now));

@@ -1,11 +1,13 @@
 """Traces whose addresses do not depend on where this process happened to map its memory.
 
 Every address becomes (number of its buffer, offset in it), so that equal launches take equal emulated times in any
-process. Bit 0 marks segments whose 128-byte line more than one sampled workgroup touches.
+process. What lies in no buffer (scratch, variables of the code object) is private to its workgroup and numbered in the
+order of first touch, because threads of the runtime own the scratch. Bit 0 marks segments whose 128-byte line more than one sampled workgroup touches.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +18,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _TAG_SHIFT, _BUFFER_SHIFT, _LINE_SHIFT = np.uint64(56), np.uint64(36), np.uint64(7)
+_SEGMENT_SHIFT, _IN_SEGMENT = np.uint64(6), np.uint64(63)
+_OFFSETS = np.uint64((1 << 36) - 1)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Buffers by ascending address: their numbers, first addresses and ends, each (n_buffers)."""
+
+    numbers: NDArray[np.uint64]
+    starts: NDArray[np.uint64]
+    ends: NDArray[np.uint64]
 
 
 def stabilise(
@@ -27,9 +40,11 @@ def stabilise(
         traces: [workgroup][wave] -> (n_words) as `runtime/wave.h` describes them.
         buffers: (address, bytes) in an order that is the same in every process.
     """
-    order = np.argsort([address for address, _ in buffers]) if buffers else np.zeros(0, np.int64)
-    starts = np.array([buffers[i][0] for i in order], dtype=np.uint64)
-    moved = [[_renumbered(words, starts, order) for words in group] for group in traces]
+    order = sorted(range(len(buffers)), key=lambda number: buffers[number][0])
+    starts = np.array([buffers[number][0] for number in order], dtype=np.uint64)
+    ends = np.array([sum(buffers[number]) for number in order], dtype=np.uint64)
+    layout = _Layout(np.array(order, dtype=np.uint64), starts, ends)
+    moved = [_renumbered(group, layout, len(buffers) + number) for number, group in enumerate(traces)]
     shared = _shared_lines(moved)
     return [[_marked(words, shared) for words in group] for group in moved]
 
@@ -38,17 +53,32 @@ def _is_address(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return (words >> _TAG_SHIFT) == 0
 
 
-def _renumbered(words: NDArray[np.uint64], starts: NDArray[np.uint64], order: NDArray[np.int64]) -> NDArray[np.uint64]:
-    result = words.copy()
-    if not len(starts):
-        return result
-    where = _is_address(words)
-    addresses = words[where]
-    place = np.maximum(np.searchsorted(starts, addresses, side="right") - 1, 0)
-    offsets = (addresses - starts[place]) & np.uint64((1 << 36) - 1)
+def _renumbered(group: Sequence[NDArray[np.uint64]], layout: _Layout, private: int) -> list[NDArray[np.uint64]]:
+    """The waves of one workgroup; `private` is the number of what lies in no buffer."""
+    lengths = [len(words) for words in group]
+    result = np.concatenate([*group, np.zeros(0, np.uint64)])
+    where = _is_address(result)
+    addresses = result[where]
     # A buffer need not begin on a segment: its own segments are counted from the one that it begins in.
-    result[where] = ((order[place].astype(np.uint64) + np.uint64(1)) << _BUFFER_SHIFT) + (offsets & ~np.uint64(63))
-    return result
+    place = np.searchsorted(layout.starts, addresses | _IN_SEGMENT, side="right") - 1
+    inside = place >= 0
+    inside[inside] = addresses[inside] < layout.ends[place[inside]]
+    owner = place[inside]
+    stable = np.empty_like(addresses)
+    stable[inside] = _located(layout.numbers[owner], addresses[inside] - (layout.starts[owner] & ~_IN_SEGMENT))
+    stable[~inside] = _located(np.uint64(private), _order_of_first_touch(addresses[~inside]) << _SEGMENT_SHIFT)
+    result[where] = stable
+    return np.split(result, np.cumsum(lengths)[:-1])
+
+
+def _located(number: NDArray[np.uint64] | np.uint64, offset: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    located: NDArray[np.uint64] = ((number + np.uint64(1)) << _BUFFER_SHIFT) + (offset & _OFFSETS)
+    return located
+
+
+def _order_of_first_touch(addresses: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    _, first, inverse = np.unique(addresses, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first)).astype(np.uint64)[inverse]
 
 
 def _shared_lines(groups: list[list[NDArray[np.uint64]]]) -> NDArray[np.uint64]:

@@ -1,0 +1,210 @@
+"""The emulator as a device: launches run on this CPU, and the same rocpd database is left behind as rocprofv3 would.
+
+Counters of instructions are exact; times and memory counters are estimates of the timing model, and the database's agent
+says that they are emulated.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab import __version__
+from rocm_perf_lab.device.choice import missing_for_gpu
+from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
+from rocm_perf_lab.rocprof.recording import (
+    AgentRecord,
+    CodeObjectRecord,
+    DispatchRecord,
+    KernelSymbolRecord,
+    ProcessRecord,
+    RecordedRun,
+)
+from rocm_perf_lab.rocprof.registers import reported_registers
+from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.target.occupancy import launch_occupancy
+from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
+from rocm_perf_lab.toolchain.source_lines import line_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.emulator.machine import LaunchResult, Machine
+    from rocm_perf_lab.emulator.memory import Allocation
+    from rocm_perf_lab.emulator.timing.engine import TimingEstimate
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+
+_GAP_NS = 1000
+"""Between two dispatches of one run: the emulator has no host time to show."""
+
+
+class EmulatorDevice:
+    """Executes gfx942 code objects instruction by instruction.
+
+    Args:
+        target: The GPU whose limits, caches and rates are emulated.
+        max_instructions: Wave instructions of one launch; a kernel that needs more is taken to be endless.
+        threads: Threads to run workgroups on; 0 takes one per core. Results do not depend on it.
+        traced_workgroups: Workgroups whose instruction stream the timing model replays.
+    """
+
+    deterministic = True
+
+    def __init__(
+        self, *, target: Target, max_instructions: int = 20_000_000_000, threads: int = 0, traced_workgroups: int = 16
+    ) -> None:
+        self._target = target
+        self._max_instructions = max_instructions
+        self._threads = threads or os.cpu_count() or 1
+        self._traced_workgroups = traced_workgroups
+
+    @cached_property
+    def identity(self) -> DeviceIdentity:
+        """Why the emulator, and which version of it."""
+        return DeviceIdentity(
+            name="emulator",
+            emulated=True,
+            reason=missing_for_gpu() or "chosen by the configuration",
+            versions={"rocm-perf-lab": __version__},
+        )
+
+    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
+        """Execute once; write `runs` equal dispatches, which is what repeating a deterministic device gives.
+
+        Raises:
+            EmulationError: The kernel did something that it must not do.
+            LabError: The launch is impossible on the target.
+        """
+        from rocm_perf_lab.emulator.machine import Machine
+        from rocm_perf_lab.emulator.sampling import SamplePolicy
+
+        kernel = next(k for k in launch.code_object.kernels if k.symbol == launch.symbol)
+        sample = SamplePolicy(self._traced_workgroups)
+        with Machine(
+            self._target, max_instructions=self._max_instructions, threads=self._threads, sample=sample
+        ) as machine:
+            buffers = _allocate(machine, launch)
+            result = machine.launch(
+                machine.load(launch.code_object),
+                launch.symbol,
+                launch.grid,
+                launch.block,
+                [buffers[a.name] if isinstance(a, BufferValue) else a.encoded for a in launch.arguments],
+                launch.dynamic_lds_bytes,
+                source_line=_source_lines(launch.code_object),
+            )
+            timing = self._estimate(launch, kernel, result, list(buffers.values()))
+            outputs = _read_outputs(machine, launch, buffers)
+        values = {**result.counters, **timing.counters}
+        wanted = {name: float(values[name]) for name in counters if name in values}
+        write_database(database, self._record(launch, kernel, timing.duration_ns, wanted, runs))
+        return DeviceRun(outputs=outputs, database=database)
+
+    def _estimate(
+        self, launch: Launch, kernel: KernelMetadata, result: LaunchResult, buffers: list[Allocation]
+    ) -> TimingEstimate:
+        from rocm_perf_lab.emulator.build import load_runtime
+        from rocm_perf_lab.emulator.timing.engine import TracedLaunch, estimate
+
+        request = occupancy_request(
+            kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes
+        )
+        traced = TracedLaunch(
+            program=result.program,
+            traces=result.traces,
+            buffers=[(b.address, b.nbytes) for b in buffers],
+            workgroups=result.workgroups,
+            waves_per_workgroup=result.waves // result.workgroups,
+            resident_workgroups=int(launch_occupancy(self._target, request).workgroups_per_cu),
+        )
+        return estimate(load_runtime(), traced, self._target)
+
+    def _record(
+        self, launch: Launch, kernel: KernelMetadata, duration_ns: int, counters: Mapping[str, float], runs: int
+    ) -> RecordedRun:
+        identity = self.identity
+        code_object = launch.code_object
+        symbol = _symbol_record(code_object, kernel)
+        start_ns = time.monotonic_ns()
+        x, y, z = (groups * size for groups, size in zip(launch.grid, launch.block, strict=True))
+        dispatches = tuple(
+            DispatchRecord(
+                kernel_id=symbol.id,
+                start_ns=start_ns + number * (duration_ns + _GAP_NS),
+                end_ns=start_ns + number * (duration_ns + _GAP_NS) + duration_ns,
+                grid=(x, y, z),
+                workgroup=launch.block,
+                lds_bytes=kernel.lds_bytes + launch.dynamic_lds_bytes,
+                scratch_bytes=kernel.scratch_bytes,
+                counters=counters,
+            )
+            for number in range(runs)
+        )
+        return RecordedRun(
+            agent=AgentRecord.from_target(
+                self._target, device=identity.name, emulated=True, versions=identity.versions
+            ),
+            process=ProcessRecord(f"rocm-perf-lab emulator: {kernel.name}"),
+            code_objects=(CodeObjectRecord(1, "memory://code_object", len(code_object.data), code_object.sha256),),
+            kernels=(symbol,),
+            dispatches=dispatches,
+        )
+
+
+def _allocate(machine: Machine, launch: Launch) -> dict[str, Allocation]:
+    buffers = {}
+    for argument in launch.arguments:
+        if isinstance(argument, BufferValue):
+            buffers[argument.name] = machine.allocate(argument.name, argument.data.nbytes)
+            machine.write(buffers[argument.name], argument.data.tobytes())
+    return buffers
+
+
+def _read_outputs(machine: Machine, launch: Launch, buffers: Mapping[str, Allocation]) -> dict[str, NDArray[Any]]:
+    return {
+        a.name: np.frombuffer(machine.read(buffers[a.name]), dtype=a.data.dtype).reshape(a.data.shape)
+        for a in launch.arguments
+        if isinstance(a, BufferValue) and a.written
+    }
+
+
+def _source_lines(code_object: CodeObject) -> Callable[[int], str | None]:
+    """Looked up only when an error has to name a line."""
+
+    def line_of(address: int) -> str | None:
+        found = line_table(code_object)(address)
+        return f"{found.file}:{found.line}" if found is not None else None
+
+    return line_of
+
+
+def _symbol_record(code_object: CodeObject, kernel: KernelMetadata) -> KernelSymbolRecord:
+    registers = reported_registers(
+        code_object.architecture,
+        compute_pgm_rsrc1=kernel.descriptor.compute_pgm_rsrc1,
+        compute_pgm_rsrc3=kernel.descriptor.compute_pgm_rsrc3,
+        wavefront_size=kernel.wavefront_size,
+    )
+    return KernelSymbolRecord(
+        id=1,
+        code_object_id=1,
+        mangled_name=kernel.symbol,
+        display_name=kernel.name,
+        arch_vgpr_count=registers.arch_vgprs,
+        accum_vgpr_count=registers.accum_vgprs,
+        sgpr_count=registers.sgprs,
+        static_lds_bytes=kernel.lds_bytes,
+        static_scratch_bytes=kernel.scratch_bytes,
+        kernarg_bytes=kernel.kernarg_bytes,
+        kernarg_alignment=kernel.kernarg_alignment,
+    )

@@ -1,0 +1,65 @@
+"""`job=profile`: one kernel, once, with everything that is known about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags
+from rocm_perf_lab.jobs.show import show_profile
+from rocm_perf_lab.jobs.workbench import Turn, Workbench
+from rocm_perf_lab.tracking.store import ui_command
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.tracking.store import RunTracker
+
+
+class ProfileJob:
+    """Compiles, runs, checks and analyses the configured kernel."""
+
+    def run(self, lab: Lab) -> None:
+        """Raises LabError where the kernel's output is wrong: a wrong kernel has no profile worth keeping."""
+        word = lab.device.identity.time_word
+        with lab.tracker as tracker:
+            bench = Workbench(lab.config, lab.device)
+            with lab.console.status("compiling"):
+                compiled = bench.compile(lab.config.kernel.source_path)
+            with lab.console.status(f"running on {lab.device.identity.name}"):
+                turn = bench.run(compiled, lab.output_dir)
+            log_turn(tracker, lab, turn)
+            show_profile(lab.console, turn, word, f"profile of {lab.config.kernel.name} on {lab.config.target.name}")
+            require_correct(turn, lab)
+        show_where(lab)
+
+
+def require_correct(turn: Turn, lab: Lab) -> None:
+    """Refuse to go on from a kernel whose own output is wrong.
+
+    Raises:
+        LabError: With the worst element.
+    """
+    if turn.verification is not None and not turn.verification.passed:
+        raise LabError(
+            f"kernel {lab.config.kernel.name} computes something else than its reference: {turn.verification}",
+            where=str(lab.config.kernel.source_path),
+            remedy="correct the kernel, its reference, or its tolerance",
+        )
+
+
+def log_turn(tracker: RunTracker, lab: Lab, turn: Turn) -> None:
+    """Parameters, metrics, tags and files of one turn of the bench."""
+    identity = lab.device.identity
+    tracker.set_tags({"job": lab.job_name, "kernel": lab.config.kernel.name, **provenance_tags(identity, turn)})
+    tracker.log_params(profile_params(lab.config, turn))
+    tracker.log_metrics(profile_metrics(turn, identity.time_word))
+    config = lab.output_dir / "config.json"
+    for path in (*turn.artifacts, config, lab.config.kernel.source_path):
+        tracker.log_artifact(path)
+
+
+def show_where(lab: Lab) -> None:
+    """Where the files are, and how to look at the run."""
+    lab.console.print(f"[bold]files[/]   {lab.output_dir}")
+    if lab.tracker.uri is not None:
+        lab.console.print(f"[bold]compare[/] {ui_command(lab.tracker.uri)}", soft_wrap=True)

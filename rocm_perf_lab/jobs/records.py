@@ -1,0 +1,114 @@
+"""What is logged of a turn of the bench and of a verdict: names that compare well between runs.
+
+A metric that holds an emulated time has "emulated" in its name, so that no chart can mix it with a measured one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.analysis.roofline import Roofline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.config import LabConfig
+    from rocm_perf_lab.device.protocol import DeviceIdentity
+    from rocm_perf_lab.jobs.workbench import Turn
+    from rocm_perf_lab.optimize.loop import LoopResult
+    from rocm_perf_lab.optimize.proposal import Verdict
+
+_NS_PER_MS = 1e6
+
+
+def provenance_tags(identity: DeviceIdentity, turn: Turn) -> dict[str, str]:
+    """Where the numbers come from."""
+    build = turn.compiled.build
+    return {
+        "device": identity.name,
+        "device.reason": identity.reason,
+        "time_kind": identity.time_word,
+        "target": turn.profile.target.name,
+        "architecture": turn.profile.target.architecture,
+        "compiler": f"{build.compiler_name} {build.compiler_version}",
+        "code_object.sha256": build.code_object.sha256,
+        "bottleneck": turn.diagnosis.bottleneck.name,
+    }
+
+
+def profile_params(config: LabConfig, turn: Turn) -> dict[str, Any]:
+    """What was run."""
+    geometry = {"grid": "x".join(map(str, turn.profile.grid)), "block": "x".join(map(str, turn.profile.block))}
+    params = {f"kernel.{name}": value for name, value in config.kernel.params.items()}
+    return {"kernel": config.kernel.name, "target": config.target.name, **params, **geometry}
+
+
+def profile_metrics(turn: Turn, word: str) -> dict[str, float]:
+    """What came out."""
+    resources, occupancy, roof = turn.profile.resources, turn.profile.occupancy, turn.diagnosis.roofline
+    metrics = {
+        f"{word}_runtime_ms": turn.runtime_ns / _NS_PER_MS,
+        "vgpr": float(resources.vgpr_per_thread),
+        "sgpr": float(resources.sgpr_per_wave),
+        "lds_bytes": float(resources.lds_bytes),
+        "scratch_bytes": float(resources.scratch_bytes),
+        "waves_per_simd": float(occupancy.waves_per_simd),
+    }
+    if isinstance(roof, Roofline):
+        metrics[f"{word}_gb_per_s"] = roof.gb_per_s
+        metrics["dram_bytes"] = roof.dram_bytes
+        if roof.gflop_per_s is not None:
+            metrics[f"{word}_gflop_per_s"] = roof.gflop_per_s
+    if turn.verification is not None and turn.verification.checks:
+        metrics["max_abs_error"] = max(check.max_abs_error for check in turn.verification.checks)
+    return metrics
+
+
+def verdict_tags(verdict: Verdict) -> dict[str, str]:
+    """A proposal's place in the lineage, and what became of it."""
+    return {
+        "verdict": "accepted" if verdict.accepted else "rejected",
+        "verdict.stage": verdict.stage,
+        "verdict.reason": verdict.reason,
+        "rolled_back": str(not verdict.accepted and verdict.runtime_ns is not None).lower(),
+        "proposal": verdict.proposal.id,
+        "parent_proposal": verdict.proposal.parent_id or "",
+        "transform": verdict.proposal.transform,
+    }
+
+
+def optimize_document(result: LoopResult, word: str, best_source: str) -> dict[str, Any]:
+    """optimize.json: the whole loop, for machines."""
+    return {
+        "schema_version": "1.0",
+        "time_kind": word,
+        "speedup": result.speedup,
+        "baseline": {"proposal": result.baseline.id, "runtime_ms": result.baseline_runtime_ns / _NS_PER_MS},
+        "best": {
+            "proposal": result.best.id,
+            "runtime_ms": result.best_runtime_ns / _NS_PER_MS,
+            "source": best_source,
+        },
+        "stop_reason": result.stop_reason,
+        "verdicts": [_verdict_row(verdict) for verdict in result.verdicts],
+    }
+
+
+def _verdict_row(verdict: Verdict) -> Mapping[str, Any]:
+    return {
+        "proposal": verdict.proposal.id,
+        "parent": verdict.proposal.parent_id,
+        "transform": verdict.proposal.transform,
+        "description": verdict.proposal.description,
+        "accepted": verdict.accepted,
+        "stage": verdict.stage,
+        "reason": verdict.reason,
+        "guards": [{"name": g.name, "passed": g.passed, "detail": g.detail} for g in verdict.guards],
+        "vgpr": verdict.kernel.vgpr_count if verdict.kernel else None,
+        "sgpr": verdict.kernel.sgpr_count if verdict.kernel else None,
+        "waves_per_simd": verdict.occupancy_waves,
+        "compile_cached": verdict.compile_cached,
+        "correct": verdict.verification.passed if verdict.verification else None,
+        "runtime_ms": verdict.runtime_ns / _NS_PER_MS if verdict.runtime_ns is not None else None,
+        "improvement": verdict.improvement,
+    }

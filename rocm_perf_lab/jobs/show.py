@@ -1,0 +1,125 @@
+"""What jobs print: tables for people, readable at 80 columns. A time is never shown without its word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from rocm_perf_lab.analysis.roofline import Roofline
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rocm_perf_lab.jobs.workbench import Turn
+    from rocm_perf_lab.optimize.proposal import Verdict
+
+_MIX = {"VALU": "SQ_INSTS_VALU", "MFMA": "SQ_INSTS_MFMA", "SALU": "SQ_INSTS_SALU", "SMEM": "SQ_INSTS_SMEM",
+        "VMEM": "SQ_INSTS_VMEM", "LDS": "SQ_INSTS_LDS", "branch": "SQ_INSTS_BRANCH"}  # fmt: skip
+_NS_PER_US = 1000.0
+
+
+def time_text(runtime_ns: float, word: str) -> str:
+    """`13.98 us emulated`."""
+    if runtime_ns >= 1e6:
+        return f"{runtime_ns / 1e6:.3f} ms {word}"
+    return f"{runtime_ns / _NS_PER_US:.2f} us {word}"
+
+
+def show_profile(console: Console, turn: Turn, word: str, title: str) -> None:
+    """One kernel: time, instructions, resources, occupancy, bound."""
+    profile, diagnosis = turn.profile, turn.diagnosis
+    resources, occupancy = profile.resources, profile.occupancy
+    table = Table(title=title, title_justify="left", show_header=False, expand=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    x, y, z = profile.grid
+    block = " x ".join(str(n) for n in profile.block)
+    table.add_row("kernel", Text(f"{profile.kernel.name}  grid {x} x {y} x {z}, block {block}"))
+    table.add_row("time", time_text(turn.runtime_ns, word))
+    table.add_row("instructions per wave", _mix(turn))
+    table.add_row(
+        "registers",
+        f"{resources.vgpr_per_thread} VGPR, {resources.agpr_per_thread} AGPR, {resources.sgpr_per_wave} SGPR",
+    )
+    table.add_row("memory", f"{resources.lds_bytes:,} B LDS, {resources.scratch_bytes:,} B scratch per work-item")
+    what_if = f"; {occupancy.what_if[0]}" if occupancy.what_if else ""
+    table.add_row(
+        "occupancy",
+        f"{occupancy.waves_per_simd:g} of {occupancy.max_waves_per_simd} waves per SIMD, "
+        f"limited by {occupancy.limiter}{what_if}",
+    )
+    table.add_row("roofline", _roofline(turn))
+    bottleneck = diagnosis.bottleneck
+    table.add_row("bottleneck", f"{bottleneck.name.replace('_', ' ')} (confidence {bottleneck.confidence:.0%})")
+    for reason in bottleneck.reasons:
+        table.add_row("", Text(reason))
+    if turn.verification is not None:
+        verdict = "correct" if turn.verification.passed else "WRONG"
+        table.add_row("result", Text(f"{verdict}: {turn.verification}"))
+    console.print(table)
+
+
+def show_verdict(console: Console, number: int, verdict: Verdict, word: str) -> None:
+    """One proposal: guards, resources, check, time, verdict."""
+    console.print(f"[bold]proposal {number}[/] {verdict.proposal.id}  {verdict.proposal.description}")
+    if verdict.kernel is not None:
+        guards = ", ".join(f"{g.name} {'ok' if g.passed else 'FAILED'}" for g in verdict.guards)
+        cached = " (from the cache)" if verdict.compile_cached else ""
+        kernel = verdict.kernel
+        console.print(
+            f"  compiled{cached}: {kernel.vgpr_count} VGPR, {kernel.sgpr_count} SGPR, {kernel.lds_bytes:,} B LDS, "
+            f"{verdict.occupancy_waves:g} waves per SIMD"
+        )
+        console.print(f"  guards: {guards}")
+    if verdict.verification is not None:
+        state = "correct" if verdict.verification.passed else "[red]wrong[/]"
+        console.print(f"  result: {state}, {verdict.verification}", markup=True)
+    if verdict.runtime_ns is not None:
+        console.print(f"  time:   {time_text(verdict.runtime_ns, word)}")
+    if verdict.accepted:
+        console.print(f"  [green]clears the bar[/]: {verdict.reason}")
+    else:
+        console.print("  [yellow]rejected[/] at", verdict.stage, end=": ")
+        console.print(Text(verdict.reason))
+
+
+def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:
+    """All proposals of a run, one a line."""
+    table = Table(title="proposals", title_justify="left")
+    table.add_column("id", no_wrap=True)
+    table.add_column("rewrite", overflow="fold")
+    table.add_column(f"us {word}", justify="right")
+    table.add_column("gain", justify="right")
+    table.add_column("verdict", overflow="fold")
+    for v in verdicts:
+        runtime = f"{v.runtime_ns / _NS_PER_US:.2f}" if v.runtime_ns is not None else "-"
+        gain = f"{v.improvement:+.1%}" if v.improvement is not None else "-"
+        if v.accepted:
+            outcome = "[green]accepted[/]"
+        elif v.stage in ("verification", "measurement"):
+            outcome = "rolled back"
+        else:
+            outcome = f"rejected: {v.stage}"
+        table.add_row(v.proposal.id[:8], v.proposal.description, runtime, gain, outcome)
+    return table
+
+
+def _mix(turn: Turn) -> str:
+    counters = {name: value for group in turn.profile.counter_passes for name, value in group.items()}
+    waves = counters.get("SQ_WAVES")
+    if not waves or "SQ_INSTS" not in counters:
+        return "not collected"
+    shown = [f"{label} {counters[name] / waves:,.4g}" for label, name in _MIX.items() if counters.get(name)]
+    return f"{counters['SQ_INSTS'] / waves:,.5g}: " + ", ".join(shown)
+
+
+def _roofline(turn: Turn) -> str:
+    roof = turn.diagnosis.roofline
+    if not isinstance(roof, Roofline):
+        return f"not available: {roof.reason}"
+    bound = (roof.position or "unknown").replace("_", " ")
+    intensity = f"{roof.intensity:.3g} FLOP/B" if roof.intensity is not None else "intensity unknown"
+    flops = f", {roof.gflop_per_s:,.0f} of {roof.peak_gflop_per_s:,.0f} GFLOP/s" if roof.gflop_per_s is not None else ""
+    return f"{bound}: {intensity}, {roof.gb_per_s:,.0f} of {roof.peak_gb_per_s:,.0f} GB/s{flops}"

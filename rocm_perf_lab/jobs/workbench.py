@@ -1,0 +1,173 @@
+"""Source in, profile out: compile, launch on the device, check the result, read the database back, analyse.
+
+Both verbs of the lab stand on it: a profile is one turn of the bench, an optimization many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.analysis.describe import describe
+from rocm_perf_lab.analysis.diagnosis import diagnose
+from rocm_perf_lab.device.launch import build_launch, compile_defines
+from rocm_perf_lab.device.reference import expected_outputs
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.files import write_bytes, write_text
+from rocm_perf_lab.optimize.verification import VerificationResult, verify_outputs
+from rocm_perf_lab.profiling.documents import write_documents
+from rocm_perf_lab.profiling.passes import run_passes
+from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.target.occupancy import launch_occupancy
+from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
+from rocm_perf_lab.toolchain.compilers import find_compiler
+from rocm_perf_lab.toolchain.disassembly import disassemble
+from rocm_perf_lab.toolchain.elf_file import parse_elf
+from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.analysis.diagnosis import Diagnosis
+    from rocm_perf_lab.config import LabConfig
+    from rocm_perf_lab.device.protocol import Device, Launch
+    from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.target.occupancy import Occupancy
+    from rocm_perf_lab.toolchain.build import BuildResult
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+    from rocm_perf_lab.toolchain.compilers import Compiler
+
+ROCPD_FOLDER = ".rocpd_profile"
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """One kernel of one build."""
+
+    build: BuildResult
+    kernel: KernelMetadata
+    occupancy: Occupancy
+
+    @cached_property
+    def machine_code_sha256(self) -> str:
+        """Of the kernel's instructions alone: line tables and names may differ."""
+        code = parse_elf(self.build.code_object.data).read(self.kernel.entry_address, self.kernel.code_bytes)
+        return hashlib.sha256(code).hexdigest()
+
+    def disassembly(self) -> str:
+        """One instruction a line, with its address."""
+        lines = disassemble(self.build.code_object, self.kernel.symbol)
+        return "".join(f"{line.address:8x}  {line.text}\n" for line in lines)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of the bench. `artifacts` are the files that it left."""
+
+    compiled: CompiledKernel
+    profile: Profile
+    diagnosis: Diagnosis
+    verification: VerificationResult | None
+    artifacts: tuple[Path, ...]
+
+    @property
+    def runtime_ns(self) -> float:
+        """Median duration of the dominant kernel."""
+        return self.diagnosis.stability.median_ns
+
+
+class Workbench:
+    """The bench for one kernel description on one device."""
+
+    def __init__(self, config: LabConfig, device: Device) -> None:
+        self._config = config
+        self._device = device
+        self._expected: Mapping[str, NDArray[Any]] | None = None
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        return find_compiler(self._config.toolchain.compilers)
+
+    def compile(self, source: Path) -> CompiledKernel:
+        """Compile a source in place of the description's own.
+
+        Raises:
+            CompileError, CompilerNotFound, KernelNotFound: As they say.
+        """
+        description, target = self._config.kernel, self._config.target
+        request = CompileRequest(
+            source=source,
+            architecture=target.architecture,
+            defines=compile_defines(description),
+            flags=description.flags,
+            include_dirs=(*(description.folder / d for d in description.include_dirs), description.source_path.parent),
+            optimisation=self._config.toolchain.optimisation,
+        )
+        build = compile_source(request, compiler=self._compiler)
+        kernel = find_kernel(build.code_object, description.entry)
+        launch = build_launch(description, build.code_object, kernel.symbol)
+        asked = occupancy_request(
+            kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes
+        )
+        return CompiledKernel(build, kernel, launch_occupancy(target, asked))
+
+    def run(self, compiled: CompiledKernel, folder: Path) -> Turn:
+        """Launch, check, profile and analyse; everything is written below `folder`.
+
+        Raises:
+            LabError: The kernel did what it must not do, or its output cannot be compared.
+        """
+        launch = build_launch(self._config.kernel, compiled.build.code_object, compiled.kernel.symbol)
+        passes = run_passes(
+            self._device,
+            launch,
+            folder=folder / ROCPD_FOLDER,
+            runs=self._config.passes.runs,
+            counters=self._config.passes.counters,
+        )
+        verification = self._verify(launch, passes.outputs)
+        identity = self._device.identity
+        profile = build_profile(
+            passes.trace,
+            target=self._config.target,
+            identity_note=f"{identity.name}: {identity.reason}",
+            resources=compiled.kernel,
+            symbol=compiled.kernel.symbol,
+            helper_patterns=self._config.passes.helper_kernels,
+            counter_traces=passes.counter_traces,
+            code_object_sha256=compiled.build.code_object.sha256,
+            versions={**identity.versions, compiled.build.compiler_name: compiled.build.compiler_version},
+            failures=passes.failures,
+        )
+        diagnosis = diagnose(profile, passes.trace, deterministic=self._device.deterministic)
+        documents = write_documents(folder, describe(profile, diagnosis, passes.trace))
+        files = (*documents, *_write_binaries(compiled, folder), *sorted((folder / ROCPD_FOLDER).rglob("*.db")))
+        return Turn(compiled, profile, diagnosis, verification, tuple(files))
+
+    def _verify(self, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> VerificationResult | None:
+        """None for the first run of a kernel whose truth is its own baseline."""
+        if self._expected is None:
+            reference = expected_outputs(self._config.kernel, launch)
+            if reference is None:
+                self._expected = dict(outputs)
+                return None
+            self._expected = reference
+        return verify_outputs(outputs, self._expected, self._config.kernel.tolerance)
+
+
+def _write_binaries(compiled: CompiledKernel, folder: Path) -> tuple[Path, ...]:
+    code_object = folder / "kernel.hsaco"
+    write_bytes(code_object, compiled.build.code_object.data)
+    listing = folder / "kernel.s"
+    try:
+        write_text(listing, compiled.disassembly())
+    except LabError:  # no disassembler here for this GPU: the code object itself is kept
+        return (code_object,)
+    return (code_object, listing)

@@ -1,0 +1,63 @@
+"""Proposals and verdicts: what was tried, from which parent, and why it was kept or not."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.optimize.guards import GuardResult
+    from rocm_perf_lab.optimize.verification import VerificationResult
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+
+Stage = Literal["compile", "guard", "duplicate", "verification", "measurement"]
+_ID_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One rewritten source. `id` is a hash of its text, so that equal rewrites are one proposal."""
+
+    id: str
+    parent_id: str | None
+    transform: str
+    description: str
+    text: str
+
+    @classmethod
+    def of(cls, text: str, *, transform: str, description: str, parent: Proposal | None) -> Proposal:
+        """A proposal for a source text."""
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_ID_DIGITS]
+        return cls(digest, parent.id if parent else None, transform, description, text)
+
+    def diff(self, other: Proposal, file_name: str) -> str:
+        """Unified diff from this source to `other`."""
+        lines = difflib.unified_diff(
+            self.text.splitlines(keepends=True),
+            other.text.splitlines(keepends=True),
+            fromfile=f"a/{file_name}",
+            tofile=f"b/{file_name}",
+        )
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a proposal. `stage` is where it was decided; later fields are None where it did not get so far.
+
+    improvement: relative gain over the best source at that time; 0.25 means a quarter less time.
+    """
+
+    proposal: Proposal
+    accepted: bool
+    stage: Stage
+    reason: str
+    guards: tuple[GuardResult, ...] = ()
+    kernel: KernelMetadata | None = None
+    occupancy_waves: float | None = None
+    compile_cached: bool | None = None
+    verification: VerificationResult | None = None
+    runtime_ns: float | None = None
+    improvement: float | None = None

@@ -1,0 +1,117 @@
+"""Is the output right? Compares what a kernel wrote with what it should have written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.kernel import Tolerance
+
+
+class VerificationError(LabError):
+    """Outputs that cannot be compared: missing, or of another shape or type."""
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """One output. `worst_index` is the element that is furthest outside its tolerance, or has the largest error."""
+
+    name: str
+    passed: bool
+    mismatches: int
+    elements: int
+    max_abs_error: float
+    max_rel_error: float
+    worst_index: tuple[int, ...]
+    actual: float
+    expected: float
+
+    def __str__(self) -> str:
+        if self.passed:
+            return f"{self.name}: {self.elements:,} elements within tolerance, largest error {self.max_abs_error:.3g}"
+        place = ", ".join(map(str, self.worst_index))
+        return (
+            f"{self.name}: {self.mismatches:,} of {self.elements:,} elements are wrong, "
+            f"worst at [{place}]: {self.actual:.9g} instead of {self.expected:.9g}"
+        )
+
+
+@dataclass(frozen=True)
+class VerificationResult:
+    """All outputs."""
+
+    checks: tuple[OutputCheck, ...]
+
+    @property
+    def passed(self) -> bool:
+        """True where every output is right."""
+        return all(check.passed for check in self.checks)
+
+    def __str__(self) -> str:
+        return "; ".join(str(check) for check in self.checks if check.passed == self.passed)
+
+
+def verify_outputs(
+    actual: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]], tolerances: Mapping[str, Tolerance]
+) -> VerificationResult:
+    """Compare every expected output: |actual - expected| <= atol + rtol * |expected|, NaN only where NaN is expected.
+
+    Raises:
+        VerificationError: An output is missing, or has another shape or type.
+    """
+    return VerificationResult(tuple(_check(name, actual, expected[name], tolerances.get(name)) for name in expected))
+
+
+def _check(
+    name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any], tolerance: Tolerance | None
+) -> OutputCheck:
+    from rocm_perf_lab.device.kernel import Tolerance
+
+    actual = outputs.get(name)
+    if actual is None:
+        raise VerificationError(f"the kernel has no output {name!r}", remedy=f"outputs: {', '.join(outputs)}")
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        raise VerificationError(
+            f"output {name!r} is {actual.dtype} {actual.shape}, its reference {expected.dtype} {expected.shape}",
+            where=f"kernel.reference.{name}",
+        )
+    limits = tolerance or Tolerance(rtol=1e-5, atol=1e-6)
+    return _compare(name, actual, expected, limits)
+
+
+def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: Tolerance) -> OutputCheck:
+    wide = np.float64 if actual.dtype.kind not in "iu" else np.longdouble
+    got, want = actual.astype(wide), expected.astype(wide)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        same = (got == want) | (np.isnan(got) & np.isnan(want))
+        error = np.where(same, 0.0, np.abs(got - want))
+        allowed = limits.atol + limits.rtol * np.abs(want)
+        finite = np.isfinite(got) & np.isfinite(want)
+        wrong = ~same & ~(finite & (error <= allowed))
+        relative = np.where(want != 0, error / np.abs(want), np.where(error > 0, np.inf, 0.0))
+        excess = np.where(wrong, np.where(np.isfinite(error), error - allowed, np.inf), np.where(same, -np.inf, error))
+    worst = np.unravel_index(int(np.argmax(excess)), excess.shape) if excess.size else ()
+    return OutputCheck(
+        name=name,
+        passed=not bool(wrong.any()),
+        mismatches=int(wrong.sum()),
+        elements=int(wrong.size),
+        max_abs_error=_largest(error[finite]),
+        max_rel_error=_largest(relative[finite]),
+        worst_index=tuple(int(i) for i in worst),
+        actual=float(got[worst]),
+        expected=float(want[worst]),
+    )
+
+
+def _largest(values: NDArray[Any]) -> float:
+    return float(values.max()) if values.size else 0.0
