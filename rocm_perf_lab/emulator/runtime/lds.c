@@ -5,18 +5,27 @@ enum { BANKS = 32 };
 
 // ---- banks ----
 
-// The most distinct dwords in one bank among the dwords that lanes [first, first + count) touch: cycles of that pass.
-static uint32_t pass_cycles(const uint32_t *address, uint64_t lanes, int first, int count, int dwords) {
-  uint32_t banks = 0, wanted = 0, unique[BANKS][RPL_LANES];
-  uint32_t lane_banks = (1u << dwords) - 1;
+// Whether no bank sees two different dwords in this pass, for accesses aligned to their 2^shift bytes: the banks of one
+// access then coincide with another's either all or not at all. Equal addresses are one access (broadcast).
+static int is_conflict_free(const uint32_t *address, uint64_t lanes, int first, int count, int shift) {
+  uint32_t seen = 0, unit_in[BANKS], groups = (BANKS >> (shift - 2)) - 1, misaligned = 0;
   for (int l = first; l < first + count; l++) {
     if (!(lanes >> l & 1)) continue;
-    uint32_t bank = address[l] >> 2 & (BANKS - 1);
-    banks |= lane_banks << bank | (uint32_t)((uint64_t)lane_banks << bank >> BANKS);
-    wanted += (uint32_t)dwords;
+    uint32_t unit = address[l] >> shift, group = unit & groups;
+    misaligned |= address[l] & ((1u << shift) - 1);
+    if (seen >> group & 1 && unit_in[group] != unit) return 0;
+    seen |= 1u << group;
+    unit_in[group] = unit;
   }
-  if (!wanted || (uint32_t)__builtin_popcount(banks) == wanted) return wanted ? 1 : 0;
-  uint32_t depth[BANKS] = {0}, cycles = 0;
+  return !misaligned;
+}
+
+// Cycles of one pass: the most distinct dwords in one bank among those that lanes [first, first + count) touch.
+static uint32_t pass_cycles(const uint32_t *address, uint64_t lanes, int first, int count, int dwords) {
+  uint64_t in_pass = lanes >> first & ((1ull << count) - 1);
+  if (!in_pass) return 0;
+  if (dwords != 3 && is_conflict_free(address, lanes, first, count, 2 + dwords / 2)) return 1;
+  uint32_t depth[BANKS] = {0}, cycles = 0, unique[BANKS][BANKS];
   for (int l = first; l < first + count; l++) {
     if (!(lanes >> l & 1)) continue;
     for (int k = 0; k < dwords; k++) {
@@ -29,11 +38,18 @@ static uint32_t pass_cycles(const uint32_t *address, uint64_t lanes, int first, 
   return cycles;
 }
 
+static int is_contiguous(const uint32_t *address, uint64_t lanes, uint32_t width) {
+  uint32_t differs = (uint32_t)(lanes != RPL_ALL_LANES);
+  for (uint32_t l = 0; l < RPL_LANES; l++) differs |= address[l] ^ (address[0] + l * width);
+  return !differs;
+}
+
 // LDS moves 32 dwords a cycle: 32 lanes of one dword, 16 of two, 8 of three or four. Returns the busy cycles.
 static uint32_t count_cycles(struct rpl_wave *w, const uint32_t *address, uint64_t lanes, int dwords) {
   int lanes_per_pass = BANKS / (dwords == 3 ? 4 : dwords);
   uint32_t cycles = 0, passes = 0;
-  for (int first = 0; first < RPL_LANES; first += lanes_per_pass) {
+  if (dwords != 3 && is_contiguous(address, lanes, 4 * (uint32_t)dwords)) cycles = passes = (uint32_t)(RPL_LANES / lanes_per_pass);
+  else for (int first = 0; first < RPL_LANES; first += lanes_per_pass) {
     uint32_t pass = pass_cycles(address, lanes, first, lanes_per_pass, dwords);
     cycles += pass;
     passes += pass > 0;
