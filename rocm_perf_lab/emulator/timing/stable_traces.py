@@ -2,7 +2,8 @@
 
 Every address becomes (number of its buffer, offset in it), so that equal launches take equal emulated times in any
 process. What lies in no buffer (scratch, variables of the code object) is private to its workgroup and numbered in the
-order of first touch, because threads of the runtime own the scratch. Bit 0 marks segments whose 128-byte line more than one sampled workgroup touches.
+order of first touch, because threads of the runtime own the scratch. Bit 0 marks
+segments whose 128-byte line more than one sampled workgroup touches.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def stabilise(
 
 
 def _is_address(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    return (words >> _TAG_SHIFT) == 0
+    tagless: NDArray[np.bool_] = (words >> _TAG_SHIFT) == 0
+    return tagless
 
 
 def _renumbered(group: Sequence[NDArray[np.uint64]], layout: _Layout, private: int) -> list[NDArray[np.uint64]]:
@@ -82,11 +84,10 @@ def _order_of_first_touch(addresses: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _shared_lines(groups: list[list[NDArray[np.uint64]]]) -> NDArray[np.uint64]:
-    per_group = [
-        np.unique(np.concatenate([words[_is_address(words)] for words in group] or [np.zeros(0, np.uint64)]) >> _LINE_SHIFT)
-        for group in groups
-    ]
-    lines, counts = np.unique(np.concatenate(per_group or [np.zeros(0, np.uint64)]), return_counts=True)
+    nothing = np.zeros(0, np.uint64)
+    touched = [np.concatenate([nothing, *(words[_is_address(words)] for words in group)]) for group in groups]
+    per_group = [np.unique(addresses >> _LINE_SHIFT) for addresses in touched]
+    lines, counts = np.unique(np.concatenate([nothing, *per_group]), return_counts=True)
     return np.asarray(lines[counts > 1], dtype=np.uint64)
 
 

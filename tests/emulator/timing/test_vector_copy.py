@@ -1,0 +1,73 @@
+"""Memory counters of a vector copy, executed and timed, against a real MI300X."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from rocm_perf_lab.emulator.build import load_runtime
+from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.sampling import SamplePolicy
+from rocm_perf_lab.emulator.timing.engine import TimingEstimate, TracedLaunch, estimate
+from tests.builders.kernels import VEC_COPY, build_hip
+from tests.builders.targets import mi300x
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.memory import Allocation
+
+MEASURED = json.loads((Path(__file__).parents[2] / "data" / "vcopy_mi300x.json").read_text())["dispatches"][1]
+N, BLOCK = 1 << 20, 256
+
+
+@pytest.fixture(scope="module")
+def vector_copy(tmp_path_factory: pytest.TempPathFactory) -> TimingEstimate:
+    code_object = build_hip(VEC_COPY, tmp_path_factory.mktemp("copy")).code_object
+    with Machine(mi300x(), max_instructions=10**8, threads=2, sample=SamplePolicy(16)) as machine:
+        buffers = [machine.allocate(name, 8 * N) for name in "abc"]
+        machine.write(buffers[0], np.zeros(N))
+        arguments: list[int | bytes | Allocation] = [*buffers, struct.pack("<i", N), struct.pack("<i", 1)]
+        loaded = machine.load(code_object)
+        result = machine.launch(loaded, code_object.kernels[0].symbol, (N // BLOCK, 1, 1), (BLOCK, 1, 1), arguments)
+        launch = TracedLaunch(
+            program=result.program,
+            traces=result.traces,
+            buffers=[(b.address, b.nbytes) for b in buffers],
+            workgroups=N // BLOCK,
+            waves_per_workgroup=4,
+            resident_workgroups=8,
+        )
+        return estimate(load_runtime(), launch, mi300x())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TCP_TOTAL_CACHE_ACCESSES_sum",
+        "TCP_TCC_READ_REQ_sum",
+        "TCP_TCC_WRITE_REQ_sum",
+        "TCC_REQ_sum",
+        "TCC_READ_sum",
+        "TCC_WRITE_sum",
+        "TCC_HIT_sum",
+        "TCC_MISS_sum",
+        "TCC_EA0_RDREQ_sum",
+        "TCC_EA0_RDREQ_32B_sum",
+        "TCC_BUBBLE_sum",
+        "TCC_EA0_WRREQ_sum",
+        "TCC_EA0_WRREQ_64B_sum",
+        "SQ_ACTIVE_INST_VALU",
+    ],
+)
+def test_a_counter_is_within_five_percent_of_a_real_mi300x(vector_copy: TimingEstimate, name: str) -> None:
+    assert vector_copy.counters[name] == pytest.approx(MEASURED[name], rel=0.05)
+
+
+def test_the_copy_takes_no_less_than_its_traffic_at_the_peak_of_memory(vector_copy: TimingEstimate) -> None:
+    shortest_ns = 2 * 8 * N / mi300x().peaks.dram_gb_per_s
+
+    assert shortest_ns < vector_copy.duration_ns < 20 * shortest_ns
