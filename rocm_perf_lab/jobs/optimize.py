@@ -53,7 +53,9 @@ class OptimizeJob:
         if stop is not None:
             lab.console.print(f"[yellow]nothing to gain[/]: {stop}")
             return LoopResult(baseline, turn.runtime_ns, baseline, turn.runtime_ns, (), stop)
-        lab.console.print(f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the whole time could be saved")
+        lab.console.print(
+            f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the whole time could be saved"
+        )
         context = {"target": lab.config.target}
         loop_bench = LoopBench(bench, lab.output_dir / "proposals", lab.config.kernel.source.name)
         loop = ClosedLoop(

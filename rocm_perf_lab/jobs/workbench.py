@@ -113,9 +113,7 @@ class Workbench:
         build = compile_source(request, compiler=self._compiler)
         kernel = find_kernel(build.code_object, description.entry)
         launch = build_launch(description, build.code_object, kernel.symbol)
-        asked = occupancy_request(
-            kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes
-        )
+        asked = occupancy_request(kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes)
         return CompiledKernel(build, kernel, launch_occupancy(target, asked))
 
     def run(self, compiled: CompiledKernel, folder: Path) -> Turn:

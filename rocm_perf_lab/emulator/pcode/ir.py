@@ -405,7 +405,13 @@ def _fold(operator: str, left: Value, right: Value) -> Value:
     if left.kind == "f":
         a, b = left.float, right.float
         if operator == "/":
-            result = a / b if b else math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1, b)
+            result = (
+                a / b
+                if b
+                else math.nan
+                if a == 0 or math.isnan(a)
+                else math.copysign(math.inf, a) * math.copysign(1, b)
+            )
         else:
             result = {"+": a + b, "-": a - b, "*": a * b}[operator]
         return float_constant(result, left.bits)

@@ -50,7 +50,9 @@ _PRECEDENCE = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!=", "<>"), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
     ("*", "/", "%"),
 )  # fmt: skip
-_KEYWORDS = frozenset("if then elsif else endif for do endfor declare return break lambda".split())
+_KEYWORDS = frozenset(
+    ["if", "then", "elsif", "else", "endif", "for", "do", "endfor", "declare", "return", "break", "lambda"]
+)
 
 
 class PseudocodeError(ValueError):

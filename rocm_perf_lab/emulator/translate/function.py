@@ -117,9 +117,7 @@ def _is_terminator(instruction: Instruction) -> bool:
     return name.startswith(("S_CBRANCH", "S_ENDPGM")) or name in _TERMINATORS
 
 
-_TERMINATORS = frozenset(
-    {"S_BRANCH", "S_BARRIER", "S_SLEEP", "S_TRAP", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"}
-)
+_TERMINATORS = frozenset({"S_BRANCH", "S_BARRIER", "S_SLEEP", "S_TRAP", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"})
 
 
 def _translate_instruction(program: Program, state: BlockState, instruction: Instruction) -> None:

@@ -29,7 +29,9 @@ _LDS_ATOMIC = re.compile(
     r"DS_(ADD|SUB|RSUB|INC|DEC|MIN|MAX|AND|OR|XOR|WRXCHG|MSKOR|CMPST|PK_ADD)(?:_RTN)?_(?:RTN_)?(U|I|B|F|BF)(16|32|64)$"
 )
 _LDS_ACCESS = re.compile(r"DS_(READ|WRITE)(2?)(ST64)?_([BUI])(\d+)(_D16)?(_HI)?$")
-_ORDERED = frozenset({"BUFFER_WBL2", "BUFFER_INV", "S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL"})
+_ORDERED = frozenset(
+    {"BUFFER_WBL2", "BUFFER_INV", "S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL"}
+)
 
 
 def translate_memory(state: BlockState, instruction: Instruction) -> None:
@@ -136,9 +138,7 @@ def _buffer(state: BlockState, instruction: Instruction) -> None:
 
 def _lds(state: BlockState, instruction: Instruction) -> None:
     accumulator = FIRST_AGPR_ROW if instruction.bits(25, 25) else 0
-    target, data1, data0 = (
-        instruction.bits(high, high - 7) + accumulator for high in (63, 55, 47)
-    )
+    target, data1, data0 = (instruction.bits(high, high - 7) + accumulator for high in (63, 55, 47))
     address, offset0, offset1 = instruction.bits(39, 32), instruction.bits(7, 0), instruction.bits(15, 8)
     offset = offset0 | offset1 << 8
     permutes = {

@@ -280,9 +280,7 @@ class LaneGroup:
         lines += self.body
         last = self._store_rows(lines, pointers) if self.written else f"{name}_body"
         lines += [f"br label %{name}_latch", f"{name}_latch:"]
-        lines += [
-            f"{a}_out = phi i64 [{a}_in, %{name}_head], [{a}_set, %{last}]" for a in self.accumulators
-        ]
+        lines += [f"{a}_out = phi i64 [{a}_in, %{name}_head], [{a}_set, %{last}]" for a in self.accumulators]
         lines += [
             f"%{name}_next = add i64 %{name}_lane, {CHUNK}",
             f"%{name}_done = icmp eq i64 %{name}_next, {LANES}",
@@ -320,5 +318,3 @@ class LaneGroup:
             ]
         lines += [f"br label %{name}_stored", f"{name}_stored:"]
         return f"{name}_stored"
-
-

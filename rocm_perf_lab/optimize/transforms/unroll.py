@@ -1,0 +1,83 @@
+"""Loop unrolling by `#pragma unroll N`, on loops where it cannot change what the kernel does.
+
+Not touched: loops with barriers, atomics, dynamic shared memory, inline assembly, early exits, and loops that are not
+`for` loops. The compiler decides about the rest: a pragma that changes no machine code is a duplicate for the closed loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.source_tree import preceding_pragma
+from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.optimize.source_tree import Loop, SourceUnit
+
+_SMALLEST, _LARGEST = 2, 8
+
+
+class UnrollLoops:
+    """Each free loop at each factor, then all free loops together.
+
+    Args:
+        factors: From 2 to 8.
+
+    Raises:
+        LabError: A factor out of range.
+    """
+
+    name = "unroll"
+
+    def __init__(self, *, factors: Sequence[int] = (2, 4, 8)) -> None:
+        outside = [f for f in factors if not _SMALLEST <= f <= _LARGEST]
+        if outside:
+            raise LabError(
+                f"unroll factors must be {_SMALLEST} to {_LARGEST}, not {outside}",
+                where="optimizer.transforms: factors",
+                remedy="for example factors: [2, 4, 8]",
+            )
+        self._factors = tuple(sorted(set(factors)))
+
+    def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
+        """One rewrite per loop and factor, and one per factor for all loops where there are several."""
+        free = [loop for loop in unit.loops() if loop.obstacle is None]
+        groups = [[loop] for loop in free] + ([free] if len(free) > 1 else [])
+        rewrites = []
+        for group in groups:
+            for factor in self._factors:
+                content = _unrolled(unit.content, group, factor)
+                if content != unit.content:
+                    rewrites.append(Rewrite(_describe(group, factor), content.decode()))
+        return tuple(rewrites)
+
+    def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
+        """Loops that are left alone."""
+        return tuple(Rejection(loop.line, loop.obstacle) for loop in unit.loops() if loop.obstacle is not None)
+
+
+def _describe(loops: Sequence[Loop], factor: int) -> str:
+    lines = ", ".join(str(loop.line) for loop in loops)
+    return f"unroll by {factor} the loop{'s' if len(loops) > 1 else ''} at line {lines}"
+
+
+def _unrolled(content: bytes, loops: Sequence[Loop], factor: int) -> bytes:
+    """Pragmas before the loops, last loop first so that earlier positions stay right."""
+    newline = b"\r\n" if b"\r\n" in content else b"\n"
+    pragma = f"#pragma unroll {factor}".encode()
+    for loop in sorted(loops, key=lambda loop: -loop.start):
+        line_start = content.rfind(b"\n", 0, loop.start) + 1
+        before_loop = content[line_start : loop.start]
+        old = preceding_pragma(content, loop)
+        if old is not None:
+            line = content[old[0] : old[1]]
+            indent = line[: len(line) - len(line.lstrip())]
+            content = content[: old[0]] + indent + pragma + newline + content[old[1] :]
+        elif before_loop.strip():  # something stands before the loop on its line
+            content = content[: loop.start] + newline + pragma + newline + content[loop.start :]
+        else:
+            content = content[:line_start] + before_loop + pragma + newline + content[line_start:]
+    return content

@@ -1,0 +1,251 @@
+"""Where runs are kept: MLflow, or nowhere. One parent run per job, one child run per proposal.
+
+`open_mlflow_tracker` gives a tracker for a new run; as a context manager it marks the run finished, failed or killed, so
+that none is left running. MLflow is imported only here, inside functions: it takes seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from mlflow import MlflowClient
+
+DEFAULT_URI = "sqlite:///mlflow.db"
+_ARTIFACTS = "mlartifacts"
+_LONGEST_VALUE = 500
+_CUT = " …"
+_NOISY_LOGGERS = ("alembic", "mlflow", "sqlalchemy")
+
+
+class TrackingError(LabError):
+    """The store cannot be reached or written."""
+
+
+class RunTracker(Protocol):
+    """One run in a store."""
+
+    @property
+    def uri(self) -> str | None:
+        """The store, or None where nothing is kept."""
+        ...
+
+    @property
+    def run_id(self) -> str | None:
+        """The run's id in the store."""
+        ...
+
+    def child(self, name: str, tags: Mapping[str, str] | None = None) -> RunTracker:
+        """A run below this one."""
+        ...
+
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """What was asked for."""
+        ...
+
+    def log_metrics(self, metrics: Mapping[str, float]) -> None:
+        """What came out."""
+        ...
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """What it belongs to."""
+        ...
+
+    def log_artifact(self, path: Path, folder: str | None = None) -> None:
+        """Keep a copy of a file."""
+        ...
+
+    def log_text(self, text: str, name: str) -> None:
+        """Keep a text as a file."""
+        ...
+
+    def close(self, status: str = "FINISHED") -> None:
+        """End the run: FINISHED, FAILED or KILLED."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class _ClosesItself:
+    """A run that ends with its `with` block, in the status that the block's end calls for."""
+
+    def close(self, status: str = "FINISHED") -> None:
+        """End the run."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close("FINISHED")
+        else:
+            self.close("KILLED" if issubclass(kind, KeyboardInterrupt | SystemExit) else "FAILED")
+
+
+class NullTracker(_ClosesItself):
+    """Keeps nothing."""
+
+    uri: str | None = None
+    run_id: str | None = None
+
+    def __init__(self, run_name: str = "") -> None:
+        self.run_name = run_name
+
+    def child(self, name: str, tags: Mapping[str, str] | None = None) -> NullTracker:
+        """Another that keeps nothing."""
+        return NullTracker(name)
+
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def log_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Nothing."""
+
+    def log_artifact(self, path: Path, folder: str | None = None) -> None:
+        """Nothing."""
+
+    def log_text(self, text: str, name: str) -> None:
+        """Nothing."""
+
+    def close(self, status: str = "FINISHED") -> None:
+        """Nothing."""
+
+
+class MlflowTracker(_ClosesItself):
+    """One MLflow run; children that are still open end with it."""
+
+    def __init__(self, client: MlflowClient, uri: str, experiment_id: str, run_id: str) -> None:
+        self._client = client
+        self._experiment_id = experiment_id
+        self._open_children: list[MlflowTracker] = []
+        self._is_open = True
+        self.uri: str | None = uri
+        self.run_id: str | None = run_id
+
+    @property
+    def _id(self) -> str:
+        return str(self.run_id)
+
+    def child(self, name: str, tags: Mapping[str, str] | None = None) -> MlflowTracker:
+        """A run with this one as its parent."""
+        all_tags = {"mlflow.parentRunId": self._id, **_shortened(tags or {})}
+        run = self._client.create_run(self._experiment_id, run_name=name, tags=all_tags)
+        child = MlflowTracker(self._client, str(self.uri), self._experiment_id, run.info.run_id)
+        self._open_children.append(child)
+        return child
+
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """All in one request; long values are cut with a mark."""
+        from mlflow.entities import Param
+
+        values = _shortened({name: str(value) for name, value in params.items()})
+        self._client.log_batch(self._id, params=[Param(name, value) for name, value in values.items()])
+
+    def log_metrics(self, metrics: Mapping[str, float]) -> None:
+        """All in one request."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        rows = [Metric(name, float(value), now, 0) for name, value in metrics.items()]
+        self._client.log_batch(self._id, metrics=rows)
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """All in one request."""
+        from mlflow.entities import RunTag
+
+        rows = [RunTag(name, value) for name, value in _shortened(tags).items()]
+        self._client.log_batch(self._id, tags=rows)
+
+    def log_artifact(self, path: Path, folder: str | None = None) -> None:
+        """Copy a file to the run's artifacts."""
+        self._client.log_artifact(self._id, str(path), folder)
+
+    def log_text(self, text: str, name: str) -> None:
+        """Write a file among the run's artifacts."""
+        self._client.log_text(self._id, text, name)
+
+    def close(self, status: str = "FINISHED") -> None:
+        """End the run and its open children; once."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        for child in self._open_children:
+            child.close(status)
+        self._client.set_terminated(self._id, status)
+
+
+def open_mlflow_tracker(*, run_name: str, uri: str | None = None, experiment: str = "rocm-perf-lab") -> MlflowTracker:
+    """Start a run.
+
+    Args:
+        run_name: What the UI shows.
+        uri: The store; None takes MLFLOW_TRACKING_URI, else a SQLite file in the working folder.
+        experiment: Created where it does not exist.
+
+    Raises:
+        TrackingError: The store cannot be reached or written.
+    """
+    store = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+    _quieten()
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        client = MlflowClient(tracking_uri=store)
+        experiment_id = _experiment_id(client, store, experiment)
+        run = client.create_run(experiment_id, run_name=run_name, tags={"mlflow.source.name": "rocm-perf-lab"})
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        raise TrackingError(
+            f"the MLflow store cannot be used: {str(error).splitlines()[0]}",
+            where=store,
+            remedy="check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none",
+        ) from error
+    return MlflowTracker(client, store, experiment_id, run.info.run_id)
+
+
+def ui_command(uri: str) -> str:
+    """The command that shows the store in a browser."""
+    return f"mlflow ui --backend-store-uri {uri}"
+
+
+def _experiment_id(client: MlflowClient, store: str, name: str) -> str:
+    known = client.get_experiment_by_name(name)
+    if known is not None:
+        return str(known.experiment_id)
+    location = (Path.cwd() / _ARTIFACTS).as_uri() if store == DEFAULT_URI else None
+    return str(client.create_experiment(name, artifact_location=location))
+
+
+def _quieten() -> None:
+    """MLflow's own chatter stays out of the lab's output; a store that does not answer fails within seconds."""
+    for name in _NOISY_LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+
+
+def _shortened(values: Mapping[str, str]) -> dict[str, str]:
+    longest = _LONGEST_VALUE - len(_CUT)
+    return {n: v if len(v) <= _LONGEST_VALUE else v[:longest] + _CUT for n, v in values.items()}
