@@ -33,9 +33,7 @@ def profile(overrides: tuple[str, ...], debug: bool) -> None:
 @click.option("--min-improvement", type=float, help="Smallest relative gain that is kept.")
 @click.option("--max-iterations", type=int, help="Rounds of proposals.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def optimize(
-    overrides: tuple[str, ...], min_improvement: float | None, max_iterations: int | None, debug: bool
-) -> None:
+def optimize(overrides: tuple[str, ...], min_improvement: float | None, max_iterations: int | None, debug: bool) -> None:
     """Rewrite one kernel and keep what is correct and faster: rocm-perf optimize kernel=softmax"""
     options = {"optimizer.min_improvement": min_improvement, "optimizer.max_iterations": max_iterations}
     given = tuple(f"{key}={value}" for key, value in options.items() if value is not None)

@@ -51,9 +51,7 @@ def unknown_key(path: str, valid: Iterable[str], origins: Origins) -> ConfigErro
     names = sorted(valid)
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
     prefix = f"{parent}." if parent else ""
-    remedy = (
-        f"did you mean {prefix}{near[0]}?" if near else f"valid keys of {parent or 'the config'}: {', '.join(names)}"
-    )
+    remedy = f"did you mean {prefix}{near[0]}?" if near else f"valid keys of {parent or 'the config'}: {', '.join(names)}"
     return ConfigError(f"unknown key {path!r}", where=origins.describe(path), remedy=remedy)
 
 

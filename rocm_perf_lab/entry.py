@@ -90,9 +90,7 @@ def _origins(runtime: Any) -> Origins:
     """The files behind each group choice, most specific first: user's folders, experiment, group option."""
     choices = {str(group): str(option) for group, option in runtime.runtime.choices.items() if option is not None}
     folders = [Path(s.path) for s in runtime.runtime.config_sources if s.schema in ("file", "experiments") and s.path]
-    experiment = (
-        [f / "experiment" / f"{choices['experiment']}.yaml" for f in folders] if "experiment" in choices else []
-    )
+    experiment = [f / "experiment" / f"{choices['experiment']}.yaml" for f in folders] if "experiment" in choices else []
     files: dict[str, tuple[Path, ...]] = {}
     for group, option in choices.items():
         candidates = [folder / group / f"{option}.yaml" for folder in folders]

@@ -6,7 +6,9 @@ Arithmetic, comparison and a few functions over named values. NumPy references a
 
 from __future__ import annotations
 
+import ast
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.errors import LabError
@@ -67,9 +69,7 @@ def evaluate_integer(expression: Number | str, names: Mapping[str, Any], *, wher
     """
     value = evaluate(expression, names, where=where)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
-        raise ExpressionError(
-            f"{expression!r} is {value!r}, not a whole number", where=where, remedy="use // or ceil_div(a, b)"
-        )
+        raise ExpressionError(f"{expression!r} is {value!r}, not a whole number", where=where, remedy="use // or ceil_div(a, b)")
     return int(value)
 
 
@@ -79,13 +79,23 @@ def evaluate_array(expression: str, names: Mapping[str, Any], *, where: str) -> 
 
     functions: dict[str, Any] = {name: getattr(np, name) for name in _ARRAY_FUNCTIONS if hasattr(np, name)}
     functions |= {"ceil_div": ceil_div, "int": int, "float": float, "erf": np.vectorize(math.erf, otypes=[float])}
-    return _run(expression, names, functions, where)
+    # The evaluator's own operators limit the length of what they make, which is meant for strings, not arrays.
+    operators = {ast.Add: operator.add, ast.Mult: operator.mul, ast.Pow: operator.pow, ast.MatMult: operator.matmul}
+    return _run(expression, names, functions, where, operators)
 
 
-def _run(expression: str, names: Mapping[str, Any], functions: dict[str, Any], where: str) -> Any:
-    from simpleeval import EvalWithCompoundTypes, InvalidExpression
+def _run(
+    expression: str,
+    names: Mapping[str, Any],
+    functions: dict[str, Any],
+    where: str,
+    operators: Mapping[type[ast.operator], Any] | None = None,
+) -> Any:
+    from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes, InvalidExpression
 
-    evaluator = EvalWithCompoundTypes(names=dict(names), functions=functions)
+    evaluator = EvalWithCompoundTypes(
+        names=dict(names), functions=functions, operators={**DEFAULT_OPERATORS, **(operators or {})}
+    )
     try:
         return evaluator.eval(expression.strip())
     except (InvalidExpression, SyntaxError, ArithmeticError, TypeError, ValueError, KeyError, AttributeError) as error:

@@ -74,9 +74,7 @@ def classify(evidence: Evidence) -> Bottleneck:
     names = {**book.thresholds, **evidence.numbers}
     judged = [rule for rule in book.rules if _names_of(rule) <= set(names)]
     not_judged = tuple(
-        f"{rule.name} (no {', '.join(sorted(_names_of(rule) - set(names)))})"
-        for rule in book.rules
-        if rule not in judged
+        f"{rule.name} (no {', '.join(sorted(_names_of(rule) - set(names)))})" for rule in book.rules if rule not in judged
     )
     matching = [rule for rule in judged if evaluate(rule.when, names, where=f"bottleneck rule {rule.name}")]
     matching.sort(key=lambda rule: -_strength(rule, names))
@@ -104,9 +102,7 @@ def gather_evidence(
     occupancy = profile.occupancy
     workgroups = profile.grid[0] * profile.grid[1] * profile.grid[2]
     pool = profile.target.lds_pool
-    groups_at_once = (
-        occupancy.workgroups_per_cu * profile.target.compute_units * profile.target.simds_per_cu / pool.simds
-    )
+    groups_at_once = occupancy.workgroups_per_cu * profile.target.compute_units * profile.target.simds_per_cu / pool.simds
     numbers: dict[str, float | None] = {
         "occupancy": occupancy.fraction,
         "device_fill": workgroups / groups_at_once,
@@ -132,9 +128,7 @@ def _add_roof_evidence(
     for row in roof.memory:
         numbers[row.level] = row.utilisation
     # LDS has a rule of its own: a busy LDS is no lack of memory bandwidth.
-    levels = {
-        str(row.level): row.utilisation for row in roof.memory if row.utilisation is not None and row.level != "lds"
-    }
+    levels = {str(row.level): row.utilisation for row in roof.memory if row.utilisation is not None and row.level != "lds"}
     if levels:
         words["memory_level"] = max(levels, key=levels.__getitem__)
         numbers["memory"] = levels[words["memory_level"]]

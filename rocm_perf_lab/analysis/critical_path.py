@@ -100,12 +100,8 @@ def _predecessors(
             ended += 1
         own = last_of_lane.get(lane[dispatch])
         other = last_of_process.get(process[dispatch], _LastTwo()).of_another_lane(lane[dispatch])
-        waited = (
-            other is not None and start[dispatch] - end[other] <= max_gap_ns and (own is None or end[other] > end[own])
-        )
-        found[dispatch] = tuple(
-            d for d, is_one in ((own, own is not None), (other, waited)) if is_one and d is not None
-        )
+        waited = other is not None and start[dispatch] - end[other] <= max_gap_ns and (own is None or end[other] > end[own])
+        found[dispatch] = tuple(d for d, is_one in ((own, own is not None), (other, waited)) if is_one and d is not None)
     return found
 
 

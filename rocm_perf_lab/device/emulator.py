@@ -90,9 +90,7 @@ class EmulatorDevice:
 
         kernel = next(k for k in launch.code_object.kernels if k.symbol == launch.symbol)
         sample = SamplePolicy(self._traced_workgroups)
-        with Machine(
-            self._target, max_instructions=self._max_instructions, threads=self._threads, sample=sample
-        ) as machine:
+        with Machine(self._target, max_instructions=self._max_instructions, threads=self._threads, sample=sample) as machine:
             buffers = _allocate(machine, launch)
             result = machine.launch(
                 machine.load(launch.code_object),
@@ -116,9 +114,7 @@ class EmulatorDevice:
         from rocm_perf_lab.emulator.build import load_runtime
         from rocm_perf_lab.emulator.timing.engine import TracedLaunch, estimate
 
-        request = occupancy_request(
-            kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes
-        )
+        request = occupancy_request(kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes)
         traced = TracedLaunch(
             program=result.program,
             traces=result.traces,
@@ -151,9 +147,7 @@ class EmulatorDevice:
             for number in range(runs)
         )
         return RecordedRun(
-            agent=AgentRecord.from_target(
-                self._target, device=identity.name, emulated=True, versions=identity.versions
-            ),
+            agent=AgentRecord.from_target(self._target, device=identity.name, emulated=True, versions=identity.versions),
             process=ProcessRecord(f"rocm-perf-lab emulator: {kernel.name}"),
             code_objects=(CodeObjectRecord(1, "memory://code_object", len(code_object.data), code_object.sha256),),
             kernels=(symbol,),

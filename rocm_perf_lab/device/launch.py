@@ -60,9 +60,7 @@ def build_launch(description: KernelDescription, code_object: CodeObject, symbol
         ExpressionError: An expression with an unknown name or forbidden syntax.
     """
     arguments = tuple(
-        _buffer(argument, description, index)
-        if isinstance(argument, BufferArgument)
-        else _scalar(argument, description)
+        _buffer(argument, description, index) if isinstance(argument, BufferArgument) else _scalar(argument, description)
         for index, argument in enumerate(description.arguments)
     )
     params = description.params
@@ -95,17 +93,13 @@ def _scalar(argument: ScalarArgument, description: KernelDescription) -> ScalarV
 
 def _buffer(argument: BufferArgument, description: KernelDescription, index: int) -> BufferValue:
     where = f"kernel.arguments[{index}] ({argument.name})"
-    shape = tuple(
-        evaluate_integer(e, description.params, where=f"{where}.shape[{i}]") for i, e in enumerate(argument.shape)
-    )
+    shape = tuple(evaluate_integer(e, description.params, where=f"{where}.shape[{i}]") for i, e in enumerate(argument.shape))
     if any(n < 1 for n in shape):
         raise LaunchError(f"shape {shape} has an empty dimension", where=where)
     written = argument.access != "in"
     dtype = DTYPES[argument.dtype]
     if argument.init is None and not written:
-        raise LaunchError(
-            f"input {argument.name!r} has no init", where=where, remedy="add init: {kind: normal, seed: 1}"
-        )
+        raise LaunchError(f"input {argument.name!r} has no init", where=where, remedy="add init: {kind: normal, seed: 1}")
     data = _initial(argument.init, shape, dtype, description, where)
     return BufferValue(argument.name, data, written)
 

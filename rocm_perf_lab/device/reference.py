@@ -70,9 +70,7 @@ def _fit(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[A
     return array.astype(expected.dtype)
 
 
-def _call(
-    folder: Path, reference: str, names: Mapping[str, Any], buffers: Mapping[str, BufferValue]
-) -> dict[str, NDArray[Any]]:
+def _call(folder: Path, reference: str, names: Mapping[str, Any], buffers: Mapping[str, BufferValue]) -> dict[str, NDArray[Any]]:
     where = f"kernel.reference: {reference}"
     file_name, separator, function_name = reference.rpartition(":")
     path = folder / file_name

@@ -73,9 +73,7 @@ class RocmDevice:
             if not found:
                 raise RocmDeviceError("rocprofv3 left no *_results.db", where=str(work), remedy="run it by hand")
             shutil.move(found[-1], database)
-            outputs = {
-                a.name: _read_output(work, a) for a in launch.arguments if isinstance(a, BufferValue) and a.written
-            }
+            outputs = {a.name: _read_output(work, a) for a in launch.arguments if isinstance(a, BufferValue) and a.written}
         return DeviceRun(outputs=outputs, database=database)
 
     def _profile(self, work: Path, counters: Sequence[str]) -> None:

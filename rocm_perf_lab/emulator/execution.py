@@ -104,9 +104,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         launch.sampled, launch.sampled_count = ctypes.addressof(sampled), len(dispatch.traced_workgroups)
         launch.traces, launch.budget = ctypes.addressof(traces), ctypes.addressof(budget)
         first, last = (dispatch.workgroups * t // threads for t in (thread, thread + 1))
-        runtime.library.rpl_run(
-            ctypes.byref(launch), ctypes.byref(states[thread]), ctypes.c_uint64(first), ctypes.c_uint64(last)
-        )
+        runtime.library.rpl_run(ctypes.byref(launch), ctypes.byref(states[thread]), ctypes.c_uint64(first), ctypes.c_uint64(last))
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(run_range, range(threads)))
@@ -122,9 +120,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
 
 
 def _machine_state(registry: ctypes.Array[AllocationEntry], *, concurrent: bool) -> MachineState:
-    return MachineState(
-        allocations=ctypes.addressof(registry), allocation_count=len(registry), concurrent=int(concurrent)
-    )
+    return MachineState(allocations=ctypes.addressof(registry), allocation_count=len(registry), concurrent=int(concurrent))
 
 
 def _launch_record(dispatch: Dispatch) -> LaunchRecord:
@@ -152,10 +148,7 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
 
 def _take_traces(runtime: Runtime, traces: ctypes.Array[Trace], dispatch: Dispatch) -> list[list[NDArray[np.uint64]]]:
     waves = dispatch.waves_per_workgroup
-    words = [
-        [_words(traces[group * waves + wave]) for wave in range(waves)]
-        for group in range(len(dispatch.traced_workgroups))
-    ]
+    words = [[_words(traces[group * waves + wave]) for wave in range(waves)] for group in range(len(dispatch.traced_workgroups))]
     runtime.library.rpl_traces_free(ctypes.byref(traces), ctypes.c_uint64(len(traces)))
     return words
 

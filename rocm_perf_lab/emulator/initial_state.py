@@ -71,9 +71,7 @@ def initial_state(
     )
 
 
-def dispatch_packet(
-    geometry: Geometry, *, lds_bytes: int, scratch_bytes: int, kernel_object: int, kernarg_address: int
-) -> bytes:
+def dispatch_packet(geometry: Geometry, *, lds_bytes: int, scratch_bytes: int, kernel_object: int, kernarg_address: int) -> bytes:
     """hsa_kernel_dispatch_packet_t."""
     return _PACKET.pack(
         _KERNEL_DISPATCH_HEADER,

@@ -75,9 +75,7 @@ class Machine:
         sample: Which workgroups are traced; None traces none.
     """
 
-    def __init__(
-        self, target: Target, *, max_instructions: int, threads: int = 1, sample: SamplePolicy | None = None
-    ) -> None:
+    def __init__(self, target: Target, *, max_instructions: int, threads: int = 1, sample: SamplePolicy | None = None) -> None:
         if target.architecture != EMULATED_ARCHITECTURE:
             raise LaunchRefused(
                 f"the emulator executes {EMULATED_ARCHITECTURE}, {target.name} is {target.architecture}",
@@ -176,9 +174,7 @@ class Machine:
             dispatch = self._dispatch(kernel, geometry, state, translated)
             execution = execute(self._runtime, dispatch, self.memory.registry())
             if execution.fault is not None:
-                raise fault_error(
-                    execution.fault, translated.program, self.memory, translated.resume_address, source_line
-                )
+                raise fault_error(execution.fault, translated.program, self.memory, translated.resume_address, source_line)
         finally:
             self.memory.free(packet_memory)
             self.memory.free(kernarg_memory)

@@ -84,9 +84,7 @@ class DeviceMemory:
     def free(self, allocation: Allocation) -> None:
         """Give the memory back; its addresses stay reserved, so that a later access is recognised."""
         self._require_live(allocation, "freed")
-        self.runtime.library.rpl_memory_retire(
-            ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes)
-        )
+        self.runtime.library.rpl_memory_retire(ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes))
         self._freed.add(allocation)
 
     def view(self, allocation: Allocation) -> NDArray[np.uint8]:
@@ -109,9 +107,7 @@ class DeviceMemory:
     def close(self) -> None:
         """Unmap everything."""
         for allocation in self._allocations:
-            self.runtime.library.rpl_memory_unmap(
-                ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes)
-            )
+            self.runtime.library.rpl_memory_unmap(ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes))
         self._allocations.clear()
         self._freed.clear()
 
@@ -133,9 +129,7 @@ class DeviceMemory:
                 self._next_address = -(-self._next_address // GUARD_BYTES) * GUARD_BYTES
                 return allocation
             self._next_address += _SKIP_BYTES
-        raise DeviceMemoryError(
-            f"no memory for buffer {name!r}", where=f"{nbytes:,} bytes", remedy="Use smaller buffers."
-        )
+        raise DeviceMemoryError(f"no memory for buffer {name!r}", where=f"{nbytes:,} bytes", remedy="Use smaller buffers.")
 
     def _map(self, allocation: Allocation) -> bool:
         refused = self.runtime.library.rpl_memory_map(

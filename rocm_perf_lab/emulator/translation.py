@@ -89,6 +89,4 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
         and symbol.address not in others
         and symbol.address != entry
     )
-    return decode_program(
-        kernel.symbol, elf.content(section), section.address, (entry, *functions), loaded.load_address
-    )
+    return decode_program(kernel.symbol, elf.content(section), section.address, (entry, *functions), loaded.load_address)

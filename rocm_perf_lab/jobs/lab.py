@@ -56,9 +56,7 @@ class Lab:
     @cached_property
     def tracker(self) -> RunTracker:
         """The run that everything is logged to."""
-        tracker: RunTracker = build(
-            self.config.tracking, where="tracking", run_name=f"{self.job_name} {self.config.kernel.name}"
-        )
+        tracker: RunTracker = build(self.config.tracking, where="tracking", run_name=f"{self.job_name} {self.config.kernel.name}")
         return tracker
 
     @property

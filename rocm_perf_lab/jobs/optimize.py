@@ -42,9 +42,7 @@ class OptimizeJob:
             _finish(lab, tracker, result)
         show_where(lab)
 
-    def _search(
-        self, lab: Lab, bench: Workbench, tracker: RunTracker, compiled: CompiledKernel, turn: Turn
-    ) -> LoopResult:
+    def _search(self, lab: Lab, bench: Workbench, tracker: RunTracker, compiled: CompiledKernel, turn: Turn) -> LoopResult:
         settings = lab.config.optimizer
         text = read_source(lab.config.kernel.source_path)
         baseline = Proposal.of(text, transform="none", description="the source as it is", parent=None)
@@ -53,9 +51,7 @@ class OptimizeJob:
         if stop is not None:
             lab.console.print(f"[yellow]nothing to gain[/]: {stop}")
             return LoopResult(baseline, turn.runtime_ns, baseline, turn.runtime_ns, (), stop)
-        lab.console.print(
-            f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the whole time could be saved"
-        )
+        lab.console.print(f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the whole time could be saved")
         context = {"target": lab.config.target}
         loop_bench = LoopBench(bench, lab.output_dir / "proposals", lab.config.kernel.source.name)
         loop = ClosedLoop(
@@ -126,9 +122,7 @@ class ConsoleAndTracker:
 
     def judged(self, verdict: Verdict) -> None:
         """Print it, and log it where its verdict is final already."""
-        show_verdict(
-            self._lab.console, self._numbers[verdict.proposal.id], verdict, self._lab.device.identity.time_word
-        )
+        show_verdict(self._lab.console, self._numbers[verdict.proposal.id], verdict, self._lab.device.identity.time_word)
         if verdict.stage not in ("verification", "measurement"):
             self._log(verdict)
 

@@ -47,8 +47,7 @@ def show_profile(console: Console, turn: Turn, word: str, title: str) -> None:
     what_if = f"; {occupancy.what_if[0]}" if occupancy.what_if else ""
     table.add_row(
         "occupancy",
-        f"{occupancy.waves_per_simd:g} of {occupancy.max_waves_per_simd} waves per SIMD, "
-        f"limited by {occupancy.limiter}{what_if}",
+        f"{occupancy.waves_per_simd:g} of {occupancy.max_waves_per_simd} waves per SIMD, limited by {occupancy.limiter}{what_if}",
     )
     table.add_row("roofline", _roofline(turn))
     bottleneck = diagnosis.bottleneck

@@ -140,7 +140,7 @@ class ClosedLoop:
 
     def _iterate(self, best: Proposal, best_ns: float, reference: Candidate) -> Verdict | None:
         """Judge every proposal from `best`; accept the fastest that clears the bar."""
-        judged = []
+        judged: list[Verdict] = []
         for proposal in self._proposals(best):
             if len(self._verdicts) + len(judged) >= self._policy.max_proposals:
                 break
@@ -169,9 +169,7 @@ class ClosedLoop:
         fresh = []
         for transform in self._transforms:
             for rewrite in transform.propose(unit):
-                proposal = Proposal.of(
-                    rewrite.text, transform=transform.name, description=rewrite.description, parent=best
-                )
+                proposal = Proposal.of(rewrite.text, transform=transform.name, description=rewrite.description, parent=best)
                 if proposal.id not in self._seen_sources:
                     self._seen_sources.add(proposal.id)
                     fresh.append(proposal)

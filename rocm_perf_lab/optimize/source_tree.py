@@ -98,12 +98,10 @@ class SourceUnit:
     def loops(self) -> tuple[Loop, ...]:
         """Loops of the kernel and of the device functions that it calls, in source order."""
         dynamic = self._dynamic_shared_names()
-        loops = []
+        loops: list[Loop] = []
         for function in self._reachable():
             name = _function_name(function)
-            for node in _walk(function):
-                if node.type in _LOOPS:
-                    loops.append(_loop(node, name, dynamic))
+            loops += [_loop(node, name, dynamic) for node in _walk(function) if node.type in _LOOPS]
         return tuple(sorted(loops, key=lambda loop: loop.start))
 
     def _reachable(self) -> list[Node]:
@@ -120,7 +118,7 @@ class SourceUnit:
         return list(reached.values())
 
     def _dynamic_shared_names(self) -> frozenset[str]:
-        names = set()
+        names: set[str] = set()
         for node in _walk(self._root):
             if node.type == "declaration" and {"extern", "__shared__"} <= set(_text(node).split()):
                 names.update(_text(i) for i in _walk(node) if i.type == "identifier")

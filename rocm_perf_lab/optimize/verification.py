@@ -71,9 +71,7 @@ def verify_outputs(
     return VerificationResult(tuple(_check(name, actual, expected[name], tolerances.get(name)) for name in expected))
 
 
-def _check(
-    name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any], tolerance: Tolerance | None
-) -> OutputCheck:
+def _check(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any], tolerance: Tolerance | None) -> OutputCheck:
     from rocm_perf_lab.device.kernel import Tolerance
 
     actual = outputs.get(name)
@@ -90,7 +88,8 @@ def _check(
 
 def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: Tolerance) -> OutputCheck:
     wide = np.float64 if actual.dtype.kind not in "iu" else np.longdouble
-    got, want = actual.astype(wide), expected.astype(wide)
+    got: NDArray[Any] = actual.astype(wide)
+    want: NDArray[Any] = expected.astype(wide)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         same = (got == want) | (np.isnan(got) & np.isnan(want))
         error = np.where(same, 0.0, np.abs(got - want))

@@ -73,9 +73,7 @@ def select_kernel(trace: Trace, ranked: Sequence[RankedKernel], *, symbol: str |
         found = [kernel for kernel in ranked if kernel.mangled_name == symbol]
         if not found:
             names = ", ".join(kernel.mangled_name for kernel in ranked[:5])
-            raise ProfileError(
-                f"kernel {symbol!r} was not dispatched", where=str(trace.path), remedy=f"kernels: {names}"
-            )
+            raise ProfileError(f"kernel {symbol!r} was not dispatched", where=str(trace.path), remedy=f"kernels: {names}")
         return found[0]
     candidates = [kernel for kernel in ranked if not kernel.is_helper] or ranked
     return max(candidates, key=lambda kernel: kernel.longest_ns)
@@ -101,9 +99,7 @@ def _compile(patterns: Sequence[str]) -> list[re.Pattern[str]]:
         try:
             compiled.append(re.compile(pattern))
         except re.error as error:
-            raise ProfileError(
-                f"{pattern!r} is no regular expression: {error}", where="passes.helper_kernels"
-            ) from error
+            raise ProfileError(f"{pattern!r} is no regular expression: {error}", where="passes.helper_kernels") from error
     return compiled
 
 

@@ -63,9 +63,7 @@ def check_dialect(path: Path, tables: Collection[str]) -> None:
             raise DatabaseError(f"this is {dialect}, not a rocpd database", where=str(path), remedy=_COLLECT)
     if not any(name.startswith("rocpd_metadata") for name in names):
         shown = ", ".join(sorted(names)[:6]) or "none"
-        raise DatabaseError(
-            f"this SQLite file is not a rocpd database; its tables: {shown}", where=str(path), remedy=_COLLECT
-        )
+        raise DatabaseError(f"this SQLite file is not a rocpd database; its tables: {shown}", where=str(path), remedy=_COLLECT)
 
 
 def check_version(path: Path, version: str | None) -> str:

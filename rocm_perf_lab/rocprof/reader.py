@@ -136,9 +136,7 @@ class _Reader:
             at[guid, row_id] = len(kernels)
             mangled = (symbol or display or "").removesuffix(".kd")
             name = (display or mangled).removesuffix(".kd")
-            kernels.append(
-                TracedKernel(self._find(process_at, guid, pid), name, mangled, *(int(size or 0) for size in sizes))
-            )
+            kernels.append(TracedKernel(self._find(process_at, guid, pid), name, mangled, *(int(size or 0) for size in sizes)))
         return tuple(kernels), at
 
     def _dispatches(self, process_at: Keyed, agent_at: Keyed, kernel_at: Keyed) -> tuple[Dispatches, Keyed]:
@@ -183,9 +181,7 @@ class _Reader:
             "SELECT c.guid, c.pid, s.string, c.size, c.start, c.end, c.queue_id, c.stream_id FROM rocpd_memory_copy c"
             " LEFT JOIN rocpd_string s ON s.id = c.name_id AND s.guid = c.guid ORDER BY c.start, c.end, c.guid, c.id"
         )
-        return tuple(
-            MemoryCopy(self._find(process_at, guid, pid), name or "", *rest) for guid, pid, name, *rest in rows
-        )
+        return tuple(MemoryCopy(self._find(process_at, guid, pid), name or "", *rest) for guid, pid, name, *rest in rows)
 
     def _counters(self, dispatch_at: Keyed) -> dict[str, CounterValues]:
         """Sums over instances. Streaming samples (schema 3.0.3, `sample_id` set) belong to no dispatch: left out."""

@@ -61,8 +61,6 @@ def _read_yaml(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text())
     except OSError as error:
-        raise TargetError(
-            f"cannot read the target: {error.strerror}", where=str(path), remedy="Check the path."
-        ) from error
+        raise TargetError(f"cannot read the target: {error.strerror}", where=str(path), remedy="Check the path.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise TargetError(f"not YAML: {error}", where=str(path), remedy="Correct the file.") from error

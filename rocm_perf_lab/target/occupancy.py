@@ -251,18 +251,14 @@ def _saved(request: OccupancyRequest, **savings: int) -> OccupancyRequest:
 def _mode_of(target: Target, request: OccupancyRequest) -> tuple[WaveLimits, LdsPool]:
     mode = request.mode or target.default_mode
     if mode not in target.modes:
-        raise LaunchImpossible(
-            f"{target.name} has no mode {mode!r}", remedy=f"Choose among: {', '.join(sorted(target.modes))}."
-        )
+        raise LaunchImpossible(f"{target.name} has no mode {mode!r}", remedy=f"Choose among: {', '.join(sorted(target.modes))}.")
     return target.modes[mode], target.lds[mode]
 
 
 def _check_that_one_fits(target: Target, limits: WaveLimits, pool: LdsPool, request: OccupancyRequest) -> None:
     smallest, size = request.workgroup_size
     if smallest != size:
-        raise LaunchImpossible(
-            f"a launch has one workgroup size, not {smallest} to {size}", remedy="Give the same twice."
-        )
+        raise LaunchImpossible(f"a launch has one workgroup size, not {smallest} to {size}", remedy="Give the same twice.")
     in_group = _wavefronts(size, limits)
     held = min(_waves_by_vgprs(limits, request), _waves_by_sgprs(limits, request.sgprs)) * pool.simds
     registers = request.vgprs + request.agprs

@@ -79,9 +79,7 @@ class BuildResult:
     key: str
 
 
-def compile_source(
-    request: CompileRequest, *, compiler: Compiler | None = None, cache_dir: Path | None = None
-) -> BuildResult:
+def compile_source(request: CompileRequest, *, compiler: Compiler | None = None, cache_dir: Path | None = None) -> BuildResult:
     """Compile, or take the earlier result when nothing that it depends on has changed.
 
     Args:
@@ -202,9 +200,7 @@ def _relative_log(log: str, source_dir: Path) -> str:
     """Diagnostics begin with the path as it was given; without the folder they hold wherever the source lies."""
     if source_dir == Path():
         return log
-    return re.sub(
-        rf"^((?:In file included from )?){re.escape(f'{source_dir}{os.sep}')}", r"\1", log, flags=re.MULTILINE
-    )
+    return re.sub(rf"^((?:In file included from )?){re.escape(f'{source_dir}{os.sep}')}", r"\1", log, flags=re.MULTILINE)
 
 
 def _compile_error(request: CompileRequest, log: str) -> CompileError:

@@ -61,9 +61,7 @@ class BuildCache:
         """Write a build; the entry comes last, so that it never names bytes that are not there."""
         digest = _sha256(build.content)
         dependencies = {str(path): _sha256_of_file(source_dir / path) or "" for path in build.dependencies}
-        entry = _Entry(
-            sha256=digest, size=len(build.content), dependencies=dependencies, command=build.command, log=build.log
-        )
+        entry = _Entry(sha256=digest, size=len(build.content), dependencies=dependencies, command=build.command, log=build.log)
         write_bytes(self._objects / digest, build.content)
         write_bytes(self._entries / f"{key}.json", entry.model_dump_json(indent=1).encode())
 

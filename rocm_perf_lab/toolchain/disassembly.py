@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 _NEWEST_LLVM, _OLDEST_LLVM = 30, 18
 _DECODABLE = ("gfx90a", "gfx940", "gfx941", "gfx942")
-_OBJDUMP_LINE = re.compile(
-    r"^\s+(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{12}): (?P<words>[0-9A-F]{8}(?: [0-9A-F]{8})*)"
-)
+_OBJDUMP_LINE = re.compile(r"^\s+(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{12}): (?P<words>[0-9A-F]{8}(?: [0-9A-F]{8})*)")
 
 
 class DisassemblyError(LabError):

@@ -61,6 +61,5 @@ def _without_spaces(name: str) -> str:
 
 def _listed(kernels: Sequence[KernelMetadata]) -> str:
     return "\n".join(
-        f"  {kernel.name}" if kernel.name == kernel.symbol else f"  {kernel.name}  [{kernel.symbol}]"
-        for kernel in kernels
+        f"  {kernel.name}" if kernel.name == kernel.symbol else f"  {kernel.name}  [{kernel.symbol}]" for kernel in kernels
     )

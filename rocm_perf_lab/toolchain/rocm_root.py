@@ -45,9 +45,7 @@ class BundledRocm:
     """Of the wheel."""
 
 
-def ensure_rocm_root(
-    bundled: BundledRocm, clang: tuple[str, ...], linker: tuple[str, ...] | None, cache_dir: Path
-) -> Path:
+def ensure_rocm_root(bundled: BundledRocm, clang: tuple[str, ...], linker: tuple[str, ...] | None, cache_dir: Path) -> Path:
     """The folder for these wheels, made on first use.
 
     Args:

@@ -255,9 +255,7 @@ class SemanticsCompiler:
         before = self.builder.raw(self._read(name)) if known else constant(0, 64 if top >= 32 else 32)
         if top >= before.bits:
             before = self.builder.resize(before, 64 if top < 64 else 128, signed=False)
-        part = self.builder.resize(
-            self.builder.resize(self.builder.raw(value), width, signed=False), before.bits, signed=False
-        )
+        part = self.builder.resize(self.builder.resize(self.builder.raw(value), width, signed=False), before.bits, signed=False)
         moved = self.builder.binary("<<", part, constant(bottom, before.bits)) if bottom else part
         keep = ((1 << before.bits) - 1) & ~(((1 << width) - 1) << bottom)
         kept = self.builder.binary("&", before, constant(keep, before.bits))
@@ -350,9 +348,7 @@ class SemanticsCompiler:
         value = self.evaluate(node)
         if kind == "f":
             if isinstance(node, Integer) and value.operand >= 1 << 16:  # type: ignore[operator]
-                return self.builder.reinterpret(
-                    constant(value.integer, bits), "f", bits
-                )  # 32'F(0xffc00000): a bit pattern
+                return self.builder.reinterpret(constant(value.integer, bits), "f", bits)  # 32'F(0xffc00000): a bit pattern
             return self.builder.to_float(value, bits)
         if kind == "bf":
             raise UnsupportedSemantics("cast to bfloat16")
@@ -448,11 +444,6 @@ def _base_name(node: Expression) -> str:
 def _power_of_two(node: Expression) -> Expression | None:
     """n of `2.0 ** n`, with or without a cast around it, where n is not constant."""
     inner = node.value if isinstance(node, Cast) else node
-    if (
-        isinstance(inner, Binary)
-        and inner.operator == "**"
-        and isinstance(inner.left, Float)
-        and inner.left.value == 2.0
-    ):
+    if isinstance(inner, Binary) and inner.operator == "**" and isinstance(inner.left, Float) and inner.left.value == 2.0:
         return None if isinstance(inner.right, Integer | Float) else inner.right
     return None

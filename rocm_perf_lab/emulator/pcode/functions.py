@@ -119,9 +119,7 @@ def sine_of_turns(builder: Builder, value: Value, *, quarter_turns_ahead: int) -
     turn = builder.binary("-", turn, builder.intrinsic("roundeven", [turn], kind="f", bits=64))
     # sin on [-1/2, 1/2] turns from [-1/4, 1/4]: reflect at +-1/4.
     size = builder.intrinsic("fabs", [turn], kind="f", bits=64)
-    reflected = builder.intrinsic(
-        "minnum", [size, builder.binary("-", float_constant(0.5, 64), size)], kind="f", bits=64
-    )
+    reflected = builder.intrinsic("minnum", [size, builder.binary("-", float_constant(0.5, 64), size)], kind="f", bits=64)
     angle = builder.intrinsic("copysign", [reflected, turn], kind="f", bits=64)
     series = tuple((-1) ** (n // 2) * (2 * math.pi) ** n / math.factorial(n) for n in range(19, 0, -2))
     sine = builder.binary("*", angle, _polynomial(builder, builder.binary("*", angle, angle), series))

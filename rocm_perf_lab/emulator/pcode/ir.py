@@ -103,8 +103,7 @@ class Builder:
         first, name = self.names.fresh(), self.names.fresh()
         self.outer.append(f"{first} = insertelement <{CHUNK} x {element}> poison, {element} {value.operand}, i32 0")
         self.outer.append(
-            f"{name} = shufflevector <{CHUNK} x {element}> {first}, <{CHUNK} x {element}> poison, "
-            f"<{CHUNK} x i32> zeroinitializer"
+            f"{name} = shufflevector <{CHUNK} x {element}> {first}, <{CHUNK} x {element}> poison, <{CHUNK} x i32> zeroinitializer"
         )
         return name
 
@@ -219,7 +218,9 @@ class Builder:
             raise UnsupportedSemantics("integer division")
         else:
             operation = _ARITHMETIC[operator]
-        text = f"{operation} {type_text(left.kind, left.bits, is_chunk)} {self.text(left, is_chunk)}, {self.text(right, is_chunk)}"
+        text = (
+            f"{operation} {type_text(left.kind, left.bits, is_chunk)} {self.text(left, is_chunk)}, {self.text(right, is_chunk)}"
+        )
         return self.emit(text, left.kind, left.bits, is_chunk)
 
     def compare(self, operator: str, left: Value, right: Value) -> Value:
@@ -405,19 +406,11 @@ def _fold(operator: str, left: Value, right: Value) -> Value:
     if left.kind == "f":
         a, b = left.float, right.float
         if operator == "/":
-            result = (
-                a / b
-                if b
-                else math.nan
-                if a == 0 or math.isnan(a)
-                else math.copysign(math.inf, a) * math.copysign(1, b)
-            )
+            result = a / b if b else math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1, b)
         else:
             result = {"+": a + b, "-": a - b, "*": a * b}[operator]
         return float_constant(result, left.bits)
     x, y = left.integer, right.integer
     if operator in "/%":
         return constant(x // y if operator == "/" else x % y, left.bits, left.kind)
-    return constant(
-        {"+": x + y, "-": x - y, "*": x * y, "&": x & y, "|": x | y, "^": x ^ y}[operator], left.bits, left.kind
-    )
+    return constant({"+": x + y, "-": x - y, "*": x * y, "&": x & y, "|": x | y, "^": x ^ y}[operator], left.bits, left.kind)

@@ -50,9 +50,7 @@ _PRECEDENCE = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!=", "<>"), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
     ("*", "/", "%"),
 )  # fmt: skip
-_KEYWORDS = frozenset(
-    ["if", "then", "elsif", "else", "endif", "for", "do", "endfor", "declare", "return", "break", "lambda"]
-)
+_KEYWORDS = frozenset(["if", "then", "elsif", "else", "endif", "for", "do", "endfor", "declare", "return", "break", "lambda"])
 
 
 class PseudocodeError(ValueError):

@@ -114,9 +114,7 @@ def _simulate(
     instructions, blocks = instruction_table(launch.program, timing), block_table(launch.program)
     parameters = _parameters(target, timing, active_units)
     count = len(instructions)
-    result = _UnitResult(
-        np.zeros(workgroups), np.zeros(count, np.uint64), np.zeros(count), np.zeros(count), CuCounters()
-    )
+    result = _UnitResult(np.zeros(workgroups), np.zeros(count, np.uint64), np.zeros(count), np.zeros(count), CuCounters())
     run = CuRun(
         instructions=ctypes.addressof(instructions),
         blocks=ctypes.addressof(blocks),

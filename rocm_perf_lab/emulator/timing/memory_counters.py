@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 _QUAD = 4
 
 
-def hardware_counters(
-    unit: CuCounters, *, scale: float, cycles: float, active_units: int, target: Target
-) -> dict[str, float]:
+def hardware_counters(unit: CuCounters, *, scale: float, cycles: float, active_units: int, target: Target) -> dict[str, float]:
     """Counters of the launch.
 
     Args:

@@ -64,9 +64,7 @@ def _read_first_lane(state: BlockState, instruction: Instruction) -> None:
 
 def _read_lane(state: BlockState, instruction: Instruction) -> None:
     lane = _lane_operand(state, instruction)
-    state.write(
-        instruction.fields["vdst"] % FIRST_VGPR, _load_lane(state, instruction.fields["src0"] - FIRST_VGPR, lane)
-    )
+    state.write(instruction.fields["vdst"] % FIRST_VGPR, _load_lane(state, instruction.fields["src0"] - FIRST_VGPR, lane))
 
 
 def _write_lane(state: BlockState, instruction: Instruction) -> None:

@@ -19,10 +19,7 @@ def call_helper(state: BlockState, helper: str, instruction: Instruction, *argum
     """
     state.close_group()
     builder = state.scalar_builder
-    typed = [
-        ("i32", str(a)) if isinstance(a, int) else (type_text(a.kind, a.bits, False), builder.text(a))
-        for a in arguments
-    ]
+    typed = [("i32", str(a)) if isinstance(a, int) else (type_text(a.kind, a.bits, False), builder.text(a)) for a in arguments]
     state.store_scalars()
     kinds = ", ".join(["ptr", "i32", *(kind for kind, _ in typed)])
     state.names.declare(f"declare i32 @{helper}({kinds})")

@@ -29,9 +29,7 @@ _LDS_ATOMIC = re.compile(
     r"DS_(ADD|SUB|RSUB|INC|DEC|MIN|MAX|AND|OR|XOR|WRXCHG|MSKOR|CMPST|PK_ADD)(?:_RTN)?_(?:RTN_)?(U|I|B|F|BF)(16|32|64)$"
 )
 _LDS_ACCESS = re.compile(r"DS_(READ|WRITE)(2?)(ST64)?_([BUI])(\d+)(_D16)?(_HI)?$")
-_ORDERED = frozenset(
-    {"BUFFER_WBL2", "BUFFER_INV", "S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL"}
-)
+_ORDERED = frozenset({"BUFFER_WBL2", "BUFFER_INV", "S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL"})
 
 
 def translate_memory(state: BlockState, instruction: Instruction) -> None:
@@ -73,9 +71,7 @@ def _scalar(state: BlockState, instruction: Instruction) -> None:
         register = fields["soffset"] if fields["soffset_en"] else fields["offset"] & 0x7F
         offset = builder.binary("+", offset, builder.resize(state.read32(register), 64, signed=False))
     if match[1]:
-        call_helper(
-            state, "rpl_scalar_buffer_load", instruction, target, fields["sbase"], builder.resize(offset, 32), dwords
-        )
+        call_helper(state, "rpl_scalar_buffer_load", instruction, target, fields["sbase"], builder.resize(offset, 32), dwords)
     else:
         address = builder.binary("+", state.read64(fields["sbase"]), offset)
         call_helper(state, "rpl_scalar_load", instruction, target, address, dwords)
@@ -159,9 +155,7 @@ def _lds(state: BlockState, instruction: Instruction) -> None:
     call_helper(state, "rpl_lds_atomic", instruction, target, data0, data1, address, offset, op, is64, returns)
 
 
-def _lds_access(
-    state: BlockState, instruction: Instruction, access: re.Match[str], rows: tuple[int, int, int, int]
-) -> None:
+def _lds_access(state: BlockState, instruction: Instruction, access: re.Match[str], rows: tuple[int, int, int, int]) -> None:
     target, address, data0, data1 = rows
     bits, is_load = int(access[5]), access[1] == "READ"
     offset0, offset1 = instruction.bits(7, 0), instruction.bits(15, 8)

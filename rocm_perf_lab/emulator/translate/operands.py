@@ -22,9 +22,7 @@ APERTURE_SHARED, APERTURE_PRIVATE = 0x7FFF0000_00000000, 0x7FFE0000_00000000
 """Where FLAT sees LDS and scratch: outside any address that device memory can have."""
 
 
-def read_source(
-    state: BlockState, instruction: Instruction, operand: int, kind: OperandType, *, agpr: bool = False
-) -> Value:
+def read_source(state: BlockState, instruction: Instruction, operand: int, kind: OperandType, *, agpr: bool = False) -> Value:
     """Raw bits of a source operand; a chunk for a vector register, else a scalar."""
     if operand >= FIRST_VGPR:
         return _vector(state, operand - FIRST_VGPR + (FIRST_AGPR_ROW if agpr else 0), kind.bits)
@@ -50,9 +48,7 @@ def inline_constant(operand: int, kind: OperandType) -> Value | None:
     if 193 <= operand <= 208:
         return constant(192 - operand, kind.bits)
     if operand in _INLINE_FLOATS:
-        float_bits = (
-            kind.bits if kind.bits < 64 or "F64" in kind.format or kind.format.startswith(("B", "U", "I")) else 32
-        )
+        float_bits = kind.bits if kind.bits < 64 or "F64" in kind.format or kind.format.startswith(("B", "U", "I")) else 32
         packed = struct.pack(_PACK[float_bits], _INLINE_FLOATS[operand])
         return constant(int.from_bytes(packed, "little"), kind.bits)
     return None

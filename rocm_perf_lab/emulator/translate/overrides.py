@@ -35,9 +35,7 @@ def _first_bit(intrinsic: str) -> Callable[[Builder, VectorOperation], Value]:
 
 
 def _count_bits(builder: Builder, operation: VectorOperation) -> Value:
-    return builder.binary(
-        "+", builder.intrinsic("ctpop", [operation.source(0)], kind="u", bits=32), operation.source(1)
-    )
+    return builder.binary("+", builder.intrinsic("ctpop", [operation.source(0)], kind="u", bits=32), operation.source(1))
 
 
 def _mask_count(*, high: bool) -> Callable[[Builder, VectorOperation], Value]:
@@ -73,9 +71,7 @@ def _selected_byte(builder: Builder, data: Value, selector: Value) -> Value:
     shift = builder.binary("<<", builder.resize(index, 64, signed=False), constant(3, 64))
     byte = builder.binary("&", builder.resize(builder.shift_in_range(">>", data, shift), 32), constant(0xFF))
     # Selector 8 + i fills with the sign of byte 2 i + 1.
-    odd = builder.binary(
-        "+", builder.binary("<<", builder.binary("&", selector, constant(3)), constant(4)), constant(15)
-    )
+    odd = builder.binary("+", builder.binary("<<", builder.binary("&", selector, constant(3)), constant(4)), constant(15))
     sign = builder.shift_in_range(">>", data, builder.resize(odd, 64, signed=False))
     fill = builder.select(builder.resize(sign, 1, signed=False), constant(0xFF), constant(0))
     byte = builder.select(builder.compare(">=", selector, constant(8)), fill, byte)
@@ -119,9 +115,7 @@ def _sine(*, quarter_turns_ahead: int, bits: int) -> Callable[[Builder, VectorOp
 
 def _round_to_even(bits: int) -> Callable[[Builder, VectorOperation], Value]:
     def rounded(builder: Builder, operation: VectorOperation) -> Value:
-        return builder.intrinsic(
-            "roundeven", [builder.reinterpret(operation.source(0), "f", bits)], kind="f", bits=bits
-        )
+        return builder.intrinsic("roundeven", [builder.reinterpret(operation.source(0), "f", bits)], kind="f", bits=bits)
 
     return rounded
 

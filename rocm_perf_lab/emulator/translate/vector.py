@@ -153,9 +153,7 @@ class VectorOperation:
         else:
             value = self._plain_source(index, operand, kind)
         negate, absolute = self._sign_modifiers(index)
-        if (negate or absolute) and (
-            kind.format in _FLOAT_FORMATS or self.instruction.mnemonic.startswith("V_CNDMASK")
-        ):
+        if (negate or absolute) and (kind.format in _FLOAT_FORMATS or self.instruction.mnemonic.startswith("V_CNDMASK")):
             value = apply_sign_modifiers(self.group.builder, value, negate=negate, absolute=absolute)
         return value
 
