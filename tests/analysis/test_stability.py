@@ -13,18 +13,14 @@ from rocm_perf_lab.analysis.stability import stability
         ((90, 110), 0.1414, "unstable"),
     ],
 )
-def test_the_class_follows_the_coefficient_of_variation(
-    durations: tuple[int, ...], cv: float, classification: str
-) -> None:
+def test_the_class_follows_the_coefficient_of_variation(durations: tuple[int, ...], cv: float, classification: str) -> None:
     found = stability(durations, deterministic=False)
 
     assert found.cv == pytest.approx(cv, abs=1e-4)
     assert found.classification == classification
 
 
-@pytest.mark.parametrize(
-    ("spread", "classification"), [(50, "stable"), (51, "moderate"), (100, "moderate"), (101, "unstable")]
-)
+@pytest.mark.parametrize(("spread", "classification"), [(50, "stable"), (51, "moderate"), (100, "moderate"), (101, "unstable")])
 def test_the_borders_belong_to_the_better_class(spread: int, classification: str) -> None:
     # Three values mean - d, mean, mean + d have the standard deviation d.
     assert stability((1000 - spread, 1000, 1000 + spread), deterministic=False).classification == classification

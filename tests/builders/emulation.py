@@ -103,9 +103,7 @@ extern "C" __global__ void __launch_bounds__(128) bounded(int* out) { out[thread
 class EmulatorBench:
     """A machine with the kernels above loaded (a context manager)."""
 
-    def __init__(
-        self, code_object: CodeObject, *, threads: int = 1, max_instructions: int = 10**7, sample: int = 0
-    ) -> None:
+    def __init__(self, code_object: CodeObject, *, threads: int = 1, max_instructions: int = 10**7, sample: int = 0) -> None:
         policy = SamplePolicy(sample) if sample else None
         self.machine = Machine(mi300x(), max_instructions=max_instructions, threads=threads, sample=policy)
         self._code_object = code_object

@@ -39,9 +39,7 @@ def y(bench: EmulatorBench) -> Allocation:
     return bench.buffer(np.zeros(64, np.int32), "y")
 
 
-def test_a_store_past_the_end_names_the_buffer_the_lanes_and_the_instruction(
-    bench: EmulatorBench, y: Allocation
-) -> None:
+def test_a_store_past_the_end_names_the_buffer_the_lanes_and_the_instruction(bench: EmulatorBench, y: Allocation) -> None:
     with pytest.raises(MemoryFault) as caught:
         bench.launch("store_at", 1, 64, y, int64(2))
 

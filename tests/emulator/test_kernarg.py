@@ -77,9 +77,7 @@ def test_buffers_and_scalars_are_not_mixed_up(values: list[int | bytes]) -> None
 
 
 @given(grid=st.tuples(*[st.integers(1, 9)] * 3), block=st.tuples(*[st.integers(1, 9)] * 3))
-def test_hidden_sizes_multiply_to_the_grid_in_work_items(
-    grid: tuple[int, int, int], block: tuple[int, int, int]
-) -> None:
+def test_hidden_sizes_multiply_to_the_grid_in_work_items(grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
     geometry = Geometry(grid, block)
     hidden = hidden_values(geometry)
 

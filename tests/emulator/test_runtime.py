@@ -152,9 +152,7 @@ def test_compare_and_swap_takes_the_comparand_from_the_second_register_pair(benc
     assert bench.row(10)[0] == 5
 
 
-@pytest.mark.parametrize(
-    ("op", "memory", "data", "expected"), [(INC, 3, 3, 0), (INC, 2, 3, 3), (DEC, 0, 7, 7), (DEC, 9, 7, 7)]
-)
+@pytest.mark.parametrize(("op", "memory", "data", "expected"), [(INC, 3, 3, 0), (INC, 2, 3, 3), (DEC, 0, 7, 7), (DEC, 9, 7, 7)])
 def test_wrapping_counters_wrap(bench: WaveBench, op: int, memory: int, data: int, expected: int) -> None:
     x = bench.buffer(np.array([memory], dtype=np.uint32))
     bench.set_addresses(2, np.full(64, x.address, dtype=np.uint64))
@@ -393,9 +391,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("edge", "depth", "blocks", "element"), SHAPES)
-def test_mfma_multiplies_small_integers_exactly(
-    bench: WaveBench, edge: int, depth: int, blocks: int, element: int
-) -> None:
+def test_mfma_multiplies_small_integers_exactly(bench: WaveBench, edge: int, depth: int, blocks: int, element: int) -> None:
     rng = np.random.default_rng(edge + depth)
     a = rng.integers(-4, 5, (blocks, edge, depth)).astype(element_type(element))
     b = rng.integers(-4, 5, (blocks, edge, depth)).astype(element_type(element))  # [block][j][k]

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from rocm_perf_lab.profiling.counter_passes import CounterPassError, plan_passes
 
 BLOCK_SLOTS = {"SQ": 8, "TCC": 4, "TCP": 4, "TA": 2, "GRBM": 2}
-NAMES = st.builds(
-    lambda block, number: f"{block}_EVENT_{number}", st.sampled_from(sorted(BLOCK_SLOTS)), st.integers(0, 12)
-)
+NAMES = st.builds(lambda block, number: f"{block}_EVENT_{number}", st.sampled_from(sorted(BLOCK_SLOTS)), st.integers(0, 12))
 
 
 def test_blocks_are_filled_side_by_side() -> None:
@@ -26,9 +24,7 @@ def test_the_ninth_counter_of_the_sequencer_needs_a_second_pass() -> None:
 
 
 def test_instruction_cache_counters_share_the_slots_of_the_sequencer() -> None:
-    assert (
-        len(plan_passes("gfx90a", [*(f"SQ_EVENT_{i}" for i in range(5)), *(f"SQC_EVENT_{i}" for i in range(4))])) == 2
-    )
+    assert len(plan_passes("gfx90a", [*(f"SQ_EVENT_{i}" for i in range(5)), *(f"SQC_EVENT_{i}" for i in range(4))])) == 2
 
 
 def test_counters_of_one_ratio_of_times_share_a_pass() -> None:

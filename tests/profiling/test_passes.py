@@ -70,9 +70,7 @@ def test_a_failed_counter_pass_costs_its_counters_and_is_noted(tmp_path: Path) -
     device = RecordingDevice(deterministic=False, refused="SQ_EVENT_8")
 
     results = run_passes(device, LAUNCH, folder=tmp_path, runs=1, counters=SQ)
-    profile = build_profile(
-        results.trace, target=TARGET, counter_traces=results.counter_traces, failures=results.failures
-    )
+    profile = build_profile(results.trace, target=TARGET, counter_traces=results.counter_traces, failures=results.failures)
 
     assert [set(one) for one in profile.counter_passes] == [set(SQ[:8])]
     assert profile.notes[0].startswith("counter pass 2 (SQ_EVENT_8) failed: Request exceeds")

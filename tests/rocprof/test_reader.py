@@ -106,9 +106,7 @@ def test_two_processes_of_one_file_keep_equal_ids_apart(database: Path, tmp_path
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         connection.execute(f"ATTACH '{tmp_path / 'b.db'}' AS b")
         for table in table_names():
-            connection.execute(
-                f'CREATE TABLE "{table}{suffix_of(other)}" AS SELECT * FROM b."{table}{suffix_of(other)}"'
-            )
+            connection.execute(f'CREATE TABLE "{table}{suffix_of(other)}" AS SELECT * FROM b."{table}{suffix_of(other)}"')
 
     trace = read_database(database)
 

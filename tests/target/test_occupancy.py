@@ -47,9 +47,7 @@ def request_of(row: dict[str, str]) -> OccupancyRequest:
 def test_the_occupancy_is_llvms_on_every_measured_kernel() -> None:
     rows = measured_rows()
 
-    wrong = [
-        row for row in rows if occupancy(TARGETS[row["arch"]], request_of(row)).waves_per_simd != int(row["occupancy"])
-    ]
+    wrong = [row for row in rows if occupancy(TARGETS[row["arch"]], request_of(row)).waves_per_simd != int(row["occupancy"])]
 
     assert len(rows) == 1347
     assert wrong == []

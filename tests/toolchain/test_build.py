@@ -201,9 +201,7 @@ def test_warnings_are_kept_and_come_back_from_the_cache(tmp_path: Path, cache_di
     assert logs[0].startswith("kernel.hip:1:44: warning: unused variable 'unused'")
 
 
-def test_a_relative_source_path_gives_the_same_build(
-    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_source_path_gives_the_same_build(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "factor.h").write_text("#define FACTOR 2.0f")
     source = write_source(WITH_HEADER, tmp_path)
     first = build(source, cache_dir)

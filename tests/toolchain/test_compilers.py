@@ -78,9 +78,7 @@ def test_the_newest_system_clang_is_taken_with_rocms_headers(tmp_path: Path) -> 
         ({"clang-22": "echo clang version 22.1.0", "lld": ""}, "triton, which carries AMD's HIP headers"),
     ],
 )
-def test_an_unusable_system_clang_is_passed_over_with_the_reason(
-    tmp_path: Path, tools: dict[str, str], reason: str
-) -> None:
+def test_an_unusable_system_clang_is_passed_over_with_the_reason(tmp_path: Path, tools: dict[str, str], reason: str) -> None:
     for name, script in tools.items():
         put_executable(tmp_path, name, script)
 

@@ -90,9 +90,7 @@ def test_the_tables_agree_with_llvm_instruction_by_instruction(tmp_path: Path) -
     assert [line.encoding for line in ours] == [line.encoding for line in llvms]
     spelling = re.compile(r"_e(32|64)\b")
     differing = [
-        (a.text, b.text)
-        for a, b in zip(ours, llvms, strict=True)
-        if spelling.sub("", a.text) != spelling.sub("", b.text)
+        (a.text, b.text) for a, b in zip(ours, llvms, strict=True) if spelling.sub("", a.text) != spelling.sub("", b.text)
     ]
     # Packed instructions print their modifiers by encoding field; all others are equal.
     assert [pair for pair in differing if not pair[0].startswith("v_pk_")] == []

@@ -35,9 +35,7 @@ def host_executable(fat_binary: bytes) -> bytes:
     names = b"\0.hip_fatbin\0.shstrtab\0"
     fat_offset, names_offset = 64, 64 + len(fat_binary)
     table_offset = names_offset + len(names)
-    header = struct.pack(
-        "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 2, 62, 1, 0, 0, table_offset, 0, 64, 0, 0, 64, 3, 2
-    )
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 2, 62, 1, 0, 0, table_offset, 0, 64, 0, 0, 64, 3, 2)
     sections = [
         struct.pack("<IIQQQQIIQQ", *([0] * 10)),
         struct.pack("<IIQQQQIIQQ", 1, 1, 2, 0, fat_offset, len(fat_binary), 0, 0, 1, 0),

@@ -83,6 +83,4 @@ def test_symbols_are_demangled(symbol: str, full: str, bare: str) -> None:
 
 
 def test_template_arguments_stay_when_only_parameters_go() -> None:
-    assert without_parameters("void (anonymous namespace)::k<4, float>(float const*)") == (
-        "(anonymous namespace)::k<4, float>"
-    )
+    assert without_parameters("void (anonymous namespace)::k<4, float>(float const*)") == ("(anonymous namespace)::k<4, float>")

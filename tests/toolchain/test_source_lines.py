@@ -71,9 +71,7 @@ def test_without_line_tables_there_are_no_lines(tmp_path: Path) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_damaged_debug_information_is_refused_or_read_but_never_crashes(
-    vec_copy: CodeObject, data: st.DataObject
-) -> None:
+def test_damaged_debug_information_is_refused_or_read_but_never_crashes(vec_copy: CodeObject, data: st.DataObject) -> None:
     debug = [section for section in parse_elf(vec_copy.data).sections if section.name.startswith(".debug_")]
     damaged = bytearray(vec_copy.data)
     for section, value in data.draw(st.lists(st.tuples(st.sampled_from(debug), st.integers(0, 255)), max_size=4)):

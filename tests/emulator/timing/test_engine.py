@@ -80,9 +80,7 @@ def test_loads_in_flight_together_hide_latency_and_loads_waited_for_one_by_one_d
     one_by_one = traced_launch(
         [LOAD, WAIT_LOADS] * 8 + [END], [[[w for i, a in enumerate(lines) for w in vector_record(2 * i, a)]]]
     )
-    together = traced_launch(
-        [LOAD] * 8 + [WAIT_LOADS, END], [[[w for i, a in enumerate(lines) for w in vector_record(i, a)]]]
-    )
+    together = traced_launch([LOAD] * 8 + [WAIT_LOADS, END], [[[w for i, a in enumerate(lines) for w in vector_record(i, a)]]])
 
     assert timed(runtime, one_by_one).cycles > 6 * timed(runtime, together).cycles
 
