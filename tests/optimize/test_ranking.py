@@ -1,0 +1,64 @@
+"""Which kernel is worth rewriting: its part of the critical path, times what the roof leaves to gain."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocm_perf_lab.optimize.ranking import KernelShare, rank, reason_to_stop
+
+kernels = st.builds(
+    KernelShare,
+    name=st.text("abc", min_size=1, max_size=3),
+    critical_share=st.floats(0, 1),
+    headroom=st.none() | st.floats(0.1, 1000),
+)
+
+
+@pytest.mark.parametrize(
+    ("share", "headroom", "gain"),
+    [
+        (0.8, 4.0, 0.6),  # a quarter of 0.8 remains
+        (1.0, 2.0, 0.5),
+        (0.5, 1.0, 0.0),  # at the roof
+        (0.5, 0.5, 0.0),  # faster than the roof: nothing is known to be left
+        (0.5, None, 0.5),  # without a roof the whole share may be gained
+        (0.0, 100.0, 0.0),
+    ],
+)
+def test_the_possible_gain_is_what_amdahl_allows(share: float, headroom: float | None, gain: float) -> None:
+    assert KernelShare("k", share, headroom).possible_gain == pytest.approx(gain)
+
+
+def test_a_small_kernel_far_below_its_roof_may_matter_more_than_a_large_one_near_it() -> None:
+    large = KernelShare("large", critical_share=0.7, headroom=1.25)  # 0.14
+    small = KernelShare("small", critical_share=0.3, headroom=10.0)  # 0.27
+
+    assert rank([large, small]) == [small, large]
+
+
+def test_equal_gains_are_in_order_of_their_names() -> None:
+    a, b = KernelShare("a", 0.5, 2.0), KernelShare("b", 0.25, None)
+
+    assert rank([b, a]) == [a, b]
+
+
+@given(st.lists(kernels, unique_by=lambda k: k.name))
+def test_the_order_in_which_kernels_come_does_not_matter(shares: list[KernelShare]) -> None:
+    assert rank(shares) == rank(shares[::-1])
+
+
+@given(kernels)
+def test_nobody_gains_more_than_his_share(kernel: KernelShare) -> None:
+    assert 0 <= kernel.possible_gain <= kernel.critical_share
+
+
+def test_a_kernel_that_could_save_less_than_is_asked_for_is_left_alone() -> None:
+    reason = reason_to_stop(KernelShare("tiny", 0.02, 2.0), min_improvement=0.02)
+
+    assert reason == "tiny could save at most 1.0% of the whole time, less than optimizer.min_improvement (2.0%)"
+
+
+def test_a_kernel_that_could_save_just_what_is_asked_for_is_tried() -> None:
+    assert reason_to_stop(KernelShare("k", 0.5, 2.0), min_improvement=0.25) is None
