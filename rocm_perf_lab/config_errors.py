@@ -11,7 +11,7 @@ from rocm_perf_lab.config_schema import locate
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pydantic import BaseModel, ValidationError
@@ -36,7 +36,8 @@ class Origins:
         """`path`, and the override or the file (with its line) that set it."""
         for override in reversed(self.overrides):
             key = override.partition("=")[0].lstrip("+~")
-            if path == key or path.startswith((f"{key}.", f"{key}[")):
+            chooses_group = key in self.files
+            if path == key or (not chooses_group and path.startswith((f"{key}.", f"{key}["))):
                 return f"{path}, from the override {override!r}"
         for file in self.files.get(path.partition(".")[0], ()):
             line = _line_of(file, path)
@@ -47,12 +48,17 @@ class Origins:
 
 def unknown_key(path: str, valid: Iterable[str], origins: Origins) -> ConfigError:
     """The error for a key that does not exist, naming the nearest one that does."""
-    parent, _, key = path.rpartition(".")
+    *parents, key = path.split(".")
+    return ConfigError(f"unknown key {path!r}", where=origins.describe(path), remedy=nearest(parents, key, valid))
+
+
+def nearest(parents: Sequence[str], key: str, valid: Iterable[str], rest: Sequence[str] = ()) -> str:
+    """What the user may have meant by `key` below `parents`, or all that is valid there."""
     names = sorted(valid)
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-    prefix = f"{parent}." if parent else ""
-    remedy = f"did you mean {prefix}{near[0]}?" if near else f"valid keys of {parent or 'the config'}: {', '.join(names)}"
-    return ConfigError(f"unknown key {path!r}", where=origins.describe(path), remedy=remedy)
+    if near:
+        return f"did you mean {'.'.join([*parents, near[0], *rest])}?"
+    return f"valid keys of {'.'.join(parents) or 'the config'}: {', '.join(names)}"
 
 
 def explain_validation_error(error: ValidationError, model: type[BaseModel], origins: Origins) -> ConfigError:

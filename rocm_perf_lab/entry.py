@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.config_errors import ConfigError, Origins
+from rocm_perf_lab.config_errors import ConfigError, Origins, nearest
 from rocm_perf_lab.errors import EXIT_BAD_INPUT, LabError
 
 if TYPE_CHECKING:
@@ -58,10 +58,20 @@ def _run_hydra(arguments: list[str]) -> None:
     # Hydra's own report would print and exit with 1; with this it raises, and the error is told in our words.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     before, sys.argv = sys.argv, ["rocm_perf_lab", *arguments]
+    refused: list[Exception] = []
+
+    def task(composed: DictConfig) -> None:
+        try:
+            _run_job(composed)
+        except (LabError, OmegaConfBaseException) as error:
+            refused.append(error)  # raised below: Hydra would print a line of its own before ours
+
     try:
-        hydra.main(version_base="1.3", config_path=str(resource_dir("conf")), config_name="config")(_run_job)()
+        hydra.main(version_base="1.3", config_path=str(resource_dir("conf")), config_name="config")(task)()
+        if refused:
+            raise refused[0]
     except (HydraException, OmegaConfBaseException) as error:
-        raise _explain(error) from error
+        raise _explain(error, arguments) from error
     except OSError as error:
         raise LabError(
             f"cannot write the run's folder: {error.strerror or error}",
@@ -99,14 +109,22 @@ def _origins(runtime: Any) -> Origins:
     return Origins(files=files, overrides=tuple(runtime.overrides.task))
 
 
-def _explain(error: Exception) -> ConfigError:
+def _explain(error: Exception, arguments: Sequence[str]) -> ConfigError:
     """Hydra's and OmegaConf's composition errors, in the form of every other error of the lab."""
+    from hydra.errors import OverrideParseException
+
     text = str(error).strip()
     cause = str(error.__cause__ or "")
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:
+        key = unknown[1]
+        guilty = next((word for word in arguments if word.partition("=")[0].strip() == key), key)
+        return ConfigError(f"unknown key {key!r}", where=f"the override {guilty!r}", remedy=_nearest_key(key, arguments))
+    if isinstance(error, OverrideParseException):
         return ConfigError(
-            f"unknown key {unknown[1]!r}", where=f"the override of {unknown[1]!r}", remedy=_nearest_key(unknown[1])
+            f"not an override: {error.message.splitlines()[0]}",
+            where=f"the word {error.override!r}",
+            remedy="write key=value; quote values with brackets, commas or spaces: 'key=\"a, b\"'",
         )
     option = re.search(r"Could not find '([^']+)'", text) or re.search(r"In '[^']*': Could not find '([^']+)'", text)
     if option:
@@ -126,17 +144,28 @@ def _explain(error: Exception) -> ConfigError:
     )
 
 
-def _nearest_key(path: str) -> str:
-    """The nearest key to a mistyped override, from the models of the config groups."""
-    from rocm_perf_lab.config import LabConfig
-    from rocm_perf_lab.config_errors import unknown_key
-    from rocm_perf_lab.config_schema import valid_keys
+def _nearest_key(path: str, arguments: Sequence[str]) -> str:
+    """The nearest key to a mistyped override, among the keys of the configuration composed without it."""
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
 
+    from rocm_perf_lab.resources import resource_dir
+
+    others = [word for word in arguments if "=" in word and word.partition("=")[0].strip() != path]
+    try:
+        with initialize_config_dir(config_dir=str(resource_dir("conf").resolve()), version_base="1.3"):
+            composed = compose(config_name="config", overrides=others)
+    except (HydraException, OmegaConfBaseException):
+        return "see --cfg job for the composed configuration; a new key needs a leading +"
     parts = path.split(".")
-    for depth in range(len(parts)):
-        valid = valid_keys(LabConfig, parts[:depth])
-        if valid and parts[depth] not in valid:
-            return unknown_key(".".join(parts[: depth + 1]), valid, Origins(files={})).remedy or ""
+    for depth, part in enumerate(parts):
+        node = OmegaConf.select(composed, ".".join(parts[:depth])) if depth else composed
+        if not isinstance(node, DictConfig):
+            break
+        if part not in node:
+            return nearest(parts[:depth], part, map(str, node), rest=parts[depth + 1 :])
     return "see --cfg job for the composed configuration; a new key needs a leading +"
 
 
