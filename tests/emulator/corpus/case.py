@@ -1,0 +1,74 @@
+"""A case of the corpus: how a kernel is launched, with what, and what must come out.
+
+A theme's module has one function for each kernel of its source, under the kernel's name: it takes a random generator and
+gives a :class:`Run`. The decorator `launch` says with which grid and block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+    Dim3 = tuple[int, int, int]
+    Argument = NDArray[Any] | np.generic | bytes
+
+
+@dataclass(frozen=True)
+class Run:
+    """Arguments and results of one launch.
+
+    An array is a buffer with that content, a NumPy scalar or bytes are passed by value. `expected` is by position; buffers
+    that it does not name must come back unchanged.
+    """
+
+    arguments: tuple[Argument, ...]
+    expected: Mapping[int, NDArray[Any]]
+    rtol: float = 0.0
+    atol: float = 0.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel of the source `<theme>.hip`."""
+
+    theme: str
+    kernel: str
+    grid: int | Dim3
+    block: int | Dim3
+    lds: int
+    make: Callable[[np.random.Generator], Run] = field(repr=False)
+
+
+def launch(
+    grid: int | Dim3, block: int | Dim3, *, lds: int = 0
+) -> Callable[[Callable[[np.random.Generator], Run]], Case]:
+    """Turns a function into the case of the kernel of the same name."""
+
+    def decorate(make: Callable[[np.random.Generator], Run]) -> Case:
+        return Case(make.__module__.rpartition(".")[2], make.__name__, grid, block, lds, make)
+
+    return decorate
+
+
+def cases_of(module: ModuleType) -> list[Case]:
+    """The cases that a theme's module defines."""
+    return [value for value in vars(module).values() if isinstance(value, Case)]
+
+
+def check(result: NDArray[Any], expected: NDArray[Any], run: Run, label: str) -> None:
+    """Compare what the kernel wrote; NaN equals NaN, exact results must be equal to the last bit."""
+    if run.rtol or run.atol:
+        wide = np.float64 if expected.dtype.kind not in "iub" else expected.dtype
+        np.testing.assert_allclose(
+            result.astype(wide), expected.astype(wide), rtol=run.rtol, atol=run.atol, equal_nan=True, err_msg=label
+        )
+    else:
+        np.testing.assert_array_equal(result, expected, err_msg=label)
