@@ -47,9 +47,7 @@ class Case:
     make: Callable[[np.random.Generator], Run] = field(repr=False)
 
 
-def launch(
-    grid: int | Dim3, block: int | Dim3, *, lds: int = 0
-) -> Callable[[Callable[[np.random.Generator], Run]], Case]:
+def launch(grid: int | Dim3, block: int | Dim3, *, lds: int = 0) -> Callable[[Callable[[np.random.Generator], Run]], Case]:
     """Turns a function into the case of the kernel of the same name."""
 
     def decorate(make: Callable[[np.random.Generator], Run]) -> Case:

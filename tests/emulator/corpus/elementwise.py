@@ -98,7 +98,7 @@ def linked_list(rng: np.random.Generator) -> Run:
 
 
 @launch(grid=2, block=64)
-def globals(rng: np.random.Generator) -> Run:  # noqa: A001
+def globals(rng: np.random.Generator) -> Run:
     x = rng.standard_normal(128).astype(F32)
     c = np.array([1, -0.5, 0.25, 2], F32)
     y = ((c[0] * x + c[1]) * x + c[2]) * x + c[3]
