@@ -151,6 +151,8 @@ def _nearest_key(path: str, arguments: Sequence[str]) -> str:
     from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    from rocm_perf_lab.config import LabConfig
+    from rocm_perf_lab.config_schema import valid_keys
     from rocm_perf_lab.resources import resource_dir
 
     others = [word for word in arguments if "=" in word and word.partition("=")[0].strip() != path]
@@ -160,12 +162,15 @@ def _nearest_key(path: str, arguments: Sequence[str]) -> str:
     except (HydraException, OmegaConfBaseException):
         return "see --cfg job for the composed configuration; a new key needs a leading +"
     parts = path.split(".")
+    if parts[-1] in valid_keys(LabConfig, parts[:-1]):
+        return f"{path} is not set in this configuration; to add it, write +{path}=..."
     for depth, part in enumerate(parts):
         node = OmegaConf.select(composed, ".".join(parts[:depth])) if depth else composed
         if not isinstance(node, DictConfig):
             break
         if part not in node:
-            return nearest(parts[:depth], part, map(str, node), rest=parts[depth + 1 :])
+            valid = {*map(str, node), *valid_keys(LabConfig, parts[:depth])}
+            return nearest(parts[:depth], part, valid, rest=parts[depth + 1 :])
     return "see --cfg job for the composed configuration; a new key needs a leading +"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.analysis.roofline import Roofline
@@ -11,6 +12,7 @@ from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.profile import log_turn, require_correct, show_where
 from rocm_perf_lab.jobs.records import optimize_document, profile_metrics, profile_params, provenance_tags, verdict_tags
+from rocm_perf_lab.jobs.progress import JudgingProgress, judging
 from rocm_perf_lab.jobs.show import show_profile, show_verdict, time_text, verdict_table
 from rocm_perf_lab.jobs.workbench import CompiledKernel, Turn, Workbench
 from rocm_perf_lab.optimize.loop import Built, ClosedLoop, Evaluation, LoopResult, Policy
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.optimize.guards import Guard
+    from rocm_perf_lab.optimize.transforms.base import Transform
     from rocm_perf_lab.tracking.store import RunTracker
 
 
@@ -30,6 +34,7 @@ class OptimizeJob:
 
     def run(self, lab: Lab) -> None:
         """Raises LabError where the baseline itself cannot be compiled, run or verified."""
+        parts = _Parts.of(lab)
         with lab.tracker as tracker:
             bench = Workbench(lab.config, lab.device)
             with lab.console.status("profiling the baseline"):
@@ -38,11 +43,13 @@ class OptimizeJob:
             log_turn(tracker, lab, turn)
             show_profile(lab.console, turn, lab.device.identity.time_word, "baseline")
             require_correct(turn, lab)
-            result = self._search(lab, bench, tracker, compiled, turn)
+            result = self._search(lab, parts, bench, tracker, compiled, turn)
             _finish(lab, tracker, result)
         show_where(lab)
 
-    def _search(self, lab: Lab, bench: Workbench, tracker: RunTracker, compiled: CompiledKernel, turn: Turn) -> LoopResult:
+    def _search(
+        self, lab: Lab, parts: _Parts, bench: Workbench, tracker: RunTracker, compiled: CompiledKernel, turn: Turn
+    ) -> LoopResult:
         settings = lab.config.optimizer
         text = read_source(lab.config.kernel.source_path)
         baseline = Proposal.of(text, transform="none", description="the source as it is", parent=None)
@@ -52,19 +59,34 @@ class OptimizeJob:
             lab.console.print(f"[yellow]nothing to gain[/]: {stop}")
             return LoopResult(baseline, turn.runtime_ns, baseline, turn.runtime_ns, (), stop)
         lab.console.print(f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the whole time could be saved")
-        context = {"target": lab.config.target}
         loop_bench = LoopBench(bench, lab.output_dir / "proposals", lab.config.kernel.source.name)
-        loop = ClosedLoop(
-            bench=loop_bench,
-            entry=lab.config.kernel.entry,
-            transforms=[build(t, where="optimizer.transforms", **context) for t in settings.transforms],
-            guards=[build(g, where="optimizer.guards", **context) for g in settings.guards],
-            policy=Policy(settings.min_improvement, settings.max_iterations, settings.max_proposals),
-            observer=ConsoleAndTracker(lab, tracker, loop_bench, baseline),
+        with judging(lab.console) as progress:
+            loop = ClosedLoop(
+                bench=loop_bench,
+                entry=lab.config.kernel.entry,
+                transforms=parts.transforms,
+                guards=parts.guards,
+                policy=Policy(settings.min_improvement, settings.max_iterations, settings.max_proposals),
+                observer=ConsoleAndTracker(lab, tracker, loop_bench, baseline, progress),
+            )
+            built = loop_bench.built(baseline, compiled)
+            return loop.run(baseline, built, Evaluation(_verified(turn), turn.runtime_ns))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Transforms and guards, built before anything runs: a wrong argument costs nobody a baseline."""
+
+    transforms: list[Transform]
+    guards: list[Guard]
+
+    @classmethod
+    def of(cls, lab: Lab) -> _Parts:
+        settings, target = lab.config.optimizer, lab.config.target
+        return cls(
+            [build(t, where=f"optimizer.transforms[{i}]", target=target) for i, t in enumerate(settings.transforms)],
+            [build(g, where=f"optimizer.guards[{i}]", target=target) for i, g in enumerate(settings.guards)],
         )
-        assert turn.verification is None or turn.verification.passed
-        built = loop_bench.built(baseline, compiled)
-        return loop.run(baseline, built, Evaluation(_verified(turn), turn.runtime_ns))
 
 
 class LoopBench:
@@ -107,7 +129,8 @@ class LoopBench:
 class ConsoleAndTracker:
     """Prints what the loop does, and keeps it: one child run per proposal."""
 
-    def __init__(self, lab: Lab, tracker: RunTracker, bench: LoopBench, baseline: Proposal) -> None:
+    def __init__(self, lab: Lab, tracker: RunTracker, bench: LoopBench, baseline: Proposal, progress: JudgingProgress) -> None:
+        self._progress = progress
         self._lab = lab
         self._tracker = tracker
         self._bench = bench
@@ -119,21 +142,25 @@ class ConsoleAndTracker:
         """Number it."""
         self._numbers[proposal.id] = number
         self._parents[proposal.id] = proposal
+        self._progress.started(number, proposal.description)
 
     def judged(self, verdict: Verdict) -> None:
         """Print it, and log it where its verdict is final already."""
+        self._progress.judged()
         show_verdict(self._lab.console, self._numbers[verdict.proposal.id], verdict, self._lab.device.identity.time_word)
         if verdict.stage not in ("verification", "measurement"):
             self._log(verdict)
 
     def accepted(self, verdict: Verdict) -> None:
         """The new best."""
-        self._lab.console.print(f"[green]accepted[/] {verdict.proposal.id}: {verdict.proposal.description}")
+        number = self._numbers[verdict.proposal.id]
+        self._lab.console.print(f"[green]accepted[/] {number}: {verdict.proposal.description} ({verdict.reason})")
         self._log(verdict)
 
     def rolled_back(self, verdict: Verdict) -> None:
         """Back to the best so far."""
-        self._lab.console.print(f"[dim]rolled back {verdict.proposal.id}: {verdict.proposal.description}[/]")
+        number = self._numbers[verdict.proposal.id]
+        self._lab.console.print(f"[dim]rolled back {number}: {verdict.proposal.description} ({verdict.reason})[/]")
         self._log(verdict)
 
     def _log(self, verdict: Verdict) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -54,6 +55,8 @@ def show_profile(console: Console, turn: Turn, word: str, title: str) -> None:
     table.add_row("bottleneck", f"{bottleneck.name.replace('_', ' ')} (confidence {bottleneck.confidence:.0%})")
     for reason in bottleneck.reasons:
         table.add_row("", Text(reason))
+    for note in profile.notes:
+        table.add_row("note", Text(note))
     if turn.verification is not None:
         verdict = "correct" if turn.verification.passed else "WRONG"
         table.add_row("result", Text(f"{verdict}: {turn.verification}"))
@@ -62,26 +65,25 @@ def show_profile(console: Console, turn: Turn, word: str, title: str) -> None:
 
 def show_verdict(console: Console, number: int, verdict: Verdict, word: str) -> None:
     """One proposal: guards, resources, check, time, verdict."""
-    console.print(f"[bold]proposal {number}[/] {verdict.proposal.id}  {verdict.proposal.description}")
+    console.print(f"[bold]proposal {number}[/] {verdict.proposal.description}  [dim]{verdict.proposal.id}[/]")
     if verdict.kernel is not None:
-        guards = ", ".join(f"{g.name} {'ok' if g.passed else 'FAILED'}" for g in verdict.guards)
+        guards = ", ".join(f"{g.name} {'ok' if g.passed else '[red]FAILED[/]'}" for g in verdict.guards)
         cached = " (from the cache)" if verdict.compile_cached else ""
         kernel = verdict.kernel
         console.print(
-            f"  compiled{cached}: {kernel.vgpr_count} VGPR, {kernel.sgpr_count} SGPR, {kernel.lds_bytes:,} B LDS, "
-            f"{verdict.occupancy_waves:g} waves per SIMD"
+            f"  compiled  {kernel.vgpr_count} VGPR, {kernel.sgpr_count} SGPR, {kernel.lds_bytes:,} B LDS, "
+            f"{verdict.occupancy_waves:g} waves per SIMD{cached}"
         )
-        console.print(f"  guards: {guards}")
+        console.print(f"  guards    {guards}")
     if verdict.verification is not None:
         state = "correct" if verdict.verification.passed else "[red]wrong[/]"
-        console.print(f"  result: {state}, {verdict.verification}", markup=True)
+        console.print(f"  check     {state}: {escape(str(verdict.verification))}", soft_wrap=True)
     if verdict.runtime_ns is not None:
-        console.print(f"  time:   {time_text(verdict.runtime_ns, word)}")
+        console.print(f"  time      {time_text(verdict.runtime_ns, word)}")
     if verdict.accepted:
-        console.print(f"  [green]clears the bar[/]: {verdict.reason}")
+        console.print(f"  verdict   [green]clears the bar[/]: {verdict.reason}")
     else:
-        console.print("  [yellow]rejected[/] at", verdict.stage, end=": ")
-        console.print(Text(verdict.reason))
+        console.print(f"  verdict   [yellow]rejected[/] at {verdict.stage}: {escape(verdict.reason)}", soft_wrap=True)
 
 
 def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:

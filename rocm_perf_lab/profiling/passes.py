@@ -44,7 +44,8 @@ def run_passes(device: Device, launch: Launch, *, folder: Path, runs: int, count
     """
     if device.deterministic:
         run = _run(device, launch, folder / "trace", 1, counters)
-        return PassResults(run.outputs, read_database(run.database), (), ())
+        trace = read_database(run.database)
+        return PassResults(run.outputs, trace, (), _uncollected(device, counters, (trace,)))
     timed = _run(device, launch, folder / "trace", runs, ())
     trace = read_database(timed.database)
     traces: list[Trace] = []
@@ -52,10 +53,19 @@ def run_passes(device: Device, launch: Launch, *, folder: Path, runs: int, count
     for number, group in enumerate(plan_passes(launch.code_object.architecture, counters), start=1):
         try:
             run = _run(device, launch, folder / f"counters_{number}", 1, group)
-            traces.append(read_database(run.database))
+            trace_of_group = read_database(run.database)
+            traces.append(trace_of_group)
+            failures.extend(_uncollected(device, group, (trace_of_group,)))
         except LabError as error:
             failures.append(f"counter pass {number} ({', '.join(group)}) failed: {error.what}")
     return PassResults(timed.outputs, trace, tuple(traces), tuple(failures))
+
+
+def _uncollected(device: Device, counters: Sequence[str], traces: Sequence[Trace]) -> tuple[str, ...]:
+    """Counters that were asked for and never came: unknown to the device, or lost."""
+    collected = {name for trace in traces for name in trace.counters}
+    missing = [name for name in counters if name not in collected]
+    return (f"{device.identity.name} has no counter named {', '.join(missing)}",) if missing else ()
 
 
 def _run(device: Device, launch: Launch, folder: Path, runs: int, counters: Sequence[str]) -> DeviceRun:

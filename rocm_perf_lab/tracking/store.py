@@ -24,7 +24,7 @@ DEFAULT_URI = "sqlite:///mlflow.db"
 _ARTIFACTS = "mlartifacts"
 _LONGEST_VALUE = 500
 _CUT = " …"
-_NOISY_LOGGERS = ("alembic", "mlflow", "sqlalchemy")
+_NOISY_LOGGERS = ("alembic", "mlflow", "mlflow.store.db.utils", "sqlalchemy")
 
 
 class TrackingError(LabError):
@@ -201,10 +201,11 @@ def open_mlflow_tracker(*, run_name: str, uri: str | None = None, experiment: st
         TrackingError: The store cannot be reached or written.
     """
     store = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
-    _quieten()
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
+
+    _quieten()  # after the import, which sets log levels of its own
 
     try:
         client = MlflowClient(tracking_uri=store)
