@@ -72,14 +72,13 @@ static int addresses_of(struct rpl_wave *w, int inst, int access, int addr, uint
                         uint32_t *out) {
   uint64_t bad = 0;
   for (uint64_t l = 0; l < RPL_LANES; l++) {
-    uint64_t end = (uint64_t)w->vgpr[addr][l] + offset + width;
-    out[l] = w->vgpr[addr][l] + offset;
-    bad |= (uint64_t)(end > w->lds_bytes) << l;
+    out[l] = w->vgpr[addr][l] + offset;  // 32 bits: compilers use negative bases with an offset
+    bad |= (uint64_t)((uint64_t)out[l] + width > w->lds_bytes) << l;
   }
   bad &= lanes;
   if (!bad) return 0;
   uint64_t address[RPL_LANES];
-  for (int l = 0; l < RPL_LANES; l++) address[l] = (uint64_t)w->vgpr[addr][l] + offset;
+  for (int l = 0; l < RPL_LANES; l++) address[l] = out[l];
   return rpl_raise(w, RPL_FAULT_LDS, inst, access, width, bad, address, w->lds_bytes);
 }
 
