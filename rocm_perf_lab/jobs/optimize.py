@@ -19,6 +19,7 @@ from rocm_perf_lab.optimize.loop import Built, ClosedLoop, Evaluation, LoopResul
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
 from rocm_perf_lab.optimize.ranking import KernelShare, rank, reason_to_stop
 from rocm_perf_lab.optimize.verification import VerificationResult
+from rocm_perf_lab.report.page import write_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,7 +218,8 @@ def _finish(lab: Lab, tracker: RunTracker, result: LoopResult) -> None:
     document = optimize_document(result, word, str(best.relative_to(lab.output_dir)))
     summary = lab.output_dir / "optimize.json"
     write_text(summary, json.dumps(document, indent=2) + "\n")
-    for path in (summary, best, best.with_name(f"{name}.diff")):
+    page = write_report(lab.output_dir, documents=lab.output_dir / "baseline", title=f"Optimization of {lab.config.kernel.name}")
+    for path in (summary, page, best, best.with_name(f"{name}.diff")):
         tracker.log_artifact(path, "best" if path.parent.name == "best" else None)
     tracker.log_metrics(
         {

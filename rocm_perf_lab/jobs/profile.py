@@ -8,6 +8,7 @@ from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags
 from rocm_perf_lab.jobs.show import show_profile
 from rocm_perf_lab.jobs.workbench import Turn, Workbench
+from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ class ProfileJob:
             log_turn(tracker, lab, turn)
             show_profile(lab.console, turn, word, f"profile of {lab.config.kernel.name} on {lab.config.target.name}")
             require_correct(turn, lab)
+            tracker.log_artifact(
+                write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {lab.config.kernel.name}")
+            )
         show_where(lab)
 
 
@@ -60,6 +64,7 @@ def log_turn(tracker: RunTracker, lab: Lab, turn: Turn) -> None:
 
 def show_where(lab: Lab) -> None:
     """Where the files are, and how to look at the run."""
-    lab.console.print(f"[bold]files[/]   {lab.output_dir}")
+    lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
+    lab.console.print(f"[bold]report[/]  {lab.output_dir / 'report.html'}", soft_wrap=True)
     if lab.tracker.uri is not None:
         lab.console.print(f"[bold]compare[/] {ui_command(lab.tracker.uri)}", soft_wrap=True)

@@ -89,12 +89,12 @@ def show_verdict(console: Console, number: int, verdict: Verdict, word: str) -> 
 def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:
     """All proposals of a run, one a line."""
     table = Table(title="proposals", title_justify="left")
-    table.add_column("id", no_wrap=True)
+    table.add_column("#", justify="right")
     table.add_column("rewrite", overflow="fold")
     table.add_column(f"us {word}", justify="right")
     table.add_column("gain", justify="right")
     table.add_column("verdict", overflow="fold")
-    for v in verdicts:
+    for number, v in enumerate(verdicts, start=1):
         runtime = f"{v.runtime_ns / _NS_PER_US:.2f}" if v.runtime_ns is not None else "-"
         gain = f"{v.improvement:+.1%}" if v.improvement is not None else "-"
         if v.accepted:
@@ -103,7 +103,7 @@ def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:
             outcome = "rolled back"
         else:
             outcome = f"rejected: {v.stage}"
-        table.add_row(v.proposal.id[:8], v.proposal.description, runtime, gain, outcome)
+        table.add_row(str(number), v.proposal.description, runtime, gain, outcome)
     return table
 
 

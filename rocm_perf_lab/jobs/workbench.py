@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
-from rocm_perf_lab.device.launch import build_launch, compile_defines
+from rocm_perf_lab.device.compilation import compile_description
+from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.reference import expected_outputs
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_bytes, write_text
@@ -22,7 +23,6 @@ from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.target.occupancy import launch_occupancy
-from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.disassembly import disassemble
 from rocm_perf_lab.toolchain.elf_file import parse_elf
@@ -102,17 +102,15 @@ class Workbench:
             CompileError, CompilerNotFound, KernelNotFound: As they say.
         """
         description, target = self._config.kernel, self._config.target
-        request = CompileRequest(
-            source=source,
+        build = compile_description(
+            description,
+            source,
             architecture=target.architecture,
-            defines=compile_defines(description),
-            flags=description.flags,
-            include_dirs=(*(description.folder / d for d in description.include_dirs), description.source_path.parent),
+            compiler=lambda: self._compiler,
             optimisation=self._config.toolchain.optimisation,
         )
-        build = compile_source(request, compiler=self._compiler)
         kernel = find_kernel(build.code_object, description.entry)
-        launch = build_launch(description, build.code_object, kernel.symbol)
+        launch = build_launch(description, build.code_object, kernel.symbol, build.contract)
         asked = occupancy_request(kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes)
         return CompiledKernel(build, kernel, launch_occupancy(target, asked))
 
@@ -122,7 +120,8 @@ class Workbench:
         Raises:
             LabError: The kernel did what it must not do, or its output cannot be compared.
         """
-        launch = build_launch(self._config.kernel, compiled.build.code_object, compiled.kernel.symbol)
+        build = compiled.build
+        launch = build_launch(self._config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
         passes = run_passes(
             self._device,
             launch,

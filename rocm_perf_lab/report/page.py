@@ -1,0 +1,55 @@
+"""One run as one HTML page: the JSON documents of the run's folder, rendered by `templates/report.html.j2`.
+
+The page needs no network and no script. It shows only what the documents hold; an emulated time keeps its word.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.files import write_text
+from rocm_perf_lab.resources import resource_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+TEMPLATE = "report.html.j2"
+
+
+def write_report(folder: Path, *, documents: Path, title: str) -> Path:
+    """Render `report.html` into `folder`.
+
+    Args:
+        folder: The run's folder; its `optimize.json` is shown where there is one.
+        documents: The folder of profile.json and analysis.json: the run's own, or that of its baseline.
+        title: Heading of the page.
+    """
+    path = folder / "report.html"
+    write_text(path, render(_read(documents / "profile.json"), _read(documents / "analysis.json"), _optimize(folder), title))
+    return path
+
+
+def render(profile: Mapping[str, Any], analysis: Mapping[str, Any], optimize: Mapping[str, Any] | None, title: str) -> str:
+    """The page as text; every value is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(resource_dir("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(TEMPLATE).render(title=title, profile=profile, analysis=analysis, optimize=optimize)
+
+
+def _optimize(folder: Path) -> dict[str, Any] | None:
+    path = folder / "optimize.json"
+    return _read(path) if path.is_file() else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
