@@ -178,9 +178,10 @@ class ClosedLoop:
     def _judge(self, proposal: Proposal, best_ns: float, reference: Candidate) -> Verdict:
         try:
             built = self._bench.build(proposal)
+            candidate = self._candidate(proposal, built)
         except LabError as error:
             return Verdict(proposal, False, "compile", error.what)
-        guards = self._check_guards(reference, self._candidate(proposal, built))
+        guards = self._check_guards(reference, candidate)
         verdict = Verdict(
             proposal,
             False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -33,14 +34,10 @@ class Proposal:
         return cls(digest, parent.id if parent else None, transform, description, text)
 
     def diff(self, other: Proposal, file_name: str) -> str:
-        """Unified diff from this source to `other`."""
-        lines = difflib.unified_diff(
-            self.text.splitlines(keepends=True),
-            other.text.splitlines(keepends=True),
-            fromfile=f"a/{file_name}",
-            tofile=f"b/{file_name}",
-        )
-        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        """Unified diff from this source to `other`, as `git apply` and `patch` take it."""
+        old, new = _lines(self.text), _lines(other.text)
+        lines = difflib.unified_diff(old, new, fromfile=f"a/{file_name}", tofile=f"b/{file_name}")
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 @dataclass(frozen=True)
@@ -61,3 +58,8 @@ class Verdict:
     verification: VerificationResult | None = None
     runtime_ns: float | None = None
     improvement: float | None = None
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as diff tools see them: a form feed or a lone carriage return ends none."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)

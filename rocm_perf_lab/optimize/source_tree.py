@@ -1,11 +1,13 @@
 """A kernel's source as a syntax tree: which function it is, which loops it has, and what forbids to unroll them.
 
-Parsed with tree-sitter's CUDA grammar, which HIP shares. Functions are found by their declarators, never by text.
+Parsed with tree-sitter's CUDA grammar, which HIP shares. Functions are found by their declarators, never by text. Pragmas
+are blanked before parsing: the grammar does not allow them before the body of an `if`, the compiler does.
 Positions are byte offsets of the UTF-8 source; lines count from 1.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,8 +24,17 @@ _BARRIERS = frozenset(
     {"__syncthreads", "__syncthreads_and", "__syncthreads_or", "__syncthreads_count", "__syncwarp", "__barrier",
      "__builtin_amdgcn_s_barrier", "__work_group_barrier", "sync"}
 )  # fmt: skip
-_LOOPS = frozenset({"for_statement", "while_statement", "do_statement"})
-_EXITS = {"return_statement": "leaves the function from inside", "goto_statement": "jumps with goto"}
+_FOR_LOOPS = frozenset({"for_statement", "for_range_loop"})
+_LOOPS = _FOR_LOOPS | {"while_statement", "do_statement"}
+_ATOMIC_CALLS = ("fetch_", "compare_exchange", "__builtin_amdgcn_ds_f")
+_ASSEMBLY_WORDS = frozenset({"asm", "__asm", "__asm__"})
+_WORDS = re.compile(r"[A-Za-z_]\w*")
+_PRAGMA = re.compile(
+    rb"""^[ \t]*\#[ \t]*pragma\b (?: \\\r?\n | [^\r\n] )* (?: \r?\n )?  |  \b_Pragma\s*\(\s*"[^"\n]*"\s*\)""",
+    re.MULTILINE | re.VERBOSE,
+)
+_BETWEEN = re.compile(rb"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*")
+_UNROLL_LINE = re.compile(rb"\s*#\s*pragma\s+unroll\b")
 
 
 class SourceError(LabError):
@@ -32,13 +43,17 @@ class SourceError(LabError):
 
 @dataclass(frozen=True)
 class Loop:
-    """One loop. `start` is the byte where it begins; `obstacle` says why it must not be unrolled, or is None."""
+    """One loop. `start` is the byte where it begins; `obstacle` says why it must not be unrolled, or is None.
+
+    `pragma` is the byte range of the `#pragma unroll` line that applies to it, its newline included.
+    """
 
     start: int
     line: int
     function: str
     header: str
     obstacle: str | None
+    pragma: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +68,8 @@ class SourceUnit:
         import tree_sitter_cuda
         from tree_sitter import Language, Parser
 
-        return Parser(Language(tree_sitter_cuda.language())).parse(self.content).root_node
+        blanked = _PRAGMA.sub(lambda match: re.sub(rb"[^\r\n]", b" ", match[0]), self.content)
+        return Parser(Language(tree_sitter_cuda.language())).parse(blanked).root_node
 
     @cached_property
     def _functions(self) -> dict[str, list[Node]]:
@@ -67,22 +83,48 @@ class SourceUnit:
         return found
 
     @cached_property
+    def _macros(self) -> dict[str, frozenset[str]]:
+        """Words of each macro's text; those of several definitions together."""
+        found: dict[str, frozenset[str]] = {}
+        for node in _walk(self._root):
+            if node.type in ("preproc_def", "preproc_function_def"):
+                name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+                words = frozenset(_WORDS.findall(_text(value))) if value is not None else frozenset()
+                found[_text(name)] = found.get(_text(name), frozenset()) | words
+        return found
+
+    def _expanded(self, word: str) -> frozenset[str]:
+        """What stands behind a word when it is a macro of this file, through all macros."""
+        reached: set[str] = set()
+        pending = [word]
+        while pending:
+            fresh = self._macros.get(pending.pop(), frozenset()) - reached
+            reached |= fresh
+            pending.extend(fresh)
+        return frozenset(reached)
+
+    @cached_property
     def kernel(self) -> Node:
         """The definition of the entry.
 
         Raises:
             SourceError: None, or several of that name.
         """
-        wanted = base_name(demangle(self.entry)).rpartition("::")[2]
-        candidates = [node for node in self._functions.get(wanted, []) if _is_kernel(node)]
+        qualified = base_name(demangle(self.entry))
+        wanted = qualified.rpartition("::")[2]
+        candidates = [node for node in self._functions.get(wanted, []) if self._is_kernel(node)]
+        if len(candidates) > 1 and "::" in qualified:
+            candidates = [node for node in candidates if _qualified_name(node) == qualified] or candidates
         if len(candidates) == 1:
             return candidates[0]
-        kernels = sorted(n for n, nodes in self._functions.items() if any(_is_kernel(node) for node in nodes))
+        kernels = sorted(n for n, nodes in self._functions.items() if any(self._is_kernel(node) for node in nodes))
         if not candidates:
+            error = next((node for node in _walk(self._root) if node.type == "ERROR"), None)
             raise SourceError(
                 f"the source has no kernel {wanted!r}",
                 where="kernel.entry",
-                remedy=f"kernels in it: {', '.join(kernels) or 'none'}",
+                remedy=f"kernels in it: {', '.join(kernels) or 'none'}"
+                + (f"; line {_line(error)} is not understood by the parser" if error is not None else ""),
             )
         lines = ", ".join(str(_line(node)) for node in candidates)
         raise SourceError(
@@ -91,38 +133,104 @@ class SourceUnit:
             remedy="keep overloads in files of their own",
         )
 
+    def _is_kernel(self, function: Node) -> bool:
+        """True where `__global__`, or a macro for it, stands before the declarator."""
+        length = _declarator(function).start_byte - function.start_byte
+        words = _WORDS.findall((function.text or b"")[:length].decode(errors="replace"))
+        return any(word == "__global__" or "__global__" in self._expanded(word) for word in words)
+
     def signature(self) -> str:
-        """The kernel's declarator with white space normalised."""
-        return " ".join(_text(_declarator(self.kernel)).split())
+        """The tokens of the kernel's declarator: equal for declarators that differ in white space and comments alone."""
+        leaves = (node for node in _walk(_declarator(self.kernel)) if not node.children)
+        return " ".join(_text(leaf) for leaf in leaves if leaf.type != "comment")
 
     def loops(self) -> tuple[Loop, ...]:
         """Loops of the kernel and of the device functions that it calls, in source order."""
-        dynamic = self._dynamic_shared_names()
         loops: list[Loop] = []
-        for function in self._reachable():
+        for function in self._reachable(self.kernel):
             name = _function_name(function)
-            loops += [_loop(node, name, dynamic) for node in _walk(function) if node.type in _LOOPS]
+            loops += [self._loop(node, name) for node in _walk(function) if node.type in _LOOPS]
         return tuple(sorted(loops, key=lambda loop: loop.start))
 
-    def _reachable(self) -> list[Node]:
-        """The kernel and the functions of this file that it calls, directly or not."""
-        reached, pending = {}, [self.kernel]
+    def _reachable(self, start: Node) -> list[Node]:
+        """`start` and the functions of this file that it calls, directly or not."""
+        reached, pending = {}, [start]
         while pending:
-            function = pending.pop()
-            if function.start_byte in reached:
+            node = pending.pop()
+            if node.start_byte in reached:
                 continue
-            reached[function.start_byte] = function
-            for node in _walk(function):
-                if node.type == "call_expression":
-                    pending.extend(self._functions.get(_called(node), []))
+            reached[node.start_byte] = node
+            for inner in _walk(node):
+                if inner.type == "call_expression":
+                    pending.extend(self._functions.get(_called(inner), []))
         return list(reached.values())
 
+    @cached_property
     def _dynamic_shared_names(self) -> frozenset[str]:
-        names: set[str] = set()
+        """Arrays of dynamic shared memory, and the pointers and references that are initialised from them."""
+        names = {name.decode() for name in re.findall(rb"\bHIP_DYNAMIC_SHARED\s*\([^,()]+,\s*(\w+)\s*\)", self.content)}
+        aliases: list[tuple[str, frozenset[str]]] = []
         for node in _walk(self._root):
-            if node.type == "declaration" and {"extern", "__shared__"} <= set(_text(node).split()):
+            if node.type != "declaration":
+                continue
+            if {"extern", "__shared__"} <= set(_WORDS.findall(_text(node))):
                 names.update(_text(i) for i in _walk(node) if i.type == "identifier")
+            aliases += _aliases(node)
+        size = -1
+        while size != len(names):
+            size = len(names)
+            names.update(alias for alias, sources in aliases if sources & names)
         return frozenset(names)
+
+    def _loop(self, node: Node, function: str) -> Loop:
+        start = (
+            node.parent.start_byte if node.parent is not None and node.parent.type == "attributed_statement" else node.start_byte
+        )
+        body = node.child_by_field_name("body")
+        header_end = body.start_byte if body is not None else node.end_byte
+        header = (node.text or b"")[: header_end - node.start_byte].decode(errors="replace")
+        pragma, foreign = self._pragmas(start)
+        obstacle = self._obstacle(node) or (f"has a pragma of its own: {foreign}" if foreign else None)
+        return Loop(start, _line(node), function, " ".join(header.split()), obstacle, pragma)
+
+    def _pragmas(self, start: int) -> tuple[tuple[int, int] | None, str | None]:
+        """Of the pragmas right before `start`: the line with `#pragma unroll`, and another that decides about unrolling."""
+        own, foreign = None, None
+        for match in reversed(list(_PRAGMA.finditer(self.content, 0, start))):
+            if not _BETWEEN.fullmatch(self.content, match.end(), start):
+                break
+            start = match.start()
+            if own is None and _UNROLL_LINE.match(match[0]):
+                own = match.span()
+            elif b"unroll" in match[0]:
+                foreign = match[0].decode(errors="replace").strip()
+        return own, foreign
+
+    def _obstacle(self, loop: Node) -> str | None:
+        if loop.type not in _FOR_LOOPS:
+            return "is not a for loop"
+        if any(_called(call) in self._macros for call in _ancestors(loop) if call.type == "call_expression"):
+            return "stands in the arguments of a macro"
+        for part in self._reachable(loop):
+            for node in _walk(part):
+                reason = (_jump(node, loop) if part == loop else None) or self._forbidden(node)
+                if reason is not None:
+                    return f"{reason} (line {_line(node)})"
+        return None
+
+    def _forbidden(self, node: Node) -> str | None:
+        """What must not stand in the loop, nor in a function that it calls."""
+        if node.type in ("asm_statement", "gnu_asm_expression"):
+            return "contains inline assembly"
+        if node.type == "ERROR":
+            return "is not understood by the parser"
+        if node.type == "identifier":
+            name = _text(node)
+            if name in self._dynamic_shared_names:
+                return "uses dynamic shared memory"
+            reasons = sorted(filter(None, map(_forbidden_word, self._expanded(name))))
+            return f"{reasons[0]} in the macro {name}" if reasons else None
+        return _forbidden_call(_called(node)) if node.type == "call_expression" else None
 
 
 def parse_source(content: bytes, entry: str) -> SourceUnit:
@@ -136,73 +244,67 @@ def parse_source(content: bytes, entry: str) -> SourceUnit:
     return unit
 
 
-def preceding_pragma(content: bytes, loop: Loop) -> tuple[int, int] | None:
-    """Byte range of a `#pragma unroll` line right before a loop, its newline included."""
-    line_start = content.rfind(b"\n", 0, loop.start) + 1
-    if content[line_start : loop.start].strip():
-        return None
-    before = content.rfind(b"\n", 0, max(line_start - 1, 0)) + 1
-    words = content[before:line_start].split()
-    is_pragma = words[:2] == [b"#pragma", b"unroll"] or words[:3] == [b"#", b"pragma", b"unroll"]
-    return (before, line_start) if line_start and is_pragma else None
-
-
-def _loop(node: Node, function: str, dynamic: frozenset[str]) -> Loop:
-    body = node.child_by_field_name("body")
-    header_end = body.start_byte if body is not None else node.end_byte
-    header = (node.text or b"")[: header_end - node.start_byte].decode(errors="replace")
-    return Loop(node.start_byte, _line(node), function, " ".join(header.split()), _obstacle(node, dynamic))
-
-
-def _obstacle(loop: Node, dynamic: frozenset[str]) -> str | None:
-    if loop.type != "for_statement":
-        return "is not a for loop"
-    for node in _walk(loop):
-        reason = _forbidden(node, loop, dynamic)
-        if reason is not None:
-            return f"{reason} (line {_line(node)})"
-    return None
-
-
-def _forbidden(node: Node, loop: Node, dynamic: frozenset[str]) -> str | None:
-    if node.type in _EXITS:
-        return _EXITS[node.type]
-    if node.type == "break_statement" and _left_by_break(node) == loop:
+def _jump(node: Node, loop: Node) -> str | None:
+    """How the statement at `node` leaves or enters `loop` in the middle."""
+    if node.type == "goto_statement":
+        return "jumps with goto"
+    if node.type == "labeled_statement":
+        return "contains a jump label"
+    if node.type == "return_statement" and _nearest(node, {"lambda_expression", loop.type}, loop) == loop:
+        return "leaves the function from inside"
+    if node.type == "break_statement" and _nearest(node, {*_LOOPS, "switch_statement"}, loop) == loop:
         return "ends early with break"
-    if node.type in ("asm_statement", "gnu_asm_expression"):
-        return "contains inline assembly"
-    if node.type == "ERROR":
-        return "is not understood by the parser"
-    if node.type == "identifier" and _text(node) in dynamic:
-        return "uses dynamic shared memory"
-    if node.type == "call_expression":
-        name = _called(node)
-        if name in _BARRIERS:
-            return "contains a barrier"
-        if "atomic" in name.lower():
-            return "contains an atomic"
     return None
 
 
-def _left_by_break(node: Node) -> Node | None:
-    """The loop or switch that a break leaves."""
+def _nearest(node: Node, types: set[str], last: Node) -> Node | None:
+    """The first of `types` around `node`, up to `last`."""
+    return next((parent for parent in _ancestors(node) if parent == last or parent.type in types), None)
+
+
+def _forbidden_call(name: str) -> str | None:
+    if name in _BARRIERS or name.startswith("__builtin_amdgcn_s_barrier"):
+        return "contains a barrier"
+    if "atomic" in name.lower() or name.startswith(_ATOMIC_CALLS):
+        return "contains an atomic"
+    return None
+
+
+def _forbidden_word(word: str) -> str | None:
+    """Of a macro's text, which is not parsed."""
+    if word in _ASSEMBLY_WORDS:
+        return "contains inline assembly"
+    if word in ("return", "goto", "break"):
+        return f"may jump with {word}"
+    return _forbidden_call(word)
+
+
+def _aliases(declaration: Node) -> Iterator[tuple[str, frozenset[str]]]:
+    """Pointers and references that a declaration initialises, with the names in their initialisers."""
+    kind = declaration.child_by_field_name("type")
+    for child in declaration.named_children:
+        declarator, value = child.child_by_field_name("declarator"), child.child_by_field_name("value")
+        if child.type != "init_declarator" or declarator is None or value is None:
+            continue
+        if declarator.type in ("pointer_declarator", "reference_declarator") or (kind is not None and _text(kind) == "auto"):
+            sources = frozenset(_text(node) for node in _walk(value) if node.type == "identifier")
+            yield from ((_text(node), sources) for node in _walk(declarator) if node.type == "identifier")
+
+
+def _ancestors(node: Node) -> Iterator[Node]:
     parent = node.parent
-    while parent is not None and parent.type not in {*_LOOPS, "switch_statement"}:
+    while parent is not None:
+        yield parent
         parent = parent.parent
-    return parent
 
 
 def _walk(node: Node) -> Iterator[Node]:
-    yield node
-    for child in node.children:
-        yield from _walk(child)
-
-
-def _is_kernel(node: Node) -> bool:
-    declarator = _declarator(node)
-    return any(child.type == "__global__" for child in node.children if child.end_byte <= declarator.start_byte) or (
-        b"__global__" in (node.text or b"")[: declarator.start_byte - node.start_byte].split()
-    )
+    """`node` and all below it, in source order."""
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed(node.children))
 
 
 def _declarator(function: Node) -> Node:
@@ -226,6 +328,12 @@ def _function_name(function: Node) -> str:
     return _text(name).rpartition("::")[2] if name is not None else ""
 
 
+def _qualified_name(function: Node) -> str:
+    """With the named namespaces around it."""
+    names = [node.child_by_field_name("name") for node in _ancestors(function) if node.type == "namespace_definition"]
+    return "::".join([*(_text(name) for name in reversed(names) if name is not None), _function_name(function)])
+
+
 def _called(call: Node) -> str:
     function = call.child_by_field_name("function")
     if function is None:
@@ -237,8 +345,8 @@ def _called(call: Node) -> str:
     return _text(function).rpartition("::")[2]
 
 
-def _text(node: Node) -> str:
-    return (node.text or b"").decode(errors="replace")
+def _text(node: Node | None) -> str:
+    return ((node.text if node is not None else None) or b"").decode(errors="replace")
 
 
 def _line(node: Node) -> int:

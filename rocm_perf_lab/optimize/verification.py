@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.device.kernel import Tolerance
 
+_EXACT_KINDS = "biu"
+
 
 class VerificationError(LabError):
     """Outputs that cannot be compared: missing, or of another shape or type."""
@@ -23,7 +26,10 @@ class VerificationError(LabError):
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """One output. `worst_index` is the element that is furthest outside its tolerance, or has the largest error."""
+    """One output. `worst_index` is the element that is furthest outside its tolerance, or has the largest error.
+
+    An output without elements is right; its `actual` and `expected` are NaN. Those of an integer output are integers.
+    """
 
     name: str
     passed: bool
@@ -41,7 +47,7 @@ class OutputCheck:
         place = ", ".join(map(str, self.worst_index))
         return (
             f"{self.name}: {self.mismatches:,} of {self.elements:,} elements are wrong, "
-            f"worst at [{place}]: {self.actual:.9g} instead of {self.expected:.9g}"
+            f"worst at [{place}]: {_number(self.actual)} instead of {_number(self.expected)}"
         )
 
 
@@ -65,6 +71,8 @@ def verify_outputs(
 ) -> VerificationResult:
     """Compare every expected output: |actual - expected| <= atol + rtol * |expected|, NaN only where NaN is expected.
 
+    Without a tolerance of their own, floats are compared at rtol 1e-5 and atol 1e-6, integers exactly.
+
     Raises:
         VerificationError: An output is missing, or has another shape or type.
     """
@@ -82,23 +90,22 @@ def _check(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any
             f"output {name!r} is {actual.dtype} {actual.shape}, its reference {expected.dtype} {expected.shape}",
             where=f"kernel.reference.{name}",
         )
-    limits = tolerance or Tolerance(rtol=1e-5, atol=1e-6)
+    default = Tolerance(rtol=0, atol=0) if actual.dtype.kind in _EXACT_KINDS else Tolerance(rtol=1e-5, atol=1e-6)
+    limits = tolerance if tolerance is not None else default
     return _compare(name, actual, expected, limits)
 
 
 def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: Tolerance) -> OutputCheck:
-    wide = np.float64 if actual.dtype.kind not in "iu" else np.longdouble
-    got: NDArray[Any] = actual.astype(wide)
-    want: NDArray[Any] = expected.astype(wide)
+    got: NDArray[Any] = actual.astype(np.float64)
+    want: NDArray[Any] = expected.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        same = (got == want) | (np.isnan(got) & np.isnan(want))
-        error = np.where(same, 0.0, np.abs(got - want))
+        same, error = _difference(actual, expected)
         allowed = limits.atol + limits.rtol * np.abs(want)
         finite = np.isfinite(got) & np.isfinite(want)
         wrong = ~same & ~(finite & (error <= allowed))
         relative = np.where(want != 0, error / np.abs(want), np.where(error > 0, np.inf, 0.0))
-        excess = np.where(wrong, np.where(np.isfinite(error), error - allowed, np.inf), np.where(same, -np.inf, error))
-    worst = np.unravel_index(int(np.argmax(excess)), excess.shape) if excess.size else ()
+        excess = np.where(wrong, np.where(np.isfinite(error), error - allowed, np.inf), np.where(same, -np.inf, error - allowed))
+    worst = np.unravel_index(int(np.argmax(excess)), excess.shape) if excess.size else None
     return OutputCheck(
         name=name,
         passed=not bool(wrong.any()),
@@ -106,10 +113,30 @@ def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: To
         elements=int(wrong.size),
         max_abs_error=_largest(error[finite]),
         max_rel_error=_largest(relative[finite]),
-        worst_index=tuple(int(i) for i in worst),
-        actual=float(got[worst]),
-        expected=float(want[worst]),
+        worst_index=tuple(int(i) for i in worst) if worst is not None else (),
+        actual=_value(actual[worst]) if worst is not None else math.nan,
+        expected=_value(expected[worst]) if worst is not None else math.nan,
     )
+
+
+def _difference(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Where they are equal, and how far apart they are elsewhere; integers beyond 2^53 included."""
+    if actual.dtype.kind in _EXACT_KINDS:
+        larger, smaller = np.maximum(actual, expected), np.minimum(actual, expected)
+        apart = larger.astype(np.uint64) - smaller.astype(np.uint64)  # modulo 2^64, which the difference does not reach
+        return actual == expected, apart.astype(np.float64)
+    got: NDArray[Any] = actual.astype(np.float64)
+    want: NDArray[Any] = expected.astype(np.float64)
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    return same, np.where(same, 0.0, np.abs(got - want))
+
+
+def _value(element: Any) -> float:
+    return int(element) if element.dtype.kind in _EXACT_KINDS else float(element)
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.9g}"
 
 
 def _largest(values: NDArray[Any]) -> float:

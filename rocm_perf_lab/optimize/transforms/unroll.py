@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.optimize.source_tree import preceding_pragma
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 
 if TYPE_CHECKING:
@@ -71,11 +70,11 @@ def _unrolled(content: bytes, loops: Sequence[Loop], factor: int) -> bytes:
     for loop in sorted(loops, key=lambda loop: -loop.start):
         line_start = content.rfind(b"\n", 0, loop.start) + 1
         before_loop = content[line_start : loop.start]
-        old = preceding_pragma(content, loop)
-        if old is not None:
-            line = content[old[0] : old[1]]
+        if loop.pragma is not None:
+            start, end = loop.pragma
+            line = content[start:end]
             indent = line[: len(line) - len(line.lstrip())]
-            content = content[: old[0]] + indent + pragma + newline + content[old[1] :]
+            content = content[:start] + indent + pragma + newline + content[end:]
         elif before_loop.strip():  # something stands before the loop on its line
             content = content[: loop.start] + newline + pragma + newline + content[loop.start :]
         else:
