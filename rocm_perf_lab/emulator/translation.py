@@ -65,11 +65,6 @@ class KernelTranslator:
         return self._known[key]
 
 
-def results_depend_on_order(program: Program) -> bool:
-    """True where running workgroups in another order could change results: such launches stay on one thread."""
-    return program.has_global_atomics
-
-
 def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     elf = loaded.elf
     section = next(

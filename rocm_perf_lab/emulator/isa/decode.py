@@ -30,7 +30,7 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
 
     window = code[:LONGEST_INSTRUCTION].ljust(LONGEST_INSTRUCTION + 8, b"\0")
     try:
-        decoded = decode_inst(window, "cdna")
+        decoded: Any = decode_inst(window, "cdna")
         name, size = decoded.op.name, decoded.size()
     except (ValueError, KeyError, AssertionError, NotImplementedError, AttributeError, TypeError, IndexError) as error:
         raise IllegalInstruction.at(address, code[:8], "no instruction of gfx942 is encoded so") from error
@@ -52,8 +52,13 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
             field: OperandType(kind.name.removeprefix("FMT_").removeprefix("NUM_"), bits)
             for field, (kind, bits, _) in decoded.operands.items()
         },
-        pseudocode=_pseudocode().get(mnemonic),
+        pseudocode=pseudocode_of(mnemonic),
     )
+
+
+def pseudocode_of(mnemonic: str) -> str | None:
+    """AMD's description of an operation."""
+    return _pseudocode().get(mnemonic)
 
 
 def _number(value: Any) -> int:

@@ -10,8 +10,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Protocol
 
+from rocm_perf_lab.emulator.isa.decode import pseudocode_of
 from rocm_perf_lab.emulator.pcode import functions
 from rocm_perf_lab.emulator.pcode.ir import FALSE, TRUE, Builder, UnsupportedSemantics, Value, constant, float_constant
+from rocm_perf_lab.emulator.pcode.parser import parse
 from rocm_perf_lab.emulator.pcode.syntax import (
     Assign,
     Binary,
@@ -57,6 +59,7 @@ _KINDS = {
 }
 _NAMED_FLOATS = {"INF": math.inf, "NAN": math.nan, "PI": math.pi, "OVERFLOW_F32": math.inf, "OVERFLOW_F64": math.inf,
                  "UNDERFLOW_F32": 0.0, "UNDERFLOW_F64": 0.0}  # fmt: skip
+_CALLED_INSTRUCTIONS = frozenset({"v_sad_u8", "v_msad_u8"})
 _LANE_INDEX = frozenset({"laneId", "laneID"})
 
 
@@ -414,7 +417,19 @@ class SemanticsCompiler:
     def _call(self, function: str, arguments: list[Value]) -> Value:
         if function in self._lambdas:
             return self._call_lambda(self._lambdas[function], arguments)
+        if function in _CALLED_INSTRUCTIONS:
+            return self._call_instruction(function, arguments)
         return functions.call(self.builder, function, arguments)
+
+    def _call_instruction(self, function: str, arguments: list[Value]) -> Value:
+        """An operation that the pseudo-code of another one names: run its own pseudo-code."""
+        text = pseudocode_of(function.upper())
+        if text is None:
+            raise UnsupportedSemantics(f"function {function}")
+        inner = SemanticsCompiler(self.builder, self._registers, per_lane=self._per_lane)
+        inner.variables = {f"S{i}": argument for i, argument in enumerate(arguments)}
+        inner.run(parse(text))
+        return inner.variables["D0"]
 
     def _call_lambda(self, callee: Lambda, arguments: list[Value]) -> Value:
         inner = SemanticsCompiler(self.builder, self._registers, per_lane=self._per_lane)

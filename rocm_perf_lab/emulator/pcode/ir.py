@@ -209,6 +209,8 @@ class Builder:
         if operator in _COMPARISONS:
             return self.compare(operator, left, right)
         left, right = self.unify(left, right)
+        if operator in "+-*" and left.kind != "f" and left.bits < 32:  # the pseudo-code's integers are unbounded
+            left, right = self.resize(left, 32), self.resize(right, 32)
         if left.is_constant and right.is_constant:
             return _fold(operator, left, right)
         is_chunk = left.is_chunk or right.is_chunk

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
 from rocm_perf_lab.emulator.pcode.ir import Builder, UnsupportedSemantics, Value, constant, float_constant
 from rocm_perf_lab.emulator.pcode.parser import PseudocodeError, parse
-from rocm_perf_lab.emulator.translate import overrides, sdwa
+from rocm_perf_lab.emulator.translate import overrides, saturation, sdwa
 from rocm_perf_lab.emulator.translate.operands import (
     FIRST_VGPR,
     apply_sign_modifiers,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _WORD = OperandType("B32", 32)
 _OUTPUT_SCALE = {1: 2.0, 2: 4.0, 3: 0.5}
 """omod of the encoding."""
+_PACKED_FLOAT = re.compile(r"V_PK_\w+_F(16|32)$")
 _FLOAT_FORMATS = ("F16", "F32", "F64", "BF16")
 
 
@@ -320,18 +322,31 @@ class VectorOperation:
         fields, builder = self.instruction.fields, self.group.builder
         kind = self.instruction.operands.get("vdst", _WORD).format
         scale, clamp = fields.get("omod", 0), fields.get("clmp", 0)
-        if kind not in ("F16", "F32", "F64") or not (scale or clamp) or self._is_packed:
-            if clamp and not self._is_packed:
-                raise UnsupportedSemantics("clamp of an integer result")
-            if clamp:
-                raise UnsupportedSemantics("clamp of a packed result")
+        if not (scale or clamp):
             return value
+        if self._is_packed and _PACKED_FLOAT.match(self.instruction.mnemonic):
+            return self._clamped_parts(value)
+        if kind not in ("F16", "F32", "F64"):
+            return saturation.saturated(self) if clamp else value
         number = value if value.kind == "f" else builder.reinterpret(value, "f", value.bits)
         if scale:
             number = builder.binary("*", number, float_constant(_OUTPUT_SCALE[scale], number.bits))
         if clamp:
             number = _clamped(builder, number)
         return number
+
+    def _clamped_parts(self, value: Value) -> Value:
+        """Clamp of each float of a packed result."""
+        builder = self.group.builder
+        bits = 32 if value.bits == 64 else 16
+        raw = builder.raw(value)
+        result: Value = constant(0, raw.bits)
+        for shift in range(0, raw.bits, bits):
+            part = builder.resize(builder.binary(">>", raw, constant(shift, raw.bits)), bits, signed=False)
+            clamped = builder.raw(_clamped(builder, builder.reinterpret(part, "f", bits)))
+            wide = builder.resize(clamped, raw.bits, signed=False)
+            result = builder.binary("|", result, builder.binary("<<", wide, constant(shift, raw.bits)))
+        return result
 
 
 def _clamped(builder: Builder, number: Value) -> Value:

@@ -1,0 +1,312 @@
+"""Single instructions on the emulator: many snippets of assembly in one program, each run on its own registers.
+
+Snippets end in S_BARRIER, where a translated kernel returns and can be resumed: one translation serves all of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import subprocess
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.emulator.build import load_runtime
+from rocm_perf_lab.emulator.errors import UnsupportedInstruction
+from rocm_perf_lab.emulator.jit import NativeKernel, compile_program
+from rocm_perf_lab.emulator.program import Program, decode_program
+from rocm_perf_lab.emulator.structures import MachineState
+from rocm_perf_lab.emulator.translate.function import kernel_ir, resume_id
+from rocm_perf_lab.emulator.wave import EXEC, LANES, VCC, Wave
+from rocm_perf_lab.toolchain.compilers import find_compiler
+from rocm_perf_lab.toolchain.elf_file import parse_elf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+DEFAULT_MODE = 0x3F0
+"""Round to nearest even, denormals kept, DX10_CLAMP and IEEE: what HIP kernels ask for."""
+ALL_LANES = (1 << LANES) - 1
+JUNK = 0xDEADBEEF
+
+
+def assemble(lines: Sequence[str]) -> bytes:
+    """Machine code of gfx942 assembly."""
+    compiler = find_compiler(("clang", "pip"))
+    with TemporaryDirectory() as folder:
+        source, target = Path(folder, "code.s"), Path(folder, "code.o")
+        source.write_text("\n".join([".text", *lines, ""]))
+        command = (*compiler.command, "--target=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-c", "-o", str(target), str(source))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise AssertionError(done.stderr[:3000])
+        elf = parse_elf(target.read_bytes())
+        section = elf.section(".text")
+        assert section is not None
+        return elf.content(section)
+
+
+@dataclass
+class Outcome:
+    """Registers after a snippet, one row per 64 lanes that went in."""
+
+    vgprs: NDArray[np.uint32]
+    sgprs: NDArray[np.uint32]
+    scc: NDArray[np.uint32]
+
+    def row(self, register: int, dtype: Any = np.uint32) -> NDArray[Any]:
+        """A VGPR (or pair, for 64-bit types; its low half, for 16-bit ones), flat over all lanes."""
+        size = np.dtype(dtype).itemsize
+        if size < 4:
+            return self.row(register).astype(f"u{size}").view(dtype)
+        words = [self.vgprs[:, register + i].ravel() for i in range(size // 4)]
+        return np.ascontiguousarray(np.stack(words, axis=1)).view(dtype).ravel()
+
+    def scalar(self, register: int, dtype: Any = np.uint32) -> NDArray[Any]:
+        """An SGPR (or pair), one value per wavefront."""
+        words = np.dtype(dtype).itemsize // 4
+        return np.ascontiguousarray(self.sgprs[:, register : register + words]).view(dtype).ravel()
+
+    def mask(self, register: int = VCC) -> NDArray[np.bool_]:
+        """An SGPR pair as one bit per lane, flat."""
+        pairs = self.scalar(register, np.uint64)
+        return (pairs[:, None] >> np.arange(LANES, dtype=np.uint64) & np.uint64(1)).astype(bool).ravel()
+
+
+class Snippets:
+    """Assembled and translated on first use. `unsupported` has what the emulator refuses, by snippet."""
+
+    def __init__(self, texts: Iterable[str], *, mode: int = DEFAULT_MODE) -> None:
+        self.texts = list(dict.fromkeys(texts))
+        self.mode = mode
+        self.unsupported: dict[str, str] = {}
+
+    @cached_property
+    def _translated(self) -> tuple[Program, NativeKernel, dict[str, int]]:
+        assembled = dict(zip(self.texts, self._assembled(), strict=True))
+        for text, code in assembled.items():
+            try:
+                kernel_ir(_program(code, self.mode))
+            except UnsupportedInstruction as error:
+                self.unsupported[text] = str(error)
+        supported = [text for text in self.texts if text not in self.unsupported]
+        program = _program(b"".join(assembled[text] for text in supported), self.mode)
+        starts = list(itertools.accumulate((len(assembled[text]) for text in supported), initial=0))
+        resumes = {t: resume_id(program.block_at[s]) if s else 0 for t, s in zip(supported, starts, strict=False)}
+        return program, compile_program(program, load_runtime().helpers), resumes
+
+    def _assembled(self) -> list[bytes]:
+        """Code of each snippet with the barrier behind it."""
+        marker = "s_nop 0x123"
+        code = assemble([line for text in self.texts for line in (text, "s_barrier", marker)])
+        parts = code.split(assemble([marker]))
+        assert len(parts) == len(self.texts) + 1
+        return parts[:-1]
+
+    def run(
+        self,
+        text: str,
+        vgprs: Mapping[int, NDArray[Any]] | None = None,
+        sgprs: Mapping[int, int] | None = None,
+        *,
+        execute: int = ALL_LANES,
+        scc: int = 0,
+    ) -> Outcome:
+        """Run one snippet, once per 64 lanes of its inputs.
+
+        Args:
+            text: One of the texts given.
+            vgprs: Register -> values (64-bit types fill two registers; 16-bit ones leave junk in the upper half).
+            sgprs: Register -> 32-bit value.
+            execute: EXEC at the start.
+            scc: SCC at the start.
+        """
+        _, native, resumes = self._translated
+        if text in self.unsupported:
+            raise AssertionError(self.unsupported[text])
+        words = {r + i: w for r, values in (vgprs or {}).items() for i, w in enumerate(_words(values))}
+        count = max((len(w) for w in words.values()), default=1)
+        waves = -(-count // LANES)
+        outcome = Outcome(np.zeros((waves, 32, LANES), np.uint32), np.zeros((waves, 128), np.uint32), np.zeros(waves, np.uint32))
+        padded = {r: np.resize(w, waves * LANES) for r, w in words.items()}
+        storage, machine = (ctypes.c_uint8 * (ctypes.sizeof(Wave) + 64))(), MachineState()
+        wave = Wave.from_buffer(storage, -ctypes.addressof(storage) % 64)
+        counters = (ctypes.c_uint64 * (2 * len(self._translated[0].blocks)))()
+        wave.machine, wave.block_executions = ctypes.addressof(machine), ctypes.addressof(counters)
+        wave.block_active_lanes = ctypes.addressof(counters) + ctypes.sizeof(counters) // 2
+        rows = np.ctypeslib.as_array(wave.vgpr)
+        scalars = np.ctypeslib.as_array(wave.sgpr)
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(native.address)
+        for n in range(waves):
+            rows[:32] = JUNK
+            for register, values in padded.items():
+                rows[register] = values[n * LANES : (n + 1) * LANES]
+            scalars[:] = 0
+            scalars[EXEC], scalars[EXEC + 1] = execute & 0xFFFFFFFF, execute >> 32
+            for register, value in (sgprs or {}).items():
+                scalars[register] = value & 0xFFFFFFFF
+            wave.scc, wave.mode, wave.resume, wave.slice = scc, self.mode, resumes[text], 1 << 40
+            function(ctypes.addressof(wave))
+            assert wave.status == 1, f"status {wave.status} after {text}"
+            outcome.vgprs[n], outcome.sgprs[n], outcome.scc[n] = rows[:32], scalars, wave.scc
+        return outcome
+
+
+def _program(code: bytes, mode: int) -> Program:
+    end = assemble_end()
+    return decode_program("snippets", code + end, 0, (0,), 0)
+
+
+def assemble_end() -> bytes:
+    """S_ENDPGM."""
+    return bytes.fromhex("000081bf")
+
+
+def _words(values: NDArray[Any]) -> list[NDArray[np.uint32]]:
+    if values.dtype.itemsize == 8:
+        pairs = np.ascontiguousarray(values).view(np.uint32).reshape(-1, 2)
+        return [pairs[:, 0], pairs[:, 1]]
+    if values.dtype.itemsize < 4:
+        bits = 8 * values.dtype.itemsize
+        return [values.view(f"u{values.dtype.itemsize}").astype(np.uint32) | np.uint32(JUNK >> bits << bits)]
+    return [values.view(np.uint32)]
+
+
+# ---- values ----
+
+_INTEGERS = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 23, 24, 31, 32, 33, 63, 64, 127, 128, 255, 256, 0x7FFF, 0x8000, 0xFFFF,
+             0x10000, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x1000000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE, 0xFFFFFFFF,
+             0x12345678, 0xDEADBEEF, 0x00FF00FF, 0xAAAAAAAA)  # fmt: skip
+_FLOATS = {  # sign left out: mantissa patterns of interest
+    np.float16: (0, 1, 2, 0x3FF, 0x400, 0x401, 0x7BFF, 0x7C00, 0x7E00, 0x3C00, 0x3C01, 0x3BFF, 0x3800, 0x4000, 0x4200, 0x2E66,
+                 0x6400, 0x63FF, 0x4248, 0x0BFF, 0x1400),
+    np.float32: (0, 1, 2, 0x7FFFFF, 0x800000, 0x800001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x3F800000, 0x3F800001,
+                 0x3F7FFFFF, 0x3F000000, 0x40000000, 0x40400000, 0x3DCCCCCD, 0x4B000000, 0x4AFFFFFF, 0x4F000000, 0x4EFFFFFF,
+                 0x4F800000, 0x477FE000, 0x477FF000, 0x33000000, 0x33000001, 0x40490FDB, 0x3FC00000, 0x40200000, 0x00400000),
+    np.float64: (0, 1, 0xFFFFFFFFFFFFF, 1 << 52, 0x7FEFFFFFFFFFFFFF, 0x7FF << 52, 0x7FF8 << 48, 0x3FF << 52, (0x3FF << 52) + 1,
+                 0x3FE << 52, 0x400 << 52, 0x4008 << 48, 0x41E << 52, 0x41DFFFFFFFC00000, 0x41EFFFFFFFE00000, 0x3FF8 << 48,
+                 0x4004 << 48, 0x36A0 << 48, 0x47EFFFFFE0000000, 0x47EFFFFFF0000000, 0x3690 << 48, 0x400921FB54442D18),
+}  # fmt: skip
+
+
+def edge_integers(bits: int, random: int = 26, seed: int = 1) -> NDArray[Any]:
+    """Unsigned values: edges and random ones, 64 for 32 bits."""
+    known = [v & (1 << bits) - 1 for v in _INTEGERS]
+    known += [v << bits - 32 for v in _INTEGERS] + [(1 << bits) - 1 - v for v in _INTEGERS[:8]] if bits > 32 else []
+    drawn = np.random.default_rng(seed).integers(0, 1 << bits, random, dtype=np.uint64, endpoint=False) if bits < 64 else (
+        np.random.default_rng(seed).integers(0, (1 << 64) - 1, random, dtype=np.uint64))  # fmt: skip
+    return np.array([*known, *(int(d) for d in drawn)], dtype=f"u{max(bits, 8) // 8}")
+
+
+def edge_floats(dtype: Any, random: int = 22, *, nan: bool = True, seed: int = 2) -> NDArray[Any]:
+    """Both signs of the patterns above, and random numbers of ordinary and of any size."""
+    bits = 8 * np.dtype(dtype).itemsize
+    unsigned = f"u{bits // 8}"
+    patterns = np.array([p | s << bits - 1 for p in _FLOATS[dtype] for s in (0, 1)], dtype=unsigned).view(dtype)
+    generator = np.random.default_rng(seed)
+    ordinary = generator.normal(0, 8, random).astype(dtype)
+    anything = generator.integers(0, 1 << 63, random, dtype=np.uint64).astype(unsigned).view(dtype)
+    values = np.concatenate([patterns, ordinary, anything])
+    return values if nan else values[~np.isnan(values)]
+
+
+def pairs(*columns: NDArray[Any], limit: int = 4096, seed: int = 3) -> list[NDArray[Any]]:
+    """Every combination of the columns' values, or `limit` random ones where there are more."""
+    total = int(np.prod([len(c) for c in columns]))
+    if total <= limit:
+        grids = np.meshgrid(*[np.arange(len(c)) for c in columns], indexing="ij")
+        return [c[g.ravel()] for c, g in zip(columns, grids, strict=True)]
+    generator = np.random.default_rng(seed)
+    return [c[generator.integers(0, len(c), limit)] for c in columns]
+
+
+def same(actual: NDArray[Any], expected: NDArray[Any], ulps: int = 0) -> NDArray[np.bool_]:
+    """Per lane: the same bits, or both NaN, or floats of one sign at most `ulps` apart."""
+    bits = f"u{actual.dtype.itemsize}"
+    equal: NDArray[np.bool_] = actual.view(bits) == expected.view(bits)
+    if actual.dtype.kind == "f":
+        equal |= np.isnan(actual) & np.isnan(expected)
+        if ulps:
+            signed = actual.view(bits).astype(np.int64) - expected.view(bits).astype(np.int64)
+            equal |= (np.abs(signed) <= ulps) & ~np.isnan(actual) & ~np.isnan(expected)
+    return equal
+
+
+def assert_same(text: str, actual: NDArray[Any], expected: NDArray[Any], inputs: Sequence[NDArray[Any]], ulps: int = 0) -> None:
+    """Fail with the first lanes that differ."""
+    actual = actual[: len(expected)]
+    wrong = np.flatnonzero(~same(actual, expected, ulps))
+    if len(wrong):
+        shown = [f"  {[_show(i[w]) for i in inputs]} gives {_show(actual[w])}, expected {_show(expected[w])}" for w in wrong[:8]]
+        raise AssertionError(f"{text}: {len(wrong)} of {len(expected)} lanes differ\n" + "\n".join(shown))
+
+
+def _show(value: Any) -> str:
+    bits = int(np.asarray(value).view(f"u{value.dtype.itemsize}"))
+    return f"{value!s} ({bits:#x})" if value.dtype.kind == "f" else f"{bits:#x}"
+
+
+# ---- rows of tables ----
+
+
+@dataclass(frozen=True)
+class Row:
+    """One opcode: its name, what it should compute, and the types of its operands.
+
+    `oracle` takes Python ints (signed for `i`) and gives an int, or with `out` ending in `+m` a pair of an int and the
+    lane's bit of VCC. Types: u8, u16, u32, u64, i16, i32, i64; `out` None stands for VCC alone.
+    """
+
+    name: str
+    oracle: Callable[..., Any]
+    inputs: str
+    out: str | None = "u32"
+    after: str = ""
+    carry_in: bool = False
+
+    @property
+    def text(self) -> str:
+        """The instruction on v[2i] and on, with its result in v20 and VCC."""
+        sources = [_registers("v", 2 * i if kind[1:] != "128" else 8, kind) for i, kind in enumerate(self.inputs.split())]
+        targets = ["vcc"] if self.out is None else [_registers("v", 20, self.out.removesuffix("+m"))]
+        targets += ["vcc"] if self.out is not None and self.out.endswith("+m") else []
+        carry = ["vcc"] if self.carry_in else []
+        return f"{self.name} {', '.join(targets + sources + carry)}{self.after}"
+
+
+def _registers(letter: str, first: int, kind: str) -> str:
+    words = max(1, int(kind[1:]) // 32)
+    return f"{letter}{first}" if words == 1 else f"{letter}[{first}:{first + words - 1}]"
+
+
+def check_integers(snippets: Snippets, row: Row, *, limit: int = 1024) -> None:
+    """Compare a row with its oracle on edge values; carry-in alternates by lane."""
+    kinds = row.inputs.split()
+    columns = pairs(
+        *[edge_integers(int(kind[1:]), seed=i).astype(f"u{int(kind[1:]) // 8}") for i, kind in enumerate(kinds)], limit=limit
+    )
+    carry = 0x5A5A_0FF0_C33C_9669
+    outcome = snippets.run(row.text, {2 * i: c for i, c in enumerate(columns)}, {VCC: carry, VCC + 1: carry >> 32})
+    lanes = [[_signed(int(v), kind) for v in column] for kind, column in zip(kinds, columns, strict=True)]
+    bits = [[carry >> n % LANES & 1 for n in range(len(columns[0]))]] if row.carry_in else []
+    results = [row.oracle(*values) for values in zip(*lanes, *bits, strict=True)]
+    if row.out is None or row.out.endswith("+m"):
+        expected = np.array([bool(r[1] if row.out else r) for r in results])
+        assert_same(row.text, outcome.mask()[: len(results)].view(np.uint8), expected.view(np.uint8), columns)
+    if row.out is not None:
+        width = int(row.out.removesuffix("+m")[1:])
+        numbers = [r[0] if row.out.endswith("+m") else r for r in results]
+        wanted = np.array([int(n) & (1 << width) - 1 for n in numbers], dtype=f"u{width // 8}")
+        assert_same(row.text, outcome.row(20, f"u{width // 8}"), wanted, columns)
+
+
+def _signed(value: int, kind: str) -> int:
+    bits = int(kind[1:])
+    return value - (1 << bits) if kind[0] == "i" and value >> bits - 1 else value
