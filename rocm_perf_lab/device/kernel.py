@@ -7,14 +7,18 @@ evaluated by :mod:`rocm_perf_lab.expressions`, never by `eval`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 
 Expression = int | float | str
 """A number, or an expression over the kernel's `params`."""
 
-ScalarType = Literal["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64"]
+ScalarType = Literal[
+    "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64",
+    "f8e4m3fnuz", "f8e5m2fnuz", "f8e4m3fn", "f8e5m2",
+]  # fmt: skip
+"""gfx942 computes with the `fnuz` variants of 8-bit floats (Triton: fp8e4b8, fp8e5b16)."""
 
 
 class _Strict(BaseModel):
@@ -69,7 +73,7 @@ class FileInit(_Strict):
 
 
 class PoisonInit(_Strict):
-    """Bytes 0xFF (NaN in every float type): the default of outputs, so that an element nobody wrote is seen."""
+    """Bytes 0xFF (0x80 for `fnuz` floats), NaN in every float: the default of outputs, so that an unwritten element is seen."""
 
     kind: Literal["poison"] = "poison"
 
@@ -123,6 +127,9 @@ class KernelDescription(_Strict):
     `reference` maps output names to NumPy expressions over input names and params, or is `file.py:function` (called
     with the inputs and params by keyword, returning one array or a mapping), or `"baseline output"`: what the
     unmodified kernel computes.
+
+    A Triton kernel has `constexprs` (or types: `tl.float16`) and compiler `options` (num_warps, num_stages,
+    waves_per_eu, matrix_instr_nonkdim, ...) in place of `defines`, `flags` and `block`; its arguments are taken by name.
     """
 
     name: str
@@ -134,13 +141,25 @@ class KernelDescription(_Strict):
     defines: dict[str, Expression] = {}
     flags: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()
+    constexprs: dict[str, Expression | None] = {}
+    options: dict[str, Expression] = {}
     arguments: tuple[Argument, ...]
     grid: tuple[Expression, ...] = Field(min_length=1, max_length=3)
-    block: tuple[Expression, ...] = Field(min_length=1, max_length=3)
+    block: tuple[Expression, ...] = Field((), max_length=3)
     dynamic_lds_bytes: Expression = 0
     reference: dict[str, str] | str = "baseline output"
     tolerance: dict[str, Tolerance] = {}
     work: WorkModel = WorkModel()
+
+    @model_validator(mode="after")
+    def _fits_the_language(self) -> Self:
+        foreign = ("block", "defines", "flags") if self.language == "triton" else ("constexprs", "options")
+        given = [name for name in foreign if getattr(self, name)]
+        if given:
+            raise ValueError(f"a {self.language} kernel has no {', '.join(given)}")
+        if self.language == "hip" and not self.block:
+            raise ValueError("a hip kernel needs block: the work-items of a workgroup, for example [256]")
+        return self
 
     @property
     def source_path(self) -> Path:

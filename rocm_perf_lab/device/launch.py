@@ -30,14 +30,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.kernel import Expression, Initialiser, KernelDescription
-    from rocm_perf_lab.toolchain.code_object import CodeObject
+    from rocm_perf_lab.toolchain.code_object import CodeObject, LaunchContract
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8), "i16": np.dtype(np.int16), "u16": np.dtype(np.uint16),
     "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32), "i64": np.dtype(np.int64), "u64": np.dtype(np.uint64),
     "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
+    "f8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz), "f8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "f8e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn), "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }  # fmt: skip
+
+NULL_POINTER = bytes(8)
 
 
 class LaunchError(LabError):
@@ -52,8 +56,12 @@ def compile_defines(description: KernelDescription) -> dict[str, str]:
     }
 
 
-def build_launch(description: KernelDescription, code_object: CodeObject, symbol: str) -> Launch:
+def build_launch(
+    description: KernelDescription, code_object: CodeObject, symbol: str, contract: LaunchContract | None = None
+) -> Launch:
     """Evaluate geometry and arguments; equal descriptions give equal bytes.
+
+    `contract` is the build's, where its compiler had a say in the launch.
 
     Raises:
         LaunchError: A shape or geometry that is not positive, an unreadable init file, a value that does not fit.
@@ -64,13 +72,28 @@ def build_launch(description: KernelDescription, code_object: CodeObject, symbol
         for index, argument in enumerate(description.arguments)
     )
     params = description.params
+    lds_bytes = evaluate_integer(description.dynamic_lds_bytes, params, where="kernel.dynamic_lds_bytes")
     return Launch(
         code_object=code_object,
         symbol=symbol,
         grid=_dim3(description.grid, params, "kernel.grid"),
-        block=_dim3(description.block, params, "kernel.block"),
-        dynamic_lds_bytes=evaluate_integer(description.dynamic_lds_bytes, params, where="kernel.dynamic_lds_bytes"),
-        arguments=arguments,
+        block=(contract.work_items, 1, 1) if contract else _dim3(description.block, params, "kernel.block"),
+        dynamic_lds_bytes=lds_bytes + (contract.dynamic_lds_bytes if contract else 0),
+        arguments=_by_contract(arguments, contract, code_object, symbol) if contract else arguments,
+    )
+
+
+def _by_contract(
+    arguments: tuple[BufferValue | ScalarValue, ...], contract: LaunchContract, code_object: CodeObject, symbol: str
+) -> tuple[BufferValue | ScalarValue, ...]:
+    """The arguments that the compiler left, in its order, and null for the pointers that it added."""
+    named = {argument.name: argument for argument in arguments}
+    kernel = next(kernel for kernel in code_object.kernels if kernel.symbol == symbol)
+    explicit = [a for a in kernel.arguments if not a.value_kind.startswith("hidden_")]
+    added = range(len(explicit) - len(contract.arguments))
+    return (
+        *(named[name] for name in contract.arguments),
+        *(ScalarValue(f"compiler's pointer {number}", NULL_POINTER) for number in added),
     )
 
 
@@ -123,7 +146,8 @@ def _initial(
         case FileInit():
             return _from_file(description.folder / init.path, shape, dtype, where)
         case _:
-            return np.full(int(np.prod(shape)) * dtype.itemsize, 0xFF, np.uint8).view(dtype).reshape(shape)
+            poison = 0x80 if dtype.name.endswith("fnuz") else 0xFF
+            return np.full(int(np.prod(shape)) * dtype.itemsize, poison, np.uint8).view(dtype).reshape(shape)
     return values.astype(dtype)
 
 

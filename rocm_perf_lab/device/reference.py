@@ -50,7 +50,7 @@ def expected_outputs(description: KernelDescription, launch: Launch) -> dict[str
 
 
 def _widen(data: NDArray[Any]) -> NDArray[Any]:
-    is_float = data.dtype.kind == "f" or data.dtype.name == "bfloat16"
+    is_float = data.dtype.kind == "f" or data.dtype.name.startswith(("bfloat", "float"))
     return data.astype(np.float64) if is_float else data
 
 

@@ -55,7 +55,8 @@ def pack_kernarg(kernel: KernelMetadata, values: Sequence[int | bytes], geometry
 
     Args:
         kernel: Whose arguments these are.
-        values: In the order of the kernel's explicit arguments: a device address, or an encoded scalar.
+        values: In the order of the kernel's explicit arguments: a device address, or an encoded scalar. Eight zero
+            bytes are a null pointer.
         geometry: Fills the hidden arguments.
 
     Raises:
@@ -104,7 +105,7 @@ def _encode(argument: KernelArgument, value: int | bytes, position: int, kernel:
                 remedy="Pointers have 8 bytes: is the order of the arguments right?",
             )
         return struct.pack("<Q", value)
-    if len(value) != argument.size or argument.value_kind in _POINTER_KINDS:
+    if len(value) != argument.size or (argument.value_kind in _POINTER_KINDS and any(value)):
         expected = "a pointer" if argument.value_kind in _POINTER_KINDS else f"{argument.size} bytes"
         raise KernelArgumentError(
             f"a scalar of {len(value)} bytes was given where the kernel takes {expected}",

@@ -26,7 +26,7 @@ from rocm_perf_lab.toolchain.elf import read_code_object
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocm_perf_lab.toolchain.code_object import CodeObject
+    from rocm_perf_lab.toolchain.code_object import CodeObject, LaunchContract
 
 _KEY_FORMAT = 1
 
@@ -77,6 +77,7 @@ class BuildResult:
     log: str
     cached: bool
     key: str
+    contract: LaunchContract | None = None
 
 
 def compile_source(request: CompileRequest, *, compiler: Compiler | None = None, cache_dir: Path | None = None) -> BuildResult:

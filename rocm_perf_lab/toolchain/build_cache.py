@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.files import write_bytes
+from rocm_perf_lab.toolchain.code_object import LaunchContract
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class CachedBuild:
     """Files that the compiler read; those found from the source's folder are relative to it."""
     command: tuple[str, ...]
     log: str
+    contract: LaunchContract | None = None
 
 
 class _Entry(BaseModel):
@@ -35,6 +37,7 @@ class _Entry(BaseModel):
     """Path -> SHA-256."""
     command: tuple[str, ...]
     log: str
+    contract: LaunchContract | None = None
 
 
 class BuildCache:
@@ -55,13 +58,20 @@ class BuildCache:
             return None
         if any(_sha256_of_file(source_dir / path) != expected for path, expected in entry.dependencies.items()):
             return None
-        return CachedBuild(content, tuple(map(Path, entry.dependencies)), entry.command, entry.log)
+        return CachedBuild(content, tuple(map(Path, entry.dependencies)), entry.command, entry.log, entry.contract)
 
     def store(self, key: str, build: CachedBuild, source_dir: Path) -> None:
         """Write a build; the entry comes last, so that it never names bytes that are not there."""
         digest = _sha256(build.content)
         dependencies = {str(path): _sha256_of_file(source_dir / path) or "" for path in build.dependencies}
-        entry = _Entry(sha256=digest, size=len(build.content), dependencies=dependencies, command=build.command, log=build.log)
+        entry = _Entry(
+            sha256=digest,
+            size=len(build.content),
+            dependencies=dependencies,
+            command=build.command,
+            log=build.log,
+            contract=build.contract,
+        )
         write_bytes(self._objects / digest, build.content)
         write_bytes(self._entries / f"{key}.json", entry.model_dump_json(indent=1).encode())
 

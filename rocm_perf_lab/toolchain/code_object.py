@@ -89,3 +89,17 @@ class CodeObject:
     def sha256(self) -> str:
         """Content hash: the identity of a code object everywhere in the lab."""
         return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True)
+class LaunchContract:
+    """What a compiler decided about the launch and the code object does not say: Triton's part of a build.
+
+    `arguments` are the names of the explicit arguments that are left, in the kernel's order: others became constants.
+    Pointers that the kernel takes after them are the compiler's own and null.
+    """
+
+    arguments: tuple[str, ...]
+    work_items: int
+    """Of a workgroup."""
+    dynamic_lds_bytes: int

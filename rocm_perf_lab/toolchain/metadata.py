@@ -6,6 +6,7 @@ V3 to V6 metadata.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
@@ -77,8 +78,8 @@ class MetadataNote(_Record):
 
     @property
     def target_id(self) -> str:
-        """`gfx942:sramecc+:xnack-` of `amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-`."""
-        return self.target.rpartition("--")[2]
+        """`gfx942:sramecc+:xnack-` of `amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-`; the environment may be `unknown`."""
+        return re.sub(r"^[^-]*-[^-]*-[^-]*-[^-]*-", "", self.target)
 
 
 def read_metadata_note(elf: ElfFile) -> MetadataNote | None:

@@ -1,7 +1,7 @@
-"""Which source line an instruction comes from, out of a code object's DWARF 5 line table.
+"""Which source line an instruction comes from, out of a code object's DWARF line table (version 5 from clang, 4 from Triton).
 
-An instruction of an inlined header function of HIP or of the compiler counts for the user's line that called it: that
-is the line somebody can change. Takes a :class:`CodeObject`, gives a function from addresses to lines.
+An instruction of an inlined function of HIP, Triton or the compiler counts for the user's line that called it: that is
+the line somebody can change. Takes a :class:`CodeObject`, gives a function from addresses to lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_TOOLCHAIN_FOLDERS = ("include/hip/", "lib/clang/", "libcxx/include/", "toolchain/headers/")
+_TOOLCHAIN_FOLDERS = ("include/hip/", "lib/clang/", "libcxx/include/", "toolchain/headers/", "triton/language/")
 
 
 class SourceLine(NamedTuple):
@@ -92,8 +92,11 @@ def _units(data: bytes) -> Iterator[tuple[list[tuple[int, SourceLine | None]], l
 
 
 def _file_names(header: Any) -> list[str]:
+    """By the numbers that rows use: from 0 in DWARF 5; before that from 1, and 0 is the compiler's own folder."""
+    counts_from_one = header.version < 5
     folders = [folder.decode(errors="replace") for folder in header.include_directory]
-    names = []
+    folders = ["", *folders] if counts_from_one else folders
+    names = [""] if counts_from_one else []
     for entry in header.file_entry:
         name = entry.name.decode(errors="replace")
         folder = folders[entry.dir_index] if entry.dir_index < len(folders) else ""

@@ -1,0 +1,247 @@
+"""The process that compiles one Triton kernel: `triton_worker.py FOLDER`, in the folder of the source.
+
+Only the standard library and Triton: the user's file is executed here. FOLDER holds `request.json` and receives
+`answer.json`, and `kernel.hsaco` where the compilation succeeded. Failures become an `error` with file and line.
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+import sys
+import sysconfig
+import traceback
+import types
+from pathlib import Path
+from typing import Any
+
+ALIGNMENT = 16
+LARGEST_OFFSET = 2**31 - 1
+
+
+class Refused(Exception):
+    """A mistake in the user's source or description."""
+
+    def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(what)
+        self.what, self.where, self.remedy = what, where, remedy
+
+
+def main(folder: Path) -> None:
+    """Compile as `request.json` says."""
+    request = json.loads((folder / "request.json").read_text())
+    sys.path[:0] = request["import_dirs"]
+    known = set(sys.modules)
+    try:
+        answer = _compile(request, folder)
+    except Refused as refusal:
+        answer = {"error": {"what": refusal.what, "where": refusal.where, "remedy": refusal.remedy}}
+    answer["dependencies"] = _user_files(known)
+    (folder / "answer.json").write_text(json.dumps(answer))
+
+
+def _compile(request: dict[str, Any], folder: Path) -> dict[str, Any]:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    module = _run_source(request["source"])
+    function = _jit_function(module, request)
+    signature, constants, attributes = _specialise(function, request)
+    options = _checked_options(request["options"])
+    try:
+        compiled = triton.compile(
+            ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes),
+            target=GPUTarget("hip", request["architecture"], request["wavefront_size"]),
+            options=options,
+        )
+    except Exception as error:
+        raise _located(error, module, request["source"]) from error
+    (folder / "kernel.hsaco").write_bytes(compiled.asm["hsaco"])
+    metadata = compiled.metadata
+    return {
+        "symbol": metadata.name,
+        "work_items": metadata.num_warps * metadata.warp_size,
+        "dynamic_lds_bytes": metadata.shared,
+        "arguments": [name for name, kind in signature.items() if kind != "constexpr"],
+        "scratch_bytes": metadata.global_scratch_size + metadata.profile_scratch_size,
+    }
+
+
+def _run_source(source: str) -> types.ModuleType:
+    """Execute the user's file under its relative name, so that line tables do not depend on the folder."""
+    module = types.ModuleType(Path(source).stem)
+    module.__file__ = source
+    sys.modules[module.__name__] = module
+    text = Path(source).read_text()
+    linecache.cache[source] = (len(text), None, text.splitlines(keepends=True), source)
+    try:
+        exec(compile(text, source, "exec"), module.__dict__)
+    except SyntaxError as error:
+        raise Refused(f"{error.msg}: {(error.text or '').strip()}", where=f"{error.filename}:{error.lineno}") from error
+    except Exception as error:
+        remedy = None
+        if isinstance(error, ModuleNotFoundError):
+            remedy = f"Install {error.name}, or import it inside the functions that need it: the kernel itself does not."
+        raise Refused(_message(error), where=_last_line(error, source), remedy=remedy) from error
+    return module
+
+
+def _last_line(error: BaseException, source: str) -> str:
+    """Where in the user's files an exception came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == source or _is_user_file(frame.filename)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else source
+
+
+def _jit_function(module: types.ModuleType, request: dict[str, Any]) -> Any:
+    from triton.runtime.jit import JITFunction
+
+    kernels = {}
+    for name, value in vars(module).items():
+        inner = value
+        while not isinstance(inner, JITFunction) and hasattr(inner, "fn"):  # @triton.autotune, @triton.heuristics
+            inner = inner.fn
+        if isinstance(inner, JITFunction):
+            kernels[name] = inner
+    if request["entry"] not in kernels:
+        raise Refused(
+            f"there is no @triton.jit function {request['entry']!r}",
+            where=request["source"],
+            remedy=f"entry may be one of: {', '.join(kernels)}" if kernels else "Put @triton.jit before the kernel.",
+        )
+    return kernels[request["entry"]]
+
+
+def _specialise(function: Any, request: dict[str, Any]) -> tuple[dict[str, str], dict[Any, Any], dict[Any, Any]]:
+    """What Triton's own launcher does: constants, 1 as a constant, divisibility by 16, 32-bit offsets."""
+    arguments = {argument["name"]: argument for argument in request["arguments"]}
+    constexprs = request["constexprs"]
+    _check_names(function, arguments, constexprs, f"{request['source']}:{function.starting_line_number}")
+    signature: dict[str, str] = {}
+    constants: dict[Any, Any] = {}
+    attributes: dict[Any, Any] = {}
+    for parameter in function.params:
+        name, position = parameter.name, (parameter.num,)
+        argument = arguments.get(name)
+        if argument is None:
+            signature[name] = "constexpr"
+            constants[position] = _constant(constexprs[name]) if name in constexprs else parameter.default
+            continue
+        free = not parameter.do_not_specialize
+        aligned = free and not parameter.do_not_specialize_on_alignment
+        if argument["kind"] == "buffer":
+            signature[name] = f"*{argument['type']}"
+            attributes[position] = [["tt.divisibility", ALIGNMENT]] if aligned else []
+            if free and argument["bytes"] <= LARGEST_OFFSET:
+                attributes[position] += [["tt.pointer_range", 32]]
+        elif free and argument["integer"] == 1:
+            signature[name] = "constexpr"
+            constants[position] = 1
+        else:
+            signature[name] = argument["type"]
+            if aligned and argument["integer"] is not None and argument["integer"] % ALIGNMENT == 0:
+                attributes[position] = [["tt.divisibility", ALIGNMENT]]
+    return signature, constants, attributes
+
+
+def _check_names(function: Any, arguments: dict[str, Any], constexprs: dict[str, Any], where: str) -> None:
+    names = [p.name for p in function.params]
+    unknown = [name for name in (*arguments, *constexprs) if name not in names]
+    if unknown:
+        raise Refused(
+            f"{function.__name__} has no parameter {', '.join(map(repr, unknown))}",
+            where=where,
+            remedy=f"its parameters are: {', '.join(names)}",
+        )
+    for parameter in function.params:
+        name = parameter.name
+        if name in arguments and (parameter.is_constexpr or name in constexprs):
+            raise Refused(f"parameter {name!r} is a constexpr, not an argument", where=where, remedy="List it in constexprs.")
+        if name not in arguments and name not in constexprs and not parameter.has_default:
+            place = "constexprs" if parameter.is_constexpr else "arguments"
+            raise Refused(f"parameter {name!r} has no value", where=where, remedy=f"Give it in {place}.")
+
+
+def _constant(value: Any) -> Any:
+    import triton.language
+
+    if isinstance(value, str) and value.startswith("tl."):
+        found = getattr(triton.language, value.removeprefix("tl."), None)
+        if found is None:
+            raise Refused(f"triton.language has no {value.removeprefix('tl.')!r}", where=f"constexprs: {value}")
+        return found
+    return value
+
+
+def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
+    from triton.backends.amd.compiler import HIPOptions
+
+    known = sorted(HIPOptions.__dataclass_fields__)
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise Refused(
+            f"Triton has no option {', '.join(map(repr, unknown))}", where="options", remedy=f"options: {', '.join(known)}"
+        )
+    return options
+
+
+def _located(error: BaseException, module: types.ModuleType, source: str) -> Refused:
+    """Triton counts lines from the `def` of the function that it was in; this finds the file and counts from its top."""
+    from triton.compiler.errors import CompilationError
+
+    innermost = None
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, CompilationError):
+            innermost = link
+        link = link.__cause__
+    if innermost is None:
+        if isinstance(error, AssertionError | ValueError) and not str(error):
+            return Refused(_message(error), where=_last_line(error, source))
+        return Refused(_message(error), where=None)
+    cause = innermost.__cause__
+    what = innermost.error_message or (_message(cause) if cause is not None else type(innermost).__name__)
+    line = getattr(innermost.node, "lineno", 1)
+    text = innermost.src.splitlines()[line - 1].strip() if innermost.src and line <= len(innermost.src.splitlines()) else ""
+    what = f"{what}: {text}" if text else what
+    function = _function_of(innermost.src, module)
+    if function is None:
+        return Refused(what, where=source)
+    return Refused(what, where=f"{function.file_name}:{function.def_file_line_number + line - 1}")
+
+
+def _function_of(text: str | None, module: types.ModuleType) -> Any:
+    """The function with that source; the user's own are looked through before Triton's."""
+    from triton.runtime.jit import JITCallable
+
+    others = sorted(sys.modules.values(), key=lambda m: not _is_user_file(getattr(m, "__file__", None)))
+    for candidate in [module, *others]:
+        for value in list(vars(candidate).values()):
+            inner = value if isinstance(value, JITCallable) else getattr(value, "__dict__", {}).get("fn")
+            if isinstance(inner, JITCallable) and inner.src == text:
+                return inner
+    return None
+
+
+def _message(error: BaseException) -> str:
+    text = str(error).strip() or "without a message"
+    return f"{type(error).__name__}: {text}"
+
+
+def _user_files(known: set[str]) -> list[str]:
+    """Files of the user that were imported: they belong to the build as headers do."""
+    files = (getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name not in known)
+    return sorted({file for file in files if file and _is_user_file(file)})
+
+
+def _is_user_file(file: str | None) -> bool:
+    if not file or file.startswith("<") or not file.endswith(".py"):
+        return False
+    path = Path(file).absolute()
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return not any(path.is_relative_to(folder) for folder in installed) and path != Path(__file__).absolute()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
