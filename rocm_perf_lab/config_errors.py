@@ -63,7 +63,8 @@ def nearest(parents: Sequence[str], key: str, valid: Iterable[str], rest: Sequen
 
 def explain_validation_error(error: ValidationError, model: type[BaseModel], origins: Origins) -> ConfigError:
     """The first problem of a pydantic error, as a :class:`ConfigError`."""
-    first = error.errors()[0]
+    # A misspelt key shows up twice, as missing and as unknown: the second is the one that helps.
+    first = min(error.errors(), key=lambda row: row["type"] != "extra_forbidden")
     located = locate(model, first["loc"])
     path = located.path
     if first["type"] == "extra_forbidden":

@@ -30,7 +30,7 @@ def locate(model: type[BaseModel], location: Sequence[int | str]) -> Located:
             continue
         mapping = _dict_value(annotation)
         if mapping is not None and not any(part in m.model_fields for m in models):
-            path, annotation = f"{path}.{part}", mapping
+            path, annotation, siblings = f"{path}.{part}", mapping, frozenset()
             continue
         tagged = [m for m in models if _tag(m) == part]
         if tagged:

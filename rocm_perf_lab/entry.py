@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from omegaconf import DictConfig
+    from yaml import MarkedYAMLError
 
 EXIT_DEFECT = 1
 EXIT_INTERRUPTED = 130
@@ -52,6 +53,7 @@ def _run_hydra(arguments: list[str]) -> None:
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import MarkedYAMLError
 
     from rocm_perf_lab.resources import resource_dir
 
@@ -72,6 +74,8 @@ def _run_hydra(arguments: list[str]) -> None:
             raise refused[0]
     except (HydraException, OmegaConfBaseException) as error:
         raise _explain(error, arguments) from error
+    except MarkedYAMLError as error:
+        raise _explain_yaml(error) from error
     except OSError as error:
         raise LabError(
             f"cannot write the run's folder: {error.strerror or error}",
@@ -141,6 +145,15 @@ def _explain(error: Exception, arguments: Sequence[str]) -> ConfigError:
         text.splitlines()[0] if text else type(error).__name__,
         where=cause.splitlines()[0] if cause else None,
         remedy="see python -m rocm_perf_lab --help",
+    )
+
+
+def _explain_yaml(error: MarkedYAMLError) -> ConfigError:
+    mark = error.problem_mark or error.context_mark
+    return ConfigError(
+        f"this YAML cannot be read: {error.problem or error.context}",
+        where=f"{mark.name}:{mark.line + 1}:{mark.column + 1}" if mark is not None else None,
+        remedy="look for an open bracket or quote, or wrong indentation, there or on the line before",
     )
 
 

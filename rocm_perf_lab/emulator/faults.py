@@ -81,6 +81,7 @@ def fault_error(
     program: Program,
     memory: DeviceMemory,
     resume_address: Callable[[int], int | None],
+    max_instructions: int,
     source_line: Callable[[int], str | None] | None = None,
 ) -> EmulationError:
     """The error for one recorded fault.
@@ -90,17 +91,18 @@ def fault_error(
         program: The kernel, for the instruction's text.
         memory: Where the nearest buffer is looked up.
         resume_address: Address of a resume point, for faults that happen between instructions.
+        max_instructions: The launch's budget.
         source_line: Source line of an address of the code object, where it is known.
     """
     kind = FaultKind(record.kind)
     return _CLASSES[kind](
-        f"kernel {program.symbol}: {_what(kind, record, memory)}",
+        f"kernel {program.symbol}: {_what(kind, record, memory, max_instructions)}",
         where="; ".join(_where(record, program, resume_address, source_line)),
         remedy=_REMEDIES[kind],
     )
 
 
-def _what(kind: FaultKind, record: FaultRecord, memory: DeviceMemory) -> str:
+def _what(kind: FaultKind, record: FaultRecord, memory: DeviceMemory, max_instructions: int) -> str:
     access = f"{AccessKind(record.access).name.lower()} of {record.width_bytes} bytes"
     addresses = lane_addresses(record)
     first = next(iter(addresses.values()), 0)
@@ -114,7 +116,7 @@ def _what(kind: FaultKind, record: FaultRecord, memory: DeviceMemory) -> str:
         case FaultKind.SCRATCH:
             return f"{access} at scratch offset {first & 0xFFFF_FFFF:,}, a work-item has {record.detail:,} bytes"
         case FaultKind.BUDGET:
-            return "instruction budget exceeded"
+            return f"instruction budget exceeded ({max_instructions:,} wave instructions)"
         case FaultKind.BARRIER:
             return "wavefronts wait at a barrier while this one keeps running without reaching it"
         case FaultKind.ILLEGAL:

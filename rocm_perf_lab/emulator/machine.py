@@ -174,7 +174,14 @@ class Machine:
             dispatch = self._dispatch(kernel, geometry, state, translated)
             execution = execute(self._runtime, dispatch, self.memory.registry())
             if execution.fault is not None:
-                raise fault_error(execution.fault, translated.program, self.memory, translated.resume_address, source_line)
+                raise fault_error(
+                    execution.fault,
+                    translated.program,
+                    self.memory,
+                    translated.resume_address,
+                    self._max_instructions,
+                    source_line,
+                )
         finally:
             self.memory.free(packet_memory)
             self.memory.free(kernarg_memory)

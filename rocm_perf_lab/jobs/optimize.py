@@ -11,8 +11,8 @@ from rocm_perf_lab.components import build
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.profile import log_turn, require_correct, show_where
-from rocm_perf_lab.jobs.records import optimize_document, profile_metrics, profile_params, provenance_tags, verdict_tags
 from rocm_perf_lab.jobs.progress import JudgingProgress, judging
+from rocm_perf_lab.jobs.records import optimize_document, profile_metrics, profile_params, provenance_tags, verdict_tags
 from rocm_perf_lab.jobs.show import show_profile, show_verdict, time_text, verdict_table
 from rocm_perf_lab.jobs.workbench import CompiledKernel, Turn, Workbench
 from rocm_perf_lab.optimize.loop import Built, ClosedLoop, Evaluation, LoopResult, Policy

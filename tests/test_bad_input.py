@@ -1,0 +1,221 @@
+"""Bad input gets one error that says what, where and how to mend it: exit code 2, no traceback, nothing half-written."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rocm_perf_lab.entry import run_lab
+
+SOURCE = """#include <hip/hip_runtime.h>
+extern "C" __global__ void twice(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2.0f * x[i];
+}
+"""
+DESCRIPTION = """name: twice
+language: hip
+source: twice.hip
+entry: twice
+params:
+  n: 256
+arguments:
+  - {name: x, kind: buffer, dtype: f32, shape: [n], init: {kind: normal, seed: 1}}
+  - {name: y, kind: buffer, dtype: f32, shape: [n], access: out}
+  - {name: n, kind: scalar, dtype: i32, value: n}
+grid: [1]
+block: [256]
+reference:
+  y: 2 * x
+"""
+PROFILE = ("job=profile", "kernel=twice", "device=emulator", "tracking=none")
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+class Folder:
+    """A user's working folder with one experiment in it."""
+
+    def __init__(self, path: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.path = path
+        self._capture = capture
+        (path / "experiments" / "twice").mkdir(parents=True)
+        self.source.write_text(SOURCE)
+        self.description.write_text(DESCRIPTION)
+
+    @property
+    def source(self) -> Path:
+        return self.path / "experiments" / "twice" / "twice.hip"
+
+    @property
+    def description(self) -> Path:
+        return self.path / "experiments" / "twice" / "kernel.yaml"
+
+    def change(self, file: Path, old: str, new: str) -> None:
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+
+    def run(self, *words: str) -> Answer:
+        self._capture.readouterr()
+        code = run_lab([*PROFILE, *words])
+        out, err = self._capture.readouterr()
+        return Answer(code, out, err)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Folder:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return Folder(tmp_path, capsys)
+
+
+def refused(answer: Answer, *, says: str, where: str = "", mend: str = "") -> None:
+    """One error of three parts at most, and no profile left behind."""
+    assert answer.code == 2
+    first, *rest = [line for line in answer.err.splitlines() if line]
+    assert first.startswith("error: ")
+    assert says in answer.err
+    assert "Traceback" not in answer.err + answer.out
+    assert any(where in line for line in [first, *rest])
+    assert any(line.strip().startswith("mend:") and mend in line for line in rest) or not mend
+    assert not list(Path.cwd().rglob("profile.json"))
+
+
+def test_the_experiment_itself_runs(folder: Folder) -> None:
+    answer = folder.run()
+
+    assert answer.code == 0, answer.err
+    assert list(folder.path.rglob("profile.json"))
+
+
+@pytest.mark.parametrize(
+    ("word", "mend"),
+    [
+        ("optimizer.min_improvment=0.1", "did you mean optimizer.min_improvement?"),
+        ("kernel.parms.n=3", "did you mean kernel.params.n?"),
+        ("kernel.params.m=3", "valid keys of kernel.params: n"),
+        ("kernel.dynamic_lds_bytes=4", "write +kernel.dynamic_lds_bytes=..."),
+        ("device.thread=2", "did you mean device.threads?"),
+        ("+toolchain.compiler=1", "did you mean toolchain.compilers?"),
+    ],
+)
+def test_an_unknown_key_on_the_command_line_is_answered_with_the_nearest(folder: Folder, word: str, mend: str) -> None:
+    refused(folder.run(word), says="unknown key", where=word, mend=mend)
+
+
+def test_an_unknown_key_in_a_file_is_answered_with_its_file_and_line(folder: Folder) -> None:
+    folder.change(folder.description, "grid: [1]", "gird: [1]")
+
+    refused(
+        folder.run(), says="unknown key 'kernel.gird'", where=f"{folder.description}:11", mend="did you mean kernel.grid?"
+    )
+
+
+def test_an_unknown_key_of_an_argument_is_found_in_its_list(folder: Folder) -> None:
+    folder.change(folder.description, "access: out}", "acess: out}")
+
+    refused(folder.run(), says="unknown key 'kernel.arguments[1].acess'", where=f"{folder.description}:9", mend="access?")
+
+
+def test_a_value_of_the_wrong_type_names_its_origin(folder: Folder) -> None:
+    refused(folder.run("passes.runs=many"), says="valid integer", where="from the override 'passes.runs=many'")
+
+
+@pytest.mark.parametrize(
+    ("word", "mend"), [("kernel=twise", "did you mean kernel=twice?"), ("target=mi300", "did you mean target=mi300x?")]
+)
+def test_an_unknown_option_of_a_group_is_answered_with_the_nearest(folder: Folder, word: str, mend: str) -> None:
+    refused(folder.run(word), says="there is no", where=word, mend=mend)
+
+
+def test_yaml_that_does_not_parse_names_file_and_line(folder: Folder) -> None:
+    folder.change(folder.description, "grid: [1]", "grid: [1")
+
+    refused(folder.run(), says="YAML", where=f"{folder.description}:12", mend="bracket")
+
+
+def test_a_missing_source_file(folder: Folder) -> None:
+    folder.source.unlink()
+
+    refused(folder.run(), says="source file does not exist", where=str(folder.source), mend="path")
+
+
+def test_an_entry_that_the_code_object_does_not_have_lists_those_it_has(folder: Folder) -> None:
+    refused(folder.run("kernel.entry=thrice"), says="no kernel 'thrice'", where="twice", mend="Did you mean 'twice'?")
+
+
+def test_a_source_that_does_not_compile_shows_the_users_file_and_line(folder: Folder) -> None:
+    folder.change(folder.source, "2.0f * x[i]", "2.0f * z[i]")
+
+    refused(folder.run(), says="use of undeclared identifier 'z'", where=f"{folder.source}:4")
+
+
+@pytest.mark.parametrize("reference", ["'2 * x[:10]'", "'[[1.0]] * x'"])
+def test_a_reference_of_the_wrong_shape(folder: Folder, reference: str) -> None:
+    folder.change(folder.description, "y: 2 * x", f"y: {reference}")
+
+    refused(folder.run(), says="y", where="kernel.reference")
+
+
+def test_a_kernel_that_computes_something_else_than_its_reference(folder: Folder) -> None:
+    folder.change(folder.source, "2.0f * x[i]", "3.0f * x[i]")
+
+    answer = folder.run()
+
+    assert answer.code == 2
+    assert "256 of 256 elements are wrong" in answer.err
+
+
+def test_a_kernel_that_writes_out_of_bounds_names_access_line_and_buffer(folder: Folder) -> None:
+    folder.change(folder.source, "y[i] =", "y[i + 255] =")
+
+    refused(folder.run(), says="global_store", where="twice.hip:4")
+    assert "buffer 'y'" in folder.run().err
+
+
+def test_a_kernel_that_never_ends_stops_at_its_instruction_budget_and_names_the_loop(folder: Folder) -> None:
+    folder.change(folder.source, "if (i < n)", "while (n > 0) __builtin_amdgcn_s_sleep(1);\n  if (i < n)")
+
+    refused(folder.run("device.max_instructions=100000"), says="100,000", where="twice.hip:4", mend="max_instructions")
+
+
+def test_no_compiler_says_what_to_install(folder: Folder) -> None:
+    refused(folder.run("toolchain.compilers=[hipcc]"), says="no compiler", mend="rocm-perf-lab[emulator]")
+
+
+def test_an_outputs_folder_that_cannot_be_written(folder: Folder) -> None:
+    (folder.path / "outputs").write_text("a file stands where the folder should be")
+
+    refused(folder.run(), says="cannot", where="outputs", mend="hydra.run.dir=")
+
+
+def test_a_workgroup_that_is_too_large_for_the_target(folder: Folder) -> None:
+    refused(folder.run("kernel.block=[2048]"), says="1024")
+
+
+def test_an_argument_too_few(folder: Folder) -> None:
+    folder.change(folder.description, "  - {name: n, kind: scalar, dtype: i32, value: n}\n", "")
+
+    refused(folder.run(), says="takes 3 arguments, 2 were given", mend="argument")
+
+
+def test_an_expression_that_names_nothing(folder: Folder) -> None:
+    refused(folder.run("kernel.grid=[m]"), says="cannot evaluate 'm'", where="kernel.grid[0]", mend="n")
+
+
+def test_no_gpu_for_the_rocm_device(folder: Folder) -> None:
+    refused(folder.run("device=rocm"), says="no GPU", where="device=rocm", mend="device=emulator")
+
+
+def test_debug_shows_the_traceback(folder: Folder) -> None:
+    folder.source.unlink()
+
+    with pytest.raises(Exception, match="source file does not exist"):
+        folder.run("--debug")
