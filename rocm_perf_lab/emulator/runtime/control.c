@@ -1,10 +1,17 @@
 // What translated code asks for besides memory: traps, clocks and data-parallel primitives (DPP).
 #include "machine.h"
 
+#include <fenv.h>
 #include <string.h>
 
 int rpl_trap(struct rpl_wave *w, int inst, int id) {
   return rpl_raise(w, RPL_FAULT_TRAP, inst, RPL_LOAD, 0, 0, NULL, (uint64_t)(int64_t)id);
+}
+
+// The host's rounding as the field of MODE at `first_bit` says; a negative number: back to nearest even.
+void rpl_set_rounding(struct rpl_wave *w, int first_bit) {
+  static const int modes[4] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+  fesetround(first_bit < 0 ? FE_TONEAREST : modes[w->mode >> first_bit & 3]);
 }
 
 // A clock that is the same in every run: instructions of this time slice, not time.
@@ -13,6 +20,19 @@ int rpl_clock(struct rpl_wave *w, int inst, int sdst) {
   uint64_t ticks = (uint64_t)(INT64_MAX - w->slice);
   w->sgpr[sdst] = (uint32_t)ticks;
   w->sgpr[sdst + 1] = (uint32_t)(ticks >> 32);
+  return 0;
+}
+
+// Registers past the architectural ones: hardware reads v0 and writes nothing.
+int rpl_indexed_move(struct rpl_wave *w, int inst, int dst, int src, uint32_t value, int index_dst, int index_src) {
+  (void)inst;
+  enum { ARCHITECTURAL_ROWS = 256 };
+  int index = (int)(w->sgpr[124] & 0xff), to = dst + (index_dst ? index : 0), from = src + (index_src ? index : 0);
+  uint64_t exec = w->sgpr[126] | (uint64_t)w->sgpr[127] << 32;
+  if (to >= ARCHITECTURAL_ROWS) return 0;
+  const uint32_t *row = src < 0 ? NULL : w->vgpr[from < ARCHITECTURAL_ROWS ? from : 0];
+  for (int lane = 0; lane < RPL_LANES; lane++)
+    if (exec >> lane & 1) w->vgpr[to][lane] = row ? row[lane] : value;
   return 0;
 }
 

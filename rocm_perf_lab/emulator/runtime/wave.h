@@ -82,6 +82,9 @@ int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int sr
 // Control: a trap or a jump to nowhere (id -1), a clock that is equal in every run, the moved source row of DPP.
 int rpl_trap(struct rpl_wave *w, int inst, int id);
 int rpl_clock(struct rpl_wave *w, int inst, int sdst);
+void rpl_set_rounding(struct rpl_wave *w, int first_bit);
+// V_MOV_B32 with M0[7:0] added to the destination row, the source row, or both; src < 0: the source is `value`.
+int rpl_indexed_move(struct rpl_wave *w, int inst, int dst, int src, uint32_t value, int index_dst, int index_src);
 uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl);
 
 // ---- trace for the timing engine ----------------------------------------------------------------------------------

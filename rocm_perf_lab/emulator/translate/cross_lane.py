@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.translate.helpers import call_helper
+from rocm_perf_lab.emulator.translate.indexing import move_indexed
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, inline_constant, read_source
 from rocm_perf_lab.emulator.translate.vector import translate_vector
 from rocm_perf_lab.emulator.wave import EXEC, FIRST_AGPR_ROW, FIRST_TEMP_ROW, LANES
@@ -32,7 +33,9 @@ def translate_vector_alu(state: BlockState, instruction: Instruction) -> None:
     name = instruction.mnemonic
     if name == "V_NOP":
         return
-    if name in _LANE_MOVES:
+    if state.index_mode is not None:
+        move_indexed(state, instruction)
+    elif name in _LANE_MOVES:
         _count_one(state)
         state.close_group()
         _LANE_HANDLERS[name](state, instruction)

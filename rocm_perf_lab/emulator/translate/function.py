@@ -9,6 +9,7 @@ from rocm_perf_lab.emulator.pcode.ir import Names, UnsupportedSemantics, Value
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
 from rocm_perf_lab.emulator.translate.helpers import call_helper, return_status
 from rocm_perf_lab.emulator.translate.memory import translate_memory
+from rocm_perf_lab.emulator.translate.mode import Mode, modes_at_entry
 from rocm_perf_lab.emulator.translate.scalar import translate_scalar
 from rocm_perf_lab.emulator.translate.state import BlockState
 from rocm_perf_lab.emulator.wave import EXEC, VCC, Status, offset_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 FUNCTION_NAME = "kernel"
 _WITHOUT_EFFECT = frozenset(
     {"S_WAITCNT", "S_NOP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_INCPERFLEVEL", "S_DECPERFLEVEL", "S_TTRACEDATA",
-     "S_CODE_END", "S_SENDMSG", "S_WAITCNT_VMCNT", "S_WAITCNT_LGKMCNT", "S_SET_GPR_IDX_OFF", "S_CLAUSE"}
+     "S_CODE_END", "S_SENDMSG", "S_WAITCNT_VMCNT", "S_WAITCNT_LGKMCNT", "S_CLAUSE"}
 )  # fmt: skip
 
 
@@ -32,8 +33,9 @@ def kernel_ir(program: Program) -> str:
     """
     names = Names()
     lines: list[str] = []
+    modes = modes_at_entry(program)
     for block in program.blocks:
-        _translate_block(program, block, names, lines)
+        _translate_block(program, block, modes[block.index], names, lines)
     head = [f"define void @{FUNCTION_NAME}(ptr noalias align 64 %wave) {{", "entry:", *_prologue(program)]
     tail = ["fault:", *_fault_exit(), "}", '!0 = !{!"branch_weights", i32 1, i32 100000}']
     return "\n".join([*sorted(names.declarations), *head, *lines, *tail])
@@ -69,9 +71,9 @@ def _fault_exit() -> list[str]:
     return lines
 
 
-def _translate_block(program: Program, block: Block, names: Names, lines: list[str]) -> None:
+def _translate_block(program: Program, block: Block, mode: Mode, names: Names, lines: list[str]) -> None:
     _enter_block(block, names, lines)
-    state = BlockState(names, lines)
+    state = BlockState(names, lines, mode)
     last = block.instructions[-1]
     for instruction in block.instructions[:-1]:
         _translate_instruction(program, state, instruction)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.emulator.isa.hardware_registers import MODE_REGISTER, register_field
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
 from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.pcode.parser import parse
+from rocm_perf_lab.emulator.translate.indexing import set_index_mode
 from rocm_perf_lab.emulator.translate.operands import read_source
 from rocm_perf_lab.emulator.wave import EXEC, M0, VCC, offset_of
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.translate.state import BlockState
 
 _WORD = OperandType("B32", 32)
-_MODE_REGISTER = 1
 _BIT_SEARCHES = {"S_FF1_I32": "cttz", "S_FLBIT_I32": "ctlz", "S_BCNT1_I32": "ctpop"}
 
 
@@ -85,6 +86,8 @@ def translate_scalar(state: BlockState, instruction: Instruction, load_address: 
         _get_register(state, instruction)
     elif name in ("S_SETREG_B32", "S_SETREG_IMM32_B32"):
         _set_register(state, instruction)
+    elif name.startswith("S_SET_GPR_IDX"):
+        set_index_mode(state, instruction)
     elif name.rpartition("_")[0] in _BIT_SEARCHES:
         _search_bits(state, instruction)
     else:
@@ -138,27 +141,23 @@ def _search_bits(state: BlockState, instruction: Instruction) -> None:
     state.write(instruction.fields["sdst"], builder.select(nothing, constant(0xFFFFFFFF), place))
 
 
-def _register_field(instruction: Instruction) -> tuple[int, int, int]:
-    word = instruction.fields["simm16"]
-    return word & 0x3F, (word >> 6) & 0x1F, ((word >> 11) & 0x1F) + 1
-
-
 def _get_register(state: BlockState, instruction: Instruction) -> None:
     """MODE is real; other hardware registers (ids, status) read as zero: one deterministic place to run in."""
-    register, offset, size = _register_field(instruction)
+    register, offset, size = register_field(instruction)
     builder = state.scalar_builder
-    if register != _MODE_REGISTER:
+    if register != MODE_REGISTER:
         state.write(instruction.fields["sdst"], constant(0))
         return
-    mode = _load_mode(state)
+    mode = state.load_mode()
     field = builder.binary(">>", mode, constant(offset))
     state.write(instruction.fields["sdst"], builder.binary("&", field, constant((1 << size) - 1)))
 
 
 def _set_register(state: BlockState, instruction: Instruction) -> None:
-    register, offset, size = _register_field(instruction)
-    if register != _MODE_REGISTER:
+    register, offset, size = register_field(instruction)
+    if register != MODE_REGISTER:
         return
+    state.close_group()
     builder = state.scalar_builder
     if "literal" in instruction.fields:
         value: Value = constant(instruction.fields["literal"])
@@ -166,19 +165,11 @@ def _set_register(state: BlockState, instruction: Instruction) -> None:
         value = state.read32(instruction.fields["sdst"])
     mask = ((1 << size) - 1) << offset
     placed = builder.binary("&", builder.binary("<<", value, constant(offset)), constant(mask))
-    kept = builder.binary("&", _load_mode(state), constant(~mask))
+    kept = builder.binary("&", state.load_mode(), constant(~mask))
     merged = builder.binary("|", kept, placed)
     address = state.names.fresh()
     state.lines += [
         f"{address} = getelementptr i8, ptr %wave, i64 {offset_of('mode')}",
         f"store i32 {builder.text(merged)}, ptr {address}",
     ]
-
-
-def _load_mode(state: BlockState) -> Value:
-    address, value = state.names.fresh(), state.names.fresh()
-    state.lines += [
-        f"{address} = getelementptr i8, ptr %wave, i64 {offset_of('mode')}",
-        f"{value} = load i32, ptr {address}",
-    ]
-    return Value(value, "u", 32)
+    state.mode = state.mode.after(instruction)

@@ -8,9 +8,13 @@ which vector registers are SSA values too.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.ir import CHUNK, Builder, Names, Value
+from rocm_perf_lab.emulator.pcode.ir import CHUNK, Builder, Names, Value, constant
 from rocm_perf_lab.emulator.wave import EXEC, LANES, offset_of
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.translate.mode import Mode
 
 _CHUNK_BYTES = CHUNK * 4
 
@@ -18,10 +22,12 @@ _CHUNK_BYTES = CHUNK * 4
 class BlockState:
     """Registers of one basic block under translation. `lines` receives finished code."""
 
-    def __init__(self, names: Names, lines: list[str]) -> None:
+    def __init__(self, names: Names, lines: list[str], mode: Mode) -> None:
         self.names = names
         self.lines = lines
+        self.mode = mode
         self.active_lanes: str | None = None
+        self.index_mode: int | None = None
         self._scalars: dict[int, str] = {}
         self._pairs: dict[int, str] = {}
         self._dirty: set[int] = set()
@@ -33,7 +39,26 @@ class BlockState:
     @property
     def scalar_builder(self) -> Builder:
         """Builder for code that is the same for the whole wavefront."""
-        return Builder(self.names, self.lines, self.lines)
+        return Builder(self.names, self.lines, self.lines, self.mode_bit)
+
+    # the MODE register
+
+    def mode_bit(self, index: int) -> Value:
+        """A bit of MODE, a constant where the path does not matter."""
+        known = self.mode.bit(index)
+        if known is not None:
+            return Value(int(known), "u", 1)
+        builder = Builder(self.names, self.lines, self.lines)
+        return builder.resize(builder.binary(">>", self.load_mode(), constant(index)), 1, signed=False)
+
+    def load_mode(self) -> Value:
+        """The whole register as the wavefront has it."""
+        address, value = self.names.fresh(), self.names.fresh()
+        self.lines += [
+            f"{address} = getelementptr i8, ptr %wave, i64 {offset_of('mode')}",
+            f"{value} = load i32, ptr {address}",
+        ]
+        return Value(value, "u", 32)
 
     # scalar registers
 
@@ -154,14 +179,29 @@ class BlockState:
             self._group = LaneGroup(self, str(execute.operand), f"g{self._groups}_{len(self.lines)}")
         return self._group
 
+    def round_as(self, first_bit: int) -> None:
+        """The next vector instruction rounds as the field of MODE at `first_bit` says: other groups have to be over."""
+        is_default = self.mode.bit(first_bit) is False and self.mode.bit(first_bit + 1) is False
+        wanted = None if is_default else first_bit
+        if self._group is not None and self._group.rounding != wanted:
+            self.close_group()
+        self.group.rounding = wanted
+
     def close_group(self) -> None:
         """Emit the open group's loop."""
         group, self._group = self._group, None
         if group is not None:
+            self._set_rounding(group.rounding)
             masks = group.finish(self.lines)
+            self._set_rounding(None if group.rounding is None else -1)
             self._count_lanes(group)
             for register, name in masks.items():
                 self.write(register, Value(name, "u", 64))
+
+    def _set_rounding(self, first_bit: int | None) -> None:
+        if first_bit is not None:
+            self.names.declare("declare void @rpl_set_rounding(ptr, i32)")
+            self.lines.append(f"call void @rpl_set_rounding(ptr %wave, i32 {first_bit})")
 
     def pending_mask(self, register: int) -> Value | None:
         """The chunk's bits of a mask that the open group has computed."""
@@ -203,11 +243,13 @@ class LaneGroup:
     masks: dict[int, _Mask] = field(default_factory=dict)
     accumulators: list[str] = field(default_factory=list)
     instructions: int = 0
+    rounding: int | None = None
+    """First bit of the field of MODE by which this group rounds; None for round to nearest even."""
 
     @property
     def builder(self) -> Builder:
         """Scalar parts go before the loop, chunk parts into it."""
-        return Builder(self.state.names, self.state.lines, self.body)
+        return Builder(self.state.names, self.state.lines, self.body, self.state.mode_bit)
 
     def read_row(self, row: int) -> Value:
         """The chunk of a vector register."""
