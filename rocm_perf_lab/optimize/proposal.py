@@ -36,7 +36,8 @@ class Proposal:
     def diff(self, other: Proposal, file_name: str) -> str:
         """Unified diff from this source to `other`, as `git apply` and `patch` take it."""
         old, new = _lines(self.text), _lines(other.text)
-        lines = difflib.unified_diff(old, new, fromfile=f"a/{file_name}", tofile=f"b/{file_name}")
+        name = f"{file_name}\t" if " " in file_name else file_name  # a tab ends a name with spaces
+        lines = difflib.unified_diff(old, new, fromfile=f"a/{name}", tofile=f"b/{name}")
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 

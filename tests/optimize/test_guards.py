@@ -1,0 +1,147 @@
+"""Guards, against what the compiler really made of two versions of a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocm_perf_lab.optimize.guards import Candidate, LdsWithinTarget, NoNewSpills, OccupancyFloor, SameSignature
+from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+from tests.builders.kernels import build_hip
+from tests.builders.targets import mi300x
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+
+SCALE = 'extern "C" __global__ void k(float* a, float f) { a[threadIdx.x] *= f; }'
+STATIC_LDS = """extern "C" __global__ void k(float* a, float f) {
+  __shared__ float tile[16384];
+  tile[threadIdx.x] = a[threadIdx.x];
+  __syncthreads();
+  a[threadIdx.x] = tile[threadIdx.x ^ 1] * f;
+}"""
+INDEXED_PRIVATE_ARRAY = """extern "C" __global__ void k(float* a, float f) {
+  volatile float local[64];
+  for (int i = 0; i < 64; ++i) local[i] = a[i];
+  a[threadIdx.x] = local[(int)f];
+}"""
+
+
+def candidate(source: str, folder: Path, *, entry: str = "k") -> Candidate:
+    text = f"#include <hip/hip_runtime.h>\n{source}\n"
+    kernel = find_kernel(build_hip(text, folder).code_object, entry)
+    return Candidate(parse_source(text.encode(), entry), kernel, 8.0)
+
+
+@pytest.fixture(scope="module")
+def scale(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
+    """The kernel that nothing was done to."""
+    return candidate(SCALE, tmp_path_factory.mktemp("scale"))
+
+
+def metadata(of: Candidate, **changes: int) -> Candidate:
+    kernel: KernelMetadata = replace(of.kernel, **changes)  # type: ignore[arg-type]
+    return replace(of, kernel=kernel)
+
+
+def test_white_space_and_comments_in_a_signature_do_not_matter(scale: Candidate, tmp_path: Path) -> None:
+    same = candidate('extern "C" __global__ void k(\n  float *a, /* factor */ float f)\n{ a[threadIdx.x] *= f; }', tmp_path)
+
+    assert SameSignature().check(scale, same).passed
+
+
+@pytest.mark.parametrize(
+    "parameters", ["float* a, double f", "float f, float* a", "float* a, float f, int unused", "const float* a, float f"]
+)
+def test_a_changed_parameter_list_is_refused(parameters: str, scale: Candidate, tmp_path: Path) -> None:
+    changed = candidate(f'extern "C" __global__ void k({parameters}) {{}}', tmp_path)
+
+    result = SameSignature().check(scale, changed)
+
+    assert (result.name, result.passed, result.detail) == ("signature", False, "the parameter list changed")
+
+
+def test_a_layout_that_changes_behind_an_equal_parameter_list_is_refused(tmp_path: Path) -> None:
+    text = 'struct P {{ {} v; }};\nextern "C" __global__ void k(float* a, P p) {{ a[0] = p.v; }}'
+    narrow, wide = (candidate(text.format(t), tmp_path) for t in ("float", "double"))
+
+    result = SameSignature().check(narrow, wide)
+
+    assert narrow.source.signature() == wide.source.signature()
+    assert (result.passed, result.detail) == (False, "the layout of the kernel's arguments changed")
+
+
+def test_a_changed_symbol_is_refused(scale: Candidate, tmp_path: Path) -> None:
+    mangled = candidate(SCALE.removeprefix('extern "C" '), tmp_path)
+
+    result = SameSignature().check(scale, mangled)
+
+    assert (result.passed, result.detail) == (False, "the symbol changed from k to _Z1kPff")
+
+
+def test_arguments_that_the_compiler_adds_are_not_part_of_the_signature(scale: Candidate, tmp_path: Path) -> None:
+    # threadIdx alone needs no hidden argument, blockDim does
+    hidden = candidate(SCALE.replace("threadIdx.x", "threadIdx.x + blockDim.x"), tmp_path)
+    assert len(hidden.kernel.arguments) > len(scale.kernel.arguments)
+
+    assert SameSignature().check(scale, hidden).passed
+
+
+def test_scratch_that_the_baseline_does_not_use_is_refused(scale: Candidate, tmp_path: Path) -> None:
+    result = NoNewSpills().check(scale, candidate(INDEXED_PRIVATE_ARRAY, tmp_path))
+
+    assert (result.name, result.passed) == ("spills", False)
+    assert result.detail.startswith("scratch bytes 0 to ")
+
+
+def test_scratch_that_the_baseline_uses_too_is_accepted(tmp_path: Path) -> None:
+    array = candidate(INDEXED_PRIVATE_ARRAY, tmp_path)
+
+    result = NoNewSpills().check(array, array)
+
+    assert (result.passed, result.detail) == (True, "none added")
+
+
+def test_every_kind_of_new_spill_is_named(scale: Candidate) -> None:
+    spilling = metadata(scale, vgpr_spill_count=3, sgpr_spill_count=5, scratch_bytes=16)
+
+    assert NoNewSpills().check(scale, spilling).detail == "VGPR spills 0 to 3, SGPR spills 0 to 5, scratch bytes 0 to 16"
+    assert NoNewSpills().check(spilling, scale).passed
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "passed", "floor"),
+    [
+        (8.0, 8.0, True, 4),
+        (8.0, 4.0, True, 4),  # half is lost, and half may be
+        (8.0, 3.0, False, 4),
+        (3.0, 2.0, True, 2),  # half of 3 is less than two waves
+        (3.0, 1.5, False, 2),
+        (1.0, 1.0, True, 1),  # a baseline below the floor may stay
+        (1.0, 0.5, False, 1),
+        (1.0, 2.0, True, 1),
+    ],
+)
+def test_occupancy_may_fall_to_half_but_not_below_two_waves(
+    before: float, after: float, passed: bool, floor: float, scale: Candidate
+) -> None:
+    guard = OccupancyFloor(min_waves_per_simd=2.0, max_loss=0.5)
+
+    result = guard.check(replace(scale, occupancy_waves=before), replace(scale, occupancy_waves=after))
+
+    assert result.passed is passed
+    assert result.detail == f"{after:g} waves per SIMD, baseline {before:g}, floor {floor:g}"
+
+
+def test_the_largest_lds_of_a_workgroup_fits_and_a_byte_more_does_not(scale: Candidate, tmp_path: Path) -> None:
+    guard = LdsWithinTarget(target=mi300x())
+    full = candidate(STATIC_LDS, tmp_path)  # 16384 floats: all 64 KiB
+
+    assert guard.check(scale, full).passed
+    assert guard.check(scale, full).detail == "65,536 of 65,536 bytes"
+    assert not guard.check(scale, metadata(full, lds_bytes=65537)).passed
