@@ -121,6 +121,7 @@ class ClosedLoop:
         self._verdicts: list[Verdict] = []
         self._seen_sources: set[str] = set()
         self._seen_code: dict[str, str] = {}
+        self._out_of_budget = False
 
     def run(self, baseline: Proposal, built: Built, evaluation: Evaluation) -> LoopResult:
         """Search from a baseline that was built and evaluated already."""
@@ -132,8 +133,7 @@ class ClosedLoop:
         for _ in range(self._policy.max_iterations):
             winner = self._iterate(best, best_ns, reference)
             if winner is None:
-                out_of_budget = len(self._verdicts) >= self._policy.max_proposals
-                stop = "optimizer.max_proposals reached" if out_of_budget else "no further proposal was accepted"
+                stop = "optimizer.max_proposals reached" if self._out_of_budget else "no further proposal was accepted"
                 break
             best, best_ns = winner.proposal, winner.runtime_ns or best_ns
         return LoopResult(baseline, evaluation.runtime_ns, best, best_ns, tuple(self._verdicts), stop)
@@ -143,6 +143,7 @@ class ClosedLoop:
         judged: list[Verdict] = []
         for proposal in self._proposals(best):
             if len(self._verdicts) + len(judged) >= self._policy.max_proposals:
+                self._out_of_budget = True
                 break
             self._observer.proposed(proposal, len(self._verdicts) + len(judged) + 1)
             verdict = self._judge(proposal, best_ns, reference)
@@ -208,7 +209,7 @@ class ClosedLoop:
         verdict = replace(verdict, verification=evaluation.verification)
         if not evaluation.verification.passed:
             return replace(verdict, stage="verification", reason=str(evaluation.verification))
-        improvement = 1 - evaluation.runtime_ns / best_ns
+        improvement = (best_ns - evaluation.runtime_ns) / best_ns
         accepted = evaluation.runtime_ns < best_ns and improvement >= self._policy.min_improvement
         return replace(
             verdict,
@@ -231,4 +232,4 @@ def _measured_reason(improvement: float, bar: float) -> str:
         return f"{improvement:.1%} less time"
     if improvement > 0:
         return f"only {improvement:.1%} less time, {bar:.1%} is asked for"
-    return f"{-improvement:.1%} more time"
+    return f"{-improvement:.1%} more time" if improvement < 0 else "the same time"

@@ -1,0 +1,425 @@
+"""The closed loop, on a bench whose runtimes are written down: what is accepted, what is rolled back, when it stops.
+
+A source here is a kernel and a name in a comment; `RULES` of a test say which names follow from which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocm_perf_lab.device.kernel import Tolerance
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.guards import Candidate, GuardResult
+from rocm_perf_lab.optimize.loop import Built, ClosedLoop, Evaluation, LoopResult, Policy
+from rocm_perf_lab.optimize.proposal import Proposal, Verdict
+from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+from rocm_perf_lab.optimize.verification import VerificationResult, verify_outputs
+from rocm_perf_lab.toolchain.build import CompileError
+from rocm_perf_lab.toolchain.code_object import KernelDescriptor, KernelMetadata
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
+
+KERNEL = 'extern "C" __global__ void k() {}  // '
+BASELINE_NS = 1000.0
+
+
+def text_of(name: str) -> str:
+    return f"{KERNEL}{name}\n"
+
+
+def name_of(proposal: Proposal) -> str:
+    return proposal.text.rpartition("// ")[2].strip()
+
+
+def metadata(vgpr_count: int) -> KernelMetadata:
+    return KernelMetadata(
+        symbol="k",
+        name="k",
+        entry_address=0,
+        code_bytes=4,
+        descriptor_address=0,
+        descriptor=KernelDescriptor(0, 0, 0, 0, 0, 0, 0, 0, 0),
+        vgpr_count=vgpr_count,
+        agpr_count=0,
+        sgpr_count=8,
+        vgpr_spill_count=0,
+        sgpr_spill_count=0,
+        lds_bytes=0,
+        scratch_bytes=0,
+        kernarg_bytes=0,
+        kernarg_alignment=8,
+        wavefront_size=64,
+        max_flat_workgroup_size=1024,
+        required_workgroup_size=None,
+        uses_dynamic_stack=False,
+        arguments=(),
+    )
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A transform: the names that follow from a name, in that order."""
+
+    follows: dict[str, list[str]]
+    name: str = "steps"
+
+    def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
+        """One rewrite for each following name."""
+        current = unit.content.decode().rpartition("// ")[2].strip()
+        return tuple(Rewrite(f"to {name}", text_of(name)) for name in self.follows.get(current, []))
+
+    def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
+        """None."""
+        return ()
+
+
+@dataclass
+class TableBench:
+    """Runtimes by name; a name without one does not compile."""
+
+    runtimes: dict[str, float]
+    same_code: dict[str, str] = field(default_factory=dict)
+    wrong: set[str] = field(default_factory=set)
+    crashing: set[str] = field(default_factory=set)
+    built: list[str] = field(default_factory=list)
+    evaluated: list[str] = field(default_factory=list)
+
+    def build(self, proposal: Proposal) -> Built:
+        """Names stand for machine code."""
+        name = name_of(proposal)
+        self.built.append(name)
+        if name not in self.runtimes:
+            raise CompileError("k.hip:1:2: expected ';'", log="all it said", where="k.hip")
+        return Built(metadata(vgpr_count=len(name)), self.same_code.get(name, name), occupancy_waves=8.0, cached=False)
+
+    def evaluate(self, proposal: Proposal, built: Built) -> Evaluation:
+        """The runtime of the table."""
+        name = name_of(proposal)
+        self.evaluated.append(name)
+        if name in self.crashing:
+            raise LabError("memory fault", where="k", remedy="look at the index")
+        output = {"y": np.array([2.0 if name in self.wrong else 1.0])}
+        return Evaluation(verify_outputs(output, {"y": np.array([1.0])}, {"y": Tolerance()}), self.runtimes[name])
+
+
+@dataclass
+class Diary:
+    """An observer that writes down what it is told."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def proposed(self, proposal: Proposal, number: int) -> None:
+        """With its number."""
+        self.lines.append(f"proposed {number} {name_of(proposal)}")
+
+    def judged(self, verdict: Verdict) -> None:
+        """With the stage."""
+        self.lines.append(f"judged {name_of(verdict.proposal)}: {verdict.stage}")
+
+    def accepted(self, verdict: Verdict) -> None:
+        """The best."""
+        self.lines.append(f"accepted {name_of(verdict.proposal)}")
+
+    def rolled_back(self, verdict: Verdict) -> None:
+        """Not the best."""
+        self.lines.append(f"rolled back {name_of(verdict.proposal)}")
+
+
+@dataclass(frozen=True)
+class FewRegisters:
+    """A guard: a name has at most so many letters (the bench counts them as registers)."""
+
+    most: int
+
+    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
+        """Compare the count."""
+        return GuardResult("registers", candidate.kernel.vgpr_count <= self.most, f"{candidate.kernel.vgpr_count} used")
+
+
+def search(
+    bench: TableBench,
+    follows: dict[str, list[str]],
+    *,
+    min_improvement: float = 0.1,
+    max_iterations: int = 5,
+    max_proposals: int = 50,
+    guards: tuple[FewRegisters, ...] = (),
+    observer: Diary | None = None,
+) -> LoopResult:
+    """Run the loop from the source `base`."""
+    loop = ClosedLoop(
+        bench=bench,
+        entry="k",
+        transforms=[Steps(follows)],
+        guards=guards,
+        policy=Policy(min_improvement, max_iterations, max_proposals),
+        observer=observer or Diary(),
+    )
+    baseline = Proposal.of(text_of("base"), transform="none", description="as it is", parent=None)
+    built = Built(metadata(vgpr_count=4), "base", occupancy_waves=8.0, cached=False)
+    return loop.run(baseline, built, Evaluation(VerificationResult(()), BASELINE_NS))
+
+
+def verdicts(result: LoopResult) -> dict[str, Verdict]:
+    return {name_of(verdict.proposal): verdict for verdict in result.verdicts}
+
+
+# What is accepted
+
+
+@pytest.mark.parametrize(
+    ("runtime", "accepted", "reason"),
+    [
+        (500.0, True, "50.0% less time"),
+        (900.0, True, "10.0% less time"),  # just what is asked for
+        (901.0, False, "only 9.9% less time, 10.0% is asked for"),
+        (1000.0, False, "the same time"),
+        (1250.0, False, "25.0% more time"),
+    ],
+)
+def test_a_proposal_is_accepted_when_it_is_faster_by_the_bar(runtime: float, accepted: bool, reason: str) -> None:
+    result = search(TableBench({"a": runtime}), {"base": ["a"]}, min_improvement=0.1)
+
+    verdict = verdicts(result)["a"]
+    assert (verdict.accepted, verdict.stage, verdict.reason) == (accepted, "measurement", reason)
+    assert (verdict.runtime_ns, verdict.improvement) == (runtime, pytest.approx(1 - runtime / BASELINE_NS))
+    assert name_of(result.best) == ("a" if accepted else "base")
+    assert result.best_runtime_ns == (runtime if accepted else BASELINE_NS)
+
+
+def test_without_a_bar_an_equal_time_is_still_no_improvement() -> None:
+    assert not verdicts(search(TableBench({"a": 1000.0}), {"base": ["a"]}, min_improvement=0.0))["a"].accepted
+    assert verdicts(search(TableBench({"a": 999.0}), {"base": ["a"]}, min_improvement=0.0))["a"].accepted
+
+
+def test_the_fastest_of_an_iteration_wins_and_the_others_say_who_it_was() -> None:
+    result = search(TableBench({"a": 800.0, "b": 500.0, "c": 700.0}), {"base": ["a", "b", "c"]})
+
+    found = verdicts(result)
+    assert [name for name, verdict in found.items() if verdict.accepted] == ["b"]
+    assert found["a"].reason == found["c"].reason == f"proposal {result.best.id} is faster"
+    assert found["a"].improvement == pytest.approx(0.2)
+    assert result.speedup == 2.0
+
+
+def test_of_equally_fast_proposals_the_first_wins() -> None:
+    assert name_of(search(TableBench({"a": 500.0, "b": 500.0}), {"base": ["a", "b"]}).best) == "a"
+
+
+def test_the_winner_is_the_parent_of_the_next_iteration_and_the_time_to_beat() -> None:
+    bench = TableBench({"a": 500.0, "b": 480.0, "c": 300.0, "d": 100.0})
+
+    result = search(bench, {"base": ["a"], "a": ["b", "c"], "b": ["d"]}, min_improvement=0.1)
+
+    found = verdicts(result)
+    assert name_of(result.best) == "c"
+    assert found["c"].proposal.parent_id == found["a"].proposal.id
+    assert found["c"].improvement == pytest.approx(0.4)  # of 500, not of 1000
+    assert found["b"].reason == "only 4.0% less time, 10.0% is asked for"
+    assert "d" not in bench.built  # b was rolled back: nothing follows from it
+
+
+# What is not even run
+
+
+def test_a_compile_error_becomes_a_verdict_and_the_loop_goes_on() -> None:
+    bench = TableBench({"b": 500.0})
+
+    result = search(bench, {"base": ["broken", "b"]})
+
+    verdict = verdicts(result)["broken"]
+    assert (verdict.accepted, verdict.stage, verdict.reason) == (False, "compile", "k.hip:1:2: expected ';'")
+    assert verdict.kernel is verdict.verification is verdict.runtime_ns is verdict.improvement is None
+    assert name_of(result.best) == "b"
+
+
+def test_a_rewrite_in_which_the_kernel_cannot_be_found_becomes_a_verdict() -> None:
+    @dataclass(frozen=True)
+    class Rename(Steps):
+        def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
+            return (Rewrite("rename", text_of("renamed").replace("void k", "void other")),)
+
+    loop = ClosedLoop(
+        bench=TableBench({"renamed": 1.0}),
+        entry="k",
+        transforms=[Rename({})],
+        guards=[],
+        policy=Policy(0.1, 1, 10),
+        observer=Diary(),
+    )
+    baseline = Proposal.of(text_of("base"), transform="none", description="", parent=None)
+
+    result = loop.run(baseline, Built(metadata(4), "base", 8.0, False), Evaluation(VerificationResult(()), 1000.0))
+
+    assert [(v.stage, v.reason) for v in result.verdicts] == [("compile", "the source has no kernel 'k'")]
+
+
+def test_what_a_guard_refuses_is_not_run() -> None:
+    bench = TableBench({"longname": 1.0, "b": 500.0})
+
+    result = search(bench, {"base": ["longname", "b"]}, guards=(FewRegisters(4), FewRegisters(6)))
+
+    verdict = verdicts(result)["longname"]
+    assert (verdict.stage, verdict.reason) == ("guard", "registers: 8 used; registers: 8 used")
+    assert [guard.passed for guard in verdict.guards] == [False, False]
+    assert bench.evaluated == ["b"]
+    assert [guard.passed for guard in verdicts(result)["b"].guards] == [True, True]
+
+
+def test_equal_machine_code_is_run_once() -> None:
+    bench = TableBench({"a": 500.0, "twin": 1.0, "same": 1.0, "late": 1.0}, same_code={"twin": "a", "same": "base", "late": "a"})
+
+    result = search(bench, {"base": ["a", "twin", "same"], "a": ["late"]})
+
+    found = verdicts(result)
+    assert bench.evaluated == ["a"]
+    assert [found[n].stage for n in ("twin", "same", "late")] == ["duplicate"] * 3
+    assert found["same"].reason == "same machine code as the baseline"
+    assert found["twin"].reason == found["late"].reason == f"same machine code as proposal {result.best.id}"
+    assert result.best_runtime_ns == 500.0
+
+
+def test_an_equal_source_is_proposed_once() -> None:
+    bench = TableBench({"a": 500.0, "b": 400.0})
+
+    result = search(bench, {"base": ["a", "a", "base"], "a": ["base", "b"], "b": ["a", "base"]})
+
+    assert bench.built == ["a", "b"]
+    assert [name_of(v.proposal) for v in result.verdicts] == ["a", "b"]
+
+
+# What is run and wrong
+
+
+def test_a_wrong_output_is_rejected_however_fast_it_is() -> None:
+    result = search(TableBench({"a": 1.0, "b": 800.0}, wrong={"a"}), {"base": ["a", "b"]})
+
+    verdict = verdicts(result)["a"]
+    assert (verdict.accepted, verdict.stage) == (False, "verification")
+    assert verdict.reason == "y: 1 of 1 elements are wrong, worst at [0]: 2 instead of 1"
+    assert verdict.runtime_ns is verdict.improvement is None
+    assert verdict.verification is not None
+    assert not verdict.verification.passed
+    assert name_of(result.best) == "b"
+
+
+def test_a_run_that_fails_is_rejected_with_all_that_the_error_says() -> None:
+    verdict = verdicts(search(TableBench({"a": 1.0}, crashing={"a"}), {"base": ["a"]}))["a"]
+
+    assert (verdict.stage, verdict.reason) == ("verification", "memory fault\n  where: k\n  mend:  look at the index")
+    assert verdict.verification is None
+
+
+# When it stops
+
+
+def test_it_stops_when_an_iteration_accepts_nothing() -> None:
+    result = search(TableBench({"a": 500.0, "b": 499.0}), {"base": ["a"], "a": ["b"], "b": ["a"]})
+
+    assert result.stop_reason == "no further proposal was accepted"
+    assert len(result.verdicts) == 2
+
+
+def test_it_stops_at_once_when_there_is_nothing_to_propose() -> None:
+    result = search(TableBench({}), {})
+
+    assert (result.verdicts, result.stop_reason, result.speedup) == ((), "no further proposal was accepted", 1.0)
+    assert result.best is result.baseline
+
+
+def test_it_stops_after_the_last_iteration() -> None:
+    chain = {"base": ["a"], "a": ["b"], "b": ["c"]}
+
+    result = search(TableBench({"a": 500.0, "b": 250.0, "c": 125.0}), chain, max_iterations=2)
+
+    assert (name_of(result.best), result.stop_reason) == ("b", "optimizer.max_iterations (2) reached")
+
+
+def test_it_stops_when_the_budget_is_spent_and_keeps_the_best_so_far() -> None:
+    bench = TableBench({"a": 500.0, "b": 400.0, "c": 1.0})
+
+    result = search(bench, {"base": ["a", "b", "c"]}, max_proposals=2)
+
+    assert bench.built == ["a", "b"]
+    assert (name_of(result.best), result.stop_reason) == ("b", "optimizer.max_proposals reached")
+
+
+def test_the_budget_counts_over_all_iterations_and_failures() -> None:
+    bench = TableBench({"a": 500.0, "b": 250.0})
+
+    result = search(bench, {"base": ["broken", "a"], "a": ["b", "c"]}, max_proposals=3)
+
+    assert bench.built == ["broken", "a", "b"]
+    assert (name_of(result.best), result.stop_reason) == ("b", "optimizer.max_proposals reached")
+
+
+def test_a_budget_that_was_just_enough_is_not_why_it_stops() -> None:
+    result = search(TableBench({"a": 2000.0, "b": 3000.0}), {"base": ["a", "b"]}, max_proposals=2)
+
+    assert result.stop_reason == "no further proposal was accepted"
+
+
+# What the observer is told
+
+
+def test_the_observer_is_told_in_order() -> None:
+    diary = Diary()
+    bench = TableBench({"a": 800.0, "b": 500.0, "bad": 1.0, "twin": 1.0, "c": 600.0}, wrong={"bad"}, same_code={"twin": "a"})
+
+    search(bench, {"base": ["a", "b", "bad", "twin", "broken"], "b": ["c"]}, observer=diary)
+
+    assert diary.lines == [
+        "proposed 1 a",
+        "judged a: measurement",
+        "proposed 2 b",
+        "judged b: measurement",
+        "proposed 3 bad",
+        "judged bad: verification",
+        "proposed 4 twin",
+        "judged twin: duplicate",
+        "proposed 5 broken",
+        "judged broken: compile",
+        "rolled back a",
+        "accepted b",
+        "rolled back bad",
+        "proposed 6 c",
+        "judged c: measurement",
+        "rolled back c",
+    ]
+
+
+# For any table
+
+
+names = st.sampled_from("abcdefgh")
+
+
+@given(
+    runtimes=st.dictionaries(names, st.integers(1, 2000).map(float)),
+    follows=st.dictionaries(names | st.just("base"), st.lists(names, max_size=4)),
+    wrong=st.sets(names),
+    bar=st.sampled_from([0.0, 0.05, 0.5]),
+    budget=st.integers(1, 10),
+)
+def test_the_best_is_right_and_every_accepted_step_clears_the_bar(
+    runtimes: dict[str, float], follows: dict[str, list[str]], wrong: set[str], bar: float, budget: int
+) -> None:
+    bench = TableBench(runtimes, wrong=wrong)
+
+    result = search(bench, follows, min_improvement=bar, max_proposals=budget)
+
+    accepted = [v for v in result.verdicts if v.accepted]
+    times = [BASELINE_NS, *(runtimes[name_of(v.proposal)] for v in accepted)]
+    assert all(new < old and (old - new) / old >= bar for old, new in pairwise(times))
+    assert result.best_runtime_ns == times[-1]
+    assert name_of(result.best) not in wrong
+    assert len(result.verdicts) <= budget
+    assert len(bench.built) == len(set(bench.built))
