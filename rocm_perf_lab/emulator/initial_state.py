@@ -67,7 +67,7 @@ def initial_state(
         user_sgprs=tuple(registers),
         system_sgprs=descriptor.compute_pgm_rsrc2 >> 7 & 0xF,
         work_item_id_dims=min(descriptor.compute_pgm_rsrc2 >> 11 & 3, 2),
-        mode=_mode(descriptor.compute_pgm_rsrc1),
+        mode=initial_mode(descriptor),
     )
 
 
@@ -95,7 +95,9 @@ def _preloaded(descriptor: KernelDescriptor, kernarg: bytes) -> list[int]:
     return list(struct.unpack(f"<{dwords}I", content))
 
 
-def _mode(rsrc1: int) -> int:
+def initial_mode(descriptor: KernelDescriptor) -> int:
+    """The MODE register that a kernel starts with."""
+    rsrc1 = descriptor.compute_pgm_rsrc1
     round_and_denormals = rsrc1 >> 12 & 0xFF
     dx10_clamp, ieee, fp16_overflow = rsrc1 >> 21 & 1, rsrc1 >> 23 & 1, rsrc1 >> 26 & 1
     return round_and_denormals | dx10_clamp << 8 | ieee << 9 | fp16_overflow << 23

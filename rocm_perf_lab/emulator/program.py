@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.isa.instruction import Instruction
 
+DEFAULT_MODE = 0x3F0
+"""Round to nearest even, keep denormals, DX10_CLAMP, IEEE: what HIP kernels run with."""
 _CALLS = frozenset({"S_SWAPPC_B64", "S_CALL_B64"})
 _JUMPS = frozenset({"S_BRANCH", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64", "S_ENDPGM", "S_ENDPGM_SAVED"})
 _PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP"})
@@ -51,6 +53,8 @@ class Program:
     entry: int
     load_address: int
     blocks: tuple[Block, ...]
+    mode: int = DEFAULT_MODE
+    """The MODE register at the kernel's entry."""
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -73,7 +77,9 @@ class Program:
         return any("ATOMIC" in i.mnemonic and i.encoding != "DS" for i in self.instructions)
 
 
-def decode_program(symbol: str, code: bytes, code_address: int, entries: tuple[int, ...], load_address: int) -> Program:
+def decode_program(
+    symbol: str, code: bytes, code_address: int, entries: tuple[int, ...], load_address: int, mode: int = DEFAULT_MODE
+) -> Program:
     """Decode everything reachable from `entries` (the kernel's entry first, then functions it may call).
 
     Args:
@@ -82,6 +88,7 @@ def decode_program(symbol: str, code: bytes, code_address: int, entries: tuple[i
         code_address: Its address in the code object.
         entries: Addresses in the code object.
         load_address: Where the code object's address 0 is in device memory.
+        mode: The MODE register at the kernel's entry.
 
     Raises:
         IllegalInstruction: Reachable bytes that are no instruction, or a jump out of the code.
@@ -97,7 +104,7 @@ def decode_program(symbol: str, code: bytes, code_address: int, entries: tuple[i
         body = _body(numbered, address, leaders)
         is_header = address in back_targets
         blocks.append(Block(index, address, body, _successors(body[-1]), is_header, address in resume_points))
-    return Program(symbol, entries[0], load_address, tuple(blocks))
+    return Program(symbol, entries[0], load_address, tuple(blocks), mode)
 
 
 def branch_targets(instruction: Instruction) -> tuple[int, ...]:

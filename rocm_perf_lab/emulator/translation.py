@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.emulator.initial_state import initial_mode
 from rocm_perf_lab.emulator.jit import compile_program
 from rocm_perf_lab.emulator.program import Program, decode_program
 from rocm_perf_lab.emulator.translate.function import resume_id
@@ -72,7 +73,8 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     )
     preloads = kernel.descriptor.kernarg_preload & _PRELOAD_LENGTH_MASK
     entry = kernel.entry_address + (_PRELOAD_PROLOGUE_BYTES if preloads else 0)
-    program = decode_program(kernel.symbol, elf.content(section), section.address, (entry,), loaded.load_address)
+    mode = initial_mode(kernel.descriptor)
+    program = decode_program(kernel.symbol, elf.content(section), section.address, (entry,), loaded.load_address, mode)
     if not program.has_indirect_jumps:
         return program
     others = {k.entry_address for k in loaded.code_object.kernels}
@@ -84,4 +86,4 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
         and symbol.address not in others
         and symbol.address != entry
     )
-    return decode_program(kernel.symbol, elf.content(section), section.address, (entry, *functions), loaded.load_address)
+    return decode_program(kernel.symbol, elf.content(section), section.address, (entry, *functions), loaded.load_address, mode)

@@ -19,7 +19,7 @@ import numpy as np
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.jit import NativeKernel, compile_program
-from rocm_perf_lab.emulator.program import Program, decode_program
+from rocm_perf_lab.emulator.program import DEFAULT_MODE, Program, decode_program
 from rocm_perf_lab.emulator.structures import MachineState
 from rocm_perf_lab.emulator.translate.function import kernel_ir, resume_id
 from rocm_perf_lab.emulator.wave import EXEC, LANES, VCC, Wave
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-DEFAULT_MODE = 0x3F0
-"""Round to nearest even, denormals kept, DX10_CLAMP and IEEE: what HIP kernels ask for."""
+
 ALL_LANES = (1 << LANES) - 1
 JUNK = 0xDEADBEEF
 
@@ -161,7 +160,7 @@ class Snippets:
 
 def _program(code: bytes, mode: int) -> Program:
     end = assemble_end()
-    return decode_program("snippets", code + end, 0, (0,), 0)
+    return decode_program("snippets", code + end, 0, (0,), 0, mode)
 
 
 def assemble_end() -> bytes:

@@ -59,6 +59,7 @@ _KINDS = {
 }
 _NAMED_FLOATS = {"INF": math.inf, "NAN": math.nan, "PI": math.pi, "OVERFLOW_F32": math.inf, "OVERFLOW_F64": math.inf,
                  "UNDERFLOW_F32": 0.0, "UNDERFLOW_F64": 0.0}  # fmt: skip
+_MODE_BITS = {"IEEE": 9, "DX10_CLAMP": 8, "FP16_OVFL": 23}
 _CALLED_INSTRUCTIONS = frozenset({"v_sad_u8", "v_msad_u8"})
 _LANE_INDEX = frozenset({"laneId", "laneID"})
 
@@ -335,8 +336,8 @@ class SemanticsCompiler:
 
     def _typed(self, node: Expression, type_name: str) -> Value:
         if node == Name("WAVE_MODE"):
-            if type_name == "IEEE":
-                return FALSE
+            if type_name in _MODE_BITS:
+                return self.builder.mode_bit(_MODE_BITS[type_name])
             raise UnsupportedSemantics(f"WAVE_MODE.{type_name}")
         kind, bits = _type(type_name)
         if isinstance(node, Name) and node.name in ("INF", "NAN"):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _LAYOUT = {16: (10, 5, 15), 32: (23, 8, 127), 64: (52, 11, 1023)}
 """Bits of a float -> mantissa bits, exponent bits, bias."""
+_IEEE_BIT = 9
 _CONVERSION = re.compile(r"([fiu])(\d+)_to_([fiu])(\d+)$")
 _NORMALISED = re.compile(r"(f16|f32)_to_(snorm|unorm)$")
 _EXP2 = (1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2, 2.402264791363012e-1,
@@ -192,12 +193,13 @@ def _normalise(builder: Builder, value: Value, *, signed: bool) -> Value:
 
 def _combine(builder: Builder, arguments: list[Value], match: re.Match[str]) -> Value:
     operation, _, kind, bits = match.groups()
-    name = {"min": "minnum", "max": "maxnum"}.get(operation, operation)
-    if kind != "f":
-        name = ("s" if kind == "i" else "u") + operation
+    name = operation if kind == "f" else ("s" if kind == "i" else "u") + operation
     typed = [builder.reinterpret(a, kind, int(bits)) for a in arguments]
     result = typed[0]
     for argument in typed[1:]:
+        if kind == "f" and operation in ("min", "max"):
+            result = extreme(builder, result, argument, smallest=operation == "min")
+            continue
         result = builder.intrinsic(name, [result, argument], kind=kind, bits=int(bits))
     return result
 
@@ -286,15 +288,31 @@ def _from_bfloat16(builder: Builder, value: Value) -> Value:
     return builder.to_float(replace(builder.reinterpret(value, "u", 16), kind="bf"), 32)
 
 
-def _identity(_: Builder, value: Value) -> Value:
-    return value
+def _quieted(builder: Builder, value: Value) -> Value:
+    """A NaN with its quiet bit set, in the type that was widened for the call."""
+    number = value.narrow or value
+    quiet = builder.binary("|", builder.raw(number), constant(1 << _LAYOUT[number.bits][0] - 1, number.bits))
+    return builder.to_float(builder.reinterpret(quiet, "f", number.bits), value.bits)
+
+
+def extreme(builder: Builder, left: Value, right: Value, *, smallest: bool) -> Value:
+    """V_MIN or V_MAX of floats: the number where the other is NaN, -0 below +0, signalling NaN quieted under IEEE."""
+    name = "minimumnum" if smallest else "maximumnum"
+    result = builder.intrinsic(name, [left, right], kind="f", bits=left.bits)
+    ieee = builder.mode_bit(_IEEE_BIT)
+    if ieee == constant(0, 1):
+        return result
+    for operand in (right, left):
+        signals = builder.binary("&&", ieee, _is_class(builder, operand, 0x1))
+        result = builder.select(signals, _quieted(builder, operand), result)
+    return result
 
 
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "abs": _unary_intrinsic("fabs"),
     "bf16_to_f32": _from_bfloat16,
     "bitCount": _bit_count,
-    "cvtToQuietNAN": _identity,
+    "cvtToQuietNAN": _quieted,
     "exponent": _exponent,
     "f32_to_bf16": _float_to_bfloat16,
     "f32_to_u8": _float_to_u8,

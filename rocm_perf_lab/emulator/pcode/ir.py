@@ -10,6 +10,10 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CHUNK = 8
 _FLOAT_TYPES = {16: "half", 32: "float", 64: "double"}
@@ -73,12 +77,16 @@ TRUE, FALSE = constant(1, 1), constant(0, 1)
 
 
 class Builder:
-    """Emits IR. `outer` receives scalar code, `inner` chunk code; both may be the same list."""
+    """Emits IR. `outer` receives scalar code, `inner` chunk code; both may be the same list.
 
-    def __init__(self, names: Names, outer: list[str], inner: list[str]) -> None:
+    `mode_bit` gives a bit of the MODE register.
+    """
+
+    def __init__(self, names: Names, outer: list[str], inner: list[str], mode_bit: Callable[[int], Value] | None = None) -> None:
         self.names = names
         self.outer = outer
         self.inner = inner
+        self.mode_bit = mode_bit or (lambda _: FALSE)
 
     # text
 

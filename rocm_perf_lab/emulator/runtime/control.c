@@ -14,10 +14,10 @@ void rpl_set_rounding(struct rpl_wave *w, int first_bit) {
   fesetround(first_bit < 0 ? FE_TONEAREST : modes[w->mode >> first_bit & 3]);
 }
 
-// A clock that is the same in every run: instructions of this time slice, not time.
-int rpl_clock(struct rpl_wave *w, int inst, int sdst) {
+// A clock that is the same in every run: instructions that this workgroup has executed, not time.
+int rpl_clock(struct rpl_wave *w, int inst, int sdst, int left) {
   (void)inst;
-  uint64_t ticks = (uint64_t)(INT64_MAX - w->slice);
+  uint64_t ticks = (uint64_t)(w->slice_end - w->slice - left);
   w->sgpr[sdst] = (uint32_t)ticks;
   w->sgpr[sdst + 1] = (uint32_t)(ticks >> 32);
   return 0;

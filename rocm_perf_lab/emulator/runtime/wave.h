@@ -33,6 +33,7 @@ struct rpl_wave {
   uint32_t scratch_bytes;        // per work-item
   uint32_t workgroup[3];
   uint32_t wave_in_workgroup;
+  int64_t slice_end;             // instructions that the workgroup will have executed when this slice is used up
 };
 
 // ---- helpers called by translated code --------------------------------------------------------------------------
@@ -81,7 +82,8 @@ int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int sr
 
 // Control: a trap or a jump to nowhere (id -1), a clock that is equal in every run, the moved source row of DPP.
 int rpl_trap(struct rpl_wave *w, int inst, int id);
-int rpl_clock(struct rpl_wave *w, int inst, int sdst);
+// `left`: instructions of the basic block behind this one, which the slice has counted already.
+int rpl_clock(struct rpl_wave *w, int inst, int sdst, int left);
 void rpl_set_rounding(struct rpl_wave *w, int first_bit);
 // V_MOV_B32 with M0[7:0] added to the destination row, the source row, or both; src < 0: the source is `value`.
 int rpl_indexed_move(struct rpl_wave *w, int inst, int dst, int src, uint32_t value, int index_dst, int index_src);

@@ -75,6 +75,7 @@ def _translate_block(program: Program, block: Block, mode: Mode, names: Names, l
     _enter_block(block, names, lines)
     state = BlockState(names, lines, mode)
     last = block.instructions[-1]
+    state.last_index = last.index
     for instruction in block.instructions[:-1]:
         _translate_instruction(program, state, instruction)
     if not _is_terminator(last):

@@ -1,14 +1,13 @@
 """Vector operations that are written by hand: where the pseudo-code loops over bits, indexes by data, or is prose.
 
-Each takes the builder and the operation and returns D0. Minimum and maximum of floats are here for speed; they agree with
-the pseudo-code but for the sign of a quieted NaN.
+Each takes the builder and the operation and returns D0. Minimum and maximum of floats are here for speed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.functions import sine_of_turns
+from rocm_perf_lab.emulator.pcode.functions import extreme, sine_of_turns
 from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant
 
 if TYPE_CHECKING:
@@ -17,10 +16,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.translate.vector import VectorOperation
 
 
-def _minmax(intrinsic: str, bits: int) -> Callable[[Builder, VectorOperation], Value]:
+def _minmax(bits: int, *, smallest: bool) -> Callable[[Builder, VectorOperation], Value]:
     def combine(builder: Builder, operation: VectorOperation) -> Value:
         operands = [builder.reinterpret(operation.source(i), "f", bits) for i in range(2)]
-        return builder.intrinsic(intrinsic, operands, kind="f", bits=bits)
+        return extreme(builder, *operands, smallest=smallest)
 
     return combine
 
@@ -121,8 +120,8 @@ def _round_to_even(bits: int) -> Callable[[Builder, VectorOperation], Value]:
 
 
 OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
-    **{f"V_MIN_F{bits}": _minmax("minnum", bits) for bits in (16, 32, 64)},
-    **{f"V_MAX_F{bits}": _minmax("maxnum", bits) for bits in (16, 32, 64)},
+    **{f"V_MIN_F{bits}": _minmax(bits, smallest=True) for bits in (16, 32, 64)},
+    **{f"V_MAX_F{bits}": _minmax(bits, smallest=False) for bits in (16, 32, 64)},
     **{f"V_RNDNE_F{bits}": _round_to_even(bits) for bits in (16, 32, 64)},
     **{f"V_SIN_F{bits}": _sine(quarter_turns_ahead=0, bits=bits) for bits in (16, 32)},
     **{f"V_COS_F{bits}": _sine(quarter_turns_ahead=1, bits=bits) for bits in (16, 32)},

@@ -28,6 +28,7 @@ class BlockState:
         self.mode = mode
         self.active_lanes: str | None = None
         self.index_mode: int | None = None
+        self.last_index = 0
         self._scalars: dict[int, str] = {}
         self._pairs: dict[int, str] = {}
         self._dirty: set[int] = set()

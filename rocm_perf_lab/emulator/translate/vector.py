@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
-from rocm_perf_lab.emulator.pcode.ir import Builder, UnsupportedSemantics, Value, constant, float_constant
+from rocm_perf_lab.emulator.pcode.ir import Builder, UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.pcode.parser import PseudocodeError, parse
 from rocm_perf_lab.emulator.translate import overrides, saturation, sdwa
+from rocm_perf_lab.emulator.translate.float_modes import (
+    FLOAT_BITS,
+    clamped,
+    flushed_input,
+    flushed_output,
+    modified_output,
+    rounding_field,
+)
 from rocm_perf_lab.emulator.translate.operands import (
     FIRST_VGPR,
     apply_sign_modifiers,
@@ -20,12 +28,12 @@ from rocm_perf_lab.emulator.translate.operands import (
 from rocm_perf_lab.emulator.wave import EXEC, VCC
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rocm_perf_lab.emulator.isa.instruction import Instruction
     from rocm_perf_lab.emulator.translate.state import BlockState, LaneGroup
 
 _WORD = OperandType("B32", 32)
-_OUTPUT_SCALE = {1: 2.0, 2: 4.0, 3: 0.5}
-"""omod of the encoding."""
 _PACKED_FLOAT = re.compile(r"V_PK_\w+_F(16|32)$")
 _FLOAT_FORMATS = ("F16", "F32", "F64", "BF16")
 
@@ -43,6 +51,9 @@ def translate_vector(state: BlockState, instruction: Instruction, *, source0_row
     """
     operation = VectorOperation(state, instruction, source0_row)
     operation.settle_hazards()
+    rounding = rounding_field(instruction)
+    if rounding is not None:
+        state.round_as(rounding)
     group = state.group
     group.instructions += 1
     compiler = SemanticsCompiler(group.builder, operation, per_lane=True)
@@ -157,6 +168,8 @@ class VectorOperation:
         negate, absolute = self._sign_modifiers(index)
         if (negate or absolute) and (kind.format in _FLOAT_FORMATS or self.instruction.mnemonic.startswith("V_CNDMASK")):
             value = apply_sign_modifiers(self.group.builder, value, negate=negate, absolute=absolute)
+        if FLOAT_BITS.get(kind.format) == value.bits:
+            value = flushed_input(self.group.builder, self.instruction, value, value.bits)
         return value
 
     def _plain_source(self, index: int, operand: int, kind: OperandType) -> Value:
@@ -188,6 +201,8 @@ class VectorOperation:
         high = self._half(whole, half, high_selects >> index & 1)
         low = apply_sign_modifiers(builder, low, negate=bool(fields["neg"] >> index & 1), absolute=False)
         high = apply_sign_modifiers(builder, high, negate=bool(fields["neg_hi"] >> index & 1), absolute=False)
+        if _PACKED_FLOAT.match(name):
+            low, high = (flushed_input(builder, self.instruction, part, half) for part in (low, high))
         wide = builder.resize(high, 2 * half, signed=False)
         return builder.binary(
             "|", builder.resize(low, 2 * half, signed=False), builder.binary("<<", wide, constant(half, 2 * half))
@@ -299,6 +314,7 @@ class VectorOperation:
         row, bits = self._destination()
         builder = self.group.builder
         value = self._output_modifiers(value)
+        value = self._flushed_result(value)
         raw = builder.raw(value)
         if self._is_sdwa:
             self.group.write_row(row, sdwa.place_result(self, raw, self.group.read_row(row)))
@@ -325,31 +341,30 @@ class VectorOperation:
         if not (scale or clamp):
             return value
         if self._is_packed and _PACKED_FLOAT.match(self.instruction.mnemonic):
-            return self._clamped_parts(value)
+            return self._each_part(value, lambda part: clamped(builder, part))
         if kind not in ("F16", "F32", "F64"):
             return saturation.saturated(self) if clamp else value
         number = value if value.kind == "f" else builder.reinterpret(value, "f", value.bits)
-        if scale:
-            number = builder.binary("*", number, float_constant(_OUTPUT_SCALE[scale], number.bits))
-        if clamp:
-            number = _clamped(builder, number)
-        return number
+        return modified_output(builder, number, scale=scale, clamp=bool(clamp))
 
-    def _clamped_parts(self, value: Value) -> Value:
-        """Clamp of each float of a packed result."""
+    def _flushed_result(self, value: Value) -> Value:
+        builder = self.group.builder
+        if self._is_packed:
+            if not _PACKED_FLOAT.match(self.instruction.mnemonic):
+                return value
+            return self._each_part(value, lambda part: flushed_output(builder, self.instruction, part, part.bits))
+        bits = FLOAT_BITS.get(self.instruction.operands.get("vdst", _WORD).format)
+        return flushed_output(builder, self.instruction, value, bits) if bits == value.bits else value
+
+    def _each_part(self, value: Value, change: Callable[[Value], Value]) -> Value:
+        """Apply `change` to each float of a packed result."""
         builder = self.group.builder
         bits = 32 if value.bits == 64 else 16
         raw = builder.raw(value)
         result: Value = constant(0, raw.bits)
         for shift in range(0, raw.bits, bits):
             part = builder.resize(builder.binary(">>", raw, constant(shift, raw.bits)), bits, signed=False)
-            clamped = builder.raw(_clamped(builder, builder.reinterpret(part, "f", bits)))
-            wide = builder.resize(clamped, raw.bits, signed=False)
+            changed = builder.raw(change(builder.reinterpret(part, "f", bits)))
+            wide = builder.resize(changed, raw.bits, signed=False)
             result = builder.binary("|", result, builder.binary("<<", wide, constant(shift, raw.bits)))
         return result
-
-
-def _clamped(builder: Builder, number: Value) -> Value:
-    """To [0, 1]; NaN becomes 0 (DX10_CLAMP, which every AMDGPU compiler sets)."""
-    low = builder.intrinsic("maxnum", [number, float_constant(0.0, number.bits)], kind="f", bits=number.bits)
-    return builder.intrinsic("minnum", [low, float_constant(1.0, number.bits)], kind="f", bits=number.bits)

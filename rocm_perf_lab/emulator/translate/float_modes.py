@@ -1,0 +1,84 @@
+"""What MODE does to vector instructions on floats: flushed denormals, rounding, output modifiers, clamp.
+
+Source: CDNA3 ISA, sections on the MODE register and on VOP3 (output modifiers need IEEE off and output denormals off).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.pcode.ir import FALSE, TRUE, Builder, Value, constant, float_constant
+from rocm_perf_lab.emulator.translate.mode import DENORMALS_F32, DENORMALS_F64, DX10_CLAMP, IEEE, ROUND_F32, ROUND_F64
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
+
+FLOAT_BITS = {"F16": 16, "F32": 32, "F64": 64}
+_SMALLEST_NORMAL = {16: 1 << 10, 32: 1 << 23, 64: 1 << 52}
+_OUTPUT_SCALE = {1: 2.0, 2: 4.0, 3: 0.5}
+"""omod of the encoding."""
+_KEEPS_DENORMALS = re.compile(r"V_(MOV|CNDMASK|CMPX?_CLASS|PK_MOV|SWAP|ACCVGPR|READ|WRITE|PACK_B32|PERM|DOT|FREXP_EXP)")
+_FLUSHES_ALWAYS = frozenset({"V_EXP_F32", "V_LOG_F32", "V_SQRT_F32"})
+"""Approximations that know no denormal float32, whatever MODE says."""
+
+
+def rounding_field(instruction: Instruction) -> int | None:
+    """First bit of the field of MODE by which an instruction rounds, or None where it rounds nothing."""
+    formats = {kind.format for kind in instruction.operands.values()} & FLOAT_BITS.keys()
+    if not formats or _KEEPS_DENORMALS.match(instruction.mnemonic) or instruction.mnemonic.startswith("V_CMP"):
+        return None
+    if "MIX_F32" in instruction.mnemonic or formats == {"F32"}:
+        return ROUND_F32
+    return ROUND_F64
+
+
+def flushed_input(builder: Builder, instruction: Instruction, value: Value, bits: int) -> Value:
+    """Raw bits of a float operand; a denormal becomes a zero of its sign where MODE does not keep input denormals."""
+    return _flushed(builder, instruction, value, bits, 0)
+
+
+def flushed_output(builder: Builder, instruction: Instruction, value: Value, bits: int) -> Value:
+    """The same for a result."""
+    return _flushed(builder, instruction, value, bits, 1)
+
+
+def _flushed(builder: Builder, instruction: Instruction, value: Value, bits: int, which: int) -> Value:
+    if _KEEPS_DENORMALS.match(instruction.mnemonic):
+        return value
+    keeps = builder.mode_bit((DENORMALS_F32 if bits == 32 else DENORMALS_F64) + which)
+    if instruction.mnemonic in _FLUSHES_ALWAYS:
+        keeps = FALSE
+    if keeps == TRUE:
+        return value
+    raw = builder.raw(value)
+    sign = builder.binary("&", raw, constant(1 << bits - 1, bits))
+    size = builder.binary("&", raw, constant((1 << bits - 1) - 1, bits))
+    is_small = builder.compare("<", size, constant(_SMALLEST_NORMAL[bits], bits))
+    flushed = builder.select(keeps, raw, builder.select(is_small, sign, raw))
+    return builder.reinterpret(flushed, value.kind, bits) if value.kind == "f" else flushed
+
+
+def modified_output(builder: Builder, number: Value, *, scale: int, clamp: bool) -> Value:
+    """Output modifier and clamp of a float result."""
+    if scale:
+        denormals = builder.mode_bit((DENORMALS_F32 if number.bits == 32 else DENORMALS_F64) + 1)
+        ignored = builder.binary("||", builder.mode_bit(IEEE), denormals)
+        if ignored != TRUE:
+            scaled = builder.binary("*", number, float_constant(_OUTPUT_SCALE[scale], number.bits))
+            zero = builder.compare("==", scaled, float_constant(0.0, number.bits))
+            scaled = builder.select(zero, float_constant(0.0, number.bits), scaled)  # -0 becomes +0
+            number = builder.select(ignored, number, scaled)
+    return clamped(builder, number) if clamp else number
+
+
+def clamped(builder: Builder, number: Value) -> Value:
+    """To [0, 1]; NaN becomes 0 under DX10_CLAMP, else it stays."""
+    zero, one = float_constant(0.0, number.bits), float_constant(1.0, number.bits)
+    above = builder.select(builder.compare(">", number, zero), number, zero)
+    inside = builder.select(builder.compare("<", above, one), above, one)
+    keeps_nan = builder.binary("^", builder.mode_bit(DX10_CLAMP), TRUE)
+    if keeps_nan == FALSE:
+        return inside
+    is_nan = builder.intrinsic("is.fpclass", [number], kind="u", bits=1, extra=", i32 3")
+    return builder.select(builder.binary("&&", keeps_nan, is_nan), number, inside)

@@ -1,0 +1,73 @@
+"""The MODE register while a program is translated: rounding, denormals, DX10_CLAMP, IEEE, FP16_OVFL.
+
+The kernel descriptor gives its value at entry and S_SETREG changes it, so its bits are usually known at translation and cost
+nothing; where paths with different values meet, code reads them from the wavefront.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.isa.hardware_registers import MODE_REGISTER, register_field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.program import Block, Program
+
+ROUND_F32, ROUND_F64, DENORMALS_F32, DENORMALS_F64 = 0, 2, 4, 6
+"""First bits of fields of two; the fields of float64 hold for float16 as well."""
+DX10_CLAMP, IEEE, FP16_OVERFLOW = 8, 9, 23
+_ALL = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Mode:
+    """MODE as far as it is known; bits outside `known` are zero in `value`."""
+
+    value: int
+    known: int = _ALL
+
+    def bit(self, index: int) -> bool | None:
+        """A bit, or None where it depends on the path."""
+        return bool(self.value >> index & 1) if self.known >> index & 1 else None
+
+    def meet(self, other: Mode) -> Mode:
+        """What holds on both of two paths."""
+        known = self.known & other.known & ~(self.value ^ other.value)
+        return Mode(self.value & known, known)
+
+    def after(self, instruction: Instruction) -> Mode:
+        """MODE behind an instruction."""
+        if not instruction.mnemonic.startswith("S_SETREG"):
+            return self
+        register, offset, size = register_field(instruction)
+        if register != MODE_REGISTER:
+            return self
+        mask = ((1 << size) - 1) << offset
+        if "literal" not in instruction.fields:
+            return Mode(self.value & ~mask, self.known & ~mask)
+        return Mode(self.value & ~mask | instruction.fields["literal"] << offset & mask, self.known | mask)
+
+
+def modes_at_entry(program: Program) -> Mapping[int, Mode]:
+    """MODE at the start of each block, by block index."""
+    start = Mode(program.mode)
+    if not any(i.mnemonic.startswith("S_SETREG") for i in program.instructions):
+        return dict.fromkeys((b.index for b in program.blocks), start)
+    modes: dict[int, Mode] = {}
+    pending: list[tuple[Block, Mode]] = [(program.block_at[program.entry], start)]
+    while pending:
+        block, incoming = pending.pop()
+        mode = incoming if block.index not in modes else modes[block.index].meet(incoming)
+        if modes.get(block.index) == mode:
+            continue
+        modes[block.index] = mode
+        for instruction in block.instructions:
+            mode = mode.after(instruction)
+        is_computed = block.instructions[-1].mnemonic in ("S_SETPC_B64", "S_SWAPPC_B64")
+        following = program.blocks if is_computed else [program.block_at[a] for a in block.successors if a in program.block_at]
+        pending += [(b, mode) for b in following]
+    return {b.index: modes.get(b.index, start) for b in program.blocks}
