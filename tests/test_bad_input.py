@@ -113,9 +113,7 @@ def test_an_unknown_key_on_the_command_line_is_answered_with_the_nearest(folder:
 def test_an_unknown_key_in_a_file_is_answered_with_its_file_and_line(folder: Folder) -> None:
     folder.change(folder.description, "grid: [1]", "gird: [1]")
 
-    refused(
-        folder.run(), says="unknown key 'kernel.gird'", where=f"{folder.description}:11", mend="did you mean kernel.grid?"
-    )
+    refused(folder.run(), says="unknown key 'kernel.gird'", where=f"{folder.description}:11", mend="did you mean kernel.grid?")
 
 
 def test_an_unknown_key_of_an_argument_is_found_in_its_list(folder: Folder) -> None:

@@ -1,0 +1,157 @@
+"""The demo, end to end on the emulator: what is printed, written and kept in MLflow."""
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from rocm_perf_lab.entry import run_lab
+from rocm_perf_lab.resources import resource_dir
+
+SOURCE = resource_dir("experiments") / "softmax" / "softmax.hip"
+ROUNDS = 1
+
+
+@dataclass(frozen=True)
+class Demo:
+    """One finished run of the demo with few rows and one round."""
+
+    printed: str
+    folder: Path
+    store: str
+
+    @property
+    def summary(self) -> dict[str, object]:
+        summary: dict[str, object] = json.loads((self.folder / "optimize.json").read_text())
+        return summary
+
+    def runs(self) -> list[Run]:
+        client = MlflowClient(tracking_uri=self.store)
+        (experiment,) = [e for e in client.search_experiments() if e.name == "rocm-perf-lab"]
+        return list(client.search_runs([experiment.experiment_id]))
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    folder = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch, pytest.MonkeyPatch.context() as environment:
+        patch.chdir(folder)
+        environment.setenv("COLUMNS", "80")
+        environment.setenv("NO_COLOR", "1")
+        environment.delenv("MLFLOW_TRACKING_URI", raising=False)
+        with (folder / "printed.txt").open("w") as sink:
+            patch.setattr("sys.stdout", sink)
+            words = ["+experiment=softmax_optimize", "kernel.params.rows=64", f"optimizer.max_iterations={ROUNDS}"]
+            assert run_lab(words) == 0
+    (run,) = (folder / "outputs").glob("*/*")
+    return Demo((folder / "printed.txt").read_text(), run, f"sqlite:///{folder / 'mlflow.db'}")
+
+
+def test_it_says_which_device_and_why(demo: Demo) -> None:
+    assert demo.printed.startswith("device  emulator: ")
+
+
+def test_every_time_carries_its_word(demo: Demo) -> None:
+    times = [line for line in demo.printed.splitlines() if " us" in line]
+
+    assert times
+    assert all("emulated" in line for line in times)
+
+
+def test_at_least_five_proposals_are_judged_and_the_user_sees_each_step(demo: Demo) -> None:
+    verdicts = demo.summary["verdicts"]
+
+    assert isinstance(verdicts, list)
+    assert len(verdicts) >= 5
+    for word in ("guards", "compiled", "check", "verdict", "speed-up", "rolled back", "mlflow ui --backend-store-uri"):
+        assert word in demo.printed
+
+
+def test_nothing_printed_is_wider_than_the_terminal_except_paths_and_reasons(demo: Demo) -> None:
+    tables = [line for line in demo.printed.splitlines() if line and line[0] in "┃│┡└┏┌├"]
+
+    assert tables
+    assert all(len(line) <= 80 for line in tables)
+
+
+def test_the_best_is_faster_than_the_baseline_by_the_bar(demo: Demo) -> None:
+    summary = demo.summary
+    accepted = [v for v in summary["verdicts"] if v["accepted"]]  # type: ignore[attr-defined]
+
+    assert len(accepted) == ROUNDS
+    assert accepted[0]["improvement"] >= 0.02
+    assert summary["speedup"] == pytest.approx(
+        summary["baseline"]["runtime_ms"] / accepted[0]["runtime_ms"]  # type: ignore[index]
+    )
+
+
+def test_the_users_source_is_untouched_and_the_diff_leads_from_it_to_the_best(demo: Demo, tmp_path: Path) -> None:
+    shutil.copy(SOURCE, tmp_path / "softmax.hip")
+    diff = demo.folder / "best" / "softmax.hip.diff"
+
+    subprocess.run(["patch", "-p1", "-i", str(diff)], cwd=tmp_path, check=True, capture_output=True)
+
+    assert (tmp_path / "softmax.hip").read_text() == (demo.folder / "best" / "softmax.hip").read_text()
+    assert "#pragma unroll" not in SOURCE.read_text()
+
+
+def test_mlflow_has_a_parent_run_and_a_child_for_every_proposal(demo: Demo) -> None:
+    runs = demo.runs()
+    parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+
+    assert len(parents) == 1
+    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parents[0].info.run_id}
+    assert len(children) == len(demo.summary["verdicts"])  # type: ignore[arg-type]
+    assert all(run.info.status == "FINISHED" for run in runs)
+    assert parents[0].data.metrics["emulated_speedup"] == pytest.approx(demo.summary["speedup"])
+    assert "runtime_ms" not in parents[0].data.metrics
+
+
+def test_a_measured_proposal_keeps_params_metrics_tags_and_artifacts(demo: Demo) -> None:
+    accepted = next(run for run in demo.runs() if run.data.tags.get("verdict") == "accepted")
+    artifacts = {a.path for a in MlflowClient(tracking_uri=demo.store).list_artifacts(accepted.info.run_id)}
+
+    assert accepted.data.tags["parent_proposal"]
+    assert accepted.data.tags["device"] == "emulator"
+    assert accepted.data.tags["time_kind"] == "emulated"
+    assert accepted.data.params["kernel.rows"] == "64"
+    assert accepted.data.metrics["emulated_runtime_ms"] > 0
+    assert {
+        "softmax.hip",
+        "proposal.diff",
+        "kernel.hsaco",
+        "kernel.s",
+        "profile.json",
+        "roofline.json",
+        "dag.json",
+        "analysis.json",
+        "run_results.db",
+    } <= artifacts
+
+
+def test_a_proposal_that_a_guard_stopped_was_never_run(demo: Demo) -> None:
+    stopped = [v for v in demo.summary["verdicts"] if v["stage"] == "guard"]  # type: ignore[attr-defined]
+
+    assert stopped
+    for verdict in stopped:
+        assert verdict["runtime_ms"] is None
+        assert not list((demo.folder / "proposals" / verdict["proposal"]).rglob("*.db"))
+
+
+def test_the_resolved_configuration_is_stored(demo: Demo) -> None:
+    stored = json.loads((demo.folder / "config.json").read_text())
+
+    assert stored["kernel"]["params"]["rows"] == 64
+    assert stored["optimizer"]["min_improvement"] == 0.02
+
+
+def test_the_report_shows_the_outcome(demo: Demo) -> None:
+    page = (demo.folder / "report.html").read_text()
+
+    assert f"{demo.summary['speedup']:.2f}x (emulated)" in page

@@ -1,0 +1,79 @@
+"""`job=profile`: documents that follow their schemas, and equal runs that give equal documents."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from rocm_perf_lab.analysis.documents import export_schemas
+from rocm_perf_lab.entry import run_lab
+
+PROFILE = ("job=profile", "kernel=softmax", "kernel.params.rows=16", "device=emulator", "tracking=none")
+DOCUMENTS = ("profile", "roofline", "dag", "analysis")
+
+
+def profiled(folder: Path, *words: str) -> Path:
+    assert run_lab([*PROFILE, f"hydra.run.dir={folder}", *words]) == 0
+    return folder
+
+
+def document(folder: Path, name: str) -> Any:
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return profiled(tmp_path_factory.mktemp("profile") / "run")
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_document_follows_its_exported_schema(run: Path, name: str, tmp_path: Path) -> None:
+    schemas = {path.name.split(".")[0]: json.loads(path.read_text()) for path in export_schemas(tmp_path)}
+
+    jsonschema.validate(document(run, name), schemas[name])
+    assert document(run, name)["schema_version"] == "1.0"
+
+
+def test_the_profile_says_where_its_numbers_come_from(run: Path) -> None:
+    provenance = document(run, "profile")["provenance"]
+
+    assert provenance["device"] == "emulator"
+    assert provenance["emulated"] is True
+    assert provenance["time_kind"] == "emulated"
+
+
+def test_equal_inputs_give_equal_documents_but_for_the_database_with_its_dates(run: Path, tmp_path: Path) -> None:
+    again = profiled(tmp_path / "again")
+
+    for name in DOCUMENTS:
+        first, second = document(run, name), document(again, name)
+        for one in (first, second):
+            one.get("provenance", {}).get("hashes", {}).pop("database", None)
+        assert first == second
+
+
+def test_results_do_not_depend_on_the_number_of_threads(run: Path, tmp_path: Path) -> None:
+    one_thread = profiled(tmp_path / "one", "device.threads=1")
+
+    assert document(one_thread, "profile")["counters"] == document(run, "profile")["counters"]
+    assert document(one_thread, "profile")["runtime_ms"] == document(run, "profile")["runtime_ms"]
+
+
+def test_another_size_takes_an_override(tmp_path: Path) -> None:
+    short = profiled(tmp_path / "short", "kernel.params.cols=1024")
+
+    assert (
+        document(short, "profile")["instruction_mix"]["vmem"]["per_wave"] == 3 * 4 + 4
+    )  # three passes over 4 elements, one store each
+
+
+def test_without_counters_the_profile_says_what_is_missing(tmp_path: Path) -> None:
+    bare = profiled(tmp_path / "bare", "passes=trace")
+
+    profile = document(bare, "profile")
+
+    assert profile["roofline"] is None
+    assert profile["roofline_reason"]
+    assert profile["runtime_ms"] > 0

@@ -1,0 +1,63 @@
+"""The page shows what the documents hold, escaped."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocm_perf_lab.analysis.describe import describe
+from rocm_perf_lab.analysis.diagnosis import diagnose
+from rocm_perf_lab.profiling.documents import write_documents
+from rocm_perf_lab.report.page import render, write_report
+from tests.builders.profiles import vec_copy_profile, vec_copy_trace
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    """The documents of a vector copy on a real MI300X."""
+    profile, trace = vec_copy_profile(tmp_path), vec_copy_trace(tmp_path)
+    write_documents(tmp_path, describe(profile, diagnose(profile, trace, deterministic=False), trace))
+    return tmp_path
+
+
+def read(folder: Path, name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((folder / name).read_text())
+    return document
+
+
+def test_an_emulated_time_carries_its_word(documents: Path) -> None:
+    page = write_report(documents, documents=documents, title="vecCopy").read_text()
+
+    assert "10.000 us emulated" in page
+    assert "Every time on this page is emulated" in page
+
+
+def test_a_measured_time_is_not_called_emulated(documents: Path) -> None:
+    profile = read(documents, "profile.json")
+    profile["provenance"] |= {"emulated": False, "time_kind": "measured"}
+
+    page = render(profile, read(documents, "analysis.json"), None, "vecCopy")
+
+    assert "10.000 us measured" in page
+    assert "emulated" not in page
+
+
+def test_names_are_escaped(documents: Path) -> None:
+    profile = read(documents, "profile.json")
+    profile["kernel"]["name"] = HOSTILE
+
+    page = render(profile, read(documents, "analysis.json"), None, HOSTILE)
+
+    assert HOSTILE not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_a_missing_roofline_is_shown_with_its_reason(documents: Path) -> None:
+    profile, analysis = read(documents, "profile.json"), read(documents, "analysis.json")
+    profile |= {"roofline": None, "roofline_reason": "no counters were collected"}
+    analysis |= {"roofline_position": None}
+
+    assert "no counters were collected" in render(profile, analysis, None, "run")
