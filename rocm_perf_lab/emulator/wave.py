@@ -44,6 +44,7 @@ class Wave(ctypes.Structure):
         ("scratch_bytes", ctypes.c_uint32),
         ("workgroup", ctypes.c_uint32 * 3),
         ("wave_in_workgroup", ctypes.c_uint32),
+        ("slice_end", ctypes.c_int64),
     )
 
 

@@ -12,6 +12,7 @@ struct resident {
   uint8_t *waves;          // WAVE_STRIDE bytes each
   uint8_t *lds, *scratch;
   uint32_t live, waiting;  // waves not ended, waves at a barrier
+  int64_t executed;        // instructions of all its waves
 };
 
 struct run {
@@ -97,6 +98,7 @@ static void start(const struct run *run, struct resident *r, uint64_t group) {
   for (uint32_t i = 0; i < launch->lds_bytes / 4; i++) rpl_write32(r->lds + 4 * i, launch->lds_poison);
   r->live = run->waves_per_group;
   r->waiting = 0;
+  r->executed = 0;
   for (uint32_t index = 0; index < run->waves_per_group; index++) {
     struct rpl_wave *w = wave_at(r, index);
     w->workgroup[0] = (uint32_t)(group % launch->grid[0]);
@@ -127,10 +129,12 @@ static void start(const struct run *run, struct resident *r, uint64_t group) {
 static int run_slice(const struct run *run, struct resident *r, struct rpl_wave *w) {
   const struct rpl_launch *launch = run->launch;
   w->slice = launch->slice_instructions;
+  w->slice_end = r->executed + w->slice;
   w->status = RPL_FAULT;
   launch->kernel(w);
   if (run->machine->fault.kind) return 1;
   int64_t used = (int64_t)launch->slice_instructions - w->slice;
+  r->executed += used;
   if (__atomic_sub_fetch(launch->budget, used, __ATOMIC_RELAXED) < 0)
     return rpl_raise(w, r->waiting ? RPL_FAULT_BARRIER : RPL_FAULT_BUDGET, -1, RPL_LOAD, 0, 0, NULL, w->resume);
   switch (w->status) {

@@ -59,7 +59,7 @@ def _scalar(state: BlockState, instruction: Instruction) -> None:
     name, fields, builder = instruction.mnemonic, instruction.fields, state.scalar_builder
     target = fields["sdata"]
     if name in ("S_MEMTIME", "S_MEMREALTIME"):
-        call_helper(state, "rpl_clock", instruction, target)
+        call_helper(state, "rpl_clock", instruction, target, state.last_index - instruction.index)
         state.forget(target, 2)
         return
     match = re.match(r"S_(BUFFER_)?LOAD_DWORD(?:X(\d+))?$", name)
