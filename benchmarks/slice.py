@@ -1,12 +1,13 @@
 """Figures of the vertical slice: `python -m benchmarks.slice [--json FILE]`.
 
-Runs the demo twice in an empty folder, warm, as a user would, and times `rocm-perf --version`. Prints a table.
+Runs the demo twice in an empty folder, first with empty caches of the lab, then with what the first run left, and times `rocm-perf --version`. Prints a table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -32,11 +33,12 @@ def main() -> None:
 def measure() -> dict[str, Any]:
     """Seconds and counts by name."""
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-slice-") as folder:
-        _demo(Path(folder))  # fills the caches: what follows is warm
-        seconds, result = _demo(Path(folder))
+        first_s, _ = _demo(Path(folder))  # the lab's caches are empty
+        second_s, result = _demo(Path(folder))
     verdicts = result["verdicts"]
     return {
-        "demo_s": round(seconds, 1),
+        "demo_s": round(first_s, 1),
+        "second_demo_s": round(second_s, 1),
         "proposals": len(verdicts),
         "compiles_cached": sum(v["compile_cached"] for v in verdicts if v["compile_cached"] is not None),
         "compiles": sum(v["compile_cached"] is not None for v in verdicts),
@@ -47,11 +49,13 @@ def measure() -> dict[str, Any]:
 
 
 def _demo(folder: Path) -> tuple[float, dict[str, Any]]:
-    before = set(folder.rglob("optimize.json"))
+    outputs = folder / "outputs"
+    before = set(outputs.rglob("optimize.json"))
+    environment = os.environ | {"ROCM_PERF_LAB_CACHE": str(folder / "cache")}
     start = time.perf_counter()
-    subprocess.run(DEMO, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(DEMO, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
     seconds = time.perf_counter() - start
-    (document,) = set(folder.rglob("optimize.json")) - before
+    (document,) = set(outputs.rglob("optimize.json")) - before
     return seconds, json.loads(document.read_text())
 
 
@@ -69,10 +73,11 @@ def _print(figures: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("figure", "value", "goal", title="the vertical slice, warm")
-    table.add_row("demo, seconds", str(figures["demo_s"]), f"< {GOALS['demo_s']:g}")
+    table = Table("figure", "value", "goal", title="the vertical slice")
+    table.add_row("demo with empty caches, seconds", str(figures["demo_s"]), f"< {GOALS['demo_s']:g}")
+    table.add_row("second run, seconds", str(figures["second_demo_s"]), "")
     table.add_row("proposals evaluated", str(figures["proposals"]), f">= {GOALS['proposals']}")
-    table.add_row("compiles taken from the cache", f"{figures['compiles_cached']} of {figures['compiles']}", "all")
+    table.add_row("compiles that the second run took from the cache", f"{figures['compiles_cached']} of {figures['compiles']}", "all")
     table.add_row("rocm-perf --version, seconds", str(figures["version_s"]), f"< {GOALS['version_s']:g}")
     table.add_row(f"speed-up ({figures['time_kind']})", f"{figures['speedup']:.3f}x", "")
     Console().print(table)
