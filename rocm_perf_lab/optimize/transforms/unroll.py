@@ -26,16 +26,16 @@ class UnrollLoops:
         factors: From 2 to 8.
 
     Raises:
-        LabError: A factor out of range.
+        LabError: No factor, or one out of range.
     """
 
     name = "unroll"
 
     def __init__(self, *, factors: Sequence[int] = (2, 4, 8)) -> None:
-        outside = [f for f in factors if not _SMALLEST <= f <= _LARGEST]
-        if outside:
+        outside = [f for f in factors if not isinstance(f, int) or not _SMALLEST <= f <= _LARGEST]
+        if outside or not factors:
             raise LabError(
-                f"unroll factors must be {_SMALLEST} to {_LARGEST}, not {outside}",
+                f"unroll factors must be whole numbers from {_SMALLEST} to {_LARGEST}, not {outside}",
                 where="optimizer.transforms: factors",
                 remedy="for example factors: [2, 4, 8]",
             )
