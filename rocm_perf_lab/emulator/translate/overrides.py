@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.functions import extreme, sine_of_turns
 from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant
+from rocm_perf_lab.emulator.translate.trigonometry import trigonometric_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +133,7 @@ OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
     "V_MBCNT_HI_U32_B32": _mask_count(high=True),
     "V_PERM_B32": _permute_bytes,
     "V_PK_MOV_B32": _packed_move,
+    "V_TRIG_PREOP_F64": trigonometric_segment,
     "V_MAD_MIX_F32": _mixed_fma(half=None),
     "V_MAD_MIXLO_F16": _mixed_fma(half="low"),
     "V_MAD_MIXHI_F16": _mixed_fma(half="high"),
