@@ -12,7 +12,14 @@ from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.profile import log_turn, require_correct, show_where
 from rocm_perf_lab.jobs.progress import JudgingProgress, judging
-from rocm_perf_lab.jobs.records import optimize_document, profile_metrics, profile_params, provenance_tags, verdict_tags
+from rocm_perf_lab.jobs.records import (
+    optimize_document,
+    optimizer_params,
+    profile_metrics,
+    profile_params,
+    provenance_tags,
+    verdict_tags,
+)
 from rocm_perf_lab.jobs.show import show_profile, show_verdict, time_text, verdict_table
 from rocm_perf_lab.jobs.workbench import CompiledKernel, Turn, Workbench
 from rocm_perf_lab.optimize.loop import Built, ClosedLoop, Evaluation, LoopResult, Policy
@@ -42,6 +49,7 @@ class OptimizeJob:
                 compiled = bench.compile(lab.config.kernel.source_path)
                 turn = bench.run(compiled, lab.output_dir / "baseline")
             log_turn(tracker, lab, turn)
+            tracker.log_params(optimizer_params(lab.config))
             show_profile(lab.console, turn, lab.device.identity.time_word, "baseline")
             require_correct(turn, lab)
             result = self._search(lab, parts, bench, tracker, compiled, turn)
@@ -224,7 +232,7 @@ def _finish(lab: Lab, tracker: RunTracker, result: LoopResult) -> None:
     tracker.log_metrics(
         {
             f"{word}_speedup": result.speedup,
-            f"{word}_best_runtime_ms": result.best_runtime_ns / 1e6,
+            f"{word}_best_runtime_us": result.best_runtime_ns / 1e3,
             "proposals": float(len(result.verdicts)),
             "accepted": float(sum(v.accepted for v in result.verdicts)),
         }

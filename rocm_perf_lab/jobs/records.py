@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.proposal import Verdict
 
 _NS_PER_MS = 1e6
+_NS_PER_US = 1e3
 
 
 def provenance_tags(identity: DeviceIdentity, turn: Turn) -> dict[str, str]:
@@ -43,11 +44,22 @@ def profile_params(config: LabConfig, turn: Turn) -> dict[str, Any]:
     return {"kernel": config.kernel.name, "target": config.target.name, **params, **geometry}
 
 
+def optimizer_params(config: LabConfig) -> dict[str, Any]:
+    """How proposals were made and judged."""
+    settings = config.optimizer
+    return {
+        "optimizer.min_improvement": settings.min_improvement,
+        "optimizer.max_iterations": settings.max_iterations,
+        "optimizer.transforms": ", ".join(row.target.rpartition(".")[2] for row in settings.transforms),
+        "optimizer.guards": ", ".join(row.target.rpartition(".")[2] for row in settings.guards),
+    }
+
+
 def profile_metrics(turn: Turn, word: str) -> dict[str, float]:
     """What came out."""
     resources, occupancy, roof = turn.profile.resources, turn.profile.occupancy, turn.diagnosis.roofline
     metrics = {
-        f"{word}_runtime_ms": turn.runtime_ns / _NS_PER_MS,
+        f"{word}_runtime_us": turn.runtime_ns / _NS_PER_US,
         "vgpr": float(resources.vgpr_per_thread),
         "sgpr": float(resources.sgpr_per_wave),
         "lds_bytes": float(resources.lds_bytes),

@@ -110,7 +110,8 @@ def test_mlflow_has_a_parent_run_and_a_child_for_every_proposal(demo: Demo) -> N
     assert len(children) == len(demo.summary["verdicts"])  # type: ignore[arg-type]
     assert all(run.info.status == "FINISHED" for run in runs)
     assert parents[0].data.metrics["emulated_speedup"] == pytest.approx(demo.summary["speedup"])
-    assert "runtime_ms" not in parents[0].data.metrics
+    assert "runtime_us" not in parents[0].data.metrics
+    assert parents[0].data.params["optimizer.min_improvement"] == "0.02"
 
 
 def test_a_measured_proposal_keeps_params_metrics_tags_and_artifacts(demo: Demo) -> None:
@@ -121,7 +122,7 @@ def test_a_measured_proposal_keeps_params_metrics_tags_and_artifacts(demo: Demo)
     assert accepted.data.tags["device"] == "emulator"
     assert accepted.data.tags["time_kind"] == "emulated"
     assert accepted.data.params["kernel.rows"] == "64"
-    assert accepted.data.metrics["emulated_runtime_ms"] > 0
+    assert accepted.data.metrics["emulated_runtime_us"] > 0
     assert {
         "softmax.hip",
         "proposal.diff",
