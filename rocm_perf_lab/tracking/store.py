@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shlex
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from mlflow import MlflowClient
@@ -91,7 +94,8 @@ class _ClosesItself:
         if kind is None:
             self.close("FINISHED")
         else:
-            self.close("KILLED" if issubclass(kind, KeyboardInterrupt | SystemExit) else "FAILED")
+            with suppress(TrackingError):  # what ended the block is what the user must see
+                self.close("KILLED" if issubclass(kind, KeyboardInterrupt | SystemExit) else "FAILED")
 
 
 class NullTracker(_ClosesItself):
@@ -144,7 +148,8 @@ class MlflowTracker(_ClosesItself):
     def child(self, name: str, tags: Mapping[str, str] | None = None) -> MlflowTracker:
         """A run with this one as its parent."""
         all_tags = {"mlflow.parentRunId": self._id, **_shortened(tags or {})}
-        run = self._client.create_run(self._experiment_id, run_name=name, tags=all_tags)
+        with _store_errors(str(self.uri)):
+            run = self._client.create_run(self._experiment_id, run_name=name, tags=all_tags)
         child = MlflowTracker(self._client, str(self.uri), self._experiment_id, run.info.run_id)
         self._open_children.append(child)
         return child
@@ -154,7 +159,8 @@ class MlflowTracker(_ClosesItself):
         from mlflow.entities import Param
 
         values = _shortened({name: str(value) for name, value in params.items()})
-        self._client.log_batch(self._id, params=[Param(name, value) for name, value in values.items()])
+        with _store_errors(str(self.uri)):
+            self._client.log_batch(self._id, params=[Param(name, value) for name, value in values.items()])
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
         """All in one request."""
@@ -162,22 +168,26 @@ class MlflowTracker(_ClosesItself):
 
         now = int(time.time() * 1000)
         rows = [Metric(name, float(value), now, 0) for name, value in metrics.items()]
-        self._client.log_batch(self._id, metrics=rows)
+        with _store_errors(str(self.uri)):
+            self._client.log_batch(self._id, metrics=rows)
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """All in one request."""
         from mlflow.entities import RunTag
 
         rows = [RunTag(name, value) for name, value in _shortened(tags).items()]
-        self._client.log_batch(self._id, tags=rows)
+        with _store_errors(str(self.uri)):
+            self._client.log_batch(self._id, tags=rows)
 
     def log_artifact(self, path: Path, folder: str | None = None) -> None:
         """Copy a file to the run's artifacts."""
-        self._client.log_artifact(self._id, str(path), folder)
+        with _store_errors(str(self.uri)):
+            self._client.log_artifact(self._id, str(path), folder)
 
     def log_text(self, text: str, name: str) -> None:
         """Write a file among the run's artifacts."""
-        self._client.log_text(self._id, text, name)
+        with _store_errors(str(self.uri)):
+            self._client.log_text(self._id, text, name)
 
     def close(self, status: str = "FINISHED") -> None:
         """End the run and its open children; once."""
@@ -186,7 +196,8 @@ class MlflowTracker(_ClosesItself):
         self._is_open = False
         for child in self._open_children:
             child.close(status)
-        self._client.set_terminated(self._id, status)
+        with _store_errors(str(self.uri)):
+            self._client.set_terminated(self._id, status)
 
 
 def open_mlflow_tracker(*, run_name: str, uri: str | None = None, experiment: str = "rocm-perf-lab") -> MlflowTracker:
@@ -194,49 +205,82 @@ def open_mlflow_tracker(*, run_name: str, uri: str | None = None, experiment: st
 
     Args:
         run_name: What the UI shows.
-        uri: The store; None takes MLFLOW_TRACKING_URI, else a SQLite file in the working folder.
+        uri: The store; None takes MLFLOW_TRACKING_URI, else a SQLite file in the working folder. Artifacts of a SQLite
+            store are kept in a folder beside its file.
         experiment: Created where it does not exist.
 
     Raises:
         TrackingError: The store cannot be reached or written.
     """
     store = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+    _set_environment()
     from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
 
     _quieten()  # after the import, which sets log levels of its own
-
-    try:
+    with _store_errors(store):
         client = MlflowClient(tracking_uri=store)
         experiment_id = _experiment_id(client, store, experiment)
         run = client.create_run(experiment_id, run_name=run_name, tags={"mlflow.source.name": "rocm-perf-lab"})
-    except (MlflowException, SQLAlchemyError, OSError) as error:
-        raise TrackingError(
-            f"the MLflow store cannot be used: {str(error).splitlines()[0]}",
-            where=store,
-            remedy="check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none",
-        ) from error
     return MlflowTracker(client, store, experiment_id, run.info.run_id)
 
 
 def ui_command(uri: str) -> str:
-    """The command that shows the store in a browser."""
-    return f"mlflow ui --backend-store-uri {uri}"
+    """The command that shows the store in a browser; of a server, its address. Passwords are not shown."""
+    shown = _without_password(uri)
+    return shown if uri.startswith(("http://", "https://")) else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"
 
 
 def _experiment_id(client: MlflowClient, store: str, name: str) -> str:
+    from mlflow.exceptions import MlflowException
+
     known = client.get_experiment_by_name(name)
     if known is not None:
         return str(known.experiment_id)
-    location = (Path.cwd() / _ARTIFACTS).as_uri() if store == DEFAULT_URI else None
-    return str(client.create_experiment(name, artifact_location=location))
+    try:
+        return str(client.create_experiment(name, artifact_location=_artifact_location(store)))
+    except MlflowException:
+        known = client.get_experiment_by_name(name)  # another process may have been faster
+        if known is None:
+            raise
+        return str(known.experiment_id)
+
+
+def _artifact_location(store: str) -> str | None:
+    """Beside the file of a SQLite store; others know where they keep artifacts."""
+    file = store.removeprefix("sqlite:///").partition("?")[0]
+    if file in (store, "", ":memory:"):
+        return None
+    return (Path(file).absolute().parent / _ARTIFACTS).as_uri()
+
+
+@contextmanager
+def _store_errors(store: str) -> Iterator[None]:
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
+        text = str(error).strip() or type(error).__name__
+        raise TrackingError(
+            f"the MLflow store cannot be used: {_without_password(text.splitlines()[0])}",
+            where=_without_password(store),
+            remedy="check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none",
+        ) from error
+
+
+def _without_password(text: str) -> str:
+    return re.sub(r"(://[^:/@\s]*):[^@\s]+@", r"\1:***@", text)
 
 
 def _quieten() -> None:
-    """MLflow's own chatter stays out of the lab's output; a store that does not answer fails within seconds."""
+    """MLflow's own chatter stays out of the lab's output."""
     for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _set_environment() -> None:
+    """Read when MLflow is imported: no telemetry; a store that does not answer fails within seconds."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")

@@ -1,0 +1,303 @@
+"""What is kept of a run, read back through MLflow's own client from a real SQLite store."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rocm_perf_lab.tracking.store import DEFAULT_URI, MlflowTracker, NullTracker, TrackingError, open_mlflow_tracker, ui_command
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store's file: making one takes seconds, so all tests share it, each with an experiment of its own."""
+    path = tmp_path_factory.mktemp("my store") / "runs.db"
+    open_mlflow_tracker(run_name="first", uri=f"sqlite:///{path}", experiment="first").close()
+    return path
+
+
+@pytest.fixture
+def tracker(store: Path, request: pytest.FixtureRequest) -> MlflowTracker:
+    """A run that has just begun."""
+    return open_mlflow_tracker(run_name="softmax", uri=f"sqlite:///{store}", experiment=request.node.name)
+
+
+def client_of(tracker: MlflowTracker) -> MlflowClient:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=tracker.uri)
+
+
+def stored(tracker: MlflowTracker) -> Run:
+    assert tracker.run_id is not None
+    return client_of(tracker).get_run(tracker.run_id)
+
+
+def artifact(tracker: MlflowTracker, name: str) -> bytes:
+    return Path(client_of(tracker).download_artifacts(str(tracker.run_id), name)).read_bytes()
+
+
+# What is kept
+
+
+def test_a_run_has_its_name_its_experiment_and_its_source(tracker: MlflowTracker, request: pytest.FixtureRequest) -> None:
+    run = stored(tracker)
+
+    assert run.info.run_name == "softmax"
+    assert client_of(tracker).get_experiment(run.info.experiment_id).name == request.node.name
+    assert run.data.tags["mlflow.source.name"] == "rocm-perf-lab"
+    assert run.info.status == "RUNNING"
+
+
+def test_params_metrics_and_tags_read_back_as_they_were_logged(tracker: MlflowTracker) -> None:
+    tracker.log_params({"kernel": "softmax", "kernel.cols": 4096, "block": (256, 1, 1), "fast": True, "none": None})
+    tracker.log_metrics({"emulated_runtime_ms": 0.125, "vgpr": 32, "max_abs_error": math.inf, "unknown": math.nan})
+    tracker.set_tags({"device": "emulator", "größe": "∑"})
+
+    data = stored(tracker).data
+    assert data.params == {"kernel": "softmax", "kernel.cols": "4096", "block": "(256, 1, 1)", "fast": "True", "none": "None"}
+    assert (data.metrics["emulated_runtime_ms"], data.metrics["vgpr"]) == (0.125, 32.0)
+    assert data.metrics["max_abs_error"] > 1e300  # SQL knows no infinity: MLflow keeps the largest float
+    assert math.isnan(data.metrics["unknown"])
+    assert (data.tags["device"], data.tags["größe"]) == ("emulator", "∑")
+
+
+def test_more_than_a_request_may_hold_is_kept_too(tracker: MlflowTracker) -> None:
+    tracker.log_params({f"p{i}": i for i in range(250)})
+    tracker.set_tags({f"t{i}": str(i) for i in range(250)})
+    tracker.log_metrics({f"m{i}": i for i in range(1200)})
+
+    data = stored(tracker).data
+    assert (data.params["p249"], data.tags["t249"], data.metrics["m1199"]) == ("249", "249", 1199.0)
+
+
+def test_nothing_is_nothing(tracker: MlflowTracker) -> None:
+    tracker.log_params({})
+    tracker.log_metrics({})
+    tracker.set_tags({})
+
+    assert stored(tracker).data.params == stored(tracker).data.metrics == {}
+
+
+def test_values_of_more_than_500_characters_are_cut_with_a_mark(tracker: MlflowTracker) -> None:
+    tracker.log_params({"just": "x" * 500, "long": "y" * 501})
+    tracker.set_tags({"reason": "z" * 9000})
+
+    data = stored(tracker).data
+    assert data.params == {"just": "x" * 500, "long": "y" * 498 + " …"}
+    assert data.tags["reason"] == "z" * 498 + " …"
+
+
+def test_files_and_texts_are_artifacts(tracker: MlflowTracker, tmp_path: Path) -> None:
+    file = tmp_path / "my kernel.hsaco"
+    file.write_bytes(b"\x7fELF\x00\xff")
+
+    tracker.log_artifact(file)
+    tracker.log_artifact(file, "best")
+    tracker.log_text("größe\r\nzwei\n", "proposal.diff")
+
+    assert artifact(tracker, "my kernel.hsaco") == artifact(tracker, "best/my kernel.hsaco") == b"\x7fELF\x00\xff"
+    assert artifact(tracker, "proposal.diff").decode() == "größe\r\nzwei\n"
+    assert sorted(f.path for f in client_of(tracker).list_artifacts(str(tracker.run_id))) == [
+        "best",
+        "my kernel.hsaco",
+        "proposal.diff",
+    ]
+
+
+def test_artifacts_are_beside_the_store(tracker: MlflowTracker, store: Path) -> None:
+    tracker.log_text("text", "a.txt")
+
+    (found,) = store.parent.glob(f"mlartifacts/{tracker.run_id}/artifacts/a.txt")
+    assert found.read_text() == "text"
+
+
+def test_a_child_is_a_run_below_its_parent(tracker: MlflowTracker) -> None:
+    with tracker.child("01 unroll", tags={"verdict": "accepted"}) as child, child.child("deeper") as grandchild:
+        child.log_params({"transform": "unroll"})
+
+    run, deeper = stored(child), stored(grandchild)
+    assert (run.info.run_name, run.info.experiment_id) == ("01 unroll", stored(tracker).info.experiment_id)
+    assert run.data.tags["mlflow.parentRunId"] == tracker.run_id
+    assert run.data.tags["verdict"] == "accepted"
+    assert deeper.data.tags["mlflow.parentRunId"] == child.run_id
+    assert (run.data.params, stored(tracker).data.params) == ({"transform": "unroll"}, {})
+
+
+def test_runs_of_one_experiment_are_kept_together(tracker: MlflowTracker, request: pytest.FixtureRequest) -> None:
+    again = open_mlflow_tracker(run_name="again", uri=tracker.uri, experiment=request.node.name)
+
+    runs = client_of(tracker).search_runs([stored(tracker).info.experiment_id])
+
+    assert {run.info.run_id for run in runs} == {tracker.run_id, again.run_id}
+
+
+# How a run ends
+
+
+def test_a_run_is_finished_when_its_block_ends(tracker: MlflowTracker) -> None:
+    with tracker:
+        assert stored(tracker).info.status == "RUNNING"
+
+    run = stored(tracker)
+    assert run.info.status == "FINISHED"
+    assert run.info.end_time >= run.info.start_time
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(ValueError, "FAILED"), (TrackingError, "FAILED"), (KeyboardInterrupt, "KILLED"), (SystemExit, "KILLED")],
+)
+def test_an_error_passes_and_marks_the_run_and_its_open_children(
+    error: type[BaseException], status: str, tracker: MlflowTracker
+) -> None:
+    with tracker.child("done") as done:
+        pass
+    open_child = tracker.child("open")
+
+    with pytest.raises(error, match="what happened"), tracker:
+        raise error("what happened")
+
+    assert [stored(t).info.status for t in (tracker, open_child, done)] == [status, status, "FINISHED"]
+
+
+def test_a_failed_child_does_not_fail_its_parent(tracker: MlflowTracker) -> None:
+    with tracker:
+        child = tracker.child("broken")
+        with pytest.raises(ValueError, match="no"), child:
+            raise ValueError("no")
+
+    assert (stored(child).info.status, stored(tracker).info.status) == ("FAILED", "FINISHED")
+
+
+def test_a_run_ends_once(tracker: MlflowTracker) -> None:
+    tracker.close("FAILED")
+    tracker.close("FINISHED")
+
+    assert stored(tracker).info.status == "FAILED"
+
+
+# Which store
+
+
+def test_without_a_uri_the_environment_names_the_store(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
+
+    with open_mlflow_tracker(run_name="x", experiment="environment") as tracker:
+        assert tracker.uri == f"sqlite:///{store}"
+
+
+def test_without_any_it_is_a_file_in_the_working_folder(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(store, tmp_path / "mlflow.db")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    with open_mlflow_tracker(run_name="x", experiment="default") as tracker:
+        tracker.log_text("text", "a.txt")
+        assert tracker.uri == DEFAULT_URI
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mlartifacts", "mlflow.db"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "where"),
+    [
+        ("bogus://x", "bogus://x"),
+        ("http://127.0.0.1:9", "http://127.0.0.1:9"),
+        ("postgresql+missing://lab:secret@127.0.0.1:1/runs", "postgresql+missing://lab:***@127.0.0.1:1/runs"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_reported_without_its_password(uri: str, where: str) -> None:
+    with pytest.raises(TrackingError, match="the MLflow store cannot be used: ") as caught:
+        open_mlflow_tracker(run_name="x", uri=uri)
+
+    assert caught.value.where == where
+    assert caught.value.remedy == "check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none"
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_no_store_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "runs.db").write_text("this is a text, not a database. " * 100)
+
+    with pytest.raises(TrackingError, match="file is not a database"):
+        open_mlflow_tracker(run_name="x", uri=f"sqlite:///{tmp_path}/runs.db")
+
+
+@pytest.mark.parametrize("call", ["log_params", "log_metrics", "set_tags"])
+def test_what_the_store_refuses_is_reported(call: str, tracker: MlflowTracker) -> None:
+    value: Any = 1 if call == "log_metrics" else "1"
+
+    with pytest.raises(TrackingError, match=r"a\[0\]"):
+        getattr(tracker, call)({"a[0]": value})
+
+
+def test_an_artifact_that_is_not_there_is_reported(tracker: MlflowTracker, tmp_path: Path) -> None:
+    with pytest.raises(TrackingError, match=r"missing\.db"):
+        tracker.log_artifact(tmp_path / "missing.db")
+
+
+def test_mlflow_sends_no_telemetry_unless_the_user_says_so(store: Path) -> None:
+    program = (
+        "import sys; from rocm_perf_lab.tracking.store import open_mlflow_tracker\n"
+        "open_mlflow_tracker(run_name='x', uri=sys.argv[1], experiment='quiet').close()\n"
+        "from mlflow.telemetry import get_telemetry_client; print(get_telemetry_client())"
+    )
+    # MLflow is silent by itself where it sees a test or a build server
+    seen = {"MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "PYTEST_CURRENT_TEST", "CI", "GITHUB_ACTIONS"}
+    environment = {name: value for name, value in os.environ.items() if name not in seen}
+
+    run = subprocess.run(
+        [sys.executable, "-c", program, f"sqlite:///{store}"], env=environment, capture_output=True, text=True, check=True
+    )
+
+    assert run.stdout == "None\n"
+
+
+# None
+
+
+def test_the_null_tracker_takes_everything_and_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with NullTracker(run_name="x") as tracker, tracker.child("y", tags={"a": "b"}) as child:
+        child.log_params({"a": 1})
+        child.log_metrics({"a": 1.0})
+        child.set_tags({"a": "b"})
+        child.log_artifact(tmp_path / "missing")
+        child.log_text("text", "name")
+
+    assert (tracker.uri, tracker.run_id, child.uri, child.run_id) == (None, None, None, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_null_tracker_lets_errors_pass() -> None:
+    with pytest.raises(ValueError, match="no"), NullTracker():
+        raise ValueError("no")
+
+
+# Looking at it
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        (DEFAULT_URI, "mlflow ui --backend-store-uri sqlite:///mlflow.db"),
+        ("sqlite:///my runs.db", "mlflow ui --backend-store-uri 'sqlite:///my runs.db'"),
+        ("postgresql://lab:secret@host/runs", "mlflow ui --backend-store-uri 'postgresql://lab:***@host/runs'"),
+        ("https://host:5000", "https://host:5000"),
+        ("https://lab:secret@host", "https://lab:***@host"),
+    ],
+)
+def test_how_to_look_at_a_store(uri: str, shown: str) -> None:
+    assert ui_command(uri) == shown
