@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -32,6 +33,8 @@ SHARED = {"components", "errors", "expressions", "files", "resources"}
 CONFIG = {"config", "config_errors", "config_schema"}
 DOORS = {"__main__", "cli", "entry"}
 """Where the lab is entered: nothing imports them but each other."""
+FOREIGN = {"rocm_perf_lab/toolchain/triton_worker.py": {"triton"}, "rocm_perf_lab/device/hip_harness.py": set[str]()}
+"""Programs of their own, which run other people's code: what they may import beyond the standard library."""
 HEAVY = {"llvmlite", "matplotlib", "mlflow", "pandas", "sklearn", "tinygrad", "triton"}
 
 
@@ -159,6 +162,14 @@ def test_only_tracking_knows_mlflow() -> None:
 
 def test_heavy_libraries_load_inside_the_function_that_needs_them() -> None:
     assert [str(i) for i in ALL if i.library in HEAVY and not i.late] == []
+
+
+@pytest.mark.parametrize(("file", "allowed"), FOREIGN.items())
+def test_programs_of_their_own_carry_nothing_of_the_lab(file: str, allowed: set[str]) -> None:
+    libraries = {i.library for i in ALL if i.file == file}
+
+    assert libraries
+    assert libraries - set(sys.stdlib_module_names) <= allowed
 
 
 @pytest.mark.parametrize(
