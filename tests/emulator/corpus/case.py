@@ -57,8 +57,9 @@ def launch(grid: int | Dim3, block: int | Dim3, *, lds: int = 0) -> Callable[[Ca
 
 
 def cases_of(module: ModuleType) -> list[Case]:
-    """The cases that a theme's module defines."""
-    return [value for value in vars(module).values() if isinstance(value, Case)]
+    """The cases that a theme's module defines, by name or in its list CASES."""
+    named = [value for value in vars(module).values() if isinstance(value, Case)]
+    return [*named, *getattr(module, "CASES", [])]
 
 
 def check(result: NDArray[Any], expected: NDArray[Any], run: Run, label: str) -> None:
