@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import subprocess
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -184,13 +186,13 @@ _INTEGERS = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 23, 24, 31, 32, 33, 63, 64, 127, 12
              0x10000, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x1000000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE, 0xFFFFFFFF,
              0x12345678, 0xDEADBEEF, 0x00FF00FF, 0xAAAAAAAA)  # fmt: skip
 _FLOATS = {  # sign left out: mantissa patterns of interest
-    np.float16: (0, 1, 2, 0x3FF, 0x400, 0x401, 0x7BFF, 0x7C00, 0x7E00, 0x3C00, 0x3C01, 0x3BFF, 0x3800, 0x4000, 0x4200, 0x2E66,
-                 0x6400, 0x63FF, 0x4248, 0x0BFF, 0x1400),
-    np.float32: (0, 1, 2, 0x7FFFFF, 0x800000, 0x800001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x3F800000, 0x3F800001,
+    np.float16: (0, 1, 2, 0x3FF, 0x400, 0x401, 0x7BFF, 0x7C00, 0x7E00, 0x7D00, 0x3C00, 0x3C01, 0x3BFF, 0x3800, 0x4000, 0x4200,
+                 0x2E66, 0x6400, 0x63FF, 0x4248, 0x0BFF, 0x1400),
+    np.float32: (0, 1, 2, 0x7FFFFF, 0x800000, 0x800001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x3F800000, 0x3F800001,
                  0x3F7FFFFF, 0x3F000000, 0x40000000, 0x40400000, 0x3DCCCCCD, 0x4B000000, 0x4AFFFFFF, 0x4F000000, 0x4EFFFFFF,
                  0x4F800000, 0x477FE000, 0x477FF000, 0x33000000, 0x33000001, 0x40490FDB, 0x3FC00000, 0x40200000, 0x00400000),
-    np.float64: (0, 1, 0xFFFFFFFFFFFFF, 1 << 52, 0x7FEFFFFFFFFFFFFF, 0x7FF << 52, 0x7FF8 << 48, 0x3FF << 52, (0x3FF << 52) + 1,
-                 0x3FE << 52, 0x400 << 52, 0x4008 << 48, 0x41E << 52, 0x41DFFFFFFFC00000, 0x41EFFFFFFFE00000, 0x3FF8 << 48,
+    np.float64: (0, 1, 0xFFFFFFFFFFFFF, 1 << 52, 0x7FEFFFFFFFFFFFFF, 0x7FF << 52, 0x7FF8 << 48, (0x7FF << 52) + 1, 0x3FF << 52,
+                 (0x3FF << 52) + 1, 0x3FE << 52, 0x400 << 52, 0x4008 << 48, 0x41E << 52, 0x41DFFFFFFFC00000, 0x41EFFFFFFFE00000, 0x3FF8 << 48,
                  0x4004 << 48, 0x36A0 << 48, 0x47EFFFFFE0000000, 0x47EFFFFFF0000000, 0x3690 << 48, 0x400921FB54442D18),
 }  # fmt: skip
 
@@ -259,8 +261,9 @@ def _show(value: Any) -> str:
 class Row:
     """One opcode: its name, what it should compute, and the types of its operands.
 
-    `oracle` takes Python ints (signed for `i`) and gives an int, or with `out` ending in `+m` a pair of an int and the
-    lane's bit of VCC. Types: u8, u16, u32, u64, i16, i32, i64; `out` None stands for VCC alone.
+    Types are u8 to u64, i16 to i64, f16 to f64. Inputs are in v0, v2, v4, ...; the result is in v20 and VCC, `out` None
+    stands for VCC alone and `+m` for both. `operands` replaces those that follow from the types, `target` v20.
+    `oracle` takes Python ints (signed for `i`) or, in :func:`check_floats`, arrays; for `+m` it gives a pair.
     """
 
     name: str
@@ -269,12 +272,17 @@ class Row:
     out: str | None = "u32"
     after: str = ""
     carry_in: bool = False
+    operands: str = ""
+    target: int = 20
+    ulps: int = 0
 
     @property
     def text(self) -> str:
-        """The instruction on v[2i] and on, with its result in v20 and VCC."""
-        sources = [_registers("v", 2 * i if kind[1:] != "128" else 8, kind) for i, kind in enumerate(self.inputs.split())]
-        targets = ["vcc"] if self.out is None else [_registers("v", 20, self.out.removesuffix("+m"))]
+        """The instruction."""
+        if self.operands:
+            return f"{self.name} {self.operands}{self.after}"
+        sources = [_registers("v", 2 * i, kind) for i, kind in enumerate(self.inputs.split())]
+        targets = ["vcc"] if self.out is None else [_registers("v", self.target, self.out.removesuffix("+m"))]
         targets += ["vcc"] if self.out is not None and self.out.endswith("+m") else []
         carry = ["vcc"] if self.carry_in else []
         return f"{self.name} {', '.join(targets + sources + carry)}{self.after}"
@@ -309,3 +317,70 @@ def check_integers(snippets: Snippets, row: Row, *, limit: int = 1024) -> None:
 def _signed(value: int, kind: str) -> int:
     bits = int(kind[1:])
     return value - (1 << bits) if kind[0] == "i" and value >> bits - 1 else value
+
+
+TYPES: dict[str, Any] = {f"{letter}{bits}": np.dtype(f"{letter}{bits // 8}").type
+                         for letter in "iuf" for bits in (16, 32, 64)}  # fmt: skip
+
+
+def edge_values(kind: str, seed: int = 1) -> NDArray[Any]:
+    """Values of a type."""
+    if kind[0] == "f":
+        return edge_floats(TYPES[kind], seed=seed + 10)
+    return edge_integers(int(kind[1:]), seed=seed).view(TYPES[kind])
+
+
+def check_floats(snippets: Snippets, row: Row, *, limit: int = 4096, columns: Sequence[NDArray[Any]] | None = None) -> None:
+    """Compare a row with its oracle, which computes with arrays."""
+    kinds = row.inputs.split()
+    columns = columns or pairs(*[edge_values(kind, i) for i, kind in enumerate(kinds)], limit=limit)
+    outcome = snippets.run(row.text, {2 * i: c for i, c in enumerate(columns)})
+    with np.errstate(all="ignore"):
+        expected = row.oracle(*columns)
+    if row.out is None:
+        assert_same(row.text, outcome.mask().view(np.uint8), np.asarray(expected).astype(np.uint8), columns)
+        return
+    dtype = TYPES[row.out]
+    assert np.asarray(expected).dtype == dtype, f"the oracle of {row.name} gives {np.asarray(expected).dtype}"
+    assert_same(row.text, outcome.row(row.target, dtype), np.asarray(expected), columns, row.ulps)
+
+
+# ---- exact arithmetic ----
+
+_FORMAT = {np.float16: (11, -14), np.float32: (24, -126), np.float64: (53, -1022)}
+
+
+def rounded(exact: Fraction, dtype: Any, mode: str = "nearest", zero: float = 0.0) -> float:
+    """A rational number in a float format; `zero` is what an exact 0 becomes. Modes: nearest, up, down, zero."""
+    if exact == 0:
+        return zero
+    precision, smallest = _FORMAT[dtype]
+    size = abs(exact)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent -= size < Fraction(2) ** exponent
+    quantum = Fraction(2) ** (max(exponent, smallest) - precision + 1)
+    units, rest = divmod(size, quantum)
+    away = {"up": exact > 0, "down": exact < 0, "zero": False}.get(mode)
+    if rest and (away or (away is None and (rest > quantum / 2 or (rest == quantum / 2 and units % 2)))):
+        units += 1
+    result = units * quantum
+    largest = Fraction(float(np.finfo(dtype).max))
+    number = float(result) if result <= largest else math.inf if away is not False else float(largest)
+    return -number if exact < 0 else number
+
+
+def exactly(function: Callable[..., Fraction], dtype: Any, mode: str = "nearest") -> Callable[..., NDArray[Any]]:
+    """An oracle that computes finite lanes with rational numbers; `function` also takes floats, for the others and zeros."""
+
+    def lane(*values: float) -> float:
+        plain = float(function(*values))
+        if not all(map(math.isfinite, values)):
+            return plain
+        return rounded(function(*map(Fraction, values)), dtype, mode, _exact_zero(plain, mode))
+
+    return lambda *columns: np.array([lane(*map(float, v)) for v in zip(*columns, strict=True)]).astype(dtype)
+
+
+def _exact_zero(plain: float, mode: str) -> float:
+    """The sign of an exact zero as float64 has it, but that opposite operands cancel to -0 when rounding down."""
+    return plain if plain == 0 else 0.0

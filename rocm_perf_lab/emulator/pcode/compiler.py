@@ -351,7 +351,7 @@ class SemanticsCompiler:
         bits, kind = int(match[1]), _KINDS[match[2]]
         value = self.evaluate(node)
         if kind == "f":
-            if isinstance(node, Integer) and value.operand >= 1 << 16:  # type: ignore[operator]
+            if isinstance(node, Integer) and value.operand >= 1 << bits - 1:  # type: ignore[operator]
                 return self.builder.reinterpret(constant(value.integer, bits), "f", bits)  # 32'F(0xffc00000): a bit pattern
             return self.builder.to_float(value, bits)
         if kind == "bf":

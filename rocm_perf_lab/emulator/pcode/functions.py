@@ -89,7 +89,7 @@ def exp2(builder: Builder, value: Value) -> Value:
     half = builder.binary(">>", power, constant(1))
     scaled = builder.binary("*", _polynomial(builder, fraction, _EXP2), _two_to_the(builder, half, 32))
     scaled = builder.binary("*", scaled, _two_to_the(builder, builder.binary("-", power, half), 32))
-    return builder.select(_is_nan(builder, value), value, scaled)
+    return builder.select(is_nan(builder, value), value, scaled)
 
 
 def log2(builder: Builder, value: Value) -> Value:
@@ -110,7 +110,7 @@ def log2(builder: Builder, value: Value) -> Value:
     result = builder.select(_equals(builder, value, 0.0), float_constant(-math.inf), finite)
     result = builder.select(_equals(builder, value, math.inf), value, result)
     result = builder.select(builder.compare("<", value, float_constant(0.0)), float_constant(math.nan), result)
-    return builder.select(_is_nan(builder, value), value, result)
+    return builder.select(is_nan(builder, value), value, result)
 
 
 def sine_of_turns(builder: Builder, value: Value, *, quarter_turns_ahead: int) -> Value:
@@ -136,6 +136,8 @@ def _polynomial(builder: Builder, x: Value, coefficients: tuple[float, ...]) -> 
 
 def _fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     bits = max((v.bits for v in (a, b, c) if not v.is_constant), default=a.bits)
+    if bits == 16:  # float64 holds the product exactly, and rounds the sum only where it is far from a float16 midpoint
+        return builder.to_float(_fma(builder, *(replace(builder.to_float(v, 64), narrow=None) for v in (a, b, c))), 16)
     return builder.intrinsic("fma", [builder.to_float(v, bits) for v in (a, b, c)], kind="f", bits=bits)
 
 
@@ -150,7 +152,8 @@ def _two_to_the(builder: Builder, power: Value, bits: int) -> Value:
     return builder.reinterpret(builder.binary("<<", field, constant(mantissa_bits, bits)), "f", bits)
 
 
-def _is_nan(builder: Builder, value: Value) -> Value:
+def is_nan(builder: Builder, value: Value) -> Value:
+    """True for quiet and signalling NaN."""
     number = value.narrow or value
     return _is_class(builder, number, 0x3)
 
@@ -204,6 +207,30 @@ def _combine(builder: Builder, arguments: list[Value], match: re.Match[str]) -> 
     return result
 
 
+def exponent_field(builder: Builder, value: Value) -> Value:
+    """The biased exponent as stored."""
+    return _exponent(builder, value)
+
+
+def frexp_exponent(builder: Builder, value: Value) -> Value:
+    """n of value = m * 2**n with m in [0.5, 1); 0 for zeros, infinities and NaN."""
+    mantissa_bits, _, bias = _LAYOUT[value.bits]
+    lift = mantissa_bits + 1
+    lifted = builder.binary("*", value, float_constant(2.0**lift, value.bits))
+    small = is_denormal(builder, value)
+    field = _exponent(builder, builder.select(small, lifted, value))
+    offset = builder.select(small, constant(bias - 1 + lift, 32, "i"), constant(bias - 1, 32, "i"))
+    has_none = _is_class(builder, value, 0x3 | 0x204 | 0x60)  # NaN, infinities, zeros
+    return builder.select(has_none, constant(0, 32, "i"), builder.binary("-", field, offset))
+
+
+def fraction(builder: Builder, value: Value) -> Value:
+    """V_FRACT: value - floor(value), never 1."""
+    difference = _fract(builder, value)
+    below_one = float_constant(1.0 - 2.0 ** -(_LAYOUT[value.bits][0] + 1), value.bits)
+    return builder.select(builder.compare(">", difference, below_one), below_one, difference)
+
+
 def _exponent(builder: Builder, value: Value) -> Value:
     number = value.narrow or value
     mantissa_bits, exponent_bits, _ = _LAYOUT[number.bits]
@@ -223,7 +250,8 @@ def _mantissa(builder: Builder, value: Value) -> Value:
     return builder.select(_equals(builder, value, 0.0), value, builder.reinterpret(bits, "f", value.bits))
 
 
-def _sign(builder: Builder, value: Value) -> Value:
+def sign(builder: Builder, value: Value) -> Value:
+    """The sign bit."""
     number = value.narrow or value
     return builder.resize(builder.binary(">>", builder.raw(number), constant(number.bits - 1, number.bits)), 1)
 
@@ -280,7 +308,7 @@ def _float_to_bfloat16(builder: Builder, value: Value) -> Value:
     odd = builder.binary("&", builder.binary(">>", bits, constant(16)), constant(1))
     rounded = builder.binary(">>", builder.binary("+", builder.binary("+", bits, constant(0x7FFF)), odd), constant(16))
     quiet = builder.binary("|", builder.binary(">>", bits, constant(16)), constant(0x40))
-    result = builder.select(_is_nan(builder, value), quiet, rounded)
+    result = builder.select(is_nan(builder, value), quiet, rounded)
     return replace(builder.resize(result, 16), kind="bf")
 
 
@@ -288,7 +316,7 @@ def _from_bfloat16(builder: Builder, value: Value) -> Value:
     return builder.to_float(replace(builder.reinterpret(value, "u", 16), kind="bf"), 32)
 
 
-def _quieted(builder: Builder, value: Value) -> Value:
+def quieted(builder: Builder, value: Value) -> Value:
     """A NaN with its quiet bit set, in the type that was widened for the call."""
     number = value.narrow or value
     quiet = builder.binary("|", builder.raw(number), constant(1 << _LAYOUT[number.bits][0] - 1, number.bits))
@@ -304,7 +332,7 @@ def extreme(builder: Builder, left: Value, right: Value, *, smallest: bool) -> V
         return result
     for operand in (right, left):
         signals = builder.binary("&&", ieee, _is_class(builder, operand, 0x1))
-        result = builder.select(signals, _quieted(builder, operand), result)
+        result = builder.select(signals, quieted(builder, operand), result)
     return result
 
 
@@ -312,7 +340,7 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "abs": _unary_intrinsic("fabs"),
     "bf16_to_f32": _from_bfloat16,
     "bitCount": _bit_count,
-    "cvtToQuietNAN": _quieted,
+    "cvtToQuietNAN": quieted,
     "exponent": _exponent,
     "f32_to_bf16": _float_to_bfloat16,
     "f32_to_u8": _float_to_u8,
@@ -320,14 +348,14 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "fma": _fma,
     "fract": _fract,
     "isEven": _is_even,
-    "isNAN": _is_nan,
+    "isNAN": is_nan,
     "isQuietNAN": lambda builder, value: _is_class(builder, value.narrow or value, 0x2),
     "isSignalNAN": lambda builder, value: _is_class(builder, value.narrow or value, 0x1),
     "ldexp": ldexp,
     "log2": log2,
     "mantissa": _mantissa,
     "pow": _pow,
-    "sign": _sign,
+    "sign": sign,
     "signext": _signext,
     "signext_from_bit": _signext_from_bit,
     "sqrt": _unary_intrinsic("sqrt"),

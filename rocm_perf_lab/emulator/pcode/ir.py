@@ -183,9 +183,21 @@ class Builder:
             return value
         if value.narrow is not None and value.narrow.bits == bits:
             return value.narrow
+        if value.bits == 64 and bits == 16:
+            return self.to_float(self._rounded_to_odd(value), 16)
         operation = "fpext" if bits > value.bits else "fptrunc"
         result = self.emit(f"{operation} {source} {self.text(value)} to {target}", "f", bits, value.is_chunk)
         return replace(result, narrow=value) if bits > value.bits else result
+
+    def _rounded_to_odd(self, value: Value) -> Value:
+        """A float64 as float32 whose last bit is set where it is inexact: rounding that again rounds the float64 once."""
+        near = self.to_float(value, 32)
+        back = replace(self.to_float(near, 64), narrow=None)
+        sizes = [self.intrinsic("fabs", [number], kind="f", bits=64) for number in (back, value)]
+        is_beyond = self.resize(self.compare(">", *sizes), 32, signed=False)
+        toward_zero = self.binary("-", self.raw(near), is_beyond)
+        is_inexact = self.resize(self.compare("<>", back, value), 32, signed=False)
+        return self.reinterpret(self.binary("|", toward_zero, is_inexact), "f", 32)
 
     def to_integer(self, value: Value, kind: str, bits: int) -> Value:
         """Convert a float by truncation, saturating, NaN to 0."""
@@ -257,7 +269,7 @@ class Builder:
         if condition.is_constant:
             return yes if condition.integer else no
         yes, no = self.unify(yes, no)
-        if yes == no:
+        if yes == no and str(yes.operand) == str(no.operand):  # 0.0 == -0.0
             return yes
         is_chunk = condition.is_chunk or yes.is_chunk or no.is_chunk
         kind = type_text(yes.kind, yes.bits, is_chunk)

@@ -19,7 +19,7 @@ _SMALLEST_NORMAL = {16: 1 << 10, 32: 1 << 23, 64: 1 << 52}
 _OUTPUT_SCALE = {1: 2.0, 2: 4.0, 3: 0.5}
 """omod of the encoding."""
 _KEEPS_DENORMALS = re.compile(r"V_(MOV|CNDMASK|CMPX?_CLASS|PK_MOV|SWAP|ACCVGPR|READ|WRITE|PACK_B32|PERM|DOT|FREXP_EXP)")
-_FLUSHES_ALWAYS = frozenset({"V_EXP_F32", "V_LOG_F32", "V_SQRT_F32"})
+_FLUSHES_ALWAYS = frozenset({"V_EXP_F32", "V_LOG_F32", "V_SQRT_F32", "V_EXP_LEGACY_F32", "V_LOG_LEGACY_F32"})
 """Approximations that know no denormal float32, whatever MODE says."""
 
 

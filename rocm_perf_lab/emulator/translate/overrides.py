@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.functions import extreme, sine_of_turns
+from rocm_perf_lab.emulator.pcode.functions import exp2, extreme, fraction, frexp_exponent, log2, sine_of_turns
 from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant
+from rocm_perf_lab.emulator.translate import division
 from rocm_perf_lab.emulator.translate.trigonometry import trigonometric_segment
 
 if TYPE_CHECKING:
@@ -120,10 +121,24 @@ def _round_to_even(bits: int) -> Callable[[Builder, VectorOperation], Value]:
     return rounded
 
 
+def _unary(function: Callable[[Builder, Value], Value], bits: int) -> Callable[[Builder, VectorOperation], Value]:
+    def apply(builder: Builder, operation: VectorOperation) -> Value:
+        return function(builder, builder.reinterpret(operation.source(0), "f", bits))
+
+    return apply
+
+
 OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
     **{f"V_MIN_F{bits}": _minmax(bits, smallest=True) for bits in (16, 32, 64)},
     **{f"V_MAX_F{bits}": _minmax(bits, smallest=False) for bits in (16, 32, 64)},
     **{f"V_RNDNE_F{bits}": _round_to_even(bits) for bits in (16, 32, 64)},
+    "V_DIV_FMAS_F64": division.fused_and_scaled(64),
+    **{f"V_FRACT_F{bits}": _unary(fraction, bits) for bits in (16, 32, 64)},
+    "V_FREXP_EXP_I32_F32": _unary(frexp_exponent, 32),
+    "V_FREXP_EXP_I32_F64": _unary(frexp_exponent, 64),
+    "V_FREXP_EXP_I16_F16": _unary(frexp_exponent, 16),
+    "V_EXP_LEGACY_F32": _unary(exp2, 32),
+    "V_LOG_LEGACY_F32": _unary(log2, 32),
     **{f"V_SIN_F{bits}": _sine(quarter_turns_ahead=0, bits=bits) for bits in (16, 32)},
     **{f"V_COS_F{bits}": _sine(quarter_turns_ahead=1, bits=bits) for bits in (16, 32)},
     "V_FFBH_U32": _first_bit("ctlz"),

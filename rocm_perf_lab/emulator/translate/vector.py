@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
-from rocm_perf_lab.emulator.pcode.ir import Builder, UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.pcode.parser import PseudocodeError, parse
 from rocm_perf_lab.emulator.translate import overrides, saturation, sdwa
 from rocm_perf_lab.emulator.translate.float_modes import (
@@ -60,6 +60,7 @@ def translate_vector(state: BlockState, instruction: Instruction, *, source0_row
     handler = overrides.OVERRIDES.get(instruction.mnemonic)
     if handler is not None:
         compiler.variables["D0"] = handler(group.builder, operation)
+        compiler.masks |= operation.masks
         compiler.assigned.add("D0")
     else:
         _run_pseudocode(compiler, instruction)
@@ -87,6 +88,8 @@ class VectorOperation:
     def __init__(self, state: BlockState, instruction: Instruction, source0_row: int | None) -> None:
         self.state = state
         self.instruction = instruction
+        self.masks: dict[str, Value] = {}
+        """Bits per lane that a hand-written operation gives besides its result."""
         self._source0_row = source0_row
         self._is_packed = instruction.encoding == "VOP3P"
         self._is_sdwa = instruction.variant.startswith("SDWA")
