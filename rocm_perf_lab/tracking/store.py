@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 DEFAULT_URI = "sqlite:///mlflow.db"
+_SQLITE = "sqlite:///"
 _ARTIFACTS = "mlartifacts"
 _LONGEST_VALUE = 500
 _CUT = " …"
@@ -218,7 +219,7 @@ def open_mlflow_tracker(*, run_name: str, uri: str | None = None, experiment: st
 
     _quieten()  # after the import, which sets log levels of its own
     with _store_errors(store):
-        client = MlflowClient(tracking_uri=store)
+        client = MlflowClient(tracking_uri=_absolute(store))
         experiment_id = _experiment_id(client, store, experiment)
         run = client.create_run(experiment_id, run_name=run_name, tags={"mlflow.source.name": "rocm-perf-lab"})
     return MlflowTracker(client, store, experiment_id, run.info.run_id)
@@ -247,10 +248,20 @@ def _experiment_id(client: MlflowClient, store: str, name: str) -> str:
 
 def _artifact_location(store: str) -> str | None:
     """Beside the file of a SQLite store; others know where they keep artifacts."""
-    file = store.removeprefix("sqlite:///").partition("?")[0]
-    if file in (store, "", ":memory:"):
-        return None
-    return (Path(file).absolute().parent / _ARTIFACTS).as_uri()
+    file = _sqlite_file(store)
+    return (file.absolute().parent / _ARTIFACTS).as_uri() if file is not None else None
+
+
+def _absolute(store: str) -> str:
+    """MLflow keeps connections by URI: a relative one would mean the folder in which it was first used."""
+    file = _sqlite_file(store)
+    _, question_mark, query = store.partition("?")
+    return f"{_SQLITE}{file.absolute()}{question_mark}{query}" if file is not None else store
+
+
+def _sqlite_file(store: str) -> Path | None:
+    name = store.removeprefix(_SQLITE).partition("?")[0]
+    return None if name in (store, "", ":memory:") else Path(name)
 
 
 @contextmanager

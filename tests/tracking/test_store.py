@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mlflow import MlflowClient
 
 from rocm_perf_lab.tracking.store import DEFAULT_URI, MlflowTracker, NullTracker, TrackingError, open_mlflow_tracker, ui_command
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
     from mlflow.entities import Run
 
 
@@ -34,8 +34,6 @@ def tracker(store: Path, request: pytest.FixtureRequest) -> MlflowTracker:
 
 
 def client_of(tracker: MlflowTracker) -> MlflowClient:
-    from mlflow import MlflowClient
-
     return MlflowClient(tracking_uri=tracker.uri)
 
 
@@ -208,6 +206,35 @@ def test_without_any_it_is_a_file_in_the_working_folder(store: Path, tmp_path: P
         assert tracker.uri == DEFAULT_URI
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mlartifacts", "mlflow.db"]
+
+
+@pytest.mark.parametrize("name", ["./sqlite", "sqlite", "sub/../sqlite?timeout=9"])
+def test_a_relative_file_is_in_the_working_folder(
+    name: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    shutil.copy(store, tmp_path / "sqlite")
+    monkeypatch.chdir(tmp_path)
+
+    tracker = open_mlflow_tracker(run_name="x", uri=f"sqlite:///{name}", experiment="relative")
+
+    monkeypatch.chdir("/")
+    assert MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/sqlite").get_run(str(tracker.run_id)).info.run_name == "x"
+
+
+def test_another_working_folder_has_another_store(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    trackers = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        shutil.copy(store, tmp_path / name / "mlflow.db")
+        monkeypatch.chdir(tmp_path / name)
+        trackers.append(open_mlflow_tracker(run_name=name, experiment="folders"))
+
+    for tracker, folder in zip(trackers, ("one", "two"), strict=True):
+        client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / folder}/mlflow.db")
+        (experiment,) = client.search_experiments(filter_string="name = 'folders'")
+        assert [run.info.run_id for run in client.search_runs([experiment.experiment_id])] == [tracker.run_id]
 
 
 @pytest.mark.parametrize(
