@@ -107,13 +107,15 @@ def _lane_pointer(state: BlockState, row: int, lane: Value) -> str:
 def _move_accumulator(state: BlockState, instruction: Instruction) -> None:
     group = state.group
     group.instructions += 1
+    if "MOV" in instruction.mnemonic:  # VOP1; the others are VOP3P
+        row, source = instruction.fields["vdst"] % FIRST_VGPR, instruction.fields["src0"]
+        group.write_row(row + FIRST_AGPR_ROW, read_source(state, instruction, source, _WORD, agpr=True))
+        return
     row, source = instruction.bits(7, 0), instruction.bits(40, 32)
     if "READ" in instruction.mnemonic:
         group.write_row(row, group.read_row(source % FIRST_VGPR + FIRST_AGPR_ROW))
         return
-    from_accumulator = "MOV" in instruction.mnemonic
-    value = read_source(state, instruction, source, _WORD, agpr=from_accumulator)
-    state.group.write_row(row + FIRST_AGPR_ROW, value)
+    group.write_row(row + FIRST_AGPR_ROW, read_source(state, instruction, source, _WORD))
 
 
 def _matrix(state: BlockState, instruction: Instruction) -> None:

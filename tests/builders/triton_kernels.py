@@ -1,0 +1,109 @@
+"""Triton kernels for tests: `run_triton(source, entry, ...)` compiles, emulates and gives the outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.device.compilation import compile_description
+from rocm_perf_lab.device.kernel import KernelDescription
+from rocm_perf_lab.device.launch import build_launch
+from rocm_perf_lab.device.protocol import BufferValue, Launch
+from rocm_perf_lab.emulator.machine import LaunchResult, Machine
+from rocm_perf_lab.toolchain.compilers import find_compiler
+from tests.builders.targets import mi300x
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.toolchain.build import BuildResult
+
+ACCUMULATORS = {"i32": "tl.int32", "f32": "tl.float32", "f64": "tl.float64"}
+HEADER = "import triton\nimport triton.language as tl\n\n\n"
+
+MATMUL = """
+@triton.jit
+def matmul(a_ptr, b_ptr, c_ptr, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, ACC: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    inner = tl.arange(0, BK)
+    a = a_ptr + rows[:, None] * k + inner[None, :]
+    b = b_ptr + inner[:, None] * n + columns[None, :]
+    acc = tl.zeros((BM, BN), dtype=ACC)
+    for _ in range(0, k, BK):
+        acc = tl.dot(tl.load(a), tl.load(b), acc, out_dtype=ACC)
+        a += BK
+        b += BK * n
+    tl.store(c_ptr + rows[:, None] * n + columns[None, :], acc)
+"""
+
+
+def build_triton(source: str, folder: Path, **description: Any) -> tuple[KernelDescription, BuildResult]:
+    """Write `source` as `kernel.py` below `folder` and compile it as `description` says."""
+    (folder / "kernel.py").write_text(HEADER + source.lstrip("\n"))
+    values = {"name": "test", "language": "triton", "source": "kernel.py", "grid": [1], "folder": folder} | description
+    described = KernelDescription.model_validate(values)
+    build = compile_description(described, described.source_path, architecture="gfx942", compiler=find_compiler)
+    return described, build
+
+
+def triton_launch(source: str, **description: Any) -> Launch:
+    """The launch of a kernel, compiled."""
+    with TemporaryDirectory() as folder:
+        described, build = build_triton(source, Path(folder), **description)
+        return build_launch(described, build.code_object, described.entry, build.contract)
+
+
+def emulate(launch: Launch) -> tuple[dict[str, NDArray[np.generic]], LaunchResult]:
+    """Buffers after the launch, by name, and what the machine counted."""
+    with Machine(mi300x(), max_instructions=10**9, threads=2) as machine:
+        buffers = {}
+        values: list[Any] = []
+        for argument in launch.arguments:
+            if isinstance(argument, BufferValue):
+                allocation = machine.allocate(argument.name, argument.data.nbytes)
+                machine.write(allocation, argument.data.tobytes())
+                buffers[argument.name] = (allocation, argument.data)
+            values.append(buffers[argument.name][0] if isinstance(argument, BufferValue) else argument.encoded)
+        loaded = machine.load(launch.code_object)
+        result = machine.launch(loaded, launch.symbol, launch.grid, launch.block, values, launch.dynamic_lds_bytes)
+        outputs = {name: _read(machine, allocation, data) for name, (allocation, data) in buffers.items()}
+    return outputs, result
+
+
+def _read(machine: Machine, allocation: Any, data: NDArray[np.generic]) -> NDArray[np.generic]:
+    import numpy as np
+
+    return np.frombuffer(machine.read(allocation), dtype=data.dtype).reshape(data.shape)
+
+
+def matmul_launch(
+    dtype: str,
+    *,
+    other: str = "",
+    m: int = 64,
+    n: int = 64,
+    k: int = 64,
+    block: tuple[int, int, int] = (64, 64, 32),
+    **options: int,
+) -> Launch:
+    """C = A B with small integers, so that every sum is exact."""
+    integers = {"kind": "integers", "low": -4, "high": 5}
+    accumulator = {"i8": "i32", "f64": "f64"}.get(dtype, "f32")
+    return triton_launch(
+        MATMUL,
+        entry="matmul",
+        params={"m": m, "n": n, "k": k},
+        constexprs={"BM": block[0], "BN": block[1], "BK": block[2], "ACC": ACCUMULATORS[accumulator]},
+        options=options,
+        arguments=[
+            {"name": "a_ptr", "kind": "buffer", "dtype": dtype, "shape": ["m", "k"], "init": {**integers, "seed": 1}},
+            {"name": "b_ptr", "kind": "buffer", "dtype": other or dtype, "shape": ["k", "n"], "init": {**integers, "seed": 2}},
+            {"name": "c_ptr", "kind": "buffer", "dtype": accumulator, "shape": ["m", "n"], "access": "out"},
+            {"name": "n", "kind": "scalar", "dtype": "i32", "value": "n"},
+            {"name": "k", "kind": "scalar", "dtype": "i32", "value": "k"},
+        ],
+        grid=[m // block[0], n // block[1]],
+    )
