@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 EMULATED_ARCHITECTURE = "gfx942"
 _DYNAMIC_STACK_BYTES = 16384
 _ARCHITECTURAL_VGPRS = 256
+_KERNARG_ALIGNMENT = 64
+"""Runtimes hand out the segment in such units; compilers load past its end, up to its alignment."""
 
 
 class LaunchRefused(LabError):
@@ -168,7 +170,7 @@ class Machine:
         kernarg = pack_kernarg(kernel, values, geometry)
         translated = self._translator.translate(loaded, kernel)
         packet_memory = self.memory.allocate("dispatch packet", DISPATCH_PACKET_BYTES)
-        kernarg_memory = self.memory.allocate("kernel arguments", len(kernarg))
+        kernarg_memory = self.memory.allocate("kernel arguments", -len(kernarg) % _KERNARG_ALIGNMENT + len(kernarg))
         try:
             state = self._initial_state(loaded, kernel, geometry, kernarg, kernarg_memory, packet_memory)
             dispatch = self._dispatch(kernel, geometry, state, translated)
