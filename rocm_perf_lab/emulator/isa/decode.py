@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.emulator.errors import IllegalInstruction
+from rocm_perf_lab.emulator.isa.corrections import corrected
 from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
 
 if TYPE_CHECKING:
@@ -73,5 +74,6 @@ def _pseudocode() -> Mapping[str, str]:
 
     texts: dict[str, str] = {}
     for operation, text in PCODE.items():
-        texts.setdefault(_SUFFIX.sub("", operation.name), text)
+        mnemonic = _SUFFIX.sub("", operation.name)
+        texts.setdefault(mnemonic, corrected(mnemonic, text))
     return texts
