@@ -2,7 +2,8 @@
 
 V_DIV_SCALE multiplies one operand by a power of two (2^64, for double 2^128) where the quotient nears the ends of its range,
 and V_DIV_FMAS takes the factor out again. The text of FMAS always multiplies, by the root of that factor; and where numerator
-over denominator is denormal and the denominator is huge, the text of SCALE makes it overflow.
+over denominator is denormal and the denominator is huge, the text of SCALE makes it overflow. V_DIV_FIXUP has to look at the
+quotient, not at the denominator, to find one that overflowed (as infinity or as NaN).
 """
 
 from __future__ import annotations
@@ -18,23 +19,20 @@ def corrected(mnemonic: str, text: str) -> str:
             return _with_scaled_down_denominator(text, 32, 64)
         case "V_DIV_SCALE_F64":
             return _with_scaled_down_denominator(text, 64, 128)
-        case "V_DIV_FMAS_F32":  # in double: a denormal result is rounded once
+        case "V_DIV_FIXUP_F32":
+            return text.replace("exponent(S1.f32) == 255", "exponent(S0.f32) == 255")
+        case "V_DIV_FIXUP_F64":
+            return text.replace("exponent(S1.f64) == 2047", "exponent(S0.f64) == 2047")
+        case "V_DIV_FMAS_F32":  # in double: a denormal result is rounded once; float64 is written by hand
             fused = "fma(64'F(S0.f32), 64'F(S1.f32), 64'F(S2.f32))"
-            return _unscaled("32'F(ldexp({fused}, {power}))".replace("{fused}", fused), 32, 127, 64)
-        case "V_DIV_FMAS_F64":
-            return _unscaled("ldexp(fma(S0.f64, S1.f64, S2.f64), {power})", 64, 1023, 128)
+            up, down = f"32'F(ldexp({fused}, 64))", f"32'F(ldexp({fused}, -64))"
+            return (  # S2 is the estimate of the quotient: large where the factor made it small
+                f"if VCC.u64[laneId] then\nD0.f32 = exponent(S2.f32) > 127 ? {up} : {down}\n"
+                "else\nD0.f32 = fma(S0.f32, S1.f32, S2.f32)\nendif"
+            )
     return text
 
 
 def _with_scaled_down_denominator(text: str, bits: int, power: int) -> str:
     before = _BOTH_DENORMAL.format(bits=bits)
     return text.replace(f"{before}D0.f{bits} = ldexp(S0.f{bits}, {power})", f"{before}D0.f{bits} = ldexp(S0.f{bits}, -{power})")
-
-
-def _unscaled(scaled: str, bits: int, bias: int, power: int) -> str:
-    """S2 is the estimate of the quotient: large where the factor made it small."""
-    up, down = scaled.format(power=power), scaled.format(power=-power)
-    return (
-        f"if VCC.u64[laneId] then\nD0.f{bits} = exponent(S2.f{bits}) > {bias} ? {up} : {down}\n"
-        f"else\nD0.f{bits} = fma(S0.f{bits}, S1.f{bits}, S2.f{bits})\nendif"
-    )
