@@ -16,6 +16,7 @@ import numpy as np
 
 from rocm_perf_lab import __version__
 from rocm_perf_lab.device.choice import missing_for_gpu
+from rocm_perf_lab.device.instruction_counts import instruction_counts
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
 from rocm_perf_lab.rocprof.recording import (
     AgentRecord,
@@ -106,7 +107,7 @@ class EmulatorDevice:
         values = {**result.counters, **timing.counters}
         wanted = {name: float(values[name]) for name in counters if name in values}
         write_database(database, self._record(launch, kernel, timing.duration_ns, wanted, runs))
-        return DeviceRun(outputs=outputs, database=database)
+        return DeviceRun(outputs=outputs, database=database, instruction_counts=instruction_counts(result))
 
     def _estimate(
         self, launch: Launch, kernel: KernelMetadata, result: LaunchResult, buffers: list[Allocation]

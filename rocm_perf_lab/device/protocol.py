@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.device.instruction_counts import InstructionCount
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
 Dim3 = tuple[int, int, int]
@@ -67,10 +68,14 @@ class DeviceIdentity:
 
 @dataclass(frozen=True)
 class DeviceRun:
-    """What one run left: outputs by argument name (buffers that the kernel may write) and the rocpd database."""
+    """What one run left: outputs by argument name (buffers that the kernel may write) and the rocpd database.
+
+    `instruction_counts` are those of one dispatch, in address order; empty from a device that does not count them.
+    """
 
     outputs: Mapping[str, NDArray[np.generic]]
     database: Path
+    instruction_counts: tuple[InstructionCount, ...] = ()
 
 
 class Device(Protocol):

@@ -1,0 +1,107 @@
+"""How often each instruction of a kernel ran, where a device counts that: the emulator's counts, kept beside a run.
+
+`instruction_counts(result)` takes them from a launch, `counts_document` and `read_counts` are `instruction_counts.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.emulator.machine import LaunchResult
+
+COUNTS_NAME = "instruction_counts.json"
+_WAVE_LANES = 64
+
+
+class CountsError(LabError):
+    """Counts that cannot be read, or are of another kernel."""
+
+
+@dataclass(frozen=True)
+class InstructionCount:
+    """One instruction, by its address in the code object.
+
+    `executions` counts wavefronts and is exact. `active_lanes` is the mean over the vector ALU instructions of its basic
+    block; None where the block has none or never ran.
+    """
+
+    address: int
+    executions: int
+    active_lanes: float | None
+
+
+class CountRow(BaseModel):
+    """One instruction in the file."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    address: NonNegativeInt
+    executions: NonNegativeInt
+    active_lanes: Annotated[float, Field(ge=0, le=_WAVE_LANES)] | None
+
+
+class CountsDocument(BaseModel):
+    """instruction_counts.json."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    schema_version: Literal["1.0"] = "1.0"
+    symbol: str
+    code_object_sha256: str
+    instructions: tuple[CountRow, ...]
+
+
+def instruction_counts(result: LaunchResult) -> tuple[InstructionCount, ...]:
+    """Every instruction that the kernel could reach, in address order."""
+    counts = []
+    executions, lanes = result.block_executions.tolist(), result.block_active_lanes.tolist()
+    for block in result.program.blocks:
+        times, lane_sum = executions[block.index], lanes[block.index]
+        vector_alu = sum(instruction.is_vector_alu for instruction in block.instructions)
+        mean = lane_sum / (times * vector_alu) if times and vector_alu else None
+        counts += [InstructionCount(instruction.address, times, mean) for instruction in block.instructions]
+    return tuple(sorted(counts, key=lambda count: count.address))
+
+
+def counts_document(symbol: str, code_object_sha256: str, counts: Sequence[InstructionCount]) -> str:
+    """The text of instruction_counts.json."""
+    document = {
+        "schema_version": "1.0",
+        "symbol": symbol,
+        "code_object_sha256": code_object_sha256,
+        "instructions": [vars(count) for count in counts],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def read_counts(path: Path) -> CountsDocument:
+    """The counts of a run: its folder, a database in it, or the file itself.
+
+    Raises:
+        CountsError: There are none, or the file is damaged.
+    """
+    file = path / COUNTS_NAME if path.is_dir() else path if path.suffix == ".json" else path.with_name(COUNTS_NAME)
+    try:
+        return CountsDocument.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise CountsError(
+            f"no counts of instructions here: {error.strerror}",
+            where=str(file),
+            remedy="make them with: rocm-perf emulate ... --output DIR, and give that DIR",
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"])) or "its top"
+        raise CountsError(
+            f"this is no {COUNTS_NAME}: {first['msg']} at {key}", where=str(file), remedy="emulate the kernel again"
+        ) from error
