@@ -17,7 +17,7 @@ from rocm_perf_lab.config_errors import ConfigError, Origins, nearest
 from rocm_perf_lab.errors import EXIT_BAD_INPUT, LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from omegaconf import DictConfig
     from yaml import MarkedYAMLError
@@ -32,10 +32,19 @@ def run_lab(words: Sequence[str]) -> int:
     Args:
         words: Hydra overrides and flags, and `--debug`, which lets errors through with their traceback.
     """
-    debug = "--debug" in words
     arguments = [word for word in words if word != "--debug"]
+    return exit_code_of(lambda: _run_hydra(arguments), debug="--debug" in words)
+
+
+def exit_code_of(action: Callable[[], object], *, debug: bool = False) -> int:
+    """Do it; errors of the user are printed in our form and become exit codes.
+
+    Args:
+        action: What to do.
+        debug: Let errors through with their traceback.
+    """
     try:
-        _run_hydra(arguments)
+        action()
     except LabError as error:
         if debug:
             raise

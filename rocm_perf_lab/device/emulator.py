@@ -79,6 +79,21 @@ class EmulatorDevice:
             versions={"rocm-perf-lab": __version__},
         )
 
+    @property
+    def exact_counters(self) -> tuple[str, ...]:
+        """Counters that are counted."""
+        from rocm_perf_lab.emulator.counters import exact_counters
+
+        return exact_counters()
+
+    @property
+    def estimated_counters(self) -> tuple[str, ...]:
+        """Counters that the timing model yields."""
+        from rocm_perf_lab.emulator.timing.memory_counters import hardware_counters
+        from rocm_perf_lab.emulator.timing.structures import CuCounters
+
+        return tuple(hardware_counters(CuCounters(), scale=0.0, cycles=0.0, active_units=0, target=self._target))
+
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
         """Execute once; write `runs` equal dispatches, which is what repeating a deterministic device gives.
 

@@ -1,0 +1,306 @@
+"""Kernel arguments and geometry in words of the command line: `f32[512x4096]:normal:seed=1:inout`, `i32=7`, `64x64x1`.
+
+`parse_argument` gives the same records that a `kernel.yaml` gives, so that both become a launch in one way;
+`format_argument` is its inverse. `GRAMMAR` is what error messages show.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from rocm_perf_lab.device.kernel import (
+    ArangeInit,
+    BufferArgument,
+    ConstantInit,
+    FileInit,
+    IntegersInit,
+    NormalInit,
+    PoisonInit,
+    ScalarArgument,
+    ScalarType,
+    UniformInit,
+)
+from rocm_perf_lab.device.launch import DTYPES
+from rocm_perf_lab.device.protocol import ScalarValue
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rocm_perf_lab.device.kernel import Initialiser
+    from rocm_perf_lab.device.protocol import Dim3
+
+GRAMMAR = """\
+buffer  DTYPE[SHAPE]:INIT[:KEY=VALUE]...[:in|out|inout]   f32[512x4096]:normal:seed=1
+scalar  DTYPE=NUMBER                                      i32=1048576
+bytes   hex=DIGITS                                        hex=0000803f
+INIT    normal (seed, mean, std), uniform (seed, low, high), integers (seed, low, high),
+        constant (value), zeros, ones, arange, poison, file=PATH.npy
+DTYPE   i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3fnuz f8e5m2fnuz f8e4m3fn f8e5m2 (fp8, bf8: the fnuz ones)"""
+
+TextArgument = BufferArgument | ScalarArgument | ScalarValue
+
+_ALIASES: Mapping[str, ScalarType] = {"fp8": "f8e4m3fnuz", "bf8": "f8e5m2fnuz"}
+_ACCESSES = ("in", "out", "inout")
+_LARGEST_SEED = 2**64 - 1
+_MOST_DIMENSIONS = 8
+_MOST_ELEMENTS = 2**40
+_BUFFER = re.compile(r"(?P<dtype>[^\[\]:=]*)\[(?P<shape>[^\[\]]*)\](?P<rest>(?::.*)?)", re.DOTALL)
+_COUNT = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+
+
+class ArgumentTextError(LabError):
+    """An argument or a geometry that is not in the grammar."""
+
+
+@dataclass(frozen=True)
+class _Key:
+    """How the text of one key becomes a value."""
+
+    read: Callable[[str], Any]
+    expects: str
+
+
+def parse_argument(text: str, name: str) -> TextArgument:
+    """One argument of a kernel.
+
+    Args:
+        text: In the grammar of `GRAMMAR`.
+        name: What the kernel calls it.
+
+    Raises:
+        ArgumentTextError: Not in the grammar, or a value that its type cannot hold; says which part.
+    """
+    if "[" in text.partition("=")[0]:
+        return _buffer(text, name)
+    kind, equals, value = text.partition("=")
+    if not equals:
+        raise _wrong(text, text, "is neither a buffer, nor a scalar, nor bytes")
+    if kind == "hex":
+        return ScalarValue(name, _hex(text, value))
+    dtype = _dtype(text, kind)
+    return ScalarArgument(kind="scalar", name=name, dtype=dtype, value=_scalar_value(text, value, dtype))
+
+
+def format_argument(argument: TextArgument) -> str:
+    """The text of an argument: `parse_argument(format_argument(a), a.name) == a`."""
+    if isinstance(argument, ScalarValue):
+        return f"hex={argument.encoded.hex()}"
+    if isinstance(argument, ScalarArgument):
+        return f"{argument.dtype}={argument.value}"
+    shape = "x".join(map(str, argument.shape))
+    init = argument.init
+    parts = [f"{argument.dtype}[{shape}]"]
+    if isinstance(init, FileInit):
+        parts.append(f"file={init.path}")
+    elif init is not None:
+        settings = init.model_dump(exclude={"kind"}, exclude_defaults=True)
+        parts += [init.kind, *(f"{key}={value}" for key, value in settings.items())]
+    return ":".join([*parts, argument.access])
+
+
+def parse_dim3(text: str, what: str) -> Dim3:
+    """`64x16x1`, `64x16` or `4096`, as three sizes of at least 1.
+
+    Raises:
+        ArgumentTextError: Something else; `what` (`--grid`) says where.
+    """
+    words = text.split("x")
+    if len(words) > 3 or not all(_COUNT.fullmatch(word) for word in words):
+        guilty = next((word for word in words if not _COUNT.fullmatch(word)), text)
+        problem = "every dimension must be at least 1" if re.fullmatch("0+", guilty) else "one to three whole numbers are needed"
+        raise ArgumentTextError(
+            f"{what} is {text!r}: {problem}", where=f"{what} {text}", remedy=f"write {what} 4096 or {what} 64x64x1"
+        )
+    x, y, z = (int(word) for word in (*words, "1", "1")[:3])
+    return x, y, z
+
+
+def _buffer(text: str, name: str) -> BufferArgument:
+    match = _BUFFER.fullmatch(text)
+    if match is None:
+        raise _wrong(text, text, "is no buffer: expected DTYPE[SHAPE]")
+    dtype = _dtype(text, match["dtype"])
+    shape = _shape(text, match["shape"])
+    parts = match["rest"][1:].split(":") if match["rest"] else []
+    access = parts.pop() if parts and parts[-1] in _ACCESSES else None
+    init = _initialiser(text, parts, dtype) if parts else None
+    if init is None and access != "out":
+        raise _wrong(text, match["rest"] or text, "says no initialiser, which only :out may leave away")
+    chosen: Literal["in", "out", "inout"] = "out" if access == "out" else "inout" if access == "inout" else "in"
+    return BufferArgument(name=name, dtype=dtype, shape=shape, access=chosen, init=init)
+
+
+def _dtype(text: str, word: str) -> ScalarType:
+    known: tuple[ScalarType, ...] = get_args(ScalarType)
+    for dtype in known:
+        if word == dtype:
+            return dtype
+    if word in _ALIASES:
+        return _ALIASES[word]
+    near = difflib.get_close_matches(word, known, n=1)
+    raise _wrong(text, word, f"is no dtype{f'; did you mean {near[0]}?' if near else ''}")
+
+
+def _shape(text: str, word: str) -> tuple[int, ...]:
+    sizes = word.split("x")
+    for size in sizes:
+        if not _COUNT.fullmatch(size):
+            raise _wrong(text, f"[{word}]", "is no shape: expected whole numbers from 1, for example [512x4096]")
+    shape = tuple(map(int, sizes))
+    if len(shape) > _MOST_DIMENSIONS or math.prod(shape) > _MOST_ELEMENTS:
+        raise _wrong(text, f"[{word}]", f"has more than {_MOST_DIMENSIONS} dimensions or {_MOST_ELEMENTS:,} elements")
+    return shape
+
+
+def _initialiser(text: str, parts: list[str], dtype: ScalarType) -> Initialiser:
+    word, *settings = parts
+    if word.startswith("file="):
+        return _file(text, ":".join(parts).removeprefix("file="))
+    constants = {"zeros": 0.0, "ones": 1.0}
+    if word in constants:
+        _settings(text, word, settings, {})
+        return ConstantInit(value=constants[word])
+    if word not in _KEYS:
+        near = difflib.get_close_matches(word, [*_KEYS, *constants, "file"], n=1)
+        raise _wrong(text, word, f"is no initialiser{f'; did you mean {near[0]}?' if near else ''}")
+    values = _settings(text, word, settings, _KEYS[word])
+    init = _KINDS[word](**values)
+    _check(text, init, dtype)
+    return init
+
+
+def _file(text: str, path: str) -> FileInit:
+    if not path or "\0" in path:
+        raise _wrong(text, f"file={path}", "names no file")
+    return FileInit(path=Path(path))
+
+
+def _settings(text: str, init: str, settings: list[str], keys: Mapping[str, _Key]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if key not in keys or not equals:
+            takes = f"takes {', '.join(f'{key}=...' for key in keys)}" if keys else "takes nothing"
+            raise _wrong(text, setting, f"is no setting of {init}, which {takes}")
+        if key in values:
+            raise _wrong(text, setting, f"gives {key} twice")
+        try:
+            values[key] = keys[key].read(value)
+        except ValueError:
+            raise _wrong(text, setting, f"is not {keys[key].expects}") from None
+    return values
+
+
+def _check(text: str, init: Initialiser, dtype: ScalarType) -> None:
+    """Values that NumPy would refuse, or change without a word."""
+    match init:
+        case NormalInit(std=std) if std < 0:
+            raise _wrong(text, f"std={std}", "is negative")
+        case UniformInit(low=low, high=high) if low > high:
+            raise _wrong(text, f"low={low}:high={high}", "is an empty range")
+        case IntegersInit(low=int(low), high=int(high)) if low >= high:
+            raise _wrong(text, f"low={low}:high={high}", "is an empty range: high is exclusive")
+        case ConstantInit(value=value) if not _holds(dtype, value):
+            raise _wrong(text, f"value={value}", f"does not fit in {dtype}")
+        case _:
+            pass
+
+
+def _scalar_value(text: str, word: str, dtype: ScalarType) -> int | float:
+    is_integer = DTYPES[dtype].kind in "iu"
+    try:
+        value = _integer(word) if is_integer else _float(word)
+    except ValueError:
+        raise _wrong(text, word, f"is no {'whole number' if is_integer else 'number'}") from None
+    if not _holds(dtype, value):
+        raise _wrong(text, word, f"does not fit in {dtype}")
+    return value
+
+
+def _holds(dtype: ScalarType, value: float) -> bool:
+    """Whether a value keeps its size in that type; rounding is allowed, overflow is not."""
+    numpy_type = DTYPES[dtype]
+    if numpy_type.kind in "iu":
+        limits = np.iinfo(numpy_type)
+        return math.isfinite(value) and value == int(value) and limits.min <= value <= limits.max
+    if not math.isfinite(value):
+        return True
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.array(value).astype(numpy_type).astype(np.float64)))
+
+
+def _hex(text: str, digits: str) -> bytes:
+    cleaned = digits.removeprefix("0x").replace("_", "")
+    if not cleaned or len(cleaned) % 2 or not re.fullmatch("[0-9a-fA-F]*", cleaned):
+        raise _wrong(text, digits, "is no row of bytes: expected two hexadecimal digits a byte, in memory order")
+    return bytes.fromhex(cleaned)
+
+
+def _integer(word: str) -> int:
+    if len(word) > 40:  # longer than any 64-bit number in binary is a mistake, and slow to read
+        raise ValueError(word)
+    return int(word, 0)
+
+
+def _wide_integer(word: str) -> int:
+    value = _integer(word)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(word)
+    return value
+
+
+def _seed(word: str) -> int:
+    value = _integer(word)
+    if not 0 <= value <= _LARGEST_SEED:
+        raise ValueError(word)
+    return value
+
+
+def _float(word: str) -> float:
+    if re.match(r"[-+]?0x", word, re.IGNORECASE):
+        try:
+            return float.fromhex(word)
+        except OverflowError as error:
+            raise ValueError(word) from error
+    return float(word)
+
+
+def _finite(word: str) -> float:
+    value = _float(word)
+    if not abs(value) < 1e300:  # also NaN; beyond it, ranges overflow
+        raise ValueError(word)
+    return value
+
+
+_NUMBER = _Key(_finite, "a finite number")
+_WHOLE = _Key(_wide_integer, "a whole number of 64 bits")
+_SEED = _Key(_seed, "a whole number from 0")
+_KEYS: Mapping[str, Mapping[str, _Key]] = {
+    "normal": {"seed": _SEED, "mean": _NUMBER, "std": _NUMBER},
+    "uniform": {"seed": _SEED, "low": _NUMBER, "high": _NUMBER},
+    "integers": {"seed": _SEED, "low": _WHOLE, "high": _WHOLE},
+    "constant": {"value": _Key(_float, "a number")},
+    "arange": {},
+    "poison": {},
+}
+_KINDS: Mapping[str, Callable[..., Initialiser]] = {
+    "normal": NormalInit,
+    "uniform": UniformInit,
+    "integers": IntegersInit,
+    "constant": ConstantInit,
+    "arange": ArangeInit,
+    "poison": PoisonInit,
+}
+
+
+def _wrong(text: str, part: str, problem: str) -> ArgumentTextError:
+    grammar = "\n         ".join(GRAMMAR.splitlines())
+    return ArgumentTextError(f"{part!r} {problem}", where=f"--arg {text}", remedy=f"write\n         {grammar}")
