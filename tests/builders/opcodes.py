@@ -192,8 +192,9 @@ _FLOATS = {  # sign left out: mantissa patterns of interest
                  0x3F7FFFFF, 0x3F000000, 0x40000000, 0x40400000, 0x3DCCCCCD, 0x4B000000, 0x4AFFFFFF, 0x4F000000, 0x4EFFFFFF,
                  0x4F800000, 0x477FE000, 0x477FF000, 0x33000000, 0x33000001, 0x40490FDB, 0x3FC00000, 0x40200000, 0x00400000),
     np.float64: (0, 1, 0xFFFFFFFFFFFFF, 1 << 52, 0x7FEFFFFFFFFFFFFF, 0x7FF << 52, 0x7FF8 << 48, (0x7FF << 52) + 1, 0x3FF << 52,
-                 (0x3FF << 52) + 1, 0x3FE << 52, 0x400 << 52, 0x4008 << 48, 0x41E << 52, 0x41DFFFFFFFC00000, 0x41EFFFFFFFE00000, 0x3FF8 << 48,
-                 0x4004 << 48, 0x36A0 << 48, 0x47EFFFFFE0000000, 0x47EFFFFFF0000000, 0x3690 << 48, 0x400921FB54442D18),
+                 (0x3FF << 52) + 1, 0x3FE << 52, 0x400 << 52, 0x4008 << 48, 0x41E << 52, 0x41DFFFFFFFC00000, 0x41EFFFFFFFE00000,
+                 0x3FF8 << 48, 0x4004 << 48, 0x36A0 << 48, 0x47EFFFFFE0000000, 0x47EFFFFFF0000000, 0x3690 << 48,
+                 0x400921FB54442D18),
 }  # fmt: skip
 
 
@@ -369,18 +370,25 @@ def rounded(exact: Fraction, dtype: Any, mode: str = "nearest", zero: float = 0.
     return -number if exact < 0 else number
 
 
-def exactly(function: Callable[..., Fraction], dtype: Any, mode: str = "nearest") -> Callable[..., NDArray[Any]]:
-    """An oracle that computes finite lanes with rational numbers; `function` also takes floats, for the others and zeros."""
+def exactly(
+    function: Callable[..., Any], dtype: Any, mode: str = "nearest", *, sums: bool = False
+) -> Callable[..., NDArray[Any]]:
+    """An oracle that computes finite lanes with rational numbers; `function` also takes floats, for the others and zeros.
+
+    `sums`: the last operand is added, so that terms may cancel, to -0 when rounding down.
+    """
 
     def lane(*values: float) -> float:
         plain = float(function(*values))
         if not all(map(math.isfinite, values)):
             return plain
-        return rounded(function(*map(Fraction, values)), dtype, mode, _exact_zero(plain, mode))
+        zero = _cancelled(values) if sums and mode == "down" and plain == 0 else plain if plain == 0 else 0.0
+        return rounded(function(*map(Fraction, values)), dtype, mode, zero)
 
     return lambda *columns: np.array([lane(*map(float, v)) for v in zip(*columns, strict=True)]).astype(dtype)
 
 
-def _exact_zero(plain: float, mode: str) -> float:
-    """The sign of an exact zero as float64 has it, but that opposite operands cancel to -0 when rounding down."""
-    return plain if plain == 0 else 0.0
+def _cancelled(values: tuple[float, ...]) -> float:
+    """A sum that is zero, rounded down: +0 only where both terms are."""
+    terms = (math.prod(values[:-1]), values[-1])
+    return 0.0 if all(t == 0 and math.copysign(1, t) > 0 for t in terms) else -0.0

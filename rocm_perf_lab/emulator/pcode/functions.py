@@ -191,6 +191,7 @@ def _normalise(builder: Builder, value: Value, *, signed: bool) -> Value:
     bounded = builder.intrinsic("maxnum", [bounded, float_constant(low)], kind="f", bits=32)
     scaled = builder.binary("*", bounded, float_constant(scale))
     rounded = builder.intrinsic("roundeven", [scaled], kind="f", bits=32)
+    rounded = builder.select(is_nan(builder, value), float_constant(0.0), rounded)
     return replace(builder.resize(builder.to_integer(rounded, "i", 32), 16), kind="i" if signed else "u")
 
 
@@ -299,6 +300,7 @@ def _float_to_u8(builder: Builder, value: Value) -> Value:
     rounded = builder.intrinsic("roundeven", [value], kind="f", bits=32)
     bounded = builder.intrinsic("minnum", [rounded, float_constant(255.0)], kind="f", bits=32)
     bounded = builder.intrinsic("maxnum", [bounded, float_constant(0.0)], kind="f", bits=32)
+    bounded = builder.select(is_nan(builder, value), float_constant(0.0), bounded)
     return builder.resize(builder.to_integer(bounded, "u", 32), 8)
 
 

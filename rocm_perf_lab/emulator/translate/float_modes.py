@@ -66,8 +66,9 @@ def modified_output(builder: Builder, number: Value, *, scale: int, clamp: bool)
         ignored = builder.binary("||", builder.mode_bit(IEEE), denormals)
         if ignored != TRUE:
             scaled = builder.binary("*", number, float_constant(_OUTPUT_SCALE[scale], number.bits))
-            zero = builder.compare("==", scaled, float_constant(0.0, number.bits))
-            scaled = builder.select(zero, float_constant(0.0, number.bits), scaled)  # -0 becomes +0
+            size = builder.binary("&", builder.raw(scaled), constant((1 << number.bits - 1) - 1, number.bits))
+            zero = builder.compare("<", size, constant(_SMALLEST_NORMAL[number.bits], number.bits))
+            scaled = builder.select(zero, float_constant(0.0, number.bits), scaled)  # denormals and -0 become +0
             number = builder.select(ignored, number, scaled)
     return clamped(builder, number) if clamp else number
 

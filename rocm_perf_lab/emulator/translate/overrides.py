@@ -5,10 +5,12 @@ Each takes the builder and the operation and returns D0. Minimum and maximum of 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.functions import exp2, extreme, fraction, frexp_exponent, log2, sine_of_turns
-from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant
+from rocm_perf_lab.emulator.pcode.functions import call, exp2, extreme, fraction, frexp_exponent, log2, sine_of_turns
+from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant, float_constant
+from rocm_perf_lab.emulator.pcode.small_floats import BF8, FP8, SmallFloat, from_float32, to_float32
 from rocm_perf_lab.emulator.translate import division
 from rocm_perf_lab.emulator.translate.trigonometry import trigonometric_segment
 
@@ -128,6 +130,88 @@ def _unary(function: Callable[[Builder, Value], Value], bits: int) -> Callable[[
     return apply
 
 
+def _small_to_float(kind: SmallFloat, *, packed: bool) -> Callable[[Builder, VectorOperation], Value]:
+    """V_CVT_F32_FP8 and its kin; SDWA has selected the byte or the pair of bytes."""
+
+    def convert(builder: Builder, operation: VectorOperation) -> Value:
+        source = operation.source(0)
+        low = to_float32(builder, builder.resize(source, 8, signed=False), kind)
+        if not packed:
+            return low
+        high = to_float32(builder, builder.resize(builder.binary(">>", source, constant(8, source.bits)), 8), kind)
+        wide = [builder.resize(builder.raw(number), 64, signed=False) for number in (low, high)]
+        return builder.binary("|", wide[0], builder.binary("<<", wide[1], constant(32, 64)))
+
+    return convert
+
+
+def _pair_to_small(kind: SmallFloat) -> Callable[[Builder, VectorOperation], Value]:
+    """V_CVT_PK_FP8_F32: two bytes into the half that op_sel names; the other half stays."""
+
+    def convert(builder: Builder, operation: VectorOperation) -> Value:
+        numbers = [builder.reinterpret(operation.source(i), "f", 32) for i in (0, 1)]
+        low, high = (builder.resize(from_float32(builder, n, kind), 32, signed=False) for n in numbers)
+        pair = builder.binary("|", low, builder.binary("<<", high, constant(8)))
+        return _inserted(builder, operation, pair, 16, 16 if operation.instruction.fields["opsel"] & 8 else 0)
+
+    return convert
+
+
+def _stochastic_to_small(kind: SmallFloat) -> Callable[[Builder, VectorOperation], Value]:
+    """V_CVT_SR_FP8_F32: the top bits of S1 are added below the last place that stays, then the rest is cut off."""
+
+    def convert(builder: Builder, operation: VectorOperation) -> Value:
+        dropped = 23 - kind.mantissa
+        noise = builder.binary(">>", operation.source(1), constant(32 - dropped))
+        moved = builder.binary("+", operation.source(0), noise)
+        value = builder.reinterpret(operation.source(0), "f", 32)
+        finite = builder.intrinsic("is.fpclass", [value], kind="u", bits=1, extra=", i32 504")
+        source = builder.select(finite, builder.reinterpret(moved, "f", 32), value)
+        byte = builder.resize(from_float32(builder, source, kind, toward_zero=True), 32, signed=False)
+        return _inserted(builder, operation, byte, 8, 8 * (operation.instruction.fields["opsel"] >> 2))
+
+    return convert
+
+
+def _inserted(builder: Builder, operation: VectorOperation, part: Value, bits: int, shift: int) -> Value:
+    before = operation.read("D0", bits=32)
+    assert before is not None
+    kept = builder.binary("&", before, constant(~(((1 << bits) - 1) << shift)))
+    return builder.binary("|", kept, builder.binary("<<", part, constant(shift)))
+
+
+def _truncated_pair(builder: Builder, operation: VectorOperation) -> Value:
+    """V_CVT_PKRTZ_F16_F32, whatever MODE says."""
+    halves = []
+    for i in (0, 1):
+        value = builder.reinterpret(operation.source(i), "f", 32)
+        near = builder.to_float(value, 16)
+        back = replace(builder.to_float(near, 32), narrow=None)
+        sizes = [builder.intrinsic("fabs", [number], kind="f", bits=32) for number in (back, value)]
+        is_beyond = builder.resize(builder.compare(">", *sizes), 16, signed=False)
+        halves.append(builder.resize(builder.raw(near), 32, signed=False))
+        halves[i] = builder.binary("-", halves[i], builder.resize(is_beyond, 32, signed=False))
+    return builder.binary("|", halves[0], builder.binary("<<", halves[1], constant(16)))
+
+
+def _signed_nibble(builder: Builder, operation: VectorOperation) -> Value:
+    """V_CVT_OFF_F32_I4: the table of the pseudo-code, -8/16 to 7/16."""
+    nibble = builder.binary("<<", operation.source(0), constant(28))
+    number = builder.binary(">>", replace(nibble, kind="i"), constant(28))
+    return builder.binary("*", builder.to_float(replace(number, kind="i"), 32), float_constant(1 / 16))
+
+
+def _accumulated_byte(builder: Builder, operation: VectorOperation) -> Value:
+    """V_CVT_PKACCUM_U8_F32: a byte of D0, the others stay."""
+    byte = call(builder, "f32_to_u8", [builder.reinterpret(operation.source(0), "f", 32)])
+    shift = builder.binary("<<", builder.binary("&", operation.source(1), constant(3)), constant(3))
+    hole = builder.invert(builder.shift_in_range("<<", constant(255), shift))
+    before = operation.read("D0")
+    assert before is not None
+    placed = builder.shift_in_range("<<", builder.resize(byte, 32, signed=False), shift)
+    return builder.binary("|", builder.binary("&", before, hole), placed)
+
+
 OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
     **{f"V_MIN_F{bits}": _minmax(bits, smallest=True) for bits in (16, 32, 64)},
     **{f"V_MAX_F{bits}": _minmax(bits, smallest=False) for bits in (16, 32, 64)},
@@ -137,6 +221,17 @@ OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
     "V_FREXP_EXP_I32_F32": _unary(frexp_exponent, 32),
     "V_FREXP_EXP_I32_F64": _unary(frexp_exponent, 64),
     "V_FREXP_EXP_I16_F16": _unary(frexp_exponent, 16),
+    "V_CVT_F32_FP8": _small_to_float(FP8, packed=False),
+    "V_CVT_F32_BF8": _small_to_float(BF8, packed=False),
+    "V_CVT_PK_F32_FP8": _small_to_float(FP8, packed=True),
+    "V_CVT_PK_F32_BF8": _small_to_float(BF8, packed=True),
+    "V_CVT_PK_FP8_F32": _pair_to_small(FP8),
+    "V_CVT_PK_BF8_F32": _pair_to_small(BF8),
+    "V_CVT_SR_FP8_F32": _stochastic_to_small(FP8),
+    "V_CVT_SR_BF8_F32": _stochastic_to_small(BF8),
+    "V_CVT_PKRTZ_F16_F32": _truncated_pair,
+    "V_CVT_OFF_F32_I4": _signed_nibble,
+    "V_CVT_PKACCUM_U8_F32": _accumulated_byte,
     "V_EXP_LEGACY_F32": _unary(exp2, 32),
     "V_LOG_LEGACY_F32": _unary(log2, 32),
     **{f"V_SIN_F{bits}": _sine(quarter_turns_ahead=0, bits=bits) for bits in (16, 32)},

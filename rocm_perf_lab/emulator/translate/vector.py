@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 _WORD = OperandType("B32", 32)
 _PACKED_FLOAT = re.compile(r"V_PK_\w+_F(16|32)$")
+_KEEPS_UPPER_HALF = re.compile(
+    r"V_(MAD_[FUI]16|MAC_F16|MAD[AM]K_F16|FMA_F16|DIV_FIXUP_F16|(MIN3|MAX3|MED3)_[FUI]16|(ADD|SUB)_I16)"
+)
+"""Operations of 16 bits that are new in gfx9: they write half a register. The older ones clear the upper half."""
 _FLOAT_FORMATS = ("F16", "F32", "F64", "BF16")
 
 
@@ -121,13 +125,13 @@ class VectorOperation:
 
     # reading
 
-    def read(self, name: str) -> Value | None:
-        """Raw bits of an operand or register, or None."""
+    def read(self, name: str, bits: int | None = None) -> Value | None:
+        """Raw bits of an operand or register, or None. `bits` is for D0 where the instruction says fewer than it keeps."""
         match name:
             case "S0" | "S1" | "S2":
                 return self.source(int(name[1]))
             case "D0":
-                return self._destination_value()
+                return self._destination_value(bits)
             case "EXEC":
                 return self.state.read64(EXEC)
             case "VCC":
@@ -248,9 +252,9 @@ class VectorOperation:
         twin = name.removeprefix("v") if name.startswith("v") else f"v{name}"
         return operands.get(name) or operands.get(twin) or _WORD
 
-    def _destination_value(self) -> Value:
-        row, bits = self._destination()
-        words = max(1, bits // 32)
+    def _destination_value(self, bits: int | None) -> Value:
+        row, own_bits = self._destination()
+        words = max(1, (bits or own_bits) // 32)
         return join_words(self.group.builder, [self.group.read_row(row + i) for i in range(words)])
 
     def _destination(self) -> tuple[int, int]:
@@ -319,7 +323,7 @@ class VectorOperation:
         value = self._output_modifiers(value)
         value = self._flushed_result(value)
         raw = builder.raw(value)
-        if self._is_sdwa:
+        if self._is_sdwa and bits <= 32:
             self.group.write_row(row, sdwa.place_result(self, raw, self.group.read_row(row)))
             return
         if raw.bits > 32 and bits > 32:
@@ -331,6 +335,10 @@ class VectorOperation:
             kept = builder.binary("&", self.group.read_row(row), constant(0xFFFF))
             upper = builder.binary("<<", builder.resize(raw, 32, signed=False), constant(16))
             self.group.write_row(row, builder.binary("|", kept, upper))
+            return
+        if raw.bits == 16 and bits == 16 and _KEEPS_UPPER_HALF.fullmatch(self.instruction.mnemonic):
+            kept = builder.binary("&", self.group.read_row(row), constant(0xFFFF0000))
+            self.group.write_row(row, builder.binary("|", kept, builder.resize(raw, 32, signed=False)))
             return
         self.group.write_row(row, builder.resize(raw, 32, signed=False))
 

@@ -57,7 +57,7 @@ def fma(dtype: Any, mode: str = "nearest") -> Any:
         with np.errstate(all="ignore"):
             return a * b + c if not isinstance(a, float) else float(F64(a) * F64(b) + F64(c))
 
-    return exactly(one, dtype, mode)
+    return exactly(one, dtype, mode, sums=True)
 
 
 def mantissa(x: Floats) -> Floats:
