@@ -16,6 +16,7 @@ import numpy as np
 
 from rocm_perf_lab.emulator.structures import (
     AllocationEntry,
+    ChecksRecord,
     FaultKind,
     FaultRecord,
     LaunchRecord,
@@ -37,6 +38,7 @@ LDS_POISON = 0xFFC0DEAD
 _SLICE_INSTRUCTIONS = 100_000
 _RESIDENT_BYTES = 256 << 20
 _WAVE_BYTES = 140_000
+_CHECKED_LDS_FACTOR = 17  # a cell of 60 bytes and a mask for each dword of LDS
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Dispatch:
     max_instructions: int
     threads: int
     traced_workgroups: tuple[int, ...] = ()
+    checks: ChecksRecord | None = None
 
     @property
     def workgroups(self) -> int:
@@ -125,7 +128,8 @@ def _machine_state(registry: ctypes.Array[AllocationEntry], *, concurrent: bool)
 
 def _launch_record(dispatch: Dispatch) -> LaunchRecord:
     state, geometry = dispatch.state, dispatch.geometry
-    group_bytes = dispatch.waves_per_workgroup * (_WAVE_BYTES + dispatch.scratch_bytes * LANES) + dispatch.lds_bytes
+    lds_bytes = dispatch.lds_bytes * (_CHECKED_LDS_FACTOR if dispatch.checks is not None else 1)
+    group_bytes = dispatch.waves_per_workgroup * (_WAVE_BYTES + dispatch.scratch_bytes * LANES) + lds_bytes
     record = LaunchRecord(
         kernel=dispatch.kernel_address,
         grid=geometry.grid,
@@ -141,6 +145,7 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
         agpr_rows=dispatch.agpr_rows,
         slice_instructions=_SLICE_INSTRUCTIONS,
         resident_workgroups=max(1, _RESIDENT_BYTES // group_bytes),
+        checks=None if dispatch.checks is None else ctypes.addressof(dispatch.checks),
     )
     record.user_sgprs[: len(state.user_sgprs)] = state.user_sgprs
     return record

@@ -6,13 +6,14 @@ for sampled workgroups, traces for the timing engine. What a kernel must not do 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rocm_perf_lab.emulator.build import load_runtime
+from rocm_perf_lab.emulator.checks import Checks
 from rocm_perf_lab.emulator.counters import launch_counters
 from rocm_perf_lab.emulator.execution import Dispatch, Execution, execute
 from rocm_perf_lab.emulator.faults import fault_error
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.emulator.checks import Check, Finding
     from rocm_perf_lab.emulator.program import Program
     from rocm_perf_lab.emulator.sampling import SamplePolicy
     from rocm_perf_lab.target.model import Target
@@ -65,6 +67,7 @@ class LaunchResult:
     workgroups: int
     waves: int
     lds_bytes: int
+    findings: tuple[Finding, ...] = ()
 
 
 class Machine:
@@ -75,9 +78,18 @@ class Machine:
         max_instructions: Wave instructions that one launch may execute.
         threads: Threads of one launch at most; counters and results do not depend on it.
         sample: Which workgroups are traced; None traces none.
+        checks: What to look for beyond faults; a checked launch runs on one thread.
     """
 
-    def __init__(self, target: Target, *, max_instructions: int, threads: int = 1, sample: SamplePolicy | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        max_instructions: int,
+        threads: int = 1,
+        sample: SamplePolicy | None = None,
+        checks: frozenset[Check] = frozenset(),
+    ) -> None:
         if target.architecture != EMULATED_ARCHITECTURE:
             raise LaunchRefused(
                 f"the emulator executes {EMULATED_ARCHITECTURE}, {target.name} is {target.architecture}",
@@ -88,6 +100,7 @@ class Machine:
         self._max_instructions = max_instructions
         self._threads = threads
         self._sample = sample
+        self._checks = checks
         self._runtime = load_runtime()
         self._translator = KernelTranslator(self._runtime)
         self.memory = DeviceMemory(self._runtime)
@@ -116,6 +129,10 @@ class Machine:
         if len(raw) > allocation.nbytes:
             raise LaunchRefused(f"{len(raw):,} bytes do not fit in buffer {allocation.name!r} of {allocation.nbytes:,}")
         self.memory.view(allocation)[: len(raw)] = np.frombuffer(raw, dtype=np.uint8)
+
+    def forget_content(self, allocation: Allocation) -> None:
+        """Count the content of a buffer as nobody's: reading it before writing it is a finding."""
+        self.memory.forget_content(allocation)
 
     def read(self, allocation: Allocation) -> bytes:
         """The content of a buffer."""
@@ -174,7 +191,7 @@ class Machine:
         try:
             state = self._initial_state(loaded, kernel, geometry, kernarg, kernarg_memory, packet_memory)
             dispatch = self._dispatch(kernel, geometry, state, translated)
-            execution = execute(self._runtime, dispatch, self.memory.registry())
+            execution, findings = self._execute(dispatch, translated, source_line)
             if execution.fault is not None:
                 raise fault_error(
                     execution.fault,
@@ -187,7 +204,19 @@ class Machine:
         finally:
             self.memory.free(packet_memory)
             self.memory.free(kernarg_memory)
-        return _result(execution, dispatch, translated.program)
+        return _result(execution, dispatch, translated.program, findings)
+
+    def _execute(
+        self, dispatch: Dispatch, translated: TranslatedKernel, source_line: Callable[[int], str | None] | None
+    ) -> tuple[Execution, tuple[Finding, ...]]:
+        registry = self.memory.registry()
+        if not self._checks:
+            return execute(self._runtime, dispatch, registry), ()
+        with Checks(
+            self._checks, self._runtime, translated.program, self.memory, dispatch.workgroups, dispatch.waves_per_workgroup
+        ) as checks:
+            execution = execute(self._runtime, replace(dispatch, threads=1, checks=checks.record), registry)
+            return execution, checks.findings(translated.resume_address, source_line)
 
     def _validate(self, kernel: KernelMetadata, geometry: Geometry) -> None:
         if min(*geometry.grid, *geometry.block) < 1:
@@ -267,7 +296,7 @@ def _scratch_bytes(kernel: KernelMetadata) -> int:
     return kernel.descriptor.scratch_bytes + (_DYNAMIC_STACK_BYTES if kernel.uses_dynamic_stack else 0)
 
 
-def _result(execution: Execution, dispatch: Dispatch, program: Program) -> LaunchResult:
+def _result(execution: Execution, dispatch: Dispatch, program: Program, findings: tuple[Finding, ...]) -> LaunchResult:
     return LaunchResult(
         program=program,
         counters=launch_counters(
@@ -284,4 +313,5 @@ def _result(execution: Execution, dispatch: Dispatch, program: Program) -> Launc
         workgroups=dispatch.workgroups,
         waves=execution.counters["waves"],
         lds_bytes=dispatch.lds_bytes,
+        findings=findings,
     )

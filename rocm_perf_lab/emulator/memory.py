@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 4096
 GUARD_BYTES = 1 << 16
+_DWORD_BYTES = 4
 _FIRST_ADDRESS = 0x1000_0000_0000
 _LAST_ADDRESS = 0x5000_0000_0000  # the host's own mappings lie above
 _SKIP_BYTES = 1 << 36  # where another machine of this process sits at our address
@@ -59,6 +60,7 @@ class DeviceMemory:
     _allocations: list[Allocation] = field(default_factory=list)
     _freed: set[Allocation] = field(default_factory=set)
     _next_address: int = _FIRST_ADDRESS
+    _initialised: dict[Allocation, NDArray[np.uint8]] = field(default_factory=dict)
 
     @property
     def allocations(self) -> tuple[Allocation, ...]:
@@ -93,6 +95,14 @@ class DeviceMemory:
         content = (ctypes.c_uint8 * allocation.nbytes).from_address(allocation.address)
         return np.ctypeslib.as_array(content)
 
+    def forget_content(self, allocation: Allocation) -> None:
+        """Count every byte of a buffer as written by nobody yet: a kernel that reads one before writing it is found."""
+        self._initialised[allocation] = np.zeros(-(-allocation.nbytes // _DWORD_BYTES), dtype=np.uint8)
+
+    def initialised(self, allocation: Allocation) -> NDArray[np.uint8] | None:
+        """Which bytes were written: one bit per byte of each dword, (n_dwords,); None where all count as written."""
+        return self._initialised.get(allocation)
+
     def registry(self) -> ctypes.Array[AllocationEntry]:
         """The sorted table that the runtime checks accesses against; empty allocations hold no address."""
         entries = [AllocationEntry(a.address, a.end, int(a in self._freed)) for a in self._allocations if a.nbytes]
@@ -108,6 +118,7 @@ class DeviceMemory:
         """Unmap everything."""
         for allocation in self._allocations:
             self.runtime.library.rpl_memory_unmap(ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes))
+        self._initialised.clear()
         self._allocations.clear()
         self._freed.clear()
 

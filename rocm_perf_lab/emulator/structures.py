@@ -101,6 +101,43 @@ class Trace(ctypes.Structure):
     )
 
 
+class FindingRecord(ctypes.Structure):
+    """struct rpl_finding."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("access", ctypes.c_uint32),
+        ("width_bytes", ctypes.c_uint32),
+        ("inst", ctypes.c_int32),
+        ("other_inst", ctypes.c_int32),
+        ("lanes", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),
+        ("detail", ctypes.c_uint64),
+        ("workgroup", ctypes.c_uint32 * 3),
+        ("wave", ctypes.c_uint32),
+        ("other_wave", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32),
+    )
+
+
+class ChecksRecord(ctypes.Structure):
+    """struct rpl_checks."""
+
+    _fields_ = (
+        ("enabled", ctypes.c_uint64),
+        ("coherent", ctypes.c_void_p),
+        ("reported", ctypes.c_void_p),
+        ("cells", ctypes.c_void_p),
+        ("initialised", ctypes.c_void_p),
+        ("released", ctypes.c_void_p),
+        ("findings", ctypes.c_void_p),
+        ("finding_count", ctypes.c_uint64),
+        ("finding_capacity", ctypes.c_uint64),
+        ("clock", ctypes.c_uint32),
+        ("waves_per_group", ctypes.c_uint32),
+    )
+
+
 class LaunchRecord(ctypes.Structure):
     """struct rpl_launch."""
 
@@ -126,4 +163,5 @@ class LaunchRecord(ctypes.Structure):
         ("agpr_rows", ctypes.c_uint32),
         ("slice_instructions", ctypes.c_uint32),
         ("resident_workgroups", ctypes.c_uint32),
+        ("checks", ctypes.c_void_p),
     )

@@ -45,6 +45,7 @@ class Wave(ctypes.Structure):
         ("workgroup", ctypes.c_uint32 * 3),
         ("wave_in_workgroup", ctypes.c_uint32),
         ("slice_end", ctypes.c_int64),
+        ("group", ctypes.c_void_p),
     )
 
 

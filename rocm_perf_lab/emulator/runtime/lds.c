@@ -1,5 +1,6 @@
 // LDS: loads, stores and atomics with a bounds check, and the cycles that bank conflicts cost.
 #include "atomics.h"
+#include "checks.h"
 
 enum { BANKS = 32 };
 
@@ -76,7 +77,10 @@ static int addresses_of(struct rpl_wave *w, int inst, int access, int addr, uint
     bad |= (uint64_t)((uint64_t)out[l] + width > w->lds_bytes) << l;
   }
   bad &= lanes;
-  if (!bad) return 0;
+  if (!bad) {
+    if (w->group) rpl_checked_lds(w, inst, access, lanes, out, width);
+    return 0;
+  }
   uint64_t address[RPL_LANES];
   for (int l = 0; l < RPL_LANES; l++) address[l] = out[l];
   return rpl_raise(w, RPL_FAULT_LDS, inst, access, width, bad, address, w->lds_bytes);

@@ -33,6 +33,8 @@ struct rpl_fault {
   uint64_t addresses[RPL_LANES];
 };
 
+struct rpl_checks;
+
 struct rpl_counters {
   uint64_t waves, work_items, workgroups;
   uint64_t load_bytes, store_bytes, atomic_operations, lds_bytes;
@@ -71,6 +73,7 @@ struct rpl_launch {
   uint32_t vgpr_rows, agpr_rows;                    // rows that the kernel may read
   uint32_t slice_instructions;
   uint32_t resident_workgroups;                     // at most so many take turns on one thread
+  struct rpl_checks *checks;                        // NULL: none
 };
 
 // Runs the workgroups [first, last) in linear order, x fastest. 0, or 1 with machine->fault filled.
@@ -79,6 +82,8 @@ int rpl_run(const struct rpl_launch *launch, struct rpl_machine *machine, uint64
 // Record a fault of `w` and return 1. `addresses` may be NULL.
 int rpl_raise(struct rpl_wave *w, int kind, int inst, int access, uint32_t width, uint64_t lanes,
               const uint64_t *addresses, uint64_t detail);
+// Whether [low, high) lies in one live allocation; machine->last_hit is then its index.
+int rpl_find(struct rpl_machine *m, uint64_t low, uint64_t high);
 // For translated code: an instruction that has no translation was reached.
 int rpl_illegal(struct rpl_wave *w, int inst);
 #endif

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include "access.h"
+#include "checks.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -49,8 +50,7 @@ static int inside(const struct rpl_allocation *a, uint64_t low, uint64_t high) {
   return !a->freed && low >= a->begin && high <= a->end && low < high;
 }
 
-// Whether [low, high) lies in one live allocation; remembers where.
-static int find(struct rpl_machine *m, uint64_t low, uint64_t high) {
+int rpl_find(struct rpl_machine *m, uint64_t low, uint64_t high) {
   if (m->last_hit < m->allocation_count && inside(&m->allocations[m->last_hit], low, high)) return 1;
   uint64_t first = 0, after = m->allocation_count;
   while (first < after) {
@@ -78,27 +78,36 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
       high = active && address[l] > high ? address[l] : high;
     }
   }
-  if (find(w->machine, low, high + width)) return 0;
+  if (rpl_find(w->machine, low, high + width)) {
+    if (w->group) rpl_checked_memory(w, inst, access, lanes, address, width);
+    return 0;
+  }
   uint64_t bad = 0;
-  RPL_FOR_LANES(lanes, l) if (!find(w->machine, address[l], address[l] + width)) bad |= 1ull << l;
-  return bad ? rpl_raise(w, RPL_FAULT_MEMORY, inst, access, width, bad, address, 0) : 0;
+  RPL_FOR_LANES(lanes, l) if (!rpl_find(w->machine, address[l], address[l] + width)) bad |= 1ull << l;
+  if (bad) return rpl_raise(w, RPL_FAULT_MEMORY, inst, access, width, bad, address, 0);
+  if (w->group) rpl_checked_memory(w, inst, access, lanes, address, width);
+  return 0;
 }
 
 int rpl_check_scalar(struct rpl_wave *w, int inst, uint64_t address, uint32_t width) {
-  if (find(w->machine, address, address + width)) return 0;
   uint64_t addresses[RPL_LANES] = {address};
+  if (rpl_find(w->machine, address, address + width)) {
+    if (w->group) rpl_checked_memory(w, inst, RPL_LOAD, 1, addresses, width);
+    return 0;
+  }
   return rpl_raise(w, RPL_FAULT_MEMORY, inst, RPL_LOAD, width, 1, addresses, 0);
 }
 
 int rpl_resolve(struct rpl_wave *w, int inst, int access, int mode, uint64_t lanes, uint64_t *address, uint32_t width) {
   uint64_t global = lanes;
   if (mode == RPL_ADDR_FLAT) {
-    uint64_t bad_lds = 0, bad_scratch = 0, host[RPL_LANES];
+    uint64_t lds = 0, bad_lds = 0, bad_scratch = 0, host[RPL_LANES];
     RPL_FOR_LANES(lanes, l) {
       uint64_t aperture = address[l] >> RPL_APERTURE_SHIFT, inner = address[l] & 0xffffffffu;
       if (aperture == RPL_LDS_APERTURE) {
         if (inner + width > w->lds_bytes) bad_lds |= 1ull << l;
         host[l] = (uint64_t)w->lds + inner;
+        lds |= 1ull << l;
       } else if (aperture == RPL_SCRATCH_APERTURE) {
         if (inner + width > w->scratch_bytes) bad_scratch |= 1ull << l;
         host[l] = (uint64_t)w->scratch + l * w->scratch_bytes + inner;
@@ -109,6 +118,11 @@ int rpl_resolve(struct rpl_wave *w, int inst, int access, int mode, uint64_t lan
     if (bad_scratch) return rpl_raise(w, RPL_FAULT_SCRATCH, inst, access, width, bad_scratch, address, w->scratch_bytes);
     if (rpl_check(w, inst, access, global, address, width)) return 1;
     if (w->trace) rpl_trace_segments(w, RPL_T_VMEM, inst, global, address, width);
+    if (w->group && lds) {
+      uint32_t inner[RPL_LANES];
+      for (int l = 0; l < RPL_LANES; l++) inner[l] = (uint32_t)address[l];
+      rpl_checked_lds(w, inst, access, lds, inner, width);
+    }
     RPL_FOR_LANES(lanes & ~global, l) address[l] = host[l];
     return 0;
   }

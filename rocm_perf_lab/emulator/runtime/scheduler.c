@@ -3,6 +3,7 @@
 // wait for each other.
 #include <stdlib.h>
 #include "access.h"
+#include "checks.h"
 
 enum { CACHE_LINE = 64, SYSTEM_SGPR_KINDS = 5, WORKGROUP_INFO = 3 };
 
@@ -13,6 +14,7 @@ struct resident {
   uint8_t *lds, *scratch;
   uint32_t live, waiting;  // waves not ended, waves at a barrier
   int64_t executed;        // instructions of all its waves
+  struct rpl_group *group; // NULL where the checks are off
 };
 
 struct run {
@@ -39,6 +41,7 @@ static void release(struct resident *r) {
   free(r->waves);
   free(r->lds);
   free(r->scratch);
+  rpl_group_release(r->group);
   free(r);
 }
 
@@ -48,7 +51,9 @@ static struct resident *create(const struct run *run) {
   r->waves = aligned((uint64_t)WAVE_STRIDE * run->waves_per_group);
   r->lds = aligned(run->launch->lds_bytes);
   r->scratch = aligned((uint64_t)run->launch->scratch_bytes * RPL_LANES * run->waves_per_group);
-  if (r->waves && r->lds && r->scratch) {
+  struct rpl_checks *checks = run->launch->checks;
+  if (checks) r->group = rpl_group_create(checks, run->launch->lds_bytes);
+  if (r->waves && r->lds && r->scratch && (r->group || !checks)) {
     memset(r->waves, 0, (uint64_t)WAVE_STRIDE * run->waves_per_group);
     return r;
   }
@@ -96,6 +101,7 @@ static struct rpl_trace *trace_of(const struct run *run, uint64_t group, uint32_
 static void start(const struct run *run, struct resident *r, uint64_t group) {
   const struct rpl_launch *launch = run->launch;
   for (uint32_t i = 0; i < launch->lds_bytes / 4; i++) rpl_write32(r->lds + 4 * i, launch->lds_poison);
+  if (r->group) rpl_group_start(r->group, (uint32_t)group, launch->lds_bytes);
   r->live = run->waves_per_group;
   r->waiting = 0;
   r->executed = 0;
@@ -116,6 +122,7 @@ static void start(const struct run *run, struct resident *r, uint64_t group) {
     w->scratch_bytes = launch->scratch_bytes;
     w->scratch = r->scratch + (uint64_t)launch->scratch_bytes * RPL_LANES * index;
     w->machine = run->machine;
+    w->group = r->group;
     w->trace = trace_of(run, group, index);
   }
   run->machine->counters.workgroups++;
@@ -139,10 +146,19 @@ static int run_slice(const struct run *run, struct resident *r, struct rpl_wave 
     return rpl_raise(w, r->waiting ? RPL_FAULT_BARRIER : RPL_FAULT_BUDGET, -1, RPL_LOAD, 0, 0, NULL, w->resume);
   switch (w->status) {
     case RPL_ENDED: r->live--; return 0;
-    case RPL_BARRIER: r->waiting++; return 0;
+    case RPL_BARRIER:
+      r->waiting++;
+      if (w->group) rpl_checked_arrival(w);
+      return 0;
     case RPL_SLICE_OVER: return 0;
     default: return rpl_raise(w, RPL_FAULT_ILLEGAL, -1, RPL_LOAD, 0, 0, NULL, w->resume);
   }
+}
+
+static struct rpl_wave *first_waiting(const struct run *run, const struct resident *r) {
+  uint32_t i = 0;
+  while (i + 1 < run->waves_per_group && wave_at(r, i)->status != RPL_BARRIER) i++;
+  return wave_at(r, i);
 }
 
 // Each wave of the workgroup that can run gets a slice, again after every barrier. Returns 1 on a fault.
@@ -156,6 +172,7 @@ static int take_turn(const struct run *run, struct resident *r) {
     }
     // Ended waves no longer count: hardware takes them out of the barrier.
     if (r->live && r->waiting == r->live) {
+      if (r->group) rpl_checked_barrier(first_waiting(run, r), run->waves_per_group - r->live);
       for (uint32_t i = 0; i < run->waves_per_group; i++)
         if (wave_at(r, i)->status == RPL_BARRIER) wave_at(r, i)->status = RPL_SLICE_OVER;
       r->waiting = 0;
@@ -226,4 +243,7 @@ void rpl_layout(uint64_t *sizes) {
   sizes[2] = sizeof(struct rpl_launch);
   sizes[3] = sizeof(struct rpl_fault);
   sizes[4] = sizeof(struct rpl_counters);
+  sizes[5] = sizeof(struct rpl_cell);
+  sizes[6] = sizeof(struct rpl_finding);
+  sizes[7] = sizeof(struct rpl_checks);
 }

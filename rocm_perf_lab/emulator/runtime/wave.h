@@ -11,6 +11,7 @@ enum rpl_status { RPL_ENDED = 0, RPL_BARRIER = 1, RPL_SLICE_OVER = 2, RPL_FAULT 
 
 struct rpl_machine;
 struct rpl_trace;
+struct rpl_group;
 
 // One wavefront. Rows 0..255 are architectural VGPRs, 256..511 accumulation VGPRs, 512.. temporaries that hold
 // operands prepared by DPP, SDWA or lane permutations. SGPRs are indexed by their operand number: 102/103 FLAT_SCRATCH,
@@ -34,6 +35,7 @@ struct rpl_wave {
   uint32_t workgroup[3];
   uint32_t wave_in_workgroup;
   int64_t slice_end;             // instructions that the workgroup will have executed when this slice is used up
+  struct rpl_group *group;       // shadow of the workgroup for the checks of checks.h; NULL where they are off
 };
 
 // ---- helpers called by translated code --------------------------------------------------------------------------
@@ -75,6 +77,8 @@ int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, i
 int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset);
 int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset);
 int rpl_swizzle(struct rpl_wave *w, int inst, int dst, int data, uint32_t offset);
+// A fence between workgroups: BUFFER_WBL2 releases, BUFFER_INV acquires. Only the checks care.
+int rpl_fence(struct rpl_wave *w, int inst, int release);
 // Matrix core. src_c < 0: every element is the 32-bit (64-bit for F64) constant c_bits. Element types as in enum rpl_element.
 enum rpl_element { RPL_F16, RPL_BF16, RPL_F32, RPL_F64, RPL_I8E, RPL_XF32, RPL_FP8, RPL_BF8 };
 int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, int m, int n, int k, int blocks,

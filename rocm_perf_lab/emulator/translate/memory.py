@@ -29,7 +29,9 @@ _LDS_ATOMIC = re.compile(
     r"DS_(ADD|SUB|RSUB|INC|DEC|MIN|MAX|AND|OR|XOR|WRXCHG|MSKOR|CMPST|PK_ADD)(?:_RTN)?_(?:RTN_)?(U|I|B|F|BF)(16|32|64)$"
 )
 _LDS_ACCESS = re.compile(r"DS_(READ|WRITE)(2?)(ST64)?_([BUI])(\d+)(_D16)?(_HI)?$")
-_ORDERED = frozenset({"BUFFER_WBL2", "BUFFER_INV", "S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL"})
+_SCALAR_CACHE = frozenset({"S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL"})
+_FENCES = {"BUFFER_WBL2": 1, "BUFFER_INV": 0}
+"""Release and acquire: memory is coherent here anyway, only the checks listen."""
 
 
 def translate_memory(state: BlockState, instruction: Instruction) -> None:
@@ -38,7 +40,10 @@ def translate_memory(state: BlockState, instruction: Instruction) -> None:
     Raises:
         UnsupportedSemantics: No helper for it.
     """
-    if instruction.mnemonic in _ORDERED:
+    if instruction.mnemonic in _SCALAR_CACHE:
+        return
+    if instruction.mnemonic in _FENCES:
+        call_helper(state, "rpl_fence", instruction, _FENCES[instruction.mnemonic])
         return
     match instruction.encoding:
         case "SMEM":

@@ -1,0 +1,262 @@
+"""Checks that no GPU makes, for one launch: what to look for, and what was found, in the user's terms.
+
+`Checks` keeps the shadow memory of `runtime/checks.h` while a launch runs; `findings()` then gives each problem once per
+source line. With no check chosen nothing here is used, and the runtime tests one pointer per access.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Self
+
+from rocm_perf_lab.emulator.structures import AccessKind, ChecksRecord, FindingRecord
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.build import Runtime
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
+    from rocm_perf_lab.emulator.program import Program
+
+_CELL_BYTES = 60
+"""sizeof(struct rpl_cell); a test compares the two."""
+_DWORD_BYTES = 4
+_CAPACITY = 256
+_SHOWN_LANES = 8
+_RUNTIME_BUFFERS = ("dispatch packet", "kernel arguments")
+_COHERENT_BITS = {"GLOBAL": (16, 25), "FLAT": (16, 25), "MUBUF": (14, 15)}
+"""SC0 and SC1 of the encoding: set on loads and stores that are atomic or volatile (LLVM, AMDGPU memory model gfx942)."""
+
+
+class Check(IntEnum):
+    """enum rpl_check_kind."""
+
+    LDS_RACES = 0
+    MEMORY_RACES = 1
+    LDS_UNINITIALISED = 2
+    MEMORY_UNINITIALISED = 3
+    BARRIERS = 4
+    ALIGNMENT = 5
+
+    @property
+    def option(self) -> str:
+        """How a user writes it: `lds_races`."""
+        return self.name.lower()
+
+
+_RACES = (Check.LDS_RACES, Check.MEMORY_RACES)
+_UNINITIALISED = (Check.LDS_UNINITIALISED, Check.MEMORY_UNINITIALISED)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem. `source` is the line where it is known; `address` that of the instruction in the code object."""
+
+    check: str
+    message: str
+    instruction: str
+    address: int
+    source: str | None
+    workgroup: tuple[int, int, int]
+    wave: int
+    lanes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        place = f"{self.source}: " if self.source else ""
+        return f"{place}{self.message} (`{self.instruction}` at {self.address:#x})"
+
+
+def parse_checks(words: str | Iterable[str]) -> frozenset[Check]:
+    """`none`, `all`, or names separated by commas.
+
+    Raises:
+        LabError: A name that is no check.
+    """
+    names = words.split(",") if isinstance(words, str) else list(words)
+    chosen: set[Check] = set()
+    for name in filter(None, (n.strip() for n in names)):
+        if name == "all":
+            chosen |= set(Check)
+        elif name != "none":
+            known = {check.option: check for check in Check}
+            if name not in known:
+                raise LabError(
+                    f"there is no check named {name!r}", where="device.check", remedy=f"all, none, or some of: {', '.join(known)}"
+                )
+            chosen.add(known[name])
+    return frozenset(chosen)
+
+
+class Checks:
+    """The shadow of one launch; a context manager that gives its memory back.
+
+    Args:
+        chosen: What to look for; not empty.
+        runtime: The C runtime.
+        program: The kernel.
+        memory: Device memory; its allocations must not change while this exists.
+        workgroups: Of the launch.
+        waves_per_workgroup: Of the launch.
+    """
+
+    def __init__(
+        self,
+        chosen: frozenset[Check],
+        runtime: Runtime,
+        program: Program,
+        memory: DeviceMemory,
+        workgroups: int,
+        waves_per_workgroup: int,
+    ) -> None:
+        self._runtime, self._program, self._memory = runtime, program, memory
+        self._waves_per_workgroup = waves_per_workgroup
+        allocations = [a for a in memory.allocations if a.nbytes]
+        count = max(1, len(program.instructions))
+        self._coherent = (ctypes.c_uint8 * count)(*map(_is_coherent, program.instructions))
+        self._reported = (ctypes.c_uint8 * count)()
+        self._released = (ctypes.c_uint32 * workgroups)()
+        self._findings = (FindingRecord * _CAPACITY)()
+        self._maps = [self._map(a) if Check.MEMORY_RACES in chosen else None for a in allocations]
+        self._masks = [memory.initialised(a) if Check.MEMORY_UNINITIALISED in chosen else None for a in allocations]
+        self._cells = (ctypes.c_void_p * max(1, len(allocations)))(*(m and m[0] for m in self._maps))
+        self._initialised = (ctypes.c_void_p * max(1, len(allocations)))(*map(_address, self._masks))
+        self.record = ChecksRecord(
+            enabled=sum(1 << check for check in chosen),
+            coherent=ctypes.addressof(self._coherent),
+            reported=ctypes.addressof(self._reported),
+            cells=ctypes.addressof(self._cells),
+            initialised=ctypes.addressof(self._initialised),
+            released=ctypes.addressof(self._released),
+            findings=ctypes.addressof(self._findings),
+            finding_capacity=_CAPACITY,
+            waves_per_group=waves_per_workgroup,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for mapped in filter(None, self._maps):
+            self._runtime.library.rpl_shadow_unmap(ctypes.c_void_p(mapped[0]), ctypes.c_uint64(mapped[1]))
+
+    def _map(self, allocation: Allocation) -> tuple[int, int] | None:
+        if allocation.name in _RUNTIME_BUFFERS or self._memory.is_freed(allocation):
+            return None
+        size = (allocation.nbytes // _DWORD_BYTES + 2) * _CELL_BYTES
+        make = self._runtime.library.rpl_shadow_map
+        make.restype = ctypes.c_void_p
+        address = make(ctypes.c_uint64(size))
+        if address is None:
+            raise LabError(
+                f"no memory to check races on buffer {allocation.name!r}", where="device.check", remedy="Use smaller buffers."
+            )
+        return int(address), size
+
+    def findings(
+        self, resume_address: Callable[[int], int | None], source_line: Callable[[int], str | None] | None
+    ) -> tuple[Finding, ...]:
+        """What was found, each once per check and source line (or instruction, where there are no lines).
+
+        Args:
+            resume_address: Address of a resume point, to find the barrier before it.
+            source_line: Source line of an address of the code object.
+        """
+        line_of = source_line or (lambda _: None)
+        records = self._findings[: self.record.finding_count]
+        raced = {frozenset((r.inst, r.other_inst)) for r in records if Check(r.kind) in _RACES}
+        seen: dict[tuple[str, object], Finding] = {}
+        for record in records:
+            if Check(record.kind) in _UNINITIALISED and any(record.inst in pair for pair in raced):
+                continue  # what races with the write has no content of its own
+            finding = self._describe(record, resume_address, line_of)
+            seen.setdefault((finding.check, self._identity(record, finding, line_of)), finding)
+        return tuple(seen.values())
+
+    def _identity(self, record: FindingRecord, finding: Finding, line_of: Callable[[int], str | None]) -> object:
+        """Problems with the same identity are one; a race is its two lines, whichever of them came second."""
+        here = finding.source or finding.address
+        if Check(record.kind) not in _RACES:
+            return here
+        other = self._program.instructions[record.other_inst].address
+        return frozenset((here, line_of(other) or other))
+
+    def _describe(
+        self, record: FindingRecord, resume_address: Callable[[int], int | None], line_of: Callable[[int], str | None]
+    ) -> Finding:
+        instruction = self._instruction(record, resume_address)
+        lanes = tuple(lane for lane in range(64) if record.lanes >> lane & 1)
+        x, y, z = record.workgroup
+        return Finding(
+            check=Check(record.kind).option,
+            message=self._message(record, lanes, line_of),
+            instruction=instruction.text,
+            address=instruction.address,
+            source=line_of(instruction.address),
+            workgroup=(x, y, z),
+            wave=record.wave,
+            lanes=lanes,
+        )
+
+    def _instruction(self, record: FindingRecord, resume_address: Callable[[int], int | None]) -> Instruction:
+        if record.inst >= 0:
+            return self._program.instructions[record.inst]
+        behind = resume_address(int(record.detail))
+        return next(i for i in self._program.instructions if i.address + i.size == behind)
+
+    def _message(self, record: FindingRecord, lanes: Sequence[int], line_of: Callable[[int], str | None]) -> str:
+        access = f"{AccessKind(record.access).name.lower()} of {record.width_bytes} bytes"
+        where = f"wavefront {record.wave} of workgroup {_group_text(record)}"
+        match Check(record.kind):
+            case Check.BARRIERS if record.other_wave:
+                some = "1 wavefront" if record.other_wave == 1 else f"{record.other_wave} wavefronts"
+                return f"{some} of workgroup {_group_text(record)} ended without reaching this barrier"
+            case Check.BARRIERS:
+                return f"wavefronts of workgroup {_group_text(record)} wait at different barriers"
+            case Check.LDS_RACES:
+                return f"race on LDS offset {record.address}: {access} by {where}, {self._other(record, line_of)}"
+            case Check.MEMORY_RACES:
+                return f"race on {self._place(record)}: {access} by {where}, {self._other(record, line_of)}"
+            case Check.LDS_UNINITIALISED:
+                return f"{access} at LDS offset {record.address}, which nobody wrote, by {where}, {_lanes_text(lanes)}"
+            case Check.MEMORY_UNINITIALISED:
+                return f"{access} at {self._place(record)}, which nobody wrote, by {where}, {_lanes_text(lanes)}"
+            case _:
+                return f"misaligned {access} at {self._place(record)} by {where}, {_lanes_text(lanes)}"
+
+    def _place(self, record: FindingRecord) -> str:
+        buffer = self._memory.nearest(record.address)
+        if buffer is None or not buffer.address <= record.address < buffer.end:
+            return f"{record.address:#x}"
+        return f"byte {record.address - buffer.address:,} of buffer {buffer.name!r}"
+
+    def _other(self, record: FindingRecord, line_of: Callable[[int], str | None]) -> str:
+        group, wave = divmod(record.other_wave - 1, self._waves_per_workgroup)
+        other = self._program.instructions[record.other_inst]
+        line = line_of(other.address)
+        return f"and `{other.text}`{f' at {line}' if line else ''} by wavefront {wave} of workgroup {group}"
+
+
+def _is_coherent(instruction: Instruction) -> bool:
+    bits = _COHERENT_BITS.get(instruction.encoding)
+    return bits is not None and any(instruction.bits(bit, bit) for bit in bits)
+
+
+def _address(mask: NDArray[np.uint8] | None) -> int | None:
+    return None if mask is None else mask.ctypes.data
+
+
+def _group_text(record: FindingRecord) -> str:
+    return f"({', '.join(map(str, record.workgroup))})"
+
+
+def _lanes_text(lanes: Sequence[int]) -> str:
+    more = f" and {len(lanes) - _SHOWN_LANES} more" if len(lanes) > _SHOWN_LANES else ""
+    return f"lanes {', '.join(map(str, lanes[:_SHOWN_LANES]))}{more}"

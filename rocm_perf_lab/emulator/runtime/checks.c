@@ -1,0 +1,250 @@
+// The checks of checks.h. Two accesses race where they touch a byte, one writes, not both are coherent, and nothing
+// orders them: program order, a barrier of their workgroup, or a release fence of the one and an acquire fence of the
+// other workgroup between them.
+#include <stdlib.h>
+#include <sys/mman.h>
+#include "access.h"
+#include "checks.h"
+
+enum { DWORD = 4, ALL_BYTES = 15 };
+
+static int is_on(const struct rpl_checks *c, int kind) { return c->enabled >> kind & 1; }
+
+// ---- findings ----
+
+static struct rpl_finding *report(struct rpl_wave *w, int kind, int inst) {
+  struct rpl_checks *c = w->group->checks;
+  if (!is_on(c, kind)) return NULL;
+  if (inst >= 0) {
+    if (c->reported[inst] >> kind & 1) return NULL;
+    c->reported[inst] |= (uint8_t)(1u << kind);
+  }
+  if (c->finding_count == c->finding_capacity) return NULL;
+  struct rpl_finding *f = &c->findings[c->finding_count++];
+  memset(f, 0, sizeof *f);
+  f->kind = (uint32_t)kind;
+  f->inst = inst;
+  f->other_inst = -1;
+  f->wave = w->wave_in_workgroup;
+  memcpy(f->workgroup, w->workgroup, sizeof f->workgroup);
+  return f;
+}
+
+static void report_access(struct rpl_wave *w, int kind, int inst, int access, uint64_t lanes, uint64_t address, uint32_t width,
+                          const struct rpl_touch *other) {
+  struct rpl_finding *f = report(w, kind, inst);
+  if (!f) return;
+  f->access = (uint32_t)access;
+  f->width_bytes = width;
+  f->lanes = lanes;
+  f->address = address;
+  if (other) {
+    f->other_inst = other->inst;
+    f->other_wave = other->wave;
+  }
+}
+
+// ---- order ----
+
+static int is_ordered(const struct rpl_group *g, const struct rpl_touch *t, uint32_t wave) {
+  if (t->wave == wave || !t->wave) return 1;
+  uint32_t group = (t->wave - 1) / g->checks->waves_per_group;
+  if (group == g->number) return t->epoch < g->epoch;
+  return g->checks->released[group] > t->time && g->acquired > t->time;
+}
+
+static int conflicts(const struct rpl_group *g, const struct rpl_touch *before, const struct rpl_touch *now) {
+  return before->bytes & now->bytes && !(before->coherent && now->coherent) && !is_ordered(g, before, now->wave);
+}
+
+// The access that `now` races with, or NULL; the cell remembers `now`.
+static const struct rpl_touch *touch(const struct rpl_group *g, struct rpl_cell *cell, const struct rpl_touch *now, int access,
+                                     struct rpl_touch *raced) {
+  int reads = access != RPL_STORE, writes = access != RPL_LOAD;
+  const struct rpl_touch *found = NULL;
+  if (conflicts(g, &cell->write, now)) found = &cell->write;
+  else if (writes && conflicts(g, &cell->read, now)) found = &cell->read;
+  else if (writes && conflicts(g, &cell->other_read, now)) found = &cell->other_read;
+  if (found) *raced = *found;
+  if (writes) {
+    uint8_t bytes = now->bytes | (cell->write.wave == now->wave && cell->write.epoch == now->epoch ? cell->write.bytes : 0);
+    cell->write = *now;
+    cell->write.bytes = bytes;
+  }
+  if (reads && access == RPL_LOAD) {
+    uint8_t bytes = now->bytes;
+    if (cell->read.wave == now->wave) bytes |= cell->read.epoch == now->epoch ? cell->read.bytes : 0;
+    else cell->other_read = cell->read;
+    cell->read = *now;
+    cell->read.bytes = bytes;
+  }
+  return found ? raced : NULL;
+}
+
+// A load that this wavefront has made already since the last barrier: nothing that follows from it is new.
+static inline int is_known_load(const struct rpl_cell *cell, const struct rpl_touch *now) {
+  return cell->read.wave == now->wave && cell->read.epoch == now->epoch && (cell->read.bytes & now->bytes) == now->bytes &&
+         cell->read.coherent == now->coherent && cell->read.time == now->time;
+}
+
+static inline uint8_t byte_mask(uint64_t address, uint32_t width) {
+  return width >= DWORD ? ALL_BYTES : (uint8_t)(((1u << width) - 1) << (address & 3) & ALL_BYTES);
+}
+
+static struct rpl_touch touch_of(const struct rpl_wave *w, int inst, int access) {
+  const struct rpl_group *g = w->group;
+  struct rpl_touch now = {.wave = g->number * g->checks->waves_per_group + w->wave_in_workgroup + 1,
+                          .epoch = g->epoch, .time = g->checks->clock, .inst = inst};
+  now.coherent = access == RPL_ATOMIC || g->checks->coherent[inst];
+  return now;
+}
+
+// ---- accesses ----
+
+struct verdicts {
+  uint64_t raced, uninitialised;  // lanes
+  struct rpl_touch other;         // of the first lane that raced
+};
+
+// One lane's access to `count` dwords; `initialised` may be NULL.
+static inline void check_dwords(const struct rpl_group *g, struct rpl_cell *cells, uint8_t *initialised, struct rpl_touch *now,
+                                int access, uint64_t lane, uint64_t address, uint32_t width, struct verdicts *v) {
+  uint32_t count = (width + DWORD - 1) / DWORD;
+  now->bytes = byte_mask(address, width);
+  for (uint32_t k = 0; k < count; k++) {
+    if (initialised) {
+      if (access != RPL_STORE && (initialised[k] & now->bytes) != now->bytes) v->uninitialised |= 1ull << lane;
+      if (access != RPL_LOAD) initialised[k] |= now->bytes;
+    }
+    if (!cells || (access == RPL_LOAD && is_known_load(&cells[k], now))) continue;
+    struct rpl_touch raced;
+    if (touch(g, &cells[k], now, access, &raced)) {
+      if (!v->raced) v->other = raced;
+      v->raced |= 1ull << lane;
+    }
+  }
+}
+
+static uint64_t misaligned_lanes(uint64_t lanes, const uint64_t *address, uint32_t width) {
+  uint64_t bad = 0, mask = (width >= DWORD ? DWORD : width) - 1;
+  RPL_FOR_LANES(lanes, l) if (address[l] & mask) bad |= 1ull << l;
+  return bad;
+}
+
+void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width) {
+  struct rpl_machine *m = w->machine;
+  struct rpl_checks *c = w->group->checks;
+  struct rpl_touch now = touch_of(w, inst, access);
+  struct verdicts v = {0};
+  RPL_FOR_LANES(lanes, l) {
+    const struct rpl_allocation *a = &m->allocations[m->last_hit];
+    if (address[l] < a->begin || address[l] >= a->end) {
+      rpl_find(m, address[l], address[l] + width);
+      a = &m->allocations[m->last_hit];
+    }
+    uint64_t dword = (address[l] - a->begin) / DWORD;
+    struct rpl_cell *cells = c->cells[m->last_hit];
+    uint8_t *initialised = c->initialised[m->last_hit];
+    check_dwords(w->group, cells ? cells + dword : NULL, initialised ? initialised + dword : NULL, &now, access, l, address[l],
+                 width, &v);
+  }
+  if (v.raced)
+    report_access(w, RPL_CHECK_MEMORY_RACE, inst, access, v.raced, address[__builtin_ctzll(v.raced)], width, &v.other);
+  if (v.uninitialised)
+    report_access(w, RPL_CHECK_MEMORY_UNINITIALISED, inst, access, v.uninitialised, address[__builtin_ctzll(v.uninitialised)],
+                  width, NULL);
+  uint64_t bad = misaligned_lanes(lanes, address, width);
+  if (bad) report_access(w, RPL_CHECK_ALIGNMENT, inst, access, bad, address[__builtin_ctzll(bad)], width, NULL);
+}
+
+void rpl_checked_lds(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint32_t *address, uint32_t width) {
+  struct rpl_group *g = w->group;
+  struct rpl_touch now = touch_of(w, inst, access);
+  struct verdicts v = {0};
+  uint32_t last = ~0u;
+  RPL_FOR_LANES(lanes, l) {
+    if (address[l] == last && access == RPL_LOAD) continue;  // lanes that read the same address
+    last = address[l];
+    check_dwords(g, g->lds + last / DWORD, g->lds_initialised + last / DWORD, &now, access, l, last, width, &v);
+  }
+  if (v.raced) report_access(w, RPL_CHECK_LDS_RACE, inst, access, v.raced, address[__builtin_ctzll(v.raced)], width, &v.other);
+  if (v.uninitialised)
+    report_access(w, RPL_CHECK_LDS_UNINITIALISED, inst, access, v.uninitialised, address[__builtin_ctzll(v.uninitialised)], width,
+                  NULL);
+}
+
+// ---- order between workgroups ----
+
+int rpl_fence(struct rpl_wave *w, int inst, int release) {
+  (void)inst;
+  struct rpl_group *g = w->group;
+  if (!g) return 0;
+  uint32_t now = ++g->checks->clock;
+  if (release) g->checks->released[g->number] = now;
+  else g->acquired = now;
+  return 0;
+}
+
+// ---- barriers ----
+
+void rpl_checked_arrival(struct rpl_wave *w) {
+  struct rpl_group *g = w->group;
+  if (!g->arrived_at) {
+    g->arrived_at = w->resume + 1;
+    return;
+  }
+  if (g->arrived_at == w->resume + 1) return;
+  struct rpl_finding *f = report(w, RPL_CHECK_BARRIER, -1);
+  if (f) f->detail = w->resume;
+}
+
+void rpl_checked_barrier(struct rpl_wave *w, uint32_t missing) {
+  struct rpl_group *g = w->group;
+  if (missing) {
+    struct rpl_finding *f = report(w, RPL_CHECK_BARRIER, -1);
+    if (f) {
+      f->detail = w->resume;
+      f->other_wave = missing;
+    }
+  }
+  g->arrived_at = 0;
+  g->epoch++;
+}
+
+// ---- workgroups ----
+
+static uint64_t cell_bytes(uint32_t lds_bytes) { return (lds_bytes / DWORD + 1) * sizeof(struct rpl_cell); }
+
+struct rpl_group *rpl_group_create(struct rpl_checks *checks, uint32_t lds_bytes) {
+  struct rpl_group *g = calloc(1, sizeof *g);
+  if (!g) return NULL;
+  g->checks = checks;
+  g->lds = malloc(cell_bytes(lds_bytes));
+  g->lds_initialised = malloc(lds_bytes / DWORD + 1);
+  if (g->lds && g->lds_initialised) return g;
+  rpl_group_release(g);
+  return NULL;
+}
+
+void rpl_group_start(struct rpl_group *g, uint32_t number, uint32_t lds_bytes) {
+  g->number = number;
+  g->epoch = 1;
+  g->acquired = g->arrived_at = 0;
+  memset(g->lds, 0, cell_bytes(lds_bytes));
+  memset(g->lds_initialised, 0, lds_bytes / DWORD + 1);
+}
+
+void rpl_group_release(struct rpl_group *g) {
+  if (!g) return;
+  free(g->lds);
+  free(g->lds_initialised);
+  free(g);
+}
+
+// Zeroed memory that costs nothing until it is touched, for shadows of whole buffers.
+void *rpl_shadow_map(uint64_t bytes) {
+  void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+void rpl_shadow_unmap(void *p, uint64_t bytes) { munmap(p, bytes); }

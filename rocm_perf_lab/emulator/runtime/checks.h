@@ -1,0 +1,63 @@
+// Checks that no GPU makes: races, reads of what nobody wrote, barriers that wavefronts miss, misaligned accesses.
+// Off: wave->group is NULL and nothing but that is tested. On: the launch runs on one thread, so that findings repeat.
+#ifndef RPL_CHECKS_H
+#define RPL_CHECKS_H
+#include "machine.h"
+
+enum rpl_check_kind {
+  RPL_CHECK_LDS_RACE, RPL_CHECK_MEMORY_RACE, RPL_CHECK_LDS_UNINITIALISED, RPL_CHECK_MEMORY_UNINITIALISED,
+  RPL_CHECK_BARRIER, RPL_CHECK_ALIGNMENT, RPL_CHECK_KINDS
+};
+
+// One access to a dword. `wave` counts from 1 over the whole launch, 0 means nobody.
+struct rpl_touch {
+  uint32_t wave, epoch, time;  // epoch: barriers that the workgroup has passed; time: fences of the whole launch
+  int32_t inst;
+  uint8_t bytes, coherent;     // bytes of the dword; atomic, or marked as coherent with other workgroups
+};
+
+// A dword's last write and its last reads by two different wavefronts.
+struct rpl_cell { struct rpl_touch write, read, other_read; };
+
+struct rpl_finding {
+  uint32_t kind, access, width_bytes;
+  int32_t inst, other_inst;    // other_inst: of the access that this one races with, or -1
+  uint64_t lanes, address;     // address of the first of these lanes
+  uint64_t detail;             // resume point behind a barrier
+  uint32_t workgroup[3], wave;
+  uint32_t other_wave;         // counted like rpl_touch.wave
+  uint32_t padding;
+};
+
+struct rpl_checks {
+  uint64_t enabled;            // bit per rpl_check_kind
+  const uint8_t *coherent;     // [instruction]
+  uint8_t *reported;           // [instruction]: bit per kind
+  struct rpl_cell **cells;     // [allocation]: [dword], or NULL where races do not matter
+  uint8_t **initialised;       // [allocation]: [dword], a bit per byte; NULL where all of it is
+  uint32_t *released;          // [workgroup]: time of its last release fence
+  struct rpl_finding *findings;
+  uint64_t finding_count, finding_capacity;
+  uint32_t clock;
+  uint32_t waves_per_group;
+};
+
+// One resident workgroup.
+struct rpl_group {
+  struct rpl_checks *checks;
+  uint32_t number, epoch, acquired;
+  uint32_t arrived_at;         // resume point behind the barrier that the first waiting wavefront waits at
+  struct rpl_cell *lds;        // [dword]
+  uint8_t *lds_initialised;    // [dword], a bit per byte
+};
+
+struct rpl_group *rpl_group_create(struct rpl_checks *checks, uint32_t lds_bytes);
+void rpl_group_start(struct rpl_group *g, uint32_t number, uint32_t lds_bytes);
+void rpl_group_release(struct rpl_group *g);
+
+void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width);
+void rpl_checked_lds(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint32_t *address, uint32_t width);
+// A wavefront stops at a barrier, or all have arrived; `missing`: wavefronts that ended without it.
+void rpl_checked_arrival(struct rpl_wave *w);
+void rpl_checked_barrier(struct rpl_wave *w, uint32_t missing);
+#endif
