@@ -6,10 +6,14 @@ Only click is imported at start-up; everything else waits until a command needs 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from rocm_perf_lab import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
 
@@ -41,6 +45,67 @@ def optimize(overrides: tuple[str, ...], min_improvement: float | None, max_iter
 
 
 @main.command()
+@click.argument("file", type=click.Path())
+@click.option("--kernel", metavar="NAME", help="Symbol or C++ name; may be left out where the file has one kernel.")
+@click.option("--grid", required=True, metavar="XxYxZ", help="Workgroups.")
+@click.option("--block", required=True, metavar="XxYxZ", help="Work-items of a workgroup.")
+@click.option("--arg", "arguments", multiple=True, metavar="TEXT", help="One argument; repeat in the kernel's order.")
+@click.option("--lds", default=0, type=click.IntRange(min=0), metavar="BYTES", help="Dynamic LDS.")
+@click.option("--target", default="mi300x", show_default=True, help="GPU whose limits and rates are emulated.")
+@click.option("--check", metavar="KINDS", help="Checks to make: all, or some of them.")
+@click.option("--max-instructions", type=click.IntRange(min=1), help="Wave instructions before a kernel counts as endless.")
+@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Keep outputs, database and counts here.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def emulate(
+    file: str,
+    kernel: str | None,
+    grid: str,
+    block: str,
+    arguments: tuple[str, ...],
+    lds: int,
+    target: str,
+    check: str | None,
+    max_instructions: int | None,
+    output: str | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Run a kernel of FILE, a gfx942 code object, on the emulator.
+
+    \b
+    An argument is a buffer, a scalar, or raw bytes:
+      --arg f32[512x4096]:normal:seed=1   dtype[shape]:initialiser[:key=value]...[:in|out|inout]
+      --arg f32[4096]:zeros:out
+      --arg i32=1048576
+      --arg hex=0000803f
+    Initialisers: normal, uniform, integers, constant, zeros, ones, arange, poison, file=PATH.npy
+    """
+
+    def run() -> None:
+        from pathlib import Path
+
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.emulate import EmulateRequest, run_emulate
+
+        request = EmulateRequest(
+            file=Path(file),
+            grid=grid,
+            block=block,
+            arguments=arguments,
+            kernel=kernel,
+            dynamic_lds_bytes=lds,
+            target=target,
+            check=check,
+            max_instructions=max_instructions,
+        )
+        run_emulate(request, Console(highlight=False), output=Path(output) if output else None, as_json=as_json)
+
+    _answer(run, debug)
+
+
+@main.command()
 @click.argument("folder", type=click.Path(file_okay=False), default="schemas")
 def schemas(folder: str) -> None:
     """Write the JSON Schemas of profile, roofline, dag and analysis to FOLDER."""
@@ -50,6 +115,12 @@ def schemas(folder: str) -> None:
 
     for path in export_schemas(Path(folder)):
         click.echo(path)
+
+
+def _answer(action: Callable[[], None], debug: bool) -> None:
+    from rocm_perf_lab.entry import exit_code_of
+
+    sys.exit(exit_code_of(action, debug=debug))
 
 
 def _run(job: str, overrides: tuple[str, ...], debug: bool) -> None:
