@@ -4,10 +4,11 @@ typedef float f4 __attribute__((ext_vector_type(4)));
 typedef float f16v __attribute__((ext_vector_type(16)));
 typedef float f32v __attribute__((ext_vector_type(32)));
 typedef double d4 __attribute__((ext_vector_type(4)));
+typedef float f2 __attribute__((ext_vector_type(2)));
+typedef int i32v __attribute__((ext_vector_type(32)));
 typedef int i4 __attribute__((ext_vector_type(4)));
 typedef int i16v __attribute__((ext_vector_type(16)));
 typedef _Float16 h4 __attribute__((ext_vector_type(4)));
-typedef short s2 __attribute__((ext_vector_type(2)));
 typedef short s4 __attribute__((ext_vector_type(4)));
 
 // Every MFMA: each lane loads its elements of A and B as they lie in memory (lane-major) and stores its part of D so.
@@ -38,6 +39,11 @@ MFMA(f32_16x16x32_fp8_bf8, f32_16x16x32_fp8_bf8, long, f4, 0, 0, 0)
 MFMA(f32_16x16x32_bf8_fp8, f32_16x16x32_bf8_fp8, long, f4, 0, 0, 0)
 MFMA(f32_32x32x16_bf8_bf8, f32_32x32x16_bf8_bf8, long, f16v, 0, 0, 0)
 MFMA(f32_32x32x16_fp8_fp8, f32_32x32x16_fp8_fp8, long, f16v, 0, 0, 0)
+MFMA(i32_32x32x4i8, i32_32x32x4i8, int, i32v, 0, 0, 0)
+MFMA(i32_16x16x4i8, i32_16x16x4i8, int, i16v, 0, 0, 0)
+MFMA(i32_4x4x4i8, i32_4x4x4i8, int, i4, 0, 0, 0)
+MFMA(f32_16x16x8_xf32, f32_16x16x8_xf32, f2, f4, 0, 0, 0)
+MFMA(f32_32x32x4_xf32, f32_32x32x4_xf32, f2, f16v, 0, 0, 0)
 MFMA(f64_16x16x4f64, f64_16x16x4f64, double, d4, 0, 0, 0)
 MFMA(f64_4x4x4f64, f64_4x4x4f64, double, double, 0, 0, 0)
 

@@ -17,6 +17,7 @@ from tests.emulator.corpus.case import Case, Run, launch
 
 F16, F32, F64, I8, I32 = np.float16, np.float32, np.float64, np.int8, np.int32
 BF16, FP8, BF8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2fnuz
+XF32 = "float32 with 10 bits of mantissa"
 LANES = 64
 
 
@@ -42,13 +43,15 @@ def matrix_case(name: str, m: int, k: int, blocks: int, a_kind: Any, b_kind: Any
     b_kind = b_kind or a_kind
 
     def values(rng: np.random.Generator, shape: tuple[int, ...], kind: Any) -> np.ndarray:
+        if kind is XF32:
+            return (rng.standard_normal(shape).astype(F32).view(np.uint32) & 0xFFFFE000).astype(np.uint32).view(F32)
         return rng.integers(-128, 128, shape).astype(I8) if kind == I8 else rng.standard_normal(shape).astype(kind)
 
     def make(rng: np.random.Generator) -> Run:
         a, b = values(rng, (blocks, m, k), a_kind), values(rng, (blocks, m, k), b_kind)
         c = (values(rng, (blocks, m, m), out) if out != I32 else rng.integers(-(2**30), 2**30, (blocks, m, m))).astype(out)
         per_lane, registers = m * k * blocks // LANES, m * m * blocks // LANES
-        lanes_a, lanes_b = np.zeros((LANES, per_lane), a_kind), np.zeros((LANES, per_lane), b_kind)
+        lanes_a, lanes_b = (np.zeros((LANES, per_lane), x.dtype) for x in (a, b))
         lanes_a[operand_places(m, k, blocks)] = a
         lanes_b[operand_places(m, k, blocks)] = b
         lanes_c, lanes_d = np.zeros((LANES, registers), out), np.zeros((LANES, registers), out)
@@ -86,6 +89,11 @@ CASES = [
     matrix_case("f32_16x16x32_bf8_fp8", 16, 32, 1, BF8, FP8),
     matrix_case("f32_32x32x16_bf8_bf8", 32, 16, 1, BF8),
     matrix_case("f32_32x32x16_fp8_fp8", 32, 16, 1, FP8),
+    matrix_case("i32_32x32x4i8", 32, 4, 2, I8, out=I32),
+    matrix_case("i32_16x16x4i8", 16, 4, 4, I8, out=I32),
+    matrix_case("i32_4x4x4i8", 4, 4, 16, I8, out=I32),
+    matrix_case("f32_16x16x8_xf32", 16, 8, 1, XF32),
+    matrix_case("f32_32x32x4_xf32", 32, 4, 1, XF32),
     matrix_case("f64_16x16x4f64", 16, 4, 1, F64, out=F64),
     matrix_case("f64_4x4x4f64", 4, 4, 4, F64, out=F64),
 ]
