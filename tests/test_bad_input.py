@@ -212,6 +212,21 @@ def test_no_gpu_for_the_rocm_device(folder: Folder) -> None:
     refused(folder.run("device=rocm"), says="no GPU", where="device=rocm", mend="device=emulator")
 
 
+def test_a_check_that_finds_something_fails_the_run_and_keeps_what_was_found(folder: Folder) -> None:
+    folder.change(folder.source, "y[i] = 2.0f * x[i];", "y[i] = 2.0f * x[i];\n  if (i == 0) y[200] = 2.0f * x[200];")
+
+    answer = folder.run("device.check=all")
+
+    assert answer.code == 2
+    assert "race on byte 800 of buffer 'y'" in answer.err
+    assert "twice.hip:5" in answer.err
+    assert list(folder.path.rglob("checks.json"))
+
+
+def test_a_check_that_does_not_exist(folder: Folder) -> None:
+    refused(folder.run("device.check=race"), says="no check named 'race'", where="device.check", mend="lds_races")
+
+
 def test_debug_shows_the_traceback(folder: Folder) -> None:
     folder.source.unlink()
 

@@ -17,7 +17,7 @@ import numpy as np
 from rocm_perf_lab import __version__
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.instruction_counts import instruction_counts
-from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
+from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun, Finding
 from rocm_perf_lab.rocprof.recording import (
     AgentRecord,
     CodeObjectRecord,
@@ -57,13 +57,27 @@ class EmulatorDevice:
         max_instructions: Wave instructions of one launch; a kernel that needs more is taken to be endless.
         threads: Threads to run workgroups on; 0 takes one per core. Results do not depend on it.
         traced_workgroups: Workgroups whose instruction stream the timing model replays.
+        check: `none`, `all`, or checks by name (see :class:`~rocm_perf_lab.emulator.checks.Check`); a checked launch runs
+            on one thread.
+
+    Raises:
+        LabError: A check that does not exist.
     """
 
     deterministic = True
 
     def __init__(
-        self, *, target: Target, max_instructions: int = 20_000_000_000, threads: int = 0, traced_workgroups: int = 16
+        self,
+        *,
+        target: Target,
+        max_instructions: int = 20_000_000_000,
+        threads: int = 0,
+        traced_workgroups: int = 16,
+        check: str | Sequence[str] = "none",
     ) -> None:
+        from rocm_perf_lab.emulator.checks import parse_checks
+
+        self._checks = parse_checks(check)
         self._target = target
         self._max_instructions = max_instructions
         self._threads = threads or os.cpu_count() or 1
@@ -106,7 +120,13 @@ class EmulatorDevice:
 
         kernel = next(k for k in launch.code_object.kernels if k.symbol == launch.symbol)
         sample = SamplePolicy(self._traced_workgroups)
-        with Machine(self._target, max_instructions=self._max_instructions, threads=self._threads, sample=sample) as machine:
+        with Machine(
+            self._target,
+            max_instructions=self._max_instructions,
+            threads=self._threads,
+            sample=sample,
+            checks=self._checks,
+        ) as machine:
             buffers = _allocate(machine, launch)
             result = machine.launch(
                 machine.load(launch.code_object),
@@ -122,7 +142,8 @@ class EmulatorDevice:
         values = {**result.counters, **timing.counters}
         wanted = {name: float(values[name]) for name in counters if name in values}
         write_database(database, self._record(launch, kernel, timing.duration_ns, wanted, runs))
-        return DeviceRun(outputs=outputs, database=database, instruction_counts=instruction_counts(result))
+        findings = tuple(Finding(f.check, str(f), f.source) for f in result.findings)
+        return DeviceRun(outputs, database, instruction_counts(result), findings)
 
     def _estimate(
         self, launch: Launch, kernel: KernelMetadata, result: LaunchResult, buffers: list[Allocation]
@@ -177,6 +198,8 @@ def _allocate(machine: Machine, launch: Launch) -> dict[str, Allocation]:
         if isinstance(argument, BufferValue):
             buffers[argument.name] = machine.allocate(argument.name, argument.data.nbytes)
             machine.write(buffers[argument.name], argument.data.tobytes())
+            if not argument.is_set:
+                machine.forget_content(buffers[argument.name])
     return buffers
 
 

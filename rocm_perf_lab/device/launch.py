@@ -17,6 +17,7 @@ from rocm_perf_lab.device.kernel import (
     FileInit,
     IntegersInit,
     NormalInit,
+    PoisonInit,
     ScalarArgument,
     UniformInit,
 )
@@ -124,7 +125,8 @@ def _buffer(argument: BufferArgument, description: KernelDescription, index: int
     if argument.init is None and not written:
         raise LaunchError(f"input {argument.name!r} has no init", where=where, remedy="add init: {kind: normal, seed: 1}")
     data = _initial(argument.init, shape, dtype, description, where)
-    return BufferValue(argument.name, data, written)
+    is_unset = argument.init is None or isinstance(argument.init, PoisonInit)
+    return BufferValue(argument.name, data, written, is_set=not is_unset)
 
 
 def _initial(

@@ -24,11 +24,15 @@ Dim3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class BufferValue:
-    """Device memory behind a pointer argument; `data` is its content before the dispatch."""
+    """Device memory behind a pointer argument; `data` is its content before the dispatch.
+
+    `is_set` is False where that content is only poison: reading it is a defect that the emulator can find.
+    """
 
     name: str
     data: NDArray[np.generic]
     written: bool
+    is_set: bool = True
 
 
 @dataclass(frozen=True)
@@ -67,15 +71,26 @@ class DeviceIdentity:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """A defect that a check found: which check, what and where, in words; `source` is its line where it is known."""
+
+    check: str
+    message: str
+    source: str | None
+
+
+@dataclass(frozen=True)
 class DeviceRun:
     """What one run left: outputs by argument name (buffers that the kernel may write) and the rocpd database.
 
     `instruction_counts` are those of one dispatch, in address order; empty from a device that does not count them.
+    `findings` are what the chosen checks found; only the emulator checks.
     """
 
     outputs: Mapping[str, NDArray[np.generic]]
     database: Path
     instruction_counts: tuple[InstructionCount, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 class Device(Protocol):

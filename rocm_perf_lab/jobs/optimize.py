@@ -10,7 +10,7 @@ from rocm_perf_lab.analysis.roofline import Roofline
 from rocm_perf_lab.components import build
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
-from rocm_perf_lab.jobs.profile import log_turn, require_correct, show_where
+from rocm_perf_lab.jobs.profile import log_turn, require_clean, require_correct, show_where
 from rocm_perf_lab.jobs.progress import JudgingProgress, judging
 from rocm_perf_lab.jobs.records import (
     optimize_document,
@@ -52,6 +52,7 @@ class OptimizeJob:
             tracker.log_params(optimizer_params(lab.config))
             show_profile(lab.console, turn, lab.device.identity.time_word, "baseline")
             require_correct(turn, lab)
+            require_clean(turn.findings, lab.config.kernel.name)
             result = self._search(lab, parts, bench, tracker, compiled, turn)
             _finish(lab, tracker, result)
         show_where(lab)
@@ -131,6 +132,7 @@ class LoopBench:
     def evaluate(self, proposal: Proposal, built: Built) -> Evaluation:
         """Run and check on the device."""
         turn = self._bench.run(self._compiled[proposal.id], self.folder(proposal))
+        require_clean(turn.findings, "of the proposal")
         self.turns[proposal.id] = turn
         return Evaluation(_verified(turn), turn.runtime_ns)
 

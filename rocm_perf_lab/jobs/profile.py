@@ -12,6 +12,9 @@ from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.device.protocol import Finding
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.tracking.store import RunTracker
 
@@ -31,6 +34,7 @@ class ProfileJob:
             log_turn(tracker, lab, turn)
             show_profile(lab.console, turn, word, f"profile of {lab.config.kernel.name} on {lab.config.target.name}")
             require_correct(turn, lab)
+            require_clean(turn.findings, lab.config.kernel.name)
             tracker.log_artifact(
                 write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {lab.config.kernel.name}")
             )
@@ -48,6 +52,21 @@ def require_correct(turn: Turn, lab: Lab) -> None:
             f"kernel {lab.config.kernel.name} computes something else than its reference: {turn.verification}",
             where=str(lab.config.kernel.source_path),
             remedy="correct the kernel, its reference, or its tolerance",
+        )
+
+
+def require_clean(findings: Sequence[Finding], kernel: str) -> None:
+    """Refuse a kernel in which the chosen checks found a defect.
+
+    Raises:
+        LabError: With every finding; they are in checks.json too.
+    """
+    if findings:
+        count = len(findings)
+        raise LabError(
+            f"the checks found {count} defect{'s' if count > 1 else ''} in kernel {kernel}",
+            where="\n         ".join(finding.message for finding in findings),
+            remedy="correct the kernel, or choose other checks with device.check",
         )
 
 

@@ -57,6 +57,8 @@ def show_profile(console: Console, turn: Turn, word: str, title: str) -> None:
         table.add_row("", Text(reason))
     for note in profile.notes:
         table.add_row("note", Text(note))
+    for finding in turn.findings:
+        table.add_row(f"[red]{finding.check.replace('_', ' ')}[/]", Text(finding.message))
     if turn.verification is not None:
         verdict = "correct" if turn.verification.passed else "WRONG"
         table.add_row("result", Text(f"{verdict}: {turn.verification}"))

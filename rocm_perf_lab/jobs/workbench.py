@@ -6,7 +6,8 @@ Both verbs of the lab stand on it: a profile is one turn of the bench, an optimi
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -30,14 +31,14 @@ from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
     from rocm_perf_lab.config import LabConfig
-    from rocm_perf_lab.device.protocol import Device, Launch
+    from rocm_perf_lab.device.protocol import Device, Finding, Launch
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.target.occupancy import Occupancy
     from rocm_perf_lab.toolchain.build import BuildResult
@@ -75,6 +76,7 @@ class Turn:
     profile: Profile
     diagnosis: Diagnosis
     verification: VerificationResult | None
+    findings: tuple[Finding, ...]
     artifacts: tuple[Path, ...]
 
     @property
@@ -146,7 +148,9 @@ class Workbench:
         diagnosis = diagnose(profile, passes.trace, deterministic=self._device.deterministic)
         documents = write_documents(folder, describe(profile, diagnosis, passes.trace))
         files = (*documents, *_write_binaries(compiled, folder), *sorted((folder / ROCPD_FOLDER).rglob("*.db")))
-        return Turn(compiled, profile, diagnosis, verification, tuple(files))
+        if passes.findings:
+            files = (*files, write_findings(passes.findings, folder))
+        return Turn(compiled, profile, diagnosis, verification, passes.findings, tuple(files))
 
     def _verify(self, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> VerificationResult | None:
         """None for the first run of a kernel whose truth is its own baseline."""
@@ -157,6 +161,13 @@ class Workbench:
                 return None
             self._expected = reference
         return verify_outputs(outputs, self._expected, self._config.kernel.tolerance)
+
+
+def write_findings(findings: Sequence[Finding], folder: Path) -> Path:
+    """`checks.json`: what the checks of the emulator found."""
+    path = folder / "checks.json"
+    write_text(path, json.dumps({"schema_version": "1.0", "findings": [asdict(f) for f in findings]}, indent=2) + "\n")
+    return path
 
 
 def _write_binaries(compiled: CompiledKernel, folder: Path) -> tuple[Path, ...]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.device.protocol import Device, DeviceRun, Launch
+    from rocm_perf_lab.device.protocol import Device, DeviceRun, Finding, Launch
     from rocm_perf_lab.rocprof.trace import Trace
 
 DATABASE_NAME = "run_results.db"
@@ -34,6 +34,7 @@ class PassResults:
     trace: Trace
     counter_traces: tuple[Trace, ...]
     failures: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 def run_passes(device: Device, launch: Launch, *, folder: Path, runs: int, counters: Sequence[str]) -> PassResults:
@@ -45,7 +46,7 @@ def run_passes(device: Device, launch: Launch, *, folder: Path, runs: int, count
     if device.deterministic:
         run = _run(device, launch, folder / "trace", 1, counters)
         trace = read_database(run.database)
-        return PassResults(run.outputs, trace, (), _uncollected(device, counters, (trace,)))
+        return PassResults(run.outputs, trace, (), _uncollected(device, counters, (trace,)), run.findings)
     timed = _run(device, launch, folder / "trace", runs, ())
     trace = read_database(timed.database)
     traces: list[Trace] = []
