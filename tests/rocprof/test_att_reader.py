@@ -1,0 +1,273 @@
+"""The reader against folders as the decoder writes them: whole, old, new, partial and damaged ones."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocm_perf_lab.rocprof.att.model import Column, State
+from rocm_perf_lab.rocprof.att.reader import AttError, find_folders, read_folder
+
+HEADER = "ISA, _, LineNumber, Source, Codeobj, Vaddr, Hit, Latency, Stall, Idle"
+LABEL = ["; _Z4copyPf", 0, 0, "copy(float*)", 1, 4096, 0, 0, 0, 0]
+LOAD = ["global_load_dword v1, v0, s[0:1]", 0, 1, "a.hip:7 -> a.hip:12", 1, 4096, 2, 16, 8, 0]
+WAIT = ["s_waitcnt vmcnt(0)", 0, 2, "a.hip:7", 1, 4104, 2, 800, 800, 4]
+END = ["s_endpgm", 0, 3, "", 1, 4108, 0, 0, 0, 0]
+
+
+def wave_document(**changes: Any) -> dict[str, Any]:
+    wave = {
+        "cu": 1, "simd": 2, "slot": 3, "id": 5, "begin": 100, "end": 512,
+        "instructions": [[100, 4, 4, 8, 1], [112, 9, 400, 400, 2]],
+        "timeline": [[2, 8], [3, 400], [1, 4]],
+        "waitcnt": [[2, [[1, 0]]]],
+    }  # fmt: skip
+    return {"name": "SE4", "duration": 412, "num_insts": 2, "num_stitched": 2, "wave": wave | changes}
+
+
+def folder_with(root: Path, files: dict[str, Any]) -> Path:
+    folder = root / "ui_output_agent_14065_dispatch_12"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+def code(*rows: list[Any], header: str | None = HEADER, version: str = "3.0.0") -> dict[str, Any]:
+    return {"code": list(rows), "version": version} | ({"header": header} if header else {})
+
+
+def complete() -> dict[str, Any]:
+    return {
+        "code.json": code(LABEL, LOAD, WAIT, END),
+        "filenames.json": {
+            "global_begin_time": 0, "gfxv": "vega", "gfxip": 9, "version": "3.0.0", "counter_names": ["SQ_WAVES"],
+            "wave_filenames": {"4": {"2": {"3": {"0": ["se4_sm2_sl3_wv0.json", 100, 512]}}}},
+        },
+        "occupancy.json": {
+            "4": [[100, 1, 2, 3, 1, 1], [512, 1, 2, 3, 0, 1]], "dispatches": {"1": "_Z4copyPf"}, "version": "3.0.0",
+        },
+        "wstates3.json": {"name": "WAIT", "time": [112, 512], "state": [1, 0]},
+        "se4_sm2_sl3_wv0.json": wave_document(),
+        "realtime.json": {"SE4": [[100, 10], [2200, 110]], "metadata": {"frequency": 100000000, "descriptor": ""}},
+        "se4_perfcounter.json": {"data": [[100, 1, 2, 3, 4, 1, 0]]},
+        "snapshots.json": {"/": {"src": {"a.hip": "source_0_a.hip"}}, "b.hip": "source_1_b.hip"},
+    }  # fmt: skip
+
+
+def test_a_whole_folder(tmp_path: Path) -> None:
+    trace = read_folder(folder_with(tmp_path, complete()))
+
+    assert [(row.line, row.hits, row.latency, row.stall, row.idle) for row in trace.rows] == [
+        (1, 2, 16, 8, 0),
+        (2, 2, 800, 800, 4),
+        (3, 0, 0, 0, 0),
+    ]
+    assert (trace.rows[0].source_line, trace.rows[1].cycles) == ("a.hip:7", 804)
+    label = trace.kernel_of(2)
+    assert label is not None
+    assert (label.mangled_name, label.name) == ("_Z4copyPf", "copy(float*)")
+    assert (trace.provenance.agent, trace.provenance.dispatch, trace.provenance.gfxip) == (14065, 12, 9)
+    assert (trace.provenance.device, trace.provenance.emulated) == ("rocprofv3", False)
+    (wave,) = trace.waves
+    assert (wave.key, wave.compute_unit, wave.identifier, wave.cycles) == ((4, 2, 3, 0), 1, 5, 412)
+    assert wave.instructions[:, Column.STALL].tolist() == [4, 400]
+    assert wave.timeline.tolist() == [[2, 8], [3, 400], [1, 4]]
+    assert wave.waits == ((2, (1,)),)
+    assert trace.occupancy[4].shape == (2, 6)
+    assert trace.dispatched == {1: "_Z4copyPf"}
+    assert trace.states[State.WAIT].waves.tolist() == [1, 0]
+    assert trace.clocks is not None
+    assert trace.clocks.pairs[4].tolist() == [[100, 10], [2200, 110]]
+    assert trace.counters[4].tolist() == [[100, 1, 2, 3, 4, 1, 0]]
+    assert trace.snapshots == {"/src/a.hip": "source_0_a.hip", "b.hip": "source_1_b.hip"}
+    assert (trace.has_cycles, trace.notes) == (True, ())
+
+
+def test_version_2_without_a_header_has_no_stall_and_says_so(tmp_path: Path) -> None:
+    rows = [row[:8] for row in (LABEL, LOAD, WAIT)]
+
+    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(*rows, header=None, version="2.1.0")}))
+
+    assert [(row.latency, row.stall) for row in trace.rows] == [(16, 0), (800, 0)]
+    assert trace.provenance.version == "2.1.0"
+    assert any("no column Stall, Idle" in note for note in trace.notes)
+
+
+def test_columns_are_found_by_name_whatever_their_order(tmp_path: Path) -> None:
+    header = "ISA, _, LineNumber, Source, Vaddr, Codeobj, Idle, Hit, Stall, Latency"
+    row = ["v_nop", 0, 1, None, 4096, 1, 4, 2, 8, 16]
+
+    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(row, header=header)}))
+
+    (found,) = trace.rows
+    assert (found.address, found.code_object, found.idle, found.hits, found.stall, found.latency) == (4096, 1, 4, 2, 8, 16)
+    assert found.source == ""
+
+
+def test_pc_samples_are_counted_as_samples(tmp_path: Path) -> None:
+    rows = [[*LABEL, 0, 0, 0, []], [*LOAD, "VMEM", 5, 90, [1, 2, 87]]]
+    header = HEADER + ", ServiceType, Issued, Stalled, [NotIssuedReasons]"
+
+    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(*rows, header=header)}))
+
+    (row,) = trace.rows
+    assert row.samples is not None
+    assert (row.samples.service, row.samples.issued, row.samples.stalled, row.samples.reasons) == ("VMEM", 5, 90, (1, 2, 87))
+    assert (row.latency, row.stall) == (16, 8)
+
+
+def test_a_folder_of_pc_samples_alone_has_no_cycles(tmp_path: Path) -> None:
+    files = complete()
+    files["filenames.json"] |= {"thread_trace": False, "pc_sampling": True}
+
+    assert not read_folder(folder_with(tmp_path, files)).has_cycles
+
+
+@pytest.mark.parametrize("empty", [None, []])
+def test_null_code_is_said(tmp_path: Path, empty: Any) -> None:
+    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": {"code": empty, "version": "3.0.0"}}))
+
+    assert trace.rows == ()
+    assert "found no code" in trace.notes[0]
+
+
+def test_newer_occupancy_rows_are_longer_and_other_keys_are_no_engines(tmp_path: Path) -> None:
+    occupancy = {"0": [[8, 1, 0, 0, 1, 1, 0, 0, 0, 17, 0]], "-1": [], "dispatches": None}
+
+    trace = read_folder(folder_with(tmp_path, {**complete(), "occupancy.json": occupancy}))
+
+    assert {engine: rows.tolist() for engine, rows in trace.occupancy.items()} == {0: [[8, 1, 0, 0, 1, 1]]}
+
+
+def test_optional_files_may_be_missing(tmp_path: Path) -> None:
+    files = complete()
+    for name in ("wstates3.json", "realtime.json", "se4_perfcounter.json", "snapshots.json"):
+        del files[name]
+
+    trace = read_folder(folder_with(tmp_path, files))
+
+    assert (trace.clocks, trace.states, trace.counters, trace.snapshots, trace.notes) == (None, {}, {}, {}, ())
+
+
+def test_a_lost_wave_file_and_a_damaged_one_are_noted_and_the_others_read(tmp_path: Path) -> None:
+    files = complete()
+    slots = files["filenames.json"]["wave_filenames"]["4"]["2"]["3"]
+    slots |= {"1": ["se4_sm2_sl3_wv1.json", 0, 1], "2": ["se4_sm2_sl3_wv2.json", 0, 1]}
+    files["se4_sm2_sl3_wv2.json"] = json.dumps(wave_document())[:150]
+
+    trace = read_folder(folder_with(tmp_path, files))
+
+    assert len(trace.waves) == 1
+    assert trace.notes == (
+        "1 of 3 wave files are missing: se4_sm2_sl3_wv1.json",
+        "1 wave files are damaged and were left out: se4_sm2_sl3_wv2.json",
+    )
+
+
+def test_without_the_list_of_files_waves_are_found_by_their_names(tmp_path: Path) -> None:
+    files = complete()
+    del files["filenames.json"]
+
+    trace = read_folder(folder_with(tmp_path, files))
+
+    assert len(trace.waves) == 1
+    assert trace.notes == ("filenames.json is missing",)
+
+
+def test_no_wave_at_all_says_what_to_choose(tmp_path: Path) -> None:
+    trace = read_folder(folder_with(tmp_path, {"code.json": code(LABEL, END)}))
+
+    assert any("--att-target-cu" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize("damaged", ["filenames.json", "occupancy.json", "snapshots.json", "realtime.json", "wstates3.json"])
+@pytest.mark.parametrize("content", ["{", "", "[]", "7", "\x00"])
+def test_a_damaged_side_file_costs_a_note_only(tmp_path: Path, damaged: str, content: str) -> None:
+    trace = read_folder(folder_with(tmp_path, complete() | {damaged: content}))
+
+    assert len(trace.rows) == 3
+    assert any(damaged in note for note in trace.notes)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"code": [[1]]}', '{"code": 7}', '{"code": [["a", 0, "x", 0, 0, 0, 0]]}']
+)
+def test_damaged_code_is_one_clear_error(tmp_path: Path, content: str) -> None:
+    with pytest.raises(AttError, match=r"code\.json"):
+        read_folder(folder_with(tmp_path, {"code.json": content}))
+
+
+@pytest.mark.parametrize(
+    "instructions", [None, [], [[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]], [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 6]]]
+)
+def test_instruction_lists_of_any_shape(tmp_path: Path, instructions: Any) -> None:
+    files = complete() | {"se4_sm2_sl3_wv0.json": wave_document(instructions=instructions)}
+
+    (wave,) = read_folder(folder_with(tmp_path, files)).waves
+
+    assert wave.instructions.tolist() == [row[:5] for row in instructions or []]
+
+
+@pytest.mark.parametrize("instructions", [[["a", 0, 0, 0, 0]], [[1, 2, 3, 4]], [1, 2, 3, 4, 5], "x"])
+def test_instructions_that_are_none_make_a_damaged_wave(tmp_path: Path, instructions: Any) -> None:
+    files = complete() | {"se4_sm2_sl3_wv0.json": wave_document(instructions=instructions)}
+
+    trace = read_folder(folder_with(tmp_path, files))
+
+    assert trace.waves == ()
+    assert "damaged" in trace.notes[0]
+
+
+def test_folders_are_found_below_what_rocprofv3_was_told(tmp_path: Path) -> None:
+    first = folder_with(tmp_path, complete())
+    second = tmp_path / "ui_output_agent_14065_dispatch_3"
+    first.rename(second)
+    first = folder_with(tmp_path, complete())
+
+    assert find_folders(tmp_path) == (second, first)
+    assert find_folders(first) == (first,)
+
+
+def test_what_is_no_trace_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(AttError, match="no such folder"):
+        find_folders(tmp_path / "none")
+    with pytest.raises(AttError, match=r"no code\.json"):
+        find_folders(tmp_path)
+    (tmp_path / "1_agent_shader_engine_0_1.att").touch()
+    with pytest.raises(AttError, match="not decoded"):
+        find_folders(tmp_path)
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["0", "SE0", "SEx", "a"]), inner, max_size=3),
+    max_leaves=12,
+)
+SHAPED = st.dictionaries(
+    st.sampled_from(
+        ["code", "header", "version", "wave", "time", "state", "name", "data", "metadata", "frequency", "dispatches",
+         "wave_filenames", "counter_names", "gfxip", "rocm_perf_lab", "instructions", "num_stitched", "0", "SE0", "SEx"]
+    ),
+    ANY_JSON
+    | st.dictionaries(st.sampled_from(["frequency", "cu", "begin", "end", "instructions", "timeline", "waitcnt"]), ANY_JSON),
+    max_size=6,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.sampled_from(sorted(complete())), ANY_JSON | SHAPED)
+def test_any_json_is_read_or_refused(name: str, content: Any) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        folder = folder_with(Path(root), complete() | {name: json.dumps(content)})
+        try:
+            read_folder(folder)
+        except AttError as error:
+            assert name == "code.json"
+            assert "code.json" in error.what
