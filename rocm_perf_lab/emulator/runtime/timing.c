@@ -18,10 +18,11 @@ struct pending { double done[MAX_PENDING]; uint32_t count; };
 struct wave_state {
   const uint64_t *words; uint64_t next, count;
   uint32_t inst, block_left;
-  double ready, started;
+  double ready, started, attempt, issued;
   struct pending vector, scalar;
   uint32_t group_slot, simd, active, at_barrier;
   uint64_t age, salt;
+  struct rpl_traced_wave *traced;  // NULL: not traced
 };
 
 struct group_state { uint32_t live, waiting, workgroup; double barrier; };
@@ -137,6 +138,34 @@ static int record_is(const struct wave_state *w, uint64_t tag, uint32_t inst) {
   return tag_is(w, tag) && (uint32_t)w->words[w->next] == inst;
 }
 
+static struct rpl_traced_wave *traced_wave(const struct rpl_cu_run *r, uint32_t workgroup, uint32_t slot, uint32_t wave, double now) {
+  struct rpl_thread_trace *trace = r->thread_trace;
+  if (!trace || workgroup >= trace->workgroups) return NULL;
+  struct rpl_traced_wave *t = &trace->waves[(size_t)workgroup * r->waves_per_workgroup + wave];
+  uint32_t place = slot * r->waves_per_workgroup + wave;
+  t->simd = place % r->cu->simds;
+  t->slot = place / r->cu->simds;
+  t->begin = now;
+  return t;
+}
+
+static void trace_event(struct unit *u, struct wave_state *w, uint32_t inst) {
+  struct rpl_traced_wave *t = w->traced;
+  if (!t) return;
+  if (t->count == t->capacity) {
+    uint64_t capacity = 2 * t->capacity + 256;
+    struct rpl_event *grown = realloc(t->events, capacity * sizeof *grown);
+    if (!grown) { u->run->thread_trace->is_short_of_memory = 1; return; }
+    t->events = grown;
+    t->capacity = capacity;
+  }
+  t->events[t->count++] = (struct rpl_event){.attempt = w->attempt, .issued = w->issued, .done = w->ready, .inst = inst};
+}
+
+void rpl_thread_trace_free(struct rpl_thread_trace *trace, uint64_t waves) {
+  for (uint64_t i = 0; i < waves; i++) free(trace->waves[i].events);
+}
+
 static void start_workgroup(struct unit *u, uint32_t slot, double now) {
   const struct rpl_cu_run *r = u->run;
   uint32_t number = u->next_workgroup++, sample = number % r->sampled_workgroups;
@@ -147,7 +176,8 @@ static void start_workgroup(struct unit *u, uint32_t slot, double now) {
     *w = (struct wave_state){.words = t->words, .count = t->count, .ready = now, .started = now, .group_slot = slot,
                              .simd = (slot * r->waves_per_workgroup + i) % r->cu->simds, .active = 1,
                              .age = (uint64_t)number * r->waves_per_workgroup + i,
-                             .salt = (uint64_t)(number / r->sampled_workgroups) << 44};
+                             .salt = (uint64_t)(number / r->sampled_workgroups) << 44,
+                             .traced = traced_wave(r, number, slot, i, now)};
   }
 }
 
@@ -156,6 +186,7 @@ static void end_wave(struct unit *u, struct wave_state *w) {
   struct group_state *g = &u->groups[w->group_slot];
   w->active = 0;
   r->counters->wave_cycles += w->ready - w->started;
+  if (w->traced) w->traced->end = w->ready;
   g->barrier = later(g->barrier, w->ready);
   if (--g->live == 0) {
     r->finish_cycles[g->workgroup] = g->barrier;
@@ -180,6 +211,7 @@ static void open_barrier(struct unit *u, uint32_t slot) {
     r->latency_cycles[inst] += open + r->cu->barrier_cycles - w->ready;
     r->stall_cycles[inst] += open + r->cu->barrier_cycles - w->ready;
     w->ready = open + r->cu->barrier_cycles;
+    if (w->traced && w->traced->count) w->traced->events[w->traced->count - 1].done = w->ready;
     w->at_barrier = 0;
   }
   g->waiting = 0;
@@ -190,14 +222,15 @@ static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_i
   struct rpl_cu_counters *n = u->run->counters;
   uint32_t inst = (uint32_t)(t - u->run->instructions);
   double now = w->ready, waited;
+  w->attempt = w->issued = now;
   switch (t->unit) {
     case RPL_UNIT_VALU:
-      now = later(now, u->simd_free[w->simd]);
+      now = w->issued = later(now, u->simd_free[w->simd]);
       u->simd_free[w->simd] = w->ready = now + t->cycles;
       n->valu_busy_cycles += t->cycles;
       return;
     case RPL_UNIT_SCALAR: case RPL_UNIT_BRANCH:
-      now = later(now, u->scalar_free);
+      now = w->attempt = w->issued = later(now, u->scalar_free);  // lost to another wavefront: idle, not a stall
       u->scalar_free = now + 1;
       w->ready = now + t->cycles;
       return;
@@ -222,6 +255,7 @@ static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_i
     case RPL_UNIT_WAIT:
       waited = drained(&w->scalar, t->lgkmcnt, drained(&w->vector, t->vmcnt, now));
       n->wait_cycles += waited - now;
+      w->issued = waited;
       w->ready = waited + 1;
       return;
     case RPL_UNIT_BARRIER:
@@ -250,8 +284,10 @@ static int step(struct unit *u, struct wave_state *w) {
   w->block_left--;
   issue(u, w, t);
   r->hits[inst]++;
-  r->latency_cycles[inst] += w->ready - before;
-  r->stall_cycles[inst] += later(0, w->ready - before - t->cycles);
+  r->latency_cycles[inst] += w->ready - w->attempt;
+  r->stall_cycles[inst] += w->issued - w->attempt;
+  r->idle_cycles[inst] += w->attempt - before;
+  trace_event(u, w, inst);
   return t->unit != RPL_UNIT_END;
 }
 

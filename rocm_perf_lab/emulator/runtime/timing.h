@@ -35,6 +35,22 @@ struct rpl_cu_counters {
   double memory_instructions;
 };
 
+// One executed instruction: when the wavefront first tried, when it was issued, and when the wavefront could go on.
+struct rpl_event { double attempt, issued, done; uint64_t inst; };
+
+// The life of one wavefront; `slot` is its place on the SIMD.
+struct rpl_traced_wave {
+  struct rpl_event *events; uint64_t count, capacity;
+  double begin, end;
+  uint32_t simd, slot;
+};
+
+struct rpl_thread_trace {
+  struct rpl_traced_wave *waves;                // [workgroup][wave], out
+  uint32_t workgroups;                          // the first so many are traced
+  uint32_t is_short_of_memory;                  // out
+};
+
 struct rpl_cu_run {
   const struct rpl_timed_instruction *instructions;
   const struct rpl_timed_block *blocks;
@@ -45,9 +61,12 @@ struct rpl_cu_run {
   const struct rpl_cu_parameters *cu;
   double *finish_cycles;                        // [workgroup]: when each ended, out
   uint64_t *hits;                               // [instruction], out
-  double *latency_cycles, *stall_cycles;        // [instruction], out
+  // [instruction], out. Latency holds the stall before the issue; idle is the gap before the first attempt.
+  double *latency_cycles, *stall_cycles, *idle_cycles;
   struct rpl_cu_counters *counters;             // out
+  struct rpl_thread_trace *thread_trace;        // NULL: not wanted
 };
 
 int rpl_time_compute_unit(const struct rpl_cu_run *run);  // 0, or 1 where memory is short or a trace does not fit
+void rpl_thread_trace_free(struct rpl_thread_trace *trace, uint64_t waves);
 #endif

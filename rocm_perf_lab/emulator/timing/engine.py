@@ -18,6 +18,7 @@ from rocm_perf_lab.emulator.timing.instruction_table import block_table, instruc
 from rocm_perf_lab.emulator.timing.memory_counters import hardware_counters
 from rocm_perf_lab.emulator.timing.stable_traces import stabilise
 from rocm_perf_lab.emulator.timing.structures import CuCounters, CuParameters, CuRun, TimedWave
+from rocm_perf_lab.emulator.timing.thread_trace import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.timing.thread_trace import TracedWave
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.timing import TimingParameters
 
 _LINE_BYTES = 128
 _ROUNDS_IN_DETAIL = 4
 """Of resident workgroups; what follows is taken to go on at the rate of the later half."""
+_TRACED_INSTRUCTIONS = 500_000
+"""About so many of a thread trace; as many workgroups are traced as stay below, and one at least."""
 
 
 class TimingUnavailable(EmulationError):
@@ -63,11 +67,20 @@ class TimingEstimate:
     counters: Mapping[str, float]
     hits: NDArray[np.uint64]
     latency_cycles: NDArray[np.float64]
+    """Includes `stall_cycles`; `idle_cycles` come before it."""
     stall_cycles: NDArray[np.float64]
+    idle_cycles: NDArray[np.float64]
+    thread_trace: tuple[TracedWave, ...] = ()
 
 
-def estimate(runtime: Runtime, launch: TracedLaunch, target: Target) -> TimingEstimate:
+def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_trace: bool = False) -> TimingEstimate:
     """Time one launch; equal launches give equal estimates.
+
+    Args:
+        runtime: The C runtime.
+        launch: What the functional run left.
+        target: The GPU.
+        thread_trace: Also record single wavefronts; costs a second replay, changes no time.
 
     Raises:
         TimingUnavailable: The target has no timing parameters, or memory is short.
@@ -83,6 +96,13 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target) -> TimingEs
     per_unit = ceil(launch.workgroups / target.compute_units)
     simulated = min(per_unit, _ROUNDS_IN_DETAIL * max(launch.resident_workgroups, 1))
     unit = _simulate(runtime, launch, target, timing, simulated, active_units)
+    waves: tuple[TracedWave, ...] = ()
+    if thread_trace:
+        per_workgroup = max(1, int(unit.hits.sum()) // simulated)
+        traced = max(1, min(simulated, _TRACED_INSTRUCTIONS // per_workgroup))
+        with Recorder(runtime, traced, launch.waves_per_workgroup) as recorder:
+            _simulate(runtime, launch, target, timing, simulated, active_units, recorder)
+            waves = recorder.waves()
     cycles = _extrapolated(unit.finish_cycles, simulated, per_unit)
     clock_ghz = target.max_clock_mhz / 1000
     scale = launch.workgroups / simulated
@@ -93,6 +113,8 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target) -> TimingEs
         hits=unit.hits,
         latency_cycles=unit.latency_cycles,
         stall_cycles=unit.stall_cycles,
+        idle_cycles=unit.idle_cycles,
+        thread_trace=waves,
     )
 
 
@@ -102,11 +124,18 @@ class _UnitResult:
     hits: NDArray[np.uint64]
     latency_cycles: NDArray[np.float64]
     stall_cycles: NDArray[np.float64]
+    idle_cycles: NDArray[np.float64]
     counters: CuCounters
 
 
 def _simulate(
-    runtime: Runtime, launch: TracedLaunch, target: Target, timing: TimingParameters, workgroups: int, active_units: int
+    runtime: Runtime,
+    launch: TracedLaunch,
+    target: Target,
+    timing: TimingParameters,
+    workgroups: int,
+    active_units: int,
+    recorder: Recorder | None = None,
 ) -> _UnitResult:
     words = stabilise(launch.traces, launch.buffers)
     flat = [np.ascontiguousarray(wave) for group in words for wave in group]
@@ -114,7 +143,7 @@ def _simulate(
     instructions, blocks = instruction_table(launch.program, timing), block_table(launch.program)
     parameters = _parameters(target, timing, active_units)
     count = len(instructions)
-    result = _UnitResult(np.zeros(workgroups), np.zeros(count, np.uint64), np.zeros(count), np.zeros(count), CuCounters())
+    result = _UnitResult(np.zeros(workgroups), np.zeros(count, np.uint64), *_zeros(count), CuCounters())
     run = CuRun(
         instructions=ctypes.addressof(instructions),
         blocks=ctypes.addressof(blocks),
@@ -128,11 +157,17 @@ def _simulate(
         hits=result.hits.ctypes.data,
         latency_cycles=result.latency_cycles.ctypes.data,
         stall_cycles=result.stall_cycles.ctypes.data,
+        idle_cycles=result.idle_cycles.ctypes.data,
         counters=ctypes.addressof(result.counters),
+        thread_trace=recorder.address if recorder else None,
     )
-    if runtime.library.rpl_time_compute_unit(ctypes.byref(run)):
+    if runtime.library.rpl_time_compute_unit(ctypes.byref(run)) or (recorder and not recorder.is_complete):
         raise TimingUnavailable("the timing engine has too little memory", remedy="lower device.traced_workgroups")
     return result
+
+
+def _zeros(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    return np.zeros(count), np.zeros(count), np.zeros(count)
 
 
 def _parameters(target: Target, timing: TimingParameters, active_units: int) -> CuParameters:

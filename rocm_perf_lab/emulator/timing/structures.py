@@ -69,6 +69,37 @@ class CuCounters(ctypes.Structure):
     )  # fmt: skip
 
 
+class Event(ctypes.Structure):
+    """struct rpl_event."""
+
+    _fields_ = (
+        ("attempt", ctypes.c_double),
+        ("issued", ctypes.c_double),
+        ("done", ctypes.c_double),
+        ("inst", ctypes.c_uint64),
+    )
+
+
+class TracedWaveRecord(ctypes.Structure):
+    """struct rpl_traced_wave."""
+
+    _fields_ = (
+        ("events", ctypes.POINTER(Event)),
+        ("count", ctypes.c_uint64),
+        ("capacity", ctypes.c_uint64),
+        ("begin", ctypes.c_double),
+        ("end", ctypes.c_double),
+        ("simd", ctypes.c_uint32),
+        ("slot", ctypes.c_uint32),
+    )
+
+
+class ThreadTraceRecord(ctypes.Structure):
+    """struct rpl_thread_trace."""
+
+    _fields_ = (("waves", ctypes.c_void_p), ("workgroups", ctypes.c_uint32), ("is_short_of_memory", ctypes.c_uint32))
+
+
 class CuRun(ctypes.Structure):
     """struct rpl_cu_run."""
 
@@ -85,5 +116,7 @@ class CuRun(ctypes.Structure):
         ("hits", ctypes.c_void_p),
         ("latency_cycles", ctypes.c_void_p),
         ("stall_cycles", ctypes.c_void_p),
+        ("idle_cycles", ctypes.c_void_p),
         ("counters", ctypes.c_void_p),
+        ("thread_trace", ctypes.c_void_p),
     )

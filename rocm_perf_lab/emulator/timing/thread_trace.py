@@ -1,0 +1,91 @@
+"""What the timing engine records of single wavefronts where a thread trace is wanted.
+
+`Recorder(...)` goes into one run of the engine; `waves()` takes out what it wrote, in whole clocks: begin and end of
+every instruction are rounded alike, so that the parts of a wavefront add up to its life.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.emulator.timing.structures import ThreadTraceRecord, TracedWaveRecord
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.build import Runtime
+
+_EVENT = np.dtype([("attempt", "f8"), ("issued", "f8"), ("done", "f8"), ("instruction", "u8")])
+
+
+@dataclass(frozen=True, eq=False)
+class TracedWave:
+    """One wavefront; `slot` is its place on the SIMD. All arrays are (n_executed), in order."""
+
+    workgroup: int
+    wave: int
+    simd: int
+    slot: int
+    begin: int
+    end: int
+    instructions: NDArray[np.int64]
+    """Indices into the program."""
+    attempts: NDArray[np.int64]
+    """When the wavefront first tried to issue; `issued` when it could, `done` when it could go on."""
+    issued: NDArray[np.int64]
+    done: NDArray[np.int64]
+
+
+class Recorder:
+    """Memory for the first `workgroups` of a run; a context manager that gives it back."""
+
+    def __init__(self, runtime: Runtime, workgroups: int, waves_per_workgroup: int) -> None:
+        self._runtime = runtime
+        self._waves_per_workgroup = waves_per_workgroup
+        self._waves = (TracedWaveRecord * (workgroups * waves_per_workgroup))()
+        self._record = ThreadTraceRecord(waves=ctypes.addressof(self._waves), workgroups=workgroups)
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runtime.library.rpl_thread_trace_free(ctypes.byref(self._record), ctypes.c_uint64(len(self._waves)))
+
+    @property
+    def address(self) -> int:
+        """Of the structure that the engine fills."""
+        return ctypes.addressof(self._record)
+
+    @property
+    def is_complete(self) -> bool:
+        """False where memory was short."""
+        return not self._record.is_short_of_memory
+
+    def waves(self) -> tuple[TracedWave, ...]:
+        """In order of workgroup and wavefront."""
+        return tuple(
+            _wave(record, *divmod(number, self._waves_per_workgroup)) for number, record in enumerate(self._waves)
+        )  # fmt: skip
+
+
+def _wave(record: TracedWaveRecord, workgroup: int, wave: int) -> TracedWave:
+    events = np.zeros(record.count, _EVENT)
+    if record.count:
+        ctypes.memmove(events.ctypes.data, record.events, events.nbytes)
+    attempts, issued, done = (np.rint(events[name]).astype(np.int64) for name in ("attempt", "issued", "done"))
+    return TracedWave(
+        workgroup=workgroup,
+        wave=wave,
+        simd=record.simd,
+        slot=record.slot,
+        begin=round(record.begin),
+        end=round(record.end),
+        instructions=events["instruction"].astype(np.int64),
+        attempts=attempts,
+        issued=issued,
+        done=done,
+    )
