@@ -106,6 +106,29 @@ def emulate(
 
 
 @main.command()
+@click.argument("file", type=click.Path())
+@click.option("--kernel", metavar="NAME", help="Symbol or C++ name; all kernels where it is left out.")
+@click.option("--source", "with_source", is_flag=True, help="Show the source line that instructions come from.")
+@click.option("--counts", type=click.Path(), metavar="RUN", help="Folder (or database) that emulate --output left.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def disassemble(file: str, kernel: str | None, with_source: bool, counts: str | None, as_json: bool, debug: bool) -> None:
+    """List the instructions of FILE: a code object, an offload bundle, or a HIP object file or executable."""
+
+    def run() -> None:
+        from pathlib import Path
+
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.disassemble import DisassembleRequest, run_disassemble
+
+        request = DisassembleRequest(Path(file), kernel, with_source, Path(counts) if counts else None)
+        run_disassemble(request, Console(highlight=False), as_json=as_json)
+
+    _answer(run, debug)
+
+
+@main.command()
 @click.argument("folder", type=click.Path(file_okay=False), default="schemas")
 def schemas(folder: str) -> None:
     """Write the JSON Schemas of profile, roofline, dag and analysis to FOLDER."""

@@ -1,0 +1,248 @@
+"""`rocm-perf disassemble`: the instructions of a code object's kernels, with source lines and counts where there are any.
+
+Takes a :class:`DisassembleRequest`; prints a listing, or with `--json` the same as one document.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from rocm_perf_lab.device.instruction_counts import CountsError, read_counts
+from rocm_perf_lab.target.catalog import load_target, target_names
+from rocm_perf_lab.target.occupancy import occupancy
+from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file
+from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
+from rocm_perf_lab.toolchain.listing import list_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import Console
+
+    from rocm_perf_lab.device.instruction_counts import CountRow, CountsDocument
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+    from rocm_perf_lab.toolchain.listing import ListedInstruction, Listing
+    from rocm_perf_lab.toolchain.source_lines import SourceLine
+
+_LARGEST_SOURCE_BYTES = 16 << 20
+_TEXT_COLUMN = 44
+
+
+@dataclass(frozen=True)
+class DisassembleRequest:
+    """The words of the command line."""
+
+    file: Path
+    kernel: str | None = None
+    with_source: bool = False
+    counts: Path | None = None
+
+
+@dataclass(frozen=True)
+class CountedListing:
+    """One kernel's listing; `counts` by address, empty without run data."""
+
+    listing: Listing
+    counts: Mapping[int, CountRow]
+    elsewhere: int
+    """Executions of instructions that are not in the listing: functions that the kernel calls."""
+
+
+def run_disassemble(request: DisassembleRequest, console: Console, *, as_json: bool) -> None:
+    """Print one kernel, or all of the file.
+
+    Raises:
+        LabError: The file, the kernel or the counts cannot be read, or nothing here knows the processor.
+    """
+    code_objects = read_kernel_file(request.file)
+    counts = read_counts(request.counts) if request.counts is not None else None
+    wanted = _wanted(code_objects, request.kernel, counts)
+    if counts is not None:
+        _require_same(counts, wanted, request)
+    listings = [
+        (code_object, _counted(list_kernel(code_object, kernel, with_source=request.with_source), counts))
+        for code_object, kernel in wanted
+    ]
+    target = _target_of(listings[0][0].architecture) if listings else None
+    if as_json:
+        print(_document(listings, target, request), end="")
+        return
+    sources = _Sources(request.file.parent)
+    for number, (code_object, counted) in enumerate(listings):
+        if number:
+            console.print()
+        for line in _lines(code_object, counted, target, sources):
+            console.print(Text(line), soft_wrap=True)
+
+
+def _wanted(
+    code_objects: Sequence[CodeObject], name: str | None, counts: CountsDocument | None
+) -> list[tuple[CodeObject, KernelMetadata]]:
+    """The kernel that is named, or that was counted; else all."""
+    name = name or (counts.symbol if counts is not None else None)
+    if name is not None:
+        return [choose_kernel(code_objects, name)]
+    every = [(code_object, kernel) for code_object in code_objects for kernel in code_object.kernels]
+    return every or [choose_kernel(code_objects, None)]  # which says that there is none
+
+
+def _require_same(
+    counts: CountsDocument, wanted: Sequence[tuple[CodeObject, KernelMetadata]], request: DisassembleRequest
+) -> None:
+    code_object, kernel = wanted[0]
+    if (counts.code_object_sha256, counts.symbol) != (code_object.sha256, kernel.symbol):
+        same_file = counts.code_object_sha256 == code_object.sha256
+        raise CountsError(
+            f"the counts are of {f'kernel {counts.symbol}' if same_file else 'another code object'}",
+            where=f"--counts {request.counts}",
+            remedy=f"add --kernel {counts.symbol}" if same_file else "give the file that was emulated, or emulate this one",
+        )
+
+
+def _counted(listing: Listing, counts: CountsDocument | None) -> CountedListing:
+    if counts is None:
+        return CountedListing(listing, {}, 0)
+    by_address = {row.address: row for row in counts.instructions}
+    listed = {instruction.address for instruction in listing.instructions}
+    return CountedListing(listing, by_address, sum(row.executions for a, row in by_address.items() if a not in listed))
+
+
+def _target_of(architecture: str) -> Target | None:
+    """A GPU that the lab knows with that architecture: occupancy depends on it."""
+    known = (load_target(name) for name in sorted(target_names(), key=lambda name: (name != "mi300x", name)))
+    return next((target for target in known if target.architecture == architecture), None)
+
+
+def _lines(code_object: CodeObject, counted: CountedListing, target: Target | None, sources: _Sources) -> Iterator[str]:
+    kernel = counted.listing.kernel
+    yield from _header(code_object, kernel, target)
+    has_counts = bool(counted.counts)
+    if has_counts:
+        yield ";    runs  lanes  address  instruction"
+        if counted.elsewhere:
+            yield f"; {counted.elsewhere:,} executions were in functions that the kernel calls"
+    last: SourceLine | None = None
+    for instruction in counted.listing.instructions:
+        if instruction.label is not None:
+            yield f"{instruction.label}:"
+        if instruction.source is not None and instruction.source != last:
+            last = instruction.source
+            yield f"; {last.file}:{last.line}{sources.text(last)}"
+        yield _counts_text(counted.counts.get(instruction.address), has_counts) + _instruction_text(instruction)
+
+
+def _header(code_object: CodeObject, kernel: KernelMetadata, target: Target | None) -> Iterator[str]:
+    yield f"; {kernel.name}"
+    if kernel.symbol != kernel.name:
+        yield f"; symbol     {kernel.symbol}"
+    yield f"; processor  {code_object.target_id}, {kernel.code_bytes:,} bytes of code, entry {kernel.entry_address:#x}"
+    vgprs = kernel.vgpr_count - kernel.agpr_count
+    yield f"; registers  {vgprs} VGPR, {kernel.agpr_count} AGPR, {kernel.sgpr_count} SGPR"
+    if kernel.vgpr_spill_count or kernel.sgpr_spill_count:
+        yield f"; spilled    {kernel.vgpr_spill_count} VGPR, {kernel.sgpr_spill_count} SGPR"
+    yield f"; memory     {kernel.lds_bytes:,} B LDS, {kernel.scratch_bytes:,} B scratch, {kernel.kernarg_bytes:,} B arguments"
+    if target is not None:
+        reached = occupancy(target, occupancy_request(kernel))
+        yield (
+            f"; occupancy  {reached.waves_per_simd:g} of {reached.max_waves_per_simd} waves per SIMD, "
+            f"limited by {reached.limiter} ({target.name})"
+        )
+
+
+def _counts_text(row: CountRow | None, has_counts: bool) -> str:
+    if not has_counts:
+        return ""
+    if row is None:
+        return f"{'-':>9}  {'-':>5}  "
+    lanes = f"{row.active_lanes:.1f}" if row.active_lanes is not None else "-"
+    return f"{row.executions:9}  {lanes:>5}  "
+
+
+def _instruction_text(instruction: ListedInstruction) -> str:
+    words = " ".join(_words(instruction.encoding))
+    return f"{instruction.address:7x}  {instruction.text:<{_TEXT_COLUMN}} ; {words}"
+
+
+def _words(encoding: bytes) -> list[str]:
+    """Dwords as LLVM prints them."""
+    return [f"{int.from_bytes(encoding[start : start + 4], 'little'):08X}" for start in range(0, len(encoding), 4)]
+
+
+class _Sources:
+    """Source files that the debug information names, where they are still there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, list[str]] = {}
+
+    def text(self, line: SourceLine) -> str:
+        """`  code` of that line; empty where the file is not to be had."""
+        if line.file not in self._files:
+            self._files[line.file] = self._read(line.file)
+        lines = self._files[line.file]
+        return f"  {lines[line.line - 1].strip()}" if 0 < line.line <= len(lines) else ""
+
+    def _read(self, name: str) -> list[str]:
+        try:
+            found = next((p for p in (self._folder / name, Path(name)) if p.is_file()), None)
+            if found is None or found.stat().st_size > _LARGEST_SOURCE_BYTES:
+                return []
+            return found.read_text(errors="replace").splitlines()
+        except (OSError, ValueError):  # ValueError: a NUL in the name
+            return []
+
+
+def _document(listings: Sequence[tuple[CodeObject, CountedListing]], target: Target | None, request: DisassembleRequest) -> str:
+    document = {
+        "schema_version": "1.0",
+        "kernels": [_kernel_row(code_object, counted, target) for code_object, counted in listings],
+        "provenance": {
+            "code_object": str(request.file),
+            "counts": str(request.counts) if request.counts is not None else None,
+            "occupancy_target": target.name if target is not None else None,
+        },
+    }
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _kernel_row(code_object: CodeObject, counted: CountedListing, target: Target | None) -> dict[str, Any]:
+    kernel = counted.listing.kernel
+    reached = occupancy(target, occupancy_request(kernel)) if target is not None else None
+    return {
+        "name": kernel.name,
+        "symbol": kernel.symbol,
+        "target_id": code_object.target_id,
+        "code_object_sha256": code_object.sha256,
+        "entry_address": kernel.entry_address,
+        "code_bytes": kernel.code_bytes,
+        "vgpr": kernel.vgpr_count - kernel.agpr_count,
+        "agpr": kernel.agpr_count,
+        "sgpr": kernel.sgpr_count,
+        "lds_bytes": kernel.lds_bytes,
+        "scratch_bytes": kernel.scratch_bytes,
+        "kernarg_bytes": kernel.kernarg_bytes,
+        "waves_per_simd": reached.waves_per_simd if reached is not None else None,
+        "occupancy_limiter": reached.limiter if reached is not None else None,
+        "executions_elsewhere": counted.elsewhere if counted.counts else None,
+        "instructions": [_instruction_row(i, counted.counts.get(i.address)) for i in counted.listing.instructions],
+    }
+
+
+def _instruction_row(instruction: ListedInstruction, count: CountRow | None) -> dict[str, Any]:
+    source = instruction.source
+    return {
+        "address": instruction.address,
+        "encoding": _words(instruction.encoding),
+        "text": instruction.text,
+        "label": instruction.label,
+        "target": instruction.target,
+        "source": {"file": source.file, "line": source.line} if source is not None else None,
+        "executions": count.executions if count is not None else None,
+        "active_lanes": count.active_lanes if count is not None else None,
+    }
