@@ -115,7 +115,7 @@ class Snippets:
         self,
         text: str,
         vgprs: Mapping[int, NDArray[Any]] | None = None,
-        sgprs: Mapping[int, int] | None = None,
+        sgprs: Mapping[int, int | NDArray[Any]] | None = None,
         *,
         execute: int = ALL_LANES,
         scc: int = 0,
@@ -125,7 +125,7 @@ class Snippets:
         Args:
             text: One of the texts given.
             vgprs: Register -> values (64-bit types fill two registers; 16-bit ones leave junk in the upper half).
-            sgprs: Register -> 32-bit value.
+            sgprs: Register -> 32-bit value, or an array with one value per wavefront (64-bit types fill two registers).
             execute: EXEC at the start.
             scc: SCC at the start.
         """
@@ -133,8 +133,13 @@ class Snippets:
         if text in self.unsupported:
             raise AssertionError(self.unsupported[text])
         words = {r + i: w for r, values in (vgprs or {}).items() for i, w in enumerate(_words(values))}
+        scalar_words = {
+            r + i: w
+            for r, values in (sgprs or {}).items()
+            for i, w in enumerate(_words(values) if isinstance(values, np.ndarray) else [np.array([values & 0xFFFFFFFF], np.uint32)])
+        }
         count = max((len(w) for w in words.values()), default=1)
-        waves = -(-count // LANES)
+        waves = max(-(-count // LANES), max((len(w) for w in scalar_words.values()), default=1))
         outcome = Outcome(np.zeros((waves, 32, LANES), np.uint32), np.zeros((waves, 128), np.uint32), np.zeros(waves, np.uint32))
         padded = {r: np.resize(w, waves * LANES) for r, w in words.items()}
         storage, machine = (ctypes.c_uint8 * (ctypes.sizeof(Wave) + 64))(), MachineState()
@@ -151,8 +156,8 @@ class Snippets:
                 rows[register] = values[n * LANES : (n + 1) * LANES]
             scalars[:] = 0
             scalars[EXEC], scalars[EXEC + 1] = execute & 0xFFFFFFFF, execute >> 32
-            for register, value in (sgprs or {}).items():
-                scalars[register] = value & 0xFFFFFFFF
+            for register, values in scalar_words.items():
+                scalars[register] = values[n % len(values)]
             wave.scc, wave.mode, wave.resume, wave.slice = scc, self.mode, resumes[text], 1 << 40
             function(ctypes.addressof(wave))
             assert wave.status == 1, f"status {wave.status} after {text}"

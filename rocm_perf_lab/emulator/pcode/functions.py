@@ -288,7 +288,9 @@ def _signext(builder: Builder, value: Value) -> Value:
 
 def _signext_from_bit(builder: Builder, value: Value, width: Value) -> Value:
     """The low `width` bits sign-extended; 0 for a width of 0."""
-    shift = builder.binary("-", constant(value.bits, value.bits), builder.resize(replace(width, kind="u"), value.bits))
+    bounded = builder.resize(replace(width, kind="u"), value.bits)
+    bounded = builder.intrinsic("umin", [bounded, constant(value.bits, value.bits)], kind="u", bits=value.bits)
+    shift = builder.binary("-", constant(value.bits, value.bits), bounded)
     shift = builder.binary("&", shift, constant(value.bits - 1, value.bits))
     up = builder.shift_in_range("<<", replace(value, kind="i"), shift)
     down = builder.shift_in_range(">>", replace(up, kind="i"), shift)

@@ -11,7 +11,7 @@ from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constan
 from rocm_perf_lab.emulator.pcode.parser import parse
 from rocm_perf_lab.emulator.translate.indexing import set_index_mode
 from rocm_perf_lab.emulator.translate.operands import read_source
-from rocm_perf_lab.emulator.wave import EXEC, M0, VCC, offset_of
+from rocm_perf_lab.emulator.wave import EXEC, M0, SGPRS, VCC, offset_of
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
@@ -88,7 +88,9 @@ def translate_scalar(state: BlockState, instruction: Instruction, load_address: 
         _set_register(state, instruction)
     elif name.startswith("S_SET_GPR_IDX"):
         set_index_mode(state, instruction)
-    elif name.rpartition("_")[0] in _BIT_SEARCHES:
+    elif name.startswith("S_MOVREL"):
+        _move_relative(state, instruction)
+    elif name.rpartition("_")[0] in _BIT_SEARCHES and not name.endswith("_I64"):
         _search_bits(state, instruction)
     else:
         _run_pseudocode(state, instruction)
@@ -139,6 +141,30 @@ def _search_bits(state: BlockState, instruction: Instruction) -> None:
     place = builder.resize(builder.intrinsic(intrinsic, [source], kind="u", bits=bits, extra=", i1 false"), 32)
     nothing = builder.compare("==", source, constant(0, bits))
     state.write(instruction.fields["sdst"], builder.select(nothing, constant(0xFFFFFFFF), place))
+
+
+def _move_relative(state: BlockState, instruction: Instruction) -> None:
+    """S_MOVRELS and S_MOVRELD: M0 is added to the number of the source or of the destination."""
+    builder = state.scalar_builder
+    index = builder.resize(state.read32(M0), 64, signed=False)
+    bits = destination_bits(instruction)
+    source, target = instruction.fields["ssrc0"], instruction.fields["sdst"]
+    reads = instruction.mnemonic.startswith("S_MOVRELS")
+    value = None if reads else read_source(state, instruction, source, OperandType("B", bits))
+    state.close_group()
+    state.store_scalars()
+    place, address = state.names.fresh(), state.names.fresh()
+    state.lines += [
+        f"{place} = getelementptr i8, ptr %wave, i64 {offset_of('sgpr') + 4 * (source if reads else target)}",
+        f"{address} = getelementptr i32, ptr {place}, i64 {index.operand}",
+    ]
+    if value is not None:
+        state.lines.append(f"store i{bits} {builder.text(value)}, ptr {address}, align 4")
+        state.forget(0, SGPRS)
+        return
+    loaded = state.names.fresh()
+    state.lines.append(f"{loaded} = load i{bits}, ptr {address}, align 4")
+    state.write(target, Value(loaded, "u", bits))
 
 
 def _get_register(state: BlockState, instruction: Instruction) -> None:
