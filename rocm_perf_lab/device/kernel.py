@@ -124,9 +124,9 @@ class WorkModel(_Strict):
 class KernelDescription(_Strict):
     """One kernel, its arguments, its launch and its truth.
 
-    `reference` maps output names to NumPy expressions over input names and params, or is `file.py:function` (called
-    with the inputs and params by keyword, returning one array or a mapping), or `"baseline output"`: what the
-    unmodified kernel computes.
+    `reference` maps output names to NumPy expressions over input names and params, or to `file.py:function` whose result
+    is that output; or it is one `file.py:function` that returns one array or a mapping. Functions are called with the
+    inputs and params by keyword. `"baseline output"` is what the unmodified kernel computes.
 
     A Triton kernel has `constexprs` (or types: `tl.float16`) and compiler `options` (num_warps, num_stages,
     waves_per_eu, matrix_instr_nonkdim, ...) in place of `defines`, `flags` and `block`; its arguments are taken by name.

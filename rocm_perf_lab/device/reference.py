@@ -7,6 +7,7 @@ against the kernel; the result is converted to the output's type.
 from __future__ import annotations
 
 import importlib.util
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import Launch
 
 BASELINE = "baseline output"
+_FUNCTION = re.compile(r"[\w./-]+\.py:\w+")
 
 
 class KernelReferenceError(LabError):
@@ -43,10 +45,25 @@ def expected_outputs(description: KernelDescription, launch: Launch) -> dict[str
     buffers = {a.name: a for a in launch.arguments if isinstance(a, BufferValue)}
     names = {name: _widen(b.data) for name, b in buffers.items()} | dict(description.params)
     if isinstance(reference, str):
-        results = _call(description.folder, reference, names, buffers)
+        results = _by_output(reference, _call(description.folder, reference, names), buffers)
     else:
-        results = {n: evaluate_array(e, names, where=f"kernel.reference.{n}") for n, e in reference.items()}
+        results = {n: _evaluate(n, e, description.folder, names) for n, e in reference.items()}
     return {name: _fit(name, value, buffers) for name, value in results.items()}
+
+
+def _evaluate(output: str, expression: str, folder: Path, names: Mapping[str, Any]) -> Any:
+    if _FUNCTION.fullmatch(expression):
+        return _call(folder, expression, names)
+    return evaluate_array(expression, names, where=f"kernel.reference.{output}")
+
+
+def _by_output(reference: str, result: Any, buffers: Mapping[str, BufferValue]) -> dict[str, Any]:
+    if isinstance(result, dict):
+        return result
+    outputs = [b.name for b in buffers.values() if b.written]
+    if len(outputs) != 1:
+        raise KernelReferenceError(f"{reference} must return a mapping of {', '.join(outputs)}", where="kernel.reference")
+    return {outputs[0]: result}
 
 
 def _widen(data: NDArray[Any]) -> NDArray[Any]:
@@ -70,7 +87,7 @@ def _fit(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[A
     return array.astype(expected.dtype)
 
 
-def _call(folder: Path, reference: str, names: Mapping[str, Any], buffers: Mapping[str, BufferValue]) -> dict[str, NDArray[Any]]:
+def _call(folder: Path, reference: str, names: Mapping[str, Any]) -> Any:
     where = f"kernel.reference: {reference}"
     file_name, separator, function_name = reference.rpartition(":")
     path = folder / file_name
@@ -83,19 +100,16 @@ def _call(folder: Path, reference: str, names: Mapping[str, Any], buffers: Mappi
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+        raise KernelReferenceError(f"{path.name} cannot be imported: {type(error).__name__}: {error}", where=str(path)) from error
     function = getattr(module, function_name, None)
     if not callable(function):
         raise KernelReferenceError(f"{path.name} has no function {function_name!r}", where=where)
     try:
-        result = function(**names)
-    except TypeError as error:
+        return function(**names)
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
         raise KernelReferenceError(
-            f"{function_name} failed: {error}", where=where, remedy=f"it is called with {', '.join(names)}"
+            f"{function_name} failed: {type(error).__name__}: {error}", where=where, remedy=f"it is called with {', '.join(names)}"
         ) from error
-    if isinstance(result, dict):
-        return result
-    outputs = [b.name for b in buffers.values() if b.written]
-    if len(outputs) != 1:
-        raise KernelReferenceError(f"{function_name} must return a mapping of {', '.join(outputs)}", where=where)
-    return {outputs[0]: result}

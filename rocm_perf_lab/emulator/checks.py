@@ -209,7 +209,8 @@ class Checks:
         if record.inst >= 0:
             return self._program.instructions[record.inst]
         behind = resume_address(int(record.detail))
-        return next(i for i in self._program.instructions if i.address + i.size == behind)
+        barrier: Instruction = next(i for i in self._program.instructions if i.address + i.size == behind)
+        return barrier
 
     def _message(self, record: FindingRecord, lanes: Sequence[int], line_of: Callable[[int], str | None]) -> str:
         access = f"{AccessKind(record.access).name.lower()} of {record.width_bytes} bytes"

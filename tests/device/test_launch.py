@@ -122,3 +122,26 @@ def test_baseline_output_means_no_expectation() -> None:
     description = describe(reference="baseline output")
 
     assert expected_outputs(description, launch_of(description)) is None
+
+
+def test_one_output_may_come_from_a_function(tmp_path: Path) -> None:
+    (tmp_path / "truth.py").write_text("def double(x, **_):\n    return 2 * x\n")
+    description = describe(folder=tmp_path, reference={"y": "truth.py:double"})
+
+    launch = launch_of(description)
+    expected = expected_outputs(description, launch)
+
+    assert expected is not None
+    np.testing.assert_array_equal(expected["y"], buffer(launch, "x").data * 2)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("def double(x, **_):\n    return 1 / 0\n", "ZeroDivisionError"), ("import nowhere_to_be_found\n", "cannot be imported")],
+)
+def test_a_reference_that_fails_is_the_users_error(tmp_path: Path, source: str, message: str) -> None:
+    (tmp_path / "truth.py").write_text(source)
+    description = describe(folder=tmp_path, reference="truth.py:double")
+
+    with pytest.raises(KernelReferenceError, match=message):
+        expected_outputs(description, launch_of(description))
