@@ -167,7 +167,8 @@ class VectorOperation:
         if self._is_packed:
             return self._packed_source(index, operand, kind)
         if index == 0 and self._source0_row is not None:
-            value = self.group.builder.resize(self.group.read_row(self._source0_row), kind.bits, signed=False)
+            words = [self.group.read_row(self._source0_row + i) for i in range(max(1, kind.bits // 32))]
+            value = self.group.builder.resize(join_words(self.group.builder, words), kind.bits, signed=False)
         elif self._is_sdwa and index < 2:
             value = sdwa.select_source(self, index, operand, kind)
         else:
@@ -224,7 +225,11 @@ class VectorOperation:
         """FMA_MIX: a float32, or the half of a register that op_sel names, with neg and abs of its own type."""
         fields, builder = self.instruction.fields, self.group.builder
         is_half = (fields.get("opsel_hi", 0) | fields.get("opsel_hi2", 0) << 2) >> index & 1
-        value = read_source(self.state, self.instruction, operand, OperandType("F16" if is_half else "F32", 32))
+        inline = inline_constant(operand, OperandType("F16", 16)) if is_half else None
+        if inline is not None:
+            value = builder.resize(inline, 32, signed=False)
+        else:
+            value = read_source(self.state, self.instruction, operand, OperandType("F32", 32))
         negate, absolute = bool(fields["neg"] >> index & 1), bool(fields["neg_hi"] >> index & 1)
         if not is_half:
             return apply_sign_modifiers(builder, value, negate=negate, absolute=absolute)
