@@ -18,6 +18,7 @@ DEFAULT_MODE = 0x3F0
 """Round to nearest even, keep denormals, DX10_CLAMP, IEEE: what HIP kernels run with."""
 _CALLS = frozenset({"S_SWAPPC_B64", "S_CALL_B64"})
 _JUMPS = frozenset({"S_BRANCH", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64", "S_ENDPGM", "S_ENDPGM_SAVED"})
+ABORT_TRAP = 2
 _PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP"})
 
 
@@ -129,7 +130,7 @@ def _decode_reachable(code: bytes, code_address: int, entries: tuple[int, ...]) 
             pending.extend(branch_targets(instruction))
             if instruction.mnemonic in _CALLS:
                 pending.append(address + instruction.size)
-            if instruction.mnemonic in _JUMPS:
+            if _never_continues(instruction):
                 break
             address += instruction.size
     return decoded
@@ -152,12 +153,18 @@ def _body(decoded: Mapping[int, Instruction], start: int, leaders: set[int]) -> 
     return tuple(body)
 
 
+def _never_continues(instruction: Instruction) -> bool:
+    """A jump, an end, or the trap of an abort, which compilers put last."""
+    is_abort = instruction.mnemonic == "S_TRAP" and instruction.fields["simm16"] & 0xFF == ABORT_TRAP
+    return is_abort or instruction.mnemonic in _JUMPS
+
+
 def _ends_block(instruction: Instruction) -> bool:
     return instruction.mnemonic in _JUMPS | _PAUSES or instruction.mnemonic.startswith("S_CBRANCH")
 
 
 def _successors(last: Instruction) -> tuple[int, ...]:
-    following = () if last.mnemonic in _JUMPS else (last.address + last.size,)
+    following = () if _never_continues(last) else (last.address + last.size,)
     return (*branch_targets(last), *following)
 
 

@@ -28,7 +28,15 @@ int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint3
   return 0;
 }
 
+// Butterflies of a fast Fourier transform: the bits of the lane backwards, within groups that the mask keeps apart.
+static uint32_t reversed_lane(uint32_t lane, uint32_t mask) {
+  uint32_t backwards = 0;
+  for (int i = 0; i < 5; i++) backwards |= (lane >> i & 1) << (4 - i);
+  return (lane & 32) | backwards >> __builtin_popcount(mask) | (lane & mask);
+}
+
 static uint32_t swizzle_source(uint32_t lane, uint32_t offset) {
+  if ((offset & 0xe000) == 0xe000) return reversed_lane(lane, offset & 31);
   if ((offset & 0xe000) == 0xc000) {                                                           // rotate within 32 lanes
     uint32_t mask = offset & 31, amount = offset >> 5 & 31, inner = lane & 31;
     uint32_t rotated = offset >> 10 & 1 ? inner - amount : inner + amount;
@@ -41,8 +49,6 @@ static uint32_t swizzle_source(uint32_t lane, uint32_t offset) {
 
 int rpl_swizzle(struct rpl_wave *w, int inst, int dst, int data, uint32_t offset) {
   uint64_t lanes = rpl_exec(w);
-  // FFT mode (offset >= 0xe000) reverses bits; no compiler emits it.
-  if ((offset & 0xe000) == 0xe000) return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 4, lanes, NULL, offset);
   uint32_t value[RPL_LANES];
   for (uint32_t l = 0; l < RPL_LANES; l++) {
     uint32_t source = swizzle_source(l, offset);

@@ -165,11 +165,12 @@ def _with_permuted_source(state: BlockState, instruction: Instruction) -> None:
     fields = instruction.fields
     state.close_group()
     state.store_scalars()
-    enabled = state.names.fresh()
     state.names.declare("declare i64 @rpl_dpp(ptr, i32, i32, i32, i32, i32, i32)")
-    arguments = (FIRST_TEMP_ROW, fields["vsrc0"] % FIRST_VGPR, fields["dpp"], fields["row_mask"], fields["bank_mask"])
-    given = ", ".join(f"i32 {a}" for a in (*arguments, fields["bc"]))
-    state.lines.append(f"{enabled} = call i64 @rpl_dpp(ptr %wave, {given})")
+    for i in range(max(1, instruction.operands.get("src0", _WORD).bits // 32)):
+        arguments = (FIRST_TEMP_ROW + i, fields["vsrc0"] % FIRST_VGPR + i, fields["dpp"], fields["row_mask"], fields["bank_mask"])
+        given = ", ".join(f"i32 {a}" for a in (*arguments, fields["bc"]))
+        enabled = state.names.fresh()
+        state.lines.append(f"{enabled} = call i64 @rpl_dpp(ptr %wave, {given})")
     execute = state.read64(EXEC)
     builder = state.scalar_builder
     narrowed = builder.binary("&", execute, Value(enabled, "u", 64))

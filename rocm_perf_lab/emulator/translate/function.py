@@ -172,6 +172,8 @@ def _leave_block(program: Program, block: Block, state: BlockState) -> None:
         return_status(lines, status, resume_id(following), (state.names.fresh(), state.names.fresh()))
     elif target is not None:
         _jump(program, state, last, target)
+    elif not block.successors:  # a trap that ends the wavefront
+        lines.append("unreachable")
     else:
         lines.append(f"br label %{_label(program, block.successors[0])}")
 
