@@ -52,7 +52,7 @@ def optimize(overrides: tuple[str, ...], min_improvement: float | None, max_iter
 @click.option("--arg", "arguments", multiple=True, metavar="TEXT", help="One argument; repeat in the kernel's order.")
 @click.option("--lds", default=0, type=click.IntRange(min=0), metavar="BYTES", help="Dynamic LDS.")
 @click.option("--target", default="mi300x", show_default=True, help="GPU whose limits and rates are emulated.")
-@click.option("--check", metavar="KINDS", help="Checks to make: all, or some of them.")
+@click.option("--check", default="none", metavar="KINDS", help="Defects to look for: all, or some: lds_races,barriers.")
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Wave instructions before a kernel counts as endless.")
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Keep outputs, database and counts here.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
@@ -65,7 +65,7 @@ def emulate(
     arguments: tuple[str, ...],
     lds: int,
     target: str,
-    check: str | None,
+    check: str,
     max_instructions: int | None,
     output: str | None,
     as_json: bool,

@@ -39,6 +39,7 @@ extern "C" __global__ void lds(int* out) {
   out[threadIdx.x] = part[63 - threadIdx.x];
 }
 extern "C" __global__ void mark(int* out, int value) { out[threadIdx.x] = value; }
+extern "C" __global__ void race(int* out) { out[0] = threadIdx.x; }
 extern "C" __global__ void store_at(int* out, long index) { out[index] = 1; }
 extern "C" __global__ void spin(volatile int* flag) { while (*flag == 0) {} }
 extern "C" __global__ void trap(int* out) { asm volatile("s_trap 2"); out[0] = 1; }
@@ -291,7 +292,7 @@ def test_a_code_object_for_another_gpu(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_kernel_has_to_be_named_where_there_are_several(hsaco: str) -> None:
     words = ("--grid", "1", "--block", "64")
 
-    refused(emulate(hsaco, *words), says="which of 9 kernels?", mend="--kernel")
+    refused(emulate(hsaco, *words), says="which of 10 kernels?", mend="--kernel")
     refused(emulate(hsaco, "--kernel", "saxpi", *words), says="no kernel 'saxpi'", mend="Did you mean 'saxpy'?")
 
 
@@ -341,7 +342,7 @@ def test_a_geometry_that_no_gpu_takes(hsaco: str, grid: str, block: str, says: s
     [
         (("--lds", "70000"), "70000 bytes of LDS", "less LDS"),
         (("--target", "mi300"), "unknown target 'mi300'", "Did you mean mi300x"),
-        (("--check", "everything"), "everything", ""),
+        (("--check", "everything"), "there is no check named 'everything'", "lds_races"),
     ],
 )
 def test_options_that_cannot_be(hsaco: str, words: tuple[str, ...], says: str, mend: str) -> None:
@@ -383,6 +384,25 @@ def test_a_folder_that_cannot_be_written(hsaco: str, tmp_path: Path) -> None:
     words = (*SAXPY, "--output", "blocked/run")
 
     refused(emulate(hsaco, *words, arguments=SAXPY_ARGUMENTS), says="cannot write", where="blocked", mend="--output")
+
+
+def test_checks_report_defects_after_the_result(hsaco: str) -> None:
+    words = ("--kernel", "race", "--grid", "1", "--block", "128", "--json")
+
+    unchecked = emulate(hsaco, *words, arguments=("i32[1]:out",))
+    checked = emulate(hsaco, *words, "--check", "all", arguments=("i32[1]:out",))
+
+    assert (unchecked.code, unchecked.document["findings"]) == (0, [])
+    assert checked.code == 2
+    assert {finding["check"] for finding in checked.document["findings"]} == {"memory_races"}
+    assert "the checks found 1 defect in kernel race" in checked.err
+    assert "kernel.hip:" in checked.err
+
+
+def test_a_kernel_without_defects_passes_all_checks(hsaco: str) -> None:
+    answer = emulate(hsaco, *SAXPY, "--check", "all", arguments=SAXPY_ARGUMENTS)
+
+    assert answer.code == 0, answer.err
 
 
 def test_debug_lets_the_error_through(hsaco: str) -> None:

@@ -21,7 +21,6 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from rocm_perf_lab.components import accepted_arguments
 from rocm_perf_lab.device.argument_text import format_argument, parse_argument, parse_dim3
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, counts_document
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.device.argument_text import TextArgument
     from rocm_perf_lab.device.instruction_counts import InstructionCount
-    from rocm_perf_lab.device.protocol import DeviceIdentity, Launch
+    from rocm_perf_lab.device.protocol import DeviceIdentity, Finding, Launch
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy
 
@@ -74,7 +73,7 @@ class EmulateRequest:
     kernel: str | None = None
     dynamic_lds_bytes: int = 0
     target: str = "mi300x"
-    check: str | None = None
+    check: str = "none"
     max_instructions: int | None = None
 
 
@@ -93,7 +92,7 @@ class Emulation:
     duration_ns: int
     instruction_counts: tuple[InstructionCount, ...]
     identity: DeviceIdentity
-    check: str | None
+    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
         duration_ns=int(trace.dispatches.duration_ns[0]),
         instruction_counts=run.instruction_counts,
         identity=device.identity,
-        check=request.check,
+        findings=run.findings,
     )
 
 
@@ -151,7 +150,7 @@ def run_emulate(request: EmulateRequest, console: Console, *, output: Path | Non
     """Run it, print it, and leave its files in `output` where one is given.
 
     Raises:
-        LabError: As :func:`emulate`, and where the folder cannot be written.
+        LabError: As :func:`emulate`; the folder cannot be written; or, after everything was shown, a check found a defect.
     """
     if output is None:
         with tempfile.TemporaryDirectory() as folder:
@@ -170,10 +169,11 @@ def run_emulate(request: EmulateRequest, console: Console, *, output: Path | Non
             ) from error
     if as_json:
         print(emulation_document(emulation, request, files), end="")
-        return
-    show_emulation(console, emulation)
-    if output is not None:
-        console.print(f"[bold]files[/]  {output}", soft_wrap=True)
+    else:
+        show_emulation(console, emulation)
+        if output is not None:
+            console.print(Text(f"files  {output}"), soft_wrap=True)
+    _require_clean(emulation)
 
 
 def argument_names(kernel: KernelMetadata, count: int) -> tuple[str, ...]:
@@ -244,6 +244,7 @@ def emulation_document(emulation: Emulation, request: EmulateRequest, files: Map
         "estimated_counters": [name for name in emulation.counters if name not in emulation.exact],
         "time_us_emulated": emulation.duration_ns / 1000,
         "outputs": [_output_row(name, values, files) for name, values in emulation.outputs.items()],
+        "findings": [vars(finding) for finding in emulation.findings],
         "provenance": {
             "device": emulation.identity.name,
             "emulated": emulation.identity.emulated,
@@ -252,7 +253,7 @@ def emulation_document(emulation: Emulation, request: EmulateRequest, files: Map
             "architecture": launch.code_object.architecture,
             "code_object": str(request.file),
             "code_object_sha256": launch.code_object.sha256,
-            "check": emulation.check,
+            "check": request.check,
         },
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
@@ -278,8 +279,8 @@ def show_emulation(console: Console, emulation: Emulation) -> None:
         f"{occupancy.waves_per_simd:g} of {occupancy.max_waves_per_simd} waves per SIMD, limited by {occupancy.limiter}{what_if}",
     )
     table.add_row("time", time_text(emulation.duration_ns, emulation.identity.time_word))
-    if emulation.check:
-        table.add_row("checks", Text(emulation.check))
+    for finding in emulation.findings:
+        table.add_row(finding.check.replace("_", " "), Text(finding.message))
     console.print(table)
     console.print(_instruction_table(emulation.counters, waves))
     if emulation.outputs:
@@ -469,8 +470,17 @@ def _device(request: EmulateRequest, target: Target) -> EmulatorDevice:
     options: dict[str, Any] = {}
     if request.max_instructions is not None:
         options["max_instructions"] = request.max_instructions
-    if request.check is not None:
-        if "check" not in accepted_arguments(EmulatorDevice):
-            raise LabError("this version of the emulator has no checks", where=f"--check {request.check}", remedy="leave it out")
-        options["check"] = request.check
-    return EmulatorDevice(target=target, **options)
+    try:
+        return EmulatorDevice(target=target, check=request.check, **options)
+    except LabError as error:
+        raise LabError(error.what, where=f"--check {request.check}", remedy=error.remedy) from error
+
+
+def _require_clean(emulation: Emulation) -> None:
+    count = len(emulation.findings)
+    if count:
+        raise LabError(
+            f"the checks found {count} defect{'s' if count > 1 else ''} in kernel {emulation.kernel.name}",
+            where="\n         ".join(finding.message for finding in emulation.findings),
+            remedy="correct the kernel, or choose other checks with --check",
+        )
