@@ -126,7 +126,7 @@ MIX = {
     "v_fma_mix_f32 v20, v0, -v2, |v4| op_sel:[1,0,0] op_sel_hi:[1,1,0]":
         lambda a, b, c: fma(F32)(half(a, 1), -half(b, 0), np.abs(c.view(F32))),
     "v_fma_mix_f32 v20, v0, v2, v4 op_sel_hi:[1,0,1] clamp": lambda a, b, c: clamp(fma(F32)(half(a, 0), b.view(F32), half(c, 0))),
-    "v_fma_mix_f32 v20, v0, 1.0, v4 op_sel_hi:[1,1,0]": lambda a, b, c: fma(F32)(half(a, 0), F32(1), c.view(F32)),
+    "v_fma_mix_f32 v20, v0, 1.0, v4 op_sel_hi:[1,1,0]": lambda a, b, c: fma(F32)(half(a, 0), np.ones(len(a), F32), c.view(F32)),
 }  # fmt: skip
 MIX_HALVES = ["v_fma_mixlo_f16 v20, v0, v2, v4 op_sel_hi:[1,1,1]", "v_fma_mixhi_f16 v20, v0, v2, v4 op_sel_hi:[1,1,1]"]
 FMAC = "v_pk_fmac_f16_e32 v4, v0, v2"
