@@ -33,6 +33,7 @@ _KEY_FORMAT = 1
 _WORKER = Path(__file__).with_name("triton_worker.py")
 _KNOBS = ("TRITON_", "AMDGCN_", "LLVM_", "MLIR_", "DISABLE_LLVM_")
 _LONGEST_LOG = 20_000
+_PIPELINE_FAILED = "Failures have been detected while processing an MLIR pass pipeline"
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def _refusal(error: Mapping[str, str | None], log: str, request: TritonRequest) 
     diagnostics = re.findall(r"^(\S[^\n]*?\.py:\d+):\d+: error: ([^\n]+)$", log, re.MULTILINE)
     if where is None and diagnostics:
         where = diagnostics[0][0]
-        what = "\n".join(message for _, message in diagnostics[:5])
+        what = "\n".join(message.removesuffix(_PIPELINE_FAILED) for _, message in diagnostics[:5])
     place = _in_folder(where or request.source.name, request.source.parent)
     return CompileError(what, log=log, where=place, remedy=error["remedy"] or f"Correct {place} and compile again.")
 

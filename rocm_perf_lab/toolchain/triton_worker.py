@@ -48,7 +48,7 @@ def _compile(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     module = _run_source(request["source"])
     function = _jit_function(module, request)
     signature, constants, attributes = _specialise(function, request)
-    options = _checked_options(request["options"])
+    options = _checked_options(request["options"], request["architecture"])
     try:
         compiled = triton.compile(
             ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes),
@@ -174,7 +174,7 @@ def _constant(value: Any) -> Any:
     return value
 
 
-def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
+def _checked_options(options: dict[str, Any], architecture: str) -> dict[str, Any]:
     from triton.backends.amd.compiler import HIPOptions
 
     known = sorted(HIPOptions.__dataclass_fields__)
@@ -183,6 +183,11 @@ def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
         raise Refused(
             f"Triton has no option {', '.join(map(repr, unknown))}", where="options", remedy=f"options: {', '.join(known)}"
         )
+    try:
+        HIPOptions(**{"arch": architecture} | options)
+    except (AssertionError, ValueError, TypeError) as error:
+        given = ", ".join(f"{name}={value}" for name, value in options.items())
+        raise Refused(str(error) or "Triton refuses the options", where=f"options: {given}", remedy="Change them.") from error
     return options
 
 
@@ -197,9 +202,7 @@ def _located(error: BaseException, module: types.ModuleType, source: str) -> Ref
             innermost = link
         link = link.__cause__
     if innermost is None:
-        if isinstance(error, AssertionError | ValueError) and not str(error):
-            return Refused(_message(error), where=_last_line(error, source))
-        return Refused(_message(error), where=None)
+        return Refused(_message(error))
     cause = innermost.__cause__
     what = innermost.error_message or (_message(cause) if cause is not None else type(innermost).__name__)
     line = getattr(innermost.node, "lineno", 1)

@@ -6,15 +6,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from rocm_perf_lab.device.compilation import compile_description
 from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue, Launch
 from rocm_perf_lab.emulator.machine import LaunchResult, Machine
+from rocm_perf_lab.resources import resource_dir
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -54,6 +59,43 @@ def triton_launch(source: str, **description: Any) -> Launch:
     with TemporaryDirectory() as folder:
         described, build = build_triton(source, Path(folder), **description)
         return build_launch(described, build.code_object, described.entry, build.contract)
+
+
+def experiment(name: str, params: Mapping[str, int]) -> KernelDescription:
+    """The description of one of the lab's own experiments, with some of its params changed."""
+    folder = resource_dir("experiments") / name
+    values = yaml.safe_load((folder / "kernel.yaml").read_text())
+    return KernelDescription.model_validate({**values, "folder": folder, "params": {**values["params"], **params}})
+
+
+def launch_of(description: KernelDescription) -> Launch:
+    """The launch of a described kernel, compiled."""
+    build = compile_description(description, description.source_path, architecture="gfx942", compiler=find_compiler)
+    return build_launch(description, build.code_object, description.entry, build.contract)
+
+
+def unary_launch(
+    source: str,
+    entry: str,
+    x: Mapping[str, Any],
+    y: Mapping[str, Any],
+    *,
+    grid: int = 1,
+    constexprs: Mapping[str, str] | None = None,
+    **options: int,
+) -> Launch:
+    """A kernel that takes `x_ptr` (1024 elements) and `y_ptr`."""
+    return triton_launch(
+        source,
+        entry=entry,
+        constexprs=dict(constexprs or {}),
+        options=options,
+        arguments=[
+            {"name": "x_ptr", "kind": "buffer", "shape": [1024], **x},
+            {"name": "y_ptr", "kind": "buffer", "access": "inout", **y},
+        ],
+        grid=[grid],
+    )
 
 
 def emulate(launch: Launch) -> tuple[dict[str, NDArray[np.generic]], LaunchResult]:
