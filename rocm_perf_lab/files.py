@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from pathlib import Path
+
+_DIGEST_BYTES = 32
 
 
 def write_text(path: Path, text: str) -> None:
@@ -27,3 +30,18 @@ def write_bytes(path: Path, content: bytes) -> None:
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_sealed(path: Path, content: bytes) -> None:
+    """Write `content` behind its own SHA-256, for caches whose damage must be noticed."""
+    write_bytes(path, hashlib.sha256(content).digest() + content)
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """What :func:`write_sealed` wrote; None where there is nothing, or something else by now."""
+    try:
+        stored = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    digest, content = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
+    return content if hashlib.sha256(content).digest() == digest else None

@@ -1,6 +1,6 @@
 """Native code for a program: LLVM IR through llvmlite, with object code kept on disk between processes.
 
-A cached object is used only if its checksum matches; its key covers the program's IR, LLVM and this CPU.
+A cached object is used only if its checksum matches; its key covers the program, the translator, LLVM and this CPU.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.emulator.fingerprint import translator_fingerprint
 from rocm_perf_lab.emulator.translate.function import FUNCTION_NAME, kernel_ir
-from rocm_perf_lab.files import write_bytes
+from rocm_perf_lab.files import read_sealed, write_sealed
 from rocm_perf_lab.resources import cache_dir
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.emulator.program import Program
-
-_DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -47,18 +46,17 @@ def compile_program(program: Program, helpers: Mapping[str, int], *, cache_folde
     _initialise()
     for name, address in helpers.items():
         llvm.add_symbol(name, address)
-    text = kernel_ir(program)
     folder = cache_folder or cache_dir() / "jit"
-    path = folder / f"{_key(text)}.o"
+    path = folder / f"{_key(program)}.o"
     target_machine = _target_machine()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
-    stored = _load(path)
+    stored = read_sealed(path)
     if stored is None:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(kernel_ir(program))
         module.verify()
         _optimise(module, target_machine)
         stored = target_machine.emit_object(module)
-        write_bytes(path, hashlib.sha256(stored).digest() + stored)
+        write_sealed(path, stored)
     engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
     engine.finalize_object()
     return NativeKernel(engine.get_function_address(FUNCTION_NAME), engine)
@@ -91,17 +89,12 @@ def _target_machine() -> Any:
     )
 
 
-def _key(text: str) -> str:
+def _key(program: Program) -> str:
     import llvmlite.binding as llvm
 
-    parts = (text, str(llvm.llvm_version_info), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _load(path: Path) -> bytes | None:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    digest, stored = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    return stored if hashlib.sha256(stored).digest() == digest else None
+    digest = hashlib.sha256(f"{program.entry} {program.load_address} {program.mode}".encode())
+    for instruction in program.instructions:
+        digest.update(f" {instruction.address}:{instruction.raw:x}".encode())
+    host = (str(llvm.llvm_version_info), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    digest.update("\0".join((translator_fingerprint(), *host)).encode())
+    return digest.hexdigest()

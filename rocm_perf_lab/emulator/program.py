@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.emulator.decoded import reachable_instructions
 from rocm_perf_lab.emulator.isa.counter_classes import counter_increments
-from rocm_perf_lab.emulator.isa.decode import LONGEST_INSTRUCTION, decode_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,7 @@ DEFAULT_MODE = 0x3F0
 _CALLS = frozenset({"S_SWAPPC_B64", "S_CALL_B64"})
 _JUMPS = frozenset({"S_BRANCH", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64", "S_ENDPGM", "S_ENDPGM_SAVED"})
 ABORT_TRAP = 2
+CONDITIONAL_BRANCHES = frozenset(f"S_CBRANCH_{test}" for test in ("SCC0", "SCC1", "VCCZ", "VCCNZ", "EXECZ", "EXECNZ"))
 _PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP"})
 
 
@@ -94,7 +95,7 @@ def decode_program(
     Raises:
         IllegalInstruction: Reachable bytes that are no instruction, or a jump out of the code.
     """
-    decoded = _decode_reachable(code, code_address, entries)
+    decoded = reachable_instructions(code, code_address, entries, _follow)
     order = sorted(decoded)
     leaders = _leaders(decoded, entries)
     back_targets = {t for i in decoded.values() for t in branch_targets(i) if t <= i.address}
@@ -111,36 +112,22 @@ def decode_program(
 def branch_targets(instruction: Instruction) -> tuple[int, ...]:
     """Addresses that a direct branch may jump to."""
     name = instruction.mnemonic
-    if name == "S_BRANCH" or name.startswith("S_CBRANCH") or name == "S_CALL_B64":
+    if name in ("S_BRANCH", "S_CALL_B64") or name in CONDITIONAL_BRANCHES:
         words = instruction.fields["simm16"] & 0xFFFF
         return (instruction.address + 4 + 4 * (words - ((words >> 15) << 16)),)
     return ()
 
 
-def _decode_reachable(code: bytes, code_address: int, entries: tuple[int, ...]) -> dict[int, Instruction]:
-    decoded: dict[int, Instruction] = {}
-    pending = list(entries)
-    while pending:
-        address = pending.pop()
-        while address not in decoded:
-            offset = address - code_address
-            window = code[offset : offset + LONGEST_INSTRUCTION] if 0 <= offset < len(code) else b""
-            instruction = decode_one(window, address)
-            decoded[address] = instruction
-            pending.extend(branch_targets(instruction))
-            if instruction.mnemonic in _CALLS:
-                pending.append(address + instruction.size)
-            if _never_continues(instruction):
-                break
-            address += instruction.size
-    return decoded
+def _follow(instruction: Instruction) -> tuple[bool, tuple[int, ...]]:
+    returns = (instruction.address + instruction.size,) if instruction.mnemonic in _CALLS else ()
+    return not _never_continues(instruction), branch_targets(instruction) + returns
 
 
 def _leaders(decoded: Mapping[int, Instruction], entries: tuple[int, ...]) -> set[int]:
     leaders = set(entries)
     for instruction in decoded.values():
         leaders.update(branch_targets(instruction))
-        ends = instruction.mnemonic in _JUMPS | _PAUSES or instruction.mnemonic.startswith("S_CBRANCH")
+        ends = instruction.mnemonic in _JUMPS | _PAUSES | CONDITIONAL_BRANCHES
         if ends:
             leaders.add(instruction.address + instruction.size)
     return leaders
@@ -160,7 +147,7 @@ def _never_continues(instruction: Instruction) -> bool:
 
 
 def _ends_block(instruction: Instruction) -> bool:
-    return instruction.mnemonic in _JUMPS | _PAUSES or instruction.mnemonic.startswith("S_CBRANCH")
+    return instruction.mnemonic in _JUMPS | _PAUSES | CONDITIONAL_BRANCHES
 
 
 def _successors(last: Instruction) -> tuple[int, ...]:

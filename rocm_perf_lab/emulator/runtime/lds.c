@@ -45,15 +45,47 @@ static int is_contiguous(const uint32_t *address, uint64_t lanes, uint32_t width
   return !differs;
 }
 
-// LDS moves 32 dwords a cycle: 32 lanes of one dword, 16 of two, 8 of three or four. Returns the busy cycles.
-static uint32_t count_cycles(struct rpl_wave *w, const uint32_t *address, uint64_t lanes, int dwords) {
+// LDS moves 32 dwords a cycle: 32 lanes of one dword, 16 of two, 8 of three or four.
+static void count_passes(const uint32_t *address, uint64_t lanes, int dwords, uint32_t *cycles, uint32_t *passes) {
   int lanes_per_pass = BANKS / (dwords == 3 ? 4 : dwords);
-  uint32_t cycles = 0, passes = 0;
-  if (dwords != 3 && is_contiguous(address, lanes, 4 * (uint32_t)dwords)) cycles = passes = (uint32_t)(RPL_LANES / lanes_per_pass);
-  else for (int first = 0; first < RPL_LANES; first += lanes_per_pass) {
+  *cycles = *passes = 0;
+  for (int first = 0; first < RPL_LANES; first += lanes_per_pass) {
     uint32_t pass = pass_cycles(address, lanes, first, lanes_per_pass, dwords);
-    cycles += pass;
-    passes += pass > 0;
+    *cycles += pass;
+    *passes += pass > 0;
+  }
+}
+
+// Moving all lanes by the same number of dwords moves all banks: an instruction in a loop meets the same pattern again.
+enum { MEMOS = 64 };
+struct memo {
+  uint32_t relative[RPL_LANES];
+  uint64_t lanes;
+  uint32_t dwords, offset_in_dword, cycles, passes;
+};
+
+static const struct memo *pattern_of(int inst, const uint32_t *address, uint64_t lanes, int dwords) {
+  static _Thread_local struct memo memos[MEMOS];  // of a pure function: never stale
+  struct memo *m = &memos[inst & (MEMOS - 1)];
+  uint32_t origin = address[0], differs = 0;
+  for (int l = 0; l < RPL_LANES; l++) differs |= (address[l] - origin) ^ m->relative[l];
+  if (!differs && m->lanes == lanes && m->dwords == (uint32_t)dwords && m->offset_in_dword == (origin & 3)) return m;
+  for (int l = 0; l < RPL_LANES; l++) m->relative[l] = address[l] - origin;
+  m->lanes = lanes;
+  m->dwords = (uint32_t)dwords;
+  m->offset_in_dword = origin & 3;
+  count_passes(address, lanes, dwords, &m->cycles, &m->passes);
+  return m;
+}
+
+// Counts the access; returns the cycles that the LDS is busy.
+static uint32_t count_cycles(struct rpl_wave *w, int inst, const uint32_t *address, uint64_t lanes, int dwords) {
+  uint32_t cycles, passes;
+  if (dwords != 3 && is_contiguous(address, lanes, 4 * (uint32_t)dwords)) cycles = passes = 2 * (uint32_t)dwords;
+  else {
+    const struct memo *m = pattern_of(inst, address, lanes, dwords);
+    cycles = m->cycles;
+    passes = m->passes;
   }
   w->machine->counters.lds_active_cycles += cycles;
   w->machine->counters.lds_conflict_cycles += cycles - passes;
@@ -110,7 +142,7 @@ int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offse
   uint64_t lanes = rpl_exec(w);
   uint32_t address[RPL_LANES];
   if (addresses_of(w, inst, RPL_LOAD, addr, offset, lanes, rpl_width(kind, dwords), address)) return 1;
-  trace_cycles(w, inst, count_cycles(w, address, lanes, dwords_of(kind, dwords)));
+  trace_cycles(w, inst, count_cycles(w, inst, address, lanes, dwords_of(kind, dwords)));
   load(w, dst, address, lanes, kind, dwords);
   return 0;
 }
@@ -119,7 +151,7 @@ int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t off
   uint64_t lanes = rpl_exec(w);
   uint32_t address[RPL_LANES];
   if (addresses_of(w, inst, RPL_STORE, addr, offset, lanes, rpl_width(kind, dwords), address)) return 1;
-  trace_cycles(w, inst, count_cycles(w, address, lanes, dwords_of(kind, dwords)));
+  trace_cycles(w, inst, count_cycles(w, inst, address, lanes, dwords_of(kind, dwords)));
   RPL_FOR_LANES(lanes, l) rpl_lane_store(w, data, l, w->lds + address[l], kind, dwords);
   return 0;
 }
@@ -129,8 +161,8 @@ static int two_addresses(struct rpl_wave *w, int inst, int access, int addr, uin
   uint32_t width = 4 * (uint32_t)dwords;
   if (addresses_of(w, inst, access, addr, offset0, lanes, width, first)) return 1;
   if (addresses_of(w, inst, access, addr, offset1, lanes, width, second)) return 1;
-  uint32_t cycles = count_cycles(w, first, lanes, dwords);
-  trace_cycles(w, inst, cycles + count_cycles(w, second, lanes, dwords));
+  uint32_t cycles = count_cycles(w, inst, first, lanes, dwords);
+  trace_cycles(w, inst, cycles + count_cycles(w, inst + MEMOS / 2, second, lanes, dwords));
   return 0;
 }
 
@@ -164,7 +196,7 @@ int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, i
     for (int l = 0; l < RPL_LANES; l++) wide[l] = address[l];
     return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, RPL_ATOMIC, width, misaligned, wide, 0);
   }
-  trace_cycles(w, inst, count_cycles(w, address, lanes, is64 ? 2 : 1));
+  trace_cycles(w, inst, count_cycles(w, inst, address, lanes, is64 ? 2 : 1));
   // DS_CMPST takes the comparand first, DS_MSKOR the mask: both then the new bits.
   int value = op == RPL_CMPSWAP ? data1 : data;
   int other = op == RPL_CMPSWAP ? data : op == RPL_MSKOR ? data1 : -1;

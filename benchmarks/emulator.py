@@ -1,0 +1,244 @@
+"""Figures of the emulator: `python -m benchmarks.emulator [--json FILE]`.
+
+Speed is wavefront instructions (SQ_INSTS) per second of a warm launch. Nothing is compiled or translated inside a timed
+launch, except where the figure says so; the whole problems include the timing model, the database and the comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from rocm_perf_lab.device.compilation import compile_description
+from rocm_perf_lab.device.emulator import EmulatorDevice
+from rocm_perf_lab.device.kernel import KernelDescription
+from rocm_perf_lab.device.launch import build_launch
+from rocm_perf_lab.device.protocol import BufferValue
+from rocm_perf_lab.device.reference import expected_outputs
+from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.sampling import SamplePolicy
+from rocm_perf_lab.optimize.verification import verify_outputs
+from rocm_perf_lab.resources import cache_dir, resource_dir
+from rocm_perf_lab.target.catalog import load_target
+from rocm_perf_lab.toolchain.compilers import find_compiler
+from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rocm_perf_lab.device.protocol import Launch
+
+KERNELS = Path(__file__).with_name("kernels")
+REPEATS = 3
+TRACED = 16
+SIZES = {
+    "softmax": {"rows": 8192},
+    "math": {"n": 1 << 20},
+    "gemm_hip": {"m": 1024, "n": 1024, "k": 1024},
+    "vec_copy": {"n": 1 << 25},
+}
+"""Large enough that a launch takes a good part of a second."""
+MILLION = 1e6
+BUFFER = {"kind": "buffer", "dtype": "f32", "shape": ["n"]}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One printed line; `goal` in the words of the project."""
+
+    name: str
+    value: str
+    goal: str
+
+
+def main() -> None:
+    """Measure, print, and write JSON where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    options = parser.parse_args()
+    figures = [*speeds(), *scaling(), *whole_problems(), *translations(), checked(), memory()]
+    _print(figures)
+    if options.json:
+        options.json.write_text(json.dumps([figure.__dict__ for figure in figures], indent=2) + "\n")
+
+
+# ---- what is measured ----
+
+
+def speeds() -> Iterable[Figure]:
+    """Million wavefront instructions per second on one core."""
+    for name, goal in (("softmax", 100), ("math", 100), ("gemm_hip", 60), ("vec_copy", 50)):
+        yield Figure(f"{name}, one core, M instructions/s", f"{_rate(name, threads=1) / MILLION:.0f}", f">= {goal}")
+
+
+def scaling() -> Iterable[Figure]:
+    """Two cores against one."""
+    for name in ("softmax", "math", "gemm_hip"):
+        factor = _rate(name, threads=2) / _rate(name, threads=1)
+        yield Figure(f"{name}, two cores against one", f"{factor:.2f}x", ">= 1.7x")
+
+
+def whole_problems() -> Iterable[Figure]:
+    """Matrix products of 1024 cubed, executed, timed, recorded and compared with NumPy."""
+    for name, goal in (("gemm_hip", 4), ("gemm_triton", 3)):
+        description = _description(name, m=1024, n=1024, k=1024)
+        launch = _launch(description)
+        seconds = _best(lambda d=description, it=launch: _run_and_check(d, it), repeats=2)
+        yield Figure(f"{name} 1024 x 1024 x 1024 with its result checked, two cores, s", f"{seconds:.1f}", f"< {goal}")
+
+
+def translations() -> Iterable[Figure]:
+    """The first launch of softmax in a new process, without and with translated code on disk, less a later launch."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = _translation_seconds(Path(folder))
+        again = _translation_seconds(Path(folder))
+    yield Figure("softmax, first translation, s", f"{first:.2f}", "< 0.6")
+    yield Figure("softmax, translation from the disk cache, s", f"{again:.3f}", "< 0.1")
+
+
+def checked() -> Figure:
+    """All checks on, against one core and two without."""
+    launch = _launch(_description("gemm_hip", m=256, n=256, k=256))
+    plain = _best(lambda: _run(launch, threads=2))
+    slow = _best(lambda: _run(launch, threads=2, check="all"), repeats=2)
+    other = _launch(_description("softmax"))
+    softmax = _best(lambda: _run(other, threads=2, check="all"), repeats=2) / _best(lambda: _run(other, threads=2))
+    return Figure("all checks on against none: gemm_hip, softmax", f"{slow / plain:.1f}x, {softmax:.1f}x", "<= 5x")
+
+
+def memory() -> Figure:
+    """Peak resident memory of this process over the buffers of its largest launch."""
+    buffers = sum(a.data.nbytes for a in _launch(_description("vec_copy")).arguments if hasattr(a, "data"))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Figure("peak memory less the largest launch's buffers, MiB", f"{(peak - buffers) / 2**20:.0f}", "< 300 + host copies")
+
+
+# ---- how ----
+
+
+def _rate(name: str, *, threads: int) -> float:
+    """Instructions of one launch over the seconds that it takes, its memory filled and its code translated before."""
+    it = _launch(_description(name, **SIZES[name]))
+    with Machine(load_target("mi300x"), max_instructions=10**12, threads=threads, sample=SamplePolicy(TRACED)) as machine:
+        buffers = [machine.allocate(a.name, a.data.nbytes) if isinstance(a, BufferValue) else None for a in it.arguments]
+        for argument, buffer in zip(it.arguments, buffers, strict=True):
+            if isinstance(argument, BufferValue) and buffer is not None:
+                machine.write(buffer, argument.data)
+        loaded = machine.load(it.code_object)
+        values = [b if isinstance(a, BufferValue) else a.encoded for a, b in zip(it.arguments, buffers, strict=True)]
+        counted: list[int] = []
+
+        def launch() -> None:
+            result = machine.launch(loaded, it.symbol, it.grid, it.block, values, it.dynamic_lds_bytes)
+            counted.append(result.counters["SQ_INSTS"])
+
+        seconds = _best(launch)
+        return counted[0] / seconds
+
+
+def _run(launch: Launch, *, threads: int, check: str = "none") -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _device(threads, check).run(launch, database=Path(folder) / "run_results.db", runs=1, counters=["SQ_INSTS"])
+
+
+def _run_and_check(description: KernelDescription, launch: Launch) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run = _device(2).run(launch, database=Path(folder) / "run_results.db", runs=1, counters=["SQ_INSTS"])
+    expected = expected_outputs(description, launch)
+    assert expected is not None
+    verdict = verify_outputs(run.outputs, expected, description.tolerance)
+    assert verdict.passed, str(verdict)
+
+
+def _translation_seconds(cache: Path) -> float:
+    """In a process of its own, with an own cache of translated code: the first launch less the fastest of the next."""
+    program = (
+        "import time; from benchmarks.emulator import _description, _launch, _run;"
+        "it = _launch(_description('softmax', rows=1)); _run_ = lambda: _run(it, threads=1); times = [];\n"
+        "for _ in range(4):\n start = time.perf_counter(); _run_(); times.append(time.perf_counter() - start)\n"
+        "print(times[0] - min(times[1:]))"
+    )
+    for part in ("runtime", "builds", "rocm"):
+        if (cache_dir() / part).exists() and not (cache / part).exists():
+            shutil.copytree(cache_dir() / part, cache / part, symlinks=True)
+    environment = os.environ | {"ROCM_PERF_LAB_CACHE": str(cache)}
+    answer = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
+    return float(answer.stdout)
+
+
+def _device(threads: int, check: str = "none") -> EmulatorDevice:
+    return EmulatorDevice(target=load_target("mi300x"), threads=threads, check=check)
+
+
+def _best(action: Callable[[], None], repeats: int = REPEATS) -> float:
+    action()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _launch(description: KernelDescription) -> Launch:
+    built = compile_description(
+        description, description.source_path, architecture="gfx942", compiler=lambda: find_compiler(("hipcc", "clang", "pip"))
+    )
+    return build_launch(description, built.code_object, find_kernel(built.code_object, description.entry).symbol, built.contract)
+
+
+def _description(name: str, **params: int) -> KernelDescription:
+    rows: dict[str, Callable[[], dict[str, Any]]] = {"math": _math, "vec_copy": _vec_copy}
+    folder = resource_dir("experiments") / name
+    row = rows[name]() if name in rows else yaml.safe_load((folder / "kernel.yaml").read_text()) | {"folder": folder}
+    return KernelDescription.model_validate(row | {"params": row["params"] | params})
+
+
+def _math() -> dict[str, Any]:
+    return _own("math", {"n": 65536, "block": 256, "rounds": 400}, [
+        {"name": "x", **BUFFER, "init": {"kind": "normal", "seed": 1}},
+        {"name": "y", **BUFFER, "access": "out"},
+        {"name": "rounds", "kind": "scalar", "dtype": "i32", "value": "rounds"},
+    ])  # fmt: skip
+
+
+def _vec_copy() -> dict[str, Any]:
+    doubles = BUFFER | {"dtype": "f64"}
+    return _own("vec_copy", {"n": 1 << 22, "block": 256}, [
+        {"name": "a", **doubles, "init": {"kind": "normal", "seed": 1}},
+        {"name": "b", **doubles, "access": "out"},
+        {"name": "n", "kind": "scalar", "dtype": "i32", "value": "n"},
+    ])  # fmt: skip
+
+
+def _own(name: str, params: dict[str, int], arguments: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "name": name, "language": "hip", "source": f"{name}.hip", "entry": name, "folder": KERNELS, "params": params,
+        "arguments": arguments, "grid": ["ceil_div(n, block)"], "block": ["block"],
+    }  # fmt: skip
+
+
+def _print(figures: list[Figure]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("figure", "value", "goal", title="the emulator")
+    for figure in figures:
+        table.add_row(figure.name, figure.value, figure.goal)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""What translated code depends on besides the kernel: this package's sources and the decoder's version."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+@cache
+def translator_fingerprint() -> str:
+    """Changes whenever the same kernel might be decoded or translated to something else."""
+    digest = hashlib.sha256(version("tinygrad").encode())
+    for path in sorted([*_FOLDER.rglob("*.py"), *_FOLDER.rglob("*.h")]):
+        digest.update(f"\0{path.relative_to(_FOLDER)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
