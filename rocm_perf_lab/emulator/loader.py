@@ -28,6 +28,8 @@ _PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 _RELOCATION = struct.Struct("<QQq")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _PT_LOAD = 1
+_LARGEST_IMAGE_BYTES = 1 << 32
+"""Code reaches its data by offsets of 32 bits."""
 _SHT_RELA, _SHT_DYNSYM = 4, 11
 _ABS32_LO, _ABS32_HI, _ABS64, _ABS32, _RELATIVE64 = 1, 2, 3, 6, 13
 _LOW_WORD_KINDS, _ADDRESS_KINDS = (_ABS32_LO, _ABS32), (_ABS64, _RELATIVE64)
@@ -106,6 +108,11 @@ def _load_segments(data: bytes) -> list[tuple[int, bytes, int]]:
             continue
         if offset + file_bytes > len(data) or file_bytes > memory_bytes:
             raise CodeObjectError("a segment ends beyond the file", remedy="Compile or copy the code object again.")
+        if address + memory_bytes > _LARGEST_IMAGE_BYTES:
+            raise CodeObjectError(
+                f"a segment of {memory_bytes:,} bytes at {address:#x} is more than a code object can address",
+                remedy="Compile or copy the code object again.",
+            )
         segments.append((address, data[offset : offset + file_bytes], memory_bytes))
     return segments
 
@@ -116,7 +123,10 @@ def _relocate(loaded: LoadedCodeObject, image: NDArray[np.uint8]) -> None:
     for section in loaded.elf.sections:
         if section.kind != _SHT_RELA or not section.is_loaded:
             continue
-        for offset, info, addend in _RELOCATION.iter_unpack(loaded.elf.content(section)):
+        content = loaded.elf.content(section)
+        if len(content) % _RELOCATION.size:
+            raise CodeObjectError(f"relocation table {section.name!r} is cut short", remedy="Compile the code object again.")
+        for offset, info, addend in _RELOCATION.iter_unpack(content):
             kind, index = info & 0xFFFF_FFFF, info >> 32
             value = loaded.load_address + addend + (_symbol_address(symbols, index) if kind != _RELATIVE64 else 0)
             encoded = _encoded(kind, value)
