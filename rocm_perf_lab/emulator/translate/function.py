@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.pcode.ir import Names, UnsupportedSemantics, Value
+from rocm_perf_lab.emulator.program import CONDITIONAL_BRANCHES
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
 from rocm_perf_lab.emulator.translate.helpers import call_helper, return_status
 from rocm_perf_lab.emulator.translate.memory import translate_memory
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 FUNCTION_NAME = "kernel"
 _WITHOUT_EFFECT = frozenset(
     {"S_WAITCNT", "S_NOP", "S_SETPRIO", "S_ICACHE_INV", "S_SETHALT", "S_INCPERFLEVEL", "S_DECPERFLEVEL", "S_TTRACEDATA",
-     "S_CODE_END", "S_SENDMSG", "S_WAITCNT_VMCNT", "S_WAITCNT_LGKMCNT", "S_CLAUSE"}
+     "S_CODE_END", "S_SENDMSG", "S_WAKEUP", "S_WAITCNT_VMCNT", "S_WAITCNT_LGKMCNT", "S_CLAUSE",
+     "V_CLREXCP", "DS_NOP", *(f"S_CBRANCH_CDBG{which}" for which in ("SYS", "USER", "SYS_OR_USER", "SYS_AND_USER"))}
 )  # fmt: skip
+"""Waits, hints, and branches on flags that only a debugger sets."""
 
 
 def kernel_ir(program: Program) -> str:
@@ -117,7 +120,7 @@ def _enter_block(block: Block, names: Names, lines: list[str]) -> None:
 
 def _is_terminator(instruction: Instruction) -> bool:
     name = instruction.mnemonic
-    return name.startswith(("S_CBRANCH", "S_ENDPGM")) or name in _TERMINATORS
+    return name.startswith("S_ENDPGM") or name in _TERMINATORS | CONDITIONAL_BRANCHES
 
 
 _TERMINATORS = frozenset({"S_BRANCH", "S_BARRIER", "S_SLEEP", "S_TRAP", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"})
@@ -145,7 +148,7 @@ def _translate_instruction(program: Program, state: BlockState, instruction: Ins
 def _leave_block(program: Program, block: Block, state: BlockState) -> None:
     lines, last = state.lines, block.instructions[-1]
     name = last.mnemonic
-    condition = _branch_condition(state, name) if name.startswith("S_CBRANCH") else None
+    condition = _branch_condition(state, name) if name in CONDITIONAL_BRANCHES else None
     target = _indirect_target(state, last) if name in ("S_SETPC_B64", "S_SWAPPC_B64") else None
     if name in ("S_SWAPPC_B64", "S_CALL_B64"):
         back = program.load_address + last.address + last.size

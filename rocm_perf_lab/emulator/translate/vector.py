@@ -138,6 +138,8 @@ class VectorOperation:
                 return self.state.read64(VCC)
             case "SCC":
                 return self.state.scc
+            case "SIMM16":  # the literal of a float16 operation
+                return constant(self.instruction.fields["literal"], 16)
             case "SIMM32":
                 return constant(self.instruction.fields["literal"], 32)
             case "OPSEL":

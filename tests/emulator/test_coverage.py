@@ -1,0 +1,27 @@
+"""The list of executed instructions is what the code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rocm_perf_lab.emulator.coverage import OWN_CODE, PSEUDOCODE, UNSUPPORTED, opcodes, report
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "emulator-coverage.md"
+
+
+def test_the_committed_report_is_current() -> None:
+    assert DOCUMENT.read_text() == report(), "run: python -m rocm_perf_lab.emulator.coverage > docs/emulator-coverage.md"
+
+
+def test_every_vector_and_scalar_arithmetic_opcode_is_executed() -> None:
+    missing = [o for o in opcodes() if o.how == UNSUPPORTED and o.encoding.startswith("VOP") and "matrix" not in o.encoding]
+
+    assert [o.mnemonic for o in missing] == ["V_SCREEN_PARTITION_4SE_B32"] * 2
+
+
+def test_the_report_tells_compiled_text_from_own_code() -> None:
+    how = {(o.encoding, o.mnemonic): o.how for o in opcodes()}
+
+    assert how["VOP2", "V_ADD_F32"] == PSEUDOCODE
+    assert how["VOP3", "V_PERM_B32"] == OWN_CODE
+    assert how["SMEM", "S_ATOMIC_ADD"] == UNSUPPORTED
