@@ -69,10 +69,15 @@ def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
 
 def _damage_errors() -> tuple[type[Exception], ...]:
     """What pyelftools answers damaged debug information with: its own errors, and those of lookups in what it read."""
+    import zlib
+
     from elftools.common.exceptions import DWARFError, ELFError
     from elftools.construct import ConstructError
 
-    return ELFError, DWARFError, ConstructError, LookupError, AttributeError, AssertionError, TypeError, ValueError
+    own = (ELFError, DWARFError, ConstructError, zlib.error)
+    of_lookups = (LookupError, AttributeError, AssertionError, TypeError, ValueError)
+    of_numbers = (ArithmeticError, MemoryError, RecursionError)
+    return *own, *of_lookups, *of_numbers
 
 
 def _units(data: bytes) -> Iterator[tuple[list[tuple[int, SourceLine | None]], list[_Inlined]]]:
