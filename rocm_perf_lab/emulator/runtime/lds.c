@@ -125,12 +125,31 @@ static inline __attribute__((always_inline)) void gather(struct rpl_wave *w, int
     for (int k = 0; k < dwords; k++) w->vgpr[dst + k][l] = rpl_read32(w->lds + address[l] + 4 * k);
 }
 
+// Four dwords a lane: four lanes at a time, turned from memory order into register rows.
+typedef uint32_t quad __attribute__((vector_size(16), aligned(4)));
+
+static void gather4(struct rpl_wave *w, int dst, const uint32_t *address) {
+  for (int l = 0; l < RPL_LANES; l += 4) {
+    quad a, b, c, d;
+    memcpy(&a, w->lds + address[l], sizeof a);
+    memcpy(&b, w->lds + address[l + 1], sizeof b);
+    memcpy(&c, w->lds + address[l + 2], sizeof c);
+    memcpy(&d, w->lds + address[l + 3], sizeof d);
+    quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    *(quad *)&w->vgpr[dst][l] = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
+    *(quad *)&w->vgpr[dst + 1][l] = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
+    *(quad *)&w->vgpr[dst + 2][l] = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+    *(quad *)&w->vgpr[dst + 3][l] = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+  }
+}
+
 static void load(struct rpl_wave *w, int dst, const uint32_t *address, uint64_t lanes, int kind, int dwords) {
   if (lanes == RPL_ALL_LANES && kind == RPL_B32) {
     switch (dwords) {
       case 1: gather(w, dst, address, 1); return;
       case 2: gather(w, dst, address, 2); return;
-      case 4: gather(w, dst, address, 4); return;
+      case 4: gather4(w, dst, address); return;
     }
   }
   RPL_FOR_LANES(lanes, l) rpl_lane_load(w, dst, l, w->lds + address[l], kind, dwords);
