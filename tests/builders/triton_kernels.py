@@ -20,7 +20,6 @@ from tests.builders.targets import mi300x
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from rocm_perf_lab.toolchain.build import BuildResult
@@ -98,7 +97,7 @@ def unary_launch(
     )
 
 
-def emulate(launch: Launch) -> tuple[dict[str, NDArray[np.generic]], LaunchResult]:
+def emulate(launch: Launch) -> tuple[dict[str, NDArray[Any]], LaunchResult]:
     """Buffers after the launch, by name, and what the machine counted."""
     with Machine(mi300x(), max_instructions=10**9, threads=2) as machine:
         buffers = {}
@@ -115,7 +114,7 @@ def emulate(launch: Launch) -> tuple[dict[str, NDArray[np.generic]], LaunchResul
     return outputs, result
 
 
-def _read(machine: Machine, allocation: Any, data: NDArray[np.generic]) -> NDArray[np.generic]:
+def _read(machine: Machine, allocation: Any, data: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
     return np.frombuffer(machine.read(allocation), dtype=data.dtype).reshape(data.shape)

@@ -10,10 +10,14 @@ import numpy as np
 from rocm_perf_lab.emulator.build import Runtime, load_runtime
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
 from rocm_perf_lab.emulator.structures import FaultRecord, MachineState, Trace
-from rocm_perf_lab.emulator.wave import EXEC, LANES, Wave
+from rocm_perf_lab.emulator.wave import EXEC, LANES, Status, Wave
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from tests.builders.opcodes import Snippets
+
+_WAVE_ALIGNMENT = 64
 
 
 class WaveBench:
@@ -23,7 +27,8 @@ class WaveBench:
         self.runtime: Runtime = load_runtime()
         self.memory = DeviceMemory(self.runtime)
         self.machine = MachineState()
-        self.wave = Wave()
+        storage = (ctypes.c_uint8 * (ctypes.sizeof(Wave) + _WAVE_ALIGNMENT))()
+        self.wave = Wave.from_buffer(storage, -ctypes.addressof(storage) % _WAVE_ALIGNMENT)
         self.trace = Trace()
         self._lds = (ctypes.c_uint8 * lds_bytes)()
         self._scratch = (ctypes.c_uint8 * (scratch_bytes * LANES))()
@@ -78,3 +83,11 @@ class WaveBench:
         self.machine.allocations, self.machine.allocation_count = ctypes.addressof(registry), len(registry)
         passed = [a if isinstance(a, ctypes._SimpleCData) else ctypes.c_int(a) for a in arguments]
         return int(getattr(self.runtime.library, helper)(ctypes.byref(self.wave), ctypes.c_int(7), *passed))
+
+    def execute(self, snippets: Snippets, text: str) -> Status:
+        """Run a snippet of assembly on this wavefront."""
+        registry = self.memory.registry()
+        self.machine.allocations, self.machine.allocation_count = ctypes.addressof(registry), len(registry)
+        self.machine.fault.kind = 0
+        snippets.run_on(self.wave, text)
+        return Status(self.wave.status)

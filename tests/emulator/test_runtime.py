@@ -429,8 +429,8 @@ def test_mfma_f64_multiplies_with_its_own_layout(bench: WaveBench, edge: int, bl
 
 
 def test_mfma_in_a_form_that_is_not_modelled_is_refused(bench: WaveBench) -> None:
-    rotate_b = 3
+    broadcast_over_four_blocks = 2
 
-    status = bench.call("rpl_mfma", 64, 0, 16, -1, NOTHING, 32, 32, 1, 2, F32, F32, F32, 0, 0, rotate_b)
+    status = bench.call("rpl_mfma", 64, 0, 16, -1, NOTHING, 32, 32, 1, 2, F32, F32, F32, broadcast_over_four_blocks, 0, 0)
 
     assert (status, bench.fault.kind) == (1, FaultKind.UNSUPPORTED)

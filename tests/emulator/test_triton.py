@@ -232,3 +232,12 @@ def test_matrix_products_of_f32_are_as_precise_as_asked(how: str, tolerance: flo
 
     x = outputs["x_ptr"].astype(np.float64).reshape(32, 32)
     np.testing.assert_allclose(outputs["y_ptr"].reshape(32, 32), x @ x, rtol=tolerance, atol=tolerance)
+
+
+def test_loads_go_straight_into_lds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
+    launch = matmul_launch("f16", k=128, num_warps=4, num_stages=3)
+    listing = disassemble(launch.code_object, launch.symbol)
+
+    assert any("lds" in line.text and line.text.startswith("buffer_load_dword") for line in listing)
+    check_matmul(launch)

@@ -4,10 +4,12 @@
 //   C, D of 32-bit elements: rows in groups of four; group q = i / 4 + b * M / 4 sits in lanes j + N * (q % (64 / N)),
 //   registers 4 * (q / (64 / N)) + i % 4.  64-bit: lane j + N * (b + blocks * (i % G)), pair i / G, G = 64 / (N * blocks).
 // CBSZ and ABID broadcast one block of A to 2^CBSZ neighbours, BLGP picks lanes of B (for F64: negates A, B, C).
+// SMFMAC: of every four neighbours along K, A holds the two that a pair of 2-bit indices names. The indices of a lane's elements
+// are in the same lane of one register, lowest element first; it has room for several sets, and ABID picks one where CBSZ is 0.
 #include <math.h>
 #include "atomics.h"
 
-enum { MAX_K = 32, MAX_EDGE = 32 };
+enum { MAX_K = 32, MAX_SPARSE_K = 64, MAX_EDGE = 32, SPARSE_BYTES = 8, INDEX_BITS = 2, SPARSE_GROUP = 4 };
 
 // ---- element types ----
 
@@ -58,6 +60,7 @@ static int b_lane(int lane, int blgp) {
   switch (blgp) {
     case 1: return lane & 31;
     case 2: return 32 | (lane & 31);
+    case 3: return (lane + 16) % RPL_LANES;
     case 4: case 5: case 6: case 7: return 16 * (blgp - 4) | (lane & 15);
     default: return lane;
   }
@@ -177,7 +180,7 @@ static int supported(int m, int n, int k, int blocks, int element_a, int element
   if (m != n || (m != 4 && m != 16 && m != 32) || elements % RPL_LANES || k > MAX_K) return 0;
   if (bytes_of(element_a) != bytes_of(element_b) || m * m * blocks % RPL_LANES) return 0;
   if (element_a == RPL_F64) return cbsz == 0 && elements == RPL_LANES && m < 32;
-  return 1 << cbsz <= blocks && blgp != 3;
+  return 1 << cbsz <= blocks;
 }
 
 int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, int m, int n, int k, int blocks,
@@ -188,5 +191,47 @@ int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int sr
   struct shape s = {m, k, blocks, m * k * blocks / RPL_LANES};
   if (element_a == RPL_F64) multiply_f64(w, dst, src_a, src_b, src_c, c_bits, &s, blgp);
   else multiply_blocks(w, dst, src_a, src_b, src_c, (uint32_t)c_bits, &s, element_a, element_b, cbsz, abid, blgp);
+  return 0;
+}
+
+// ---- sparse products ----
+
+// Along K, where the stored element `e` of row i belongs.
+static int sparse_k(const struct rpl_wave *w, int indices, int first_bit, const struct shape *a, int i, int e) {
+  int in_lane = e % a->per_lane;
+  uint32_t index = w->vgpr[indices][operand_lane(a, i, 0, e)] >> (first_bit + INDEX_BITS * in_lane) & (SPARSE_GROUP - 1);
+  return SPARSE_GROUP * (e / 2) + (int)index;
+}
+
+static void multiply_sparse(struct rpl_wave *w, int dst, int src_a, int src_b, int indices, int first_bit, const struct shape *sa,
+                            const struct shape *sb, int element_a, int element_b) {
+  float a[MAX_K][MAX_EDGE], b[MAX_SPARSE_K][MAX_EDGE];
+  uint32_t out[MAX_EDGE * MAX_EDGE / RPL_LANES][RPL_LANES];
+  load_operand(w, src_a, sa, 0, 0, element_a, a);
+  load_operand(w, src_b, sb, 0, 0, element_b, b);
+  for (int i = 0; i < sa->m; i++) {
+    int lane, reg;
+    place_of_row(sa, i, 0, &lane, &reg);
+    uint32_t *row = out[reg] + lane, *before = w->vgpr[dst + reg] + lane;
+    memcpy(row, before, (size_t)sa->m * sizeof *row);
+    for (int e = 0; e < sa->k; e++) {
+      const float *column = b[sparse_k(w, indices, first_bit, sa, i, e)];
+      for (int j = 0; j < sa->m; j++) {
+        if (element_a == RPL_I8E) row[j] += (uint32_t)((int32_t)a[e][i] * (int32_t)column[j]);
+        else row[j] = rpl_bits32(fmaf(a[e][i], column[j], rpl_f32(row[j])));
+      }
+    }
+  }
+  memcpy(w->vgpr[dst], out, (size_t)(sa->m * sa->m / RPL_LANES) * sizeof out[0]);
+}
+
+int rpl_smfmac(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int indices, int m, int k, int element_a, int element_b,
+               int cbsz, int abid) {
+  int elements = SPARSE_BYTES / bytes_of(element_a), sets = 32 / (INDEX_BITS * elements);
+  if (bytes_of(element_a) > 2 || bytes_of(element_a) != bytes_of(element_b) || m * k / 2 != elements * RPL_LANES)
+    return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 0, 0, NULL, 0);
+  struct shape a = {m, k / 2, 1, elements}, b = {m, k, 1, 2 * elements};
+  int set = cbsz ? 0 : abid % sets;
+  multiply_sparse(w, dst, src_a, src_b, indices, INDEX_BITS * elements * set, &a, &b, element_a, element_b);
   return 0;
 }

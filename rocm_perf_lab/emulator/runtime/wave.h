@@ -69,6 +69,8 @@ int rpl_scalar_buffer_load(struct rpl_wave *w, int inst, int sdst, int srsrc, ui
 // LDS. The two-address forms take their offsets in bytes.
 int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int kind, int dwords);
 int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t offset, int kind, int dwords);
+// A dword per lane from a row to consecutive places: what loads straight into LDS end with.
+int rpl_lds_fill(struct rpl_wave *w, int inst, int row, uint32_t base);
 int rpl_lds_load2(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset0, uint32_t offset1, int dwords);
 int rpl_lds_store2(struct rpl_wave *w, int inst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords);
 // data1 is the second operand of compare-and-swap and MSKOR.

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 _WORD = OperandType("B32", 32)
 _MATRIX = re.compile(r"V_MFMA_(F32|F64|I32)_(\d+)X(\d+)X(\d+)_(?:(\d+)B_)?(.+)$")
+_SPARSE = re.compile(r"V_SMFMAC_(?:F32|I32)_(\d+)X\1X(\d+)_(.+)$")
 _ELEMENTS = {"F16": 0, "BF16": 1, "F32": 2, "F64": 3, "I8": 4, "XF32": 5, "FP8": 6, "BF8": 7, "I32": 4}
 """enum rpl_element."""
+_BYTES = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8, "I8": 1, "XF32": 4, "FP8": 1, "BF8": 1}
+_LARGEST_OPERAND = 8
+"""Bytes of a dense operand per lane: wider ones are gfx950's."""
 _LANE_MOVES = frozenset({"V_READFIRSTLANE_B32", "V_READLANE_B32", "V_WRITELANE_B32"})
 
 
@@ -119,17 +123,21 @@ def _move_accumulator(state: BlockState, instruction: Instruction) -> None:
 
 
 def _matrix(state: BlockState, instruction: Instruction) -> None:
+    sparse = _SPARSE.match(instruction.mnemonic)
+    if sparse is not None:
+        _sparse_matrix(state, instruction, sparse)
+        return
     match = _MATRIX.match(instruction.mnemonic)
     if match is None:
         raise UnsupportedSemantics("this matrix instruction")
     out, m, n, k, blocks, inputs = match.groups()
-    kinds = inputs.split("_") if inputs.count("_") else [inputs, inputs]
-    if any(kind not in _ELEMENTS for kind in kinds) or len(kinds) != 2:
-        raise UnsupportedSemantics(f"matrix elements {inputs}")
+    kinds = _matrix_elements(inputs)
+    count = int(blocks or 1)
+    if int(m) * int(k) * count * _BYTES[kinds[0]] > _LARGEST_OPERAND * LANES:
+        raise UnsupportedSemantics("gfx950 has it, gfx942 does not")
     _count_one(state)
     state.close_group()
-    accumulator = FIRST_AGPR_ROW if instruction.bits(15, 15) else 0
-    acc = instruction.bits(60, 59)
+    accumulator, a_row, b_row = _matrix_rows(instruction)
     c, bits = instruction.bits(58, 50), 0
     if c < FIRST_VGPR:
         kind = OperandType("F64", 64) if out == "F64" else OperandType("F32" if out == "F32" else "I32", 32)
@@ -140,24 +148,42 @@ def _matrix(state: BlockState, instruction: Instruction) -> None:
     else:
         c_row = c - FIRST_VGPR + accumulator
     call_helper(
-        state, "rpl_mfma", instruction,
-        instruction.bits(7, 0) + accumulator,
-        instruction.bits(40, 32) % FIRST_VGPR + (FIRST_AGPR_ROW if acc & 1 else 0),
-        instruction.bits(49, 41) % FIRST_VGPR + (FIRST_AGPR_ROW if acc & 2 else 0),
-        c_row, constant(bits, 64), int(m), int(n), int(k), int(blocks or _implied_blocks(m, k, inputs)),
+        state, "rpl_mfma", instruction, instruction.bits(7, 0) + accumulator, a_row, b_row,
+        c_row, constant(bits, 64), int(m), int(n), int(k), count,
         _ELEMENTS[kinds[0]], _ELEMENTS[kinds[1]], _ELEMENTS[out],
         instruction.bits(10, 8), instruction.bits(14, 11), instruction.bits(63, 61),
     )  # fmt: skip
 
 
-def _implied_blocks(m: str, k: str, inputs: str) -> int:
-    """Blocks of the shapes whose names leave them out: as many as fill 64 lanes with the type's elements per lane."""
-    per_lane = {"F32": 1, "XF32": 2, "F64": 1, "F16": 4, "BF16": 4, "I8": 8}.get(inputs, 8)
-    old_style = {"BF16": 2, "I8": 4}.get(inputs)
-    lanes_for_one = int(m) * int(k) // per_lane
-    if lanes_for_one < LANES and old_style and int(m) * int(k) // old_style >= LANES:
-        return 1
-    return max(1, LANES // max(lanes_for_one, 1))
+def _sparse_matrix(state: BlockState, instruction: Instruction, match: re.Match[str]) -> None:
+    edge, depth, inputs = int(match[1]), int(match[2]), match[3]
+    kinds = _matrix_elements(inputs)
+    if edge * depth * _BYTES[kinds[0]] > 2 * _LARGEST_OPERAND * LANES:
+        raise UnsupportedSemantics("gfx950 has it, gfx942 does not")
+    _count_one(state)
+    state.close_group()
+    accumulator, a_row, b_row = _matrix_rows(instruction)
+    call_helper(
+        state, "rpl_smfmac", instruction, instruction.bits(7, 0) + accumulator, a_row, b_row,
+        instruction.bits(58, 50) % FIRST_VGPR, edge, depth, _ELEMENTS[kinds[0]], _ELEMENTS[kinds[1]],
+        instruction.bits(10, 8), instruction.bits(14, 11),
+    )  # fmt: skip
+
+
+def _matrix_elements(inputs: str) -> list[str]:
+    """Element types of A and B."""
+    kinds = inputs.split("_") if "_" in inputs else [inputs, inputs]
+    if any(kind not in _BYTES for kind in kinds) or len(kinds) != 2:
+        raise UnsupportedSemantics(f"matrix elements {inputs}")
+    return kinds
+
+
+def _matrix_rows(instruction: Instruction) -> tuple[int, int, int]:
+    """First row of the file that C and D are in, rows of A and B."""
+    acc = instruction.bits(60, 59)
+    a_row = instruction.bits(40, 32) % FIRST_VGPR + (FIRST_AGPR_ROW if acc & 1 else 0)
+    b_row = instruction.bits(49, 41) % FIRST_VGPR + (FIRST_AGPR_ROW if acc & 2 else 0)
+    return FIRST_AGPR_ROW if instruction.bits(15, 15) else 0, a_row, b_row
 
 
 def _with_permuted_source(state: BlockState, instruction: Instruction) -> None:

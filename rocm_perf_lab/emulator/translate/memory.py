@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.translate.helpers import call_helper
-from rocm_perf_lab.emulator.wave import FIRST_AGPR_ROW
+from rocm_perf_lab.emulator.wave import FIRST_AGPR_ROW, FIRST_TEMP_ROW, M0
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _ADDRESS_VGPR64, _ADDRESS_SGPR, _ADDRESS_FLAT = 0, 1, 2
 _NO_SADDR = 0x7F
+_LOADED_ROW = FIRST_TEMP_ROW
 _D16_LOW, _D16_HIGH = 8, 16
 _KINDS = {"UBYTE": (0, 1), "SBYTE": (1, 1), "BYTE": (0, 1), "USHORT": (2, 1), "SSHORT": (3, 1), "SHORT": (2, 1),
           "DWORD": (4, 1), "DWORDX2": (4, 2), "DWORDX3": (4, 3), "DWORDX4": (4, 4)}  # fmt: skip
@@ -98,8 +99,11 @@ def _global(state: BlockState, instruction: Instruction) -> None:
         returns = instruction.bits(16, 16)
         call_helper(state, "rpl_global_atomic", instruction, target, data, *place, op, is64, returns)
         return
-    if operation.startswith("LOAD_LDS"):
-        raise UnsupportedSemantics("loads into LDS")
+    if operation.startswith("LOAD_LDS_"):
+        _, kind, dwords = _access(operation.replace("LDS_", ""))
+        call_helper(state, "rpl_global_load", instruction, _LOADED_ROW, *place, kind, dwords)
+        _fill_lds(state, instruction, offset, dwords)
+        return
     is_load, kind, dwords = _access(operation)
     helper = "rpl_global_load" if is_load else "rpl_global_store"
     call_helper(state, helper, instruction, target if is_load else data, *place, kind, dwords)
@@ -117,8 +121,6 @@ def _scratch(state: BlockState, instruction: Instruction) -> None:
 
 
 def _buffer(state: BlockState, instruction: Instruction) -> None:
-    if instruction.bits(16, 16):
-        raise UnsupportedSemantics("buffer loads into LDS")
     data = instruction.bits(47, 40) + (FIRST_AGPR_ROW if instruction.bits(55, 55) else 0)
     vaddr = instruction.bits(39, 32)
     has_index, has_offset = instruction.bits(13, 13), instruction.bits(12, 12)
@@ -134,7 +136,20 @@ def _buffer(state: BlockState, instruction: Instruction) -> None:
         call_helper(state, "rpl_buffer_atomic", instruction, data, *place, op, is64, instruction.bits(14, 14))
         return
     is_load, kind, dwords = _access(operation)
+    if instruction.bits(16, 16):
+        call_helper(state, "rpl_buffer_load", instruction, _LOADED_ROW, *place, kind, dwords)
+        _fill_lds(state, instruction, instruction.bits(11, 0), dwords)
+        return
     call_helper(state, "rpl_buffer_load" if is_load else "rpl_buffer_store", instruction, data, *place, kind, dwords)
+
+
+def _fill_lds(state: BlockState, instruction: Instruction, offset: int, dwords: int) -> None:
+    """What a load put into the row goes on to LDS: one dword a lane, side by side from M0 on."""
+    if dwords != 1:
+        raise UnsupportedSemantics("loads of several dwords into LDS")
+    builder = state.scalar_builder
+    base = builder.binary("+", builder.binary("&", state.read32(M0), constant(0xFFFF)), constant(offset & 0xFFFFFFFF))
+    call_helper(state, "rpl_lds_fill", instruction, _LOADED_ROW, base)
 
 
 def _lds(state: BlockState, instruction: Instruction) -> None:

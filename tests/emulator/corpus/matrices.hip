@@ -10,6 +10,9 @@ typedef int i4 __attribute__((ext_vector_type(4)));
 typedef int i16v __attribute__((ext_vector_type(16)));
 typedef _Float16 h4 __attribute__((ext_vector_type(4)));
 typedef short s4 __attribute__((ext_vector_type(4)));
+typedef _Float16 h8 __attribute__((ext_vector_type(8)));
+typedef short s8 __attribute__((ext_vector_type(8)));
+typedef int i2 __attribute__((ext_vector_type(2)));
 
 // Every MFMA: each lane loads its elements of A and B as they lie in memory (lane-major) and stores its part of D so.
 #define MFMA(name, intrinsic, input, output, ...)                                             \
@@ -46,6 +49,17 @@ MFMA(f32_16x16x8_xf32, f32_16x16x8_xf32, f2, f4, 0, 0, 0)
 MFMA(f32_32x32x4_xf32, f32_32x32x4_xf32, f2, f16v, 0, 0, 0)
 MFMA(f64_16x16x4f64, f64_16x16x4f64, double, d4, 0, 0, 0)
 MFMA(f64_4x4x4f64, f64_4x4x4f64, double, double, 0, 0, 0)
+
+// Structured sparsity: half of A's columns, and indices that say which.
+#define SMFMAC(name, a_type, b_type, output, ...)                                              \
+  extern "C" __global__ void __launch_bounds__(64) sparse_##name(const a_type* a, const b_type* b, const int* indices, output* d) { \
+    int l = threadIdx.x;                                                                      \
+    d[l] = __builtin_amdgcn_smfmac_##name(a[l], b[l], d[l], indices[l], ##__VA_ARGS__);       \
+  }
+SMFMAC(f32_16x16x32_f16, h4, h8, f4, 0, 2)
+SMFMAC(f32_32x32x16_bf16, s4, s8, f16v, 0, 1)
+SMFMAC(i32_16x16x64_i8, i2, i4, i4, 0, 0)
+SMFMAC(f32_32x32x32_fp8_bf8, i2, i4, f16v, 0, 1)
 
 extern "C" __global__ void broadcast_a(const float* a, const float* b, f32v* d) {  // CBSZ and ABID: block 1 of A for both
   d[threadIdx.x] = __builtin_amdgcn_mfma_f32_32x32x1f32(a[threadIdx.x], b[threadIdx.x], f32v{}, 1, 1, 0);

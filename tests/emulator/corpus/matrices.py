@@ -66,6 +66,30 @@ def matrix_case(name: str, m: int, k: int, blocks: int, a_kind: Any, b_kind: Any
     return launch(grid=1, block=64)(make)
 
 
+def sparse_case(name: str, m: int, k: int, a_kind: Any, b_kind: Any, out: Any = F32, chosen_set: int = 0) -> Case:
+    """One SMFMAC: of every four neighbours in a row of A the lane holds two, and two bits for each that say which."""
+
+    def make(rng: np.random.Generator) -> Run:
+        per_lane = m * k // 2 // LANES
+        a = np.zeros((m, k), a_kind)
+        lanes_a, indices = np.zeros((LANES, per_lane), a_kind), np.zeros(LANES, np.uint32)
+        for i, group in np.ndindex(m, k // 4):
+            lane, first = i + m * (group // (per_lane // 2)), group % (per_lane // 2) * 2
+            for n, place in enumerate(sorted(rng.permutation(4)[:2])):
+                a[i, 4 * group + place] = lanes_a[lane, first + n] = a_kind(rng.integers(-8, 9))
+                indices[lane] |= np.uint32(place << 2 * (first + n + chosen_set * per_lane))
+        b = rng.integers(-8, 9, (1, m, k)).astype(b_kind)
+        lanes_b = np.zeros((LANES, 2 * per_lane), b_kind)
+        lanes_b[operand_places(m, k, 1)] = b
+        before = rng.integers(-99, 99, (LANES, m * m // LANES)).astype(out)
+        expected = before.copy()
+        expected[result_places(m, 1, out)] += np.einsum("ik,bjk->bij", a.astype(F64), b.astype(F64)).astype(out)
+        return Run((lanes_a, lanes_b, indices.view(I32), before), {3: expected})
+
+    make.__name__, make.__module__ = f"sparse_{name}", __name__
+    return launch(grid=1, block=64)(make)
+
+
 CASES = [
     matrix_case("f32_32x32x1f32", 32, 1, 2, F32),
     matrix_case("f32_16x16x1f32", 16, 1, 4, F32),
@@ -96,6 +120,10 @@ CASES = [
     matrix_case("f32_32x32x4_xf32", 32, 4, 1, XF32),
     matrix_case("f64_16x16x4f64", 16, 4, 1, F64, out=F64),
     matrix_case("f64_4x4x4f64", 4, 4, 4, F64, out=F64),
+    sparse_case("f32_16x16x32_f16", 16, 32, F16, F16, chosen_set=2),
+    sparse_case("f32_32x32x16_bf16", 32, 16, BF16, BF16, chosen_set=1),
+    sparse_case("i32_16x16x64_i8", 16, 64, I8, I8, out=I32),
+    sparse_case("f32_32x32x32_fp8_bf8", 32, 32, FP8, BF8, chosen_set=1),
 ]
 
 
