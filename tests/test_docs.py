@@ -27,6 +27,13 @@ def commands() -> list[str]:
     return list(lines)
 
 
+def sessions() -> list[tuple[str, ...]]:
+    """Plain blocks of nothing but commands: each works in the folder that the ones before it left. Each once."""
+    fences = [f for page in PAGES for f in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)]
+    plain = [tuple(block.splitlines()) for language, block in fences if not language]
+    return list(dict.fromkeys(block for block in plain if all(line.startswith("rocm-perf ") for line in block)))
+
+
 def test_every_command_is_one_that_this_file_runs_or_that_setting_up_means() -> None:
     unknown = [c for c in commands() if not c.startswith((*RUNNABLE, *SETUP))]
 
@@ -36,11 +43,22 @@ def test_every_command_is_one_that_this_file_runs_or_that_setting_up_means() -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith(RUNNABLE)])
 def test_a_command_of_the_documentation_succeeds(command: str, tmp_path: Path) -> None:
+    succeed(command, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session", sessions(), ids=lambda session: session[-1])
+def test_commands_that_belong_together_succeed_in_one_folder(session: tuple[str, ...], tmp_path: Path) -> None:
+    for command in session:
+        succeed(command, tmp_path)
+
+
+def succeed(command: str, folder: Path) -> None:
     words = shlex.split(command)
     program = [sys.executable] if words[0] == "python" else [str(Path(sys.executable).with_name(words[0]))]
 
     run = subprocess.run(
-        [*program, *words[1:]], cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1"}, check=False
+        [*program, *words[1:]], cwd=folder, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1"}, check=False
     )
 
     assert run.returncode == 0, run.stdout + run.stderr
