@@ -129,14 +129,13 @@ class Snippets:
             execute: EXEC at the start.
             scc: SCC at the start.
         """
-        _, native, resumes = self._translated
-        if text in self.unsupported:
-            raise AssertionError(self.unsupported[text])
         words = {r + i: w for r, values in (vgprs or {}).items() for i, w in enumerate(_words(values))}
         scalar_words = {
             r + i: w
             for r, values in (sgprs or {}).items()
-            for i, w in enumerate(_words(values) if isinstance(values, np.ndarray) else [np.array([values & 0xFFFFFFFF], np.uint32)])
+            for i, w in enumerate(
+                _words(values) if isinstance(values, np.ndarray) else [np.array([values & 0xFFFFFFFF], np.uint32)]
+            )
         }
         count = max((len(w) for w in words.values()), default=1)
         waves = max(-(-count // LANES), max((len(w) for w in scalar_words.values()), default=1))
@@ -144,12 +143,9 @@ class Snippets:
         padded = {r: np.resize(w, waves * LANES) for r, w in words.items()}
         storage, machine = (ctypes.c_uint8 * (ctypes.sizeof(Wave) + 64))(), MachineState()
         wave = Wave.from_buffer(storage, -ctypes.addressof(storage) % 64)
-        counters = (ctypes.c_uint64 * (2 * len(self._translated[0].blocks)))()
-        wave.machine, wave.block_executions = ctypes.addressof(machine), ctypes.addressof(counters)
-        wave.block_active_lanes = ctypes.addressof(counters) + ctypes.sizeof(counters) // 2
+        wave.machine = ctypes.addressof(machine)
         rows = np.ctypeslib.as_array(wave.vgpr)
         scalars = np.ctypeslib.as_array(wave.sgpr)
-        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(native.address)
         for n in range(waves):
             rows[:32] = JUNK
             for register, values in padded.items():
@@ -158,11 +154,22 @@ class Snippets:
             scalars[EXEC], scalars[EXEC + 1] = execute & 0xFFFFFFFF, execute >> 32
             for register, values in scalar_words.items():
                 scalars[register] = values[n % len(values)]
-            wave.scc, wave.mode, wave.resume, wave.slice = scc, self.mode, resumes[text], 1 << 40
-            function(ctypes.addressof(wave))
+            wave.scc = scc
+            self.run_on(wave, text)
             assert wave.status == 1, f"status {wave.status} after {text}"
             outcome.vgprs[n], outcome.sgprs[n], outcome.scc[n] = rows[:32], scalars, wave.scc
         return outcome
+
+    def run_on(self, wave: Wave, text: str) -> None:
+        """Run one snippet on a wavefront that the caller has set up; MODE is set here."""
+        program, native, resumes = self._translated
+        if text in self.unsupported:
+            raise AssertionError(self.unsupported[text])
+        counters = (ctypes.c_uint64 * (2 * len(program.blocks)))()
+        wave.block_executions = ctypes.addressof(counters)
+        wave.block_active_lanes = ctypes.addressof(counters) + ctypes.sizeof(counters) // 2
+        wave.mode, wave.resume, wave.slice = self.mode, resumes[text], 1 << 40
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(native.address)(ctypes.addressof(wave))
 
 
 def _program(code: bytes, mode: int) -> Program:

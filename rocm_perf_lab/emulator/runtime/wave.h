@@ -85,6 +85,9 @@ int rpl_fence(struct rpl_wave *w, int inst, int release);
 enum rpl_element { RPL_F16, RPL_BF16, RPL_F32, RPL_F64, RPL_I8E, RPL_XF32, RPL_FP8, RPL_BF8 };
 int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, int m, int n, int k, int blocks,
              int element_a, int element_b, int element_out, int cbsz, int abid, int blgp);
+// Structured sparsity: D += A x B with half of A's columns in src_a, and the row `indices` that says which.
+int rpl_smfmac(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int indices, int m, int k, int element_a, int element_b,
+               int cbsz, int abid);
 
 // Control: a trap or a jump to nowhere (id -1), a clock that is equal in every run, the moved source row of DPP.
 int rpl_trap(struct rpl_wave *w, int inst, int id);
