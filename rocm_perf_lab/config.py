@@ -28,6 +28,8 @@ class PassesConfig(_Strict):
     runs: PositiveInt = 10
     counters: tuple[str, ...] = ()
     helper_kernels: tuple[str, ...] = ()
+    thread_trace: bool = False
+    """Also trace single wavefronts, instruction by instruction."""
 
 
 class SpaceConfig(_Strict):

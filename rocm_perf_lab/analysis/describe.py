@@ -16,11 +16,18 @@ from rocm_perf_lab.analysis.documents import (
     DagKernel,
     DagNode,
     HeadroomPart,
+    HotInstruction,
+    LatencyPart,
     MemoryRoofPart,
     PlacedKernel,
     RooflineDocument,
+    StallCharge,
+    ThreadTracePart,
+    TracedLine,
+    TracedTime,
 )
 from rocm_perf_lab.analysis.roofline import Roofline
+from rocm_perf_lab.analysis.thread_trace import ThreadTrace
 from rocm_perf_lab.profiling.documents import (
     Document,
     GpuPart,
@@ -262,7 +269,8 @@ def _dag(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> DagDocument:
 
 
 def _analysis(profile: Profile, diagnosis: Diagnosis) -> AnalysisDocument:
-    roof, found = diagnosis.roofline, diagnosis.bottleneck
+    roof, found, threads = diagnosis.roofline, diagnosis.bottleneck, diagnosis.thread_trace
+    traced = threads if isinstance(threads, ThreadTrace) else None
     placed = roof if isinstance(roof, Roofline) else None
     return AnalysisDocument(
         kernel=profile.kernel.name,
@@ -278,10 +286,82 @@ def _analysis(profile: Profile, diagnosis: Diagnosis) -> AnalysisDocument:
         not_judged=found.not_judged,
         metrics={name: value.value for name, value in diagnosis.metrics.items()},
         metric_reasons={name: value.reason for name, value in diagnosis.metrics.items() if value.reason},
-        att=None,
-        att_reason="no thread trace was taken",
+        att=_att_features(traced) if traced else None,
+        att_reason=None if isinstance(threads, ThreadTrace) else threads.reason,
+        thread_trace=_thread_trace(traced) if traced else None,
         headroom=_headroom(diagnosis),
         recommendations=found.recommendations,
+    )
+
+
+def _att_features(traced: ThreadTrace) -> dict[str, float]:
+    """Numbers by name, comparable between runs; what the trace cannot tell has no entry."""
+    features = {
+        "waves": float(traced.waves),
+        "cycles_per_wave": traced.total.cycles / traced.waves if traced.waves else None,
+        "stall_fraction": traced.stall_fraction,
+        "issue_fraction": traced.issue_fraction,
+        "idle_fraction": traced.idle_fraction,
+        "instructions_per_cycle": traced.instructions_per_cycle,
+        "wait_fraction": traced.wait_cycles / traced.total.cycles,
+        "unattributed_fraction": traced.unattributed_cycles / traced.total.cycles,
+        **{f"{kind}_time_fraction": spent.share for kind, spent in traced.classes.items()},
+        **{f"{kind}_caused_stall_fraction": cycles / traced.total.cycles for kind, cycles in traced.charged.items()},
+        **{f"{kind}_latency_cycles": latency.mean for kind, latency in traced.memory_latency.items()},
+    }
+    return {name: value for name, value in features.items() if value is not None}
+
+
+def _thread_trace(traced: ThreadTrace) -> ThreadTracePart:
+    return ThreadTracePart(
+        folder=traced.folder,
+        kernel=traced.kernel,
+        time_kind="emulated" if traced.emulated else "measured",
+        waves=traced.waves,
+        total=TracedTime(**asdict(traced.total)),
+        classes={kind: TracedTime(**asdict(spent)) for kind, spent in traced.classes.items()},
+        lines=tuple(
+            TracedLine(
+                source=line.source,
+                caused_cycles=line.caused_cycles,
+                waits_for=line.waits_for,
+                waits_for_class=line.waits_for_class,
+                waited_cycles=line.waited_cycles,
+                **asdict(line.spent),
+            )
+            for line in traced.lines
+        ),
+        charged=dict(traced.charged.items()),
+        charges=tuple(
+            StallCharge(
+                waiting=charge.victim.text,
+                waiting_address=charge.victim.address,
+                waiting_source=charge.victim.source,
+                cause=charge.cause.text,
+                cause_address=charge.cause.address,
+                cause_source=charge.cause.source,
+                counter=charge.counter.value,
+                cycles=charge.cycles,
+            )
+            for charge in traced.charges
+        ),
+        wait_cycles=traced.wait_cycles,
+        unattributed_cycles=traced.unattributed_cycles,
+        memory_latency={kind: LatencyPart(**asdict(latency)) for kind, latency in traced.memory_latency.items()},
+        hot_spots=tuple(
+            HotInstruction(
+                text=spot.row.text,
+                address=spot.row.address,
+                source=spot.row.source,
+                kind=spot.kind,
+                hits=spot.row.hits,
+                cycles=spot.row.cycles,
+                stall=spot.row.stall,
+                share=spot.share,
+            )
+            for spot in traced.hot_spots
+        ),
+        limits=traced.limits,
     )
 
 

@@ -13,11 +13,13 @@ from rocm_perf_lab.analysis.critical_path import CriticalPath, contribution_ns, 
 from rocm_perf_lab.analysis.headroom import Headroom, headroom
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable, evaluate_metrics, roofline
 from rocm_perf_lab.analysis.stability import Stability, stability
+from rocm_perf_lab.analysis.thread_trace import NoThreadTrace, ThreadTrace, analyse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.metrics import MetricValue
     from rocm_perf_lab.rocprof.trace import Trace
 
@@ -33,15 +35,17 @@ class Diagnosis:
     critical_shares: Mapping[str, float]
     bottleneck: Bottleneck
     headroom: Headroom | None
+    thread_trace: ThreadTrace | NoThreadTrace
 
 
-def diagnose(profile: Profile, trace: Trace, *, deterministic: bool) -> Diagnosis:
+def diagnose(profile: Profile, trace: Trace, *, deterministic: bool, att: AttTrace | str | None = None) -> Diagnosis:
     """Run every analysis.
 
     Args:
         profile: Of the kernel in question.
         trace: The run whose times the profile states.
         deterministic: The device repeats a dispatch in exactly the same time.
+        att: A thread trace of the kernel, or why there is none.
     """
     spread = stability(profile.durations_ns, deterministic=deterministic)
     metrics = evaluate_metrics(profile)
@@ -57,7 +61,16 @@ def diagnose(profile: Profile, trace: Trace, *, deterministic: bool) -> Diagnosi
         critical_shares=shares,
         bottleneck=classify(gather_evidence(profile, roof, metrics, spread.median_ns)),
         headroom=headroom(roof, share) if isinstance(roof, Roofline) else None,
+        thread_trace=_thread_trace(profile, att),
     )
+
+
+def _thread_trace(profile: Profile, att: AttTrace | str | None) -> ThreadTrace | NoThreadTrace:
+    if att is None or isinstance(att, str):
+        return NoThreadTrace(att or "no thread trace was taken")
+    x, y, z = profile.grid
+    waves = x * y * z * -(-profile.threads_per_block // profile.wave_size)
+    return analyse(att, symbol=profile.kernel.mangled_name, launched_waves=waves)
 
 
 def _critical_shares(path: CriticalPath, trace: Trace) -> dict[str, float]:

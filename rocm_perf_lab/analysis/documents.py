@@ -115,6 +115,81 @@ class HeadroomPart(Part):
     limited_by: str
 
 
+class TracedTime(Part):
+    """Cycles of traced wavefronts: `cycles` is latency + idle, `stall` a part of latency, `share` of all cycles."""
+
+    hits: int
+    cycles: int
+    latency: int
+    stall: int
+    idle: int
+    share: float
+
+
+class TracedLine(TracedTime):
+    """One source line. `caused_cycles`: without its waits, with those that its instructions made others wait."""
+
+    source: str
+    caused_cycles: float
+    waits_for: str | None
+    waits_for_class: str | None
+    waited_cycles: float
+
+
+class StallCharge(Part):
+    """A stall and the instruction that caused it; addresses are of the code object."""
+
+    waiting: str
+    waiting_address: int
+    waiting_source: str
+    cause: str
+    cause_address: int
+    cause_source: str
+    counter: str
+    cycles: float
+
+
+class LatencyPart(Part):
+    """Cycles from the issue of a memory operation to its data, where a wavefront waited for them."""
+
+    samples: int
+    mean: float
+    median: float
+    p90: float
+
+
+class HotInstruction(Part):
+    """One of the instructions that take most of the time."""
+
+    text: str
+    address: int
+    source: str
+    kind: str
+    hits: int
+    cycles: int
+    stall: int
+    share: float
+
+
+class ThreadTracePart(Part):
+    """What a thread trace shows. Cycles are of the shader clock, summed over the traced wavefronts."""
+
+    folder: str
+    kernel: str | None
+    time_kind: Literal["emulated", "measured"]
+    waves: int
+    total: TracedTime
+    classes: dict[str, TracedTime]
+    lines: tuple[TracedLine, ...]
+    charged: dict[str, float]
+    charges: tuple[StallCharge, ...]
+    wait_cycles: int
+    unattributed_cycles: float
+    memory_latency: dict[str, LatencyPart]
+    hot_spots: tuple[HotInstruction, ...]
+    limits: tuple[str, ...]
+
+
 class AnalysisDocument(Document):
     """`analysis.json`: the diagnosis of the kernel."""
 
@@ -133,6 +208,8 @@ class AnalysisDocument(Document):
     metric_reasons: dict[str, str]
     att: dict[str, float] | None
     att_reason: str | None
+    thread_trace: ThreadTracePart | None = None
+    """What `att` sums up; null where `att` is."""
     headroom: HeadroomPart | None
     recommendations: tuple[str, ...]
 

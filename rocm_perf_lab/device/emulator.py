@@ -18,6 +18,8 @@ from rocm_perf_lab import __version__
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.instruction_counts import instruction_counts
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun, Finding
+from rocm_perf_lab.device.thread_trace import emulated_trace
+from rocm_perf_lab.rocprof.att.writer import write_trace
 from rocm_perf_lab.rocprof.recording import (
     AgentRecord,
     CodeObjectRecord,
@@ -108,8 +110,10 @@ class EmulatorDevice:
 
         return tuple(hardware_counters(CuCounters(), scale=0.0, cycles=0.0, active_units=0, target=self._target))
 
-    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
+    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
         """Execute once; write `runs` equal dispatches, which is what repeating a deterministic device gives.
+
+        A thread trace holds the wavefronts that the timing model replayed.
 
         Raises:
             EmulationError: The kernel did something that it must not do.
@@ -137,16 +141,19 @@ class EmulatorDevice:
                 launch.dynamic_lds_bytes,
                 source_line=_source_lines(launch.code_object),
             )
-            timing = self._estimate(launch, kernel, result, list(buffers.values()))
+            timing = self._estimate(launch, kernel, result, list(buffers.values()), thread_trace=att is not None)
             outputs = _read_outputs(machine, launch, buffers)
         values = {**result.counters, **timing.counters}
         wanted = {name: float(values[name]) for name in counters if name in values}
         write_database(database, self._record(launch, kernel, timing.duration_ns, wanted, runs))
+        if att is not None:
+            waves = timing.thread_trace
+            write_trace(emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name), att)
         findings = tuple(Finding(f.check, str(f), f.source) for f in result.findings)
         return DeviceRun(outputs, database, instruction_counts(result), findings)
 
     def _estimate(
-        self, launch: Launch, kernel: KernelMetadata, result: LaunchResult, buffers: list[Allocation]
+        self, launch: Launch, kernel: KernelMetadata, result: LaunchResult, buffers: list[Allocation], *, thread_trace: bool
     ) -> TimingEstimate:
         from rocm_perf_lab.emulator.build import load_runtime
         from rocm_perf_lab.emulator.timing.engine import TracedLaunch, estimate
@@ -160,7 +167,7 @@ class EmulatorDevice:
             waves_per_workgroup=result.waves // result.workgroups,
             resident_workgroups=int(launch_occupancy(self._target, request).workgroups_per_cu),
         )
-        return estimate(load_runtime(), traced, self._target)
+        return estimate(load_runtime(), traced, self._target, thread_trace=thread_trace)
 
     def _record(
         self, launch: Launch, kernel: KernelMetadata, duration_ns: int, counters: Mapping[str, float], runs: int

@@ -106,6 +106,10 @@ class Device(Protocol):
         """True where repeating a dispatch gives the same time, so that one run is enough."""
         ...
 
-    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
-        """Dispatch `runs` times; record every dispatch, and `counters` where asked, in a new database at `database`."""
+    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
+        """Dispatch `runs` times; record every dispatch, and `counters` where asked, in a new database at `database`.
+
+        With `att`, a folder, also take a thread trace of the first dispatch and leave its decoded folder
+        (`ui_output_agent_<a>_dispatch_<d>`) in it.
+        """
         ...

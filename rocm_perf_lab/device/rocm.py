@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
 
 
+_MISSING_DECODER = re.compile(
+    r"trace-decoder library path not found|Error loading decoder|Decoder library not found", re.IGNORECASE
+)
+
+
 class RocmDeviceError(LabError):
     """rocprofv3 or the launched kernel failed, or left no database."""
 
@@ -40,13 +46,17 @@ class RocmDevice:
     Args:
         target: The GPU that the configuration names; the code object must fit it.
         timeout_s: Longest time for one profiled run; the whole process group is ended after it.
+        att_target_cu: Compute unit of each shader engine whose wavefronts a thread trace shows instruction by instruction.
+        att_shader_engines: Bit mask of the shader engines that a thread trace covers.
     """
 
     deterministic = False
 
-    def __init__(self, *, target: Target, timeout_s: float = 600.0) -> None:
+    def __init__(self, *, target: Target, timeout_s: float = 600.0, att_target_cu: int = 1, att_shader_engines: int = 1) -> None:
         self._target = target
         self._timeout_s = timeout_s
+        self._att_target_cu = att_target_cu
+        self._att_shader_engines = att_shader_engines
 
     @cached_property
     def identity(self) -> DeviceIdentity:
@@ -54,11 +64,13 @@ class RocmDevice:
         reason = missing_for_gpu() or "/dev/kfd and rocprofv3 are here"
         return DeviceIdentity(name="rocm", emulated=False, reason=reason, versions={"rocprofv3": _profiler_version()})
 
-    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
+    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
         """Dispatch `runs` times under one rocprofv3 run; `counters` must fit into one pass.
 
+        A thread trace disturbs times and excludes some counters: ask for it in a run of its own.
+
         Raises:
-            RocmDeviceError: No GPU, a failing or hanging run, or no database with dispatches.
+            RocmDeviceError: No GPU, a failing or hanging run, no database with dispatches, or no decoded thread trace.
         """
         problem = missing_for_gpu()
         if problem:
@@ -68,16 +80,31 @@ class RocmDevice:
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
             work = Path(folder)
             _write_launch(work, launch, runs)
-            self._profile(work, counters)
+            self._profile(work, counters, self._att_options(launch) if att is not None else ())
             found = sorted((work / "rocpd").rglob("*_results.db"))
             if not found:
                 raise RocmDeviceError("rocprofv3 left no *_results.db", where=str(work), remedy="run it by hand")
             shutil.move(found[-1], database)
+            if att is not None:
+                _keep_thread_trace(work / "rocpd", att)
             outputs = {a.name: _read_output(work, a) for a in launch.arguments if isinstance(a, BufferValue) and a.written}
         return DeviceRun(outputs=outputs, database=database)
 
-    def _profile(self, work: Path, counters: Sequence[str]) -> None:
-        selection = ["--pmc", *counters] if counters else ["--kernel-trace"]
+    def _att_options(self, launch: Launch) -> tuple[str, ...]:
+        """For this kernel alone, by its mangled name; rocprofv3 traces its first dispatch."""
+        return (
+            "--att",
+            "--att-target-cu",
+            str(self._att_target_cu),
+            "--att-shader-engine-mask",
+            f"{self._att_shader_engines:#x}",
+            "-M",
+            "--kernel-include-regex",
+            f"^{re.escape(launch.symbol.removesuffix('.kd'))}$",
+        )
+
+    def _profile(self, work: Path, counters: Sequence[str], att_options: Sequence[str] = ()) -> None:
+        selection = [*(["--pmc", *counters] if counters else ["--kernel-trace"]), *att_options]
         harness = [sys.executable, "-m", "rocm_perf_lab.device.hip_harness", str(work)]
         command = ["rocprofv3", *selection, "-f", "rocpd", "-d", str(work / "rocpd"), "-o", "run", "--", *harness]
         log = work / "log.txt"
@@ -93,9 +120,34 @@ class RocmDevice:
                     where=" ".join(command),
                     remedy="raise device.timeout_s, or look for an endless loop with device=emulator",
                 ) from error
+        if code != 0 and att_options and _MISSING_DECODER.search(log.read_text(errors="replace")):
+            raise RocmDeviceError(
+                "rocprofv3 cannot decode thread traces: the library rocprof-trace-decoder is missing or does not load",
+                where=" ".join(command),
+                remedy="install rocprof-trace-decoder (ROCm 7.13 brings it) into ROCm's lib folder, or name its folder in "
+                "ROCPROF_ATT_LIBRARY_PATH; without it take passes=default",
+            )
         if code != 0:
             tail = log.read_text(errors="replace")[-2000:]
             raise RocmDeviceError(f"rocprofv3 exited with {code}:\n{tail}", where=" ".join(command))
+
+
+def _keep_thread_trace(output: Path, att: Path) -> None:
+    """Decoded folders and totals; the raw trace, which can be large, is left behind.
+
+    Raises:
+        RocmDeviceError: Nothing was decoded.
+    """
+    found = sorted({*output.rglob("ui_output_agent_*"), *output.rglob("stats_ui_output_agent_*.csv")})
+    if not any(path.is_dir() for path in found):
+        raise RocmDeviceError(
+            "rocprofv3 left no decoded thread trace (ui_output_agent_*)",
+            where=str(output),
+            remedy="choose another device.att_target_cu, more device.att_shader_engines, or launch more workgroups",
+        )
+    att.mkdir(parents=True, exist_ok=True)
+    for path in found:
+        shutil.move(path, att / path.name)
 
 
 def _profiler_version() -> str:

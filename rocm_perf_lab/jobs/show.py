@@ -9,16 +9,20 @@ from rich.table import Table
 from rich.text import Text
 
 from rocm_perf_lab.analysis.roofline import Roofline
+from rocm_perf_lab.analysis.thread_trace import ThreadTrace
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rocm_perf_lab.analysis.thread_trace import NoThreadTrace
     from rocm_perf_lab.jobs.workbench import Turn
     from rocm_perf_lab.optimize.proposal import Verdict
 
 _MIX = {"VALU": "SQ_INSTS_VALU", "MFMA": "SQ_INSTS_MFMA", "SALU": "SQ_INSTS_SALU", "SMEM": "SQ_INSTS_SMEM",
         "VMEM": "SQ_INSTS_VMEM", "LDS": "SQ_INSTS_LDS", "branch": "SQ_INSTS_BRANCH"}  # fmt: skip
 _NS_PER_US = 1000.0
+_HOTTEST_LINES = 3
+_WORTH_SAYING = 0.01
 
 
 def time_text(runtime_ns: float, word: str) -> str:
@@ -55,6 +59,8 @@ def show_profile(console: Console, turn: Turn, word: str, title: str) -> None:
     table.add_row("bottleneck", f"{bottleneck.name.replace('_', ' ')} (confidence {bottleneck.confidence:.0%})")
     for reason in bottleneck.reasons:
         table.add_row("", Text(reason))
+    for number, line in enumerate(_hottest_lines(diagnosis.thread_trace, word)):
+        table.add_row("" if number else "hottest lines", Text(line))
     for note in profile.notes:
         table.add_row("note", Text(note))
     for finding in turn.findings:
@@ -63,6 +69,21 @@ def show_profile(console: Console, turn: Turn, word: str, title: str) -> None:
         verdict = "correct" if turn.verification.passed else "WRONG"
         table.add_row("result", Text(f"{verdict}: {turn.verification}"))
     console.print(table)
+
+
+def _hottest_lines(traced: ThreadTrace | NoThreadTrace, word: str) -> list[str]:
+    """Source lines by their share of the traced wavefronts' time, and what they wait for."""
+    if not isinstance(traced, ThreadTrace):
+        return []
+    lines = []
+    for line in traced.lines[:_HOTTEST_LINES]:
+        text = f"{line.source}: {line.spent.share:.0%} of wave time ({word})"
+        waited = line.waited_cycles / traced.total.cycles
+        if line.waits_for is not None and waited >= _WORTH_SAYING:
+            where = "" if line.waits_for == line.source else f" of {line.waits_for}"
+            text += f", {waited:.0%} waiting for {line.waits_for_class}{where}"
+        lines.append(text)
+    return lines
 
 
 def show_verdict(console: Console, number: int, verdict: Verdict, word: str) -> None:

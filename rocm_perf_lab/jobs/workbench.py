@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.compilers import Compiler
 
 ROCPD_FOLDER = ".rocpd_profile"
+ATT_FOLDER = "att"
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ class Workbench:
             folder=folder / ROCPD_FOLDER,
             runs=self._config.passes.runs,
             counters=self._config.passes.counters,
+            att=folder / ATT_FOLDER if self._config.passes.thread_trace else None,
         )
         verification = self._verify(launch, passes.outputs)
         identity = self._device.identity
@@ -145,7 +147,12 @@ class Workbench:
             versions={**identity.versions, compiled.build.compiler_name: compiled.build.compiler_version},
             failures=passes.failures,
         )
-        diagnosis = diagnose(profile, passes.trace, deterministic=self._device.deterministic)
+        diagnosis = diagnose(
+            profile,
+            passes.trace,
+            deterministic=self._device.deterministic,
+            att=passes.att if passes.att is not None else passes.att_reason,
+        )
         documents = write_documents(folder, describe(profile, diagnosis, passes.trace))
         files = (*documents, *_write_binaries(compiled, folder), *sorted((folder / ROCPD_FOLDER).rglob("*.db")))
         if passes.findings:

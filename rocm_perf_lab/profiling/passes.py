@@ -6,11 +6,13 @@ as many as its counters need. Every pass has a folder of its own, so a result ca
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.profiling.counter_passes import plan_passes
+from rocm_perf_lab.rocprof.att.reader import AttError, find_folders, read_folder
 from rocm_perf_lab.rocprof.reader import read_database
 
 if TYPE_CHECKING:
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.protocol import Device, DeviceRun, Finding, Launch
+    from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
 
 DATABASE_NAME = "run_results.db"
+NO_THREAD_TRACE = "no thread trace was taken (passes=deep takes one)"
 
 
 @dataclass(frozen=True)
@@ -35,18 +39,34 @@ class PassResults:
     counter_traces: tuple[Trace, ...]
     failures: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
+    att: AttTrace | None = None
+    att_reason: str | None = NO_THREAD_TRACE
+    """Why there is no thread trace."""
 
 
-def run_passes(device: Device, launch: Launch, *, folder: Path, runs: int, counters: Sequence[str]) -> PassResults:
-    """Dispatch `launch` in every pass; a failing counter pass costs its counters only.
+def run_passes(
+    device: Device, launch: Launch, *, folder: Path, runs: int, counters: Sequence[str], att: Path | None = None
+) -> PassResults:
+    """Dispatch `launch` in every pass; a failing counter or thread trace pass costs what it would have given only.
+
+    Args:
+        device: Where to run.
+        launch: What to run.
+        folder: Every pass gets a folder of its own in it.
+        runs: Dispatches of the pass that gives the times.
+        counters: To collect.
+        att: Folder for a thread trace; None takes none.
 
     Raises:
         LabError: The pass that gives the times failed.
     """
+    if att is not None:
+        shutil.rmtree(att, ignore_errors=True)
     if device.deterministic:
-        run = _run(device, launch, folder / "trace", 1, counters)
+        run = _run(device, launch, folder / "trace", 1, counters, att)
         trace = read_database(run.database)
-        return PassResults(run.outputs, trace, (), _uncollected(device, counters, (trace,)), run.findings)
+        uncollected = _uncollected(device, counters, (trace,))
+        return PassResults(run.outputs, trace, (), uncollected, run.findings, *_read_att(att, launch.symbol))
     timed = _run(device, launch, folder / "trace", runs, ())
     trace = read_database(timed.database)
     traces: list[Trace] = []
@@ -59,7 +79,36 @@ def run_passes(device: Device, launch: Launch, *, folder: Path, runs: int, count
             failures.extend(_uncollected(device, group, (trace_of_group,)))
         except LabError as error:
             failures.append(f"counter pass {number} ({', '.join(group)}) failed: {error.what}")
-    return PassResults(timed.outputs, trace, tuple(traces), tuple(failures))
+    thread_trace, att_reason = _trace_threads(device, launch, folder / "att", att)
+    if att is not None and att_reason is not None:
+        failures.append(f"the thread trace failed: {att_reason}")
+    return PassResults(
+        timed.outputs, trace, tuple(traces), tuple(failures), timed.findings, att=thread_trace, att_reason=att_reason
+    )
+
+
+def _trace_threads(device: Device, launch: Launch, folder: Path, att: Path | None) -> tuple[AttTrace | None, str | None]:
+    """A pass of its own: tracing disturbs times and counters."""
+    try:
+        if att is not None:
+            _run(device, launch, folder, 1, (), att)
+    except LabError as error:
+        return None, error.what
+    return _read_att(att, launch.symbol)
+
+
+def _read_att(att: Path | None, symbol: str) -> tuple[AttTrace | None, str | None]:
+    """The trace of the kernel, or why there is none; of several the first that has wavefronts of it."""
+    if att is None:
+        return None, NO_THREAD_TRACE
+    try:
+        traces = [read_folder(folder) for folder in find_folders(att)]
+    except AttError as error:
+        return None, error.what
+    kernel = symbol.removesuffix(".kd")
+    of_kernel = [t for t in traces if any(label.mangled_name.removesuffix(".kd") == kernel for label in t.kernels)]
+    candidates = of_kernel or traces
+    return next((trace for trace in candidates if trace.waves), candidates[0]), None
 
 
 def _uncollected(device: Device, counters: Sequence[str], traces: Sequence[Trace]) -> tuple[str, ...]:
@@ -69,8 +118,8 @@ def _uncollected(device: Device, counters: Sequence[str], traces: Sequence[Trace
     return (f"{device.identity.name} has no counter named {', '.join(missing)}",) if missing else ()
 
 
-def _run(device: Device, launch: Launch, folder: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
+def _run(device: Device, launch: Launch, folder: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
     folder.mkdir(parents=True, exist_ok=True)
     database = folder / DATABASE_NAME
     database.unlink(missing_ok=True)
-    return device.run(launch, database=database, runs=runs, counters=counters)
+    return device.run(launch, database=database, runs=runs, counters=counters, att=att)

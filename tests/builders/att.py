@@ -27,6 +27,7 @@ _CATEGORIES = {
     "s_waitcnt": Category.IMMEDIATE, "s_barrier": Category.IMMEDIATE, "s_nop": Category.IMMEDIATE,
     "s_load": Category.SMEM, "s_cbranch": Category.JUMP, "s_endpgm": Category.MESSAGE, "s_": Category.SALU,
     "v_": Category.VALU, "ds_": Category.LDS, "global_": Category.FLAT, "buffer_": Category.VMEM, "flat_": Category.FLAT,
+    "scratch_": Category.FLAT,
 }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ class RecordingDevice:
         self.requests: list[tuple[int, tuple[str, ...]]] = []
         self._refused = refused
 
-    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
+    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
         self.requests.append((runs, tuple(counters)))
         if self._refused in counters:
             raise LabError("Request exceeds the capabilities of the hardware to collect")
@@ -87,7 +87,9 @@ def test_an_older_database_is_never_read(tmp_path: Path) -> None:
     run_passes(RecordingDevice(deterministic=True), LAUNCH, folder=tmp_path, runs=1, counters=["SQ_EVENT_0"])
 
     class SilentDevice(RecordingDevice):
-        def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str]) -> DeviceRun:
+        def run(
+            self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None
+        ) -> DeviceRun:
             return DeviceRun({}, database)
 
     with pytest.raises(LabError, match="cannot open the database"):

@@ -1,0 +1,349 @@
+"""What a thread trace says: where wavefronts spent their cycles, and which instruction made them wait.
+
+`analyse(trace)` gives the time by instruction class and by source line, every stall of a wait charged to the loads,
+LDS, scalar or matrix instructions behind it, memory latency, issue efficiency and hot spots. The time of an instruction
+is latency + idle: its stall is part of its latency.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.rocprof.att.model import Column
+from rocm_perf_lab.rocprof.att.waits import Counter, causes, row_effects
+from rocm_perf_lab.toolchain.static_features import instruction_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Wave
+    from rocm_perf_lab.rocprof.att.waits import Effects
+    from rocm_perf_lab.toolchain.static_features import InstructionClass
+
+UNKNOWN_SOURCE = "(no source line)"
+_HOT_SPOTS = 10
+_SHORTEST_WAIT = 4
+"""Cycles: a wait that takes no longer found its data there."""
+_SUM_TOLERANCE = 0.01
+_LATENCY_CLASSES = ("vmem", "lds", "smem")
+
+
+@dataclass(frozen=True)
+class NoThreadTrace:
+    """There is none, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Cycles of wavefronts, summed; `share` of all. `stall` is inside `latency`, `cycles` is latency + idle."""
+
+    hits: int
+    cycles: int
+    latency: int
+    stall: int
+    idle: int
+    share: float
+
+
+@dataclass(frozen=True)
+class LineTime:
+    """One source line. `caused_cycles`: its own, without its charged waits, with those that it made others wait."""
+
+    source: str
+    spent: Spent
+    caused_cycles: float
+    waits_for: str | None
+    """The line that it waits for most, and how long, over all waits."""
+    waits_for_class: str | None
+    waited_cycles: float
+
+
+@dataclass(frozen=True)
+class Charge:
+    """The instruction in row `victim` stalled for that many cycles because of the one in row `cause`."""
+
+    victim: InstructionRow
+    cause: InstructionRow
+    counter: Counter
+    cycles: float
+
+
+@dataclass(frozen=True)
+class MemoryLatency:
+    """From issue to the end of the wait that ended when the data came, in cycles; only waits that really waited."""
+
+    samples: int
+    mean: float
+    median: float
+    p90: float
+
+
+@dataclass(frozen=True)
+class HotSpot:
+    """One instruction."""
+
+    row: InstructionRow
+    kind: InstructionClass
+    share: float
+
+
+@dataclass(frozen=True)
+class ThreadTrace:
+    """The analysis. Charges are by falling cycles; lines and hot spots by falling time."""
+
+    folder: str
+    kernel: str | None
+    emulated: bool
+    waves: int
+    total: Spent
+    stall_fraction: float
+    issue_fraction: float
+    idle_fraction: float
+    instructions_per_cycle: float | None
+    """Of the traced compute units, wavefronts overlapped; null without timelines."""
+    classes: Mapping[InstructionClass, Spent]
+    lines: tuple[LineTime, ...]
+    charges: tuple[Charge, ...]
+    charged: Mapping[InstructionClass, float]
+    """Cycles of stall by the class of the instruction that caused them."""
+    wait_cycles: int
+    """Stall of all waits for counters; what is not in `charges` waited for something older than the trace."""
+    unattributed_cycles: float
+    memory_latency: Mapping[str, MemoryLatency]
+    hot_spots: tuple[HotSpot, ...]
+    limits: tuple[str, ...]
+
+
+def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float | None = None) -> ThreadTrace | NoThreadTrace:
+    """Analyse one trace; unavailable, with the reason, where it holds no cycles.
+
+    Args:
+        trace: What was read.
+        symbol: Mangled name of the kernel in question, where the trace holds several.
+        launched_waves: Wavefronts of the whole launch, to say how many of them were seen.
+    """
+    rows = _rows_of(trace, symbol)
+    if not rows:
+        return NoThreadTrace("; ".join(("the thread trace holds no instructions", *trace.notes)))
+    if not trace.has_cycles:
+        return NoThreadTrace("the folder holds PC samples, which count samples and not cycles")
+    total = _spent(rows, sum(row.cycles for row in rows))
+    if not total.cycles:
+        return NoThreadTrace("; ".join(("no wavefront of the kernel was traced", *trace.notes)))
+    walk = _Walk(trace, rows)
+    kinds = {row.line: instruction_class(row.mnemonic) for row in rows}
+    charges = walk.charges()
+    waits = sum(row.stall for row in rows if kinds[row.line] == "waitcnt")
+    charged_waits = sum(charge.cycles for charge in charges if kinds[charge.victim.line] == "waitcnt")
+    label = trace.kernel_of(rows[0].line)
+    return ThreadTrace(
+        folder=trace.provenance.folder,
+        kernel=(label.name or label.mangled_name) if label else symbol,
+        emulated=trace.provenance.emulated,
+        waves=len(trace.waves),
+        total=total,
+        stall_fraction=total.stall / total.cycles,
+        issue_fraction=(total.latency - total.stall) / total.cycles,
+        idle_fraction=total.idle / total.cycles,
+        instructions_per_cycle=_instructions_per_cycle(trace.waves),
+        classes=_by_class(rows, kinds, total.cycles),
+        lines=_by_line(rows, charges, kinds, total.cycles),
+        charges=charges,
+        charged=_by_cause(charges, kinds),
+        wait_cycles=waits,
+        unattributed_cycles=max(0.0, waits - charged_waits),
+        memory_latency={kind: _latency(walk.latencies[kind]) for kind in _LATENCY_CLASSES if walk.latencies[kind]},
+        hot_spots=_hot_spots(rows, kinds, total.cycles),
+        limits=_limits(trace, total, launched_waves),
+    )
+
+
+def _rows_of(trace: AttTrace, symbol: str | None) -> tuple[InstructionRow, ...]:
+    """Without the rows of other kernels that were dispatched meanwhile; functions that are no kernels stay."""
+    names = {label.mangled_name.removesuffix(".kd") for label in trace.kernels}
+    if symbol is None or symbol.removesuffix(".kd") not in names:
+        return trace.rows
+    others = {name.removesuffix(".kd") for name in trace.dispatched.values()} - {symbol.removesuffix(".kd")}
+    bounds = [label.line for label in trace.kernels]
+    places = np.searchsorted(bounds, [row.line for row in trace.rows], side="right") - 1
+    is_other = [label.mangled_name.removesuffix(".kd") in others for label in trace.kernels]
+    return tuple(row for row, place in zip(trace.rows, places.tolist(), strict=True) if place < 0 or not is_other[place])
+
+
+class _Walk:
+    """One pass over all traced wavefronts: who waited for whom, and how long data took."""
+
+    def __init__(self, trace: AttTrace, rows: Sequence[InstructionRow]) -> None:
+        self._by_line = {row.line: row for row in rows}
+        self._effects = {row.line: row_effects(row.text, trace.provenance.gfxip) for row in rows}
+        self._kinds = {row.line: instruction_class(row.mnemonic) for row in rows}
+        self._cycles: dict[tuple[int, int, Counter], float] = defaultdict(float)
+        self.latencies: dict[str, list[int]] = {kind: [] for kind in _LATENCY_CLASSES}
+        if trace.waves:
+            self._is_relevant = self._relevant()
+            for wave in trace.waves:
+                self._walk(wave)
+        else:
+            self._in_order_of_code([row for row in rows if row.hits])
+
+    def charges(self) -> tuple[Charge, ...]:
+        """By falling cycles."""
+        order = sorted(self._cycles.items(), key=lambda item: (-item[1], item[0][:2]))
+        return tuple(
+            Charge(self._by_line[victim], self._by_line[cause], counter, cycles)
+            for (victim, cause, counter), cycles in order
+            if cycles > 0
+        )
+
+    def _relevant(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+        """By row: 0 does not matter, 1 matters, 2 matters where it stalled."""
+        relevant = np.zeros(max(self._effects) + 1, np.int8)
+        has_matrix = any(effect.is_matrix for effect in self._effects.values())
+        for line, effect in self._effects.items():
+            if effect.raises or effect.waits or effect.is_matrix:
+                relevant[line] = 1
+            elif has_matrix and (effect.touched or effect.is_pause):
+                relevant[line] = 2
+        return relevant
+
+    def _walk(self, wave: Wave) -> None:
+        executed = wave.instructions
+        lines, stalls = executed[:, Column.LINE], executed[:, Column.STALL]
+        known = (lines >= 0) & (lines < len(self._is_relevant))
+        matters = np.where(known, self._is_relevant[np.where(known, lines, 0)], 0)
+        places = np.flatnonzero((matters == 1) | ((matters == 2) & (stalls > 0)))
+        picked = list(zip(places.tolist(), lines[places].tolist(), stalls[places].tolist(), strict=True))
+        effects = ((place, self._effects[line], stall > 0) for place, line, stall in picked)
+        self._charge(effects, {place: line for place, line, _ in picked}, {place: stall for place, _, stall in picked}, wave)
+
+    def _in_order_of_code(self, rows: Sequence[InstructionRow]) -> None:
+        """Without timelines: as if every row had been executed once, in order of address."""
+        effects = ((place, self._effects[row.line], row.stall > 0) for place, row in enumerate(rows))
+        self._charge(effects, {n: row.line for n, row in enumerate(rows)}, {n: row.stall for n, row in enumerate(rows)}, None)
+
+    def _charge(
+        self,
+        effects: Iterator[tuple[int, Effects, bool]],
+        line_at: Mapping[int, int],
+        stall_at: Mapping[int, int],
+        wave: Wave | None,
+    ) -> None:
+        for found in causes(effects):
+            stall, victim = stall_at[found.victim], line_at[found.victim]
+            for cause, counter in found.causes.items():
+                self._cycles[victim, line_at[cause], counter] += stall / len(found.causes)
+            if wave is not None and stall > _SHORTEST_WAIT and len(set(found.causes.values())) == 1:
+                self._measure(wave, found.victim, max(found.causes), line_at)
+
+    def _measure(self, wave: Wave, wait: int, youngest: int, line_at: Mapping[int, int]) -> None:
+        """Data come back in order: the wait ended with those of the youngest operation."""
+        line = line_at[youngest]
+        kind, executed = self._kinds[line], wave.instructions
+        if kind not in self.latencies or "store" in self._by_line[line].mnemonic or "_write" in self._by_line[line].mnemonic:
+            return
+        issued = executed[youngest, Column.TIME] + executed[youngest, Column.STALL]
+        self.latencies[kind].append(int(executed[wait, Column.TIME] + executed[wait, Column.DURATION] - issued))
+
+
+def _spent(rows: Iterable[InstructionRow], all_cycles: int) -> Spent:
+    hits = latency = stall = idle = 0
+    for row in rows:
+        hits, latency, stall, idle = hits + row.hits, latency + row.latency, stall + row.stall, idle + row.idle
+    return Spent(hits, latency + idle, latency, stall, idle, (latency + idle) / all_cycles if all_cycles else 0.0)
+
+
+def _by_class(
+    rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionClass], all_cycles: int
+) -> dict[InstructionClass, Spent]:
+    groups: dict[InstructionClass, list[InstructionRow]] = defaultdict(list)
+    for row in rows:
+        if row.hits or row.cycles:
+            groups[kinds[row.line]].append(row)
+    spent = {kind: _spent(group, all_cycles) for kind, group in groups.items()}
+    return dict(sorted(spent.items(), key=lambda item: (-item[1].cycles, item[0])))
+
+
+def _by_line(
+    rows: Sequence[InstructionRow], charges: Sequence[Charge], kinds: Mapping[int, InstructionClass], all_cycles: int
+) -> tuple[LineTime, ...]:
+    groups: dict[str, list[InstructionRow]] = defaultdict(list)
+    for row in rows:
+        if row.hits or row.cycles:
+            groups[_source(row)].append(row)
+    moved: dict[str, float] = defaultdict(float)
+    waits: dict[str, dict[tuple[str, str], float]] = defaultdict(lambda: defaultdict(float))
+    for charge in charges:
+        victim, cause = _source(charge.victim), _source(charge.cause)
+        moved[victim] -= charge.cycles
+        moved[cause] += charge.cycles
+        waits[victim][cause, kinds[charge.cause.line]] += charge.cycles
+    lines = []
+    for source, group in groups.items():
+        spent = _spent(group, all_cycles)
+        caused = spent.cycles + moved[source]
+        if waits[source]:
+            (cause, kind), waited = max(waits[source].items(), key=lambda item: item[1])
+            lines.append(LineTime(source, spent, caused, cause, kind, waited))
+        else:
+            lines.append(LineTime(source, spent, caused, None, None, 0.0))
+    return tuple(sorted(lines, key=lambda line: (-line.spent.cycles, line.source)))
+
+
+def _source(row: InstructionRow) -> str:
+    return row.source_line or UNKNOWN_SOURCE
+
+
+def _by_cause(charges: Sequence[Charge], kinds: Mapping[int, InstructionClass]) -> dict[InstructionClass, float]:
+    sums: dict[InstructionClass, float] = defaultdict(float)
+    for charge in charges:
+        sums[kinds[charge.cause.line]] += charge.cycles
+    return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _hot_spots(rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionClass], all_cycles: int) -> tuple[HotSpot, ...]:
+    hottest = sorted((row for row in rows if row.cycles), key=lambda row: (-row.cycles, row.line))[:_HOT_SPOTS]
+    return tuple(HotSpot(row, kinds[row.line], row.cycles / all_cycles) for row in hottest)
+
+
+def _latency(samples: Sequence[int]) -> MemoryLatency:
+    values = np.array(samples, dtype=np.float64)
+    return MemoryLatency(len(values), float(values.mean()), float(np.median(values)), float(np.quantile(values, 0.9)))
+
+
+def _instructions_per_cycle(waves: Sequence[Wave]) -> float | None:
+    """Sum over shader engines, whose clocks differ, of their instructions by the time that they cover; then the mean."""
+    engines: dict[int, list[Wave]] = defaultdict(list)
+    for wave in waves:
+        engines[wave.key.engine].append(wave)
+    rates = []
+    for group in engines.values():
+        span = max(wave.end for wave in group) - min(wave.begin for wave in group)
+        if span > 0:
+            rates.append(sum(len(wave.instructions) for wave in group) / span)
+    return sum(rates) / len(rates) if rates else None
+
+
+def _limits(trace: AttTrace, total: Spent, launched_waves: float | None) -> tuple[str, ...]:
+    waves = trace.waves
+    engines = len({wave.key.engine for wave in waves})
+    units = len({(wave.key.engine, wave.compute_unit) for wave in waves})
+    seen = f"{len(waves):,} of {launched_waves:,.0f} wavefronts" if launched_waves else f"{len(waves):,} wavefronts"
+    limits = [f"{seen} were traced, on {units} compute unit(s) of {engines} shader engine(s); others may differ"]
+    if not waves:
+        limits = ["no timelines of wavefronts: waits are charged in the order of the code, which misses loops"]
+    if trace.provenance.emulated:
+        limits.append("cycles are emulated by the timing model, not measured")
+    life = sum(wave.cycles for wave in waves)
+    if life and abs(total.cycles - life) > _SUM_TOLERANCE * life:
+        limits.append(f"instructions account for {total.cycles / life:.1%} of the wavefronts' cycles")
+    if holes := sum(wave.stitched is not None for wave in waves):
+        limits.append(f"{holes} wavefronts have instructions without a place in the code")
+    if not any(row.source for row in trace.rows):
+        limits.append("the code has no source lines: compile with -g or -gline-tables-only")
+    return (*limits, *trace.notes)
