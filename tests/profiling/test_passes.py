@@ -11,9 +11,11 @@ from rocm_perf_lab.device.protocol import DeviceIdentity, DeviceRun, Launch
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.rocprof.att.writer import write_trace
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.code_object import CodeObject
+from tests.builders.att import thread_trace
 from tests.builders.rocpd import dispatch, recorded_run
 
 if TYPE_CHECKING:
@@ -30,8 +32,9 @@ class RecordingDevice:
 
     identity = DeviceIdentity("recording", emulated=True, reason="test")
 
-    def __init__(self, *, deterministic: bool, refused: str = "") -> None:
+    def __init__(self, *, deterministic: bool, refused: str = "", att_refused: str = "") -> None:
         self.deterministic = deterministic
+        self._att_refused = att_refused
         self.requests: list[tuple[int, tuple[str, ...]]] = []
         self._refused = refused
 
@@ -39,6 +42,10 @@ class RecordingDevice:
         self.requests.append((runs, tuple(counters)))
         if self._refused in counters:
             raise LabError("Request exceeds the capabilities of the hardware to collect")
+        if att is not None and self._att_refused:
+            raise LabError(self._att_refused)
+        if att is not None:
+            write_trace(thread_trace([("s_endpgm", "a.hip:1")], [(1, 0, 0, 4)]), att)
         length = 100 + len(self.requests)
         done = [dispatch(i * 1000, i * 1000 + length, counters=dict.fromkeys(counters, 1.0)) for i in range(runs)]
         write_database(database, recorded_run(TARGET, done))
@@ -94,3 +101,40 @@ def test_an_older_database_is_never_read(tmp_path: Path) -> None:
 
     with pytest.raises(LabError, match="cannot open the database"):
         run_passes(SilentDevice(deterministic=True), LAUNCH, folder=tmp_path, runs=1, counters=[])
+
+
+def test_a_deterministic_device_traces_threads_in_its_only_run(tmp_path: Path) -> None:
+    device = RecordingDevice(deterministic=True)
+
+    results = run_passes(device, LAUNCH, folder=tmp_path / "db", runs=1, counters=SQ, att=tmp_path / "att")
+
+    assert len(device.requests) == 1
+    assert results.att is not None
+    assert (results.att.rows[0].hits, results.att_reason) == (1, None)
+
+
+def test_a_gpu_traces_threads_in_a_run_of_their_own(tmp_path: Path) -> None:
+    device = RecordingDevice(deterministic=False)
+
+    results = run_passes(device, LAUNCH, folder=tmp_path / "db", runs=3, counters=SQ[:1], att=tmp_path / "att")
+
+    assert device.requests == [(3, ()), (1, (SQ[0],)), (1, ())]
+    assert results.att is not None
+
+
+def test_a_failed_thread_trace_costs_itself_only_and_says_why(tmp_path: Path) -> None:
+    device = RecordingDevice(deterministic=False, att_refused="the trace decoder is missing")
+
+    results = run_passes(device, LAUNCH, folder=tmp_path / "db", runs=1, counters=[], att=tmp_path / "att")
+
+    assert (results.att, results.att_reason) == (None, "the trace decoder is missing")
+    assert results.failures == ("the thread trace failed: the trace decoder is missing",)
+
+
+def test_an_older_thread_trace_is_never_read(tmp_path: Path) -> None:
+    write_trace(thread_trace([("s_endpgm", "")], [(1, 0, 0, 4)]), tmp_path / "att")
+    device = RecordingDevice(deterministic=False, att_refused="no")
+
+    run_passes(device, LAUNCH, folder=tmp_path / "db", runs=1, counters=[], att=tmp_path / "att")
+
+    assert not (tmp_path / "att").exists()
