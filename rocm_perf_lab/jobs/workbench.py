@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.device.compilation import compile_description
+from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, counts_document
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.reference import expected_outputs
 from rocm_perf_lab.errors import LabError
@@ -157,6 +158,10 @@ class Workbench:
         files = (*documents, *_write_binaries(compiled, folder), *sorted((folder / ROCPD_FOLDER).rglob("*.db")))
         if passes.findings:
             files = (*files, write_findings(passes.findings, folder))
+        if passes.instruction_counts:
+            counts = counts_document(launch.symbol, build.code_object.sha256, passes.instruction_counts)
+            write_text(folder / COUNTS_NAME, counts)
+            files = (*files, folder / COUNTS_NAME)
         return Turn(compiled, profile, diagnosis, verification, passes.findings, tuple(files))
 
     def _verify(self, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> VerificationResult | None:

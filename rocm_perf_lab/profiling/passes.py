@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.device.instruction_counts import InstructionCount
     from rocm_perf_lab.device.protocol import Device, DeviceRun, Finding, Launch
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
@@ -42,6 +43,7 @@ class PassResults:
     att: AttTrace | None = None
     att_reason: str | None = NO_THREAD_TRACE
     """Why there is no thread trace."""
+    instruction_counts: tuple[InstructionCount, ...] = ()
 
 
 def run_passes(
@@ -66,7 +68,8 @@ def run_passes(
         run = _run(device, launch, folder / "trace", 1, counters, att)
         trace = read_database(run.database)
         uncollected = _uncollected(device, counters, (trace,))
-        return PassResults(run.outputs, trace, (), uncollected, run.findings, *_read_att(att, launch.symbol))
+        thread_trace, reason = _read_att(att, launch.symbol)
+        return PassResults(run.outputs, trace, (), uncollected, run.findings, thread_trace, reason, run.instruction_counts)
     timed = _run(device, launch, folder / "trace", runs, ())
     trace = read_database(timed.database)
     traces: list[Trace] = []
