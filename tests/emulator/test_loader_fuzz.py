@@ -13,11 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rocm_perf_lab.emulator.errors import IllegalInstruction
+from rocm_perf_lab.emulator.isa.decode import decode_one
 from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.toolchain.assembly_text import decode_instruction
 from rocm_perf_lab.toolchain.elf import read_code_objects
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 from rocm_perf_lab.toolchain.source_lines import line_table
@@ -157,6 +160,7 @@ def test_a_damaged_bundle_is_read_or_refused(changes: list[tuple[int, int]], tai
 
 
 @given(st.deferred(lambda: damage_in({".note", ".rodata"})))
+@example([Damage(2192, b"\xf7")])  # the entry lies inside an instruction
 @LAUNCHED
 def test_a_kernel_with_damaged_metadata_or_descriptor_runs_or_is_refused(damages: list[Damage]) -> None:
     try:
@@ -165,6 +169,20 @@ def test_a_kernel_with_damaged_metadata_or_descriptor_runs_or_is_refused(damages
             launch(code_object, kernel)
     except LabError as error:
         assert error.what
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5).map(lambda words: struct.pack(f"<{len(words)}I", *words)))
+@example(bytes.fromhex("f70080be"))  # a source operand that is no register
+@SLOW
+def test_arbitrary_words_are_an_instruction_or_illegal(code: bytes) -> None:
+    text, size = decode_instruction(code)
+    assert text
+    assert 0 < size <= len(code)
+    try:
+        instruction = decode_one(code, address=0x1000)
+    except IllegalInstruction:
+        return
+    assert 0 < instruction.size <= len(code)
 
 
 def launch(code_object: CodeObject, kernel: KernelMetadata) -> None:

@@ -32,8 +32,8 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
     window = code[:LONGEST_INSTRUCTION].ljust(LONGEST_INSTRUCTION + 8, b"\0")
     try:
         decoded: Any = decode_inst(window, "cdna")
-        name, size = decoded.op.name, decoded.size()
-    except (ValueError, KeyError, AssertionError, NotImplementedError, AttributeError, TypeError, IndexError) as error:
+        name, size, text = decoded.op.name, decoded.size(), str(decoded)
+    except (ValueError, KeyError, AssertionError, RuntimeError, AttributeError, TypeError, IndexError) as error:
         raise IllegalInstruction.at(address, code[:8], "no instruction of gfx942 is encoded so") from error
     if size > len(code):
         raise IllegalInstruction.at(address, code, "the code ends inside this instruction")
@@ -46,7 +46,7 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
         mnemonic=mnemonic,
         encoding=family,
         variant=variant,
-        text=str(decoded),
+        text=text,
         raw=int.from_bytes(code[:size], "little"),
         fields={field: _number(getattr(decoded, field)) for field, _ in decoded._fields},
         operands={
