@@ -21,6 +21,14 @@ LONGEST_INSTRUCTION = 20
 _SUFFIX = re.compile(r"_(E32|E64|DPP|SDWA|DPP16)$")
 
 
+_SAME_AS = {
+    "V_EXP_LEGACY_F32": "V_EXP_F32",
+    "V_LOG_LEGACY_F32": "V_LOG_F32",
+    "V_DIV_FIXUP_LEGACY_F16": "V_DIV_FIXUP_F16",
+}
+"""Operations without a text of their own, or with one that does not say the width of its result."""
+
+
 def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
     """Decode the instruction at the start of `code`, which is at `address`.
 
@@ -59,7 +67,7 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
 
 def pseudocode_of(mnemonic: str) -> str | None:
     """AMD's description of an operation."""
-    return _pseudocode().get(mnemonic)
+    return _pseudocode().get(_SAME_AS.get(mnemonic, mnemonic))
 
 
 def _number(value: Any) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.functions import call, exp2, extreme, fraction, frexp_exponent, log2, sine_of_turns
+from rocm_perf_lab.emulator.pcode.functions import call, extreme, fraction, frexp_exponent, sine_of_turns
 from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant, float_constant
 from rocm_perf_lab.emulator.pcode.small_floats import BF8, FP8, SmallFloat, from_float32, to_float32
 from rocm_perf_lab.emulator.translate import division
@@ -232,8 +232,6 @@ OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
     "V_CVT_PKRTZ_F16_F32": _truncated_pair,
     "V_CVT_OFF_F32_I4": _signed_nibble,
     "V_CVT_PKACCUM_U8_F32": _accumulated_byte,
-    "V_EXP_LEGACY_F32": _unary(exp2, 32),
-    "V_LOG_LEGACY_F32": _unary(log2, 32),
     **{f"V_SIN_F{bits}": _sine(quarter_turns_ahead=0, bits=bits) for bits in (16, 32)},
     **{f"V_COS_F{bits}": _sine(quarter_turns_ahead=1, bits=bits) for bits in (16, 32)},
     "V_FFBH_U32": _first_bit("ctlz"),

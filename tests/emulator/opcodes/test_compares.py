@@ -76,7 +76,12 @@ EXEC_ROWS = [
         for bits in (16, 32, 64)
         for name, alias in {"f": "f", "lt": "lt", "eq": "eq", "le": "le", "gt": "gt", "ne": "neq", "ge": "ge", "t": "tru"}.items()
     ),
+    *(
+        (f"v_cmpx_class_f{bits}_e32", f"f{bits}", lambda a, b, bits=bits: class_of(a, b.view(f"u{bits // 8}").astype(np.uint32)))
+        for bits in (16, 32)
+    ),
 ]  # fmt: skip
+CLASS_OF_DOUBLES = "v_cmpx_class_f64_e32 vcc, v[0:1], v2"
 TO_SGPR = "v_cmp_lt_f32_e64 s[10:11], |v0|, -v2"
 ACTIVE = 0x5A5A_0FF0_C33C_9669
 
@@ -86,9 +91,14 @@ def exec_text(name: str, kind: str) -> str:
     return f"{name} vcc, {'v[0:1], v[2:3]' if pair else 'v0, v2'}"
 
 
+def texts() -> list[str]:
+    """Every instruction of this file."""
+    return [*(row.text for row in ROWS), *(exec_text(name, kind) for name, kind, _ in EXEC_ROWS), TO_SGPR, CLASS_OF_DOUBLES]
+
+
 @pytest.fixture(scope="module")
 def snippets() -> Snippets:
-    return Snippets([*(row.text for row in ROWS), *(exec_text(name, kind) for name, kind, _ in EXEC_ROWS), TO_SGPR])
+    return Snippets(texts())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -114,3 +124,10 @@ def test_a_compare_may_write_any_sgpr_pair_and_clears_the_bits_of_inactive_lanes
 
     active = np.array([ACTIVE >> n % 64 & 1 for n in range(128)], bool)
     assert np.array_equal(outcome.mask(10), (np.abs(a) < -b) & active)
+
+
+def test_the_class_of_doubles_narrows_exec(snippets: Snippets) -> None:
+    values, masks = pairs(edge_floats(np.float64), np.arange(1024, dtype=np.uint32) * 2 + 1, limit=512)
+    outcome = snippets.run(CLASS_OF_DOUBLES, {0: values, 2: masks})
+
+    assert np.array_equal(outcome.mask(EXEC)[: len(values)], class_of(values, masks)[: len(values)])

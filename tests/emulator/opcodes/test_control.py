@@ -1,11 +1,71 @@
-"""Code behind instructions that do not go on."""
+"""Branches, calls and what is behind instructions that do not go on."""
 
 from __future__ import annotations
+
+import pytest
 
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.jit import compile_program
 from rocm_perf_lab.emulator.program import decode_program
-from tests.builders.opcodes import assemble
+from rocm_perf_lab.emulator.wave import VCC
+from tests.builders.opcodes import ALL_LANES, Snippets, assemble
+
+BRANCHES = {name: f"s_cbranch_{name} 1f\ns_mov_b32 s20, 1\n1:" for name in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")}
+CALL = """\
+s_call_b64 s[6:7], 1f
+s_add_u32 s20, s20, 100
+s_branch 2f
+1:
+s_mov_b32 s20, 5
+s_setpc_b64 s[6:7]
+2:"""
+COMPUTED_CALL = """\
+s_cbranch_scc1 1f
+s_getpc_b64 s[4:5]
+0:
+s_add_u32 s4, s4, 1f-0b
+s_addc_u32 s5, s5, 0
+s_swappc_b64 s[6:7], s[4:5]
+s_add_u32 s20, s20, 100
+s_branch 2f
+1:
+s_mov_b32 s20, 7
+s_setpc_b64 s[6:7]
+2:"""
+DEBUGGER = "s_cbranch_cdbgsys_or_user 1f\ns_mov_b32 s20, 1\n1:"
+GET_MODE = "s_getreg_b32 s20, hwreg(HW_REG_MODE, 4, 6)"
+
+
+def texts() -> list[str]:
+    """Every instruction of this file."""
+    return [*BRANCHES.values(), CALL, COMPUTED_CALL, DEBUGGER, GET_MODE]
+
+
+@pytest.fixture(scope="module")
+def snippets() -> Snippets:
+    return Snippets(texts())
+
+
+@pytest.mark.parametrize(
+    ("name", "scc", "vcc", "execute", "taken"),
+    [
+        ("scc0", 0, 0, ALL_LANES, True), ("scc0", 1, 0, ALL_LANES, False),
+        ("scc1", 1, 0, ALL_LANES, True), ("scc1", 0, 0, ALL_LANES, False),
+        ("vccz", 0, 0, ALL_LANES, True), ("vccz", 0, 1 << 40, ALL_LANES, False),
+        ("vccnz", 0, 1 << 40, ALL_LANES, True), ("vccnz", 0, 0, ALL_LANES, False),
+        ("execz", 0, 0, 0, True), ("execz", 0, 0, 1 << 63, False),
+        ("execnz", 0, 0, 1 << 63, True), ("execnz", 0, 0, 0, False),
+    ],
+)  # fmt: skip
+def test_a_branch_is_taken_by_its_condition(snippets: Snippets, name: str, scc: int, vcc: int, execute: int, taken: bool) -> None:
+    outcome = snippets.run(BRANCHES[name], {}, {VCC: vcc, VCC + 1: vcc >> 32}, execute=execute, scc=scc)
+
+    assert outcome.scalar(20)[0] == (0 if taken else 1)
+
+
+@pytest.mark.parametrize(("text", "result"), [(CALL, 105), (COMPUTED_CALL, 107), (DEBUGGER, 1), (GET_MODE, 0x3F)])
+def test_calls_return_and_mode_is_read(snippets: Snippets, text: str, result: int) -> None:
+    assert snippets.run(text).scalar(20)[0] == result
 
 
 def test_nothing_behind_an_abort_is_decoded() -> None:

@@ -101,11 +101,16 @@ PACKED = {"v_cvt_pk_f32_fp8": FP8, "v_cvt_pk_f32_bf8": BF8}
 STOCHASTIC = {"v_cvt_sr_fp8_f32": (FP8, 20), "v_cvt_sr_bf8_f32": (BF8, 21)}
 
 
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
+def texts() -> list[str]:
+    """Every instruction of this file."""
     packed = [f"{name}{form}" for name in PACKED for form in ("_e32 v[20:21], v0", "_sdwa v[20:21], v0 src0_sel:WORD_1")]
     stochastic = [f"{name} v20, v0, v2{after}" for name in STOCHASTIC for after in ("", " op_sel:[0,0,0,1]")]
-    return Snippets([*(row.text for row in ROWS), *packed, *stochastic])
+    return [*(row.text for row in ROWS), *packed, *stochastic]
+
+
+@pytest.fixture(scope="module")
+def snippets() -> Snippets:
+    return Snippets(texts())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)

@@ -233,9 +233,14 @@ ROWS = [
 """Opcode, oracle, operands, result."""
 
 
+def texts() -> list[str]:
+    """Every instruction of this file."""
+    return [row.text for row in ROWS]
+
+
 @pytest.fixture(scope="module")
 def snippets() -> Snippets:
-    return Snippets(row.text for row in ROWS)
+    return Snippets(texts())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name + row.after)

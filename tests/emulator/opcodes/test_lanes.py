@@ -10,6 +10,7 @@ import pytest
 
 from rocm_perf_lab.emulator.wave import VCC
 from tests.builders.opcodes import ALL_LANES, JUNK, Snippets, edge_floats, edge_integers
+from tests.emulator.opcodes.test_integer import masked_sad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +98,12 @@ WRITES = ("v_writelane_b32 v20, s2, 37", "v_writelane_b32 v20, -5, s4", "v_write
 BPERMUTE, PERMUTE = "ds_bpermute_b32 v20, v2, v0 offset:8", "ds_permute_b32 v20, v2, v0 offset:8"
 CNDMASK = "v_cndmask_b32_e64 v20, -v0, |v2|, s[10:11]"
 SWAP = "v_swap_b32 v0, v2"
+COUNTS = ("v_mbcnt_lo_u32_b32 v20, v0, v2", "v_mbcnt_hi_u32_b32 v20, v0, v2")
+ACCUMULATORS = """\
+v_accvgpr_write_b32 a3, v0
+v_accvgpr_mov_b32 a4, a3
+v_accvgpr_read_b32 v20, a4"""
+DIFFERENCES = "v_mqsad_u32_u8 v[20:23], v[0:1], v2, v[4:7]"
 
 
 def bit_mask(offset: int) -> Callable[[int], int]:
@@ -127,13 +134,19 @@ def swizzle_text(name: str) -> str:
     return f"ds_swizzle_b32 v20, v0 {name if name.startswith('offset') else 'offset:' + name}"
 
 
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets([
+def texts() -> list[str]:
+    """Every instruction of this file."""
+    return [
         *(f"v_mov_b32_dpp v20, v0 {move.modifiers}" for move in MOVES),
         WIDE, FLOAT, ADD, CARRY, REDUCTION, READ_FIRST, READ_IMMEDIATE, READ_SCALAR, *WRITES, BPERMUTE, PERMUTE, CNDMASK, SWAP,
+        *COUNTS, ACCUMULATORS, DIFFERENCES,
         *map(swizzle_text, SWIZZLES),
-    ])  # fmt: skip
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def snippets() -> Snippets:
+    return Snippets(texts())
 
 
 @pytest.mark.parametrize("execute", [ALL_LANES, SOME])
@@ -227,3 +240,27 @@ def test_swap_exchanges_active_lanes(snippets: Snippets) -> None:
 
     assert np.array_equal(outcome.row(0), np.where(active(SOME), y, x))
     assert np.array_equal(outcome.row(2), np.where(active(SOME), x, y))
+
+
+@pytest.mark.parametrize(("text", "half"), list(zip(COUNTS, (0, 1), strict=True)))
+def test_bits_below_the_own_lane_are_counted(snippets: Snippets, text: str, half: int) -> None:
+    below = [((1 << lane) - 1) >> 32 * half & 0xFFFFFFFF for lane in range(64)]
+    expected = [(int(v) & b).bit_count() + 7 for v, b in zip(VALUES, below, strict=True)]
+
+    assert snippets.run(text, {0: VALUES, 2: np.full(64, 7, U32)}).row(20).tolist() == expected
+
+
+def test_accumulation_registers_hold_what_was_written(snippets: Snippets) -> None:
+    assert np.array_equal(snippets.run(ACCUMULATORS, {0: VALUES}).row(20), VALUES)
+
+
+def test_masked_differences_of_four_windows(snippets: Snippets) -> None:
+    windows, reference = edge_integers(64)[:64], edge_integers(32)[:64]
+    sums = np.arange(256, dtype=U32).reshape(4, 64)
+    outcome = snippets.run(DIFFERENCES, {0: windows, 2: reference} | {4 + i: sums[i] for i in range(4)})
+
+    for i in range(4):
+        expected = [
+            masked_sad(int(w) >> 8 * i & 0xFFFFFFFF, int(r), int(s)) for w, r, s in zip(windows, reference, sums[i], strict=True)
+        ]
+        assert outcome.row(20 + i).tolist() == expected

@@ -138,14 +138,19 @@ def half(words: Any, index: int) -> NDArray[np.float32]:
     return (words >> U32(16 * index)).astype(U16).view(F16).astype(F32)
 
 
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets([
+def texts() -> list[str]:
+    """Every instruction of this file."""
+    return [
         *(text_of(*case) for case in CASES),
         *(f"{name} v20, v0, v2, v4{c}" for name in DOTS for c in ("", " clamp")),
         *(f"{name}_e32 v4, v0, v2" for name in ACCUMULATING),
         *DOT_F16, DOT_F16_ACCUMULATING, *MIX, *MIX_HALVES, FMAC, *MOVES,
-    ])  # fmt: skip
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def snippets() -> Snippets:
+    return Snippets(texts())
 
 
 def words_for(dtype: Any, seed: int) -> NDArray[np.uint32]:

@@ -198,14 +198,19 @@ RELATIVE = {
 """With M0 = 3 (2 for pairs): where the result is, and where it comes from."""
 
 
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets([
+def texts() -> list[str]:
+    """Every instruction of this file."""
+    return [
         *(row.text for row in ROWS),
         *(f"s_{name}_saveexec_b64 s[20:21], s[0:1]" for name in SAVE_EXEC),
         *(f"s_{name}_wrexec_b64 s[20:21], s[0:1]" for name in WRITE_EXEC),
         *RELATIVE,
-    ])  # fmt: skip
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def snippets() -> Snippets:
+    return Snippets(texts())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)

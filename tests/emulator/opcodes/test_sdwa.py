@@ -49,10 +49,15 @@ CARRY = "v_add_co_u32_sdwa v20, vcc, v0, v2 dst_sel:DWORD src0_sel:DWORD src1_se
 CARRY_IN = "v_addc_co_u32_sdwa v20, vcc, v0, v2, vcc dst_sel:DWORD src0_sel:DWORD src1_sel:BYTE_1"
 
 
+def texts() -> list[str]:
+    """Every instruction of this file."""
+    rows = [row[0] for row in (*SOURCES, *DESTINATIONS)]
+    return [*rows, *HALVES, *FLOATS, SCALAR, COMPARE_VCC, COMPARE_SGPR, CARRY, CARRY_IN]
+
+
 @pytest.fixture(scope="module")
 def snippets() -> Snippets:
-    rows = [row[0] for row in (*SOURCES, *DESTINATIONS)]
-    return Snippets([*rows, *HALVES, *FLOATS, SCALAR, COMPARE_VCC, COMPARE_SGPR, CARRY, CARRY_IN])
+    return Snippets(texts())
 
 
 def part_of(words: Any, name: str, *, signed: bool = False) -> NDArray[np.uint32]:
