@@ -22,6 +22,8 @@ LDS_APERTURE_HIGH = 0x7FFF_0000
 """Upper 32 bits of flat addresses that mean LDS: what SRC_SHARED_BASE and hidden_shared_base give."""
 SCRATCH_APERTURE_HIGH = 0x7FFE_0000
 
+_LARGEST_SEGMENT_BYTES = 1 << 20
+"""Far beyond what compilers accept; a larger one is damaged metadata."""
 _POINTER_KINDS = frozenset({"global_buffer", "dynamic_shared_pointer"})
 
 
@@ -60,7 +62,7 @@ def pack_kernarg(kernel: KernelMetadata, values: Sequence[int | bytes], geometry
         geometry: Fills the hidden arguments.
 
     Raises:
-        KernelArgumentError: Too many or too few values, or one of the wrong size.
+        KernelArgumentError: Too many or too few values, or one of the wrong size; or a segment of impossible size.
     """
     explicit = [argument for argument in kernel.arguments if not argument.value_kind.startswith("hidden_")]
     if len(values) != len(explicit):
@@ -70,6 +72,11 @@ def pack_kernarg(kernel: KernelMetadata, values: Sequence[int | bytes], geometry
             remedy="List every argument of the kernel, in its order.",
         )
     size = max([kernel.kernarg_bytes, *(argument.offset + argument.size for argument in kernel.arguments)])
+    if size > _LARGEST_SEGMENT_BYTES:
+        raise KernelArgumentError(
+            f"kernel {kernel.name} says that its arguments have {size:,} bytes",
+            remedy="The code object's metadata is damaged: compile it again.",
+        )
     segment = bytearray(size)
     for position, (argument, value) in enumerate(zip(explicit, values, strict=True)):
         segment[argument.offset : argument.offset + argument.size] = _encode(argument, value, position, kernel)

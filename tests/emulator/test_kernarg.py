@@ -141,3 +141,9 @@ def test_mode_and_ids_come_from_the_resource_registers() -> None:
     )  # fmt: skip
 
     assert (state.mode, state.system_sgprs, state.work_item_id_dims) == (0x3F0, 0b101, 1)
+
+
+@pytest.mark.parametrize("damaged", [kernel([POINTER], 2**62), kernel([KernelArgument("x", 2**63, 8, "global_buffer")])])
+def test_metadata_that_asks_for_an_impossible_segment_is_refused(damaged: KernelMetadata) -> None:
+    with pytest.raises(KernelArgumentError, match="damaged"):
+        pack_kernarg(damaged, [0], GEOMETRY)
