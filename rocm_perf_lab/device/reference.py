@@ -102,14 +102,16 @@ def _call(folder: Path, reference: str, names: Mapping[str, Any]) -> Any:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+    except Exception as error:
         raise KernelReferenceError(f"{path.name} cannot be imported: {type(error).__name__}: {error}", where=str(path)) from error
     function = getattr(module, function_name, None)
     if not callable(function):
         raise KernelReferenceError(f"{path.name} has no function {function_name!r}", where=where)
     try:
         return function(**names)
-    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+    except Exception as error:
         raise KernelReferenceError(
-            f"{function_name} failed: {type(error).__name__}: {error}", where=where, remedy=f"it is called with {', '.join(names)}"
+            f"{function_name} failed: {type(error).__name__}: {error}",
+            where=where,
+            remedy=f"it is called with {', '.join(names)}",
         ) from error

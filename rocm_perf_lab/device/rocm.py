@@ -7,11 +7,8 @@ ROCm 7 (`rocprofv3 --kernel-trace -f rocpd`), options before the mandatory `--`.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 from functools import cached_property
@@ -22,6 +19,7 @@ import numpy as np
 
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
+from rocm_perf_lab.device.rocprofv3 import ProfilerError, Rocprofv3
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -29,11 +27,6 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.target.model import Target
-
-
-_MISSING_DECODER = re.compile(
-    r"trace-decoder library path not found|Error loading decoder|Decoder library not found", re.IGNORECASE
-)
 
 
 class RocmDeviceError(LabError):
@@ -62,7 +55,7 @@ class RocmDevice:
     def identity(self) -> DeviceIdentity:
         """Named after the target; rocprofv3's version is asked once."""
         reason = missing_for_gpu() or "/dev/kfd and rocprofv3 are here"
-        return DeviceIdentity(name="rocm", emulated=False, reason=reason, versions={"rocprofv3": _profiler_version()})
+        return DeviceIdentity(name="rocm", emulated=False, reason=reason, versions={"rocprofv3": _version()})
 
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
         """Dispatch `runs` times under one rocprofv3 run; `counters` must fit into one pass.
@@ -106,30 +99,7 @@ class RocmDevice:
     def _profile(self, work: Path, counters: Sequence[str], att_options: Sequence[str] = ()) -> None:
         selection = [*(["--pmc", *counters] if counters else ["--kernel-trace"]), *att_options]
         harness = [sys.executable, "-m", "rocm_perf_lab.device.hip_harness", str(work)]
-        command = ["rocprofv3", *selection, "-f", "rocpd", "-d", str(work / "rocpd"), "-o", "run", "--", *harness]
-        log = work / "log.txt"
-        with log.open("wb") as sink:
-            process = subprocess.Popen(command, stdout=sink, stderr=sink, start_new_session=True)
-            try:
-                code = process.wait(self._timeout_s)
-            except subprocess.TimeoutExpired as error:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                raise RocmDeviceError(
-                    f"the profiled run took more than {self._timeout_s:g} s",
-                    where=" ".join(command),
-                    remedy="raise device.timeout_s, or look for an endless loop with device=emulator",
-                ) from error
-        if code != 0 and att_options and _MISSING_DECODER.search(log.read_text(errors="replace")):
-            raise RocmDeviceError(
-                "rocprofv3 cannot decode thread traces: the library rocprof-trace-decoder is missing or does not load",
-                where=" ".join(command),
-                remedy="install rocprof-trace-decoder (ROCm 7.13 brings it) into ROCm's lib folder, or name its folder in "
-                "ROCPROF_ATT_LIBRARY_PATH; without it take passes=default",
-            )
-        if code != 0:
-            tail = log.read_text(errors="replace")[-2000:]
-            raise RocmDeviceError(f"rocprofv3 exited with {code}:\n{tail}", where=" ".join(command))
+        Rocprofv3.find().run(selection, harness, work / "rocpd", timeout_s=self._timeout_s)
 
 
 def _keep_thread_trace(output: Path, att: Path) -> None:
@@ -150,13 +120,11 @@ def _keep_thread_trace(output: Path, att: Path) -> None:
         shutil.move(path, att / path.name)
 
 
-def _profiler_version() -> str:
-    profiler = shutil.which("rocprofv3")
-    if profiler is None:
+def _version() -> str:
+    try:
+        return Rocprofv3.find().version
+    except ProfilerError:
         return "not found"
-    answer = subprocess.run([profiler, "--version"], capture_output=True, text=True, timeout=30, check=False)
-    lines = answer.stdout.strip().splitlines()
-    return lines[0] if lines else "unknown"
 
 
 def _write_launch(work: Path, launch: Launch, runs: int) -> None:

@@ -21,7 +21,7 @@ from rocm_perf_lab.rocprof.att.model import (
     WaveKey,
 )
 from rocm_perf_lab.rocprof.att.timeline import idle_cycles, state_curves, timeline
-from rocm_perf_lab.rocprof.att.waits import Counter, causes, row_effects
+from rocm_perf_lab.rocprof.att.waits import follow, matters, row_effects
 from rocm_perf_lab.rocprof.att.writer import VERSION
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.disassembly import DisassemblyError, disassemble
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.program import Program
     from rocm_perf_lab.emulator.timing.thread_trace import TracedWave
     from rocm_perf_lab.rocprof.att.model import Integers
+    from rocm_perf_lab.rocprof.att.waits import Links
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 _GFXIP = 9
@@ -48,9 +49,11 @@ def emulated_trace(
     line_at = {address: line for line, address in enumerate(sorted(texts), start=1)}
     lines = np.array([line_at[i.address] for i in program.instructions], dtype=np.int64)
     categories = np.array([_category(i) for i in program.instructions], dtype=np.int64)
-    effects = [row_effects(texts[i.address], _GFXIP) for i in program.instructions]
+    effects = {n: row_effects(texts[i.address], _GFXIP) for n, i in enumerate(program.instructions)}
+    followed = np.isin(np.arange(len(effects)), list(matters(effects)))
     branches = np.array([i.mnemonic.startswith("S_CBRANCH") for i in program.instructions])
     numbers: dict[tuple[int, int], int] = {}
+    waits_of: dict[bytes, tuple[tuple[int, tuple[int, ...]], ...]] = {}
     traced = []
     for wave in waves:
         place = (wave.simd, wave.slot)
@@ -62,10 +65,10 @@ def emulated_trace(
         duration = wave.done - wave.attempts
         stall = np.where(category == Category.IMMEDIATE, duration, wave.issued - wave.attempts)
         instructions = np.stack([wave.attempts, category, stall, duration, lines[order]], axis=1)
-        waits: dict[int, dict[int, None]] = {}
-        for cause in causes((at, effects[i], False) for at, i in enumerate(order.tolist())):
-            found = waits.setdefault(int(lines[order[cause.victim]]), {})
-            found.update(dict.fromkeys(int(lines[order[at]]) for at, c in cause.causes.items() if c is not Counter.MATRIX))
+        seen = order[followed[order]]
+        sequence = seen.tobytes()
+        if sequence not in waits_of:
+            waits_of[sequence] = _waits(lines[seen], follow(seen.tolist(), effects))
         traced.append(
             Wave(
                 key=WaveKey(0, wave.simd, wave.slot, number),
@@ -75,7 +78,7 @@ def emulated_trace(
                 end=wave.end,
                 instructions=instructions,
                 timeline=timeline(wave.begin, instructions),
-                waits=tuple((line, tuple(found)) for line, found in waits.items()),
+                waits=waits_of[sequence],
             )
         )
     return AttTrace(
@@ -95,6 +98,16 @@ def emulated_trace(
         dispatched={_KERNEL: kernel.symbol},
         states=state_curves(traced),
     )
+
+
+def _waits(lines: Integers, links: Links) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Rows of waits with the rows of the memory operations that they waited for, in order of first execution."""
+    waits: dict[int, dict[int, None]] = {}
+    by_counter = ~links.is_matrix
+    pairs = zip(lines[links.victims[by_counter]].tolist(), lines[links.causes[by_counter]].tolist(), strict=True)
+    for wait, cause in pairs:
+        waits.setdefault(wait, {})[cause] = None
+    return tuple((wait, tuple(found)) for wait, found in waits.items())
 
 
 def _texts(program: Program, code_object: CodeObject, kernel: KernelMetadata) -> dict[int, str]:

@@ -11,6 +11,7 @@ import pytest
 from rocm_perf_lab.device import rocm
 from rocm_perf_lab.device.protocol import Launch
 from rocm_perf_lab.device.rocm import RocmDevice, RocmDeviceError
+from rocm_perf_lab.device.rocprofv3 import ProfilerError
 from rocm_perf_lab.rocprof.att.reader import find_folders
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.code_object import CodeObject
@@ -91,7 +92,7 @@ def test_a_missing_decoder_is_named_with_its_remedy(
 ) -> None:
     stand_in(tmp_path, monkeypatch, message=message)
 
-    with pytest.raises(RocmDeviceError, match="rocprof-trace-decoder is missing") as caught:
+    with pytest.raises(ProfilerError, match="rocprof-trace-decoder is missing") as caught:
         run(launch, tmp_path)
     assert "ROCPROF_ATT_LIBRARY_PATH" in str(caught.value.remedy)
 

@@ -1,0 +1,222 @@
+"""rocprofv3 as a process: options and a command in, databases and what it said out.
+
+The command keeps its arguments and environment. It runs in a process group of its own, which is ended at a timeout; what
+it prints goes to a bounded log. Texts of failures are matched loosely, since they differ between ROCm releases.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+PROGRAM = "rocprofv3"
+_LOG_BYTES = 16 << 20
+_TAIL_BYTES = 16 << 10
+_SHOWN_LINES = 12
+_GRACE_S = 5.0
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+_FAILURES: tuple[tuple[str, str | None, str], ...] = (
+    (
+        r"trace-decoder library path not found|Error loading decoder|Decoder library not found",
+        "rocprofv3 cannot decode thread traces: the library rocprof-trace-decoder is missing or does not load",
+        "install rocprof-trace-decoder (ROCm 7.13 and later bring it) into ROCm's lib folder, or name its folder in "
+        "ROCPROF_ATT_LIBRARY_PATH; without it take passes=default",
+    ),
+    (
+        r"Request exceeds the capabilities of the hardware|Could not construct profile cfg",
+        "the hardware cannot collect these counters in one pass",
+        "collect fewer counters in one pass",
+    ),
+    (
+        r"permission denied|CAP_PERFMON|SYS_PERFMON",
+        "this user may not read counters",
+        "join the groups render and video, and allow counters: sysctl kernel.perf_event_paranoid=2",
+    ),
+    (r"has a profiler attached", None, "end the other profiler on this GPU"),
+    (r"hipErrorNoDevice|no ROCm-capable device|HSA_STATUS_ERROR_OUT_OF_RESOURCES", None, "no GPU answers: see rocm-perf doctor"),
+)
+_WARNINGS = re.compile(
+    r"Unable to find all counters.*|.*could not be locked for profiling.*|.*data lost.*|.*stitch incomplete.*", re.IGNORECASE
+)
+
+
+class ProfilerError(LabError):
+    """rocprofv3 is missing, failed, hung, or left nothing."""
+
+
+@dataclass(frozen=True)
+class ProfiledRun:
+    """What one run left. `databases` may be several: one per process that used a GPU."""
+
+    databases: tuple[Path, ...]
+    warnings: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Rocprofv3:
+    """The profiler found on PATH. `version` is of the SDK: 1.1.0 came with ROCm 7.1."""
+
+    path: str
+    version: str
+
+    @classmethod
+    def find(cls) -> Rocprofv3:
+        """The one on PATH.
+
+        Raises:
+            ProfilerError: There is none, or it does not answer.
+        """
+        path = shutil.which(PROGRAM)
+        if path is None:
+            raise ProfilerError(
+                f"{PROGRAM} is not on PATH",
+                remedy="install ROCm (it is in <rocm>/bin), or profile a described kernel on the emulator: kernel=NAME",
+            )
+        try:
+            answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ProfilerError(f"{PROGRAM} does not run: {error}", where=path, remedy="reinstall rocprofiler-sdk") from error
+        found = _VERSION.search(answer.stdout)
+        return cls(path, found[0] if found else "unknown")
+
+    @property
+    def has_kernel_replay(self) -> bool:
+        """Whether it can replay one dispatch for every group of counters (SDK 1.4.1, ROCm 10.0.1)."""
+        return self._numbers >= (1, 4, 1)
+
+    @property
+    def takes_several_counter_groups(self) -> bool:
+        """Whether --pmc may be given once per pass (SDK 1.3.0, ROCm 7.13)."""
+        return self._numbers >= (1, 3, 0)
+
+    @property
+    def _numbers(self) -> tuple[int, ...]:
+        found = _VERSION.fullmatch(self.version)
+        return tuple(int(part or 0) for part in found.groups()) if found else (0, 0, 0)
+
+    def run(
+        self, options: Sequence[str], command: Sequence[str], folder: Path, *, timeout_s: float, log: Path | None = None
+    ) -> ProfiledRun:
+        """Run `command` under the profiler; its files go to `folder`, which must not exist yet.
+
+        Args:
+            options: What to collect.
+            command: Program and arguments, passed on as they are.
+            folder: For the databases.
+            timeout_s: The whole process group is ended after it.
+            log: Where the output is kept; None keeps its end only, for messages.
+
+        Raises:
+            ProfilerError: Not found, a failing or hanging command, or a failure of the profiler itself.
+        """
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        words = [self.path, *options, "-f", "rocpd", "-d", str(folder), "-o", "run", "--", *command]
+        start = time.monotonic()
+        code, tail = _run_logged(words, log, timeout_s)
+        seconds = time.monotonic() - start
+        if code is None:
+            raise ProfilerError(
+                f"the profiled run took more than {timeout_s:g} s and was ended",
+                where=_shown(command),
+                remedy="raise the timeout, or look for a hanging kernel (too many counters in one pass can hang a run as well)",
+            )
+        if code != 0:
+            raise _failure(code, tail, command, log)
+        warnings = tuple(dict.fromkeys(match[0].strip() for match in _WARNINGS.finditer(tail)))
+        return ProfiledRun(tuple(sorted(folder.rglob("*_results.db"))), warnings, seconds)
+
+
+def _run_logged(words: Sequence[str], log: Path | None, timeout_s: float) -> tuple[int | None, str]:
+    """Exit code (None at a timeout) and the end of the output; the log keeps its beginning and says what it left out."""
+    try:
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    except OSError as error:
+        raise ProfilerError(f"{words[0]} does not run: {error.strerror}", where=_shown(words)) from error
+    assert process.stdout is not None
+    tail: deque[bytes] = deque()
+    reader = threading.Thread(target=_drain, args=(process.stdout, log, tail), daemon=True)
+    reader.start()
+    code: int | None = None
+    try:
+        code = process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        if code is None:
+            _end_group(process)
+    reader.join(_GRACE_S)
+    return code, b"".join(tail)[-_TAIL_BYTES:].decode(errors="replace")
+
+
+def _drain(pipe: BinaryIO, log: Path | None, tail: deque[bytes]) -> None:
+    written = kept = 0
+    with open(os.devnull if log is None else log, "wb") as sink:  # noqa: PTH123 - the null device is no Path of ours
+        while chunk := pipe.read1(1 << 16):  # type: ignore[attr-defined]
+            if written < _LOG_BYTES:
+                sink.write(chunk[: _LOG_BYTES - written])
+            written += len(chunk)
+            tail.append(chunk)
+            kept += len(chunk)
+            while kept - len(tail[0]) > _TAIL_BYTES:
+                kept -= len(tail.popleft())
+        if written > _LOG_BYTES:
+            sink.write(f"\n[{written - _LOG_BYTES:,} bytes more were not kept]\n".encode())
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of the group: the profiler, the command, and what that started."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sign)
+        except ProcessLookupError:
+            break
+        deadline = time.monotonic() + _GRACE_S
+        while time.monotonic() < deadline and _group_lives(process):
+            time.sleep(0.02)
+    process.poll()
+
+
+def _group_lives(process: subprocess.Popen[bytes]) -> bool:
+    process.poll()
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _failure(code: int, tail: str, command: Sequence[str], log: Path | None) -> ProfilerError:
+    lines = [line for line in tail.splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith("Fatal error:")]
+    shown = "\n".join(f"  {line}" for line in (fatal or lines[-_SHOWN_LINES:]))
+    known = next(((what, remedy) for pattern, what, remedy in _FAILURES if re.search(pattern, tail, re.IGNORECASE)), (None, None))
+    who = PROGRAM if fatal else f"the command under {PROGRAM}"
+    ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    said = f":\n{shown}" if shown else ", without a word"
+    what, remedy = known
+    return ProfilerError(
+        f"{what or f'{who} {ended}'}{said}",
+        where=_shown(command) + (f"; its output is in {log}" if log else ""),
+        remedy=remedy or "run the command without the profiler first",
+    )
+
+
+def _shown(command: Sequence[str]) -> str:
+    import shlex
+
+    return shlex.join(command)[:500]
