@@ -1,0 +1,191 @@
+"""How long the analysis of a large profile takes: read, profile, critical path and all JSON documents.
+
+    python -m benchmarks.profiling [--dispatches 1000000 5000000] [--queues 8]
+
+The databases are generated first, outside the timing. Each measurement runs in a process of its own, so that its peak
+memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.rocprof import schema
+from rocm_perf_lab.rocprof.recording import (
+    AgentRecord,
+    CodeObjectRecord,
+    DispatchRecord,
+    HostRecord,
+    KernelSymbolRecord,
+    ProcessRecord,
+    RecordedRun,
+)
+from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.target.catalog import load_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+TARGET = "mi300x"
+KERNELS = 40
+LIMIT_S = 4.0
+LIMIT_MIB = 1024
+_PID = 4242
+_COPY_EVERY = 100
+
+
+def generate(path: Path, *, dispatches: int, queues: int, seed: int = 1) -> None:
+    """A database as `rocprofv3 --kernel-trace --memory-copy-trace` leaves it: `dispatches` rows, a copy for each hundred."""
+    guid = schema.make_guid(1_700_000_000_000, f"benchmark {dispatches} {queues} {seed}")
+    write_database(path, _first_dispatch(queues, guid))
+    random = np.random.default_rng(seed)
+    queue = random.integers(0, queues, dispatches)
+    duration = random.lognormal(8.5, 1.0, dispatches).astype(np.int64) + 500
+    gap = random.integers(500, 6000, dispatches)
+    start, end = np.empty(dispatches, np.int64), np.empty(dispatches, np.int64)
+    for one in range(queues):
+        own = np.flatnonzero(queue == one)
+        end[own] = 1_000_000 + np.cumsum(duration[own] + gap[own])
+        start[own] = end[own] - duration[own]
+    ids = np.arange(2, dispatches + 1)
+    kernel = random.integers(1, KERNELS + 1, dispatches)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; BEGIN;")
+        (node,) = connection.execute("SELECT id FROM rocpd_info_node").fetchone()
+        suffix = schema.suffix_of(guid)
+        copies = np.arange(dispatches + 1, dispatches + 1 + dispatches // _COPY_EVERY)
+        _insert(connection, f"rocpd_event{suffix}", ("id", "stack_id"), {"category_id": 2}, (np.concatenate([ids, copies]),) * 2)
+        _insert(
+            connection,
+            f"rocpd_kernel_dispatch{suffix}",
+            ("id", "dispatch_id", "event_id", "kernel_id", "queue_id", "stream_id", "start", "end"),
+            {
+                "nid": node, "pid": _PID, "tid": _PID, "agent_id": 1, "region_name_id": 1, "private_segment_size": 0,
+                "group_segment_size": 1024, "workgroup_size_x": 256, "workgroup_size_y": 1, "workgroup_size_z": 1,
+                "grid_size_x": 1 << 20, "grid_size_y": 1, "grid_size_z": 1,
+            },
+            (ids, ids, ids, kernel[1:], queue[1:], queue[1:], start[1:], end[1:]),
+        )  # fmt: skip
+        before = np.linspace(1, dispatches - 1, len(copies)).astype(np.int64)
+        _insert(
+            connection,
+            f"rocpd_memory_copy{suffix}",
+            ("event_id", "start", "end", "queue_id", "stream_id"),
+            {"nid": node, "pid": _PID, "tid": _PID, "name_id": 2, "size": 1 << 20, "src_agent_id": 0, "dst_agent_id": 1},
+            (copies, end[before] + 100, end[before] + 2_000, queue[before], queue[before]),
+        )
+        connection.execute("COMMIT")
+
+
+def _first_dispatch(queues: int, guid: str) -> RecordedRun:
+    """Everything but the many dispatches."""
+    kernels = tuple(
+        KernelSymbolRecord(
+            id=i,
+            code_object_id=1,
+            mangled_name=f"_Z6kernelILi{i}EEvPf",
+            display_name=f"void kernel<{i}>(float*)",
+            arch_vgpr_count=32,
+            accum_vgpr_count=0,
+            sgpr_count=32,
+            static_lds_bytes=1024,
+            static_scratch_bytes=0,
+        )
+        for i in range(1, KERNELS + 1)
+    )
+    block, grid = (256, 1, 1), (1 << 20, 1, 1)
+    used = tuple(DispatchRecord(1, 1_000_000, 1_004_000, grid, block, 1024, 0, queue=q, stream=q) for q in range(queues))
+    agent = AgentRecord.from_target(load_target(TARGET), device="benchmark", emulated=True, versions={})
+    host = HostRecord("Linux", "benchmark", "6.1", "#1", "x86_64")
+    code = (CodeObjectRecord(1, "memory://benchmark", 4096, "0" * 64),)
+    return RecordedRun(agent, ProcessRecord("./benchmark", _PID, 1), code, kernels, used[:1], guid=guid, host=host)
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    table: str,
+    columns: Sequence[str],
+    constants: dict[str, int],
+    values: Iterable[np.ndarray[Any, np.dtype[np.int64]]],
+) -> None:
+    slots = ", ".join(["?"] * len(columns) + [str(value) for value in constants.values()])
+    statement = f'INSERT INTO "{table}" ({", ".join((*columns, *constants))}) VALUES ({slots})'
+    connection.executemany(statement, zip(*(column.tolist() for column in values), strict=True))
+
+
+_MEASURED = """
+import json, resource, sys, time
+from pathlib import Path
+from rocm_perf_lab.analysis.describe import describe
+from rocm_perf_lab.analysis.diagnosis import diagnose
+from rocm_perf_lab.profiling.documents import write_documents
+from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.rocprof.reader import read_database
+from rocm_perf_lab.target.catalog import load_target
+
+target = load_target(sys.argv[3])
+seconds, begin = {}, time.perf_counter()
+def lap(name):
+    global begin
+    now = time.perf_counter()
+    seconds[name], begin = now - begin, now
+trace = read_database(Path(sys.argv[1])); lap("read")
+profile = build_profile(trace, target=target); lap("profile")
+diagnosis = diagnose(profile, trace, deterministic=False); lap("analysis")
+paths = write_documents(Path(sys.argv[2]), describe(profile, diagnosis, trace)); lap("documents")
+print(json.dumps({
+    "dispatches": len(trace.dispatches), "seconds": seconds, "total_s": sum(seconds.values()),
+    "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    "documents_mib": sum(path.stat().st_size for path in paths) / 2**20,
+}))
+"""
+
+
+def measure(database: Path, documents: Path) -> dict[str, Any]:
+    """Seconds and peak memory of one whole analysis, in a process of its own."""
+    command = [sys.executable, "-c", _MEASURED, str(database), str(documents), TARGET]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def main() -> int:
+    """Generate, measure, print; 1 where a limit is exceeded."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dispatches", type=int, nargs="+", default=[1_000_000, 5_000_000])
+    parser.add_argument("--queues", type=int, default=8)
+    parser.add_argument("--repeat", type=int, default=3, help="measurements of each size; the fastest counts")
+    chosen = parser.parse_args()
+    per_dispatch_us = []
+    good = True
+    with tempfile.TemporaryDirectory() as folder:
+        for count in chosen.dispatches:
+            database = Path(folder) / f"{count}_results.db"
+            generate(database, dispatches=count, queues=chosen.queues)
+            runs = [measure(database, Path(folder)) for _ in range(chosen.repeat)]
+            best = min(runs, key=lambda run: run["total_s"])
+            parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in best["seconds"].items())
+            print(
+                f"{count:>9,} dispatches: {best['total_s']:.2f} s ({parts}), peak {best['peak_mib']:.0f} MiB,"
+                f" documents {best['documents_mib']:.1f} MiB",
+                flush=True,
+            )
+            per_dispatch_us.append(best["total_s"] / count * 1e6)
+            if count == 1_000_000:
+                good &= best["total_s"] < LIMIT_S and best["peak_mib"] < LIMIT_MIB
+            database.unlink()
+    print(f"microseconds per dispatch: {', '.join(f'{cost:.2f}' for cost in per_dispatch_us)}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
