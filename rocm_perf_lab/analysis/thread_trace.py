@@ -7,6 +7,7 @@ is latency + idle: its stall is part of its latency.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,14 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.rocprof.att.model import Column
-from rocm_perf_lab.rocprof.att.waits import Counter, causes, row_effects
+from rocm_perf_lab.rocprof.att.waits import Counter, follow, matters, row_effects
 from rocm_perf_lab.toolchain.static_features import instruction_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Wave
-    from rocm_perf_lab.rocprof.att.waits import Effects
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Integers, Wave
+    from rocm_perf_lab.rocprof.att.waits import Links
     from rocm_perf_lab.toolchain.static_features import InstructionClass
 
 UNKNOWN_SOURCE = "(no source line)"
@@ -30,6 +33,7 @@ _SHORTEST_WAIT = 4
 """Cycles: a wait that takes no longer found its data there."""
 _SUM_TOLERANCE = 0.01
 _LATENCY_CLASSES = ("vmem", "lds", "smem")
+_STORES = re.compile("_store|_write|_wb")
 
 
 @dataclass(frozen=True)
@@ -177,20 +181,25 @@ def _rows_of(trace: AttTrace, symbol: str | None) -> tuple[InstructionRow, ...]:
 
 
 class _Walk:
-    """One pass over all traced wavefronts: who waited for whom, and how long data took."""
+    """One pass over all traced wavefronts: who waited for whom, and how long data took.
+
+    Wavefronts that executed the same instructions share one :class:`_Pattern`; the rest is arithmetic on arrays.
+    """
 
     def __init__(self, trace: AttTrace, rows: Sequence[InstructionRow]) -> None:
         self._by_line = {row.line: row for row in rows}
         self._effects = {row.line: row_effects(row.text, trace.provenance.gfxip) for row in rows}
         self._kinds = {row.line: instruction_class(row.mnemonic) for row in rows}
         self._cycles: dict[tuple[int, int, Counter], float] = defaultdict(float)
+        self._patterns: dict[bytes, _Pattern] = {}
         self.latencies: dict[str, list[int]] = {kind: [] for kind in _LATENCY_CLASSES}
+        followed = matters(self._effects)
         if trace.waves:
-            self._is_relevant = self._relevant()
+            self._followed = np.array(sorted(followed), dtype=np.int64)
             for wave in trace.waves:
                 self._walk(wave)
         else:
-            self._in_order_of_code([row for row in rows if row.hits])
+            self._in_order_of_code([row for row in rows if row.hits and row.line in followed])
 
     def charges(self) -> tuple[Charge, ...]:
         """By falling cycles."""
@@ -201,54 +210,97 @@ class _Walk:
             if cycles > 0
         )
 
-    def _relevant(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-        """By row: 0 does not matter, 1 matters, 2 matters where it stalled."""
-        relevant = np.zeros(max(self._effects) + 1, np.int8)
-        has_matrix = any(effect.is_matrix for effect in self._effects.values())
-        for line, effect in self._effects.items():
-            if effect.raises or effect.waits or effect.is_matrix:
-                relevant[line] = 1
-            elif has_matrix and (effect.touched or effect.is_pause):
-                relevant[line] = 2
-        return relevant
-
     def _walk(self, wave: Wave) -> None:
-        executed = wave.instructions
-        lines, stalls = executed[:, Column.LINE], executed[:, Column.STALL]
-        known = (lines >= 0) & (lines < len(self._is_relevant))
-        matters = np.where(known, self._is_relevant[np.where(known, lines, 0)], 0)
-        places = np.flatnonzero((matters == 1) | ((matters == 2) & (stalls > 0)))
-        picked = list(zip(places.tolist(), lines[places].tolist(), stalls[places].tolist(), strict=True))
-        effects = ((place, self._effects[line], stall > 0) for place, line, stall in picked)
-        self._charge(effects, {place: line for place, line, _ in picked}, {place: stall for place, _, stall in picked}, wave)
+        executed = wave.instructions[np.isin(wave.instructions[:, Column.LINE], self._followed)]
+        pattern = self._pattern(executed[:, Column.LINE])
+        if not len(pattern.links.victims):
+            return
+        issued = executed[:, Column.TIME] + executed[:, Column.STALL]
+        stalls = executed[:, Column.STALL][pattern.links.victims]
+        ends, issues = issued[pattern.links.victims], issued[pattern.links.causes]
+        took = (ends - issues)[pattern.youngest]
+        self._add(pattern, _shared(pattern.links.victims, ends - stalls, ends, issues + took))
+        for kind, links in pattern.measuring.items():
+            self.latencies[kind] += took[links][stalls[links] > _SHORTEST_WAIT].tolist()
 
     def _in_order_of_code(self, rows: Sequence[InstructionRow]) -> None:
-        """Without timelines: as if every row had been executed once, in order of address."""
-        effects = ((place, self._effects[row.line], row.stall > 0) for place, row in enumerate(rows))
-        self._charge(effects, {n: row.line for n, row in enumerate(rows)}, {n: row.stall for n, row in enumerate(rows)}, None)
+        """Without timelines: as if every row had been executed once, in order of address; causes share alike."""
+        pattern = self._pattern(np.array([row.line for row in rows], dtype=np.int64))
+        stalls = np.array([row.stall for row in rows], dtype=np.float64)
+        victims = pattern.links.victims
+        self._add(pattern, stalls[victims] / np.bincount(victims)[victims] if len(victims) else stalls[:0])
 
-    def _charge(
-        self,
-        effects: Iterator[tuple[int, Effects, bool]],
-        line_at: Mapping[int, int],
-        stall_at: Mapping[int, int],
-        wave: Wave | None,
-    ) -> None:
-        for found in causes(effects):
-            stall, victim = stall_at[found.victim], line_at[found.victim]
-            for cause, counter in found.causes.items():
-                self._cycles[victim, line_at[cause], counter] += stall / len(found.causes)
-            if wave is not None and stall > _SHORTEST_WAIT and len(set(found.causes.values())) == 1:
-                self._measure(wave, found.victim, max(found.causes), line_at)
+    def _add(self, pattern: _Pattern, cycles: NDArray[np.float64]) -> None:
+        sums = np.bincount(pattern.pair, weights=cycles, minlength=len(pattern.pairs))
+        for pair, added in zip(pattern.pairs, sums.tolist(), strict=True):
+            self._cycles[pair] += added
 
-    def _measure(self, wave: Wave, wait: int, youngest: int, line_at: Mapping[int, int]) -> None:
-        """Data come back in order: the wait ended with those of the youngest operation."""
-        line = line_at[youngest]
-        kind, executed = self._kinds[line], wave.instructions
-        if kind not in self.latencies or "store" in self._by_line[line].mnemonic or "_write" in self._by_line[line].mnemonic:
-            return
-        issued = executed[youngest, Column.TIME] + executed[youngest, Column.STALL]
-        self.latencies[kind].append(int(executed[wait, Column.TIME] + executed[wait, Column.DURATION] - issued))
+    def _pattern(self, lines: Integers) -> _Pattern:
+        key = lines.tobytes()
+        if key not in self._patterns:
+            self._patterns[key] = self._make_pattern(lines, follow(lines.tolist(), self._effects))
+        return self._patterns[key]
+
+    def _make_pattern(self, lines: Integers, links: Links) -> _Pattern:
+        triples = np.stack([lines[links.victims], lines[links.causes], links.counters], axis=1)
+        unique, first, pair = np.unique(triples, axis=0, return_index=True, return_inverse=True)
+        names = [(int(victim), int(cause)) for victim, cause, _ in unique]
+        pairs = tuple((*name, links.counter(int(link))) for name, link in zip(names, first, strict=True))
+        # Links of one victim and counter stand together; the last of them is the youngest operation.
+        group = links.victims * len(Counter) + links.counters
+        starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]])) if len(group) else np.zeros(0, np.int64)
+        sizes = np.diff(np.concatenate([starts, [len(group)]]))
+        lasts = starts + sizes - 1
+        youngest = np.repeat(lasts, sizes)
+        alone = np.bincount(links.victims[lasts], minlength=1)[links.victims[lasts]] == 1 if len(lasts) else lasts > 0
+        measuring: dict[str, list[int]] = {kind: [] for kind in _LATENCY_CLASSES}
+        for link in lasts[alone].tolist():
+            cause = int(lines[links.causes[link]])
+            if self._kinds[cause] in measuring and not _STORES.search(self._by_line[cause].mnemonic):
+                measuring[self._kinds[cause]].append(link)
+        arrays = {kind: np.array(found, dtype=np.int64) for kind, found in measuring.items()}
+        return _Pattern(links, pairs, pair.ravel(), youngest, arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pattern:
+    """What a sequence of instructions means for every wavefront that executed it; arrays are (n_links) but the last."""
+
+    links: Links
+    pairs: tuple[tuple[int, int, Counter], ...]
+    """Row that waited, row that it waited for, counter."""
+    pair: Integers
+    """Of each link, in `pairs`."""
+    youngest: Integers
+    """The link to the last operation that the same victim waited for by the same counter."""
+    measuring: Mapping[str, Integers]
+    """By class: links to the youngest operation of waits for one counter alone."""
+
+
+def _shared(victims: Integers, starts: Integers, ends: Integers, returns: Integers) -> NDArray[np.float64]:
+    """The stall [start, end) of every victim shared among its links: each moment among those whose data were still out.
+
+    Data are taken to be as long under way as those of the youngest operation, with which the wait ended.
+
+    Args:
+        victims: Of each link, (n_links); links of one victim stand together.
+        starts: Of the victim's stall.
+        ends: Of the victim's stall.
+        returns: When the data of the link's operation are taken to have come.
+    """
+    order = np.lexsort((returns, victims))
+    groups = victims[order]
+    is_first = np.concatenate([[True], groups[1:] != groups[:-1]])
+    first = np.flatnonzero(is_first)
+    size = np.diff(np.concatenate([first, [len(groups)]]))
+    place = np.arange(len(groups)) - np.repeat(first, size)
+    came = np.clip(returns[order], starts[order], ends[order]).astype(np.float64)
+    before = np.where(is_first, starts[order], np.concatenate([[0.0], came[:-1]]))
+    running = np.cumsum((came - before) / (np.repeat(size, size) - place))
+    base = np.concatenate([[0.0], running[first[1:] - 1]])
+    shares = np.empty(len(groups))
+    shares[order] = running - np.repeat(base, size)
+    return shares
 
 
 def _spent(rows: Iterable[InstructionRow], all_cycles: int) -> Spent:

@@ -99,14 +99,26 @@ def test_a_partial_wait_is_charged_to_the_oldest_load_only() -> None:
     assert charged(result) == {(3, 1): 500, (4, 2): 60}
 
 
-def test_a_wait_for_several_is_shared_in_equal_parts() -> None:
+def test_a_wait_for_several_is_shared_among_those_that_were_still_under_way() -> None:
+    # Issued at 0, 4, 8, 12; the wait lasts from 16 to 416. By lgkmcnt the youngest took 412 cycles, by vmcnt 404: the older
+    # one of either counter came 4 cycles before the end. 396 cycles are shared by four, 4 by two.
     code = [SMEM, LDS, LOAD_A, LOAD_B, wait("vmcnt(0) lgkmcnt(0)"), END]
 
     result = analysed(thread_trace(code, [*((n, 0, 0, 4) for n in range(1, 5)), (5, 0, 400, 400), (6, 0, 0, 4)]))
 
-    assert charged(result) == {(5, 1): 100, (5, 2): 100, (5, 3): 100, (5, 4): 100}
-    assert result.charged == {"vmem": 200, "lds": 100, "smem": 100}
+    assert charged(result) == {(5, 1): 99, (5, 2): 101, (5, 3): 99, (5, 4): 101}
+    assert result.charged == {"vmem": 200, "lds": 101, "smem": 99}
     assert result.memory_latency == {}  # which of the counters was last cannot be told
+
+
+def test_a_load_whose_data_had_come_is_not_charged() -> None:
+    # The second load was under way from 1004 to 1208; the first would have come at 204, before the wait.
+    code = [LOAD_A, ADD, LOAD_B, wait("vmcnt(0)"), END]
+
+    result = analysed(thread_trace(code, [(1, 0, 0, 4), (2, 0, 0, 1000), (3, 0, 0, 4), (4, 0, 200, 200), (5, 0, 0, 4)]))
+
+    assert charged(result) == {(4, 3): 200}
+    assert result.memory_latency["vmem"].mean == 204
 
 
 def test_a_load_of_the_iteration_before_is_found_in_a_loop() -> None:
@@ -147,11 +159,12 @@ def test_charges_add_up_over_wavefronts() -> None:
 
 
 def test_without_timelines_waits_are_charged_in_the_order_of_the_code_and_it_is_said() -> None:
-    trace = thread_trace([LOAD_A, wait("vmcnt(0)"), END], [(1, 0, 0, 4), (2, 0, 100, 100), (3, 0, 0, 4)])
+    code = [LOAD_A, LOAD_B, wait("vmcnt(0)"), END]
+    trace = thread_trace(code, [(1, 0, 0, 4), (2, 0, 0, 4), (3, 0, 100, 100), (4, 0, 0, 4)])
 
     result = analysed(replace(trace, waves=()))
 
-    assert charged(result) == {(2, 1): 100}
+    assert charged(result) == {(3, 1): 50, (3, 2): 50}
     assert result.instructions_per_cycle is None
     assert "order of the code" in result.limits[0]
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from rocm_perf_lab.rocprof.att.waits import Counter, causes, row_effects
+from rocm_perf_lab.rocprof.att.waits import Counter, follow, matters, row_effects
 
 
 def waited(*texts: str, gfxip: int | None = 9) -> dict[int, list[int]]:
-    """Place of a waiting instruction -> places of what it waited for; every instruction counts as stalled."""
-    effects = [(place, row_effects(text, gfxip), True) for place, text in enumerate(texts)]
-    return {cause.victim: sorted(cause.causes) for cause in causes(effects)}
+    """Place of a waiting instruction -> places of what it waited for."""
+    effects = {place: row_effects(text, gfxip) for place, text in enumerate(texts)}
+    links = follow(range(len(texts)), effects)
+    found: dict[int, list[int]] = {}
+    for victim, cause in zip(links.victims.tolist(), links.causes.tolist(), strict=True):
+        found[victim] = sorted([*found.get(victim, []), cause])
+    assert matters(effects) >= {*found, *(cause for causes in found.values() for cause in causes)}
+    return found
 
 
 A, B = "global_load_dword v1, v0, s[0:1]", "buffer_load_dwordx4 v[4:7], v0, s[8:11], 0 offen"
@@ -66,12 +71,9 @@ def test_a_result_of_the_matrix_core_is_what_its_reader_waits_for() -> None:
 
 
 def test_the_counter_of_a_cause_is_named() -> None:
-    effects = [
-        (0, row_effects(A, 9), False),
-        (1, row_effects(LDS, 9), False),
-        (2, row_effects("s_waitcnt vmcnt(0) lgkmcnt(0)", 9), True),
-    ]
+    texts = (A, LDS, "s_waitcnt vmcnt(0) lgkmcnt(0)")
 
-    (cause,) = causes(effects)
+    links = follow([0, 1, 2], {line: row_effects(text, 9) for line, text in enumerate(texts)})
 
-    assert cause.causes == {0: Counter.VECTOR, 1: Counter.SCALAR_AND_LDS}
+    assert [links.counter(link) for link in range(2)] == [Counter.VECTOR, Counter.SCALAR_AND_LDS]
+    assert not links.is_matrix.any()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _FOLDER = re.compile(r"ui_output_agent_(?P<agent>\d+)_dispatch_(?P<dispatch>\d+)")
 _WAVE_FILE = re.compile(r"se(\d+)_sm(\d+)_sl(\d+)_wv(\d+)\.json$")
 _COUNTER_FILE = re.compile(r"se(\d+)_perfcounter\.json$")
-_INSTRUCTIONS = re.compile(rb'"instructions"\s*:\s*(\[\s*\[[-\d\s,\[\]]*?\]\s*\])')
+_INSTRUCTIONS = re.compile(rb'"instructions"\s*:\s*')
 _COLUMNS = (
     "ISA", "_", "LineNumber", "Source", "Codeobj", "Vaddr", "Hit", "Latency", "Stall", "Idle",
 )  # fmt: skip
@@ -326,9 +326,10 @@ def _wave(path: Path) -> Wave:
     assert match is not None
     content = path.read_bytes()
     found = _INSTRUCTIONS.search(content)
-    instructions = _numbers(found[1]) if found else None
-    if found and instructions is not None:
-        content = content[: found.start(1)] + b"[]" + content[found.end(1) :]
+    start, end = (found.end(), content.find(b"]]", found.end()) + 2) if found else (0, 0)
+    instructions = _numbers(content[start:end])
+    if instructions is not None:
+        content = content[:start] + b"[]" + content[end:]
     document = json.loads(content)
     wave = document["wave"]
     if instructions is None:
@@ -348,7 +349,9 @@ def _wave(path: Path) -> Wave:
 
 
 def _numbers(text: bytes) -> Integers | None:
-    """A list of lists of equally many numbers; None where it is something else."""
+    """A list of lists of equally many whole numbers; None where it is something else."""
+    if not text.startswith(b"[[") or text.translate(None, b"0123456789,-[] \n"):
+        return None
     rows = text.count(b"[") - 1
     count = text.count(b",") + 1
     if rows < 1 or count % rows or count // rows < len(Column):

@@ -1,8 +1,8 @@
 """Which instructions a wait waited for: wait counters are followed through a wavefront in program order.
 
-`row_effects(text, gfxip)` says what one instruction does to the counters, `causes(effects)` walks over the instructions
-that a wavefront executed. Counters are those of the shader ISA documents: vmcnt and lgkmcnt (GFX9), vscnt (GFX10, 11), and
-those of GFX12 with names of their own. Scalar loads may return out of order, so waits for some of them are taken in order.
+`row_effects(text, gfxip)` says what one instruction does to the counters, `follow(lines, effects)` walks over the
+instructions that a wavefront executed. Counters are those of the shader ISA documents: vmcnt and lgkmcnt (GFX9), vscnt
+(GFX10, 11), and those of GFX12 with names of their own. Scalar loads may return out of order; they are taken in order.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 _FIRST_WITH_VSCNT, _FIRST_WITH_WIDE_FIELDS, _FIRST_WITH_MOVED_FIELDS, _FIRST_WITH_OWN_COUNTERS = 10, 10, 11, 12
 _NAMED = re.compile(r"\b(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
@@ -28,7 +32,7 @@ _RETURNING = re.compile(r"\b(glc|sc0|th:TH_ATOMIC_RETURN)\b")
 _MATRIX_RESULTS_KEPT = 16
 """Results of that many matrix instructions are looked at: older ones are long done."""
 _HAZARD_DISTANCE = 8
-"""An s_nop within so many instructions behind a matrix instruction stands there because of it."""
+"""An s_nop within so many followed instructions behind a matrix instruction stands there because of it."""
 
 
 class Counter(Enum):
@@ -57,12 +61,31 @@ class Effects:
     touched: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Cause:
-    """The instruction at `victim` (a place in the given sequence) waited for those at `causes`, by `counter`."""
+_COUNTERS = tuple(Counter)
+_MATRIX_NUMBER = _COUNTERS.index(Counter.MATRIX)
 
-    victim: int
-    causes: Mapping[int, Counter]
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """The instruction at place `victims[i]` waited for the one at `causes[i]`; all arrays are (n_links).
+
+    Links of one victim stand together, those of one counter too, in order of issue. Whether the victim did wait, and how
+    long, is not said here.
+    """
+
+    victims: NDArray[np.int64]
+    causes: NDArray[np.int64]
+    counters: NDArray[np.int64]
+
+    def counter(self, link: int) -> Counter:
+        """By which counter."""
+        return _COUNTERS[int(self.counters[link])]
+
+    @property
+    def is_matrix(self) -> NDArray[np.bool_]:
+        """Whether a link is a guess about the matrix core, and not a wait for a counter."""
+        mask: NDArray[np.bool_] = self.counters == _MATRIX_NUMBER
+        return mask
 
 
 _GFX12_WAITS: dict[str, tuple[Counter, ...]] = {
@@ -96,44 +119,82 @@ def row_effects(text: str, gfxip: int | None) -> Effects:
     return Effects(raises=_memory_counters(mnemonic, text, generation), touched=touched)
 
 
-def causes(effects: Iterable[tuple[int, Effects, bool]]) -> Iterator[Cause]:
+def follow(lines: Sequence[int], effects: Mapping[int, Effects]) -> Links:
     """What each waiting instruction waited for.
 
     Args:
-        effects: (place, effects, stalled) of what a wavefront executed, in order. Instructions without effects may be
-            left out. Only those that stalled are asked for a matrix instruction that they waited for.
+        lines: Rows of the instructions that a wavefront executed, in order. Those without effects may be left out.
+        effects: Of each row.
     """
     outstanding: dict[Counter, list[int]] = {counter: [] for counter in Counter}
-    matrix: list[tuple[int, Effects]] = []
-    for place, effect, stalled in effects:
+    victims: list[int] = []
+    found: list[int] = []
+    counters: list[int] = []
+    matrix = _MatrixCore(effects)
+    for place, line in enumerate(lines):
+        effect = effects[line]
         if effect.waits:
-            drained: dict[int, Counter] = {}
             for counter, left in effect.waits.items():
                 queue = outstanding[counter]
                 over = len(queue) - left
                 if over > 0:
-                    drained |= dict.fromkeys(queue[:over], counter)
+                    victims += [place] * over
+                    found += queue[:over]
+                    counters += [_COUNTERS.index(counter)] * over
                     del queue[:over]
-            if drained:
-                yield Cause(place, drained)
             continue
-        if stalled and matrix and (cause := _matrix_cause(place, effect, matrix)) is not None:
-            yield Cause(place, {cause: Counter.MATRIX})
+        cause = matrix.step(place, line)
+        if cause is not None:
+            victims.append(place)
+            found.append(cause)
+            counters.append(_MATRIX_NUMBER)
         for counter in effect.raises:
             outstanding[counter].append(place)
+    return Links(*(np.array(column, dtype=np.int64) for column in (victims, found, counters)))
+
+
+def matters(effects: Mapping[int, Effects]) -> frozenset[int]:
+    """The rows that `follow` has to see."""
+    results = frozenset[str]().union(*(effect.written for effect in effects.values() if effect.is_matrix))
+    return frozenset(
+        line
+        for line, effect in effects.items()
+        if effect.raises or effect.waits or effect.is_matrix or (results and (effect.is_pause or effect.touched & results))
+    )
+
+
+class _MatrixCore:
+    """Follows matrix instructions: the youngest whose result is touched, and for another of them the one before."""
+
+    def __init__(self, effects: Mapping[int, Effects]) -> None:
+        self._effects = effects
+        self._recent: list[tuple[int, int]] = []
+        self._overlaps: dict[tuple[int, int], bool] = {}
+
+    def step(self, place: int, line: int) -> int | None:
+        """Take in one instruction; the place of what it may have to wait for."""
+        effect, recent = self._effects[line], self._recent
+        cause = self._cause(place, line, effect) if recent else None
         if effect.is_matrix:
-            matrix.append((place, effect))
-            del matrix[:-_MATRIX_RESULTS_KEPT]
+            recent.append((place, line))
+            del recent[:-_MATRIX_RESULTS_KEPT]
+        return cause
 
+    def _cause(self, place: int, line: int, effect: Effects) -> int | None:
+        youngest = self._recent[-1][0]
+        if effect.is_pause:
+            return youngest if place - youngest <= _HAZARD_DISTANCE else None
+        if effect.touched:
+            for earlier, row in reversed(self._recent):
+                if self._overlap(row, line):
+                    return earlier
+        return youngest if effect.is_matrix else None
 
-def _matrix_cause(place: int, effect: Effects, matrix: list[tuple[int, Effects]]) -> int | None:
-    """The youngest matrix instruction whose result is touched; for another matrix instruction, the one before it."""
-    if effect.is_pause:
-        return matrix[-1][0] if place - matrix[-1][0] <= _HAZARD_DISTANCE else None
-    for cause, earlier in reversed(matrix):
-        if earlier.written & effect.touched:
-            return cause
-    return matrix[-1][0] if effect.is_matrix else None
+    def _overlap(self, writer: int, reader: int) -> bool:
+        key = (writer, reader)
+        if key not in self._overlaps:
+            self._overlaps[key] = bool(self._effects[writer].written & self._effects[reader].touched)
+        return self._overlaps[key]
 
 
 def _waits(mnemonic: str, text: str, generation: int) -> dict[Counter, int]:
