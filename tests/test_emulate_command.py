@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
+import subprocess
+import sys
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from rocm_perf_lab.cli import main
+from rocm_perf_lab.jobs.emulate import argument_names, summarise_output
 from rocm_perf_lab.rocprof.reader import read_database
+from rocm_perf_lab.toolchain.code_object import KernelArgument
+from rocm_perf_lab.toolchain.elf import read_code_object
 from tests.builders.kernels import build_hip
 from tests.toolchain.test_elf import bundle, host_executable, without_notes
 
@@ -403,6 +408,50 @@ def test_a_kernel_without_defects_passes_all_checks(hsaco: str) -> None:
     answer = emulate(hsaco, *SAXPY, "--check", "all", arguments=SAXPY_ARGUMENTS)
 
     assert answer.code == 0, answer.err
+
+
+@pytest.mark.parametrize(
+    ("given", "count", "names"),
+    [
+        (["x", "y"], 2, ("x", "y")),
+        (["x"], 3, ("x", "arg1", "arg2")),
+        (["", "x", ""], 3, ("arg0", "x", "arg2")),
+        (["x", "x"], 2, ("arg0", "arg1")),
+        (["arg1", ""], 2, ("arg1", "arg1_")),
+        ([], 0, ()),
+    ],
+)
+def test_every_argument_has_a_name_of_its_own(kernels: Path, given: list[str], count: int, names: tuple[str, ...]) -> None:
+    kernel = read_code_object(kernels.read_bytes()).kernels[0]
+    arguments = (*(KernelArgument(name, 8 * n, 8, "by_value") for n, name in enumerate(given)),)
+    hidden = KernelArgument("", 800, 8, "hidden_none")
+
+    assert argument_names(replace(kernel, arguments=(*arguments, hidden)), count) == names
+
+
+def test_a_summary_leaves_nan_out_of_smallest_and_largest() -> None:
+    row = summarise_output("x", np.array([[np.nan, 2.0], [-1.0, np.nan]], dtype=np.float16))
+
+    assert (row.dtype, row.shape, row.smallest, row.largest, row.mean, row.nan_count) == ("f16", (2, 2), -1.0, 2.0, 0.5, 2)
+
+
+def test_a_summary_of_nothing_but_nan_has_no_numbers() -> None:
+    row = summarise_output("x", np.full(3, np.nan, dtype=np.float32))
+
+    assert (row.smallest, row.largest, row.mean, row.nan_count) == (None, None, None, 3)
+
+
+def test_a_summary_of_integers_is_exact() -> None:
+    row = summarise_output("x", np.array([2**64 - 1, 0], dtype=np.uint64))
+
+    assert (row.smallest, row.largest, row.nan_count, row.first) == (0, 2**64 - 1, 0, (2**64 - 1, 0))
+
+
+def test_the_command_line_starts_with_click_alone() -> None:
+    heavy = "{'numpy', 'rich', 'hydra', 'yaml', 'pydantic', 'mlflow'} & set(sys.modules)"
+    program = f"import sys, rocm_perf_lab.cli; sys.exit(str({heavy} or ''))"
+
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr.strip() == ""
 
 
 def test_debug_lets_the_error_through(hsaco: str) -> None:
