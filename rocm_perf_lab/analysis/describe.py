@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from rocm_perf_lab.analysis.critical_path import DEFAULT_MAX_GAP_NS
 from rocm_perf_lab.analysis.documents import (
     AnalysisDocument,
@@ -30,6 +32,7 @@ from rocm_perf_lab.analysis.roofline import Roofline
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace
 from rocm_perf_lab.profiling.documents import (
     Document,
+    DriftPart,
     GpuPart,
     InstructionCount,
     KernelPart,
@@ -43,11 +46,15 @@ from rocm_perf_lab.profiling.documents import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.trace import Trace
 
 _NS_PER_MS = 1e6
+_DURATIONS_KEPT = 1000
+_DURATIONS_KEPT_PER_KERNEL = 100
 _INSTRUCTION_CLASSES = {
     "all": "SQ_INSTS", "valu": "SQ_INSTS_VALU", "mfma": "SQ_INSTS_MFMA", "salu": "SQ_INSTS_SALU",
     "smem": "SQ_INSTS_SMEM", "vmem": "SQ_INSTS_VMEM", "vmem_read": "SQ_INSTS_VMEM_RD",
@@ -64,14 +71,14 @@ _DEPENDENCE_RULE = (
 def describe(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> dict[str, Document]:
     """The documents of one profiled kernel, by file name."""
     return {
-        "profile.json": _profile(profile, diagnosis),
+        "profile.json": _profile(profile, diagnosis, trace),
         "roofline.json": _roofline(profile, diagnosis),
         "dag.json": _dag(profile, diagnosis, trace),
         "analysis.json": _analysis(profile, diagnosis),
     }
 
 
-def _profile(profile: Profile, diagnosis: Diagnosis) -> ProfileDocument:
+def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> ProfileDocument:
     roof = diagnosis.roofline
     placed = isinstance(roof, Roofline)
     waves, mix, mix_reason = _instruction_mix(profile)
@@ -84,7 +91,7 @@ def _profile(profile: Profile, diagnosis: Diagnosis) -> ProfileDocument:
         ),
         gpu=_gpu(profile),
         runtime_ms=diagnosis.stability.median_ns / _NS_PER_MS,
-        stability=_stability(diagnosis),
+        stability=_stability(profile, diagnosis),
         resources=ResourcesPart(**asdict(profile.resources)),
         occupancy=_occupancy(profile),
         waves=waves,
@@ -93,7 +100,7 @@ def _profile(profile: Profile, diagnosis: Diagnosis) -> ProfileDocument:
         roofline=_summary(roof) if isinstance(roof, Roofline) else None,
         roofline_reason=None if placed else _reason(diagnosis),
         counters=tuple(dict(counters) for counters in profile.counter_passes),
-        kernels=_kernels(profile, diagnosis),
+        kernels=_kernels(profile, diagnosis, trace),
         provenance=_provenance(profile),
         notes=profile.notes,
     )
@@ -113,8 +120,10 @@ def _gpu(profile: Profile) -> GpuPart:
     )
 
 
-def _stability(diagnosis: Diagnosis) -> StabilityPart:
+def _stability(profile: Profile, diagnosis: Diagnosis) -> StabilityPart:
     spread = diagnosis.stability
+    interval, trend = spread.median_interval_ns, spread.drift
+    settled = np.asarray(profile.durations_ns)[spread.warm_up_runs :]
     return StabilityPart(
         runs=spread.runs,
         mean_ms=spread.mean_ns / _NS_PER_MS,
@@ -124,7 +133,21 @@ def _stability(diagnosis: Diagnosis) -> StabilityPart:
         cv=spread.cv,
         classification=spread.classification,
         note=spread.note,
+        median_interval_ms=(interval[0] / _NS_PER_MS, interval[1] / _NS_PER_MS) if interval else None,
+        warm_up_runs=spread.warm_up_runs,
+        outliers=spread.outliers,
+        outlier_count=spread.outlier_count,
+        drift=DriftPart(**asdict(trend), is_drifting=trend.is_drifting) if trend else None,
+        warnings=spread.warnings,
+        durations_ms=_thinned_ms(settled, _DURATIONS_KEPT),
     )
+
+
+def _thinned_ms(durations_ns: NDArray[np.int64], most: int) -> tuple[float, ...]:
+    """All of them, or `most` evenly spread."""
+    count = len(durations_ns)
+    kept = durations_ns if count <= most else durations_ns[np.arange(most) * count // most]
+    return tuple((kept / _NS_PER_MS).tolist())
 
 
 def _occupancy(profile: Profile) -> OccupancyPart:
@@ -167,7 +190,8 @@ def _summary(roof: Roofline) -> RooflineSummary:
     )
 
 
-def _kernels(profile: Profile, diagnosis: Diagnosis) -> tuple[KernelSummary, ...]:
+def _kernels(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> tuple[KernelSummary, ...]:
+    durations_ns = trace.dispatches.duration_ns
     return tuple(
         KernelSummary(
             name=kernel.name,
@@ -177,6 +201,8 @@ def _kernels(profile: Profile, diagnosis: Diagnosis) -> tuple[KernelSummary, ...
             share=kernel.share,
             critical_path_share=diagnosis.critical_shares.get(kernel.mangled_name, 0.0),
             helper=kernel.is_helper,
+            median_ms=float(np.median(durations_ns[kernel.dispatches])) / _NS_PER_MS,
+            durations_ms=_thinned_ms(durations_ns[kernel.dispatches], _DURATIONS_KEPT_PER_KERNEL),
         )
         for kernel in profile.kernels
     )

@@ -48,8 +48,8 @@ def diagnose(profile: Profile, trace: Trace, *, deterministic: bool, att: AttTra
         att: A thread trace of the kernel, or why there is none.
     """
     spread = stability(profile.durations_ns, deterministic=deterministic)
-    metrics = evaluate_metrics(profile)
-    roof = roofline(profile, metrics)
+    metrics = evaluate_metrics(profile, spread.median_ns)
+    roof = roofline(profile, metrics, spread.median_ns)
     path = critical_path(trace.dispatches)
     shares = _critical_shares(path, trace)
     share = shares.get(profile.kernel.mangled_name, 0.0)

@@ -87,16 +87,16 @@ class Roofline:
     """Rates above 100 % of a roof: something is wrong with the counters, the time or the peak."""
 
 
-def evaluate_metrics(profile: Profile) -> Metrics:
-    """Every counter metric of the target's architecture for this profile."""
-    facts = target_facts(profile.target, statistics.median(profile.durations_ns))
+def evaluate_metrics(profile: Profile, duration_ns: float | None = None) -> Metrics:
+    """Every counter metric of the target's architecture for this profile; its time is the median one unless it is given."""
+    facts = target_facts(profile.target, statistics.median(profile.durations_ns) if duration_ns is None else duration_ns)
     metrics = load_metrics(profile.target.architecture)
     return {name: evaluate_metric(metric, profile.counter_passes, facts) for name, metric in metrics.items()}
 
 
-def roofline(profile: Profile, metrics: Metrics) -> Roofline | Unavailable:
-    """The roofline of the median dispatch; `metrics` as :func:`evaluate_metrics` gives them."""
-    duration_ns = statistics.median(profile.durations_ns)
+def roofline(profile: Profile, metrics: Metrics, duration_ns: float | None = None) -> Roofline | Unavailable:
+    """The roofline of the median dispatch, or of another time; `metrics` as :func:`evaluate_metrics` gives them."""
+    duration_ns = statistics.median(profile.durations_ns) if duration_ns is None else duration_ns
     dram = metrics.get("dram_bytes")
     if not profile.counter_passes:
         return Unavailable("no counters were collected")

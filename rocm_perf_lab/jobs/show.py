@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _MIX = {"VALU": "SQ_INSTS_VALU", "MFMA": "SQ_INSTS_MFMA", "SALU": "SQ_INSTS_SALU", "SMEM": "SQ_INSTS_SMEM",
         "VMEM": "SQ_INSTS_VMEM", "LDS": "SQ_INSTS_LDS", "branch": "SQ_INSTS_BRANCH"}  # fmt: skip
 _NS_PER_US = 1000.0
+_NS_PER_MS = 1e6
 _HOTTEST_LINES = 3
 _WORTH_SAYING = 0.01
 
@@ -30,6 +31,11 @@ def time_text(runtime_ns: float, word: str) -> str:
     if runtime_ns >= 1e6:
         return f"{runtime_ns / 1e6:.3f} ms {word}"
     return f"{runtime_ns / _NS_PER_US:.2f} us {word}"
+
+
+def runtime_text(runtime_ns: float, word: str) -> str:
+    """`0.013980 ms emulated`: for programs, which want one unit."""
+    return f"{runtime_ns / _NS_PER_MS:.6f} ms {word}"
 
 
 def show_profile(console: Console, turn: Turn, word: str, title: str) -> None:
@@ -61,6 +67,8 @@ def show_profile(console: Console, turn: Turn, word: str, title: str) -> None:
         table.add_row("", Text(reason))
     for number, line in enumerate(_hottest_lines(diagnosis.thread_trace, word)):
         table.add_row("" if number else "hottest lines", Text(line))
+    for warning in diagnosis.stability.warnings:
+        table.add_row("[yellow]warning[/]", Text(warning))
     for note in profile.notes:
         table.add_row("note", Text(note))
     for finding in turn.findings:

@@ -55,8 +55,17 @@ class GpuPart(Part):
     dram_gb_per_s: float
 
 
+class DriftPart(Part):
+    """Mann-Kendall trend of the times over the runs; `change` is relative, from the first run to the last."""
+
+    tau: float
+    p_value: float
+    change: float
+    is_drifting: bool
+
+
 class StabilityPart(Part):
-    """Spread of the times; `cv` is null where one run cannot tell."""
+    """Spread of the times; `cv` is null where one run cannot tell. Warm-up runs are in no statistic but `runs`."""
 
     runs: int
     mean_ms: float
@@ -66,6 +75,16 @@ class StabilityPart(Part):
     cv: float | None
     classification: Literal["stable", "moderate", "unstable"]
     note: str | None
+    median_interval_ms: tuple[float, float] | None = None
+    """95 % bootstrap interval; null where there are fewer than six runs."""
+    warm_up_runs: int = 0
+    outliers: tuple[int, ...] = ()
+    """Positions among all runs, from 0; at most a hundred of `outlier_count`."""
+    outlier_count: int = 0
+    drift: DriftPart | None = None
+    warnings: tuple[str, ...] = ()
+    durations_ms: tuple[float, ...] = ()
+    """In order, warm-up left out; of more than a thousand runs a thousand, evenly spread."""
 
 
 class ResourcesPart(Part):
@@ -121,6 +140,9 @@ class KernelSummary(Part):
     share: float
     critical_path_share: float
     helper: bool
+    median_ms: float | None = None
+    durations_ms: tuple[float, ...] = ()
+    """In order of start; of more than a hundred calls a hundred, evenly spread."""
 
 
 class ProvenancePart(Part):

@@ -77,3 +77,11 @@ def test_without_counters_the_profile_says_what_is_missing(tmp_path: Path) -> No
     assert profile["roofline"] is None
     assert profile["roofline_reason"]
     assert profile["runtime_ms"] > 0
+
+
+def test_the_profile_keeps_the_times_that_its_statistics_are_of(run: Path) -> None:
+    profile = document(run, "profile")
+
+    assert profile["stability"]["durations_ms"] == [profile["runtime_ms"]]
+    assert profile["kernels"][0]["durations_ms"] == [profile["runtime_ms"]]
+    assert profile["stability"]["warnings"] == []
