@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -77,6 +77,7 @@ class LabConfig(_Strict):
     tracking: Component
     job: Component
     toolchain: ToolchainConfig = ToolchainConfig()
+    display: Literal["table", "json", "runtime"] = "table"
 
 
 def parse_config(composed: Mapping[str, Any], origins: Origins) -> LabConfig:

@@ -6,6 +6,7 @@ A :class:`Lab` is opened once per run. It owns nothing but these; the verbs live
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -45,7 +46,8 @@ class Lab:
     def open(cls, config: LabConfig, *, resolved: Mapping[str, Any], output_dir: Path) -> Lab:
         """Store the resolved configuration with the run."""
         write_text(output_dir / "config.json", json.dumps(resolved, indent=2, default=str) + "\n")
-        return cls(config, resolved, output_dir, Console(highlight=False, soft_wrap=False))
+        console = Console(highlight=False, soft_wrap=False, quiet=config.display != "table")
+        return cls(config, resolved, output_dir, console)
 
     @cached_property
     def device(self) -> Device:
@@ -65,8 +67,18 @@ class Lab:
         return self.config.job.target.split(".")[-2]
 
     def run(self) -> None:
-        """Run the configured job inside its tracked run."""
+        """Run the configured job."""
         job: Job = build(self.config.job, where="job")
+        job.run(self)
+
+    def announce_device(self) -> None:
+        """Say where kernels will run, and why there."""
         identity = self.device.identity
         self.console.print(f"[bold]device[/]  {identity.name}: {identity.reason}")
-        job.run(self)
+
+    def answer(self, document: Path, runtime: str) -> None:
+        """What a machine asked for, on standard output and nothing beside it: one JSON document, or the runtime alone."""
+        if self.config.display == "json":
+            sys.stdout.write(document.read_text(encoding="utf-8"))
+        elif self.config.display == "runtime":
+            sys.stdout.write(f"{runtime}\n")

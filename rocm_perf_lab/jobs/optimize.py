@@ -20,7 +20,7 @@ from rocm_perf_lab.jobs.records import (
     provenance_tags,
     verdict_tags,
 )
-from rocm_perf_lab.jobs.show import show_profile, show_verdict, time_text, verdict_table
+from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_verdict, time_text, verdict_table
 from rocm_perf_lab.jobs.workbench import CompiledKernel, Turn, Workbench
 from rocm_perf_lab.optimize.loop import Built, ClosedLoop, Evaluation, LoopResult, Policy
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
@@ -43,6 +43,7 @@ class OptimizeJob:
     def run(self, lab: Lab) -> None:
         """Raises LabError where the baseline itself cannot be compiled, run or verified."""
         parts = _Parts.of(lab)
+        lab.announce_device()
         with lab.tracker as tracker:
             bench = Workbench(lab.config, lab.device)
             with lab.console.status("profiling the baseline"):
@@ -56,6 +57,7 @@ class OptimizeJob:
             result = self._search(lab, parts, bench, tracker, compiled, turn)
             _finish(lab, tracker, result)
         show_where(lab)
+        lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, lab.device.identity.time_word))
 
     def _search(
         self, lab: Lab, parts: _Parts, bench: Workbench, tracker: RunTracker, compiled: CompiledKernel, turn: Turn

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags
-from rocm_perf_lab.jobs.show import show_profile
+from rocm_perf_lab.jobs.show import runtime_text, show_profile
 from rocm_perf_lab.jobs.workbench import Turn, Workbench
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.tracking.store import ui_command
@@ -25,6 +25,7 @@ class ProfileJob:
     def run(self, lab: Lab) -> None:
         """Raises LabError where the kernel's output is wrong: a wrong kernel has no profile worth keeping."""
         word = lab.device.identity.time_word
+        lab.announce_device()
         with lab.tracker as tracker:
             bench = Workbench(lab.config, lab.device)
             with lab.console.status("compiling"):
@@ -39,6 +40,7 @@ class ProfileJob:
                 write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {lab.config.kernel.name}")
             )
         show_where(lab)
+        lab.answer(lab.output_dir / "profile.json", runtime_text(turn.runtime_ns, word))
 
 
 def require_correct(turn: Turn, lab: Lab) -> None:
