@@ -45,7 +45,7 @@ REPEATS = 3
 TRACED = 16
 SIZES = {
     "softmax": {"rows": 8192},
-    "math": {"n": 1 << 20},
+    "math": {"n": 1 << 19},
     "gemm_hip": {"m": 1024, "n": 1024, "k": 1024},
     "vec_copy": {"n": 1 << 25},
 }
@@ -207,7 +207,7 @@ def _description(name: str, **params: int) -> KernelDescription:
 
 
 def _math() -> dict[str, Any]:
-    return _own("math", {"n": 65536, "block": 256, "rounds": 400}, [
+    return _own("math", {"n": 65536, "block": 256, "rounds": 50}, [
         {"name": "x", **BUFFER, "init": {"kind": "normal", "seed": 1}},
         {"name": "y", **BUFFER, "access": "out"},
         {"name": "rounds", "kind": "scalar", "dtype": "i32", "value": "rounds"},
