@@ -121,6 +121,21 @@ def test_the_listing_shows_labels_on_lines_of_their_own(hsaco: str) -> None:
     assert set(re.findall(r"s_c?branch\w* (L\d+)", answer.out)) == set(labels)
 
 
+def test_padding_takes_two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = (
+        'extern "C" __attribute__((global)) void pad() { asm volatile("s_nop 3\\ns_nop 3\\ns_nop 3\\ns_nop 3\\ns_nop 3"); }\n'
+    )
+    (tmp_path / "pad.hsaco").write_bytes(build_hip(source, tmp_path).code_object.data)
+
+    listing = run("disassemble", "pad.hsaco").out
+
+    assert listing.count("s_nop 3") == 1
+    assert "; 4 more of the same\n" in listing
+    (kernel,) = run("disassemble", "pad.hsaco", "--json").kernels
+    assert [row["text"] for row in kernel["instructions"]].count("s_nop 3") == 5
+
+
 def test_source_lines_stand_before_their_instructions(built: Path) -> None:
     answer = run("disassemble", str(built / "kernels.hsaco"), *POWERS, "--source")
 

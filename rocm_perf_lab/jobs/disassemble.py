@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _LARGEST_SOURCE_BYTES = 16 << 20
 _TEXT_COLUMN = 44
+_LEAST_PADDING = 4
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,42 @@ def _lines(code_object: CodeObject, counted: CountedListing, target: Target | No
         if counted.elsewhere:
             yield f"; {counted.elsewhere:,} executions were in functions that the kernel calls"
     last: SourceLine | None = None
-    for instruction in counted.listing.instructions:
+    for run in _runs(counted):
+        instruction = run[0]
         if instruction.label is not None:
             yield f"{instruction.label}:"
         if instruction.source is not None and instruction.source != last:
             last = instruction.source
             yield f"; {last.file}:{last.line}{sources.text(last)}"
-        yield _counts_text(counted.counts.get(instruction.address), has_counts) + _instruction_text(instruction)
+        shown = run if len(run) < _LEAST_PADDING else run[:1]
+        for one in shown:
+            yield _counts_text(counted.counts.get(one.address), has_counts) + _instruction_text(one)
+        if len(shown) < len(run):
+            yield f"; {len(run) - 1} more of the same"
+
+
+def _runs(counted: CountedListing) -> Iterator[list[ListedInstruction]]:
+    """Equal instructions that follow each other, which is how compilers pad; a label begins a run."""
+    run: list[ListedInstruction] = []
+    for instruction in counted.listing.instructions:
+        first = run[0] if run else None
+        is_same = (
+            first is not None
+            and instruction.label is None
+            and (instruction.encoding, instruction.source) == (first.encoding, first.source)
+            and counted.counts.get(instruction.address) == _moved(counted.counts.get(first.address), instruction.address)
+        )
+        if run and not is_same:
+            yield run
+            run = []
+        run.append(instruction)
+    if run:
+        yield run
+
+
+def _moved(row: CountRow | None, address: int) -> CountRow | None:
+    """The same counts at another address."""
+    return None if row is None else row.model_copy(update={"address": address})
 
 
 def _header(code_object: CodeObject, kernel: KernelMetadata, target: Target | None) -> Iterator[str]:
