@@ -6,17 +6,17 @@ import struct
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.ir import Builder, UnsupportedSemantics, Value, constant
-from rocm_perf_lab.emulator.wave import FIRST_AGPR_ROW
+from rocm_perf_lab.emulator.wave import EXEC, FIRST_AGPR_ROW, VCC
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
     from rocm_perf_lab.emulator.translate.state import BlockState
 
 FIRST_VGPR = 256
-LITERAL, SCC_OPERAND = 255, 253
+LITERAL, SCC_OPERAND, EXECZ_OPERAND, VCCZ_OPERAND = 255, 253, 252, 251
 SHARED_BASE, PRIVATE_BASE = 235, 237
 _INLINE_FLOATS = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0,
-                  248: 0.15915494309189535}  # fmt: skip
+                  248: 0.15915494309189532}  # fmt: skip
 _PACK = {16: "<e", 32: "<f", 64: "<d"}
 APERTURE_SHARED, APERTURE_PRIVATE = 0x7FFF0000_00000000, 0x7FFE0000_00000000
 """Where FLAT sees LDS and scratch: outside any address that device memory can have."""
@@ -33,12 +33,21 @@ def read_source(state: BlockState, instruction: Instruction, operand: int, kind:
         return inline
     if operand == LITERAL:
         return _literal(instruction, kind)
-    if operand == SCC_OPERAND:
-        return state.scc
+    if operand in (SCC_OPERAND, EXECZ_OPERAND, VCCZ_OPERAND):
+        return _condition(state, operand, kind.bits)
     if operand in (SHARED_BASE, PRIVATE_BASE):
         base = APERTURE_SHARED if operand == SHARED_BASE else APERTURE_PRIVATE
         return constant(base if kind.bits == 64 else base >> 32, kind.bits)
     raise UnsupportedSemantics(f"source operand {operand}")
+
+
+def _condition(state: BlockState, operand: int, bits: int) -> Value:
+    """SCC, or whether EXEC or VCC is zero, as a number."""
+    builder = state.scalar_builder
+    if operand == SCC_OPERAND:
+        return builder.resize(state.scc, bits, signed=False)
+    mask = state.read64(EXEC if operand == EXECZ_OPERAND else VCC)
+    return builder.resize(builder.compare("==", mask, constant(0, 64)), bits, signed=False)
 
 
 def inline_constant(operand: int, kind: OperandType) -> Value | None:
