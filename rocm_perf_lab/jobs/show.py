@@ -85,7 +85,7 @@ def _hottest_lines(traced: ThreadTrace | NoThreadTrace, word: str) -> list[str]:
         return []
     lines = []
     for line in traced.lines[:_HOTTEST_LINES]:
-        text = f"{line.source}: {line.spent.share:.0%} of wave time ({word})"
+        text = f"{line.source}: {line.spent.share:.0%} of {word} wave time"
         waited = line.waited_cycles / traced.total.cycles
         if line.waits_for is not None and waited >= _WORTH_SAYING:
             where = "" if line.waits_for == line.source else f" of {line.waits_for}"

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.build import Runtime, load_runtime
-from rocm_perf_lab.emulator.timing.engine import estimate
+from rocm_perf_lab.emulator.timing.engine import TracedLaunch, estimate
+from tests.builders.emulation import EmulatorBench, emulation_code_object, int32
 from tests.builders.targets import mi300x
 from tests.builders.timed_launches import (
     BARRIER,
@@ -126,3 +127,23 @@ def test_equal_launches_give_equal_traces(runtime: Runtime) -> None:
         return [w.done.tolist() for w in estimate(runtime, launch, TARGET, thread_trace=True).thread_trace]
 
     assert trace(0) == trace(0)
+
+
+@pytest.mark.parametrize(("kernel", "block"), [("reduce", 256), ("scratch", 64)])
+def test_hits_are_the_executions_of_the_blocks_of_a_real_kernel(runtime: Runtime, kernel: str, block: int) -> None:
+    x = np.arange(256, dtype=np.int32)
+    with EmulatorBench(emulation_code_object(), sample=1) as bench:
+        out = bench.buffer(np.zeros(256, np.int32), "out")
+        arguments = (bench.buffer(x), out) if kernel == "reduce" else (out, int32(3))
+        result = bench.launch(kernel, 1, block, *arguments, lds=4 * block)
+    launch = TracedLaunch(result.program, result.traces, [(out.address, out.nbytes)], 1, result.waves, 1)
+
+    waves = estimate(runtime, launch, TARGET, thread_trace=True).thread_trace
+
+    hits = np.bincount(np.concatenate([wave.instructions for wave in waves]), minlength=len(result.program.instructions))
+    assert len(waves) == result.waves == block // 64
+    assert hits.sum() == result.counters["SQ_INSTS"]
+    for b in result.program.blocks:
+        assert {int(hits[i.index]) for i in b.instructions} == {int(result.block_executions[b.index])}
+    for wave in waves:
+        assert lengths(wave)[0] == lengths(wave)[1]
