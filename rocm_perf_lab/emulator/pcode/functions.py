@@ -330,7 +330,9 @@ def quieted(builder: Builder, value: Value) -> Value:
 def extreme(builder: Builder, left: Value, right: Value, *, smallest: bool) -> Value:
     """V_MIN or V_MAX of floats: the number where the other is NaN, -0 below +0, signalling NaN quieted under IEEE."""
     name = "minimumnum" if smallest else "maximumnum"
-    result = builder.intrinsic(name, [left, right], kind="f", bits=left.bits)
+    bits = max(left.bits, 32)  # LLVM takes float16 apart
+    wide = [replace(builder.to_float(operand, bits), narrow=None) for operand in (left, right)]
+    result = builder.to_float(builder.intrinsic(name, wide, kind="f", bits=bits), left.bits)
     ieee = builder.mode_bit(_IEEE_BIT)
     if ieee == constant(0, 1):
         return result
