@@ -129,6 +129,30 @@ def disassemble(file: str, kernel: str | None, with_source: bool, counts: str | 
 
 
 @main.command()
+@click.argument("base", type=click.Path())
+@click.argument("new", type=click.Path())
+@click.option("--fail-over", default="5%", show_default=True, metavar="SHARE", help="Exit with 1 beyond this loss.")
+@click.option("--force", is_flag=True, help="Compare different devices or targets all the same.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def compare(base: str, new: str, fail_over: str, force: bool, as_json: bool, debug: bool) -> None:
+    """Compare two profiles (profile.json or a run's folder) kernel by kernel; exit with 1 on a significant regression."""
+
+    def run() -> None:
+        from pathlib import Path
+
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.compare import CompareRequest, run_compare
+
+        request = CompareRequest(Path(base), Path(new), fail_over, force)
+        if run_compare(request, Console(highlight=False), as_json=as_json):
+            sys.exit(1)
+
+    _answer(run, debug)
+
+
+@main.command()
 @click.argument("folder", type=click.Path(file_okay=False), default="schemas")
 def schemas(folder: str) -> None:
     """Write the JSON Schemas of profile, roofline, dag and analysis to FOLDER."""
