@@ -12,6 +12,7 @@ from rocm_perf_lab.emulator.pcode.functions import call, extreme, fraction, frex
 from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant, float_constant
 from rocm_perf_lab.emulator.pcode.small_floats import BF8, FP8, SmallFloat, from_float32, to_float32
 from rocm_perf_lab.emulator.translate import division
+from rocm_perf_lab.emulator.translate.float_modes import clamped, flushed_output
 from rocm_perf_lab.emulator.translate.trigonometry import trigonometric_segment
 
 if TYPE_CHECKING:
@@ -97,7 +98,11 @@ def _mixed_fma(*, half: str | None) -> Callable[[Builder, VectorOperation], Valu
         result = builder.intrinsic("fma", operands, kind="f", bits=32)
         if half is None:
             return result
-        bits = builder.resize(builder.raw(builder.to_float(result, 16)), 32, signed=False)
+        number = builder.to_float(result, 16)
+        if operation.instruction.fields["clmp"]:
+            number = clamped(builder, number)
+        number = flushed_output(builder, operation.instruction, number, 16)
+        bits = builder.resize(builder.raw(number), 32, signed=False)
         before = operation.read("D0")
         assert before is not None
         if half == "low":

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _WORD = OperandType("B32", 32)
 _PACKED_FLOAT = re.compile(r"V_PK_\w+_F(16|32)$")
+_MIXED_HALF = re.compile(r"V_(MAD|FMA)_MIX(LO|HI)_F16")
+"""Their own code clamps the half that they write."""
 _KEEPS_UPPER_HALF = re.compile(
     r"V_(MAD_[FUI]16|MAC_F16|MAD[AM]K_F16|FMA_F16|DIV_FIXUP_F16|(MIN3|MAX3|MED3)_[FUI]16|(ADD|SUB)_I16)"
 )
@@ -234,9 +236,11 @@ class VectorOperation:
             value = read_source(self.state, self.instruction, operand, OperandType("F32", 32))
         negate, absolute = bool(fields["neg"] >> index & 1), bool(fields["neg_hi"] >> index & 1)
         if not is_half:
-            return apply_sign_modifiers(builder, value, negate=negate, absolute=absolute)
+            value = apply_sign_modifiers(builder, value, negate=negate, absolute=absolute)
+            return flushed_input(builder, self.instruction, value, 32)
         half = self._half(value, 16, fields["opsel"] >> index & 1)
         half = apply_sign_modifiers(builder, half, negate=negate, absolute=absolute)
+        half = flushed_input(builder, self.instruction, half, 16)
         return builder.raw(builder.to_float(builder.reinterpret(half, "f", 16), 32))
 
     def _sign_modifiers(self, index: int) -> tuple[bool, bool]:
@@ -356,7 +360,7 @@ class VectorOperation:
         fields, builder = self.instruction.fields, self.group.builder
         kind = self.instruction.operands.get("vdst", _WORD).format
         scale, clamp = fields.get("omod", 0), fields.get("clmp", 0)
-        if not (scale or clamp):
+        if not (scale or clamp) or _MIXED_HALF.match(self.instruction.mnemonic):
             return value
         if self._is_packed and _PACKED_FLOAT.match(self.instruction.mnemonic):
             return self._each_part(value, lambda part: clamped(builder, part))
@@ -367,7 +371,7 @@ class VectorOperation:
 
     def _flushed_result(self, value: Value) -> Value:
         builder = self.group.builder
-        if self._is_packed:
+        if self._is_packed and not self.instruction.mnemonic.endswith("MIX_F32"):
             if not _PACKED_FLOAT.match(self.instruction.mnemonic):
                 return value
             return self._each_part(value, lambda part: flushed_output(builder, self.instruction, part, part.bits))

@@ -114,7 +114,8 @@ def test_denormals_are_flushed_as_the_descriptor_says(flushed: str) -> None:
     mode = DEFAULT_MODE & ~(KEEP_F32 if flushed == "f32" else KEEP_F64)
     texts = [instruction(operation, bits).text for operation in ("add", "mul", "max") for bits in (16, 32, 64)]
     packed = {16: "v_pk_mul_f16 v20, v0, v2", 32: "v_pk_mul_f32 v[20:21], v[0:1], v[2:3]"}
-    snippets = Snippets([*texts, "v_mov_b32_e32 v20, v0", "v_cmp_lg_f32_e32 vcc, 0, v0", *packed.values()], mode=mode)
+    mixed = "v_fma_mix_f32 v20, v0, 1.0, v2 op_sel_hi:[0,0,0]"
+    snippets = Snippets([*texts, mixed, "v_mov_b32_e32 v20, v0", "v_cmp_lg_f32_e32 vcc, 0, v0", *packed.values()], mode=mode)
 
     for bits in (16, 32, 64):
         dtype = TYPES[f"f{bits}"]
@@ -132,6 +133,8 @@ def test_denormals_are_flushed_as_the_descriptor_says(flushed: str) -> None:
     tiny = np.full(64, 1e-40, F32)
     product = snippets.run(packed[32], {0: tiny, 1: tiny, 2: tiny * 0 + 1, 3: tiny * 0 + 1}).row(21, F32)
     assert (product == (0 if flushed == "f32" else F32(1e-40))).all()
+    total = snippets.run(mixed, {0: tiny, 2: tiny}).row(20, F32)
+    assert (total == (0 if flushed == "f32" else tiny + tiny)).all()
 
 
 @pytest.mark.parametrize("bits", [16, 32, 64])

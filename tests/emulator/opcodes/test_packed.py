@@ -128,6 +128,7 @@ MIX = {
     "v_fma_mix_f32 v20, v0, v2, v4 op_sel_hi:[1,0,1] clamp": lambda a, b, c: clamp(fma(F32)(half(a, 0), b.view(F32), half(c, 0))),
     "v_fma_mix_f32 v20, v0, 1.0, v4 op_sel_hi:[1,1,0]": lambda a, b, c: fma(F32)(half(a, 0), np.ones(len(a), F32), c.view(F32)),
 }  # fmt: skip
+MIX_CLAMPED = "v_fma_mixhi_f16 v20, v0, v2, v4 op_sel_hi:[1,1,1] clamp"
 MIX_HALVES = ["v_fma_mixlo_f16 v20, v0, v2, v4 op_sel_hi:[1,1,1]", "v_fma_mixhi_f16 v20, v0, v2, v4 op_sel_hi:[1,1,1]"]
 FMAC = "v_pk_fmac_f16_e32 v4, v0, v2"
 MOVES = ["v_pk_mov_b32 v[20:21], v[0:1], v[2:3]", "v_pk_mov_b32 v[20:21], v[0:1], v[2:3] op_sel:[1,0]",
@@ -144,7 +145,7 @@ def texts() -> list[str]:
         *(text_of(*case) for case in CASES),
         *(f"{name} v20, v0, v2, v4{c}" for name in DOTS for c in ("", " clamp")),
         *(f"{name}_e32 v4, v0, v2" for name in ACCUMULATING),
-        *DOT_F16, DOT_F16_ACCUMULATING, *MIX, *MIX_HALVES, FMAC, *MOVES,
+        *DOT_F16, DOT_F16_ACCUMULATING, *MIX, *MIX_HALVES, MIX_CLAMPED, FMAC, *MOVES,
     ]  # fmt: skip
 
 
@@ -249,6 +250,16 @@ def test_mixed_fma_to_half_keeps_the_other_half(snippets: Snippets, text: str, i
     words = outcome.row(20)
     assert_same(text, (words >> U32(16 * index)).astype(U16).view(F16), expected, columns)
     assert ((words >> U32(16 * (1 - index)) & U32(0xFFFF)) == (0xDEAD if index == 0 else 0xBEEF)).all()
+
+
+def test_a_clamp_of_mixed_fma_is_of_the_half_that_is_written(snippets: Snippets) -> None:
+    columns = [words_for(F16, i) for i in range(3)]
+    words = snippets.run(MIX_CLAMPED, {2 * i: c for i, c in enumerate(columns)}).row(20)
+
+    with np.errstate(all="ignore"):
+        expected = clamp(fma(F32)(*(half(c, 0) for c in columns)).astype(F16))
+    assert_same(MIX_CLAMPED, (words >> U32(16)).astype(U16).view(F16), expected, columns)
+    assert ((words & U32(0xFFFF)) == 0xBEEF).all()
 
 
 def test_packed_fmac_adds_to_its_destination(snippets: Snippets) -> None:
