@@ -31,9 +31,9 @@ class WaveBench:
         self.wave = Wave.from_buffer(storage, -ctypes.addressof(storage) % _WAVE_ALIGNMENT)
         self.trace = Trace()
         self._lds = (ctypes.c_uint8 * lds_bytes)()
-        self._scratch = (ctypes.c_uint8 * (scratch_bytes * LANES))()
+        self.scratch = (ctypes.c_uint8 * (scratch_bytes * LANES))()
         self.wave.lds, self.wave.lds_bytes = ctypes.addressof(self._lds), lds_bytes
-        self.wave.scratch, self.wave.scratch_bytes = ctypes.addressof(self._scratch), scratch_bytes
+        self.wave.scratch, self.wave.scratch_bytes = ctypes.addressof(self.scratch), scratch_bytes
         self.wave.machine = ctypes.addressof(self.machine)
         self.set_exec((1 << LANES) - 1)
 

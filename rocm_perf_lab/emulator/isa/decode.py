@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LONGEST_INSTRUCTION = 20
+_MTBUF = 0b111010
 _SUFFIX = re.compile(r"_(E32|E64|DPP|SDWA|DPP16)$")
 
 
@@ -35,11 +36,9 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
     Raises:
         IllegalInstruction: The bytes encode no instruction of gfx942.
     """
-    from tinygrad.renderer.amd import decode_inst
-
     window = code[:LONGEST_INSTRUCTION].ljust(LONGEST_INSTRUCTION + 8, b"\0")
     try:
-        decoded: Any = decode_inst(window, "cdna")
+        decoded = _decoded(window)
         name, size, text = decoded.op.name, decoded.size(), str(decoded)
     except (ValueError, KeyError, AssertionError, RuntimeError, AttributeError, TypeError, IndexError) as error:
         raise IllegalInstruction.at(address, code[:8], "no instruction of gfx942 is encoded so") from error
@@ -63,6 +62,16 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
         },
         pseudocode=pseudocode_of(mnemonic),
     )
+
+
+def _decoded(window: bytes) -> Any:
+    from tinygrad.renderer.amd import decode_inst
+
+    if window[3] >> 2 == _MTBUF:  # the library has the layout but does not recognise it
+        from tinygrad.runtime.autogen.amd.cdna.ins import MTBUF
+
+        return MTBUF.from_bytes(window)
+    return decode_inst(window, "cdna")
 
 
 def pseudocode_of(mnemonic: str) -> str | None:

@@ -63,6 +63,11 @@ int rpl_scratch_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t
 int rpl_buffer_load(struct rpl_wave *w, int inst, int dst, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int kind, int dwords);
 int rpl_buffer_store(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int kind, int dwords);
 int rpl_buffer_atomic(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int op, int is64, int returns);
+// Typed: `components` values in whole registers, in pairs of halves, or in an upper half; `format` is data | number << 4 of
+// the instruction, or -1 for the resource's.
+enum rpl_packing { RPL_FORMAT_32, RPL_FORMAT_D16, RPL_FORMAT_D16_HI };
+int rpl_format_load(struct rpl_wave *w, int inst, int dst, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int components, int packing, int format);
+int rpl_format_store(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int components, int packing, int format);
 // SMEM: into sgpr[sdst..].
 int rpl_scalar_load(struct rpl_wave *w, int inst, int sdst, uint64_t address, int dwords);
 int rpl_scalar_buffer_load(struct rpl_wave *w, int inst, int sdst, int srsrc, uint32_t offset, int dwords);

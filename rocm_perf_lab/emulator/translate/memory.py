@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.translate.helpers import call_helper
+from rocm_perf_lab.emulator.translate.operands import read_source
 from rocm_perf_lab.emulator.wave import FIRST_AGPR_ROW, FIRST_TEMP_ROW, M0
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
     from rocm_perf_lab.emulator.translate.state import BlockState
 
+_WORD = OperandType("B32", 32)
 _ADDRESS_VGPR64, _ADDRESS_SGPR, _ADDRESS_FLAT = 0, 1, 2
 _NO_SADDR = 0x7F
 _LOADED_ROW = FIRST_TEMP_ROW
@@ -29,6 +32,9 @@ _LDS_ATOMICS = {"ADD": 2, "SUB": 3, "RSUB": 16, "INC": 11, "DEC": 12, "AND": 8, 
 _LDS_ATOMIC = re.compile(
     r"DS_(ADD|SUB|RSUB|INC|DEC|MIN|MAX|AND|OR|XOR|WRXCHG|MSKOR|CMPST|PK_ADD)(?:_RTN)?_(?:RTN_)?(U|I|B|F|BF)(16|32|64)$"
 )
+_TYPED = re.compile(r"(LOAD|STORE)_FORMAT_(D16_(?:HI_)?)?(XYZW|XYZ|XY|X)$")
+_PACKINGS = {None: 0, "D16_": 1, "D16_HI_": 2}
+"""enum rpl_packing."""
 _LDS_ACCESS = re.compile(r"DS_(READ|WRITE)(2?)(ST64)?_([BUI])(\d+)(_D16)?(_HI)?$")
 _SCALAR_CACHE = frozenset({"S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL"})
 _FENCES = {"BUFFER_WBL2": 1, "BUFFER_INV": 0}
@@ -36,7 +42,7 @@ _FENCES = {"BUFFER_WBL2": 1, "BUFFER_INV": 0}
 
 
 def translate_memory(state: BlockState, instruction: Instruction) -> None:
-    """Emit one SMEM, GLOBAL, FLAT, SCRATCH, MUBUF or DS instruction.
+    """Emit one SMEM, GLOBAL, FLAT, SCRATCH, MUBUF, MTBUF or DS instruction.
 
     Raises:
         UnsupportedSemantics: No helper for it.
@@ -53,7 +59,7 @@ def translate_memory(state: BlockState, instruction: Instruction) -> None:
             _global(state, instruction)
         case "SCRATCH":
             _scratch(state, instruction)
-        case "MUBUF":
+        case "MUBUF" | "MTBUF":
             _buffer(state, instruction)
         case "DS":
             _lds(state, instruction)
@@ -115,32 +121,45 @@ def _scratch(state: BlockState, instruction: Instruction) -> None:
     base = state.read32(saddr) if saddr != _NO_SADDR else constant(0)
     row = address if instruction.bits(13, 13) else -1
     offset = _signed(instruction.bits(12, 0), 13)
-    is_load, kind, dwords = _access(instruction.mnemonic.partition("_")[2])
+    operation = instruction.mnemonic.partition("_")[2]
+    if operation.startswith("LOAD_LDS_"):
+        _, kind, dwords = _access(operation.replace("LDS_", ""))
+        call_helper(state, "rpl_scratch_load", instruction, _LOADED_ROW, row, base, offset, kind, dwords)
+        _fill_lds(state, instruction, offset, dwords)
+        return
+    is_load, kind, dwords = _access(operation)
     helper = "rpl_scratch_load" if is_load else "rpl_scratch_store"
     call_helper(state, helper, instruction, target if is_load else data, row, base, offset, kind, dwords)
 
 
 def _buffer(state: BlockState, instruction: Instruction) -> None:
+    """MUBUF and MTBUF."""
+    is_typed = instruction.encoding == "MTBUF"
     data = instruction.bits(47, 40) + (FIRST_AGPR_ROW if instruction.bits(55, 55) else 0)
     vaddr = instruction.bits(39, 32)
     has_index, has_offset = instruction.bits(13, 13), instruction.bits(12, 12)
     index_row = vaddr if has_index else -1
     offset_row = (vaddr + (1 if has_index else 0)) if has_offset else -1
-    resource = instruction.bits(52, 48) * 4
-    soffset = instruction.bits(63, 56)
-    scalar: Value = constant(soffset - 128) if 128 <= soffset <= 192 else state.read32(soffset)
-    place = (resource, index_row, offset_row, scalar, instruction.bits(11, 0))
+    resource, offset = instruction.bits(52, 48) * 4, instruction.bits(11, 0)
+    scalar = read_source(state, instruction, instruction.bits(63, 56), _WORD)
+    place = (resource, index_row, offset_row, scalar, offset)
     operation = instruction.mnemonic.partition("_")[2]
     if operation.startswith("ATOMIC_"):
         op, is64 = _atomic(operation)
         call_helper(state, "rpl_buffer_atomic", instruction, data, *place, op, is64, instruction.bits(14, 14))
         return
-    is_load, kind, dwords = _access(operation)
-    if instruction.bits(16, 16):
-        call_helper(state, "rpl_buffer_load", instruction, _LOADED_ROW, *place, kind, dwords)
-        _fill_lds(state, instruction, instruction.bits(11, 0), dwords)
-        return
-    call_helper(state, "rpl_buffer_load" if is_load else "rpl_buffer_store", instruction, data, *place, kind, dwords)
+    into_lds = not is_typed and instruction.bits(16, 16)
+    row = _LOADED_ROW if into_lds else data
+    typed = _TYPED.match(operation)
+    if typed is not None:
+        form, count = instruction.bits(25, 19) if is_typed else -1, len(typed[3])
+        helper = f"rpl_format_{typed[1].lower()}"
+        call_helper(state, helper, instruction, row, *place, count, _PACKINGS[typed[2]], form)
+    else:
+        is_load, kind, count = _access(operation)
+        call_helper(state, "rpl_buffer_load" if is_load else "rpl_buffer_store", instruction, row, *place, kind, count)
+    if into_lds:
+        _fill_lds(state, instruction, offset, count)
 
 
 def _fill_lds(state: BlockState, instruction: Instruction, offset: int, dwords: int) -> None:
@@ -148,7 +167,7 @@ def _fill_lds(state: BlockState, instruction: Instruction, offset: int, dwords: 
     if dwords != 1:
         raise UnsupportedSemantics("loads of several dwords into LDS")
     builder = state.scalar_builder
-    base = builder.binary("+", builder.binary("&", state.read32(M0), constant(0xFFFF)), constant(offset & 0xFFFFFFFF))
+    base = builder.binary("+", builder.binary("&", state.read32(M0), constant(0xFFFC)), constant(offset & 0xFFFFFFFF))
     call_helper(state, "rpl_lds_fill", instruction, _LOADED_ROW, base)
 
 
