@@ -153,6 +153,23 @@ def compare(base: str, new: str, fail_over: str, force: bool, as_json: bool, deb
 
 
 @main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def doctor(as_json: bool, debug: bool) -> None:
+    """Say what is found of a GPU, ROCm, compilers and the emulator, and how to get what is missing."""
+
+    def run() -> None:
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.doctor import run_doctor
+
+        if not run_doctor(Console(highlight=False), as_json=as_json):
+            sys.exit(2)
+
+    _answer(run, debug)
+
+
+@main.command()
 @click.argument("folder", type=click.Path(file_okay=False), default="schemas")
 def schemas(folder: str) -> None:
     """Write the JSON Schemas of profile, roofline, dag and analysis to FOLDER."""

@@ -75,13 +75,16 @@ class Rocprofv3:
     version: str
 
     @classmethod
-    def find(cls) -> Rocprofv3:
+    def find(cls, executables: str | None = None) -> Rocprofv3:
         """The one on PATH.
+
+        Args:
+            executables: Folders to look in, written like PATH, which is the default.
 
         Raises:
             ProfilerError: There is none, or it does not answer.
         """
-        path = shutil.which(PROGRAM)
+        path = shutil.which(PROGRAM, path=executables)
         if path is None:
             raise ProfilerError(
                 f"{PROGRAM} is not on PATH",
