@@ -123,7 +123,7 @@ def build_profile(
             versions={**trace.provenance.versions, **(versions or {})},
             code_object_sha256=code_object_sha256,
         ),
-        notes=(*failures, *_notes(trace, ranked, found)),
+        notes=(*failures, *trace.notes, *_notes(trace, ranked, found)),
     )
 
 

@@ -27,6 +27,9 @@ _DIALECTS: tuple[tuple[str, frozenset[str]], ...] = (
     ("a rocprofiler-compute analysis database", frozenset({"compute_workload"})),
     ("a rocprof v1 results database", frozenset({"A"})),
     ("a rocprof v1 results database", frozenset({"OPS", "HSA"})),
+    ("a tracking database of MLflow", frozenset({"experiments", "runs", "alembic_version"})),
+    ("a study database of Optuna", frozenset({"studies", "trials"})),
+    ("an Nsight Systems export", frozenset({"StringIds", "TARGET_INFO_GPU"})),
 )
 """What a file is called whose tables include all of a set."""
 
@@ -49,6 +52,27 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise database_error(path, error) from error
     return connection
+
+
+def is_rocpd(path: Path) -> bool:
+    """Whether a file is a rocpd database, by its schema; a damaged or locked one counts where its header says SQLite."""
+    try:
+        with path.open("rb") as source:
+            if source.read(len(_SQLITE_MAGIC)) != _SQLITE_MAGIC:
+                return False
+        connection = open_read_only(path)
+    except OSError:
+        return False
+    except DatabaseError:
+        return True
+    try:
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        check_dialect(path, names)
+    except DatabaseError:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def check_dialect(path: Path, tables: Collection[str]) -> None:

@@ -1,6 +1,6 @@
 """Reads rocpd 3.x databases, of rocprofv3 or of the lab's own devices, into a :class:`Trace`.
 
-The file is never altered: read-only connection, temporary views only. Columns are taken by name, further columns and
+Files are never altered: read-only connection, temporary views only. Columns are taken by name, further columns and
 tables are accepted; every suffixed set of tables (one per process) is read, and ids are kept apart by guid.
 """
 
@@ -8,39 +8,51 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sqlite3
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.rocprof.dialects import DatabaseError, check_dialect, check_version, database_error, open_read_only
+from rocm_perf_lab.rocprof.columns import Tables
+from rocm_perf_lab.rocprof.counter_values import per_dispatch
+from rocm_perf_lab.rocprof.dialects import (
+    DatabaseError,
+    check_dialect,
+    check_version,
+    database_error,
+    is_rocpd,
+    open_read_only,
+)
+from rocm_perf_lab.rocprof.merging import in_order, merge
 from rocm_perf_lab.rocprof.schema import PROVENANCE_KEY
 from rocm_perf_lab.rocprof.trace import (
     CounterValues,
     Dispatches,
-    MemoryCopy,
+    MemoryCopies,
+    Regions,
     Trace,
     TracedAgent,
     TracedKernel,
+    TracedLane,
     TracedProcess,
     TraceProvenance,
+    no_copies,
+    no_dispatches,
+    no_regions,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    Keyed = Mapping[tuple[str, int], int]
-    """(guid, id) of a row -> its index in the trace."""
+    Integers = NDArray[np.int64]
 
-_SUFFIX = re.compile(r"_[0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12}$")
-
-_DISPATCH_COLUMNS = (
-    "process", "agent", "kernel", "queue", "stream", "start_ns", "end_ns", "lds_bytes", "scratch_bytes",
-)  # fmt: skip
+_AXES = ("x", "y", "z")
+_SIZES = tuple(f"{what}_size_{axis}" for what in ("workgroup", "grid") for axis in _AXES)
+_UNKNOWN = -1
 
 
 def read_database(path: Path) -> Trace:
@@ -51,10 +63,17 @@ def read_database(path: Path) -> Trace:
     """
     connection = open_read_only(path)
     try:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        check_dialect(path, tables)
-        _give_plain_names(connection, tables)
-        return _Reader(connection, path).read()
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        check_dialect(path, names)
+        # A transaction keeps writers out while the file's pages are read.
+        connection.execute("BEGIN")
+        tables = Tables(connection, path)
+        tables.give_plain_names()
+        connection.execute("SELECT COUNT(*) FROM rocpd_metadata").fetchone()
+        tables.map_pages()
+        with ThreadPoolExecutor(1) as beside:
+            digest = beside.submit(_sha256, path)
+            return _Reader(connection, tables, path).read(digest.result)
     except sqlite3.Error as error:
         raise database_error(path, error) from error
     except json.JSONDecodeError as error:
@@ -63,156 +82,317 @@ def read_database(path: Path) -> Trace:
         connection.close()
 
 
-def _give_plain_names(connection: sqlite3.Connection, names: Iterable[str]) -> None:
-    """Temporary views over all suffixed tables: a merged file is read whole, and a missing view does not matter."""
-    sets: dict[str, list[str]] = {}
-    for name in sorted(names):
-        plain, found = _SUFFIX.subn("", name)
-        if found:
-            sets.setdefault(plain, []).append(name)
-    for plain, members in sets.items():
-        union = " UNION ALL ".join(f'SELECT * FROM main."{member}"' for member in members)
-        connection.execute(f'CREATE TEMP VIEW "{plain}" AS {union}')
+def read_databases(paths: Iterable[Path]) -> Trace:
+    """All databases of one run, merged: every process of every file. A folder stands for the databases in it.
+
+    Raises:
+        DatabaseError: One of them cannot be read, or they do not belong to one run.
+    """
+    files: dict[Path, None] = {}
+    for path in paths:
+        files.update(dict.fromkeys(find_databases(path) if path.is_dir() else (path,)))
+    if not files:
+        raise DatabaseError("no database was given", where="read_databases")
+    return merge([read_database(path) for path in files])
+
+
+def find_databases(folder: Path) -> tuple[Path, ...]:
+    """The rocpd databases in a folder and below, by content: names and endings do not matter.
+
+    Raises:
+        DatabaseError: There is none.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = tuple(path for path in files if is_rocpd(path))
+    if not found:
+        shown = ", ".join(str(path.relative_to(folder)) for path in files[:5]) or "nothing"
+        raise DatabaseError(
+            f"no rocpd database among {len(files)} files: {shown}",
+            where=str(folder),
+            remedy="collect one with: rocprofv3 --kernel-trace -f rocpd -d FOLDER -- APP",
+        )
+    return found
+
+
+class _Index:
+    """Position in the trace of each row of a small table, by (guid, id)."""
+
+    def __init__(self, path: Path, keys: Sequence[tuple[str, int]]) -> None:
+        self._path = path
+        self._of_guid: dict[str, tuple[Integers, Integers]] = {}
+        rows: dict[str, list[tuple[int, int]]] = {}
+        for position, (guid, row_id) in enumerate(keys):
+            rows.setdefault(guid, []).append((row_id, position))
+        for guid, pairs in rows.items():
+            table = np.array(sorted(pairs), np.int64)
+            self._of_guid[guid] = (table[:, 0].copy(), table[:, 1].copy())
+
+    def find(self, guid: str, ids: Integers, *, optional: bool = False) -> Integers:
+        """The positions of `ids`; an id that is not there is an error, or -1 where that may be."""
+        known, position = self._of_guid.get(guid, (np.empty(0, np.int64), np.empty(0, np.int64)))
+        if len(known) == 0:
+            there = np.zeros(len(ids), bool)
+            found = np.full(len(ids), _UNKNOWN, np.int64)
+        else:
+            at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+            there = known[at] == ids
+            found = np.where(there, position[at], _UNKNOWN)
+        if not optional and not there.all():
+            row_id = int(ids[~there][0])
+            raise DatabaseError(
+                f"the rocpd database contradicts itself: row {row_id} of process {guid} is referred to, but not there",
+                where=str(self._path),
+                remedy="collect it again",
+            )
+        return found
+
+    def find_one(self, guid: str, row_id: int) -> int:
+        """The position of one row."""
+        return int(self.find(guid, np.array([row_id], np.int64))[0])
 
 
 class _Reader:
     """One pass over the tables: small ones into tuples with their positions by (guid, id), large ones into columns."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, tables: Tables, path: Path) -> None:
         self._connection = connection
+        self._tables = tables
         self._path = path
+        self._notes: list[str] = []
+        self._correlation_of_event: dict[str, tuple[Integers, Integers]] = {}
 
-    def read(self) -> Trace:
+    def read(self, sha256: Callable[[], str]) -> Trace:
         """The trace."""
         metadata = dict(self._connection.execute("SELECT tag, value FROM rocpd_metadata"))
         version = check_version(self._path, metadata.get("schema_version"))
-        processes, process_at = self._processes()
-        agents, agent_at = self._agents(process_at)
-        kernels, kernel_at = self._kernels(process_at)
-        dispatches, dispatch_at = self._dispatches(process_at, agent_at, kernel_at)
+        processes, self._processes = self._read_processes()
+        agents, self._agents = self._read_agents()
+        kernels, self._kernels = self._read_kernels()
+        self._read_events()
+        dispatches, events = self._read_dispatches()
         return Trace(
             path=self._path,
-            sha256=_sha256(self._path),
+            sha256=sha256(),
             schema_version=version,
             provenance=_provenance(agents),
             processes=processes,
             agents=agents,
             kernels=kernels,
             dispatches=dispatches,
-            memory_copies=self._memory_copies(process_at),
-            counters=self._counters(dispatch_at),
+            memory_copies=self._read_copies(),
+            counters=self._read_counters(events),
+            regions=self._read_regions(),
+            queues=self._read_lanes("rocpd_info_queue"),
+            streams=self._read_lanes("rocpd_info_stream"),
+            notes=tuple(self._notes),
+            paths=(self._path,),
         )
 
-    def _processes(self) -> tuple[tuple[TracedProcess, ...], Keyed]:
-        rows = self._connection.execute("SELECT guid, id, pid, command FROM rocpd_info_process ORDER BY guid, id")
-        at: dict[tuple[str, int], int] = {}
-        processes: list[TracedProcess] = []
-        for guid, row_id, pid, command in rows:
-            at[guid, row_id] = len(processes)
-            processes.append(TracedProcess(guid, pid, command or ""))
-        return tuple(processes), at
+    def _read_processes(self) -> tuple[tuple[TracedProcess, ...], _Index]:
+        rows = self._connection.execute("SELECT guid, id, pid, command FROM rocpd_info_process ORDER BY guid, id").fetchall()
+        processes = tuple(TracedProcess(guid, pid, command or "") for guid, _, pid, command in rows)
+        return processes, _Index(self._path, [row[:2] for row in rows])
 
-    def _agents(self, process_at: Keyed) -> tuple[tuple[TracedAgent, ...], Keyed]:
+    def _read_agents(self) -> tuple[tuple[TracedAgent, ...], _Index]:
         rows = self._connection.execute(
             "SELECT guid, id, pid, type, name, product_name, extdata FROM rocpd_info_agent ORDER BY guid, id"
-        )
-        at: dict[tuple[str, int], int] = {}
-        agents: list[TracedAgent] = []
+        ).fetchall()
+        agents = []
         for guid, row_id, pid, kind, name, product, extdata in rows:
-            at[guid, row_id] = len(agents)
             properties = json.loads(extdata or "{}")
-            process = self._find(process_at, guid, pid)
+            process = self._processes.find_one(guid, pid)
             agents.append(TracedAgent(process, row_id, kind or "", name or "", product or "", properties))
-        return tuple(agents), at
+        return tuple(agents), _Index(self._path, [row[:2] for row in rows])
 
-    def _kernels(self, process_at: Keyed) -> tuple[tuple[TracedKernel, ...], Keyed]:
+    def _read_kernels(self) -> tuple[tuple[TracedKernel, ...], _Index]:
         rows = self._connection.execute(
             "SELECT guid, id, pid, display_name, kernel_name, arch_vgpr_count, accum_vgpr_count, sgpr_count,"
             " group_segment_size, private_segment_size FROM rocpd_info_kernel_symbol ORDER BY guid, id"
-        )
-        at: dict[tuple[str, int], int] = {}
-        kernels: list[TracedKernel] = []
-        for guid, row_id, pid, display, symbol, *sizes in rows:
-            at[guid, row_id] = len(kernels)
+        ).fetchall()
+        kernels = []
+        for guid, _, pid, display, symbol, *sizes in rows:
             mangled = (symbol or display or "").removesuffix(".kd")
             name = (display or mangled).removesuffix(".kd")
-            kernels.append(TracedKernel(self._find(process_at, guid, pid), name, mangled, *(int(size or 0) for size in sizes)))
-        return tuple(kernels), at
+            process = self._processes.find_one(guid, pid)
+            kernels.append(TracedKernel(process, name, mangled, *(int(size or 0) for size in sizes)))
+        return tuple(kernels), _Index(self._path, [row[:2] for row in rows])
 
-    def _dispatches(self, process_at: Keyed, agent_at: Keyed, kernel_at: Keyed) -> tuple[Dispatches, Keyed]:
-        """The dispatches, and their positions by event."""
-        rows = self._connection.execute(
-            "SELECT guid, event_id, pid, agent_id, kernel_id, queue_id, stream_id, start, end, group_segment_size,"
-            " private_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z,"
-            " grid_size_x, grid_size_y, grid_size_z FROM rocpd_kernel_dispatch ORDER BY start, end, guid, id"
-        ).fetchall()
-        at = {(row[0], row[1]): index for index, row in enumerate(rows) if row[1] is not None}
-        table = self._integers(
-            [
-                (
-                    self._find(process_at, row[0], row[2]),
-                    self._find(agent_at, row[0], row[3]),
-                    self._find(kernel_at, row[0], row[4]),
-                    *row[5:9],
-                    row[9] or 0,
-                    row[10] or 0,
-                    *row[11:],
-                )
-                for row in rows
-            ],
-            columns=15,
-        )
-        columns = {name: np.ascontiguousarray(table[:, index]) for index, name in enumerate(_DISPATCH_COLUMNS)}
-        return Dispatches(**columns, workgroup=table[:, 9:12], grid=table[:, 12:15]), at
+    def _read_lanes(self, table: str) -> tuple[TracedLane, ...]:
+        if table not in self._tables:
+            return ()
+        rows = self._connection.execute(f"SELECT guid, pid, id, name FROM {table} ORDER BY guid, id")
+        return tuple(TracedLane(self._processes.find_one(guid, pid), row_id, name or "") for guid, pid, row_id, name in rows)
 
-    def _integers(self, rows: Sequence[tuple[int, ...]], *, columns: int) -> NDArray[np.int64]:
-        """(n_rows, columns)"""
-        try:
-            return np.array(rows, np.int64).reshape(len(rows), columns)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DatabaseError(
-                f"rocpd_kernel_dispatch holds a value that is no whole number: {error}",
-                where=str(self._path),
-                remedy="collect it again",
-            ) from error
+    def _read_events(self) -> None:
+        if "rocpd_event" in self._tables:
+            for guid, columns in self._tables.read("rocpd_event", ("id",), optional={"stack_id": _UNKNOWN}):
+                stack = columns["stack_id"]
+                self._correlation_of_event[guid] = (columns["id"], np.where(stack == 0, _UNKNOWN, stack))
 
-    def _memory_copies(self, process_at: Keyed) -> tuple[MemoryCopy, ...]:
-        rows = self._connection.execute(
-            "SELECT c.guid, c.pid, s.string, c.size, c.start, c.end, c.queue_id, c.stream_id FROM rocpd_memory_copy c"
-            " LEFT JOIN rocpd_string s ON s.id = c.name_id AND s.guid = c.guid ORDER BY c.start, c.end, c.guid, c.id"
-        )
-        return tuple(MemoryCopy(self._find(process_at, guid, pid), name or "", *rest) for guid, pid, name, *rest in rows)
+    def _correlation(self, guid: str, events: Integers) -> Integers:
+        """The internal correlation id of each event; -1 where there is none."""
+        if guid not in self._correlation_of_event:
+            return np.full(len(events), _UNKNOWN, np.int64)
+        ids, correlation = self._correlation_of_event[guid]
+        at = np.minimum(np.searchsorted(ids, events), len(ids) - 1)
+        return np.where(ids[at] == events, correlation[at], _UNKNOWN)
 
-    def _counters(self, dispatch_at: Keyed) -> dict[str, CounterValues]:
-        """Sums over instances. Streaming samples (schema 3.0.3, `sample_id` set) belong to no dispatch: left out."""
-        columns = {row[1] for row in self._connection.execute('PRAGMA table_info("rocpd_pmc_event")')}
-        samples_out = "WHERE v.sample_id IS NULL" if "sample_id" in columns else ""
-        rows = self._connection.execute(
-            "SELECT v.guid, v.event_id, c.name, SUM(v.value) FROM rocpd_pmc_event v"
-            f" JOIN rocpd_info_pmc c ON c.id = v.pmc_id AND c.guid = v.guid {samples_out}"
-            " GROUP BY v.guid, v.event_id, c.name"
-        )
-        collected: dict[str, list[tuple[int, float]]] = {}
-        for guid, event, name, value in rows:
-            dispatch = dispatch_at.get((guid, event))
-            if dispatch is not None and value is not None:
-                collected.setdefault(name, []).append((dispatch, value))
-        counters = {}
-        for name, pairs in sorted(collected.items()):
-            pairs.sort()
-            dispatch_column, values = zip(*pairs, strict=True)
-            counters[name] = CounterValues(np.array(dispatch_column, np.int64), np.array(values, np.float64))
+    def _read_dispatches(self) -> tuple[Dispatches, dict[str, tuple[Integers, Integers]]]:
+        """The dispatches, and per guid the ids of their events with their positions."""
+        parts: list[dict[str, Integers]] = []
+        events: list[tuple[str, Integers]] = []
+        position_of_event: dict[str, tuple[Integers, Integers]] = {}
+        for guid, columns in self._tables.read(
+            "rocpd_kernel_dispatch",
+            ("id", "pid", "agent_id", "kernel_id", "queue_id", "stream_id", "start", "end", *_SIZES),
+            optional={"event_id": _UNKNOWN, "group_segment_size": 0, "private_segment_size": 0},
+        ):
+            part = {
+                "process": self._processes.find(guid, columns["pid"]),
+                "agent": self._agents.find(guid, columns["agent_id"]),
+                "kernel": self._kernels.find(guid, columns["kernel_id"]),
+                "queue": columns["queue_id"],
+                "stream": columns["stream_id"],
+                "start_ns": columns["start"],
+                "end_ns": columns["end"],
+                "lds_bytes": columns["group_segment_size"],
+                "scratch_bytes": columns["private_segment_size"],
+                "workgroup": np.stack([columns[name] for name in _SIZES[:3]], axis=1),
+                "grid": np.stack([columns[name] for name in _SIZES[3:]], axis=1),
+                "correlation": self._correlation(guid, columns["event_id"]),
+            }
+            parts.append(part)
+            events.append((guid, columns["event_id"]))
+        if not parts:
+            return no_dispatches(), {}
+        columns, order = in_order(parts)
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        last = 0
+        for guid, event in events:
+            own = position[last : last + len(event)]
+            last += len(event)
+            if not np.all(event[1:] > event[:-1]):
+                by_event = np.argsort(event, kind="stable")
+                event, own = event[by_event], own[by_event]
+            known = _first_after(event, _UNKNOWN)
+            position_of_event[guid] = (event[known:], own[known:])
+        return Dispatches(**columns), position_of_event
+
+    def _read_copies(self) -> MemoryCopies:
+        if "rocpd_memory_copy" not in self._tables:
+            return no_copies()
+        names = _Names(self._connection)
+        agents = ("src_agent_id", "dst_agent_id")
+        optional = dict.fromkeys((*agents, "queue_id", "stream_id", "event_id"), _UNKNOWN)
+        parts = [
+            {
+                "process": self._processes.find(guid, columns["pid"]),
+                "direction": names.number(guid, columns["name_id"]),
+                "size_bytes": columns["size"],
+                "start_ns": columns["start"],
+                "end_ns": columns["end"],
+                "source": self._agents.find(guid, columns["src_agent_id"], optional=True),
+                "destination": self._agents.find(guid, columns["dst_agent_id"], optional=True),
+                "queue": columns["queue_id"],
+                "stream": columns["stream_id"],
+                "correlation": self._correlation(guid, columns["event_id"]),
+            }
+            for guid, columns in self._tables.read(
+                "rocpd_memory_copy", ("id", "pid", "name_id", "start", "end", "size"), optional=optional
+            )
+        ]
+        return MemoryCopies(**in_order(parts)[0], directions=names.texts) if parts else no_copies()
+
+    def _read_regions(self) -> Regions:
+        if "rocpd_region" not in self._tables:
+            return no_regions()
+        names = _Names(self._connection)
+        parts = [
+            {
+                "process": self._processes.find(guid, columns["pid"]),
+                "thread": columns["tid"],
+                "name": names.number(guid, columns["name_id"]),
+                "start_ns": columns["start"],
+                "end_ns": columns["end"],
+                "correlation": self._correlation(guid, columns["event_id"]),
+            }
+            for guid, columns in self._tables.read(
+                "rocpd_region", ("id", "pid", "tid", "name_id", "start", "end"), optional={"event_id": _UNKNOWN}
+            )
+        ]
+        return Regions(**in_order(parts)[0], names=names.texts) if parts else no_regions()
+
+    def _read_counters(self, dispatch_of_event: Mapping[str, tuple[Integers, Integers]]) -> dict[str, CounterValues]:
+        """One value per dispatch. Streaming samples (schema 3.0.3, `sample_id` set) belong to no dispatch: left out."""
+        if "rocpd_pmc_event" not in self._tables or "rocpd_info_pmc" not in self._tables:
+            return {}
+        rows = self._connection.execute("SELECT guid, id, name FROM rocpd_info_pmc").fetchall()
+        names = sorted({name for _, _, name in rows})
+        number = {name: index for index, name in enumerate(names)}
+        row_of = _Index(self._path, [row[:2] for row in rows])
+        name_of_row = np.array([number[name] for _, _, name in rows] or [0], np.int64)
+        parts = [
+            self._counter_rows(row_of, name_of_row, guid, columns, dispatch_of_event[guid])
+            for guid, columns in self._tables.read(
+                "rocpd_pmc_event", ("id", "pmc_id"), reals=("value",), optional={"event_id": _UNKNOWN, "sample_id": _UNKNOWN}
+            )
+            if guid in dispatch_of_event
+        ]
+        if not parts:
+            return {}
+        name, dispatch, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+        counters, notes = per_dispatch(names, name, dispatch, value)
+        self._notes.extend(notes)
         return counters
 
-    def _find(self, positions: Keyed, guid: str, row_id: int) -> int:
-        try:
-            return positions[guid, row_id]
-        except KeyError as error:
-            raise DatabaseError(
-                f"the rocpd database contradicts itself: row {row_id} of process {guid} is referred to, but not there",
-                where=str(self._path),
-                remedy="collect it again",
-            ) from error
+    def _counter_rows(
+        self,
+        row_of: _Index,
+        name_of_row: Integers,
+        guid: str,
+        columns: Mapping[str, NDArray[Any]],
+        dispatch_of_event: tuple[Integers, Integers],
+    ) -> tuple[Integers, Integers, NDArray[np.float64]]:
+        """Name, dispatch and value of each row that belongs to a dispatch. The dispatch has one agent, so has its counter."""
+        events, positions = dispatch_of_event
+        row = row_of.find(guid, columns["pmc_id"], optional=True)
+        at = np.minimum(np.searchsorted(events, columns["event_id"]), max(len(events) - 1, 0))
+        belongs = (columns["sample_id"] == _UNKNOWN) & (len(events) > 0)
+        if len(events):
+            belongs &= events[at] == columns["event_id"]
+        if unknown := int(np.count_nonzero(belongs & (row == _UNKNOWN))):
+            self._notes.append(f"{unknown} counter values are of counters that the database does not describe; left out")
+        belongs &= row != _UNKNOWN
+        return name_of_row[row[belongs]], positions[at[belongs]], columns["value"][belongs]
+
+
+class _Names:
+    """Numbers for the texts that rows refer to, over all processes."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._number: dict[str, int] = {}
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text of each number."""
+        return tuple(self._number)
+
+    def number(self, guid: str, ids: Integers) -> Integers:
+        """A number for each string id of a process; an id without a string is the empty text."""
+        used, at = np.unique(ids, return_inverse=True)
+        numbers = []
+        for string_id in used.tolist():
+            row = self._connection.execute(
+                "SELECT string FROM rocpd_string WHERE id = ? AND guid = ?", (string_id, guid)
+            ).fetchone()
+            numbers.append(self._number.setdefault(str(row[0]) if row else "", len(self._number)))
+        return np.array(numbers, np.int64)[at.ravel()]
+
+
+def _first_after(ascending: Integers, bound: int) -> int:
+    return int(np.searchsorted(ascending, bound, "right"))
 
 
 def _provenance(agents: tuple[TracedAgent, ...]) -> TraceProvenance:

@@ -1,19 +1,21 @@
-"""What a rocpd database holds, in columns: dispatches, kernels, agents, copies, counters.
+"""What a profiled run left, in columns: dispatches, kernels, agents, copies, API calls, counters.
 
 Identifiers of a database are unique only within one process (its guid), so every cross-reference here is an index into
-the tuples of the same :class:`Trace`. Times are nanoseconds of one clock per process; only differences mean something.
+the tuples of the same :class:`Trace`; queues and streams keep their ids and mean something only with their process.
+Times are nanoseconds of one clock per machine; only differences mean something.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
@@ -72,6 +74,9 @@ class Dispatches:
     scratch_bytes: Integers
     workgroup: Integers
     grid: Integers
+    correlation: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    """Id that a dispatch shares with the API call that launched it, within its process; -1 where unknown. Empty where the
+    source has none."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -93,6 +98,83 @@ class MemoryCopy:
     end_ns: int
     queue: int | None
     stream: int | None
+
+
+@dataclass(frozen=True)
+class MemoryCopies:
+    """One row per copy, in order of start. `direction` indexes `directions`; -1: unknown agent, queue or stream."""
+
+    process: Integers
+    direction: Integers
+    size_bytes: Integers
+    start_ns: Integers
+    end_ns: Integers
+    source: Integers
+    destination: Integers
+    queue: Integers
+    stream: Integers
+    correlation: Integers
+    directions: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def __iter__(self) -> Iterator[MemoryCopy]:
+        for index in range(len(self)):
+            queue, stream = int(self.queue[index]), int(self.stream[index])
+            yield MemoryCopy(
+                process=int(self.process[index]),
+                direction=self.directions[int(self.direction[index])],
+                size_bytes=int(self.size_bytes[index]),
+                start_ns=int(self.start_ns[index]),
+                end_ns=int(self.end_ns[index]),
+                queue=None if queue < 0 else queue,
+                stream=None if stream < 0 else stream,
+            )
+
+
+@dataclass(frozen=True)
+class Regions:
+    """One row per API call or marked range, in order of start. `name` indexes `names`, `thread` is the system's id."""
+
+    process: Integers
+    thread: Integers
+    name: Integers
+    start_ns: Integers
+    end_ns: Integers
+    correlation: Integers
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True)
+class TracedLane:
+    """A queue or a stream of a process, and what the runtime calls it."""
+
+    process: int
+    id: int
+    name: str
+
+
+def no_dispatches() -> Dispatches:
+    """No dispatch."""
+    none = np.empty(0, np.int64)
+    sizes = np.empty((0, 3), np.int64)
+    return Dispatches(none, none, none, none, none, none, none, none, none, workgroup=sizes, grid=sizes)
+
+
+def no_copies() -> MemoryCopies:
+    """No memory copy."""
+    none = np.empty(0, np.int64)
+    return MemoryCopies(none, none, none, none, none, none, none, none, none, none, directions=())
+
+
+def no_regions() -> Regions:
+    """No API call."""
+    none = np.empty(0, np.int64)
+    return Regions(none, none, none, none, none, none, names=())
 
 
 @dataclass(frozen=True)
@@ -119,7 +201,7 @@ class TraceProvenance:
 
 @dataclass(frozen=True)
 class Trace:
-    """One database, read."""
+    """One run, read: of one database, or of several merged."""
 
     path: Path
     sha256: str
@@ -129,8 +211,15 @@ class Trace:
     agents: tuple[TracedAgent, ...]
     kernels: tuple[TracedKernel, ...]
     dispatches: Dispatches
-    memory_copies: tuple[MemoryCopy, ...]
+    memory_copies: MemoryCopies
     counters: Mapping[str, CounterValues]
+    regions: Regions = field(default_factory=no_regions)
+    queues: tuple[TracedLane, ...] = ()
+    streams: tuple[TracedLane, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was odd in the data, and what was done about it."""
+    paths: tuple[Path, ...] = ()
+    """Of all files that were merged."""
 
     def counters_of(self, dispatch: int) -> dict[str, float]:
         """Counter values of one dispatch, by name."""

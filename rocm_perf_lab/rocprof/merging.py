@@ -1,0 +1,207 @@
+"""Puts the traces of several files of one run together: processes, agents and kernels side by side, rows in order of start.
+
+Equal ids of different processes stay apart, because every row refers to its process by position. The traces must belong to
+one run: a process must not come twice, and emulated times do not go with measured ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.rocprof.dialects import DatabaseError
+from rocm_perf_lab.rocprof.trace import (
+    CounterValues,
+    Dispatches,
+    MemoryCopies,
+    Regions,
+    Trace,
+    TraceProvenance,
+    no_copies,
+    no_dispatches,
+    no_regions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
+_UNKNOWN = -1
+
+
+def in_order(parts: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[dict[str, NDArray[Any]], Integers]:
+    """The rows of all parts by start, then end, then as they came; and the permutation that did it."""
+    columns = {name: np.concatenate([part[name] for part in parts]) if len(parts) > 1 else parts[0][name] for name in parts[0]}
+    start, end = columns["start_ns"], columns["end_ns"]
+    order = np.argsort(start, kind="stable")
+    ordered = start[order]
+    if np.any(ordered[1:] == ordered[:-1]):
+        order = np.lexsort((end, start))
+    return {name: column[order] for name, column in columns.items()}, order
+
+
+def merge(traces: Sequence[Trace]) -> Trace:
+    """One trace of all; files with equal content count once.
+
+    Raises:
+        DatabaseError: The traces are not of one run.
+    """
+    notes: list[str] = []
+    first_of: dict[str, Trace] = {}
+    for trace in traces:
+        if trace.sha256 in first_of:
+            notes.append(f"{trace.path.name} equals {first_of[trace.sha256].path.name} and was left out")
+        first_of.setdefault(trace.sha256, trace)
+    kept = tuple(first_of.values())
+    if len(kept) == 1:
+        return replace(kept[0], notes=(*kept[0].notes, *notes))
+    _check(kept)
+    offsets = _Offsets(kept)
+    dispatches, positions = _dispatches(kept, offsets)
+    folder = Path(os.path.commonpath([trace.path.resolve().parent for trace in kept]))
+    return Trace(
+        path=folder,
+        sha256=hashlib.sha256("".join(sorted(trace.sha256 for trace in kept)).encode()).hexdigest(),
+        schema_version=", ".join(sorted({trace.schema_version for trace in kept})),
+        provenance=_provenance(kept),
+        processes=tuple(process for trace in kept for process in trace.processes),
+        agents=tuple(
+            replace(agent, process=agent.process + offset)
+            for trace, offset in zip(kept, offsets.process, strict=True)
+            for agent in trace.agents
+        ),
+        kernels=tuple(
+            replace(kernel, process=kernel.process + offset)
+            for trace, offset in zip(kept, offsets.process, strict=True)
+            for kernel in trace.kernels
+        ),
+        dispatches=dispatches,
+        memory_copies=_copies(kept, offsets),
+        counters=_counters(kept, positions),
+        regions=_regions(kept, offsets),
+        queues=tuple(
+            replace(lane, process=lane.process + offset)
+            for trace, offset in zip(kept, offsets.process, strict=True)
+            for lane in trace.queues
+        ),
+        streams=tuple(
+            replace(lane, process=lane.process + offset)
+            for trace, offset in zip(kept, offsets.process, strict=True)
+            for lane in trace.streams
+        ),
+        notes=(*(f"{trace.path.name}: {note}" for trace in kept for note in trace.notes), *notes),
+        paths=tuple(path for trace in kept for path in trace.paths),
+    )
+
+
+class _Offsets:
+    """By how much the positions of each trace move."""
+
+    def __init__(self, traces: Sequence[Trace]) -> None:
+        self.process = _sums([len(trace.processes) for trace in traces])
+        self.agent = _sums([len(trace.agents) for trace in traces])
+        self.kernel = _sums([len(trace.kernels) for trace in traces])
+
+
+def _sums(counts: Sequence[int]) -> list[int]:
+    return [sum(counts[:index]) for index in range(len(counts))]
+
+
+def _check(traces: Sequence[Trace]) -> None:
+    owner: dict[str, Trace] = {}
+    for trace in traces:
+        for process in trace.processes:
+            other = owner.setdefault(process.guid, trace)
+            if other is not trace:
+                raise DatabaseError(
+                    f"process {process.pid} ({process.guid}) is in {other.path.name} and again in {trace.path.name}",
+                    where=str(trace.path),
+                    remedy="give either the merged database or its parts, and each run by itself",
+                )
+    emulated = {trace.provenance.emulated for trace in traces}
+    if len(emulated) > 1:
+        raise DatabaseError(
+            "emulated and measured times do not belong to one run",
+            where=", ".join(trace.path.name for trace in traces),
+            remedy="read the databases of each run by themselves",
+        )
+
+
+def _dispatches(traces: Sequence[Trace], offsets: _Offsets) -> tuple[Dispatches, list[Integers]]:
+    """The dispatches of all traces, and where those of each trace went."""
+    parts = []
+    for index, trace in enumerate(traces):
+        columns = dict(vars(trace.dispatches))
+        columns["process"] = columns["process"] + offsets.process[index]
+        columns["agent"] = columns["agent"] + offsets.agent[index]
+        columns["kernel"] = columns["kernel"] + offsets.kernel[index]
+        if len(columns["correlation"]) != len(trace.dispatches):
+            columns["correlation"] = np.full(len(trace.dispatches), _UNKNOWN, np.int64)
+        parts.append(columns)
+    counts = [len(trace.dispatches) for trace in traces]
+    if sum(counts) == 0:
+        return no_dispatches(), [np.empty(0, np.int64) for _ in traces]
+    columns, order = in_order(parts)
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    return Dispatches(**columns), np.split(position, np.cumsum(counts)[:-1])
+
+
+def _copies(traces: Sequence[Trace], offsets: _Offsets) -> MemoryCopies:
+    directions: dict[str, int] = {}
+    parts = []
+    for index, trace in enumerate(traces):
+        columns = {name: column for name, column in vars(trace.memory_copies).items() if name != "directions"}
+        columns["process"] = columns["process"] + offsets.process[index]
+        for agent in ("source", "destination"):
+            columns[agent] = np.where(columns[agent] < 0, _UNKNOWN, columns[agent] + offsets.agent[index])
+        columns["direction"] = _renumbered(columns["direction"], trace.memory_copies.directions, directions)
+        parts.append(columns)
+    if sum(len(trace.memory_copies) for trace in traces) == 0:
+        return no_copies()
+    return MemoryCopies(**in_order(parts)[0], directions=tuple(directions))
+
+
+def _regions(traces: Sequence[Trace], offsets: _Offsets) -> Regions:
+    names: dict[str, int] = {}
+    parts = []
+    for index, trace in enumerate(traces):
+        columns = {name: column for name, column in vars(trace.regions).items() if name != "names"}
+        columns["process"] = columns["process"] + offsets.process[index]
+        columns["name"] = _renumbered(columns["name"], trace.regions.names, names)
+        parts.append(columns)
+    if sum(len(trace.regions) for trace in traces) == 0:
+        return no_regions()
+    return Regions(**in_order(parts)[0], names=tuple(names))
+
+
+def _renumbered(numbers: Integers, texts: Sequence[str], known: dict[str, int]) -> Integers:
+    new = [known.setdefault(text, len(known)) for text in texts]
+    return np.array(new or [0], np.int64)[numbers]
+
+
+def _counters(traces: Sequence[Trace], positions: Sequence[Integers]) -> dict[str, CounterValues]:
+    counters = {}
+    for name in sorted({name for trace in traces for name in trace.counters}):
+        having = [(t.counters[name], position) for t, position in zip(traces, positions, strict=True) if name in t.counters]
+        dispatch = np.concatenate([position[column.dispatch] for column, position in having])
+        value = np.concatenate([column.value for column, _ in having])
+        order = np.argsort(dispatch, kind="stable")
+        counters[name] = CounterValues(dispatch[order], value[order])
+    return counters
+
+
+def _provenance(traces: Sequence[Trace]) -> TraceProvenance:
+    devices = sorted({trace.provenance.device for trace in traces})
+    versions: dict[str, str] = {}
+    for trace in traces:
+        versions.update(trace.provenance.versions)
+    return TraceProvenance(", ".join(devices), traces[0].provenance.emulated, versions)
