@@ -42,7 +42,7 @@ def _text(instruction: Any) -> str:
     fields = _fields(instruction)
     if mnemonic == "s_waitcnt":
         operands = [_waitcnt(fields["simm16"][0])]
-    elif mnemonic.startswith(_DECIMAL_IMMEDIATE):
+    elif mnemonic.startswith(_DECIMAL_IMMEDIATE) and "simm16" in fields:
         operands = [*_registers(instruction, fields), str(fields["simm16"][0])]
     elif mnemonic.startswith("s_") and "sbase" in fields:
         operands = [*_registers(instruction, fields), _scalar_offset(fields)]

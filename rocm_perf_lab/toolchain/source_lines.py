@@ -76,7 +76,7 @@ def _damage_errors() -> tuple[type[Exception], ...]:
 
     own = (ELFError, DWARFError, ConstructError, zlib.error)
     of_lookups = (LookupError, AttributeError, AssertionError, TypeError, ValueError)
-    of_numbers = (ArithmeticError, MemoryError, RecursionError)
+    of_numbers = (ArithmeticError, MemoryError, RuntimeError)
     return *own, *of_lookups, *of_numbers
 
 
