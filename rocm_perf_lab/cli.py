@@ -169,6 +169,49 @@ def doctor(as_json: bool, debug: bool) -> None:
     _answer(run, debug)
 
 
+@main.group()
+def metrics() -> None:
+    """Explain the metrics over hardware counters: formula, counters, unit and source."""
+
+
+_TARGET = click.option("--target", metavar="NAME", help="Only what the architecture of this GPU has, for example mi300x.")
+
+
+@metrics.command("list")
+@_TARGET
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def metrics_list(target: str | None, as_json: bool, debug: bool) -> None:
+    """List every metric."""
+
+    def run() -> None:
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.metrics import list_metrics
+
+        list_metrics(Console(highlight=False), target=target, as_json=as_json)
+
+    _answer(run, debug)
+
+
+@metrics.command("show")
+@click.argument("name")
+@_TARGET
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def metrics_show(name: str, target: str | None, as_json: bool, debug: bool) -> None:
+    """Show the metric NAME, for example vector_l1_hit_rate."""
+
+    def run() -> None:
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.metrics import show_metric
+
+        show_metric(Console(highlight=False), name, target=target, as_json=as_json)
+
+    _answer(run, debug)
+
+
 @main.command()
 @click.argument("folder", type=click.Path(file_okay=False), default="schemas")
 def schemas(folder: str) -> None:

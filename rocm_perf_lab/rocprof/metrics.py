@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -22,6 +25,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
 
 _FILE = Path(__file__).with_name("metrics.yaml")
+_SOURCES = {
+    "RC": "rocprofiler-compute",
+    "SDK": "rocprofiler-sdk",
+    "MX": "metrix",
+    "checked": "agrees with a vector copy on an MI300X",
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,9 @@ class Metric:
     expression: str
     counters: tuple[str, ...]
     assume_zero: tuple[str, ...]
+    source: str
+    formula: str
+    """As it is written: other metrics stand in it by name."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +64,35 @@ class _Row(BaseModel):
     unit: str
     kind: Literal["events", "cycles"]
     description: str
+    source: str
     expressions: dict[str, str]
     assume_zero: tuple[str, ...] = ()
 
 
-def load_metrics(architecture: str) -> dict[str, Metric]:
-    """The metrics that `architecture` (for example gfx942) has counters for, by name."""
-    import yaml
+def metric_architectures() -> dict[str, tuple[str, ...]]:
+    """Every metric, and the architectures that have counters for it."""
+    return {name: tuple(" ".join(row.expressions).split()) for name, row in _rows().items()}
 
-    rows = {name: _Row.model_validate(row) for name, row in yaml.safe_load(_FILE.read_text()).items()}
+
+@cache
+def load_metrics(architecture: str) -> Mapping[str, Metric]:
+    """The metrics that `architecture` (for example gfx942) has counters for, by name."""
+    rows = _rows()
     expressions = {
         name: expression
         for name, row in rows.items()
         for architectures, expression in row.expressions.items()
         if architecture in architectures.split()
     }
-    return {name: _metric(name, rows[name], expressions) for name in expressions}
+    return MappingProxyType({name: _metric(name, rows[name], expressions) for name in expressions})
+
+
+@cache
+def _rows() -> Mapping[str, _Row]:
+    import yaml
+
+    rows = yaml.safe_load(_FILE.read_text())
+    return MappingProxyType({name: _Row.model_validate(row) for name, row in rows.items()})
 
 
 def target_facts(target: Target, duration_ns: float) -> dict[str, float]:
@@ -77,6 +102,8 @@ def target_facts(target: Target, duration_ns: float) -> dict[str, float]:
         "compute_units": target.compute_units,
         "simds_per_cu": target.simds_per_cu,
         "xcds": target.xcds,
+        "shader_engines": target.shader_engines,
+        "l2_channels": target.caches.l2_channels_per_xcd * target.xcds,
         "wave_size": target.wave_limits.wave_size,
         "max_waves_per_cu": target.wave_limits.max_waves_per_simd * target.simds_per_cu,
     }
@@ -118,15 +145,17 @@ def _evaluate(metric: Metric, values: Mapping[str, float], facts: Mapping[str, f
 
 def _metric(name: str, row: _Row, expressions: Mapping[str, str]) -> Metric:
     tree = _Expand(expressions).visit(ast.parse(expressions[name], mode="eval"))
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    counters = sorted({n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id[0].isupper()})
     return Metric(
         name=name,
         unit=row.unit,
         kind=row.kind,
         description=row.description,
         expression=ast.unparse(tree),
-        counters=tuple(sorted(c for c in names if c[0].isupper())),
-        assume_zero=row.assume_zero,
+        counters=tuple(counters),
+        assume_zero=tuple(counter for counter in row.assume_zero if counter in counters),
+        source=re.sub(r"\b(RC|SDK|MX|checked)\b", lambda found: _SOURCES[found[0]], row.source),
+        formula=" ".join(expressions[name].split()),
     )
 
 

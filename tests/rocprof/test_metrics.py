@@ -120,3 +120,81 @@ def test_every_expression_is_over_known_names(architecture: str) -> None:
 
         assert metric.counters
         assert evaluate_metric(metric, [counters], FACTS).reason in (None, "undefined: its denominator is 0")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        # 65 536 read and 131 072 write requests to L2 of 524 288 lookups.
+        ("vector_l1_hit_rate", 1 - 196608 / 524288),
+        ("l2_hit_rate", 66160 / 197471),
+        # 8-byte lanes: four accesses where 4-byte lanes would take one.
+        ("coalescing", 0.25),
+        ("divergence", 0.0),
+        ("instructions_per_wave", 20),
+        ("salu_share", 3 / 20),
+        ("smem_share", 4 / 20),
+        ("vmem_share", 2 / 20),
+        ("branch_share", 1 / 20),
+        ("lds_share", 0),
+        ("vector_ops_int", 64 * (49152 + 32768)),
+        # 8 MiB and 0.2 % more in 1 us.
+        ("dram_read_gb_per_s", 8403.904),
+        ("dram_write_gb_per_s", 8388.608),
+        ("l2_gb_per_s", 16777.216),
+        ("gpu_cycles", 2572147 / 8),
+        ("wave_lifetime_cycles", 4 * 37155126 / 16384),
+        ("waves_in_flight", 4 * 37155126 / (2572147 / 8)),
+        ("achieved_occupancy", 4 * 37155126 / (2572147 / 8 * 304 * 32)),
+        ("valu_utilisation", 98304 / (2572147 / 8 * 304)),
+        ("cu_busy_share", 5304706 / (2572147 / 8 * 304)),
+        ("se_busy_share", 622203 / (2572147 / 8 * 32)),
+        ("instructions_per_cycle", 327680 / 5304706),
+    ],
+)
+def test_metrics_of_the_copy_on_a_real_mi300x(name: str, value: float) -> None:
+    assert evaluate_metric(GFX942[name], [VEC_COPY[0]], FACTS).value == pytest.approx(value)
+
+
+def test_shares_of_instructions_and_what_no_counter_names_are_all_of_them() -> None:
+    shares = [
+        name for name in GFX942 if name in ("valu_share", "salu_share", "smem_share", "vmem_share", "lds_share", "branch_share")
+    ]
+    counters = {**VEC_COPY[0], "SQ_INSTS_MFMA": 0.0}
+
+    total = sum(evaluate_metric(GFX942[name], [counters], FACTS).value or 0 for name in shares)
+
+    # Of 20 instructions 16 are named; the others are messages, waits and the like.
+    assert total == pytest.approx(16 / 20)
+
+
+@pytest.mark.parametrize("dispatch", VEC_COPY)
+def test_every_share_of_the_copy_is_a_share(dispatch: dict[str, float]) -> None:
+    for name, metric in GFX942.items():
+        value = evaluate_metric(metric, [dispatch], FACTS).value
+        if metric.unit == "ratio" and value is not None:
+            assert 0 <= value <= 1, name
+
+
+@pytest.mark.parametrize(
+    ("name", "counters", "value"),
+    [
+        ("mfma_utilisation", {"SQ_VALU_MFMA_BUSY_CYCLES": 304 * 4 * 500.0, "GRBM_GUI_ACTIVE": 8000.0}, 0.5),
+        ("mfma_cycles", {"SQ_VALU_MFMA_BUSY_CYCLES": 3200.0, "SQ_INSTS_MFMA": 100.0}, 32),
+        ("vmem_utilisation", {"SQ_ACTIVE_INST_FLAT": 30400.0, "SQ_ACTIVE_INST_VMEM": 0.0, "GRBM_GUI_ACTIVE": 8000.0}, 0.1),
+        ("l2_busy_share", {"TCC_BUSY_sum": 128 * 250.0, "GRBM_GUI_ACTIVE": 8000.0}, 0.25),
+        ("launch_blocked_by_vgprs", {"SPI_RA_VGPR_SIMD_FULL_CSN": 30400.0, "GRBM_GUI_ACTIVE": 8000.0}, 0.1),
+        ("launch_blocked_by_lds", {"SPI_RA_LDS_CU_FULL_CSN": 30400.0, "GRBM_GUI_ACTIVE": 8000.0}, 0.4),
+        ("lds_conflicts_per_access", {"SQ_LDS_BANK_CONFLICT": 31.0, "SQ_LDS_IDX_ACTIVE": 32.0}, 31),
+        ("scalar_l1_hit_rate", {"SQC_DCACHE_HITS": 3.0, "SQC_DCACHE_MISSES": 1.0}, 0.75),
+        ("dram_read_local_share", {"TCC_EA0_RDREQ_DRAM_sum": 9.0, "TCC_EA0_RDREQ_sum": 10.0}, 0.9),
+        ("dram_read_latency_cycles", {"TCC_EA0_RDREQ_LEVEL_sum": 7000.0, "TCC_EA0_RDREQ_sum": 10.0}, 700),
+        ("uncached_read_bytes", {"TCC_EA0_RD_UNCACHED_32B_sum": 4.0}, 128),
+    ],
+)
+def test_metrics_whose_value_is_known_by_hand(name: str, counters: dict[str, float], value: float) -> None:
+    assert evaluate_metric(GFX942[name], [counters], FACTS).value == pytest.approx(value)
+
+
+def test_every_metric_says_where_it_comes_from() -> None:
+    assert all(metric.source and metric.description.endswith(".") for metric in GFX942.values())

@@ -1,0 +1,75 @@
+"""`rocm-perf metrics`: everything that metrics.yaml says, told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rocm_perf_lab.cli import main
+from rocm_perf_lab.rocprof.metrics import load_metrics, metric_architectures
+
+
+def metrics(*words: str) -> Result:
+    return CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"}).invoke(main, ["metrics", *words])
+
+
+def test_the_list_has_every_metric_in_80_columns() -> None:
+    answer = metrics("list")
+
+    assert answer.exit_code == 0
+    assert set(metric_architectures()) <= set(answer.stdout.split())
+    assert max(map(len, answer.stdout.splitlines())) <= 80
+
+
+def test_the_list_of_a_target_has_what_its_architecture_has() -> None:
+    document = json.loads(metrics("list", "--target", "rx6800xt", "--json").stdout)
+
+    assert [row["name"] for row in document["metrics"]] == list(load_metrics("gfx1030"))
+    assert {tuple(row["architectures"]) for row in document["metrics"]} == {("gfx1030",)}
+
+
+@pytest.mark.parametrize("name", sorted(metric_architectures()))
+def test_every_metric_can_be_shown(name: str) -> None:
+    answer = metrics("show", name)
+
+    assert answer.exit_code == 0
+    assert max(map(len, answer.stdout.splitlines())) <= 80
+
+
+def test_a_metric_is_shown_with_formula_counters_unit_and_source() -> None:
+    text = metrics("show", "dram_bytes", "--target", "mi300x").stdout
+
+    assert "dram_read_bytes + dram_write_bytes" in text
+    assert "TCC_EA0_WRREQ_64B_sum" in text
+    assert "TCC_EA_WRREQ_64B_sum" not in text  # gfx90a's name
+    assert "bytes" in text
+    assert "rocprofiler-sdk" in text
+
+
+def test_json_has_each_architecture_apart() -> None:
+    document = json.loads(metrics("show", "vector_l1_hit_rate", "--json").stdout)
+
+    assert set(document["architectures"]) == {"gfx90a", "gfx942"}
+    assert "TCP_TOTAL_CACHE_ACCESSES_sum" in document["architectures"]["gfx942"]["counters"]
+    assert document["unit"] == "ratio"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("show", "l2_hitrate"), "did you mean l2_hit_rate"),
+        (("show", "occupancy"), "did you mean achieved_occupancy"),
+        (("show", "zzzzzz"), "rocm-perf metrics list"),
+        (("show", ""), "rocm-perf metrics list"),
+        (("show", "mfma_share", "--target", "rx6800xt"), "it is known on gfx90a, gfx942"),
+        (("show", "flops", "--target", "mi300"), "Did you mean mi300x"),
+        (("list", "--target", "mi300"), "Did you mean mi300x"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest(words: tuple[str, ...], what: str) -> None:
+    answer = metrics(*words)
+
+    assert answer.exit_code == 2
+    assert what in answer.stderr
