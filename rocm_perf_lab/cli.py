@@ -6,7 +6,7 @@ Only click is imported at start-up; everything else waits until a command needs 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,11 +25,58 @@ def main() -> None:
 
 
 @main.command(context_settings=_PASS_THROUGH)
-@click.argument("overrides", nargs=-1)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.option("--json", "as_json", is_flag=True, help="Print profile.json and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print the runtime and nothing else.")
+@click.option("--runs", type=click.IntRange(min=1), help="Runs for times.")
+@click.option("--kernel", metavar="REGEX", help="Kernel to look at; the one with the longest dispatch where it is left out.")
+@click.option("--focus-critical", is_flag=True, help="Look at the kernel that contributes most to the critical path.")
+@click.option("--deep-analysis", is_flag=True, help="Take a thread trace as well.")
+@click.option("--roofline/--no-roofline", default=True, help="Collect the counters that the roofline needs (the default).")
+@click.option("--no-rocprof", is_flag=True, help="Only time the command by the clock.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of one run.")
+@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Folder of the run.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def profile(overrides: tuple[str, ...], debug: bool) -> None:
-    """Profile one kernel, for example: rocm-perf profile kernel=softmax kernel.params.cols=2048"""
-    _run("profile", overrides, debug)
+def profile(words: tuple[str, ...], **options: Any) -> None:
+    """Profile an application, or a kernel that a kernel.yaml describes.
+
+    \b
+    rocm-perf profile ./app --size 4096        under rocprofv3; options that are not ours reach the application
+    rocm-perf profile --json -- ./app --json   what stands behind -- is the application's alone
+    rocm-perf profile kernel=softmax kernel.params.cols=2048
+    """
+
+    def run() -> None:
+        from rocm_perf_lab.command_words import ProfileWords
+        from rocm_perf_lab.entry import run_hydra
+
+        run_hydra(ProfileWords.parse(words, **{k: v for k, v in options.items() if k != "debug"}).overrides())
+
+    _answer(run, options["debug"])
+
+
+@main.command()
+@click.argument("databases", nargs=-1, required=True, type=click.Path())
+@click.option("--att", type=click.Path(), metavar="DIR", help="Decoded thread trace that rocprofv3 --att left.")
+@click.option("--counters", type=click.Path(), metavar="DIR", help="Databases or CSV files of counter runs.")
+@click.option("--target", help="GPU, where the trace does not tell: mi300x, mi325x, ...")
+@click.option("--kernel", metavar="REGEX", help="Kernel to look at; the one with the longest dispatch where it is left out.")
+@click.option("--focus-critical", is_flag=True, help="Look at the kernel that contributes most to the critical path.")
+@click.option("--json", "as_json", is_flag=True, help="Print profile.json and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print the runtime and nothing else.")
+@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Where the documents go; else a new folder.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def analyze(databases: tuple[str, ...], debug: bool, **options: Any) -> None:
+    """Analyse what rocprofv3 left: rocpd databases, or folders with them or with its CSV files. No GPU, no rerun."""
+
+    def run() -> None:
+        from pathlib import Path
+
+        from rocm_perf_lab.jobs.analyze import AnalyzeRequest, run_analyze
+
+        run_analyze(AnalyzeRequest.of([Path(path) for path in databases], **options))
+
+    _answer(run, debug)
 
 
 @main.command(context_settings=_PASS_THROUGH)

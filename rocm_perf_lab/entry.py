@@ -33,7 +33,7 @@ def run_lab(words: Sequence[str]) -> int:
         words: Hydra overrides and flags, and `--debug`, which lets errors through with their traceback.
     """
     arguments = [word for word in words if word != "--debug"]
-    return exit_code_of(lambda: _run_hydra(arguments), debug="--debug" in words)
+    return exit_code_of(lambda: run_hydra(arguments), debug="--debug" in words)
 
 
 def exit_code_of(action: Callable[[], object], *, debug: bool = False) -> int:
@@ -58,7 +58,8 @@ def exit_code_of(action: Callable[[], object], *, debug: bool = False) -> int:
     return 0
 
 
-def _run_hydra(arguments: list[str]) -> None:
+def run_hydra(arguments: Sequence[str]) -> None:
+    """Compose and run; errors are raised, not printed."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException

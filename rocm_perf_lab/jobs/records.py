@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.config import LabConfig
     from rocm_perf_lab.device.protocol import DeviceIdentity
+    from rocm_perf_lab.jobs.examination import Examined
     from rocm_perf_lab.jobs.workbench import Turn
     from rocm_perf_lab.optimize.loop import LoopResult
     from rocm_perf_lab.optimize.proposal import Verdict
@@ -44,6 +45,13 @@ def profile_params(config: LabConfig, turn: Turn) -> dict[str, Any]:
     return {"kernel": config.kernel.name, "target": config.target.name, **params, **geometry}
 
 
+def examination_params(found: Examined) -> dict[str, Any]:
+    """What was looked at, where no description says so."""
+    profile = found.profile
+    geometry = {"grid": "x".join(map(str, profile.grid)), "block": "x".join(map(str, profile.block))}
+    return {"kernel": profile.kernel.name, "target": profile.target.name, **geometry}
+
+
 def optimizer_params(config: LabConfig) -> dict[str, Any]:
     """How proposals were made and judged."""
     settings = config.optimizer
@@ -55,7 +63,7 @@ def optimizer_params(config: LabConfig) -> dict[str, Any]:
     }
 
 
-def profile_metrics(turn: Turn, word: str) -> dict[str, float]:
+def profile_metrics(turn: Examined, word: str) -> dict[str, float]:
     """What came out."""
     resources, occupancy, roof = turn.profile.resources, turn.profile.occupancy, turn.diagnosis.roofline
     metrics = {

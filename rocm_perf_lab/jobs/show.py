@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rocm_perf_lab.analysis.thread_trace import NoThreadTrace
-    from rocm_perf_lab.jobs.workbench import Turn
+    from rocm_perf_lab.jobs.examination import Examined
     from rocm_perf_lab.optimize.proposal import Verdict
 
 _MIX = {"VALU": "SQ_INSTS_VALU", "MFMA": "SQ_INSTS_MFMA", "SALU": "SQ_INSTS_SALU", "SMEM": "SQ_INSTS_SMEM",
@@ -38,7 +38,7 @@ def runtime_text(runtime_ns: float, word: str) -> str:
     return f"{runtime_ns / _NS_PER_MS:.6f} ms {word}"
 
 
-def show_profile(console: Console, turn: Turn, word: str, title: str) -> None:
+def show_profile(console: Console, turn: Examined, word: str, title: str) -> None:
     """One kernel: time, instructions, resources, occupancy, bound."""
     profile, diagnosis = turn.profile, turn.diagnosis
     resources, occupancy = profile.resources, profile.occupancy
@@ -138,7 +138,7 @@ def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:
     return table
 
 
-def _mix(turn: Turn) -> str:
+def _mix(turn: Examined) -> str:
     counters = {name: value for group in turn.profile.counter_passes for name, value in group.items()}
     waves = counters.get("SQ_WAVES")
     if not waves or "SQ_INSTS" not in counters:
@@ -147,7 +147,7 @@ def _mix(turn: Turn) -> str:
     return f"{counters['SQ_INSTS'] / waves:,.5g}: " + ", ".join(shown)
 
 
-def _roofline(turn: Turn) -> str:
+def _roofline(turn: Examined) -> str:
     roof = turn.diagnosis.roofline
     if not isinstance(roof, Roofline):
         return f"not available: {roof.reason}"

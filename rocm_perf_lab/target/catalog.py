@@ -64,3 +64,32 @@ def _read_yaml(path: Path) -> Any:
         raise TargetError(f"cannot read the target: {error.strerror}", where=str(path), remedy="Check the path.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise TargetError(f"not YAML: {error}", where=str(path), remedy="Correct the file.") from error
+
+
+def target_of(architecture: str, product_name: str, preferred: Target | None = None) -> Target:
+    """The target that a profiled GPU is.
+
+    Args:
+        architecture: Of the GPU, for example `gfx942` or `gfx942:sramecc+:xnack-`.
+        product_name: As the driver states it; decides between GPUs of one architecture.
+        preferred: Taken where the product is not in the catalog but this one has its architecture.
+
+    Raises:
+        TargetError: No target of that architecture is known.
+    """
+    processor = architecture.partition(":")[0]
+    known = [load_target(name) for name in target_names()]
+    same = [target for target in (*([preferred] if preferred else []), *known) if target.architecture == processor]
+    if not same:
+        raise TargetError(
+            f"no target describes {processor or 'this GPU'} ({product_name or 'of unknown name'})",
+            remedy=f"write a YAML like those in conf/target and choose it with target=; known: {', '.join(target_names())}",
+        )
+    named = [target for target in same if _is_same_product(target.product_name, product_name)]
+    return (named or same)[0]
+
+
+def _is_same_product(one: str, other: str) -> bool:
+    """`AMD Instinct MI300X` and `AMD Instinct MI300X OAM` are one product."""
+    words, stated = one.lower().split(), other.lower().split()
+    return bool(words) and words[-1] in stated

@@ -1,0 +1,87 @@
+"""Words of `rocm-perf profile` -> overrides of the configuration.
+
+A first word like `kernel=softmax` describes a kernel; anything else is an application's command line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rocm_perf_lab.errors import LabError
+
+_OVERRIDE = re.compile(r"[+~]{0,2}[\w/@.]+=")
+
+
+def quoted(text: str) -> str:
+    """A string as Hydra's override grammar and OmegaConf's interpolation read it back unchanged.
+
+    Backslashes count there only in front of `${`, of a quote, and at the end of the text.
+    """
+    literal = re.sub(r"(\\*)\$\{", lambda m: m[1] * 2 + r"\${", text)
+    return "'" + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + (r"\'" if m[2] else ""), literal) + "'"
+
+
+@dataclass(frozen=True)
+class ProfileWords:
+    """What a user asked `rocm-perf profile` for."""
+
+    words: tuple[str, ...]
+    as_json: bool = False
+    quiet: bool = False
+    runs: int | None = None
+    kernel: str | None = None
+    focus_critical: bool = False
+    deep_analysis: bool = False
+    roofline: bool = True
+    no_rocprof: bool = False
+    timeout: float | None = None
+    output: str | None = None
+
+    @classmethod
+    def parse(cls, words: tuple[str, ...], **options: object) -> ProfileWords:
+        """Check what goes together.
+
+        Raises:
+            LabError: Options that exclude each other, or that only an application takes.
+        """
+        found = cls(words, **options)  # type: ignore[arg-type]
+        if found.as_json and found.quiet:
+            raise LabError("--json and --quiet exclude each other", remedy="give one of them")
+        if not words:
+            raise LabError("nothing to profile", remedy="rocm-perf profile ./app [arguments], or kernel=NAME")
+        only_application = {"--kernel": found.kernel, "--focus-critical": found.focus_critical, "--no-rocprof": found.no_rocprof}
+        given = [name for name, value in only_application.items() if value]
+        if found.is_described and given:
+            raise LabError(f"{given[0]} is for applications", where=words[0], remedy="a described kernel is the only one")
+        return found
+
+    @property
+    def is_described(self) -> bool:
+        """Whether the words are overrides and not a command line."""
+        return bool(_OVERRIDE.match(self.words[0]))
+
+    def overrides(self) -> list[str]:
+        """For Hydra."""
+        common = [
+            *(["display=json"] if self.as_json else []),
+            *(["display=runtime"] if self.quiet else []),
+            *(["passes=deep"] if self.deep_analysis else []),
+            *([] if self.roofline else ["passes.counters=[]"]),
+            *([f"hydra.run.dir={quoted(self.output)}"] if self.output else []),
+        ]
+        if self.is_described:
+            runs = [f"passes.runs={self.runs}"] if self.runs else []
+            timeout = [f"device.timeout_s={self.timeout}"] if self.timeout else []
+            return ["job=profile", *common, *runs, *timeout, *self.words]
+        command = ",".join(quoted(word) for word in self.words)
+        return [
+            "job=application",
+            f"job.command=[{command}]",
+            *common,
+            *([f"job.runs={self.runs}"] if self.runs else []),
+            *([f"job.kernel={quoted(self.kernel)}"] if self.kernel else []),
+            *([f"job.timeout_s={self.timeout}"] if self.timeout else []),
+            f"job.focus_critical={str(self.focus_critical).lower()}",
+            f"job.rocprof={str(not self.no_rocprof).lower()}",
+        ]

@@ -1,0 +1,105 @@
+"""`rocm-perf analyze`: what rocprofv3 left, analysed; nothing is run and nothing there is changed."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.jobs.examination import Choice, Examination, examine, target_of_trace
+from rocm_perf_lab.jobs.show import runtime_text, show_profile
+from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
+from rocm_perf_lab.report.page import write_report
+from rocm_perf_lab.rocprof.att.reader import find_folders, read_folder
+from rocm_perf_lab.rocprof.reader import read_traces
+from rocm_perf_lab.target.catalog import load_target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.rocprof.att.model import AttTrace
+    from rocm_perf_lab.rocprof.trace import Trace
+
+DEFAULT_TARGET = "mi300x"
+_HELPERS = ("^__amd_rocclr_", "^hip", "^hsa_")
+
+
+@dataclass(frozen=True)
+class AnalyzeRequest:
+    """What to analyse, and how to answer."""
+
+    databases: tuple[Path, ...]
+    att: Path | None = None
+    counters: Path | None = None
+    target: str | None = None
+    kernel: str | None = None
+    focus_critical: bool = False
+    as_json: bool = False
+    quiet: bool = False
+    output: Path | None = None
+
+    @classmethod
+    def of(
+        cls, databases: Sequence[Path], *, att: str | None, counters: str | None, output: str | None, **options: object
+    ) -> Self:
+        """From words of the command line.
+
+        Raises:
+            LabError: Options that exclude each other.
+        """
+        if options.get("as_json") and options.get("quiet"):
+            raise LabError("--json and --quiet exclude each other", remedy="give one of them")
+        paths = [Path(text) if text else None for text in (att, counters, output)]
+        return cls(tuple(databases), paths[0], paths[1], output=paths[2], **options)  # type: ignore[arg-type]
+
+
+def run_analyze(request: AnalyzeRequest) -> None:
+    """Read, analyse, write documents, and print a table, the profile, or the runtime.
+
+    Raises:
+        LabError: Files that cannot be read, or that hold no dispatch.
+    """
+    console = Console(highlight=False, quiet=request.as_json or request.quiet)
+    folder = request.output or Path("outputs") / f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}-analyze"
+    with console.status("reading"):
+        found = _examine(request, folder)
+    show_profile(console, found, found.word, f"analysis of {', '.join(path.name for path in request.databases)}")
+    page = write_report(folder, documents=folder, title=f"Analysis of {found.profile.kernel.name}")
+    console.print(f"[bold]files[/]   {folder}", soft_wrap=True)
+    console.print(f"[bold]report[/]  {page}", soft_wrap=True)
+    if request.as_json:
+        sys.stdout.write((folder / "profile.json").read_text(encoding="utf-8"))
+    elif request.quiet:
+        sys.stdout.write(f"{runtime_text(found.runtime_ns, found.word)}\n")
+
+
+def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
+    trace = read_traces(request.databases)
+    target = load_target(request.target) if request.target else target_of_trace(trace, load_target(DEFAULT_TARGET))
+    kernel = Choice(request.kernel, request.focus_critical, _HELPERS).of(trace, target)
+    counted: tuple[Trace, ...] = (read_traces([request.counters]),) if request.counters else ()
+    return examine(
+        [trace],
+        folder,
+        kernel=kernel,
+        target=target,
+        helper_patterns=_HELPERS,
+        note=f"analysed from {', '.join(path.name for path in request.databases)}",
+        counter_traces=counted,
+        att=_thread_trace(request.att, kernel.mangled_name),
+    )
+
+
+def _thread_trace(folder: Path | None, kernel: str) -> AttTrace | str:
+    """The trace of that kernel, or the first; a folder that was named has to be readable."""
+    if folder is None:
+        return NO_THREAD_TRACE
+    traces = [read_folder(found) for found in find_folders(folder)]
+    wanted = kernel.removesuffix(".kd")
+    of_kernel = [t for t in traces if any(label.mangled_name.removesuffix(".kd") == wanted for label in t.kernels)]
+    return (of_kernel or traces)[0]

@@ -1,0 +1,139 @@
+"""`job=application`: an application under rocprofv3, or, without it, by the clock on the wall."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.device.rocprofv3 import Rocprofv3
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.files import write_text
+from rocm_perf_lab.jobs.examination import Choice, Examination, examine, target_of_trace
+from rocm_perf_lab.jobs.profile import show_where
+from rocm_perf_lab.jobs.records import examination_params, profile_metrics
+from rocm_perf_lab.jobs.show import runtime_text, show_profile
+from rocm_perf_lab.jobs.workbench import ATT_FOLDER, ROCPD_FOLDER
+from rocm_perf_lab.profiling.application import ApplicationRuns
+from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
+from rocm_perf_lab.report.page import write_report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.rocprof.att.model import AttTrace
+
+_ATT_OPTIONS = ("--att-target-cu", "1", "--att-shader-engine-mask", "0x1")
+
+
+class ApplicationJob:
+    """Profiles a command line that launches kernels by itself.
+
+    Args:
+        command: Program and arguments; they reach it as they are, and so does the environment.
+        runs: Runs for times.
+        kernel: Regular expression of the kernel to look at; None takes the one with the longest dispatch.
+        focus_critical: Look at the kernel that contributes most to the critical path.
+        rocprof: False measures the whole command by the clock and nothing else.
+        timeout_s: Of one run.
+    """
+
+    def __init__(
+        self,
+        *,
+        command: Sequence[str],
+        runs: int = 1,
+        kernel: str | None = None,
+        focus_critical: bool = False,
+        rocprof: bool = True,
+        timeout_s: float = 3600.0,
+    ) -> None:
+        if not command or runs < 1:
+            raise LabError("nothing to run", where="job.command, job.runs", remedy="rocm-perf profile ./app [arguments]")
+        self._command = tuple(str(word) for word in command)
+        self._runs = runs
+        self._kernel = kernel
+        self._focus_critical = focus_critical
+        self._rocprof = rocprof
+        self._timeout_s = timeout_s
+
+    def run(self, lab: Lab) -> None:
+        """Raises LabError where the application, or the profiler, fails."""
+        if not self._rocprof:
+            self._time(lab)
+            return
+        profiler = Rocprofv3.find()
+        lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
+        with lab.tracker as tracker:
+            found = self._profile(lab, profiler)
+            show_profile(lab.console, found, found.word, f"profile of {shlex.join(self._command)[:60]}")
+            page = write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {found.profile.kernel.name}")
+            tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._command), "time_kind": found.word})
+            tracker.log_params(examination_params(found))
+            tracker.log_metrics(profile_metrics(found, found.word))
+            for path in (*found.artifacts, page):
+                tracker.log_artifact(path)
+        show_where(lab)
+        lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.word))
+
+    def _profile(self, lab: Lab, profiler: Rocprofv3) -> Examination:
+        passes = lab.config.passes
+        with lab.console.status("starting") as status:
+            runs = ApplicationRuns(profiler, self._command, lab.output_dir / ROCPD_FOLDER, self._timeout_s, status.update)
+            traces, problems = runs.times(self._runs)
+            target = target_of_trace(traces[0], lab.config.target)
+            kernel = Choice(self._kernel, self._focus_critical, passes.helper_kernels).of(traces[0], target)
+            counted, more = runs.counters(target.architecture, passes.counters, kernel.mangled_name)
+            att: AttTrace | str | None = NO_THREAD_TRACE
+            if passes.thread_trace:
+                trace, reason = runs.thread_trace(kernel.mangled_name, _ATT_OPTIONS, lab.output_dir / ATT_FOLDER)
+                att = trace or reason
+                more = (*more, *([f"the thread trace failed: {reason}"] if reason else []))
+        return examine(
+            traces,
+            lab.output_dir,
+            kernel=kernel,
+            target=target,
+            helper_patterns=passes.helper_kernels,
+            note=f"rocprofv3 {profiler.version}: {shlex.join(self._command)}",
+            counter_traces=counted,
+            att=att,
+            problems=(*dict.fromkeys(problems), *more),
+        )
+
+    def _time(self, lab: Lab) -> None:
+        """Wall time only: what can be said without a profiler."""
+        seconds = [self._seconds() for _ in range(self._runs)]
+        document = {
+            "schema_version": "1.0",
+            "command": list(self._command),
+            "time_kind": "measured",
+            "wall_ms": {"runs": len(seconds), "median": statistics.median(seconds) * 1e3, "min": min(seconds) * 1e3},
+            "note": "the whole process by the clock on the wall: no kernel was profiled",
+        }
+        path = lab.output_dir / "wall_time.json"
+        write_text(path, json.dumps(document, indent=2) + "\n")
+        median_ns = statistics.median(seconds) * 1e9
+        lab.console.print(
+            f"[bold]wall[/]    {runtime_text(median_ns, 'measured')}, median of {len(seconds)}; no kernel was profiled"
+        )
+        lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
+        lab.answer(path, runtime_text(median_ns, "measured"))
+
+    def _seconds(self) -> float:
+        start = time.perf_counter()
+        try:
+            ended = subprocess.run(self._command, stdout=subprocess.DEVNULL, timeout=self._timeout_s, check=False)
+        except OSError as error:
+            raise LabError(f"the command does not run: {error.strerror}", where=shlex.join(self._command)) from error
+        except subprocess.TimeoutExpired as error:
+            raise LabError(
+                f"the command took more than {self._timeout_s:g} s", where=shlex.join(self._command), remedy="raise job.timeout_s"
+            ) from error
+        if ended.returncode != 0:
+            raise LabError(f"the command ended with exit code {ended.returncode}", where=shlex.join(self._command))
+        return time.perf_counter() - start

@@ -1,0 +1,171 @@
+"""From traces to documents: what `profile ./app` and `analyze results.db` have in common."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from rocm_perf_lab.analysis.describe import describe
+from rocm_perf_lab.analysis.diagnosis import Diagnosis, diagnose
+from rocm_perf_lab.profiling.documents import write_documents
+from rocm_perf_lab.profiling.profile import Profile, build_profile
+from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
+from rocm_perf_lab.target.catalog import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.device.protocol import Finding
+    from rocm_perf_lab.optimize.verification import VerificationResult
+    from rocm_perf_lab.rocprof.att.model import AttTrace
+    from rocm_perf_lab.rocprof.trace import Trace
+    from rocm_perf_lab.target.model import Target
+
+
+class Examined(Protocol):
+    """A kernel with everything that is known of it: what tables and trackers show."""
+
+    @property
+    def profile(self) -> Profile:
+        """What the passes gave."""
+        ...
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """What the analyses make of it."""
+        ...
+
+    @property
+    def runtime_ns(self) -> float:
+        """Median duration of the kernel."""
+        ...
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Of the emulator's checks."""
+        ...
+
+    @property
+    def verification(self) -> VerificationResult | None:
+        """Whether the outputs are right, where that was checked."""
+        ...
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which kernel is looked at: by a regular expression, by its share of the critical path, or the longest."""
+
+    pattern: str | None = None
+    focus_critical: bool = False
+    helper_patterns: tuple[str, ...] = ()
+
+    def of(self, trace: Trace, target: Target) -> RankedKernel:
+        """The kernel.
+
+        Raises:
+            ProfileError: Nothing was dispatched, or nothing matches.
+        """
+        ranked = rank_kernels(trace, self.helper_patterns)
+        if self.pattern is not None:
+            return self._matching(trace, ranked)
+        longest = select_kernel(trace, ranked)
+        if not self.focus_critical:
+            return longest
+        profile = build_profile(trace, target=target, symbol=longest.mangled_name, helper_patterns=self.helper_patterns)
+        shares = diagnose(profile, trace, deterministic=False).critical_shares
+        candidates = [kernel for kernel in ranked if not kernel.is_helper] or list(ranked)
+        return max(candidates, key=lambda kernel: shares.get(kernel.mangled_name, 0.0))
+
+    def _matching(self, trace: Trace, ranked: Sequence[RankedKernel]) -> RankedKernel:
+        assert self.pattern is not None
+        try:
+            wanted = re.compile(self.pattern)
+        except re.error as error:
+            raise ProfileError(f"{self.pattern!r} is no regular expression: {error}", where="--kernel") from error
+        found = [k for k in ranked if wanted.search(k.name) or wanted.search(k.mangled_name)]
+        if not found:
+            names = ", ".join(kernel.name for kernel in ranked[:5]) or "none"
+            raise ProfileError(
+                f"no kernel matches {self.pattern!r}", where=str(trace.path), remedy=f"kernels, longest first: {names}"
+            )
+        return select_kernel(trace, found)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A profile with its diagnosis and the files that hold them; shown like a turn of the bench."""
+
+    profile: Profile
+    diagnosis: Diagnosis
+    artifacts: tuple[Path, ...]
+    findings: tuple[Finding, ...] = ()
+    verification: VerificationResult | None = None
+
+    @property
+    def runtime_ns(self) -> float:
+        """Median duration of the kernel."""
+        return self.diagnosis.stability.median_ns
+
+    @property
+    def word(self) -> str:
+        """`measured`, or `emulated` where the trace says so."""
+        return "emulated" if self.profile.provenance.trace.emulated else "measured"
+
+
+def target_of_trace(trace: Trace, preferred: Target) -> Target:
+    """The GPU that a trace is of; `preferred` where the trace names none.
+
+    Raises:
+        TargetError: A GPU that no target describes.
+    """
+    used = sorted(set(trace.dispatches.agent.tolist()))
+    agents = [trace.agents[index] for index in used] or [agent for agent in trace.agents if agent.kind == "GPU"]
+    return target_of(agents[0].name, agents[0].product_name, preferred) if agents else preferred
+
+
+def examine(
+    traces: Sequence[Trace],
+    folder: Path,
+    *,
+    kernel: RankedKernel,
+    target: Target,
+    helper_patterns: Sequence[str],
+    note: str,
+    counter_traces: Sequence[Trace] = (),
+    att: AttTrace | str | None = None,
+    problems: Sequence[str] = (),
+) -> Examination:
+    """Profile, diagnose, and write the documents to `folder`.
+
+    Args:
+        traces: Runs for times; the first one gives the critical path, all of them the durations.
+        folder: For the documents.
+        kernel: Which one, as ranked in the first trace.
+        target: The GPU.
+        helper_patterns: Names of runtime helpers.
+        note: Where the numbers come from, for the provenance.
+        counter_traces: Runs that collected counters.
+        att: A thread trace of the kernel, or why there is none.
+        problems: What went wrong on the way; it becomes notes.
+    """
+    first = traces[0]
+    profile = build_profile(
+        first,
+        target=target,
+        identity_note=note,
+        symbol=kernel.mangled_name,
+        helper_patterns=helper_patterns,
+        counter_traces=counter_traces,
+        failures=problems,
+    )
+    more = [duration for trace in traces[1:] for duration in _durations(trace, kernel.mangled_name)]
+    profile = replace(profile, durations_ns=(*profile.durations_ns, *more))
+    diagnosis = diagnose(profile, first, deterministic=first.provenance.emulated, att=att)
+    return Examination(profile, diagnosis, tuple(write_documents(folder, describe(profile, diagnosis, first))))
+
+
+def _durations(trace: Trace, mangled_name: str) -> list[int]:
+    found = [kernel for kernel in rank_kernels(trace) if kernel.mangled_name == mangled_name]
+    return [int(ns) for kernel in found for ns in trace.dispatches.duration_ns[kernel.dispatches]]

@@ -1,0 +1,132 @@
+"""The profiling passes of an application: any command line that launches kernels by itself.
+
+Runs for times, then as many as the counters need (or one with kernel replay, where rocprofv3 has it), then one for a
+thread trace. Every run has a folder of its own, so that no result can come from an older database. Only the runs for
+times have to succeed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.profiling.counter_passes import plan_passes
+from rocm_perf_lab.profiling.selection import ProfileError
+from rocm_perf_lab.rocprof.att.reader import find_folders, read_folder
+from rocm_perf_lab.rocprof.reader import read_databases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.device.rocprofv3 import ProfiledRun, Rocprofv3
+    from rocm_perf_lab.rocprof.att.model import AttTrace
+    from rocm_perf_lab.rocprof.trace import Trace
+
+TIMES = ("--kernel-trace", "--memory-copy-trace")
+
+
+@dataclass(frozen=True)
+class ApplicationRuns:
+    """Runs one command under rocprofv3, again and again.
+
+    `folder` gets one folder per run; `tell` is called with what is going on.
+    """
+
+    profiler: Rocprofv3
+    command: tuple[str, ...]
+    folder: Path
+    timeout_s: float
+    tell: Callable[[str], None]
+
+    def times(self, runs: int) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
+        """`runs` traces, and the warnings of the profiler.
+
+        Raises:
+            LabError: A run failed, or dispatched nothing.
+        """
+        traces, warnings = [], []
+        for number in range(1, runs + 1):
+            self.tell(f"run {number} of {runs}: times")
+            run = self._run(TIMES, f"trace_{number}" if runs > 1 else "trace")
+            if not run.databases:
+                raise ProfileError(
+                    "the application dispatched no kernel: rocprofv3 left no database",
+                    where=str(self.folder),
+                    remedy="check that it uses the GPU; a program that forks may need its child profiled",
+                )
+            traces.append(read_databases(run.databases))
+            warnings.extend(run.warnings)
+        return tuple(traces), tuple(warnings)
+
+    def counters(self, architecture: str, counters: Sequence[str], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
+        """Traces with counters of one kernel (mangled name), and what went wrong on the way."""
+        groups = plan_passes(architecture, counters)
+        if groups and self.profiler.has_kernel_replay:
+            traces, problems = self._replayed(groups, kernel)
+            if traces:
+                return traces, problems
+        else:
+            problems = ()
+        traces_, more = self._rerun(groups, kernel)
+        return traces_, (*problems, *more)
+
+    def thread_trace(self, kernel: str, options: Sequence[str], att: Path) -> tuple[AttTrace | None, str | None]:
+        """The decoded thread trace of one kernel, moved to `att`; or why there is none."""
+        self.tell("thread trace")
+        try:
+            self._run(("--att", *options, *_only(kernel)), "att")
+            shutil.rmtree(att, ignore_errors=True)
+            att.mkdir(parents=True)
+            for path in sorted((self.folder / "att").rglob("*ui_output_agent_*")):
+                if path.exists():
+                    shutil.move(path, att / path.name)
+            return read_folder(find_folders(att)[0]), None
+        except LabError as error:
+            return None, error.what
+
+    def _replayed(self, groups: Sequence[Sequence[str]], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
+        self.tell(f"{len(groups)} counter passes by kernel replay")
+        options = ["--replay-mode", "kernel", "--kernel-replay-beta-enabled", *_only(kernel)]
+        for group in groups:
+            options += ["--pmc", *group]
+        try:
+            run = self._run(options, "counters_replay")
+            traces = tuple(read_databases([database]) for database in run.databases)
+            return traces, (*_missing(groups, traces), *run.warnings)
+        except LabError as error:
+            return (), (f"kernel replay failed, the application is run once per pass instead: {error.what}",)
+
+    def _rerun(self, groups: Sequence[Sequence[str]], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
+        traces: list[Trace] = []
+        problems: list[str] = []
+        for number, group in enumerate(groups, start=1):
+            self.tell(f"counter pass {number} of {len(groups)}")
+            try:
+                run = self._run(("--pmc", *group, *_only(kernel)), f"counters_{number}")
+                trace = read_databases(run.databases)
+                problems.extend((*_missing((group,), (trace,)), *run.warnings))
+                traces.append(trace)
+            except LabError as error:
+                problems.append(f"counter pass {number} ({', '.join(group)}) failed: {error.what}")
+        return tuple(traces), tuple(dict.fromkeys(problems))
+
+    def _run(self, options: Sequence[str], name: str) -> ProfiledRun:
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        log = self.folder / f"{name}.log"
+        return self.profiler.run(options, self.command, folder, timeout_s=self.timeout_s, log=log)
+
+
+def _only(kernel: str) -> tuple[str, ...]:
+    """Restricts counters and thread traces to one kernel, by its mangled name: rocprofv3 searches, so it is anchored."""
+    return ("-M", "--kernel-include-regex", f"^{re.escape(kernel.removesuffix('.kd'))}$")
+
+
+def _missing(groups: Sequence[Sequence[str]], traces: Sequence[Trace]) -> tuple[str, ...]:
+    collected = {name for trace in traces for name in trace.counters}
+    missing = [name for group in groups for name in group if name not in collected]
+    return (f"rocprofv3 collected no {', '.join(missing)}",) if missing else ()

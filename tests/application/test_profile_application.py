@@ -1,0 +1,281 @@
+"""`rocm-perf profile ./app`: the path of every GPU user, against a stand-in rocprofv3 that answers with emulated dispatches."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.application.conftest import Workplace
+
+TWO_KERNELS = """
+launch("vector_add", n=4096)
+launch("softmax", rows=8)
+launch("vector_add", n=4096)
+"""
+UNTRACKED = ("--no-roofline", "--output", "run")
+
+
+def document(folder: Path, name: str = "profile") -> Any:
+    return json.loads((folder / "run" / f"{name}.json").read_text())
+
+
+def test_the_longest_kernel_is_profiled_with_its_counters_and_all_are_ranked(workplace: Workplace) -> None:
+    workplace.application(TWO_KERNELS)
+
+    answer = workplace.rocm_perf("profile", "./app", "--output", "run")
+
+    assert answer.exit_code == 0, answer.output
+    profile = document(workplace.folder)
+    assert profile["kernel"]["mangled_name"] == "softmax_kernel"
+    assert [(k["name"].partition("(")[0], k["calls"]) for k in profile["kernels"]] == [("softmax_kernel", 1), ("vector_add", 2)]
+    assert profile["roofline"] is not None
+    assert profile["provenance"]["time_kind"] == "emulated"
+    assert {path.name for path in (workplace.folder / "run").glob("*.json")} >= {
+        "profile.json", "roofline.json", "dag.json", "analysis.json",
+    }  # fmt: skip
+
+
+def test_counters_come_from_as_few_runs_as_the_blocks_allow_and_times_from_a_run_without(workplace: Workplace) -> None:
+    workplace.application('open("ran", "a").write("x"); launch("softmax", rows=8)')
+
+    workplace.rocm_perf("profile", "./app", "--output", "run")
+
+    passes = sorted(path.name for path in (workplace.folder / "run" / ".rocpd_profile").iterdir() if path.is_dir())
+    assert passes[-1] == "trace"
+    assert (workplace.folder / "ran").read_text() == "x" * len(passes)
+    assert len(document(workplace.folder)["counters"]) == len(passes) - 1
+
+
+def test_kernel_replay_collects_all_counters_in_one_run_where_rocprofv3_has_it(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_VERSION", "1.4.1")
+    workplace.application('open("ran", "a").write("x"); launch("softmax", rows=8)')
+
+    workplace.rocm_perf("profile", "./app", "--output", "run")
+
+    assert (workplace.folder / "ran").read_text() == "xx"
+    assert document(workplace.folder)["roofline"] is not None
+
+
+def test_where_kernel_replay_fails_the_application_is_run_once_per_pass(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_VERSION", "1.4.1")
+    monkeypatch.setenv("STAND_IN_FAULT", "replay")
+    workplace.application('launch("softmax", rows=8)')
+
+    workplace.rocm_perf("profile", "./app", "--output", "run")
+
+    profile = document(workplace.folder)
+    assert profile["roofline"] is not None
+    assert any("kernel replay failed" in note for note in profile["notes"])
+
+
+def test_failed_counter_passes_leave_a_profile_that_says_why_there_is_no_roofline(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_FAULT", "counters")
+    workplace.application('launch("softmax", rows=8)')
+
+    answer = workplace.rocm_perf("profile", "./app", "--output", "run")
+
+    assert answer.exit_code == 0
+    profile = document(workplace.folder)
+    assert profile["roofline"] is None
+    assert profile["roofline_reason"]
+    assert any("this user may not read counters" in note for note in profile["notes"])
+    assert profile["runtime_ms"] > 0
+
+
+def test_arguments_and_environment_reach_the_application_as_they_are(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SETTING", "two words; $HOME")
+    workplace.application(
+        'import json; json.dump([sys.argv[1:], os.environ["MY_SETTING"], os.environ["HOME"]], open("seen.json", "w"));'
+        'launch("vector_add", n=4096)'
+    )
+    words = ["--size", "a b", "it's", 'say "no"', "${x}", "back\\slash", "--json"]
+
+    answer = workplace.rocm_perf("profile", *UNTRACKED, "--", "./app", *words)
+
+    assert answer.exit_code == 0, answer.output
+    assert json.loads((workplace.folder / "seen.json").read_text()) == [words, "two words; $HOME", os.environ["HOME"]]
+
+
+def test_json_is_the_profile_and_nothing_else(workplace: Workplace) -> None:
+    workplace.application('print("chatter"); launch("vector_add", n=4096)')
+
+    answer = workplace.rocm_perf("profile", "./app", "--json", *UNTRACKED)
+
+    assert json.loads(answer.stdout) == document(workplace.folder)
+
+
+def test_quiet_is_the_runtime_with_its_kind(workplace: Workplace) -> None:
+    workplace.application('launch("vector_add", n=4096)')
+
+    answer = workplace.rocm_perf("profile", "./app", "--quiet", *UNTRACKED)
+
+    assert answer.stdout == f"{document(workplace.folder)['runtime_ms']:.6f} ms emulated\n"
+
+
+def test_runs_repeats_the_pass_that_gives_the_times(workplace: Workplace) -> None:
+    workplace.application('launch("vector_add", n=4096); launch("vector_add", n=4096)')
+
+    workplace.rocm_perf("profile", "./app", "--runs", "3", *UNTRACKED)
+
+    assert document(workplace.folder)["stability"]["runs"] == 6
+
+
+def test_a_kernel_is_chosen_by_a_regular_expression(workplace: Workplace) -> None:
+    workplace.application(TWO_KERNELS)
+
+    workplace.rocm_perf("profile", "./app", "--kernel", "^vector", *UNTRACKED)
+
+    assert document(workplace.folder)["kernel"]["name"].startswith("vector_add")
+
+
+def test_focus_critical_takes_what_the_critical_path_spends_most_time_in(workplace: Workplace) -> None:
+    workplace.application('launch("softmax", rows=8)\nfor _ in range(9): launch("vector_add", n=65536)')
+
+    workplace.rocm_perf("profile", "./app", "--focus-critical", *UNTRACKED)
+
+    assert document(workplace.folder)["kernel"]["name"].startswith("vector_add")
+
+
+def test_deep_analysis_takes_a_thread_trace_of_that_kernel(workplace: Workplace) -> None:
+    workplace.application(TWO_KERNELS)
+
+    answer = workplace.rocm_perf("profile", "./app", "--deep-analysis", *UNTRACKED)
+
+    assert answer.exit_code == 0, answer.output
+    assert document(workplace.folder, "analysis")["att"] is not None
+
+
+def test_a_missing_trace_decoder_costs_the_thread_trace_only(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_DECODER", "missing")
+    workplace.application('launch("vector_add", n=4096)')
+
+    answer = workplace.rocm_perf("profile", "./app", "--deep-analysis", *UNTRACKED)
+
+    assert answer.exit_code == 0
+    assert document(workplace.folder, "analysis")["att"] is None
+    assert any("rocprof-trace-decoder" in note for note in document(workplace.folder)["notes"])
+
+
+def test_an_older_database_is_never_read(workplace: Workplace) -> None:
+    workplace.application('launch("vector_add", n=4096)')
+    workplace.rocm_perf("profile", "./app", *UNTRACKED)
+    workplace.application('launch("softmax", rows=8)')
+
+    workplace.rocm_perf("profile", "./app", *UNTRACKED)
+
+    assert [k["name"] for k in document(workplace.folder)["kernels"]] == ["softmax_kernel"]
+
+
+def test_without_rocprof_the_wall_clock_is_all_there_is(workplace: Workplace) -> None:
+    workplace.application("pass")
+
+    answer = workplace.rocm_perf("profile", "./app", "--no-rocprof", "--runs", "2", "--json", "--output", "run")
+
+    assert json.loads(answer.stdout)["wall_ms"]["runs"] == 2
+    assert "no kernel was profiled" in json.loads(answer.stdout)["note"]
+
+
+# ---- bad input ----
+
+
+def refused(workplace: Workplace, *words: str, says: str) -> str:
+    answer = workplace.rocm_perf("profile", *words)
+
+    assert answer.exit_code == 2, answer.output
+    assert says in answer.stderr
+    assert "Traceback" not in answer.output
+    assert not list(workplace.folder.rglob("profile.json"))
+    return answer.stderr
+
+
+def test_a_command_that_does_not_exist(workplace: Workplace) -> None:
+    refused(workplace, "./nothing", *UNTRACKED, says="./nothing")
+
+
+def test_a_command_that_fails_shows_what_it_said(workplace: Workplace) -> None:
+    workplace.application('print("out of cheese", file=sys.stderr); sys.exit(3)')
+
+    error = refused(workplace, "./app", *UNTRACKED, says="ended with exit code 3")
+
+    assert "out of cheese" in error
+
+
+def test_a_command_that_hangs_is_ended_with_all_its_children(workplace: Workplace) -> None:
+    workplace.application(
+        'import subprocess; child = subprocess.Popen(["sleep", "300"]); open("child", "w").write(str(child.pid)); child.wait()'
+    )
+    start = time.monotonic()
+
+    refused(workplace, "./app", "--timeout", "3", *UNTRACKED, says="took more than 3 s")
+
+    assert time.monotonic() - start < 30
+    child = int((workplace.folder / "child").read_text())
+    assert not _is_alive(child)
+
+
+def test_a_command_that_prints_without_end_costs_neither_memory_nor_disk(workplace: Workplace) -> None:
+    workplace.application('[sys.stdout.write("x" * 1_000_000) for _ in range(100)]; launch("vector_add", n=4096)')
+
+    answer = workplace.rocm_perf("profile", "./app", *UNTRACKED)
+
+    assert answer.exit_code == 0, answer.output
+    (log,) = (workplace.folder / "run" / ".rocpd_profile").glob("trace.log")
+    assert log.stat().st_size < 20 << 20
+    assert "bytes more were not kept" in log.read_text(errors="replace")
+
+
+def test_a_command_that_launches_nothing(workplace: Workplace) -> None:
+    workplace.application("pass")
+
+    refused(workplace, "./app", *UNTRACKED, says="dispatched no kernel")
+
+
+def test_no_rocprofv3(workplace: Workplace) -> None:
+    (workplace.folder / "bin" / "rocprofv3").unlink()
+
+    refused(workplace, "./app", *UNTRACKED, says="rocprofv3 is not on PATH")
+
+
+def test_a_pattern_that_matches_no_kernel_lists_those_there_are(workplace: Workplace) -> None:
+    workplace.application('launch("vector_add", n=4096)')
+
+    error = refused(workplace, "./app", "--kernel", "gemm", *UNTRACKED, says="no kernel matches 'gemm'")
+
+    assert "vector_add" in error
+
+
+def test_a_pattern_that_is_none(workplace: Workplace) -> None:
+    workplace.application('launch("vector_add", n=4096)')
+
+    refused(workplace, "./app", "--kernel", "(", *UNTRACKED, says="no regular expression")
+
+
+def test_options_that_exclude_each_other(workplace: Workplace) -> None:
+    refused(workplace, "./app", "--json", "--quiet", says="exclude each other")
+
+
+def test_options_that_only_applications_take(workplace: Workplace) -> None:
+    refused(workplace, "kernel=softmax", "--focus-critical", says="--focus-critical is for applications")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().split()[2] not in "ZX"
+    except FileNotFoundError:
+        return False
