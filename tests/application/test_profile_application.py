@@ -7,10 +7,10 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.application.conftest import Workplace
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rocm_perf_lab.rocprof.recording import DispatchRecord, KernelSymbolRecord
+
 SLOTS = {"SQ": 8, "SQC": 8, "TA": 2, "TD": 2, "TCP": 4, "TCC": 4, "CPC": 2, "CPF": 2, "SPI": 6, "GRBM": 2, "GDS": 4}
 DISPATCHES = "STAND_IN_DISPATCHES"
 FLAGS = {"--kernel-trace", "--memory-copy-trace", "-M", "--att", "--kernel-replay-beta-enabled"}
@@ -127,7 +129,6 @@ class Recording:
     """Emulated dispatches of several kernels, one after another on the clock of one process."""
 
     def __init__(self, counters: list[str], included: re.Pattern[str]) -> None:
-        from rocm_perf_lab.rocprof.recording import DispatchRecord, KernelSymbolRecord
 
         self._counters = counters
         self._included = included

@@ -1,0 +1,122 @@
+"""`rocm-perf analyze`: what rocprofv3 left, without a GPU and without running anything."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.target.catalog import load_target
+from tests.builders.profiles import VEC_COPY_NS, vec_copy_counters
+from tests.builders.rocpd import REDUCE, VEC_COPY, dispatch, recorded_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.application.conftest import Workplace
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """A vector copy with the counters of a real MI300X, and a short reduction on another queue."""
+    path = tmp_path / "anything.db"
+    run = [
+        dispatch(1000, 1000 + VEC_COPY_NS, counters=vec_copy_counters()),
+        dispatch(1500, 3000, kernel=REDUCE, queue=1),
+    ]
+    write_database(path, recorded_run(load_target("mi300x"), run, emulated=False))
+    return path
+
+
+def document(folder: Path, name: str = "profile") -> Any:
+    return json.loads((folder / "out" / f"{name}.json").read_text())
+
+
+def test_the_documents_of_a_database_that_somebody_else_recorded(workplace: Workplace, database: Path) -> None:
+    before = database.read_bytes()
+
+    answer = workplace.rocm_perf("analyze", str(database), "--output", "out")
+
+    assert answer.exit_code == 0, answer.output
+    profile = document(workplace.folder)
+    assert profile["kernel"]["mangled_name"] == VEC_COPY.mangled_name
+    assert profile["runtime_ms"] == VEC_COPY_NS / 1e6
+    assert profile["provenance"]["time_kind"] == "measured"
+    assert profile["roofline"] is not None
+    assert document(workplace.folder, "analysis")["bottleneck"]
+    assert "10.00 us measured" in answer.stdout
+    assert database.read_bytes() == before
+
+
+def test_json_is_the_profile_and_quiet_the_runtime(workplace: Workplace, database: Path) -> None:
+    whole = workplace.rocm_perf("analyze", str(database), "--json", "--output", "out")
+    short = workplace.rocm_perf("analyze", str(database), "--quiet", "--output", "out")
+
+    assert json.loads(whole.stdout) == document(workplace.folder)
+    assert short.stdout == "0.010000 ms measured\n"
+
+
+def test_a_kernel_is_chosen_by_its_name(workplace: Workplace, database: Path) -> None:
+    workplace.rocm_perf("analyze", str(database), "--kernel", "reduce", "--output", "out")
+
+    assert document(workplace.folder)["kernel"]["name"] == "reduce"
+
+
+def test_counters_may_lie_in_another_folder(workplace: Workplace, tmp_path: Path) -> None:
+    for name, counters in (("times", {}), ("counters", vec_copy_counters())):
+        (tmp_path / name).mkdir()
+        run = recorded_run(load_target("mi300x"), [dispatch(1000, 1000 + VEC_COPY_NS, counters=counters)], emulated=False)
+        write_database(tmp_path / name / "x.db", run)
+
+    workplace.rocm_perf("analyze", "times", "--counters", "counters", "--output", "out")
+
+    assert document(workplace.folder)["roofline"] is not None
+
+
+def test_the_target_follows_from_the_trace(workplace: Workplace, tmp_path: Path) -> None:
+    run = recorded_run(load_target("mi325x"), [dispatch(1000, 2000)], emulated=False)
+    write_database(tmp_path / "x.db", run)
+
+    workplace.rocm_perf("analyze", "x.db", "--output", "out")
+
+    assert document(workplace.folder)["gpu"]["name"] == load_target("mi325x").product_name
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: path.write_bytes(b""), "empty"),
+        (lambda path: path.write_text("<html></html>"), "SQLite"),
+        (lambda path: sqlite3.connect(path).execute("CREATE TABLE rocpd_op(x)").connection.commit(), ""),
+        (lambda path: None, "x.db"),
+    ],
+    ids=["empty", "not SQLite", "foreign", "missing"],
+)
+def test_what_is_no_rocpd_database_is_refused_by_name(workplace: Workplace, tmp_path: Path, make: Any, says: str) -> None:
+    make(tmp_path / "x.db")
+
+    answer = workplace.rocm_perf("analyze", "x.db", "--output", "out")
+
+    assert answer.exit_code == 2
+    assert answer.stderr.startswith("error: ")
+    assert says in answer.stderr
+    assert not (workplace.folder / "out").exists()
+
+
+def test_a_thread_trace_that_cannot_be_read_is_refused(workplace: Workplace, database: Path, tmp_path: Path) -> None:
+    (tmp_path / "att").mkdir()
+
+    answer = workplace.rocm_perf("analyze", str(database), "--att", "att", "--output", "out")
+
+    assert answer.exit_code == 2
+    assert "att" in answer.stderr
+
+
+def test_an_architecture_that_no_target_describes(workplace: Workplace, database: Path) -> None:
+    answer = workplace.rocm_perf("analyze", str(database), "--target", "mi250x", "--output", "out")
+
+    assert answer.exit_code == 2
+    assert "the trace is of gfx942, the target mi250x is gfx90a" in answer.stderr
