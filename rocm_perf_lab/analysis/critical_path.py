@@ -1,164 +1,183 @@
-"""The longest chain of dependent dispatches, and how much slack every other dispatch has.
+"""The longest chain of dependent work, how much slack everything else has, and what a faster kernel would gain.
 
-Takes the dispatches of a trace, gives their dependency graph, the critical path and slack in ns. O(n log n).
-
-Rule of dependence. A lane is a queue and stream of one agent and process. A dispatch depends on the dispatch of its own
-lane that ended last before it started (work of one lane that overlaps is independent). Across lanes of one process the
-trace states nothing, so it is inferred: a dispatch also depends on the last dispatch of other lanes that ended before
-it started, if that was after its own predecessor ended and at most `max_gap_ns` before its start.
+Takes dispatches, copies and API calls of a trace; the graph is that of :mod:`rocm_perf_lab.analysis.dependencies`, where
+the rule of dependence stands. Near linear in the number of dispatches.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from rocm_perf_lab.analysis.dependencies import DEFAULT_MAX_GAP_NS, NONE, Graph, Pairs, dependencies
+from rocm_perf_lab.analysis.timeline import busy_ns
 
+if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.rocprof.trace import Dispatches
+    from rocm_perf_lab.rocprof.trace import Dispatches, MemoryCopies, Regions
 
+    Integers = NDArray[np.int64]
     Edge = tuple[int, int]
 
-DEFAULT_MAX_GAP_NS = 10_000
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """Results by position of the dispatch in the trace."""
+    """The chain whose dispatches and copies take longest together; waiting between them does not count."""
 
     length_ns: int
-    dispatches: tuple[int, ...]
-    """On the critical path, in order of time; where several are equally long, the one found first."""
-    slack_ns: NDArray[np.int64]
-    edges: tuple[Edge, ...]
-    """(earlier, later)."""
-    busy_ns: int
-    """Time in which at least one dispatch ran."""
-    wall_ns: int
-    """From the first start to the last end."""
+    graph: Graph
+    nodes: Integers
+    """Of the graph, on the path, in order of time; where several chains are equally long, one of them."""
+    node_slack_ns: Integers
+    """By how much each node could take longer without the path getting longer."""
+
+    @cached_property
+    def dispatches(self) -> tuple[int, ...]:
+        """On the path, by position in the trace, in order of time."""
+        identity = self.graph.identity[self.nodes]
+        return tuple(identity[identity < self.graph.dispatches].tolist())
+
+    @cached_property
+    def slack_ns(self) -> Integers:
+        """Slack of each dispatch, by position in the trace."""
+        by_identity = np.empty(len(self.graph), np.int64)
+        by_identity[self.graph.identity] = self.node_slack_ns
+        return by_identity[: self.graph.dispatches]
+
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """(earlier, later) by position in the trace; copies come after the dispatches."""
+        return tuple((before, after) for before, after in self.graph.edges().tolist())
+
+    @cached_property
+    def busy_ns(self) -> int:
+        """Time in which at least one dispatch or copy ran."""
+        return busy_ns(self.graph.start_ns, self.graph.end_ns)
+
+    @property
+    def wall_ns(self) -> int:
+        """From the first start to the last end."""
+        return int(self.graph.end_ns.max() - self.graph.start_ns[0]) if len(self.graph) else 0
 
 
-def critical_path(dispatches: Dispatches, *, max_gap_ns: int = DEFAULT_MAX_GAP_NS) -> CriticalPath:
+@dataclass(frozen=True)
+class WhatIf:
+    """The run if some dispatches were faster: all waits between a node and its last predecessor stay as they were."""
+
+    path_ns: float
+    """The longest chain then."""
+    wall_ns: float
+    """From the first start to the last end then."""
+    path_speedup: float
+    wall_speedup: float
+
+
+def critical_path(
+    dispatches: Dispatches,
+    copies: MemoryCopies | None = None,
+    regions: Regions | None = None,
+    *,
+    max_gap_ns: int = DEFAULT_MAX_GAP_NS,
+) -> CriticalPath:
     """The critical path; dispatches that end before they start take no time."""
-    start = dispatches.start_ns.tolist()
-    end = np.maximum(dispatches.start_ns, dispatches.end_ns).tolist()
-    duration = [e - s for s, e in zip(start, end, strict=True)]
-    predecessors = _predecessors(start, end, _lanes(dispatches), dispatches.process.tolist(), max_gap_ns)
-    order = sorted(range(len(start)), key=lambda d: (start[d], end[d], d))
-    longest_to, previous = _longest_to(order, duration, predecessors)
-    longest_from = _longest_from(order, duration, predecessors)
-    length = max(longest_to, default=0)
-    slack = [length - (to + after - own) for to, after, own in zip(longest_to, longest_from, duration, strict=True)]
-    return CriticalPath(
-        length_ns=length,
-        dispatches=_path(longest_to, previous),
-        slack_ns=np.array(slack, np.int64),
-        edges=tuple((before, after) for after in order for before in predecessors[after]),
-        busy_ns=_busy(order, start, end),
-        wall_ns=max(end) - min(start) if start else 0,
-    )
+    graph = dependencies(dispatches, copies, regions, max_gap_ns=max_gap_ns)
+    duration = graph.duration_ns
+    to = _longest_to(duration, graph.in_pairs)
+    length = int(to.max(initial=0))
+    after = _longest_from(duration, graph.in_pairs)
+    return CriticalPath(length, graph, _path(to, graph.predecessors), length - (to + after - duration))
 
 
 def contribution_ns(path: CriticalPath, dispatches: Dispatches) -> dict[int, int]:
     """Time that each kernel (its index in the trace) spends on the critical path."""
-    spent: dict[int, int] = {}
-    for dispatch in path.dispatches:
-        kernel = int(dispatches.kernel[dispatch])
-        spent[kernel] = spent.get(kernel, 0) + max(0, int(dispatches.duration_ns[dispatch]))
-    return spent
+    identity = path.graph.identity[path.nodes]
+    of_dispatches = identity < path.graph.dispatches
+    spent = path.graph.duration_ns[path.nodes[of_dispatches]]
+    kernels, place = np.unique(dispatches.kernel[identity[of_dispatches]], return_inverse=True)
+    total = np.zeros(len(kernels), np.int64)
+    np.add.at(total, place.ravel(), spent)
+    return dict(zip(kernels.tolist(), total.tolist(), strict=True))
 
 
-def _lanes(dispatches: Dispatches) -> list[int]:
-    keys = np.stack([dispatches.process, dispatches.agent, dispatches.queue, dispatches.stream], axis=1)
-    _, lanes = np.unique(keys, axis=0, return_inverse=True)
-    numbers: list[int] = lanes.ravel().tolist()
-    return numbers
+def copies_on_path_ns(path: CriticalPath) -> int:
+    """Time that memory copies spend on the critical path."""
+    nodes = path.nodes[path.graph.identity[path.nodes] >= path.graph.dispatches]
+    return int(path.graph.duration_ns[nodes].sum())
 
 
-def _predecessors(
-    start: Sequence[int], end: Sequence[int], lane: Sequence[int], process: Sequence[int], max_gap_ns: int
-) -> list[tuple[int, ...]]:
-    """What each dispatch waits for, by one sweep over starts and ends."""
-    by_start = sorted(range(len(start)), key=lambda d: (start[d], end[d], d))
-    position = {dispatch: index for index, dispatch in enumerate(by_start)}
-    by_end = sorted(by_start, key=lambda d: (end[d], position[d]))
-    last_of_lane: dict[int, int] = {}
-    last_of_process: dict[int, _LastTwo] = {}
-    found: list[tuple[int, ...]] = [()] * len(start)
-    ended = 0
-    for index, dispatch in enumerate(by_start):
-        # A dispatch of zero length ends at its own start: only what comes earlier in this order can precede it.
-        while end[by_end[ended]] <= start[dispatch] and position[by_end[ended]] < index:
-            done = by_end[ended]
-            last_of_lane[lane[done]] = done
-            last_of_process.setdefault(process[done], _LastTwo()).add(done, lane[done])
-            ended += 1
-        own = last_of_lane.get(lane[dispatch])
-        other = last_of_process.get(process[dispatch], _LastTwo()).of_another_lane(lane[dispatch])
-        waited = other is not None and start[dispatch] - end[other] <= max_gap_ns and (own is None or end[other] > end[own])
-        found[dispatch] = tuple(d for d, is_one in ((own, own is not None), (other, waited)) if is_one and d is not None)
-    return found
+def what_if(path: CriticalPath, faster: NDArray[np.bool_], times: float) -> WhatIf:
+    """The run if the dispatches chosen by `faster` (one entry per dispatch of the trace) took 1 / `times` of their time."""
+    graph = path.graph
+    chosen = np.concatenate([faster, np.zeros(len(graph) - len(faster), bool)])[graph.identity]
+    duration = np.where(chosen, graph.duration_ns / times, graph.duration_ns)
+    path_ns = float(_longest_to(duration, graph.in_pairs).max(initial=0.0))
+    wall_ns = float(_longest_to(graph.delay_ns + duration, graph.in_pairs).max(initial=0.0))
+    return WhatIf(path_ns, wall_ns, _ratio(path.length_ns, path_ns), _ratio(path.wall_ns, wall_ns))
 
 
-class _LastTwo:
-    """The dispatch that ended last, and the last one of any other lane."""
-
-    def __init__(self) -> None:
-        self._last: tuple[int, int] | None = None
-        self._other: tuple[int, int] | None = None
-
-    def add(self, dispatch: int, lane: int) -> None:
-        if self._last is not None and self._last[1] != lane:
-            self._other = self._last
-        self._last = (dispatch, lane)
-
-    def of_another_lane(self, lane: int) -> int | None:
-        for entry in (self._last, self._other):
-            if entry is not None and entry[1] != lane:
-                return entry[0]
-        return None
+def _ratio(before: float, after: float) -> float:
+    return before / after if after else 1.0
 
 
-def _longest_to(
-    order: Sequence[int], duration: Sequence[int], predecessors: Sequence[tuple[int, ...]]
-) -> tuple[list[int], list[int | None]]:
-    length = list(duration)
-    previous: list[int | None] = [None] * len(length)
-    for dispatch in order:
-        if predecessors[dispatch]:
-            best = max(predecessors[dispatch], key=length.__getitem__)
-            length[dispatch] += length[best]
-            previous[dispatch] = best
-    return length, previous
+def _longest_to(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
+    """Weight of the heaviest chain that ends with each node, its own included."""
+    # Each entry needs earlier ones: a loop, over plain numbers.
+    longest: list[Any] = [weight.dtype.type(0).item()]
+    append = longest.append
+    spread = _spread(weight, pairs)
+    for at in range(0, len(spread), _AT_ONCE):
+        chosen = slice(at, at + _AT_ONCE)
+        for first, second, own in zip(
+            pairs.first[chosen].tolist(), pairs.second[chosen].tolist(), spread[chosen].tolist(), strict=True
+        ):
+            one, two = longest[first], longest[second]
+            append((one if one > two else two) + own)
+    return np.array(longest, weight.dtype)[pairs.node + 1]
 
 
-def _longest_from(order: Sequence[int], duration: Sequence[int], predecessors: Sequence[tuple[int, ...]]) -> list[int]:
-    tail = [0] * len(duration)
-    for dispatch in reversed(order):
-        tail[dispatch] += duration[dispatch]
-        for before in predecessors[dispatch]:
-            tail[before] = max(tail[before], tail[dispatch])
-    return tail
+def _longest_from(weight: Integers, pairs: Pairs) -> Integers:
+    """Weight of the heaviest chain that begins with each node, its own included."""
+    spread = _spread(weight, pairs)
+    tail: list[int] = [0] * (len(spread) + 1)
+    for end in range(len(spread), 0, -_AT_ONCE):
+        chosen = slice(max(end - _AT_ONCE, 0), end)
+        columns = (pairs.first[chosen], pairs.second[chosen], spread[chosen])
+        entries = range(end, chosen.start, -1)
+        for entry, first, second, own in zip(entries, *(column[::-1].tolist() for column in columns), strict=True):
+            tail[entry] = here = tail[entry] + own
+            if tail[first] < here:
+                tail[first] = here
+            if tail[second] < here:
+                tail[second] = here
+    return np.array(tail, np.int64)[pairs.node + 1]
 
 
-def _path(length: Sequence[int], previous: Sequence[int | None]) -> tuple[int, ...]:
-    path: list[int] = []
-    dispatch = max(range(len(length)), key=length.__getitem__) if length else None
-    while dispatch is not None:
-        path.append(dispatch)
-        dispatch = previous[dispatch]
-    return tuple(reversed(path))
+def _spread(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
+    """The weight of each node of `pairs`; helpers have none."""
+    if len(pairs.first) == len(weight):
+        return weight
+    spread = np.zeros(len(pairs.first), weight.dtype)
+    spread[pairs.node] = weight
+    return spread
 
 
-def _busy(order: Sequence[int], start: Sequence[int], end: Sequence[int]) -> int:
-    busy, reached = 0, None
-    for dispatch in order:
-        begin = start[dispatch] if reached is None else max(start[dispatch], reached)
-        busy += max(0, end[dispatch] - begin)
-        reached = end[dispatch] if reached is None else max(reached, end[dispatch])
-    return busy
+def _path(longest: Integers, predecessors: tuple[Integers, ...]) -> Integers:
+    if len(longest) == 0:
+        return np.empty(0, np.int64)
+    best, reached = predecessors[0], np.where(predecessors[0] == NONE, -1, longest[predecessors[0]])
+    for waited_for in predecessors[1:]:
+        here = np.where(waited_for == NONE, -1, longest[waited_for])
+        best, reached = np.where(here > reached, waited_for, best), np.maximum(here, reached)
+    back = best.tolist()
+    path = []
+    node = int(longest.argmax())
+    while node != NONE:
+        path.append(node)
+        node = back[node]
+    return np.array(path[::-1], np.int64)

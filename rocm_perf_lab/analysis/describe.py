@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rocm_perf_lab.analysis.critical_path import DEFAULT_MAX_GAP_NS
+from rocm_perf_lab.analysis.dependencies import DEFAULT_MAX_GAP_NS
 from rocm_perf_lab.analysis.documents import (
     AnalysisDocument,
     ComputeRoofPart,

@@ -1,0 +1,336 @@
+"""What waited for what: the dependency graph of a run, inferred from its times.
+
+Takes dispatches, memory copies and API calls, gives for each the few that it waited for. O(n log n), in arrays.
+
+Rule of dependence. A lane is a queue and stream of one agent and process; the copies of one stream are a lane of their
+own. A dispatch or copy waits for
+
+1. `lane`: the one of its own lane that ended last before it started (work of one lane that overlaps is independent);
+2. `stream`: a dispatch for the copy of its stream that ended last before it started, a copy for the dispatch of its stream;
+   left out where the `lane` predecessor waited for the same already;
+3. `near`: the last of other lanes of its process that ended before it started, if that was after its `lane` predecessor
+   ended and at most `max_gap_ns` before its start. A trace does not record events and barriers between queues: what
+   starts as soon as something else ends is taken to have waited for it;
+4. `host`: where the trace has API calls, the last work of the process that ended while the launching thread sat in the
+   last blocking call (a synchronisation or a synchronous copy) before the call that launched this one.
+
+Dispatches of different processes never wait for each other. What ends before it starts takes no time. Equal times are
+ordered by start, end and position, so that the graph has no cycle.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.rocprof.trace import no_copies, no_regions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.rocprof.trace import Dispatches, MemoryCopies, Regions
+
+    Integers = NDArray[np.int64]
+
+DEFAULT_MAX_GAP_NS = 10_000
+KINDS = ("lane", "stream", "near", "host")
+NONE = -1
+_COPY = -2
+"""Stands in for agent and queue in the lane of copies."""
+_BLOCKING = re.compile(
+    r"^hip(Device|Stream|Event|Ctx)Synchronize|^hipMemcpy(?!.*Async)|^hipFree$|^hsa_signal_wait|^hsa_amd_signal_wait"
+)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A graph in which no node has more than two predecessors: one that had more got helpers in front of it, without time.
+
+    Entry 0 stands for "no predecessor": the nodes of this graph count from 1.
+    """
+
+    first: Integers
+    second: Integers
+    node: Integers
+    """Number, from 0 as the columns have it, of each node of the original graph."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Dispatches and copies as nodes, by start. Arrays have one entry per node unless they say otherwise."""
+
+    identity: Integers
+    """Position of the dispatch in the trace; of a copy its position plus the number of dispatches."""
+    dispatches: int
+    """Nodes with an `identity` below this are dispatches."""
+    start_ns: Integers
+    end_ns: Integers
+    """Never before the start."""
+    predecessors: tuple[Integers, ...]
+    """One array per kind of `KINDS` that occurs: the node waited for, always an earlier one, or -1. `lane` comes first."""
+    launched_by: Integers
+    """Position of the API call that launched the node, or -1."""
+
+    def __len__(self) -> int:
+        return len(self.identity)
+
+    @cached_property
+    def duration_ns(self) -> Integers:
+        """End minus start."""
+        return self.end_ns - self.start_ns
+
+    @cached_property
+    def delay_ns(self) -> Integers:
+        """From the end of the last predecessor to the start; without predecessor from the first start of the run."""
+        if len(self) == 0:
+            return np.empty(0, np.int64)
+        ready = np.full(len(self), self.start_ns[0])
+        for waited_for in self.predecessors:
+            ready = np.maximum(ready, np.where(waited_for == NONE, ready, self.end_ns[waited_for]))
+        delay: Integers = self.start_ns - ready
+        return delay
+
+    @cached_property
+    def in_pairs(self) -> Pairs:
+        """The same order of things with at most two predecessors each."""
+        return _in_pairs(self.predecessors)
+
+    def edges(self) -> Integers:
+        """(earlier, later) by identity, shape (n_edges, 2), in order of the later node."""
+        node = np.arange(len(self))
+        pairs = np.concatenate(
+            [np.stack([waited_for, node], axis=1) for waited_for in self.predecessors] or [np.empty((0, 2), int)]
+        )
+        pairs = pairs[pairs[:, 0] != NONE]
+        edges: Integers = self.identity[pairs[np.argsort(pairs[:, 1], kind="stable")]]
+        return edges
+
+
+def dependencies(
+    dispatches: Dispatches,
+    copies: MemoryCopies | None = None,
+    regions: Regions | None = None,
+    *,
+    max_gap_ns: int = DEFAULT_MAX_GAP_NS,
+) -> Graph:
+    """The graph by the rule above."""
+    copies = no_copies() if copies is None else copies
+    regions = no_regions() if regions is None else regions
+    start = np.concatenate([dispatches.start_ns, copies.start_ns])
+    end = np.maximum(start, np.concatenate([dispatches.end_ns, copies.end_ns]))
+    process = np.concatenate([dispatches.process, copies.process])
+    stream = np.concatenate([dispatches.stream, copies.stream])
+    copy = np.full(len(copies), _COPY)
+    lane = _group(process, np.concatenate([dispatches.agent, copy]), np.concatenate([dispatches.queue, copy]), stream)
+    is_copy = np.arange(len(start)) >= len(dispatches)
+    order = _sorted_order(start, end)
+    start, end, process, stream, lane = (column[order] for column in (start, end, process, stream, lane))
+    is_copy = is_copy[order]
+    ended = _Ended(start, end)
+    own = ended.last_of(lane, lane)
+    found = [own]
+    if len(copies):
+        side = _group(process, stream, is_copy)
+        other_side = _other_side(process, stream, is_copy, side)
+        of_stream = ended.last_of(side, other_side)
+        already = (own != NONE) & (ended.end_of(of_stream) <= start[own])
+        found.append(np.where(already, NONE, of_stream))
+    near = ended.last_of_another(process, lane)
+    near_end = np.where(near == NONE, 0, end[near])
+    waited = (near != NONE) & (start - near_end <= max_gap_ns) & ((own == NONE) | (near_end > np.where(own == NONE, 0, end[own])))
+    found.append(_without(np.where(waited, near, NONE), *found))
+    launched_by = np.full(len(start), NONE)
+    if len(regions):
+        launched_by = _launches(regions, process, np.concatenate([_correlation(dispatches), copies.correlation])[order])
+        found.append(_without(_waited_on_the_host(regions, launched_by, process, ended), *found))
+    return Graph(
+        identity=order,
+        dispatches=len(dispatches),
+        start_ns=start,
+        end_ns=end,
+        predecessors=tuple(waited_for for index, waited_for in enumerate(found) if index == 0 or np.any(waited_for != NONE)),
+        launched_by=launched_by,
+    )
+
+
+def _in_pairs(predecessors: tuple[Integers, ...]) -> Pairs:
+    count = len(predecessors[0])
+    if len(predecessors) <= 2:
+        second = predecessors[1] if len(predecessors) == 2 else np.full(count, NONE)
+        return Pairs(predecessors[0] + 1, second + 1, np.arange(count))
+    # Nodes before "none".
+    columns = -np.sort(-np.stack(predecessors), axis=0)
+    helpers = np.maximum((columns != NONE).sum(axis=0) - 2, 0)
+    node = np.arange(count) + np.cumsum(helpers)
+    first = np.zeros(count + int(helpers.sum()), np.int64)
+    second = np.zeros_like(first)
+    moved = np.append(node, NONE)[columns] + 1
+    begin = node - helpers
+    first[begin], second[begin] = moved[0], moved[1]
+    for extra in range(1, len(columns) - 1):
+        having = np.flatnonzero(helpers >= extra)
+        place = begin[having] + extra
+        first[place], second[place] = place, moved[extra + 1, having]
+    return Pairs(first, second, node)
+
+
+class _Ended:
+    """Nodes by end, and how many of them had ended as each node started."""
+
+    def __init__(self, start: Integers, end: Integers) -> None:
+        self._count = len(start)
+        self._end_of_node = end
+        self.node = np.argsort(end, kind="stable")
+        """By end, then by start: the nodes are in order of start."""
+        self.end = end[self.node]
+        self._rank = np.empty(len(start), np.int64)
+        self._rank[self.node] = np.arange(len(start))
+        # What takes no time ends at its own start: only what comes earlier in order can precede it.
+        self.before = np.where(start == end, self._rank, np.searchsorted(self.end, start, "right"))
+
+    def last_of(self, group: Integers, wanted: Integers, before: Integers | None = None) -> Integers:
+        """The node of group `wanted` that had ended last, per query; -1 where `wanted` is -1 or none had ended."""
+        ranks = self._last_rank(group[self.node], wanted, self.before if before is None else before)
+        return self._nodes(ranks)
+
+    def end_of(self, node: Integers) -> Integers:
+        """When a node ended; anything for -1."""
+        return self._end_of_node[node]
+
+    def last_of_another(self, process: Integers, lane: Integers) -> Integers:
+        """The node of the same process, but of another lane, that had ended last."""
+        process_of, lane_of = process[self.node], lane[self.node]
+        by_process = np.argsort(process_of, kind="stable")
+        place = np.empty(self._count, np.int64)
+        place[by_process] = np.arange(self._count)
+        lanes = lane_of[by_process]
+        new_run = np.diff(lanes, prepend=-1) != 0
+        run_start = np.maximum.accumulate(np.where(new_run, np.arange(self._count), 0))
+        last = self._last_rank(process_of, process, self.before)
+        same = (last != NONE) & (lane_of[last] == lane)
+        # Before a run of one lane comes another lane's, of the same process or of the one before it.
+        earlier = run_start[place[last]] - 1
+        earlier_rank = by_process[np.maximum(earlier, 0)] if self._count else earlier
+        usable = (earlier >= 0) & (process_of[earlier_rank] == process) if self._count else earlier >= 0
+        return self._nodes(np.where(same, np.where(usable, earlier_rank, NONE), last))
+
+    def _last_rank(self, group_of_rank: Integers, wanted: Integers, before: Integers) -> Integers:
+        if self._count == 0:
+            return np.full(len(wanted), NONE)
+        if group_of_rank.max() == 0 and wanted.min() == 0:
+            return before - 1
+        stride = self._count + 1
+        by_group = np.argsort(_narrow(group_of_rank), kind="stable")
+        keys = group_of_rank[by_group] * stride + by_group
+        # Queries in order of the keys keep the search in the cache.
+        queries = np.argsort(_narrow(wanted), kind="stable")
+        at = np.searchsorted(keys, wanted[queries] * stride + before[queries]) - 1
+        found = by_group[np.maximum(at, 0)]
+        ranks = np.empty(len(wanted), np.int64)
+        ranks[queries] = np.where((at >= 0) & (group_of_rank[found] == wanted[queries]), found, NONE)
+        return ranks
+
+    def _nodes(self, ranks: Integers) -> Integers:
+        return np.where(ranks == NONE, NONE, self.node[ranks]) if self._count else ranks
+
+
+def _sorted_order(start: Integers, end: Integers) -> Integers:
+    same = start[1:] == start[:-1]
+    if np.all((start[1:] > start[:-1]) | (same & (end[1:] >= end[:-1]))):
+        return np.arange(len(start))
+    return np.lexsort((end, start))
+
+
+def _group(*columns: NDArray[np.generic]) -> Integers:
+    """One number per row; equal rows have equal numbers, which are dense and from 0."""
+    group = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+        if high - low < 1 << 16:
+            code, size = column.astype(np.int64) - low, high - low + 1
+        else:
+            values, code = np.unique(column, return_inverse=True)
+            size = len(values)
+        if size > 1:
+            group = group * size + code
+        if group.max(initial=0) >= 1 << 20:
+            group = np.unique(group, return_inverse=True)[1].ravel()
+    used = np.zeros(int(group.max(initial=0)) + 1, bool)
+    used[group] = True
+    return (np.cumsum(used) - 1)[group]
+
+
+def _other_side(process: Integers, stream: Integers, is_copy: NDArray[np.bool_], side: Integers) -> Integers:
+    """For each node the number, in `side`, of its stream's copies where it is a dispatch, of its dispatches where a copy."""
+    stream_of = _group(process, stream)
+    number = np.full((int(stream_of.max(initial=0)) + 1, 2), NONE)
+    number[stream_of, is_copy.astype(np.int64)] = side
+    other: Integers = number[stream_of, 1 - is_copy.astype(np.int64)]
+    # A copy without a stream (-1) is ordered by its lane and by time only.
+    return np.where(stream < 0, NONE, other)
+
+
+def _launches(regions: Regions, process: Integers, correlation: Integers) -> Integers:
+    """The API call with a node's correlation id: of several that nest, the outermost."""
+    calls = np.flatnonzero(regions.correlation >= 0)
+    found = np.full(len(correlation), NONE)
+    known = np.flatnonzero(correlation >= 0)
+    if len(calls) == 0 or len(known) == 0:
+        return found
+    both = _group(
+        np.concatenate([regions.process[calls], process[known]]), np.concatenate([regions.correlation[calls], correlation[known]])
+    )
+    call_of = np.full(int(both.max()) + 1, NONE)
+    # Calls are in order of start: written backwards, the first stays.
+    call_of[both[: len(calls)][::-1]] = calls[::-1]
+    found[known] = call_of[both[len(calls) :]]
+    return found
+
+
+def _waited_on_the_host(regions: Regions, launched_by: Integers, process: Integers, ended: _Ended) -> Integers:
+    """Rule 4."""
+    blocking_name = np.array([bool(_BLOCKING.search(name)) for name in regions.names] or [False])
+    blocking = np.flatnonzero(blocking_name[regions.name])
+    blocking = blocking[np.argsort(regions.end_ns[blocking], kind="stable")]
+    launched = np.flatnonzero(launched_by != NONE)
+    found = np.full(len(launched_by), NONE)
+    if len(blocking) == 0 or len(launched) == 0:
+        return found
+    thread = _group(regions.process, regions.thread)
+    call = launched_by[launched]
+    stride = len(blocking) + 1
+    by_thread = np.argsort(thread[blocking], kind="stable")
+    keys = thread[blocking[by_thread]] * stride + by_thread
+    before = np.searchsorted(regions.end_ns[blocking], regions.start_ns[call], "right")
+    at = np.searchsorted(keys, thread[call] * stride + before) - 1
+    block = blocking[by_thread[np.maximum(at, 0)]]
+    valid = (at >= 0) & (thread[block] == thread[call])
+    done = np.minimum(np.searchsorted(ended.end, regions.end_ns[block], "right"), ended.before[launched])
+    wanted, before_node = np.full(len(launched_by), NONE), np.zeros(len(launched_by), np.int64)
+    wanted[launched], before_node[launched] = process[launched], done
+    last = ended.last_of(process, wanted, before_node)[launched]
+    valid &= (last != NONE) & (ended.end_of(last) >= regions.start_ns[block])
+    found[launched] = np.where(valid, last, NONE)
+    return found
+
+
+def _correlation(dispatches: Dispatches) -> Integers:
+    if len(dispatches.correlation) == len(dispatches):
+        return dispatches.correlation
+    return np.full(len(dispatches), NONE)
+
+
+def _without(found: Integers, *known: Integers) -> Integers:
+    """`found` where it says nothing that `known` says already."""
+    for other in known:
+        found = np.where(found == other, NONE, found)
+    return found
+
+
+def _narrow(numbers: Integers) -> NDArray[np.integer]:
+    """Small integers are sorted in linear time."""
+    return numbers.astype(np.int16) if numbers.max(initial=0) < 1 << 15 else numbers
