@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rocm_perf_lab.analysis.dependencies import DEFAULT_MAX_GAP_NS
+from rocm_perf_lab.analysis.dag import dag_document
 from rocm_perf_lab.analysis.documents import (
     AnalysisDocument,
     ComputeRoofPart,
-    DagDocument,
-    DagKernel,
-    DagNode,
     HeadroomPart,
     HotInstruction,
     LatencyPart,
@@ -62,10 +59,6 @@ _INSTRUCTION_CLASSES = {
     "sendmsg": "SQ_INSTS_SENDMSG",
 }  # fmt: skip
 """Class -> counter. As the hardware counts them, `valu` includes `mfma` and `vmem` includes global memory's `flat`."""
-_DEPENDENCE_RULE = (
-    "A dispatch waits for the last one of its own queue and stream that ended before it started, and for the last one "
-    f"of other queues of its process that ended at most {DEFAULT_MAX_GAP_NS} ns before it started and after that one."
-)
 
 
 def describe(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> dict[str, Document]:
@@ -73,7 +66,7 @@ def describe(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> dict[str, 
     return {
         "profile.json": _profile(profile, diagnosis, trace),
         "roofline.json": _roofline(profile, diagnosis),
-        "dag.json": _dag(profile, diagnosis, trace),
+        "dag.json": dag_document(profile, diagnosis, trace),
         "analysis.json": _analysis(profile, diagnosis),
     }
 
@@ -187,6 +180,7 @@ def _summary(roof: Roofline) -> RooflineSummary:
         gb_per_s=roof.gb_per_s,
         ridge=roof.ridge,
         position=roof.position,
+        implausible=roof.implausible,
     )
 
 
@@ -253,44 +247,6 @@ def _placed(roof: Roofline) -> PlacedKernel:
         memory=tuple(MemoryRoofPart(**asdict(row)) for row in roof.memory),
         notes=roof.notes,
         implausible=roof.implausible,
-    )
-
-
-def _dag(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> DagDocument:
-    path, dispatches = diagnosis.critical_path, trace.dispatches
-    critical = set(path.dispatches)
-    name_of = {kernel.mangled_name: kernel.name for kernel in profile.kernels}
-    names = [name_of.get(kernel.mangled_name, kernel.name) for kernel in trace.kernels]
-    first_ns = int(dispatches.start_ns.min()) if len(dispatches) else 0
-    nodes = tuple(
-        DagNode(
-            id=index,
-            kernel=names[int(dispatches.kernel[index])],
-            process=trace.processes[int(dispatches.process[index])].pid,
-            agent=trace.agents[int(dispatches.agent[index])].id,
-            queue=int(dispatches.queue[index]),
-            stream=int(dispatches.stream[index]),
-            start_ns=int(dispatches.start_ns[index]) - first_ns,
-            duration_ns=int(dispatches.duration_ns[index]),
-            slack_ns=int(path.slack_ns[index]),
-            critical=index in critical,
-        )
-        for index in range(len(dispatches))
-    )
-    shares = sorted(diagnosis.critical_shares.items(), key=lambda item: (-item[1], item[0]))
-    return DagDocument(
-        time_kind=_time_kind(profile),
-        rule=_DEPENDENCE_RULE,
-        critical_path_ns=path.length_ns,
-        wall_ns=path.wall_ns,
-        busy_ns=path.busy_ns,
-        nodes=nodes,
-        edges=path.edges,
-        critical_path=path.dispatches,
-        kernels=tuple(
-            DagKernel(kernel=name_of.get(symbol, symbol), critical_path_ns=share * path.length_ns, share=share)
-            for symbol, share in shares
-        ),
     )
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.analysis.bottleneck import Bottleneck, classify, gather_evidence
-from rocm_perf_lab.analysis.critical_path import CriticalPath, contribution_ns, critical_path
+from rocm_perf_lab.analysis.critical_path import CriticalPath, WhatIf, contribution_ns, critical_path, what_if
 from rocm_perf_lab.analysis.headroom import Headroom, headroom
+from rocm_perf_lab.analysis.names import symbol_of_kernels
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable, evaluate_metrics, roofline
 from rocm_perf_lab.analysis.stability import Stability, stability
 from rocm_perf_lab.analysis.thread_trace import NoThreadTrace, ThreadTrace, analyse
+from rocm_perf_lab.analysis.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,16 +25,25 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.metrics import MetricValue
     from rocm_perf_lab.rocprof.trace import Trace
 
+WHAT_IF_KERNELS = 3
+WHAT_IF_TIMES_FASTER = 2.0
+
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is known of one kernel. `critical_shares`: share of the critical path by mangled kernel name."""
+    """What is known of one kernel.
+
+    `critical_shares` is the share of the critical path by mangled kernel name; `what_if` the run if the kernels with the
+    largest shares were faster, by mangled name and how many times.
+    """
 
     stability: Stability
     metrics: Mapping[str, MetricValue]
     roofline: Roofline | Unavailable
     critical_path: CriticalPath
     critical_shares: Mapping[str, float]
+    timeline: Timeline
+    what_if: Mapping[tuple[str, float], WhatIf]
     bottleneck: Bottleneck
     headroom: Headroom | None
     thread_trace: ThreadTrace | NoThreadTrace
@@ -50,7 +61,7 @@ def diagnose(profile: Profile, trace: Trace, *, deterministic: bool, att: AttTra
     spread = stability(profile.durations_ns, deterministic=deterministic)
     metrics = evaluate_metrics(profile, spread.median_ns)
     roof = roofline(profile, metrics, spread.median_ns)
-    path = critical_path(trace.dispatches)
+    path = critical_path(trace.dispatches, trace.memory_copies, trace.regions)
     shares = _critical_shares(path, trace)
     share = shares.get(profile.kernel.mangled_name, 0.0)
     return Diagnosis(
@@ -59,6 +70,8 @@ def diagnose(profile: Profile, trace: Trace, *, deterministic: bool, att: AttTra
         roofline=roof,
         critical_path=path,
         critical_shares=shares,
+        timeline=timeline(path.graph, trace.regions),
+        what_if=_what_if(path, trace, shares),
         bottleneck=classify(gather_evidence(profile, roof, metrics, spread.median_ns)),
         headroom=headroom(roof, share) if isinstance(roof, Roofline) else None,
         thread_trace=_thread_trace(profile, att),
@@ -71,6 +84,13 @@ def _thread_trace(profile: Profile, att: AttTrace | str | None) -> ThreadTrace |
     x, y, z = profile.grid
     waves = x * y * z * -(-profile.threads_per_block // profile.wave_size)
     return analyse(att, symbol=profile.kernel.mangled_name, launched_waves=waves)
+
+
+def _what_if(path: CriticalPath, trace: Trace, shares: Mapping[str, float]) -> dict[tuple[str, float], WhatIf]:
+    symbols, symbol_of_kernel = symbol_of_kernels(trace.kernels)
+    symbol = symbol_of_kernel[trace.dispatches.kernel]
+    largest = sorted(shares, key=lambda name: (-shares[name], name))[:WHAT_IF_KERNELS]
+    return {(name, WHAT_IF_TIMES_FASTER): what_if(path, symbol == symbols.index(name), WHAT_IF_TIMES_FASTER) for name in largest}
 
 
 def _critical_shares(path: CriticalPath, trace: Trace) -> dict[str, float]:

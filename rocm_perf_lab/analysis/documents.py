@@ -70,7 +70,7 @@ class RooflineDocument(Document):
 
 
 class DagNode(Part):
-    """One dispatch; `start_ns` counts from the first start of the run."""
+    """One dispatch or memory copy; `start_ns` counts from the first start of the run. -1: a copy without agent or queue."""
 
     id: int
     kernel: str
@@ -82,14 +82,51 @@ class DagNode(Part):
     duration_ns: int
     slack_ns: int
     critical: bool
+    kind: Literal["dispatch", "copy"] = "dispatch"
 
 
 class DagKernel(Part):
-    """What one kernel contributes to the critical path."""
+    """What one kernel contributes to the critical path; `calls` and `total_ns` count all of its dispatches."""
 
     kernel: str
     critical_path_ns: float
     share: float
+    calls: int
+    total_ns: int
+    critical_calls: int
+    least_slack_ns: int
+
+
+class DagGap(Part):
+    """A time in which nothing ran, between two nodes; `start_ns` counts from the first start of the run."""
+
+    start_ns: int
+    duration_ns: int
+    before: str
+    after: str
+
+
+class DagLaunches(Part):
+    """Launches by the host. `overhead` is time in the API call, `latency` runs from the call to the start on the GPU."""
+
+    count: int
+    overhead_ns: int
+    median_overhead_ns: float
+    median_latency_ns: float
+    p90_latency_ns: float
+    late: int
+    """Launches that came when everything they depend on had ended: the GPU waited for the host."""
+
+
+class DagWhatIf(Part):
+    """The run if every dispatch of one kernel were so many times faster and all waiting stayed as it was."""
+
+    kernel: str
+    times_faster: float
+    path_ns: float
+    wall_ns: float
+    path_speedup: float
+    wall_speedup: float
 
 
 class DagDocument(Document):
@@ -104,6 +141,20 @@ class DagDocument(Document):
     edges: tuple[tuple[int, int], ...]
     critical_path: tuple[int, ...]
     kernels: tuple[DagKernel, ...]
+    nodes_total: int
+    nodes_left_out: int
+    """Of a large run only the longest nodes of the critical path are listed, and what connects them."""
+    critical_path_nodes: int
+    copies_on_critical_path_ns: int
+    idle_ns: int
+    work_ns: int
+    overlap_ns: int
+    most_at_once: int
+    gap_count: int
+    longest_gaps: tuple[DagGap, ...]
+    launches: DagLaunches | None
+    launches_reason: str | None
+    what_if: tuple[DagWhatIf, ...]
 
 
 class HeadroomPart(Part):
