@@ -30,6 +30,10 @@ class PassesConfig(_Strict):
     helper_kernels: tuple[str, ...] = ()
     thread_trace: bool = False
     """Also trace single wavefronts, instruction by instruction."""
+    roofline_csv: Path | None = None
+    """Measured peaks of the GPU, as rocprof-compute writes them; the theoretical ones are taken without it."""
+    plots: bool = True
+    """The profile job draws roofline.png and roofline.html."""
 
 
 class SpaceConfig(_Strict):

@@ -126,18 +126,25 @@ def _add_roof_evidence(
     roof: Roofline, issue_share: float | None, numbers: dict[str, float | None], words: dict[str, str]
 ) -> None:
     for row in roof.memory:
-        numbers[row.level] = row.utilisation
+        numbers[row.level] = _possible(row.utilisation)
     # LDS has a rule of its own: a busy LDS is no lack of memory bandwidth.
-    levels = {str(row.level): row.utilisation for row in roof.memory if row.utilisation is not None and row.level != "lds"}
+    shares = {str(row.level): _possible(row.utilisation) for row in roof.memory if row.level != "lds"}
+    levels = {level: share for level, share in shares.items() if share is not None}
     if levels:
         words["memory_level"] = max(levels, key=levels.__getitem__)
         numbers["memory"] = levels[words["memory_level"]]
-    units = {f"{row.unit} {row.data_type}": row.utilisation for row in roof.compute if row.utilisation is not None}
+    rates = {f"{row.unit} {row.data_type}": _possible(row.utilisation) for row in roof.compute}
+    units = {unit: share for unit, share in rates.items() if share is not None}
     if issue_share is not None:
         units["VALU issue slots"] = issue_share
     if units:
         words["arithmetic_unit"] = max(units, key=units.__getitem__)
         numbers["arithmetic"] = units[words["arithmetic_unit"]]
+
+
+def _possible(share: float | None) -> float | None:
+    """A rate above its roof proves nothing but an error."""
+    return share if share is not None and share <= 1 else None
 
 
 def _value(metrics: Mapping[str, MetricValue], name: str) -> float | None:

@@ -247,6 +247,7 @@ def _placed(roof: Roofline) -> PlacedKernel:
         memory=tuple(MemoryRoofPart(**asdict(row)) for row in roof.memory),
         notes=roof.notes,
         implausible=roof.implausible,
+        peaks=roof.peaks,
     )
 
 

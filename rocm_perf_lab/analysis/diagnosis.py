@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.metrics import MetricValue
     from rocm_perf_lab.rocprof.trace import Trace
+    from rocm_perf_lab.target.peaks import MeasuredPeaks
 
 WHAT_IF_KERNELS = 3
 WHAT_IF_TIMES_FASTER = 2.0
@@ -49,7 +50,14 @@ class Diagnosis:
     thread_trace: ThreadTrace | NoThreadTrace
 
 
-def diagnose(profile: Profile, trace: Trace, *, deterministic: bool, att: AttTrace | str | None = None) -> Diagnosis:
+def diagnose(
+    profile: Profile,
+    trace: Trace,
+    *,
+    deterministic: bool,
+    att: AttTrace | str | None = None,
+    measured: MeasuredPeaks | None = None,
+) -> Diagnosis:
     """Run every analysis.
 
     Args:
@@ -57,10 +65,11 @@ def diagnose(profile: Profile, trace: Trace, *, deterministic: bool, att: AttTra
         trace: The run whose times the profile states.
         deterministic: The device repeats a dispatch in exactly the same time.
         att: A thread trace of the kernel, or why there is none.
+        measured: Peaks of the GPU; the theoretical ones are taken without them.
     """
     spread = stability(profile.durations_ns, deterministic=deterministic)
     metrics = evaluate_metrics(profile, spread.median_ns)
-    roof = roofline(profile, metrics, spread.median_ns)
+    roof = roofline(profile, metrics, spread.median_ns, measured)
     path = critical_path(trace.dispatches, trace.memory_copies, trace.regions)
     shares = _critical_shares(path, trace)
     share = shares.get(profile.kernel.mangled_name, 0.0)

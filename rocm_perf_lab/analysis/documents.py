@@ -24,6 +24,7 @@ class ComputeRoofPart(Part):
     peak_gflop_per_s: float
     utilisation: float | None
     reason: str | None
+    peak_kind: Literal["theoretical", "empirical"] = "theoretical"
 
 
 class MemoryRoofPart(Part):
@@ -37,6 +38,7 @@ class MemoryRoofPart(Part):
     intensity: float | None
     ridge: float
     reason: str | None
+    peak_kind: Literal["theoretical", "empirical"] = "theoretical"
 
 
 class PlacedKernel(Part):
@@ -57,6 +59,7 @@ class PlacedKernel(Part):
     memory: tuple[MemoryRoofPart, ...]
     notes: tuple[str, ...]
     implausible: tuple[str, ...]
+    peaks: str = "theoretical"
 
 
 class RooflineDocument(Document):

@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.metrics import MetricValue
-    from rocm_perf_lab.target.model import Target
-    from rocm_perf_lab.target.peaks import MemoryLevel, Unit
+    from rocm_perf_lab.target.peaks import ComputeRoof, MeasuredPeaks, MemoryLevel, MemoryRoof, PeakKind, Unit
 
     Metrics = Mapping[str, MetricValue]
 
 Position = Literal["memory_bound", "compute_bound"]
 
 _NO_METRIC = "the architecture has no counter for it"
-_LEVELS_WITH_COUNTERS: tuple[MemoryLevel, ...] = ("lds", "vector_l1", "l2", "dram")
+_NO_MALL_COUNTERS = "the Infinity Cache has no counters: its hits are inside dram"
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class ComputeRow:
     peak_gflop_per_s: float
     utilisation: float | None
     reason: str | None
+    peak_kind: PeakKind = "theoretical"
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class MemoryRow:
     intensity: float | None
     ridge: float
     reason: str | None
+    peak_kind: PeakKind = "theoretical"
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class Roofline:
     notes: tuple[str, ...]
     implausible: tuple[str, ...]
     """Rates above 100 % of a roof: something is wrong with the counters, the time or the peak."""
+    peaks: str = "theoretical"
+    """`theoretical`, or `empirical` and where they were measured."""
 
 
 def evaluate_metrics(profile: Profile, duration_ns: float | None = None) -> Metrics:
@@ -94,8 +97,17 @@ def evaluate_metrics(profile: Profile, duration_ns: float | None = None) -> Metr
     return {name: evaluate_metric(metric, profile.counter_passes, facts) for name, metric in metrics.items()}
 
 
-def roofline(profile: Profile, metrics: Metrics, duration_ns: float | None = None) -> Roofline | Unavailable:
-    """The roofline of the median dispatch, or of another time; `metrics` as :func:`evaluate_metrics` gives them."""
+def roofline(
+    profile: Profile, metrics: Metrics, duration_ns: float | None = None, measured: MeasuredPeaks | None = None
+) -> Roofline | Unavailable:
+    """The roofline of the median dispatch, or of another time.
+
+    Args:
+        profile: Of the kernel.
+        metrics: As :func:`evaluate_metrics` gives them.
+        duration_ns: The kernel's time; the median where it is left out.
+        measured: Peaks of the GPU, which take the place of the theoretical ones.
+    """
     duration_ns = statistics.median(profile.durations_ns) if duration_ns is None else duration_ns
     dram = metrics.get("dram_bytes")
     if not profile.counter_passes:
@@ -104,12 +116,13 @@ def roofline(profile: Profile, metrics: Metrics, duration_ns: float | None = Non
         return Unavailable(f"no DRAM traffic: {dram.reason if dram else _NO_METRIC}")
     if duration_ns <= 0:
         return Unavailable("the dispatch has no duration")
-    compute = _compute_rows(profile.target, metrics, duration_ns)
-    peak_flops = _mixed_peak(profile.target, compute)
+    compute_peaks, memory_peaks = compute_roofs(profile.target, measured), memory_roofs(profile.target, measured)
+    compute = _compute_rows(compute_peaks, metrics, duration_ns)
+    peak_flops = _mixed_peak(compute_peaks, compute)
     flops = metrics.get("flops")
     total = flops.value if flops else None
-    memory = _memory_rows(profile.target, metrics, duration_ns, total, peak_flops)
-    peak_bytes = profile.target.peaks.dram_gb_per_s
+    memory = _memory_rows(memory_peaks, metrics, duration_ns, total, peak_flops)
+    peak_bytes = next(roof.gb_per_s for roof in memory_peaks if roof.level == "dram")
     memory_ns, compute_ns = dram.value / peak_bytes, (total or 0.0) / peak_flops
     known = total is not None
     return Roofline(
@@ -127,15 +140,22 @@ def roofline(profile: Profile, metrics: Metrics, duration_ns: float | None = Non
         bound_ns=max(memory_ns, compute_ns),
         compute=compute,
         memory=memory,
-        notes=tuple(note for value in metrics.values() for note in value.notes),
+        notes=(_peak_note(measured), *dict.fromkeys(note for value in metrics.values() for note in value.notes)),
         implausible=_implausible(compute, memory),
+        peaks=f"empirical: {measured.source}" if measured else "theoretical",
     )
 
 
-def _compute_rows(target: Target, metrics: Metrics, duration_ns: float) -> tuple[ComputeRow, ...]:
+def _peak_note(measured: MeasuredPeaks | None) -> str:
+    if measured is None:
+        return "theoretical peaks, at the maximum clock; passes.roofline_csv takes measured ones"
+    return f"empirical peaks of {measured.source}; a roof that it lacks is theoretical"
+
+
+def _compute_rows(roofs: tuple[ComputeRoof, ...], metrics: Metrics, duration_ns: float) -> tuple[ComputeRow, ...]:
     """One row per roof that has a counter or could have one; packed forms share the counters of the plain ones."""
     rows = []
-    for roof in compute_roofs(target):
+    for roof in roofs:
         value = metrics.get(f"{roof.unit}_flops_{roof.data_type}")
         if value is None:
             continue
@@ -149,18 +169,17 @@ def _compute_rows(target: Target, metrics: Metrics, duration_ns: float) -> tuple
                 peak_gflop_per_s=roof.gflop_per_s,
                 utilisation=_ratio(rate, roof.gflop_per_s),
                 reason=value.reason,
+                peak_kind=roof.kind,
             )
         )
     return tuple(rows)
 
 
 def _memory_rows(
-    target: Target, metrics: Metrics, duration_ns: float, flops: float | None, peak_flops: float
+    roofs: tuple[MemoryRoof, ...], metrics: Metrics, duration_ns: float, flops: float | None, peak_flops: float
 ) -> tuple[MemoryRow, ...]:
     rows = []
-    for roof in memory_roofs(target):
-        if roof.level not in _LEVELS_WITH_COUNTERS:
-            continue
+    for roof in roofs:
         value = metrics.get(f"{roof.level}_bytes")
         traffic = value.value if value else None
         rate = None if traffic is None else traffic / duration_ns
@@ -173,13 +192,14 @@ def _memory_rows(
                 utilisation=_ratio(rate, roof.gb_per_s),
                 intensity=_ratio(flops, traffic),
                 ridge=peak_flops / roof.gb_per_s,
-                reason=value.reason if value else _NO_METRIC,
+                reason=value.reason if value else _NO_MALL_COUNTERS if roof.level == "mall" else _NO_METRIC,
+                peak_kind=roof.kind,
             )
         )
     return tuple(rows)
 
 
-def _mixed_peak(target: Target, compute: tuple[ComputeRow, ...]) -> float:
+def _mixed_peak(roofs: tuple[ComputeRoof, ...], compute: tuple[ComputeRow, ...]) -> float:
     """FLOP over the least time for them: data types of one unit take turns, vector and matrix units overlap."""
     unit_ns = {"vector": 0.0, "matrix": 0.0}
     flops = 0.0
@@ -189,7 +209,7 @@ def _mixed_peak(target: Target, compute: tuple[ComputeRow, ...]) -> float:
             flops += row.flops
     if flops:
         return flops / max(unit_ns.values())
-    return next(r.gflop_per_s for r in compute_roofs(target) if (r.unit, r.data_type) == ("vector", "f32"))
+    return next(r.gflop_per_s for r in roofs if (r.unit, r.data_type) == ("vector", "f32"))
 
 
 def _implausible(compute: tuple[ComputeRow, ...], memory: tuple[MemoryRow, ...]) -> tuple[str, ...]:

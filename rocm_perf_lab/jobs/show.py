@@ -151,7 +151,9 @@ def _roofline(turn: Examined) -> str:
     roof = turn.diagnosis.roofline
     if not isinstance(roof, Roofline):
         return f"not available: {roof.reason}"
+    if roof.implausible:
+        return f"not to be trusted: {', '.join(roof.implausible)}; counters, time or peak are wrong"
     bound = (roof.position or "unknown").replace("_", " ")
     intensity = f"{roof.intensity:.3g} FLOP/B" if roof.intensity is not None else "intensity unknown"
     flops = f", {roof.gflop_per_s:,.0f} of {roof.peak_gflop_per_s:,.0f} GFLOP/s" if roof.gflop_per_s is not None else ""
-    return f"{bound}: {intensity}, {roof.gb_per_s:,.0f} of {roof.peak_gb_per_s:,.0f} GB/s{flops}"
+    return f"{bound}: {intensity}, {roof.gb_per_s:,.0f} of {roof.peak_gb_per_s:,.0f} GB/s{flops} ({roof.peaks} peaks)"

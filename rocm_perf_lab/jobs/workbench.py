@@ -24,6 +24,7 @@ from rocm_perf_lab.optimize.verification import VerificationResult, verify_outpu
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.rocprof.roofline_csv import read_roofline_csv
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.disassembly import disassemble
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import Device, Finding, Launch
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.target.occupancy import Occupancy
+    from rocm_perf_lab.target.peaks import MeasuredPeaks
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
     from rocm_perf_lab.toolchain.compilers import Compiler
@@ -99,6 +101,11 @@ class Workbench:
     def _compiler(self) -> Compiler:
         return find_compiler(self._config.toolchain.compilers)
 
+    @cached_property
+    def _measured_peaks(self) -> MeasuredPeaks | None:
+        path = self._config.passes.roofline_csv
+        return read_roofline_csv(path) if path is not None else None
+
     def compile(self, source: Path) -> CompiledKernel:
         """Compile a source in place of the description's own.
 
@@ -153,6 +160,7 @@ class Workbench:
             passes.trace,
             deterministic=self._device.deterministic,
             att=passes.att if passes.att is not None else passes.att_reason,
+            measured=self._measured_peaks,
         )
         documents = write_documents(folder, describe(profile, diagnosis, passes.trace))
         files = (*documents, *_write_binaries(compiled, folder), *sorted((folder / ROCPD_FOLDER).rglob("*.db")))

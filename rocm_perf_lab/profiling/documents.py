@@ -128,6 +128,8 @@ class RooflineSummary(Part):
     gb_per_s: float
     ridge: float
     position: Literal["memory_bound", "compute_bound"] | None
+    implausible: tuple[str, ...] = ()
+    """Rates above their roof: where there are any, the others are not to be trusted either."""
 
 
 class KernelSummary(Part):

@@ -1,4 +1,4 @@
-"""Theoretical roofs of a target in GFLOP/s and GB/s, from its operations per CU and clock at the maximum clock."""
+"""Roofs of a target in GFLOP/s and GB/s: theoretical, from its operations per CU and clock at the maximum clock, or measured."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rocm_perf_lab.target.model import Target
 
 Unit = Literal["vector", "matrix"]
 MemoryLevel = Literal["lds", "vector_l1", "l2", "mall", "dram"]
+PeakKind = Literal["theoretical", "empirical"]
+
+
+@dataclass(frozen=True)
+class MeasuredPeaks:
+    """What benchmarks reached on a GPU; a roof that was not measured has no entry."""
+
+    source: str
+    memory: Mapping[MemoryLevel, float]
+    compute: Mapping[tuple[Unit, str], float]
 
 
 @dataclass(frozen=True)
@@ -19,6 +31,7 @@ class ComputeRoof:
     unit: Unit
     data_type: str
     gflop_per_s: float
+    kind: PeakKind = "theoretical"
 
 
 @dataclass(frozen=True)
@@ -27,24 +40,28 @@ class MemoryRoof:
 
     level: MemoryLevel
     gb_per_s: float
+    kind: PeakKind = "theoretical"
 
 
-def compute_roofs(target: Target) -> tuple[ComputeRoof, ...]:
-    """Every arithmetic roof of the target, vector units first."""
+def compute_roofs(target: Target, measured: MeasuredPeaks | None = None) -> tuple[ComputeRoof, ...]:
+    """Every arithmetic roof of the target, vector units first; a measured peak takes the place of the theoretical one."""
     cu_clocks_per_ns = target.compute_units * target.max_clock_mhz / 1000
     units: tuple[tuple[Unit, dict[str, float]], ...] = (
         ("vector", target.peaks.vector_flops_per_cu_clock),
         ("matrix", target.peaks.matrix_flops_per_cu_clock),
     )
+    found = measured.compute if measured else {}
     return tuple(
-        ComputeRoof(unit, data_type, per_cu_clock * cu_clocks_per_ns)
+        ComputeRoof(unit, data_type, found[unit, data_type], "empirical")
+        if (unit, data_type) in found
+        else ComputeRoof(unit, data_type, per_cu_clock * cu_clocks_per_ns)
         for unit, rates in units
         for data_type, per_cu_clock in rates.items()
     )
 
 
-def memory_roofs(target: Target) -> tuple[MemoryRoof, ...]:
-    """Every bandwidth roof of the target, the nearest to the arithmetic units first."""
+def memory_roofs(target: Target, measured: MeasuredPeaks | None = None) -> tuple[MemoryRoof, ...]:
+    """Every bandwidth roof of the target, the nearest to the arithmetic units first; measured peaks come before theoretical."""
     peaks = target.peaks
     levels: tuple[tuple[MemoryLevel, float | None], ...] = (
         ("lds", peaks.lds_gb_per_s),
@@ -53,4 +70,9 @@ def memory_roofs(target: Target) -> tuple[MemoryRoof, ...]:
         ("mall", peaks.mall_gb_per_s),
         ("dram", peaks.dram_gb_per_s),
     )
-    return tuple(MemoryRoof(level, bandwidth) for level, bandwidth in levels if bandwidth is not None)
+    found = measured.memory if measured else {}
+    return tuple(
+        MemoryRoof(level, found[level], "empirical") if level in found else MemoryRoof(level, bandwidth)
+        for level, bandwidth in levels
+        if bandwidth is not None
+    )

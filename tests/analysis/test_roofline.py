@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocm_perf_lab.analysis.bottleneck import gather_evidence
 from rocm_perf_lab.analysis.headroom import headroom
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable, evaluate_metrics, roofline
+from rocm_perf_lab.target.peaks import MeasuredPeaks
 from tests.builders.profiles import VEC_COPY_NS, vec_copy_counters, vec_copy_profile
 
 if TYPE_CHECKING:
@@ -122,3 +124,44 @@ def test_headroom_is_the_time_under_the_nearest_roof(tmp_path: Path) -> None:
     assert room.speedup == pytest.approx(VEC_COPY_NS / roof_ns)
     assert room.critical_path_speedup == pytest.approx(1 / (0.5 + 0.5 * roof_ns / VEC_COPY_NS))
     assert room.limited_by == "dram bandwidth"
+
+
+MEASURED = MeasuredPeaks("roofline.csv, device 0", {"dram": 4000.0}, {("vector", "f32"): 60000.0})
+
+
+def test_measured_peaks_take_the_place_of_theoretical_ones(tmp_path: Path) -> None:
+    profile = vec_copy_profile(tmp_path, {**vec_copy_counters(), "SQ_INSTS_VALU_FMA_F32": 1e6})
+
+    found = roofline(profile, evaluate_metrics(profile), measured=MEASURED)
+
+    assert isinstance(found, Roofline)
+    assert (found.peak_gb_per_s, found.peak_gflop_per_s) == (4000, pytest.approx(60000))
+    assert found.peaks == "empirical: roofline.csv, device 0"
+    assert "a roof that it lacks is theoretical" in found.notes[0]
+    assert {row.level: row.peak_kind for row in found.memory} == {
+        "lds": "theoretical", "vector_l1": "theoretical", "l2": "theoretical", "mall": "theoretical", "dram": "empirical",
+    }  # fmt: skip
+
+
+def test_without_measured_peaks_a_note_says_so(tmp_path: Path) -> None:
+    found = placed(tmp_path)
+
+    assert found.peaks == "theoretical"
+    assert found.notes[0].startswith("theoretical peaks")
+
+
+def test_the_infinity_cache_has_a_roof_and_no_traffic_of_its_own(tmp_path: Path) -> None:
+    (row,) = [row for row in placed(tmp_path).memory if row.level == "mall"]
+
+    assert (row.bytes, row.peak_gb_per_s) == (None, 17200)
+    assert "no counters" in str(row.reason)
+
+
+def test_a_rate_above_its_roof_is_no_evidence(tmp_path: Path) -> None:
+    profile = vec_copy_profile(tmp_path, {**vec_copy_counters(), "TCC_EA0_WRREQ_64B_sum": 1e6, "TCC_EA0_WRREQ_sum": 1e6})
+    metrics = evaluate_metrics(profile)
+
+    numbers = gather_evidence(profile, roofline(profile, metrics), metrics, VEC_COPY_NS).numbers
+
+    assert "dram" not in numbers
+    assert max(value for name, value in numbers.items() if name in ("memory", "arithmetic", "l2")) <= 1
