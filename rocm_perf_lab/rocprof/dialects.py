@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
+_LOG_MODE = 2
 _BUSY_TIMEOUT_S = 1.0
 _COLLECT = "collect it with: rocprofv3 --kernel-trace -f rocpd -- APP"
 _DIALECTS: tuple[tuple[str, frozenset[str]], ...] = (
@@ -34,6 +35,10 @@ _DIALECTS: tuple[tuple[str, frozenset[str]], ...] = (
 """What a file is called whose tables include all of a set."""
 
 
+_CANNOT_LOCK = ("locking protocol", "disk I/O error", "unable to open database file")
+"""What SQLite says on file systems without locks, or where it may not write a lock file."""
+
+
 class DatabaseError(LabError):
     """A file that cannot be read as a rocpd database."""
 
@@ -44,13 +49,28 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     Raises:
         DatabaseError: Missing, empty, truncated, locked or not SQLite at all.
     """
-    _check_file(path)
+    in_log_mode = _check_file(path)
+    _check_neighbours(path)
     uri = f"file:{quote(str(path.resolve()))}?mode=ro"
     try:
-        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)
-        connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        # Reading a database in write-ahead mode would put two files beside it, unless it is said not to change.
+        return _connected(f"{uri}&immutable=1" if in_log_mode else uri)
+    except sqlite3.Error as error:
+        if not any(text in str(error) for text in _CANNOT_LOCK):
+            raise database_error(path, error) from error
+    try:
+        return _connected(f"{uri}&immutable=1")
     except sqlite3.Error as error:
         raise database_error(path, error) from error
+
+
+def _connected(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)
+    try:
+        connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
@@ -120,7 +140,26 @@ def database_error(path: Path, error: sqlite3.Error) -> DatabaseError:
     return DatabaseError(f"the database is damaged: {text}", where=str(path), remedy=_COLLECT)
 
 
-def _check_file(path: Path) -> None:
+def _check_neighbours(path: Path) -> None:
+    """A rollback journal or write-ahead log with content means that the file alone is not the whole database."""
+    for ending in ("-journal", "-wal"):
+        neighbour = path.with_name(path.name + ending)
+        try:
+            # A journal whose header is zero belongs to a finished transaction.
+            with neighbour.open("rb") as source:
+                unfinished = any(source.read(28))
+        except OSError:
+            continue
+        if unfinished:
+            raise DatabaseError(
+                f"the database is locked or partial: {neighbour.name} beside it holds a transaction that has not ended",
+                where=str(path),
+                remedy="wait until its writer has ended; if it was killed, collect it again",
+            )
+
+
+def _check_file(path: Path) -> bool:
+    """Whether an intact SQLite file is in write-ahead mode."""
     try:
         with path.open("rb") as source:
             header = source.read(_HEADER_BYTES)
@@ -140,6 +179,7 @@ def _check_file(path: Path) -> None:
         raise DatabaseError(
             f"the database is truncated: {size} bytes of {expected}", where=str(path), remedy="copy or collect it again"
         )
+    return header[18] == _LOG_MODE
 
 
 def _declared_bytes(header: bytes) -> int:
