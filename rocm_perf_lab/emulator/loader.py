@@ -17,6 +17,8 @@ from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.elf_file import ElfFile, parse_elf
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
@@ -30,9 +32,13 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _PT_LOAD = 1
 _LARGEST_IMAGE_BYTES = 1 << 32
 """Code reaches its data by offsets of 32 bits."""
-_SHT_RELA, _SHT_DYNSYM = 4, 11
-_ABS32_LO, _ABS32_HI, _ABS64, _ABS32, _RELATIVE64 = 1, 2, 3, 6, 13
-_LOW_WORD_KINDS, _ADDRESS_KINDS = (_ABS32_LO, _ABS32), (_ABS64, _RELATIVE64)
+_SHT_RELA, _SHT_REL, _SHT_DYNSYM, _SHT_RELR = 4, 9, 11, 19
+_STB_WEAK = 2
+_NO_RELOCATION, _RELATIVE64 = 0, 13
+_ENCODINGS = {1: "low", 2: "high", 3: "64", 4: "low", 5: "64", 6: "low", 10: "low", 11: "high", _RELATIVE64: "64"}
+"""R_AMDGPU_*: ABS32_LO, ABS32_HI, ABS64, REL32, REL64, ABS32, REL32_LO, REL32_HI, RELATIVE64."""
+_RELATIVE_KINDS = frozenset({4, 5, 10, 11})
+"""Counted from the relocated place."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,12 @@ class LoadedCodeObject:
     def elf(self) -> ElfFile:
         """Sections and symbols of the file."""
         return parse_elf(self.code_object.data)
+
+    @cached_property
+    def stored_addresses(self) -> tuple[int, ...]:
+        """Addresses of the code object that its data hold: function pointers, tables of jump targets."""
+        found = {r.target + r.addend for r in _relocations(self.elf) if r.target is not None}
+        return tuple(sorted(found))
 
     def kernel(self, symbol: str) -> KernelMetadata:
         """The kernel of that symbol.
@@ -118,40 +130,67 @@ def _load_segments(data: bytes) -> list[tuple[int, bytes, int]]:
 
 
 def _relocate(loaded: LoadedCodeObject, image: NDArray[np.uint8]) -> None:
-    dynamic_symbols = next((s for s in loaded.elf.sections if s.kind == _SHT_DYNSYM), None)
-    symbols = loaded.elf.content(dynamic_symbols) if dynamic_symbols is not None else b""
-    for section in loaded.elf.sections:
-        if section.kind != _SHT_RELA or not section.is_loaded:
+    for relocation in _relocations(loaded.elf):
+        content = relocation.content(loaded.load_address)
+        if relocation.place + len(content) > image.size:
+            raise CodeObjectError(f"a relocation at {relocation.place:#x} lies outside the code object")
+        image[relocation.place : relocation.place + len(content)] = np.frombuffer(content, dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class _Relocation:
+    """`target` is an address of the code object, None for a weak symbol that nothing defines."""
+
+    place: int
+    kind: int
+    target: int | None
+    addend: int
+
+    def content(self, load_address: int) -> bytes:
+        value = self.addend + (load_address + self.target if self.target is not None else 0)
+        if self.kind in _RELATIVE_KINDS:
+            value -= load_address + self.place
+        match _ENCODINGS.get(self.kind):
+            case "64":
+                return struct.pack("<Q", value & 0xFFFF_FFFF_FFFF_FFFF)
+            case "low":
+                return struct.pack("<I", value & 0xFFFF_FFFF)
+            case "high":
+                return struct.pack("<I", value >> 32 & 0xFFFF_FFFF)
+        raise CodeObjectError(
+            f"unknown relocation type {self.kind}", remedy="The lab knows ABS32, ABS64, REL32, REL64 and RELATIVE64."
+        )
+
+
+def _relocations(elf: ElfFile) -> Iterator[_Relocation]:
+    dynamic_symbols = next((s for s in elf.sections if s.kind == _SHT_DYNSYM), None)
+    symbols = elf.content(dynamic_symbols) if dynamic_symbols is not None else b""
+    for section in elf.sections:
+        if not section.is_loaded or section.kind not in (_SHT_RELA, _SHT_REL, _SHT_RELR):
             continue
-        content = loaded.elf.content(section)
+        if section.kind != _SHT_RELA:
+            raise CodeObjectError(
+                f"the relocations of {section.name!r} have a form that AMD GPUs do not use",
+                remedy="Link the code object without packed relocations.",
+            )
+        content = elf.content(section)
         if len(content) % _RELOCATION.size:
             raise CodeObjectError(f"relocation table {section.name!r} is cut short", remedy="Compile the code object again.")
-        for offset, info, addend in _RELOCATION.iter_unpack(content):
+        for place, info, addend in _RELOCATION.iter_unpack(content):
             kind, index = info & 0xFFFF_FFFF, info >> 32
-            value = loaded.load_address + addend + (_symbol_address(symbols, index) if kind != _RELATIVE64 else 0)
-            encoded = _encoded(kind, value)
-            if offset + len(encoded) > image.size:
-                raise CodeObjectError(f"a relocation at {offset:#x} lies outside the code object")
-            image[offset : offset + len(encoded)] = np.frombuffer(encoded, dtype=np.uint8)
+            if kind != _NO_RELOCATION:
+                yield _Relocation(place, kind, 0 if kind == _RELATIVE64 else _symbol_address(symbols, index), addend)
 
 
-def _symbol_address(symbols: bytes, index: int) -> int:
+def _symbol_address(symbols: bytes, index: int) -> int | None:
     if (index + 1) * _SYMBOL.size > len(symbols):
         raise CodeObjectError(f"a relocation names symbol {index}, which does not exist")
-    _, _, _, section, address, _ = _SYMBOL.unpack_from(symbols, index * _SYMBOL.size)
-    if section == 0:
-        raise CodeObjectError(
-            "the code object uses a symbol that it does not define",
-            remedy="Define the variable or function in the same compilation; external device symbols are not linked.",
-        )
-    return int(address)
-
-
-def _encoded(kind: int, value: int) -> bytes:
-    if kind in _ADDRESS_KINDS:
-        return struct.pack("<Q", value & 0xFFFF_FFFF_FFFF_FFFF)
-    if kind in _LOW_WORD_KINDS:
-        return struct.pack("<I", value & 0xFFFF_FFFF)
-    if kind == _ABS32_HI:
-        return struct.pack("<I", value >> 32 & 0xFFFF_FFFF)
-    raise CodeObjectError(f"unknown relocation type {kind}", remedy="The lab knows ABS32, ABS64 and RELATIVE64.")
+    _, info, _, section, address, _ = _SYMBOL.unpack_from(symbols, index * _SYMBOL.size)
+    if section != 0:
+        return int(address)
+    if info >> 4 == _STB_WEAK:
+        return None
+    raise CodeObjectError(
+        "the code object uses a symbol that it does not define",
+        remedy="Define the variable or function in the same compilation; external device symbols are not linked.",
+    )

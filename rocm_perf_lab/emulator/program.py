@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.decoded import reachable_instructions
+from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.counter_classes import counter_increments
 
 if TYPE_CHECKING:
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.isa.instruction import Instruction
 
+_WORD_BYTES = 4
 DEFAULT_MODE = 0x3F0
 """Round to nearest even, keep denormals, DX10_CLAMP, IEEE: what HIP kernels run with."""
 _CALLS = frozenset({"S_SWAPPC_B64", "S_CALL_B64"})
 _JUMPS = frozenset({"S_BRANCH", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64", "S_ENDPGM", "S_ENDPGM_SAVED"})
 ABORT_TRAP = 2
 CONDITIONAL_BRANCHES = frozenset(f"S_CBRANCH_{test}" for test in ("SCC0", "SCC1", "VCCZ", "VCCNZ", "EXECZ", "EXECNZ"))
+COMPUTED_JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
 _PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP"})
 
 
@@ -27,7 +30,8 @@ _PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP"})
 class Block:
     """A basic block: `instructions` in order, then one of `successors` (addresses), or the wavefront pauses or ends.
 
-    `is_loop_header`: a branch from its own address or a later one leads here, so a wavefront may run out of time here.
+    `is_loop_header`: a branch from its own address or a later one leads here, or it is a computed jump that may lead anywhere;
+    so a wavefront may run out of time here.
     """
 
     index: int
@@ -71,7 +75,7 @@ class Program:
     @cached_property
     def has_indirect_jumps(self) -> bool:
         """Any block may then be reached from any S_SETPC_B64 or S_SWAPPC_B64."""
-        return any(i.mnemonic in ("S_SETPC_B64", "S_SWAPPC_B64") for i in self.instructions)
+        return any(i.mnemonic in COMPUTED_JUMPS for i in self.instructions)
 
     @cached_property
     def has_global_atomics(self) -> bool:
@@ -99,6 +103,7 @@ def decode_program(
     order = sorted(decoded)
     leaders = _leaders(decoded, entries)
     back_targets = {t for i in decoded.values() for t in branch_targets(i) if t <= i.address}
+    back_targets |= {i.address for i in decoded.values() if i.mnemonic in COMPUTED_JUMPS}  # where they lead is unknown
     resume_points = {i.address + i.size for i in decoded.values() if i.mnemonic in _PAUSES} | back_targets
     numbered = {a: _renumbered(decoded[a], n) for n, a in enumerate(order)}
     blocks = []
@@ -107,6 +112,24 @@ def decode_program(
         is_header = address in back_targets
         blocks.append(Block(index, address, body, _successors(body[-1]), is_header, address in resume_points))
     return Program(symbol, entries[0], load_address, tuple(blocks), mode)
+
+
+def unreached_entries(program: Program, code: bytes, code_address: int, end: int) -> tuple[int, ...]:
+    """Where code lies that only a computed jump can reach, as in a table of branches: every instruction up to `end`."""
+    found: list[int] = []
+    known = {i.address: i.size for i in program.instructions}
+    address = program.entry
+    while address < end:
+        if address not in known:
+            try:
+                island = reachable_instructions(code, code_address, (address,), _follow)
+            except IllegalInstruction:  # data, or padding
+                address += _WORD_BYTES
+                continue
+            found += [a for a in island if a < end and a not in known]
+            known |= {i.address: i.size for i in island.values()}
+        address += known[address]
+    return tuple(found)
 
 
 def branch_targets(instruction: Instruction) -> tuple[int, ...]:
@@ -127,6 +150,8 @@ def _leaders(decoded: Mapping[int, Instruction], entries: tuple[int, ...]) -> se
     leaders = set(entries)
     for instruction in decoded.values():
         leaders.update(branch_targets(instruction))
+        if instruction.mnemonic in COMPUTED_JUMPS:
+            leaders.add(instruction.address)
         ends = instruction.mnemonic in _JUMPS | _PAUSES | CONDITIONAL_BRANCHES
         if ends:
             leaders.add(instruction.address + instruction.size)

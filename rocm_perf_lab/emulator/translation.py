@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.initial_state import initial_mode
 from rocm_perf_lab.emulator.jit import compile_program
-from rocm_perf_lab.emulator.program import Program, decode_program
+from rocm_perf_lab.emulator.program import Program, decode_program, unreached_entries
 from rocm_perf_lab.emulator.translate.function import resume_id
 
 if TYPE_CHECKING:
@@ -77,13 +77,16 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     program = decode_program(kernel.symbol, elf.content(section), section.address, (entry,), loaded.load_address, mode)
     if not program.has_indirect_jumps:
         return program
-    others = {k.entry_address for k in loaded.code_object.kernels}
+    code, others = elf.content(section), {k.entry_address for k in loaded.code_object.kernels}
+    in_section = range(section.address, section.address + section.size)
     functions = tuple(
         symbol.address
         for symbol in elf.symbols.values()
-        if section.address <= symbol.address < section.address + section.size
-        and symbol.size
-        and symbol.address not in others
-        and symbol.address != entry
+        if symbol.address in in_section and symbol.size and symbol.address not in others and symbol.address != entry
     )
-    return decode_program(kernel.symbol, elf.content(section), section.address, (entry, *functions), loaded.load_address, mode)
+    stored = tuple(address for address in loaded.stored_addresses if address in in_section and address not in others)
+    entries = tuple(dict.fromkeys((entry, *functions, *stored)))
+    program = decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, mode)
+    end = kernel.entry_address + kernel.code_bytes
+    entries += unreached_entries(program, code, section.address, end)
+    return decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, mode)

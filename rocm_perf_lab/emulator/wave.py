@@ -46,6 +46,10 @@ class Wave(ctypes.Structure):
         ("wave_in_workgroup", ctypes.c_uint32),
         ("slice_end", ctypes.c_int64),
         ("group", ctypes.c_void_p),
+        ("workgroup_number", ctypes.c_uint32),
+        ("waves_in_workgroup", ctypes.c_uint32),
+        ("vgpr_rows", ctypes.c_uint32),
+        ("agpr_rows", ctypes.c_uint32),
     )
 
 

@@ -1,11 +1,12 @@
 """Finds the code objects of one architecture in what compilers produce: bare ELF, offload bundle, host executable.
 
-Formats: "Clang Offload Bundler" (magic `__CLANG_OFFLOAD_BUNDLE__`, a table of offset, size and target id) and the
-`.hip_fatbin` section of a host ELF, in which the bundles of all translation units follow each other.
+Formats: "Clang Offload Bundler" (magic `__CLANG_OFFLOAD_BUNDLE__`, a table of offset, size and target id; magic `CCOB`, the
+same compressed) and the `.hip_fatbin` section of a host ELF, in which the bundles of all translation units follow each other.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,12 @@ EM_AMDGPU = 224
 
 _BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _COMPRESSED_MAGIC = b"CCOB"
+_COMPRESSED_HEADERS = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
+"""By version, behind magic, version and method: size of the file (from version 2 on), of the content, hash of the content."""
+_METHODS = {0: "zlib", 1: "zstd"}
+_LARGEST_CONTENT = 1 << 31
+GENERIC_PROCESSORS = {"gfx9-4-generic": ("gfx942", "gfx940", "gfx941", "gfx950")}
+"""Processors that run code of a generic one."""
 _U64 = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QQQ")
 
@@ -32,14 +39,20 @@ class _BundleEntry:
 
     @property
     def architecture(self) -> str:
-        return self.target.rpartition("--")[2].split(":")[0]
+        """Behind `<kind>-<arch>-<vendor>-<os>-<environment>-`; the environment is usually empty."""
+        return "-".join(self.target.split(":")[0].split("-")[5:])
+
+    @property
+    def features(self) -> frozenset[str]:
+        """`sramecc+`, `xnack-`."""
+        return frozenset(self.target.split(":")[1:])
 
 
 def unpack_code_objects(data: bytes, architecture: str) -> tuple[bytes, ...]:
     """The device ELF files for `architecture` in `data`, in file order; `data` itself where it is one.
 
     Raises:
-        CodeObjectError: Unknown or compressed container, or nothing for this architecture in it.
+        CodeObjectError: Unknown or damaged container, or nothing for this architecture in it.
     """
     if data.startswith(ELF_MAGIC):
         elf = parse_elf(data)
@@ -52,14 +65,10 @@ def unpack_code_objects(data: bytes, architecture: str) -> tuple[bytes, ...]:
                 remedy="Pass a code object, or an executable that was compiled from HIP.",
             )
         data = elf.content(fat_binary)
-    if data.startswith(_COMPRESSED_MAGIC):
-        raise CodeObjectError(
-            "the offload bundle is compressed (CCOB)",
-            remedy="Compile with --no-offload-compress, or unpack it with clang-offload-bundler.",
-        )
-    entries = [entry for entry in _bundle_entries(data) if entry.content]
-    chosen = tuple(entry.content for entry in entries if entry.architecture == architecture)
+    bundles = [[entry for entry in bundle if entry.content] for bundle in _bundles(data)]
+    chosen = tuple(best.content for best in (_best(bundle, architecture) for bundle in bundles) if best is not None)
     if not chosen:
+        entries = [entry for bundle in bundles for entry in bundle]
         present = sorted({entry.architecture for entry in entries if not entry.target.startswith("host")})
         raise CodeObjectError(
             f"the bundle has no code object for {architecture}, only for: {', '.join(present) or 'no GPU at all'}",
@@ -68,28 +77,84 @@ def unpack_code_objects(data: bytes, architecture: str) -> tuple[bytes, ...]:
     return chosen
 
 
-def _bundle_entries(data: bytes) -> Iterator[_BundleEntry]:
-    start = data.find(_BUNDLE_MAGIC)
-    if start < 0:
+def _best(bundle: list[_BundleEntry], architecture: str) -> _BundleEntry | None:
+    """What a GPU with its factory settings (ECC, no retries of page faults) would take; generic code as the last resort."""
+    exact = [entry for entry in bundle if entry.architecture == architecture]
+    candidates = exact or [entry for entry in bundle if architecture in GENERIC_PROCESSORS.get(entry.architecture, ())]
+    return min(candidates, key=lambda entry: len(entry.features & {"xnack+", "sramecc-"}), default=None)
+
+
+def _bundles(data: bytes) -> Iterator[list[_BundleEntry]]:
+    starts = [match.start() for match in re.finditer(re.escape(_BUNDLE_MAGIC) + b"|" + re.escape(_COMPRESSED_MAGIC), data)]
+    if not starts:
         raise CodeObjectError(
             "neither an ELF file nor an offload bundle",
             remedy="Pass a .hsaco file, an offload bundle or a HIP executable.",
         )
-    while start >= 0:
-        yield from _entries_of_one(data, start)
-        start = data.find(_BUNDLE_MAGIC, start + len(_BUNDLE_MAGIC))
+    end = 0
+    for start in starts:
+        if start < end:
+            continue  # these bytes are content of the bundle before
+        if data.startswith(_COMPRESSED_MAGIC, start):
+            content, end = _decompressed(data, start)
+            yield _entries_of_one(content, 0)[0]
+        else:
+            entries, end = _entries_of_one(data, start)
+            yield entries
 
 
-def _entries_of_one(data: bytes, start: int) -> Iterator[_BundleEntry]:
+def _decompressed(data: bytes, start: int) -> tuple[bytes, int]:
+    """The bundle that a compressed one holds, and where that one ends."""
+    place = start + len(_COMPRESSED_MAGIC)
+    version, method = struct.unpack("<HH", _checked(data, place, 4))
+    header = _COMPRESSED_HEADERS.get(version)
+    if header is None or method not in _METHODS:
+        raise CodeObjectError(
+            f"the offload bundle is compressed in a way that the lab does not know (version {version}, method {method})",
+            remedy="Compile with --no-offload-compress, or unpack it with clang-offload-bundler.",
+        )
+    *file_size, size, _ = header.unpack(_checked(data, place + 4, header.size))
+    begin = place + 4 + header.size
+    end = start + file_size[0] if file_size else len(data)
+    packed = _checked(data, begin, max(end - begin, 0))
+    content = _inflated(packed, size, _METHODS[method]) if size <= _LARGEST_CONTENT else None
+    if content is None or len(content) != size or not content.startswith(_BUNDLE_MAGIC):
+        raise CodeObjectError("the compressed offload bundle is damaged", remedy="Compile or copy the file again.")
+    return content, end
+
+
+def _inflated(packed: bytes, size: int, method: str) -> bytes | None:
+    """None where the data are damaged."""
+    if method == "zlib":
+        import zlib
+
+        try:
+            return zlib.decompressobj().decompress(packed, size)
+        except zlib.error:
+            return None
+    import zstandard
+
+    try:
+        return zstandard.ZstdDecompressor().stream_reader(packed).read(size)
+    except zstandard.ZstdError:
+        return None
+
+
+def _entries_of_one(data: bytes, start: int) -> tuple[list[_BundleEntry], int]:
+    """The entries of the bundle at `start`, and where the last one ends."""
+    entries = []
     position = start + len(_BUNDLE_MAGIC)
     (count,) = _U64.unpack(_checked(data, position, _U64.size))
     position += _U64.size
+    end = position
     for _ in range(count):
         offset, size, name_size = _ENTRY.unpack(_checked(data, position, _ENTRY.size))
         position += _ENTRY.size
         target = _checked(data, position, name_size).decode("utf-8", errors="replace")
         position += name_size
-        yield _BundleEntry(target, _checked(data, start + offset, size))
+        entries.append(_BundleEntry(target, _checked(data, start + offset, size)))
+        end = max(end, position, start + offset + size)
+    return entries, end
 
 
 def _checked(data: bytes, offset: int, size: int) -> bytes:

@@ -74,6 +74,8 @@ class KernelMetadata:
     required_workgroup_size: tuple[int, int, int] | None
     uses_dynamic_stack: bool
     arguments: tuple[KernelArgument, ...]
+    has_metadata: bool = True
+    """False: only the descriptor is known, nothing of the arguments."""
 
 
 @dataclass(frozen=True)

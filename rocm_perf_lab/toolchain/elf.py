@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rocm_perf_lab.toolchain.bundles import unpack_code_objects
+from rocm_perf_lab.toolchain.bundles import GENERIC_PROCESSORS, unpack_code_objects
 from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError, KernelMetadata
 from rocm_perf_lab.toolchain.demangle import demangle
 from rocm_perf_lab.toolchain.descriptor import (
@@ -46,6 +46,10 @@ _ARCHITECTURE_OF_MACH = {
 }
 
 
+_GENERIC_OF_MACH = {0x5F: "gfx9-4-generic"}
+_ET_REL = 1
+
+
 def read_code_object(data: bytes, *, bundle_architecture: str = "gfx942") -> CodeObject:
     """Parse an HSACO, or the one code object for `bundle_architecture` in an offload bundle or HIP executable.
 
@@ -58,18 +62,23 @@ def read_code_object(data: bytes, *, bundle_architecture: str = "gfx942") -> Cod
             f"{len(code_objects)} code objects for {bundle_architecture}: one per translation unit",
             remedy="Read them all with read_code_objects().",
         )
-    return _parse(code_objects[0])
+    return _parse(code_objects[0], bundle_architecture)
 
 
 def read_code_objects(data: bytes, *, bundle_architecture: str = "gfx942") -> tuple[CodeObject, ...]:
     """All code objects for one architecture in a bundle or executable, in file order."""
-    return tuple(_parse(content) for content in unpack_code_objects(data, bundle_architecture))
+    return tuple(_parse(content, bundle_architecture) for content in unpack_code_objects(data, bundle_architecture))
 
 
-def _parse(data: bytes) -> CodeObject:
+def _parse(data: bytes, wanted_architecture: str) -> CodeObject:
     elf = parse_elf(data)
+    if elf.kind == _ET_REL:
+        raise CodeObjectError(
+            "the code object is not linked: a relocatable object file",
+            remedy="Link it: ld.lld -shared -o kernel.hsaco kernel.o (or compile without -c).",
+        )
     note = read_metadata_note(elf)
-    architecture = _architecture(elf)
+    architecture = _architecture(elf, wanted_architecture)
     target_id = note.target_id if note is not None and note.target_id else architecture
     if note is None:
         kernels = [_kernel_of_descriptor(elf, name, architecture) for name in _descriptor_symbols(elf)]
@@ -80,10 +89,16 @@ def _parse(data: bytes) -> CodeObject:
             )
     else:
         kernels = [_kernel_of_note(elf, kernel, architecture) for kernel in note.kernels]
+        noted = {kernel.symbol for kernel in kernels}
+        kernels += [_kernel_of_descriptor(elf, name, architecture) for name in _descriptor_symbols(elf) if name not in noted]
     return CodeObject(data, architecture, target_id, tuple(sorted(kernels, key=lambda kernel: kernel.symbol)))
 
 
-def _architecture(elf: ElfFile) -> str:
+def _architecture(elf: ElfFile, wanted: str) -> str:
+    """Of the ELF flags; a generic processor is taken for the wanted one where that is among its members."""
+    generic = GENERIC_PROCESSORS.get(_GENERIC_OF_MACH.get(elf.flags & _MACH_MASK, ""))
+    if generic is not None:
+        return wanted if wanted in generic else generic[0]
     architecture = _ARCHITECTURE_OF_MACH.get(elf.flags & _MACH_MASK)
     if architecture is None:
         raise CodeObjectError(
@@ -116,6 +131,7 @@ def _kernel_of_note(elf: ElfFile, note: KernelNote, architecture: str) -> Kernel
         required_workgroup_size=note.required_workgroup_size,
         uses_dynamic_stack=note.uses_dynamic_stack,
         arguments=tuple(argument.as_argument() for argument in note.arguments),
+        has_metadata=True,
     )
 
 
@@ -146,6 +162,7 @@ def _kernel_of_descriptor(elf: ElfFile, symbol: str, architecture: str) -> Kerne
         required_workgroup_size=None,
         uses_dynamic_stack=uses_dynamic_stack(descriptor),
         arguments=(),
+        has_metadata=False,
     )
 
 

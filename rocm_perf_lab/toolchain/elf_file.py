@@ -74,6 +74,7 @@ class ElfFile:
     """A 64-bit little-endian ELF file."""
 
     data: bytes
+    kind: int
     machine: int
     flags: int
     abi_version: int
@@ -135,7 +136,7 @@ def parse_elf(data: bytes) -> ElfFile:
     if not data.startswith(ELF_MAGIC):
         raise CodeObjectError("these bytes are not an ELF file", remedy="Pass a code object (.hsaco) or a bundle.")
     header = _HEADER.unpack(_slice(data, 0, _HEADER.size, "ELF header"))
-    identity, machine, section_offset, flags = header[0], header[2], header[6], header[7]
+    identity, kind, machine, section_offset, flags = header[0], header[1], header[2], header[6], header[7]
     section_entry_size, section_count, names_index = header[11:14]
     if (identity[4], identity[5]) != _CLASS_64_LITTLE_ENDIAN:
         raise CodeObjectError("the ELF file is not 64-bit little-endian", remedy=_REBUILD)
@@ -150,7 +151,7 @@ def parse_elf(data: bytes) -> ElfFile:
         Section(_string(names, name), kind, section_flags, address, offset, size, link)
         for name, kind, section_flags, address, offset, size, link, *_ in raw
     )
-    return ElfFile(data, machine, flags, abi_version=identity[8], sections=sections)
+    return ElfFile(data, kind, machine, flags, abi_version=identity[8], sections=sections)
 
 
 _REBUILD = "The file is damaged or was cut short: compile or copy it again."

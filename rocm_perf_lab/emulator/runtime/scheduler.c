@@ -124,6 +124,10 @@ static void start(const struct run *run, struct resident *r, uint64_t group) {
     w->machine = run->machine;
     w->group = r->group;
     w->trace = trace_of(run, group, index);
+    w->workgroup_number = (uint32_t)group;
+    w->waves_in_workgroup = run->waves_per_group;
+    w->vgpr_rows = launch->vgpr_rows;
+    w->agpr_rows = launch->agpr_rows;
   }
   run->machine->counters.workgroups++;
   run->machine->counters.waves += run->waves_per_group;

@@ -36,6 +36,9 @@ struct rpl_wave {
   uint32_t wave_in_workgroup;
   int64_t slice_end;             // instructions that the workgroup will have executed when this slice is used up
   struct rpl_group *group;       // shadow of the workgroup for the checks of checks.h; NULL where they are off
+  uint32_t workgroup_number;     // in linear order: where the workgroup would run follows from it
+  uint32_t waves_in_workgroup;
+  uint32_t vgpr_rows, agpr_rows; // allocated registers
 };
 
 // ---- helpers called by translated code --------------------------------------------------------------------------
@@ -98,6 +101,8 @@ int rpl_smfmac(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int 
 int rpl_trap(struct rpl_wave *w, int inst, int id);
 // `left`: instructions of the basic block behind this one, which the slice has counted already.
 int rpl_clock(struct rpl_wave *w, int inst, int sdst, int left);
+// Bits [first, first + size) of a hardware register other than MODE, into sgpr[sdst].
+int rpl_read_register(struct rpl_wave *w, int inst, int sdst, int id, int first, int size);
 void rpl_set_rounding(struct rpl_wave *w, int first_bit);
 // V_MOV_B32 with M0[7:0] added to the destination row, the source row, or both; src < 0: the source is `value`.
 int rpl_indexed_move(struct rpl_wave *w, int inst, int dst, int src, uint32_t value, int index_dst, int index_src);

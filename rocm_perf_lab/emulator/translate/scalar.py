@@ -9,6 +9,7 @@ from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
 from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.pcode.parser import parse
+from rocm_perf_lab.emulator.translate.helpers import call_helper
 from rocm_perf_lab.emulator.translate.indexing import set_index_mode
 from rocm_perf_lab.emulator.translate.operands import read_source
 from rocm_perf_lab.emulator.wave import EXEC, M0, SGPRS, VCC, offset_of
@@ -168,11 +169,12 @@ def _move_relative(state: BlockState, instruction: Instruction) -> None:
 
 
 def _get_register(state: BlockState, instruction: Instruction) -> None:
-    """MODE is real; other hardware registers (ids, status) read as zero: one deterministic place to run in."""
+    """MODE is the translator's, the others are in runtime/hardware_registers.c."""
     register, offset, size = register_field(instruction)
     builder = state.scalar_builder
     if register != MODE_REGISTER:
-        state.write(instruction.fields["sdst"], constant(0))
+        call_helper(state, "rpl_read_register", instruction, instruction.fields["sdst"], register, offset, size)
+        state.forget(instruction.fields["sdst"], 1)
         return
     mode = state.load_mode()
     field = builder.binary(">>", mode, constant(offset))
