@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Position = Literal["memory_bound", "compute_bound"]
 
 _NO_METRIC = "the architecture has no counter for it"
-_NO_MALL_COUNTERS = "the Infinity Cache has no counters: its hits are inside dram"
+_NO_MALL_COUNTERS = "no counters: its hits are inside dram"
 
 
 @dataclass(frozen=True)

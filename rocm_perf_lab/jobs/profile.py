@@ -9,6 +9,7 @@ from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenan
 from rocm_perf_lab.jobs.show import runtime_text, show_profile
 from rocm_perf_lab.jobs.workbench import Turn, Workbench
 from rocm_perf_lab.report.page import write_report
+from rocm_perf_lab.report.roofline_plot import write_roofline_plots
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class ProfileJob:
             show_profile(lab.console, turn, word, f"profile of {lab.config.kernel.name} on {lab.config.target.name}")
             require_correct(turn, lab)
             require_clean(turn.findings, lab.config.kernel.name)
+            if lab.config.passes.plots:
+                for path in write_roofline_plots(lab.output_dir, gpu=lab.config.target.product_name):
+                    tracker.log_artifact(path)
             tracker.log_artifact(
                 write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {lab.config.kernel.name}")
             )

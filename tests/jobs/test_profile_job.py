@@ -85,3 +85,21 @@ def test_the_profile_keeps_the_times_that_its_statistics_are_of(run: Path) -> No
     assert profile["stability"]["durations_ms"] == [profile["runtime_ms"]]
     assert profile["kernels"][0]["durations_ms"] == [profile["runtime_ms"]]
     assert profile["stability"]["warnings"] == []
+
+
+def test_a_roofline_is_drawn_and_plots_can_be_left_out(run: Path, tmp_path: Path) -> None:
+    assert (run / "roofline.png").read_bytes().startswith(b"\x89PNG")
+    assert "emulated" in (run / "roofline.html").read_text()
+
+    plain = profiled(tmp_path / "plain", "passes.plots=false")
+
+    assert not list(plain.glob("roofline.[ph][nt]*"))
+
+
+def test_measured_peaks_come_from_the_users_file(tmp_path: Path) -> None:
+    (tmp_path / "roofline.csv").write_text("device,HBMBw,FP32Flops\n0,4000,60000\n")
+
+    found = document(profiled(tmp_path / "run", f"passes.roofline_csv={tmp_path / 'roofline.csv'}"), "roofline")["roofline"]
+
+    assert (found["peak_gb_per_s"], found["peaks"]) == (4000, "empirical: roofline.csv, device 0")
+    assert run_lab([*PROFILE, f"hydra.run.dir={tmp_path / 'no'}", "passes.roofline_csv=/nowhere/roofline.csv"]) == 2
