@@ -128,8 +128,9 @@ def build_profile(
 
 
 def _check_architecture(trace: Trace, target: Target) -> None:
-    names = {trace.agents[agent].name for agent in set(trace.dispatches.agent.tolist())}
-    others = sorted(name for name in names if name.partition(":")[0] != target.architecture)
+    names = {trace.agents[agent].name for agent in np.unique(trace.dispatches.agent).tolist()}
+    # CSV without agent_info.csv does not say what the agents are.
+    others = sorted(name for name in names if name and name.partition(":")[0] != target.architecture)
     if others:
         raise ProfileError(
             f"the trace is of {', '.join(others)}, the target {target.name} is {target.architecture}",

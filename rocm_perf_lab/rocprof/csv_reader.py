@@ -1,0 +1,337 @@
+"""Reads what `rocprofv3 -f csv` writes (ROCm 6.2 to 10) into the same :class:`Trace` as a database gives.
+
+Takes a folder or some of its files: `*kernel_trace.csv`, `*counter_collection.csv`, `*memory_copy_trace.csv`,
+`*_api_trace.csv`, `*agent_info.csv`. Columns are taken by name; what older releases lack (streams, AGPRs) is 0. Files with
+equal prefix are of one process; a prefix stands in for the guid that CSV lacks. CSV says less than a database: LDS is the
+static part, registers are of the dispatch, names may be demangled only.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.rocprof.counter_values import per_dispatch
+from rocm_perf_lab.rocprof.dialects import DatabaseError
+from rocm_perf_lab.rocprof.merging import in_order, merge
+from rocm_perf_lab.rocprof.trace import (
+    CounterValues,
+    Dispatches,
+    MemoryCopies,
+    Regions,
+    Trace,
+    TracedAgent,
+    TracedKernel,
+    TracedLane,
+    TracedProcess,
+    TraceProvenance,
+    no_copies,
+    no_dispatches,
+    no_regions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Cells = dict[str, list[str]]
+
+_KINDS = re.compile(
+    r"^(?P<prefix>.*?)(?:^|_)(?P<kind>kernel_trace|counter_collection|memory_copy_trace|agent_info|[a-z]+_api_trace)\.csv$"
+)
+_AXES = ("X", "Y", "Z")
+_FORMAT = "csv"
+_UNKNOWN = -1
+
+
+class CsvError(DatabaseError):
+    """CSV files that cannot be read as output of rocprofv3."""
+
+
+def find_csv(folder: Path) -> tuple[Path, ...]:
+    """The CSV files of rocprofv3 in a folder and below."""
+    return tuple(sorted(path for path in folder.rglob("*.csv") if _KINDS.match(path.name)))
+
+
+def read_csv(paths: Iterable[Path]) -> Trace:
+    """The trace of the given files, or of the files in the given folders; several processes are merged.
+
+    Raises:
+        CsvError: No kernel trace or counters among them, a column is missing, or a value is no number.
+    """
+    processes: dict[Path, dict[str, list[Path]]] = {}
+    given = tuple(paths)
+    for path in given:
+        for file in find_csv(path) if path.is_dir() else (path,):
+            match = _KINDS.match(file.name)
+            if match is None:
+                raise CsvError("no file that rocprofv3 writes", where=str(file), remedy="give *_kernel_trace.csv, or its folder")
+            kind = "api_trace" if match["kind"].endswith("_api_trace") else match["kind"]
+            processes.setdefault(file.parent / match["prefix"], {}).setdefault(kind, []).append(file)
+    traces = [
+        _Process(prefix, files).read()
+        for prefix, files in processes.items()
+        if "kernel_trace" in files or "counter_collection" in files
+    ]
+    if not traces:
+        raise CsvError(
+            "neither a kernel trace nor counters among the CSV files",
+            where=", ".join(str(path) for path in given),
+            remedy="collect them with: rocprofv3 --kernel-trace -f csv -d FOLDER -- APP",
+        )
+    return merge(traces)
+
+
+class _Process:
+    """The files of one process."""
+
+    def __init__(self, prefix: Path, files: Mapping[str, Sequence[Path]]) -> None:
+        self._prefix = prefix
+        self._files = files
+        self._agents: dict[str, int] = {}
+        self._kernels: dict[tuple[str, ...], int] = {}
+        self._notes: list[str] = []
+
+    def read(self) -> Trace:
+        """The trace of this process."""
+        described = _read(self._files["agent_info"][0], ("Node_Id", "Agent_Type")) if "agent_info" in self._files else None
+        traced = "kernel_trace" in self._files
+        file = self._files["kernel_trace" if traced else "counter_collection"][0]
+        dispatches, row_of = self._dispatches(file, counters_only=not traced)
+        copies, regions = self._copies(), self._regions()
+        contents = [path.read_bytes() for paths in self._files.values() for path in paths]
+        agents = tuple(_agent(label, described) for label in self._agents)
+        return Trace(
+            path=file if len(contents) == 1 else file.parent,
+            sha256=hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest(),
+            schema_version=_FORMAT,
+            provenance=TraceProvenance("rocm", emulated=False, versions={}),
+            processes=(TracedProcess(str(self._prefix), self._pid(), ""),),
+            agents=agents,
+            kernels=tuple(TracedKernel(0, name, name, *(int(size) for size in sizes)) for name, *sizes in self._kernels),
+            dispatches=dispatches,
+            memory_copies=copies,
+            counters=self._counters(row_of),
+            regions=regions,
+            queues=tuple(TracedLane(0, int(queue), f"Queue {queue}") for queue in np.unique(dispatches.queue)),
+            streams=tuple(TracedLane(0, int(stream), f"Stream {stream}") for stream in np.unique(dispatches.stream)),
+            notes=tuple(self._notes),
+            paths=tuple(path for paths in self._files.values() for path in paths),
+        )
+
+    def _pid(self) -> int:
+        """From the default name, `<pid>_kernel_trace.csv`; 0 where another one was chosen."""
+        return int(self._prefix.name) if self._prefix.name.isdecimal() else 0
+
+    def _agent_at(self, label: str) -> int:
+        return self._agents.setdefault(label, len(self._agents))
+
+    def _dispatches(self, file: Path, *, counters_only: bool) -> tuple[Dispatches, dict[int, int]]:
+        """The dispatches, and the position of each dispatch id."""
+        sizes = (
+            ("Workgroup_Size", "Grid_Size")
+            if counters_only
+            else tuple(f"{w}_Size_{a}" for w in ("Workgroup", "Grid") for a in _AXES)
+        )
+        needed = ("Agent_Id", "Queue_Id", "Dispatch_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp", *sizes)
+        cells = _read(file, needed)
+        if counters_only:
+            cells = _first_of_each(cells, "Dispatch_Id")
+            self._notes.append("there is no kernel trace: times are those of the counter pass, sizes are products")
+        count = len(cells["Dispatch_Id"])
+        if count == 0:
+            return no_dispatches(), {}
+
+        def number(name: str, default: str = "0") -> Integers:
+            return _integers(file, name, cells.get(name) or [default] * count)
+
+        registers = [cells.get(name) or ["0"] * count for name in ("VGPR_Count", "Accum_VGPR_Count", "SGPR_Count")]
+        lds, scratch = (cells.get(name) or ["0"] * count for name in ("LDS_Block_Size", "Scratch_Size"))
+        rows = zip(cells["Kernel_Name"], *registers, lds, scratch, strict=True)
+        names = [(name.removesuffix(".kd"), *sizes) for name, *sizes in rows]
+        kernels = [self._kernels.setdefault(key, len(self._kernels)) for key in names]
+        one = np.ones(count, np.int64)
+        axes = (
+            [[number(s), one, one] for s in sizes]
+            if counters_only
+            else [[number(n) for n in sizes[at : at + 3]] for at in (0, 3)]
+        )
+        columns = {
+            "process": np.zeros(count, np.int64),
+            "agent": np.array([self._agent_at(label) for label in cells["Agent_Id"]], np.int64),
+            "kernel": np.array(kernels, np.int64),
+            "queue": number("Queue_Id"),
+            "stream": number("Stream_Id"),
+            "start_ns": number("Start_Timestamp"),
+            "end_ns": number("End_Timestamp"),
+            "lds_bytes": number("LDS_Block_Size"),
+            "scratch_bytes": number("Scratch_Size"),
+            "workgroup": np.stack(axes[0], axis=1),
+            "grid": np.stack(axes[1], axis=1),
+            "correlation": number("Correlation_Id", str(_UNKNOWN)),
+        }
+        ids = number("Dispatch_Id")
+        columns, order = in_order([columns])
+        return Dispatches(**columns), {dispatch: position for position, dispatch in enumerate(ids[order].tolist())}
+
+    def _counters(self, position_of: Mapping[int, int]) -> dict[str, CounterValues]:
+        names: dict[str, int] = {}
+        name, dispatch, value, unknown = [], [], [], 0
+        for file in self._files.get("counter_collection", ()):
+            cells = _read(file, ("Dispatch_Id", "Counter_Name", "Counter_Value"))
+            ids = _integers(file, "Dispatch_Id", cells["Dispatch_Id"]).tolist()
+            for row, counter, text in zip(ids, cells["Counter_Name"], cells["Counter_Value"], strict=True):
+                if row not in position_of:
+                    unknown += 1
+                    continue
+                name.append(names.setdefault(counter, len(names)))
+                dispatch.append(position_of[row])
+                value.append(_real(file, text))
+        if unknown:
+            self._notes.append(f"{unknown} counter values are of dispatches that the kernel trace does not have; left out")
+        arrays = np.array(name, np.int64), np.array(dispatch, np.int64), np.array(value, np.float64)
+        counters, notes = per_dispatch(tuple(names), *arrays)
+        self._notes.extend(notes)
+        return counters
+
+    def _copies(self) -> MemoryCopies:
+        directions: dict[str, int] = {}
+        parts = []
+        for file in self._files.get("memory_copy_trace", ()):
+            cells = _read(file, ("Direction", "Start_Timestamp", "End_Timestamp"))
+            count = len(cells["Direction"])
+            unknown = [str(_UNKNOWN)] * count
+            ends = {
+                column: np.array([self._agent_at(label) for label in cells.get(name, [])] or [_UNKNOWN] * count, np.int64)
+                for column, name in (("source", "Source_Agent_Id"), ("destination", "Destination_Agent_Id"))
+            }
+            parts.append({
+                "process": np.zeros(count, np.int64),
+                "direction": np.array([directions.setdefault(text, len(directions)) for text in cells["Direction"]], np.int64),
+                "size_bytes": _integers(file, "Size", cells.get("Size") or ["0"] * count),
+                "start_ns": _integers(file, "Start_Timestamp", cells["Start_Timestamp"]),
+                "end_ns": _integers(file, "End_Timestamp", cells["End_Timestamp"]),
+                **ends,
+                "queue": np.full(count, _UNKNOWN),
+                "stream": _integers(file, "Stream_Id", cells.get("Stream_Id") or unknown),
+                "correlation": _integers(file, "Correlation_Id", cells.get("Correlation_Id") or unknown),
+            })  # fmt: skip
+        return MemoryCopies(**in_order(parts)[0], directions=tuple(directions)) if parts else no_copies()
+
+    def _regions(self) -> Regions:
+        names: dict[str, int] = {}
+        parts = []
+        for file in self._files.get("api_trace", ()):
+            cells = _read(file, ("Function", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"))
+            parts.append({
+                "process": np.zeros(len(cells["Function"]), np.int64),
+                "thread": _integers(file, "Thread_Id", cells["Thread_Id"]),
+                "name": np.array([names.setdefault(text, len(names)) for text in cells["Function"]], np.int64),
+                "start_ns": _integers(file, "Start_Timestamp", cells["Start_Timestamp"]),
+                "end_ns": _integers(file, "End_Timestamp", cells["End_Timestamp"]),
+                "correlation": _integers(file, "Correlation_Id", cells["Correlation_Id"]),
+            })  # fmt: skip
+        return Regions(**in_order(parts)[0], names=tuple(names)) if parts else no_regions()
+
+
+def _read(file: Path, needed: Sequence[str]) -> Cells:
+    """All columns of a file, by name."""
+    try:
+        with file.open(newline="", encoding="utf-8", errors="replace") as source:
+            rows = csv.reader(source)
+            header = next(rows, [])
+            missing = [name for name in needed if name not in header]
+            if missing:
+                found = ", ".join(header[:6]) or "nothing"
+                raise CsvError(
+                    f"no column {', '.join(missing)}; the file begins with: {found}",
+                    where=str(file),
+                    remedy="give the file as rocprofv3 wrote it",
+                )
+            content = [row for row in rows if row]
+    except OSError as error:
+        raise CsvError(f"cannot open the file: {error.strerror}", where=str(file)) from error
+    except csv.Error as error:
+        raise CsvError(f"the file is no CSV: {error}", where=str(file), remedy="collect it again") from error
+    short = next((line for line, row in enumerate(content, start=2) if len(row) != len(header)), None)
+    if short is not None:
+        raise CsvError(f"row {short} has not {len(header)} columns: cut short?", where=str(file), remedy="collect it again")
+    cells = {name: [row[index] for row in content] for index, name in enumerate(header)}
+    if len(set(cells.get("Guid", ()))) > 1:
+        raise CsvError(
+            "the rows are of several processes, whose ids CSV does not keep apart",
+            where=str(file),
+            remedy="read the database that it was converted from",
+        )
+    return cells
+
+
+def _integers(file: Path, name: str, texts: Sequence[str]) -> Integers:
+    try:
+        return np.array([int(text or 0) for text in texts], np.int64)
+    except (ValueError, OverflowError) as error:
+        raise CsvError(f"column {name} holds a value that is no whole number: {error}", where=str(file)) from error
+
+
+def _real(file: Path, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise CsvError(f"column Counter_Value holds a value that is no number: {error}", where=str(file)) from error
+
+
+def _first_of_each(cells: Cells, key: str) -> Cells:
+    """The rows that bring a new value of `key`."""
+    seen: dict[str, int] = {}
+    for row, value in enumerate(cells[key]):
+        seen.setdefault(value, row)
+    return {name: [column[row] for row in seen.values()] for name, column in cells.items()}
+
+
+def _agent(label: str, described: Cells | None) -> TracedAgent:
+    """The agent called "Agent 4", "4" or "GPU 0" in a trace."""
+    row = _row_of_agent(label, described) if described else None
+    number = re.search(r"\d+", label)
+    if described is None or row is None:
+        return TracedAgent(0, int(number[0]) if number else 0, "GPU", "", "", {})
+    properties = {name.lower(): _value(column[row]) for name, column in described.items()}
+    return TracedAgent(
+        process=0,
+        id=int(described["Node_Id"][row]),
+        kind=described["Agent_Type"][row],
+        name=described.get("Name", [""] * (row + 1))[row],
+        product_name=described.get("Product_Name", [""] * (row + 1))[row],
+        properties=properties,
+    )
+
+
+def _row_of_agent(label: str, described: Cells) -> int | None:
+    number = re.search(r"\d+", label)
+    if number is None:
+        return None
+    kind = label.split()[0].upper()
+    if kind in ("GPU", "CPU"):
+        of_kind = [row for row, found in enumerate(described["Agent_Type"]) if found.upper() == kind]
+        return of_kind[int(number[0])] if int(number[0]) < len(of_kind) else None
+    # "Agent 4" counts the agents that the process sees, a bare number is the node.
+    ids = described.get("Logical_Node_Id") if kind == "AGENT" else None
+    for column in (ids, described["Node_Id"]):
+        if column and number[0] in column:
+            return column.index(number[0])
+    return None
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,35 @@
+"""What a run of rocprofv3 left, whatever its format: databases before CSV, files and folders mixed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.rocprof.csv_reader import find_csv, read_csv
+from rocm_perf_lab.rocprof.dialects import is_rocpd
+from rocm_perf_lab.rocprof.reader import read_databases
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.rocprof.trace import Trace
+
+
+def read_run(paths: Sequence[Path]) -> Trace:
+    """One run as a trace. A folder that holds databases is read as such, whatever CSV lies beside them.
+
+    Raises:
+        DatabaseError: Nothing that can be read, by name and reason.
+    """
+    files = [path for path in paths if path.suffix == ".csv" and not path.is_dir()]
+    if files and len(files) == len(paths):
+        return read_csv(files)
+    folders = [path for path in paths if path.is_dir()]
+    no_database = len(folders) == len(paths) and not any(_has_database(folder) for folder in folders)
+    if no_database and any(find_csv(folder) for folder in folders):
+        return read_csv(folders)
+    return read_databases(paths)
+
+
+def _has_database(folder: Path) -> bool:
+    return any(is_rocpd(path) for path in sorted(folder.rglob("*")) if path.is_file())

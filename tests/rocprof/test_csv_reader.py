@@ -1,0 +1,206 @@
+"""The CSV files of rocprofv3, with the columns that its releases write."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.rocprof.csv_reader import CsvError, read_csv
+from rocm_perf_lab.rocprof.dialects import DatabaseError
+from rocm_perf_lab.rocprof.runs import read_run
+from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.target.catalog import load_target
+from tests.builders.rocpd import dispatch, recorded_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+KERNEL = """
+    Kind Agent_Id Queue_Id Stream_Id Thread_Id Dispatch_Id Kernel_Id Kernel_Name Correlation_Id Start_Timestamp End_Timestamp
+    LDS_Block_Size Scratch_Size VGPR_Count Accum_VGPR_Count SGPR_Count Workgroup_Size_X Workgroup_Size_Y Workgroup_Size_Z
+    Grid_Size_X Grid_Size_Y Grid_Size_Z
+""".split()  # noqa: SIM905
+COUNTER = """
+    Correlation_Id Dispatch_Id Agent_Id Queue_Id Process_Id Thread_Id Grid_Size Kernel_Id Kernel_Name Workgroup_Size
+    LDS_Block_Size Scratch_Size VGPR_Count Accum_VGPR_Count SGPR_Count Counter_Name Counter_Value Start_Timestamp End_Timestamp
+""".split()  # noqa: SIM905
+COPY = """
+    Kind Direction Stream_Id Source_Agent_Id Destination_Agent_Id Correlation_Id Start_Timestamp End_Timestamp
+""".split()  # noqa: SIM905
+API = ["Domain", "Function", "Process_Id", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"]
+AGENT = ["Node_Id", "Logical_Node_Id", "Agent_Type", "Cu_Count", "Num_Xcc", "Name", "Product_Name"]
+ROW = {
+    "Kind": "KERNEL_DISPATCH", "Agent_Id": "Agent 1", "Queue_Id": 1, "Stream_Id": 2, "Thread_Id": 99, "Kernel_Id": 7,
+    "Kernel_Name": "vecCopy(double*, int)", "LDS_Block_Size": 512, "Scratch_Size": 0, "VGPR_Count": 8, "Accum_VGPR_Count": 4,
+    "SGPR_Count": 16, "Workgroup_Size_X": 256, "Workgroup_Size_Y": 1, "Workgroup_Size_Z": 1, "Grid_Size_X": 1024,
+    "Grid_Size_Y": 2, "Grid_Size_Z": 1, "Grid_Size": 2048, "Workgroup_Size": 256, "Process_Id": 7,
+}  # fmt: skip
+
+
+def write(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> Path:
+    with path.open("w", newline="") as target:
+        writer = csv.writer(target, quoting=csv.QUOTE_NONNUMERIC)
+        writer.writerow(columns)
+        writer.writerows([[row[column] for column in columns] for row in rows])
+    return path
+
+
+def kernel(dispatch_id: int, start: int, end: int, **changed: object) -> dict[str, object]:
+    times = {"Dispatch_Id": dispatch_id, "Correlation_Id": dispatch_id + 10, "Start_Timestamp": start, "End_Timestamp": end}
+    return {**ROW, **times, **changed}
+
+
+def counter(dispatch_id: int, name: str, value: object) -> dict[str, object]:
+    return {**kernel(dispatch_id, 1000, 2000), "Counter_Name": name, "Counter_Value": value}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path / "42_kernel_trace.csv", KERNEL, [kernel(2, 500, 900), kernel(1, 100, 350, Kernel_Name="reduce.kd")])
+    return tmp_path
+
+
+def test_a_kernel_trace_is_read(folder: Path) -> None:
+    trace = read_csv([folder])
+
+    found = trace.dispatches
+    assert [trace.kernels[k].name for k in found.kernel] == ["reduce", "vecCopy(double*, int)"]
+    assert (found.start_ns.tolist(), found.duration_ns.tolist()) == ([100, 500], [250, 400])
+    assert (found.queue.tolist(), found.stream.tolist(), found.correlation.tolist()) == ([1, 1], [2, 2], [11, 12])
+    assert (found.workgroup.tolist()[0], found.grid.tolist()[0]) == ([256, 1, 1], [1024, 2, 1])
+    assert trace.kernels[0].arch_vgpr_count == 8
+    assert (trace.processes[0].pid, trace.schema_version) == (42, "csv")
+    assert trace.provenance.time_kind == "measured"
+
+
+def test_agents_are_described_where_the_file_is_there(folder: Path) -> None:
+    rows = [
+        {
+            "Node_Id": 0, "Logical_Node_Id": 0, "Agent_Type": "CPU", "Cu_Count": 0, "Num_Xcc": 0, "Name": "EPYC",
+            "Product_Name": "EPYC",
+        },
+        {
+            "Node_Id": 4, "Logical_Node_Id": 1, "Agent_Type": "GPU", "Cu_Count": 304, "Num_Xcc": 8, "Name": "gfx942",
+            "Product_Name": "AMD Instinct MI300X",
+        },
+    ]  # fmt: skip
+    write(folder / "42_agent_info.csv", AGENT, rows)
+
+    (agent,) = read_csv([folder]).agents
+
+    assert (agent.id, agent.kind, agent.name, agent.properties["cu_count"]) == (4, "GPU", "gfx942", 304)
+
+
+@pytest.mark.parametrize("label", ["GPU 0", "4"])
+def test_agents_are_found_however_they_are_numbered(tmp_path: Path, label: str) -> None:
+    write(tmp_path / "agent_info.csv", ["Node_Id", "Agent_Type", "Name"], [{"Node_Id": 4, "Agent_Type": "GPU", "Name": "gfx942"}])
+    write(tmp_path / "kernel_trace.csv", KERNEL, [kernel(1, 0, 1, Agent_Id=label)])
+
+    assert read_csv([tmp_path]).agents[0].name == "gfx942"
+
+
+def test_counters_are_joined_by_dispatch(folder: Path) -> None:
+    rows = [counter(1, "SQ_WAVES", "16.000000"), counter(2, "SQ_WAVES", "nan"), counter(9, "SQ_WAVES", "1.000000")]
+    write(folder / "42_counter_collection.csv", COUNTER, rows)
+
+    trace = read_csv([folder])
+
+    assert [trace.counters_of(i) for i in range(2)] == [{"SQ_WAVES": 16.0}, {}]
+    assert trace.notes == (
+        "1 counter values are of dispatches that the kernel trace does not have; left out",
+        "SQ_WAVES: 1 dispatches have a value that is no number; left out",
+    )
+
+
+def test_counters_alone_give_dispatches(tmp_path: Path) -> None:
+    write(tmp_path / "x_counter_collection.csv", COUNTER, [counter(1, "SQ_WAVES", "8.0"), counter(1, "GRBM_COUNT", "5.0")])
+
+    trace = read_csv([tmp_path / "x_counter_collection.csv"])
+
+    assert trace.dispatches.duration_ns.tolist() == [1000]
+    assert trace.dispatches.grid.tolist() == [[2048, 1, 1]]
+    assert trace.counters_of(0) == {"GRBM_COUNT": 5.0, "SQ_WAVES": 8.0}
+    assert trace.notes[0].startswith("there is no kernel trace")
+
+
+def test_copies_and_api_calls_are_read(folder: Path) -> None:
+    copied = {"Kind": "MEMORY_COPY", "Direction": "MEMORY_COPY_HOST_TO_DEVICE", "Stream_Id": 2, "Source_Agent_Id": "Agent 0"}
+    copied |= {"Destination_Agent_Id": "Agent 1", "Correlation_Id": 5, "Start_Timestamp": 10, "End_Timestamp": 90}
+    call = {"Domain": "HIP_RUNTIME_API", "Function": "hipLaunchKernel", "Process_Id": 42, "Thread_Id": 42, "Correlation_Id": 11}
+    write(folder / "42_memory_copy_trace.csv", COPY, [copied])
+    write(folder / "42_hip_api_trace.csv", API, [{**call, "Start_Timestamp": 90, "End_Timestamp": 95}])
+
+    trace = read_csv([folder])
+
+    assert [(copy.direction, copy.stream) for copy in trace.memory_copies] == [("MEMORY_COPY_HOST_TO_DEVICE", 2)]
+    assert trace.memory_copies.destination.tolist() == trace.dispatches.agent.tolist()[:1]
+    assert (trace.regions.names, trace.regions.correlation.tolist()) == (("hipLaunchKernel",), [11])
+
+
+def test_older_releases_lack_columns(tmp_path: Path) -> None:
+    older = [column for column in KERNEL if column not in {"Stream_Id", "Accum_VGPR_Count", "Correlation_Id"}]
+    write(tmp_path / "kernel_trace.csv", older, [kernel(1, 0, 5)])
+
+    trace = read_csv([tmp_path])
+
+    assert (trace.dispatches.stream.tolist(), trace.dispatches.correlation.tolist()) == ([0], [-1])
+    assert trace.kernels[0].accum_vgpr_count == 0
+
+
+def test_processes_with_equal_ids_stay_apart(folder: Path) -> None:
+    write(folder / "43_kernel_trace.csv", KERNEL, [kernel(1, 200, 300)])
+
+    trace = read_csv([folder])
+
+    assert [process.pid for process in trace.processes] == [42, 43]
+    assert trace.dispatches.process.tolist() == [0, 1, 0]
+
+
+def test_a_profile_is_built_without_agents(folder: Path) -> None:
+    assert build_profile(read_csv([folder]), target=load_target("mi300x")).kernel.longest_ns == 400
+
+
+def test_a_run_is_read_by_what_its_folder_holds(folder: Path) -> None:
+    assert read_run([folder]).schema_version == "csv"
+    assert read_run([folder / "42_kernel_trace.csv"]).schema_version == "csv"
+
+    write_database(folder / "a.db", recorded_run(load_target("mi300x"), [dispatch(0, 1)]))
+
+    assert read_run([folder]).schema_version == "3"
+    with pytest.raises(DatabaseError, match="no rocpd database"):
+        (folder / "empty").mkdir()
+        read_run([folder / "empty"])
+
+
+def failing(path: Path) -> str:
+    with pytest.raises(CsvError) as caught:
+        read_csv([path])
+    return caught.value.what
+
+
+def test_bad_files_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "kernel_trace.csv"
+
+    assert "cannot open" in failing(file)
+    file.write_text("")
+    assert "begins with: nothing" in failing(file)
+    write(file, [column for column in KERNEL if column != "Kernel_Name"], [kernel(1, 0, 1)])
+    assert "no column Kernel_Name" in failing(file)
+    write(file, KERNEL, [kernel(1, 0, 1, End_Timestamp="soon")])
+    assert "End_Timestamp holds a value that is no whole number" in failing(file)
+    file.write_text(write(file, KERNEL, [kernel(1, 0, 1), kernel(2, 3, 4)]).read_text()[:-30])
+    assert "row 3 has not 22 columns" in failing(file)
+    write(file, ["Guid", *KERNEL], [{**kernel(1, 0, 1), "Guid": guid} for guid in "ab"])
+    assert "several processes" in failing(file)
+    assert "neither a kernel trace nor counters" in failing(write(tmp_path / "agent_info.csv", AGENT, []))
+    assert "no file that rocprofv3 writes" in failing(write(tmp_path / "songs.csv", ["a"], []))
+
+
+def test_a_kernel_name_of_64_kb_is_read_whole(tmp_path: Path) -> None:
+    write(tmp_path / "kernel_trace.csv", KERNEL, [kernel(1, 0, 1, Kernel_Name="k" * 65536)])
+
+    assert len(read_csv([tmp_path]).kernels[0].name) == 65536
