@@ -207,7 +207,8 @@ class Checks:
 
     def _instruction(self, record: FindingRecord, resume_address: Callable[[int], int | None]) -> Instruction:
         if record.inst >= 0:
-            return self._program.instructions[record.inst]
+            named: Instruction = self._program.instructions[record.inst]
+            return named
         behind = resume_address(int(record.detail))
         barrier: Instruction = next(i for i in self._program.instructions if i.address + i.size == behind)
         return barrier

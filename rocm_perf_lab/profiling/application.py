@@ -48,7 +48,8 @@ class ApplicationRuns:
         Raises:
             LabError: A run failed, or dispatched nothing.
         """
-        traces, warnings = [], []
+        traces: list[Trace] = []
+        warnings: list[str] = []
         for number in range(1, runs + 1):
             self.tell(f"run {number} of {runs}: times")
             run = self._run(TIMES, f"trace_{number}" if runs > 1 else "trace")
