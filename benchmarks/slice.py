@@ -1,6 +1,7 @@
 """Figures of the vertical slice: `python -m benchmarks.slice [--json FILE]`.
 
-Runs the demo twice in an empty folder, first with empty caches of the lab, then with what the first run left, and times `rocm-perf --version`. Prints a table.
+Runs the demo twice in an empty folder, as a user would: with empty caches of the lab, then with what the first run left.
+Times `rocm-perf --version`. Prints a table.
 """
 
 from __future__ import annotations

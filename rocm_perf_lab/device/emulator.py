@@ -204,7 +204,7 @@ def _allocate(machine: Machine, launch: Launch) -> dict[str, Allocation]:
     for argument in launch.arguments:
         if isinstance(argument, BufferValue):
             buffers[argument.name] = machine.allocate(argument.name, argument.data.nbytes)
-            machine.write(buffers[argument.name], argument.data.tobytes())
+            machine.write(buffers[argument.name], argument.data)
             if not argument.is_set:
                 machine.forget_content(buffers[argument.name])
     return buffers

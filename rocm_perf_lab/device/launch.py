@@ -26,13 +26,14 @@ from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.expressions import evaluate, evaluate_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.kernel import Expression, Initialiser, KernelDescription
     from rocm_perf_lab.toolchain.code_object import CodeObject, LaunchContract
 
+_DRAWN_AT_ONCE = 1 << 20
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8), "i16": np.dtype(np.int16), "u16": np.dtype(np.uint16),
     "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32), "i64": np.dtype(np.int64), "u64": np.dtype(np.uint64),
@@ -134,9 +135,11 @@ def _initial(
 ) -> NDArray[Any]:
     match init:
         case NormalInit():
-            values = np.random.default_rng(init.seed).normal(init.mean, init.std, shape)
+            normal = np.random.default_rng(init.seed).normal
+            return _drawn(lambda count: normal(init.mean, init.std, count), shape, dtype)
         case UniformInit():
-            values = np.random.default_rng(init.seed).uniform(init.low, init.high, shape)
+            uniform = np.random.default_rng(init.seed).uniform
+            return _drawn(lambda count: uniform(init.low, init.high, count), shape, dtype)
         case IntegersInit():
             low = evaluate_integer(init.low, description.params, where=where)
             high = evaluate_integer(init.high, description.params, where=where)
@@ -150,7 +153,16 @@ def _initial(
         case _:
             poison = 0x80 if dtype.name.endswith("fnuz") else 0xFF
             return np.full(int(np.prod(shape)) * dtype.itemsize, poison, np.uint8).view(dtype).reshape(shape)
-    return values.astype(dtype)
+
+
+def _drawn(draw: Callable[[int], NDArray[np.float64]], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Random values in pieces: the generator's float64 values of a large buffer would take many times its own size."""
+    values = np.empty(shape, dtype)
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, _DRAWN_AT_ONCE):
+        piece = flat[start : start + _DRAWN_AT_ONCE]
+        piece[:] = draw(piece.size).astype(dtype)
+    return values
 
 
 def _from_file(path: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> NDArray[Any]:

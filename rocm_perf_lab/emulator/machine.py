@@ -125,10 +125,10 @@ class Machine:
         Raises:
             LaunchRefused: `content` is larger than the buffer.
         """
-        raw = content if isinstance(content, bytes) else np.ascontiguousarray(content).tobytes()
+        raw = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else _bytes_of(content)
         if len(raw) > allocation.nbytes:
             raise LaunchRefused(f"{len(raw):,} bytes do not fit in buffer {allocation.name!r} of {allocation.nbytes:,}")
-        self.memory.view(allocation)[: len(raw)] = np.frombuffer(raw, dtype=np.uint8)
+        self.memory.view(allocation)[: len(raw)] = raw
 
     def forget_content(self, allocation: Allocation) -> None:
         """Count the content of a buffer as nobody's: reading it before writing it is a finding."""
@@ -290,6 +290,11 @@ class Machine:
             threads=1 if results_depend_on_order(translated.program) else self._threads,
             traced_workgroups=self._sample.choose(prod(geometry.grid)) if self._sample else (),
         )
+
+
+def _bytes_of(content: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """Without a copy where the array is contiguous."""
+    return np.ascontiguousarray(content).reshape(-1).view(np.uint8)
 
 
 def _scratch_bytes(kernel: KernelMetadata) -> int:

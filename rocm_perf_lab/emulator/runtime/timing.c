@@ -47,8 +47,8 @@ static int cache_open(struct cache *c, uint32_t lines) {
 static void cache_close(struct cache *c) { free(c->tags); free(c->used); }
 
 static int cache_lookup(struct cache *c, uint64_t line) {
-  uint64_t hash = line * 0x9E3779B97F4A7C15ull;
-  size_t base = (size_t)((hash >> 32) % c->sets) * WAYS, oldest = base;
+  uint64_t hash = line * 0x9E3779B97F4A7C15ull;  // only its upper bits spread neighbouring lines evenly
+  size_t base = (size_t)((unsigned __int128)hash * c->sets >> 64) * WAYS, oldest = base;
   for (size_t i = base; i < base + WAYS; i++) {
     if (c->used[i] && c->tags[i] == line) { c->used[i] = ++c->clock; return 1; }
     if (c->used[i] < c->used[oldest]) oldest = i;
