@@ -116,8 +116,8 @@ def what_if(path: CriticalPath, faster: NDArray[np.bool_], times: float) -> What
     graph = path.graph
     chosen = np.concatenate([faster, np.zeros(len(graph) - len(faster), bool)])[graph.identity]
     duration = np.where(chosen, graph.duration_ns / times, graph.duration_ns)
-    path_ns = float(_longest_to(duration, graph.in_pairs).max(initial=0.0))
-    wall_ns = float(_longest_to(graph.delay_ns + duration, graph.in_pairs).max(initial=0.0))
+    delayed = (graph.delay_ns + duration).astype(np.float64)
+    path_ns, wall_ns = _longest_two(duration.astype(np.float64), delayed, graph.in_pairs)
     return WhatIf(path_ns, wall_ns, _ratio(path.length_ns, path_ns), _ratio(path.wall_ns, wall_ns))
 
 
@@ -139,6 +139,22 @@ def _longest_to(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
             one, two = longest[first], longest[second]
             append((one if one > two else two) + own)
     return np.array(longest, weight.dtype)[pairs.node + 1]
+
+
+def _longest_two(weight: NDArray[np.float64], other: NDArray[np.float64], pairs: Pairs) -> tuple[float, float]:
+    """The heaviest chain by each of two weights: both in one pass, which costs less than two."""
+    longest, heaviest = [0.0], [0.0]
+    append, add = longest.append, heaviest.append
+    spread = (_spread(weight, pairs), _spread(other, pairs))
+    for at in range(0, len(pairs.first), _AT_ONCE):
+        chosen = slice(at, at + _AT_ONCE)
+        columns = (column[chosen].tolist() for column in (pairs.first, pairs.second, *spread))
+        for first, second, own, others in zip(*columns, strict=True):
+            one, two = longest[first], longest[second]
+            append((one if one > two else two) + own)
+            one, two = heaviest[first], heaviest[second]
+            add((one if one > two else two) + others)
+    return max(longest), max(heaviest)
 
 
 def _longest_from(weight: Integers, pairs: Pairs) -> Integers:
