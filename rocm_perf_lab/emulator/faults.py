@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.errors import EmulationError, IllegalInstruction, UnsupportedInstruction
+from rocm_perf_lab.emulator.kernarg import service_at
 from rocm_perf_lab.emulator.structures import AccessKind, FaultKind
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ _SHOWN_LANES = 8
 
 class MemoryFault(EmulationError):
     """An access to device memory that no live buffer holds, or a misaligned atomic."""
+
+
+class MissingService(EmulationError):
+    """The kernel uses something of a runtime that the emulator does not have: printf, malloc, queues."""
 
 
 class LdsFault(EmulationError):
@@ -95,6 +100,13 @@ def fault_error(
         source_line: Source line of an address of the code object, where it is known.
     """
     kind = FaultKind(record.kind)
+    service = service_at(next(iter(lane_addresses(record).values()), 0)) if kind is FaultKind.MEMORY else None
+    if service is not None:
+        return MissingService(
+            f"kernel {program.symbol}: {service.missing}",
+            where="; ".join(_where(record, program, resume_address, source_line)),
+            remedy=service.remedy,
+        )
     return _CLASSES[kind](
         f"kernel {program.symbol}: {_what(kind, record, memory, max_instructions)}",
         where="; ".join(_where(record, program, resume_address, source_line)),

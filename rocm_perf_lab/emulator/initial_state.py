@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.emulator.kernarg import SERVICES
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ MAX_USER_SGPRS = 16
 
 _PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
 _KERNEL_DISPATCH_HEADER = 2  # HSA_PACKET_TYPE_KERNEL_DISPATCH
+_QUEUE = next(service.address for service in SERVICES if service.argument == "hidden_queue_ptr")
 _PRELOAD_LENGTH_MASK, _PRELOAD_OFFSET_SHIFT = 0x7F, 7
 
 
@@ -47,7 +49,7 @@ def initial_state(
     scratch_bytes: int,
 ) -> InitialState:
     """SGPRs in the order of the descriptor's enable bits, MODE from compute_pgm_rsrc1."""
-    pairs = {1: dispatch_packet_address, 2: 0, 3: kernarg_address, 4: 0, 5: 0}  # queue, dispatch id, flat scratch: zero
+    pairs = {1: dispatch_packet_address, 2: _QUEUE, 3: kernarg_address, 4: 0, 5: 0}  # dispatch id, flat scratch: zero
     properties = descriptor.kernel_code_properties
     registers = [0, 0, 0, 0] if properties & 1 else []
     for bit, value in pairs.items():

@@ -32,6 +32,45 @@ class KernelArgumentError(LabError):
 
 
 @dataclass(frozen=True)
+class Service:
+    """Something of a runtime that a kernel may ask for and the emulator does not have.
+
+    The kernel gets an address where nothing is, so that the first use of it is recognised; being given it does no harm.
+    """
+
+    argument: str
+    address: int
+    missing: str
+    """What the kernel needs, as a clause."""
+    remedy: str
+
+
+_SERVICE_BYTES = 1 << 32
+_FIRST_SERVICE = 0x0F00_0000_0000
+_PRINTS = (
+    "Remove the printf, or guard it. A failed assert() prints as well, and malloc() before code object version 5 asks the host."
+)
+_MISSING_SERVICES = (
+    ("hidden_hostcall_buffer", "device printf needs a hostcall service the emulator does not have", _PRINTS),
+    ("hidden_printf_buffer", "device printf needs a buffer service the emulator does not have", _PRINTS),
+    ("hidden_heap_v1", "device malloc needs a heap the emulator does not have", "Allocate the memory before the launch."),
+    ("hidden_default_queue", "device-side enqueue needs a queue the emulator does not have", "Launch from the host."),
+    ("hidden_completion_action", "device-side enqueue needs a queue the emulator does not have", "Launch from the host."),
+    ("hidden_queue_ptr", "the kernel reads the HSA queue, which the emulator does not have", "Run it on a GPU."),
+)
+SERVICES = tuple(
+    Service(argument, _FIRST_SERVICE + number * _SERVICE_BYTES, missing, remedy)
+    for number, (argument, missing, remedy) in enumerate(_MISSING_SERVICES)
+)
+
+
+def service_at(address: int) -> Service | None:
+    """The service that an access at this address wanted."""
+    number, _ = divmod(address - _FIRST_SERVICE, _SERVICE_BYTES)
+    return SERVICES[number] if 0 <= number < len(SERVICES) else None
+
+
+@dataclass(frozen=True)
 class Geometry:
     """One dispatch: workgroups, work-items per workgroup, LDS asked for at launch."""
 
@@ -95,8 +134,8 @@ def pack_kernarg(kernel: KernelMetadata, values: Sequence[int | bytes], geometry
 
 
 def hidden_values(geometry: Geometry) -> Mapping[str, int]:
-    """Hidden arguments that are not zero; queues, host calls, heaps and printf do not exist here."""
-    values = {
+    """Hidden arguments that are not zero."""
+    values = {service.argument: service.address for service in SERVICES} | {
         "hidden_grid_dims": geometry.dimensions,
         "hidden_dynamic_lds_size": geometry.dynamic_lds_bytes,
         "hidden_private_base": SCRATCH_APERTURE_HIGH,
