@@ -47,7 +47,7 @@ _COPY_EVERY = 100
 def generate(path: Path, *, dispatches: int, queues: int, seed: int = 1) -> None:
     """A database as `rocprofv3 --kernel-trace --memory-copy-trace` leaves it: `dispatches` rows, a copy for each hundred."""
     guid = schema.make_guid(1_700_000_000_000, f"benchmark {dispatches} {queues} {seed}")
-    write_database(path, _first_dispatch(queues, guid))
+    write_database(path, _first_dispatches(queues, guid))
     random = np.random.default_rng(seed)
     queue = random.integers(0, queues, dispatches)
     duration = random.lognormal(8.5, 1.0, dispatches).astype(np.int64) + 500
@@ -55,9 +55,9 @@ def generate(path: Path, *, dispatches: int, queues: int, seed: int = 1) -> None
     start, end = np.empty(dispatches, np.int64), np.empty(dispatches, np.int64)
     for one in range(queues):
         own = np.flatnonzero(queue == one)
-        end[own] = 1_000_000 + np.cumsum(duration[own] + gap[own])
+        end[own] = 1_010_000 + np.cumsum(duration[own] + gap[own])
         start[own] = end[own] - duration[own]
-    ids = np.arange(2, dispatches + 1)
+    ids = np.arange(queues + 1, dispatches + 1)
     kernel = random.integers(1, KERNELS + 1, dispatches)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF; BEGIN;")
@@ -74,9 +74,9 @@ def generate(path: Path, *, dispatches: int, queues: int, seed: int = 1) -> None
                 "group_segment_size": 1024, "workgroup_size_x": 256, "workgroup_size_y": 1, "workgroup_size_z": 1,
                 "grid_size_x": 1 << 20, "grid_size_y": 1, "grid_size_z": 1,
             },
-            (ids, ids, ids, kernel[1:], queue[1:], queue[1:], start[1:], end[1:]),
+            (ids, ids, ids, *(column[queues:] for column in (kernel, queue, queue, start, end))),
         )  # fmt: skip
-        before = np.linspace(1, dispatches - 1, len(copies)).astype(np.int64)
+        before = np.linspace(queues, dispatches - 1, len(copies)).astype(np.int64)
         _insert(
             connection,
             f"rocpd_memory_copy{suffix}",
@@ -87,8 +87,8 @@ def generate(path: Path, *, dispatches: int, queues: int, seed: int = 1) -> None
         connection.execute("COMMIT")
 
 
-def _first_dispatch(queues: int, guid: str) -> RecordedRun:
-    """Everything but the many dispatches."""
+def _first_dispatches(queues: int, guid: str) -> RecordedRun:
+    """One dispatch on each queue, and all that the many refer to."""
     kernels = tuple(
         KernelSymbolRecord(
             id=i,
@@ -108,7 +108,7 @@ def _first_dispatch(queues: int, guid: str) -> RecordedRun:
     agent = AgentRecord.from_target(load_target(TARGET), device="benchmark", emulated=True, versions={})
     host = HostRecord("Linux", "benchmark", "6.1", "#1", "x86_64")
     code = (CodeObjectRecord(1, "memory://benchmark", 4096, "0" * 64),)
-    return RecordedRun(agent, ProcessRecord("./benchmark", _PID, 1), code, kernels, used[:1], guid=guid, host=host)
+    return RecordedRun(agent, ProcessRecord("./benchmark", _PID, 1), code, kernels, used, guid=guid, host=host)
 
 
 def _insert(

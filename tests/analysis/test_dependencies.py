@@ -204,6 +204,43 @@ def test_the_time_line_equals_counting_every_nanosecond(rows: list[Interval]) ->
     assert found.idle_ns == 0 or sum(gap.duration_ns for gap in found.gaps) == found.idle_ns
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    kernels=INTERVALS,
+    made=st.lists(
+        st.tuples(
+            st.integers(0, 40),
+            st.integers(0, 15),
+            st.sampled_from(["hipLaunchKernel", "hipDeviceSynchronize"]),
+            st.integers(0, 1),
+        ),
+        max_size=10,
+    ),
+)
+def test_waits_on_the_host_equal_the_rule_written_down(kernels: list[Interval], made: list[tuple[int, int, str, int]]) -> None:
+    made = sorted(made)
+    rows = dispatches(kernels)
+    rows = replace(rows, correlation=np.arange(len(kernels)))
+    found = calls([(start, start + length, name, row) for row, (start, length, name, _) in enumerate(made)])
+    graph = dependencies(rows, None, replace(found, thread=np.array([call[3] for call in made], np.int64)), max_gap_ns=-1)
+
+    wanted = reference_edges([(*row, "kernel") for row in kernels], -1)
+    order = sorted(range(len(kernels)), key=lambda one: (kernels[one][0], kernels[one][1], one))
+    for later in range(min(len(kernels), len(made))):
+        launch, _, _, thread = made[later]
+        blocking = [
+            (s + d, row) for row, (s, d, name, t) in enumerate(made) if "Sync" in name and t == thread and s + d <= launch
+        ]
+        if not blocking:
+            continue
+        block_end, row = max(blocking)
+        ended = [before for before in order[: order.index(later)] if kernels[before][1] <= min(block_end, kernels[later][0])]
+        last = max(ended, key=lambda one: (kernels[one][1], order.index(one)), default=None)
+        if last is not None and kernels[last][1] >= made[row][0]:
+            wanted.add((last, later))
+    assert {(before, after) for before, after in edges(graph)} == wanted
+
+
 def reference_edges(rows: list[tuple[int, int, int, str]], max_gap_ns: int) -> set[tuple[int, int]]:
     """Rules 1 to 3, written down row by row."""
     order = sorted(range(len(rows)), key=lambda i: (rows[i][0], rows[i][1], i))
