@@ -70,11 +70,8 @@ class CriticalPath:
 class WhatIf:
     """The run if some dispatches were faster: all waits between a node and its last predecessor stay as they were."""
 
-    path_ns: float
-    """The longest chain then."""
     wall_ns: float
     """From the first start to the last end then."""
-    path_speedup: float
     wall_speedup: float
 
 
@@ -113,16 +110,20 @@ def copies_on_path_ns(path: CriticalPath) -> int:
 
 def what_if(path: CriticalPath, faster: NDArray[np.bool_], times: float) -> WhatIf:
     """The run if the dispatches chosen by `faster` (one entry per dispatch of the trace) took 1 / `times` of their time."""
+    delayed = path.graph.delay_ns + _faster(path, faster, times)
+    wall_ns = float(_longest_to(delayed, path.graph.in_pairs).max(initial=0.0))
+    return WhatIf(wall_ns, path.wall_ns / wall_ns if wall_ns else 1.0)
+
+
+def length_if(path: CriticalPath, faster: NDArray[np.bool_], times: float) -> float:
+    """The length of the critical path then, in ns."""
+    return float(_longest_to(_faster(path, faster, times), path.graph.in_pairs).max(initial=0.0))
+
+
+def _faster(path: CriticalPath, faster: NDArray[np.bool_], times: float) -> NDArray[np.float64]:
     graph = path.graph
     chosen = np.concatenate([faster, np.zeros(len(graph) - len(faster), bool)])[graph.identity]
-    duration = np.where(chosen, graph.duration_ns / times, graph.duration_ns)
-    delayed = (graph.delay_ns + duration).astype(np.float64)
-    path_ns, wall_ns = _longest_two(duration.astype(np.float64), delayed, graph.in_pairs)
-    return WhatIf(path_ns, wall_ns, _ratio(path.length_ns, path_ns), _ratio(path.wall_ns, wall_ns))
-
-
-def _ratio(before: float, after: float) -> float:
-    return before / after if after else 1.0
+    return np.where(chosen, graph.duration_ns / times, graph.duration_ns)
 
 
 def _longest_to(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
@@ -139,22 +140,6 @@ def _longest_to(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
             one, two = longest[first], longest[second]
             append((one if one > two else two) + own)
     return np.array(longest, weight.dtype)[pairs.node + 1]
-
-
-def _longest_two(weight: NDArray[np.float64], other: NDArray[np.float64], pairs: Pairs) -> tuple[float, float]:
-    """The heaviest chain by each of two weights: both in one pass, which costs less than two."""
-    longest, heaviest = [0.0], [0.0]
-    append, add = longest.append, heaviest.append
-    spread = (_spread(weight, pairs), _spread(other, pairs))
-    for at in range(0, len(pairs.first), _AT_ONCE):
-        chosen = slice(at, at + _AT_ONCE)
-        columns = (column[chosen].tolist() for column in (pairs.first, pairs.second, *spread))
-        for first, second, own, others in zip(*columns, strict=True):
-            one, two = longest[first], longest[second]
-            append((one if one > two else two) + own)
-            one, two = heaviest[first], heaviest[second]
-            add((one if one > two else two) + others)
-    return max(longest), max(heaviest)
 
 
 def _longest_from(weight: Integers, pairs: Pairs) -> Integers:

@@ -126,9 +126,7 @@ class DagWhatIf(Part):
 
     kernel: str
     times_faster: float
-    path_ns: float
     wall_ns: float
-    path_speedup: float
     wall_speedup: float
 
 

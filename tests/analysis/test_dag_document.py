@@ -61,7 +61,7 @@ def test_each_kernel_has_its_calls_its_share_and_its_slack(tmp_path: Path) -> No
 def test_the_largest_kernels_are_tried_twice_as_fast(tmp_path: Path) -> None:
     (found,) = document(traced(tmp_path, [dispatch(0, 100), dispatch(150, 250)]))["what_if"]
 
-    assert (found["times_faster"], found["path_ns"], found["wall_ns"]) == (2.0, 100.0, 150.0)
+    assert (found["times_faster"], found["wall_ns"]) == (2.0, 150.0)
     assert found["wall_speedup"] == pytest.approx(250 / 150)
 
 
