@@ -51,9 +51,10 @@ def rank_kernels(trace: Trace, helper_patterns: Sequence[str] = ()) -> tuple[Ran
     helper = _compile(helper_patterns)
     duration = trace.dispatches.duration_ns
     total = int(duration[duration > 0].sum()) or 1
+    name_of = {kernel.mangled_name: kernel.name for kernel in reversed(trace.kernels)}
     ranked = []
     for mangled, dispatches in _dispatches_by_symbol(trace).items():
-        name = demangle(next(kernel.name for kernel in trace.kernels if kernel.mangled_name == mangled))
+        name = demangle(name_of[mangled])
         own_ns = int(duration[dispatches].sum())
         is_helper = any(pattern.search(text) for pattern in helper for text in (name, mangled))
         longest_ns = int(duration[dispatches].max())
@@ -81,8 +82,9 @@ def select_kernel(trace: Trace, ranked: Sequence[RankedKernel], *, symbol: str |
 
 def _dispatches_by_symbol(trace: Trace) -> dict[str, NDArray[np.int64]]:
     """Positions of the dispatches of each symbol that do not end before they start."""
-    symbols = list(dict.fromkeys(kernel.mangled_name for kernel in trace.kernels))
-    symbol_of_kernel = np.array([symbols.index(kernel.mangled_name) for kernel in trace.kernels], np.int64)
+    number: dict[str, int] = {}
+    symbol_of_kernel = np.array([number.setdefault(kernel.mangled_name, len(number)) for kernel in trace.kernels], np.int64)
+    symbols = list(number)
     valid = np.flatnonzero(trace.dispatches.duration_ns >= 0)
     if len(valid) == 0:
         return {}
