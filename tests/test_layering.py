@@ -31,7 +31,7 @@ LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in 
 SHARED = {"components", "errors", "expressions", "files", "resources"}
 """Modules beside the packages that every layer may use, and that use no package."""
 CONFIG = {"config", "config_errors", "config_schema"}
-DOORS = {"__main__", "cli", "entry"}
+DOORS = {"__main__", "cli", "command_words", "entry"}
 """Where the lab is entered: nothing imports them but each other."""
 FOREIGN = {"rocm_perf_lab/toolchain/triton_worker.py": {"triton"}, "rocm_perf_lab/device/hip_harness.py": set[str]()}
 """Programs of their own, which run other people's code: what they may import beyond the standard library."""

@@ -118,8 +118,14 @@ def gather_evidence(
     numbers["active_lanes"] = None if lanes is None else lanes / profile.wave_size
     words: dict[str, str] = {"limiter": occupancy.limiter}
     if isinstance(roof, Roofline):
-        _add_roof_evidence(roof, _value(metrics, "valu_utilisation"), numbers, words)
+        _add_roof_evidence(roof, _useful_issue_share(metrics, numbers["active_lanes"]), numbers, words)
     return Evidence({name: value for name, value in numbers.items() if value is not None}, words)
+
+
+def _useful_issue_share(metrics: Mapping[str, MetricValue], active_lanes: float | None) -> float | None:
+    """Share of the VALU's issue slots that do work: a slot with half of its lanes counts half."""
+    issued = _value(metrics, "valu_utilisation")
+    return None if issued is None else issued * (1.0 if active_lanes is None else min(active_lanes, 1.0))
 
 
 def _add_roof_evidence(

@@ -49,6 +49,7 @@ def launch_counters(
     block_counters: Sequence[Mapping[str, int]],
     block_executions: NDArray[np.uint64],
     block_active_lanes: NDArray[np.uint64],
+    block_quads: Sequence[float],
     runtime: Mapping[str, int],
 ) -> dict[str, int]:
     """Counter name -> value.
@@ -57,6 +58,8 @@ def launch_counters(
         block_counters: What one execution of each basic block adds, (n_blocks).
         block_executions: How often each ran, (n_blocks).
         block_active_lanes: Sum over its vector ALU instructions of the active lanes, (n_blocks).
+        block_quads: Mean quad-cycles of a vector ALU instruction of each block, (n_blocks): the lanes of a block are weighted
+            with it, which is exact where EXEC does not change between instructions of different length.
         runtime: What the runtime counted, by field of `struct rpl_counters`, with full_waves and partial_waves.
     """
     totals = dict.fromkeys(exact_counters(), 0)
@@ -64,5 +67,6 @@ def launch_counters(
     for per_execution, executions in zip(block_counters, block_executions.tolist(), strict=True):
         for name, increment in per_execution.items():
             totals[name] = totals.get(name, 0) + increment * executions
-    totals["SQ_THREAD_CYCLES_VALU"] = sum(block_active_lanes.tolist())
+    lanes = zip(block_active_lanes.tolist(), block_quads, strict=True)
+    totals["SQ_THREAD_CYCLES_VALU"] = sum(round(count * quads) for count, quads in lanes)
     return dict(sorted(totals.items()))

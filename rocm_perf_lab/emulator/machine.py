@@ -308,6 +308,7 @@ def _result(execution: Execution, dispatch: Dispatch, program: Program, findings
             [block.counters for block in program.blocks],
             execution.block_executions,
             execution.block_active_lanes,
+            [block.quads_per_vector_instruction for block in program.blocks],
             execution.counters,
         ),
         memory=execution.counters,

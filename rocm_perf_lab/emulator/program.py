@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.decoded import reachable_instructions
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.counter_classes import counter_increments
+from rocm_perf_lab.emulator.isa.issue import vector_quads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +50,12 @@ class Block:
             for name, increment in counter_increments(instruction).items():
                 totals[name] = totals.get(name, 0) + increment
         return totals
+
+    @cached_property
+    def quads_per_vector_instruction(self) -> float:
+        """Mean time that a vector instruction of the block holds its SIMD; 1 where there is none."""
+        quads = [vector_quads(instruction) for instruction in self.instructions if instruction.is_vector_alu]
+        return sum(quads) / len(quads) if quads else 1.0
 
 
 @dataclass(frozen=True)

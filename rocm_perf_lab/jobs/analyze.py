@@ -16,7 +16,7 @@ from rocm_perf_lab.jobs.show import runtime_text, show_profile
 from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.rocprof.att.reader import find_folders, read_folder
-from rocm_perf_lab.rocprof.reader import read_databases
+from rocm_perf_lab.rocprof.runs import read_run
 from rocm_perf_lab.target.catalog import load_target
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def run_analyze(request: AnalyzeRequest) -> None:
 
 
 def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
-    trace = read_databases(request.databases)
+    trace = read_run(request.databases)
     target = load_target(request.target) if request.target else target_of_trace(trace, load_target(DEFAULT_TARGET))
     kernel = Choice(request.kernel, request.focus_critical, _HELPERS).of(trace, target)
-    counted: tuple[Trace, ...] = (read_databases([request.counters]),) if request.counters else ()
+    counted: tuple[Trace, ...] = (read_run([request.counters]),) if request.counters else ()
     return examine(
         [trace],
         folder,

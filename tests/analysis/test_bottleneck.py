@@ -58,9 +58,17 @@ def test_reasons_carry_the_numbers() -> None:
 
 
 def test_weaker_matches_are_reported_beside_the_strongest() -> None:
-    found = classify(Evidence({**HEALTHY, "occupancy": 0.125, "wait_share": 0.6}, WORDS))
+    found = classify(Evidence({**HEALTHY, "occupancy": 0.125, "lds_conflict_share": 0.4, "lds_instructions": 0.1}, WORDS))
 
-    assert (found.name, found.others) == ("under_occupied", ("latency_bound",))
+    assert (found.name, found.others) == ("under_occupied", ("lds_bank_conflicts",))
+
+
+@pytest.mark.parametrize("cause", [{"occupancy": 0.125}, {"device_fill": 0.2}, {"duration_us": 3.0}])
+def test_waiting_is_not_called_latency_where_its_cause_is_known(cause: dict[str, float]) -> None:
+    found = classify(Evidence({**HEALTHY, "wait_share": 0.9, **cause}, WORDS))
+
+    assert found.name != "latency_bound"
+    assert "latency_bound" not in found.others
 
 
 def test_a_rule_without_its_evidence_is_not_judged() -> None:

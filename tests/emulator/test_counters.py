@@ -30,15 +30,15 @@ RUNTIME = dict.fromkeys(
 def test_blocks_count_as_often_as_they_ran() -> None:
     blocks = [{"SQ_INSTS": 3, "SQ_INSTS_VALU": 2}, {"SQ_INSTS": 1}]
 
-    counters = launch_counters(blocks, np.array([5, 7], np.uint64), np.array([640, 9], np.uint64), RUNTIME)
+    counters = launch_counters(blocks, np.array([5, 7], np.uint64), np.array([640, 9], np.uint64), [1.0, 4.0], RUNTIME)
 
     assert counters["SQ_INSTS"] == 3 * 5 + 7
     assert counters["SQ_INSTS_VALU"] == 2 * 5
-    assert counters["SQ_THREAD_CYCLES_VALU"] == 649
+    assert counters["SQ_THREAD_CYCLES_VALU"] == 640 * 1 + 9 * 4
 
 
 def test_counters_of_what_never_happened_are_zero() -> None:
-    counters = launch_counters([], np.array([], np.uint64), np.array([], np.uint64), RUNTIME)
+    counters = launch_counters([], np.array([], np.uint64), np.array([], np.uint64), [], RUNTIME)
 
     assert set(counters) == set(exact_counters())
     assert counters["SQ_INSTS_VALU_MFMA_MOPS_BF16"] == 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.emulator.isa.issue import is_transcendental, matrix_f16_flops
 from rocm_perf_lab.emulator.timing.structures import TimedBlock, TimedInstruction, Unit
 
 if TYPE_CHECKING:
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 _NO_WAIT = -1
 _VMCNT_FREE, _LGKMCNT_FREE = 0x3F, 0xF
 """Field values of s_waitcnt that wait for nothing."""
-_TRANSCENDENTAL = re.compile(r"V_(EXP|LOG|RCP|RSQ|SQRT|SIN|COS)(_IFLAG|_LEGACY)?_F(16|32|64)$")
-_MATRIX = re.compile(r"_(\d+)X(\d+)X(\d+)(?:_(\d+)B)?_(.+)$")
-_MATRIX_RATE = {"F16": 1.0, "BF16": 1.0, "F32": 0.125, "F64": 0.125, "XF32": 0.5, "I8": 2.0}
-"""Relative to float16 (CDNA3: 2048, 256, 256, 1024, 4096 operations per CU and clock); FP8 as I8."""
 
 
 def instruction_table(program: Program, timing: TimingParameters) -> ctypes.Array[TimedInstruction]:
@@ -80,19 +76,9 @@ def _cycles(instruction: Instruction, unit: Unit, timing: TimingParameters) -> i
 
 
 def _vector_cycles(instruction: Instruction, timing: TimingParameters) -> int:
-    name = instruction.mnemonic
-    if instruction.is_matrix:
-        return _matrix_cycles(name, timing)
-    if _TRANSCENDENTAL.match(name):
+    flops = matrix_f16_flops(instruction)
+    if flops is not None:
+        return max(timing.valu_cycles, round(flops / timing.matrix_flops_per_simd_clock))
+    if is_transcendental(instruction):
         return timing.transcendental_cycles
-    return timing.valu_f64_cycles if name.endswith("_F64") else timing.valu_cycles
-
-
-def _matrix_cycles(name: str, timing: TimingParameters) -> int:
-    match = _MATRIX.search(name)
-    if match is None:
-        return timing.valu_cycles
-    m, n, k, blocks = (int(part or 1) for part in match.groups()[:4])
-    kind = match[5].rpartition("_")[2]
-    rate = timing.matrix_flops_per_simd_clock * _MATRIX_RATE.get(kind, 2.0)
-    return max(timing.valu_cycles, round(2 * m * n * k * blocks / rate))
+    return timing.valu_f64_cycles if instruction.mnemonic.endswith("_F64") else timing.valu_cycles
