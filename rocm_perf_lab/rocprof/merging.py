@@ -45,7 +45,8 @@ def in_order(parts: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[dict[str, NDA
     ordered = start[order]
     if np.any(ordered[1:] == ordered[:-1]):
         order = np.lexsort((end, start))
-    return {name: column[order] for name, column in columns.items()}, order
+    # One at a time, so that only one column is there twice.
+    return {name: columns.pop(name)[order] for name in tuple(columns)}, order
 
 
 def merge(traces: Sequence[Trace]) -> Trace:

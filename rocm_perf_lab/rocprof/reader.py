@@ -266,6 +266,7 @@ class _Reader:
         if not parts:
             return no_dispatches(), {}
         columns, order = in_order(parts)
+        parts.clear()
         position = np.empty(len(order), np.int64)
         position[order] = np.arange(len(order))
         last = 0

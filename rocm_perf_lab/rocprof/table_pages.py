@@ -63,21 +63,26 @@ class Pages:
             key: Position of the INTEGER PRIMARY KEY, which is stored as the row's id.
             constant: Position of the text column; None is given for a table without rows.
         """
-        parts: dict[int, list[NDArray[Any]]] = {position: [] for position in columns}
         text: bytes | None = None
-        leaves = self._leaves(root)
+        leaves = self._leaves(root) - 1
+        count = int((self._pages[leaves, 3].astype(np.int64) << 8 | self._pages[leaves, 4]).sum())
+        # Filled in place: of a large table every further copy costs more than the decoding.
+        found: dict[int, NDArray[Any]] = {
+            position: np.empty(count, np.int64 if kind is int else np.float64) for position, kind in columns.items()
+        }
+        filled = 0
         try:
             for at in range(0, len(leaves), _PAGES_AT_ONCE):
-                chunk = _Rows(self._pages[leaves[at : at + _PAGES_AT_ONCE] - 1], self._usable_bytes)
+                chunk = _Rows(self._pages[leaves[at : at + _PAGES_AT_ONCE]], self._usable_bytes)
                 for position, values in chunk.columns(columns, key=key, constant=constant):
-                    parts[position].append(values)
+                    found[position][filled : filled + len(chunk)] = values
+                filled += len(chunk)
                 if chunk.text is not None and text is not None and chunk.text != text:
                     raise Irregular("several texts in a column of one")
                 text = chunk.text if text is None else text
         except IndexError as error:
             raise Irregular(f"a value outside of its page: {error}") from error
-        empty = {int: np.empty(0, np.int64), float: np.empty(0, np.float64)}
-        return {p: np.concatenate(parts[p]) if parts[p] else empty[kind] for p, kind in columns.items()}, text
+        return found, text
 
     def _leaves(self, root: int) -> Integers:
         """Numbers of the table's leaf pages, in order of row ids."""
@@ -122,6 +127,9 @@ class _Rows:
         if len(page) and int(payload_bytes.max()) > usable_bytes - 35:
             raise Irregular("a row with overflow pages")
         self.text: bytes | None = None
+
+    def __len__(self) -> int:
+        return len(self._header)
 
     def columns(
         self, wanted: Mapping[int, type[int] | type[float]], *, key: int | None, constant: int
