@@ -47,9 +47,7 @@ class Service:
 
 _SERVICE_BYTES = 1 << 32
 _FIRST_SERVICE = 0x0F00_0000_0000
-_PRINTS = (
-    "Remove the printf, or guard it. A failed assert() prints as well, and malloc() before code object version 5 asks the host."
-)
+_PRINTS = "Remove the printf, or guard it. A failed assert() prints, and malloc() before code object version 5 asks the host."
 _MISSING_SERVICES = (
     ("hidden_hostcall_buffer", "device printf needs a hostcall service the emulator does not have", _PRINTS),
     ("hidden_printf_buffer", "device printf needs a buffer service the emulator does not have", _PRINTS),

@@ -28,7 +28,10 @@ extern "C" __global__ void copy_hidden(int* out) {
   if (blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x + threadIdx.y + threadIdx.z == 0)
     for (int i = 0; i < WORDS; i++) out[i] = hidden[i];
 }
-extern "C" __global__ void says(int* x, int when) { if (x[threadIdx.x] == when) printf("lane %d", threadIdx.x); x[threadIdx.x]++; }
+extern "C" __global__ void says(int* x, int when) {
+  if (x[threadIdx.x] == when) printf("lane %d", threadIdx.x);
+  x[threadIdx.x]++;
+}
 extern "C" __global__ void asserts(int* x, int when) { assert(x[threadIdx.x] != when); x[threadIdx.x]++; }
 extern "C" __global__ void allocates(int* x, int when) {
   if (x[threadIdx.x] == when) { int* p = (int*)malloc(64); p[0] = 1; x[threadIdx.x] = p[0]; }
@@ -135,7 +138,7 @@ def test_a_kernel_that_uses_one_is_told_so_by_name(kernel: str, message: str, ve
 def test_before_version_5_malloc_is_a_host_call() -> None:
     with EmulatorBench(code_object(4)) as bench:
         x = bench.buffer(np.arange(64, dtype=np.int32))
-        with pytest.raises(MissingService, match="kernel allocates: .* hostcall service") as caught:
+        with pytest.raises(MissingService, match=r"kernel allocates: .* hostcall service") as caught:
             bench.launch("allocates", 1, 64, x, int32(7))
 
     assert "malloc() before code object version 5" in str(caught.value)
