@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _LOG_MODE = 2
+_SCHEMA_BYTES = 1 << 18
+"""More than a rocpd schema takes at the beginning of a file."""
 _BUSY_TIMEOUT_S = 1.0
 _COLLECT = "collect it with: rocprofv3 --kernel-trace -f rocpd -- APP"
 _DIALECTS: tuple[tuple[str, frozenset[str]], ...] = (
@@ -75,16 +77,19 @@ def _connected(uri: str) -> sqlite3.Connection:
 
 
 def is_rocpd(path: Path) -> bool:
-    """Whether a file is a rocpd database, by its schema; a damaged or locked one counts where its header says SQLite."""
+    """Whether a file is a rocpd database, by its schema; one that cannot be opened by what its first pages say."""
     try:
         with path.open("rb") as source:
-            if source.read(len(_SQLITE_MAGIC)) != _SQLITE_MAGIC:
+            begin = source.read(len(_SQLITE_MAGIC))
+            if begin != _SQLITE_MAGIC:
                 return False
-        connection = open_read_only(path)
+            begin = source.read(_SCHEMA_BYTES)
     except OSError:
         return False
+    try:
+        connection = open_read_only(path)
     except DatabaseError:
-        return True
+        return b"rocpd_metadata" in begin
     try:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         check_dialect(path, names)

@@ -78,6 +78,14 @@ def test_a_damaged_database_of_a_folder_is_an_error_not_left_out(two: tuple[Path
         read_databases([tmp_path])
 
 
+def test_a_tracking_database_in_use_beside_them_does_not_matter(two: tuple[Path, Path], tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE runs (id INTEGER)")
+
+        assert find_databases(tmp_path) == two
+
+
 def test_a_copy_of_a_file_counts_once(two: tuple[Path, Path], tmp_path: Path) -> None:
     shutil.copy(two[0], tmp_path / "copy.db")
 
