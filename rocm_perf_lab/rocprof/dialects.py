@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _LOG_MODE = 2
+_UNFINISHED = "holds a transaction that has not ended"
 _SCHEMA_BYTES = 1 << 18
 """More than a rocpd schema takes at the beginning of a file."""
 _BUSY_TIMEOUT_S = 1.0
@@ -88,8 +89,9 @@ def is_rocpd(path: Path) -> bool:
         return False
     try:
         connection = open_read_only(path)
-    except DatabaseError:
-        return b"rocpd_metadata" in begin
+    except DatabaseError as error:
+        # What a truncated or damaged file was cannot be told: better an error about it than data that is silently missing.
+        return b"rocpd_metadata" in begin or _UNFINISHED not in error.what
     try:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         check_dialect(path, names)
@@ -157,7 +159,7 @@ def _check_neighbours(path: Path) -> None:
             continue
         if unfinished:
             raise DatabaseError(
-                f"the database is locked or partial: {neighbour.name} beside it holds a transaction that has not ended",
+                f"the database is locked or partial: {neighbour.name} beside it {_UNFINISHED}",
                 where=str(path),
                 remedy="wait until its writer has ended; if it was killed, collect it again",
             )
