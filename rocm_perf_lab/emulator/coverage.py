@@ -53,7 +53,6 @@ class Opcode:
 def opcodes() -> tuple[Opcode, ...]:
     """Every opcode of gfx942 in the decoder's tables, by encoding and name."""
     found = {(o.encoding, o.mnemonic): o for kind in _encodings() for o in _of_encoding(kind)}
-    found |= {(o.encoding, o.mnemonic): o for o in _undecodable()}
     return tuple(found[key] for key in sorted(found))
 
 
@@ -104,14 +103,11 @@ def _reasons(members: list[Opcode]) -> list[str]:
 def _encodings() -> list[Any]:
     """The decoder's classes but for sub-dword and data-parallel variants, which exist for any opcode of their family."""
     from tinygrad.renderer.amd import _load_formats
+    from tinygrad.runtime.autogen.amd.cdna.ins import MTBUF
 
-    return [kind for kind in _load_formats()["cdna"] if not _VARIANT.search(kind.__name__) and kind.__name__ != "VOP3PX2"]
-
-
-def _undecodable() -> Iterable[Opcode]:
-    from tinygrad.runtime.autogen.amd.cdna.enum import MTBUFOp
-
-    return [Opcode("MTBUF", operation.name, UNSUPPORTED, "the decoder does not know this encoding") for operation in MTBUFOp]
+    return [MTBUF] + [
+        kind for kind in _load_formats()["cdna"] if not _VARIANT.search(kind.__name__) and kind.__name__ != "VOP3PX2"
+    ]
 
 
 def _of_encoding(kind: Any) -> Iterable[Opcode]:
