@@ -15,14 +15,13 @@ from rocm_perf_lab.jobs.examination import Choice, Examination, examine, target_
 from rocm_perf_lab.jobs.show import runtime_text, show_profile
 from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 from rocm_perf_lab.report.page import write_report
-from rocm_perf_lab.rocprof.att.reader import find_folders, read_folder
+from rocm_perf_lab.rocprof.att.reader import read_kernel_trace
 from rocm_perf_lab.rocprof.runs import read_run
 from rocm_perf_lab.target.catalog import load_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
 
 DEFAULT_TARGET = "mi300x"
@@ -91,15 +90,5 @@ def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
         helper_patterns=_HELPERS,
         note=f"analysed from {', '.join(path.name for path in request.databases)}",
         counter_traces=counted,
-        att=_thread_trace(request.att, kernel.mangled_name),
+        att=read_kernel_trace(request.att, kernel.mangled_name) if request.att else NO_THREAD_TRACE,
     )
-
-
-def _thread_trace(folder: Path | None, kernel: str) -> AttTrace | str:
-    """The trace of that kernel, or the first; a folder that was named has to be readable."""
-    if folder is None:
-        return NO_THREAD_TRACE
-    traces = [read_folder(found) for found in find_folders(folder)]
-    wanted = kernel.removesuffix(".kd")
-    of_kernel = [t for t in traces if any(label.mangled_name.removesuffix(".kd") == wanted for label in t.kernels)]
-    return (of_kernel or traces)[0]

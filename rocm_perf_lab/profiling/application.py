@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.profiling.counter_passes import plan_passes
 from rocm_perf_lab.profiling.selection import ProfileError
-from rocm_perf_lab.rocprof.att.reader import find_folders, read_folder
+from rocm_perf_lab.rocprof.att.reader import read_kernel_trace
 from rocm_perf_lab.rocprof.reader import read_databases
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class ApplicationRuns:
             for path in sorted((self.folder / "att").rglob("*ui_output_agent_*")):
                 if path.exists():
                     shutil.move(path, att / path.name)
-            return read_folder(find_folders(att)[0]), None
+            return read_kernel_trace(att, kernel), None
         except LabError as error:
             return None, error.what
 

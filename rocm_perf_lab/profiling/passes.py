@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.profiling.counter_passes import plan_passes
-from rocm_perf_lab.rocprof.att.reader import AttError, find_folders, read_folder
+from rocm_perf_lab.rocprof.att.reader import AttError, read_kernel_trace
 from rocm_perf_lab.rocprof.reader import read_database
 
 if TYPE_CHECKING:
@@ -105,13 +105,9 @@ def _read_att(att: Path | None, symbol: str) -> tuple[AttTrace | None, str | Non
     if att is None:
         return None, NO_THREAD_TRACE
     try:
-        traces = [read_folder(folder) for folder in find_folders(att)]
+        return read_kernel_trace(att, symbol), None
     except AttError as error:
         return None, error.what
-    kernel = symbol.removesuffix(".kd")
-    of_kernel = [t for t in traces if any(label.mangled_name.removesuffix(".kd") == kernel for label in t.kernels)]
-    candidates = of_kernel or traces
-    return next((trace for trace in candidates if trace.waves), candidates[0]), None
 
 
 def _uncollected(device: Device, counters: Sequence[str], traces: Sequence[Trace]) -> tuple[str, ...]:

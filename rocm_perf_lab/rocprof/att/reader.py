@@ -76,6 +76,21 @@ def find_folders(path: Path) -> tuple[Path, ...]:
     )
 
 
+def read_kernel_trace(path: Path, symbol: str) -> AttTrace:
+    """The trace of one kernel (mangled name) among the decoded folders at or below `path`.
+
+    Of several the first that has wavefronts of it; where none names the kernel, the first with any wavefronts.
+
+    Raises:
+        AttError: No decoded folder, or one that cannot be read.
+    """
+    traces = [read_folder(folder) for folder in find_folders(path)]
+    kernel = symbol.removesuffix(".kd")
+    of_kernel = [t for t in traces if any(label.mangled_name.removesuffix(".kd") == kernel for label in t.kernels)]
+    candidates = of_kernel or traces
+    return next((trace for trace in candidates if trace.waves), candidates[0])
+
+
 def read_folder(folder: Path) -> AttTrace:
     """Everything of one decoded folder.
 
