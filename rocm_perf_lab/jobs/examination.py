@@ -11,6 +11,7 @@ from rocm_perf_lab.analysis.diagnosis import Diagnosis, diagnose
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.profile import Profile, build_profile
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
+from rocm_perf_lab.report.perfetto import write_perfetto
 from rocm_perf_lab.target.catalog import target_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.target.model import Target
+
+
+TIMELINE = "timeline.perfetto-trace"
+"""Opens in ui.perfetto.dev."""
 
 
 class Examined(Protocol):
@@ -163,7 +168,10 @@ def examine(
     more = [duration for trace in traces[1:] for duration in _durations(trace, kernel.mangled_name)]
     profile = replace(profile, durations_ns=(*profile.durations_ns, *more))
     diagnosis = diagnose(profile, first, deterministic=first.provenance.emulated, att=att)
-    return Examination(profile, diagnosis, tuple(write_documents(folder, describe(profile, diagnosis, first))))
+    documents = write_documents(folder, describe(profile, diagnosis, first))
+    timeline = folder / TIMELINE
+    write_perfetto(timeline, first, diagnosis.critical_path)
+    return Examination(profile, diagnosis, (*documents, timeline))
 
 
 def _durations(trace: Trace, mangled_name: str) -> list[int]:

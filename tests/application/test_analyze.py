@@ -48,6 +48,7 @@ def test_the_documents_of_a_database_that_somebody_else_recorded(workplace: Work
     assert profile["roofline"] is not None
     assert document(workplace.folder, "analysis")["bottleneck"]
     assert "10.00 us measured" in answer.stdout
+    assert b"vecCopy" in (workplace.folder / "out" / "timeline.perfetto-trace").read_bytes()
     assert database.read_bytes() == before
 
 
