@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
+from rocm_perf_lab.autotune.space import SpaceDescription
 from rocm_perf_lab.components import Component, ComponentError, accepted_arguments, resolve
 from rocm_perf_lab.config_errors import ConfigError, explain_validation_error, unknown_key
-from rocm_perf_lab.device.kernel import Expression, KernelDescription
+from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.target.model import Target
 
 if TYPE_CHECKING:
@@ -34,13 +35,6 @@ class PassesConfig(_Strict):
     """Measured peaks of the GPU, as rocprof-compute writes them; the theoretical ones are taken without it."""
     plots: bool = True
     """The profile job draws roofline.png and roofline.html."""
-
-
-class SpaceConfig(_Strict):
-    """Parameters (name -> values) and constraints of a search space."""
-
-    parameters: dict[str, tuple[int | float | str, ...]] = {}
-    constraints: tuple[Expression, ...] = ()
 
 
 class AutotuneConfig(_Strict):
@@ -76,7 +70,7 @@ class LabConfig(_Strict):
     kernel: KernelDescription
     passes: PassesConfig
     autotune: AutotuneConfig
-    space: SpaceConfig
+    space: SpaceDescription
     optimizer: OptimizerConfig
     tracking: Component
     job: Component
