@@ -67,6 +67,8 @@ def run_hydra(arguments: Sequence[str]) -> None:
 
     from rocm_perf_lab.resources import resource_dir
 
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        sys.path.append(str(Path.cwd()))  # a `_target_` may be a module of the user's own, as with python -m
     # Hydra's own report would print and exit with 1; with this it raises, and the error is told in our words.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     before, sys.argv = sys.argv, ["rocm_perf_lab", *arguments]

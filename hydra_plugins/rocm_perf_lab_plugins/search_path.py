@@ -1,4 +1,7 @@
-"""Search path: the user's `conf/` and `experiments/` in the working folder come before those that ship with the lab."""
+"""Search path: the working folder's `experiments/` come before those that ship with the lab; its `conf/` adds options.
+
+A `conf/` of the working folder cannot replace what the lab ships: it may well belong to another Hydra application.
+"""
 
 from __future__ import annotations
 
