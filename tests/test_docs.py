@@ -3,11 +3,14 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.builders.workplace import Workplace
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")), *sorted((REPOSITORY / "skill").rglob("*.md"))]
@@ -40,6 +43,13 @@ def test_every_command_is_one_that_this_file_runs_or_that_setting_up_means() -> 
     assert unknown == []
 
 
+@pytest.fixture(autouse=True)
+def tracking_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One store for all commands: making one takes longer than using it."""
+    store = tmp_path_factory.getbasetemp() / "documentation.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith(RUNNABLE)])
 def test_a_command_of_the_documentation_succeeds(command: str, tmp_path: Path) -> None:
@@ -49,16 +59,30 @@ def test_a_command_of_the_documentation_succeeds(command: str, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("session", sessions(), ids=lambda session: session[-1])
 def test_commands_that_belong_together_succeed_in_one_folder(session: tuple[str, ...], tmp_path: Path) -> None:
+    if any("./app" in command or "results.db" in command for command in session):
+        prepared(tmp_path)
     for command in session:
         succeed(command, tmp_path)
+
+
+def prepared(folder: Path) -> Workplace:
+    """A machine with ROCm, as far as commands need it: rocprofv3, an application, and what it left when it was profiled."""
+    place = Workplace(folder)
+    place.profiler()
+    place.application('launch("gemm_hip", m=64, n=64, k=64)\nlaunch("vector_add", n=4096)')
+    succeed("rocm-perf profile ./app --deep-analysis --output before", folder)
+    runs = folder / "before" / ".rocpd_profile"
+    shutil.copy(next((runs / "trace").rglob("*_results.db")), folder / "results.db")
+    shutil.copytree(runs / "counters_1", folder / "counter_runs")
+    shutil.copytree(folder / "before" / "att", folder / "att_folder")
+    return place
 
 
 def succeed(command: str, folder: Path) -> None:
     words = shlex.split(command)
     program = [sys.executable] if words[0] == "python" else [str(Path(sys.executable).with_name(words[0]))]
 
-    run = subprocess.run(
-        [*program, *words[1:]], cwd=folder, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1"}, check=False
-    )
+    environment = os.environ | {"NO_COLOR": "1", "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    run = subprocess.run([*program, *words[1:]], cwd=folder, capture_output=True, text=True, env=environment, check=False)
 
     assert run.returncode == 0, run.stdout + run.stderr

@@ -3,70 +3,29 @@
 from __future__ import annotations
 
 import os
-import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
-from rocm_perf_lab.cli import main
+from tests.builders.workplace import Workplace
 
 if TYPE_CHECKING:
-    from click.testing import Result
-
-REPOSITORY = Path(__file__).parents[2]
-PROFILER = """#!{python}
-import sys
-sys.path.insert(0, {repository!r})
-from tests.builders.rocprof_stand_in import main
-sys.exit(main(sys.argv[1:]))
-"""
-APPLICATION = """#!{python}
-import os, sys
-sys.path.insert(0, {repository!r})
-from tests.builders.rocprof_stand_in import launch
-{body}
-"""
+    from pathlib import Path
 
 
-@dataclass(frozen=True)
-class Workplace:
-    """Where a user works: `bin/rocprofv3` is on PATH, `./app` is the application."""
-
-    folder: Path
-
-    def application(self, body: str) -> Path:
-        """An application that does `body`; `launch("softmax", rows=8)` stands for a kernel launch."""
-        return self._program(
-            self.folder / "app", APPLICATION.format(python=sys.executable, repository=str(REPOSITORY), body=body)
-        )
-
-    def profiler(self) -> Path:
-        """Put the stand-in on PATH."""
-        (self.folder / "bin").mkdir(exist_ok=True)
-        text = PROFILER.format(python=sys.executable, repository=str(REPOSITORY))
-        return self._program(self.folder / "bin" / "rocprofv3", text)
-
-    def rocm_perf(self, *words: str) -> Result:
-        """Run a command of the lab as a user would."""
-        return CliRunner().invoke(main, list(words), catch_exceptions=False)
-
-    @staticmethod
-    def _program(path: Path, text: str) -> Path:
-        path.write_text(text)
-        path.chmod(0o755)
-        return path
+@pytest.fixture(scope="session")
+def tracking_store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One store for all runs: making one takes longer than using it."""
+    return f"sqlite:///{tmp_path_factory.mktemp('tracking') / 'runs.db'}"
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+def workplace(tmp_path: Path, tracking_store: str, monkeypatch: pytest.MonkeyPatch) -> Workplace:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'runs.db'}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_store)
     made = Workplace(tmp_path)
     made.profiler()
     return made

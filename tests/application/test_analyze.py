@@ -16,7 +16,7 @@ from tests.builders.rocpd import REDUCE, VEC_COPY, dispatch, recorded_run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.application.conftest import Workplace
+    from tests.builders.workplace import Workplace
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-    from tests.application.conftest import Workplace
+    from tests.builders.workplace import Workplace
 
 TWO_KERNELS = """
 launch("vector_add", n=4096)
