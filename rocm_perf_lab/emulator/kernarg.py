@@ -102,7 +102,7 @@ def pack_kernarg(kernel: KernelMetadata, values: Sequence[int | bytes], geometry
         KernelArgumentError: Too many or too few values, or one of the wrong size; or a segment of impossible size.
     """
     explicit = [argument for argument in kernel.arguments if not argument.value_kind.startswith("hidden_")]
-    if values and not kernel.has_metadata:
+    if values and not explicit and not kernel.has_metadata:
         raise KernelArgumentError(
             f"the code object has no metadata for kernel {kernel.name}: its arguments are unknown",
             where=f"the kernel's descriptor asks for {kernel.kernarg_bytes} bytes of arguments",
