@@ -39,8 +39,9 @@ class _BundleEntry:
 
     @property
     def architecture(self) -> str:
-        """Behind `<kind>-<arch>-<vendor>-<os>-<environment>-`; the environment is usually empty."""
-        return "-".join(self.target.split(":")[0].split("-")[5:])
+        """Behind `<kind>-<arch>-<vendor>-<os>-<environment>-`; the environment is usually empty, and absent in ROCm 3."""
+        parts = self.target.split(":")[0].split("-")
+        return "-".join(parts[4:] if parts[4:] and parts[4].startswith("gfx") else parts[5:])
 
     @property
     def features(self) -> frozenset[str]:

@@ -15,7 +15,8 @@ DESCRIPTOR_BYTES = 64
 _LAYOUT = struct.Struct("<III4xq20xIIIHH4x")
 _WAVEFRONT_SIZE_32 = 1 << 10
 _DYNAMIC_STACK = 1 << 11
-_UNIFIED_VGPR_FILE = ("gfx90a", "gfx94", "gfx95")
+UNIFIED_VGPR_FILE = ("gfx90a", "gfx94", "gfx95")
+"""Processors, by the beginning of their names, whose accumulation registers are part of the allocation."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def uses_dynamic_stack(descriptor: KernelDescriptor) -> bool:
 
 def allocated_registers(descriptor: KernelDescriptor, architecture: str) -> DescriptorRegisters:
     """The register allocation that `compute_pgm_rsrc1` and `3` encode."""
-    unified = architecture.startswith(_UNIFIED_VGPR_FILE)
+    unified = architecture.startswith(UNIFIED_VGPR_FILE)
     granule = 8 if unified or wavefront_size(descriptor) == 32 else 4
     vgprs = ((descriptor.compute_pgm_rsrc1 & 0x3F) + 1) * granule
     sgpr_field = (descriptor.compute_pgm_rsrc1 >> 6) & 0xF

@@ -1,12 +1,14 @@
 """Reads a compiled code object: takes the bytes of an HSACO (or a bundle around it), gives a :class:`CodeObject`.
 
 The kernels come from the AMDGPU metadata note (code object versions 3 to 6: MessagePack); a hand-written object without
-that note falls back on its `.kd` kernel descriptors. Source: LLVM "User Guide for AMDGPU Backend".
+that note falls back on its `.kd` kernel descriptors. Version 2 has other notes and descriptors, read by
+:mod:`rocm_perf_lab.toolchain.version2`. Source: LLVM "User Guide for AMDGPU Backend".
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rocm_perf_lab.toolchain.bundles import GENERIC_PROCESSORS, unpack_code_objects
 from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError, KernelMetadata
@@ -20,6 +22,17 @@ from rocm_perf_lab.toolchain.descriptor import (
 )
 from rocm_perf_lab.toolchain.elf_file import ElfFile, parse_elf
 from rocm_perf_lab.toolchain.metadata import KernelNote, read_metadata_note
+from rocm_perf_lab.toolchain.version2 import (
+    KernelNoteV2,
+    is_version_2,
+    isa_of_notes,
+    kernel_symbols,
+    read_kernel_code,
+    read_kernel_notes,
+)
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.toolchain.code_object import KernelDescriptor
 
 _DESCRIPTOR_SUFFIX = ".kd"
 _DEFAULT_MAX_WORKGROUP_SIZE = 1024
@@ -78,9 +91,14 @@ def _parse(data: bytes, wanted_architecture: str) -> CodeObject:
             remedy="Link it: ld.lld -shared -o kernel.hsaco kernel.o (or compile without -c).",
         )
     note = read_metadata_note(elf)
-    architecture = _architecture(elf, wanted_architecture)
+    of_version_2 = note is None and is_version_2(elf)
+    isa = isa_of_notes(elf) if of_version_2 else None
+    architecture = _architecture(elf, wanted_architecture, isa)
     target_id = note.target_id if note is not None and note.target_id else architecture
-    if note is None:
+    if of_version_2:
+        target_id = isa if isa is not None and isa.startswith(f"{architecture}:") else architecture
+        kernels = _kernels_of_version_2(elf, architecture)
+    elif note is None:
         kernels = [_kernel_of_descriptor(elf, name, architecture) for name in _descriptor_symbols(elf)]
         if not kernels:
             raise CodeObjectError(
@@ -94,15 +112,23 @@ def _parse(data: bytes, wanted_architecture: str) -> CodeObject:
     return CodeObject(data, architecture, target_id, tuple(sorted(kernels, key=lambda kernel: kernel.symbol)))
 
 
-def _architecture(elf: ElfFile, wanted: str) -> str:
-    """Of the ELF flags; a generic processor is taken for the wanted one where that is among its members."""
+def _architecture(elf: ElfFile, wanted: str, isa: str | None) -> str:
+    """Of the ELF flags, or where they have none the `isa` of the notes.
+
+    A generic processor is taken for the wanted one where that is among its members.
+    """
     generic = GENERIC_PROCESSORS.get(_GENERIC_OF_MACH.get(elf.flags & _MACH_MASK, ""))
     if generic is not None:
         return wanted if wanted in generic else generic[0]
     architecture = _ARCHITECTURE_OF_MACH.get(elf.flags & _MACH_MASK)
+    noted = isa.partition(":")[0] if isa is not None else ""
+    if architecture is None and noted in _ARCHITECTURE_OF_MACH.values():
+        return noted
     if architecture is None:
         raise CodeObjectError(
-            f"unknown processor {elf.flags & _MACH_MASK:#x} in the ELF flags",
+            f"unknown processor {noted} in the notes"
+            if noted
+            else f"unknown processor {elf.flags & _MACH_MASK:#x} in the ELF flags",
             remedy=f"The lab knows: {', '.join(_ARCHITECTURE_OF_MACH.values())}.",
         )
     return architecture
@@ -136,9 +162,39 @@ def _kernel_of_note(elf: ElfFile, note: KernelNote, architecture: str) -> Kernel
 
 
 def _kernel_of_descriptor(elf: ElfFile, symbol: str, architecture: str) -> KernelMetadata:
-    """What the descriptor alone tells: registers as allocated, no arguments, no spill counts."""
     descriptor_address = _descriptor_address(elf, symbol)
     descriptor = parse_descriptor(elf.read(descriptor_address, DESCRIPTOR_BYTES))
+    return _described_kernel(elf, symbol, descriptor_address, descriptor, architecture)
+
+
+def _kernels_of_version_2(elf: ElfFile, architecture: str) -> list[KernelMetadata]:
+    notes = {note.symbol: note for note in read_kernel_notes(elf)}
+    symbols = dict.fromkeys([*notes, *kernel_symbols(elf)])
+    if not symbols:
+        raise CodeObjectError(
+            "the code object of version 2 has neither metadata (a note of `AMD`, type 10) nor a kernel symbol",
+            remedy="Hand-written assembly needs .amdgpu_hsa_kernel and .amd_kernel_code_t.",
+        )
+    return [_kernel_of_version_2(elf, symbol, notes.get(symbol), architecture) for symbol in symbols]
+
+
+def _kernel_of_version_2(elf: ElfFile, symbol: str, note: KernelNoteV2 | None, architecture: str) -> KernelMetadata:
+    """What the amd_kernel_code_t tells, and over it what the note says."""
+    code = read_kernel_code(elf, symbol, architecture)
+    kernel = _described_kernel(elf, symbol, elf.symbols[symbol].address, code.descriptor, architecture)
+    kernel = replace(
+        kernel,
+        sgpr_count=code.sgpr_count or kernel.sgpr_count,
+        vgpr_count=code.vgpr_count or kernel.vgpr_count,
+        kernarg_alignment=code.kernarg_alignment,
+    )
+    return note.over(kernel) if note is not None else kernel
+
+
+def _described_kernel(
+    elf: ElfFile, symbol: str, descriptor_address: int, descriptor: KernelDescriptor, architecture: str
+) -> KernelMetadata:
+    """What the descriptor alone tells: registers as allocated, no arguments, no spill counts."""
     registers = allocated_registers(descriptor, architecture)
     entry_address = descriptor_address + descriptor.entry_offset
     return KernelMetadata(
@@ -188,7 +244,7 @@ def _code_bytes(elf: ElfFile, symbol: str, entry_address: int) -> int:
         )
     section_end = section.address + section.size
     code = elf.symbols.get(symbol)
-    if code is not None and code.size:
-        return min(code.size, section_end - entry_address)
+    if code is not None and code.address <= entry_address < code.address + code.size:
+        return min(code.address + code.size, section_end) - entry_address
     later = (other.address for other in elf.symbols.values() if entry_address < other.address < section_end)
     return min(later, default=section_end) - entry_address

@@ -53,9 +53,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Symbol:
-    """One defined symbol."""
+    """One defined symbol; `kind` is its STT_* type."""
 
     name: str
+    kind: int
     address: int
     size: int
 
@@ -122,9 +123,9 @@ class ElfFile:
         names = self.content(self.sections[table.link])
         content = self.content(table)
         for start in range(0, len(content) - _SYMBOL.size + 1, _SYMBOL.size):
-            name, _, _, section_index, address, size = _SYMBOL.unpack_from(content, start)
+            name, info, _, section_index, address, size = _SYMBOL.unpack_from(content, start)
             if name and section_index != _SHN_UNDEF:
-                yield Symbol(_string(names, name), address, size)
+                yield Symbol(_string(names, name), info & 0xF, address, size)
 
 
 def parse_elf(data: bytes) -> ElfFile:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.elf_file import ElfFile, Note
 
 _OWNER, _KIND = "AMDGPU", 32
-_OWNER_V2 = "AMD"
 _REBUILD = "The file is damaged: compile or copy it again."
 
 
@@ -83,20 +82,14 @@ class MetadataNote(_Record):
 
 
 def read_metadata_note(elf: ElfFile) -> MetadataNote | None:
-    """The metadata of a code object; None where it has no note.
+    """The metadata of a code object; None where it has no note, or one of version 2.
 
     Raises:
-        CodeObjectError: A version 2 note (YAML, ROCm 3 and before), or a note that does not decode.
+        CodeObjectError: The note does not decode.
     """
-    notes = list(elf.notes)
-    for note in notes:
+    for note in elf.notes:
         if (note.owner, note.kind) == (_OWNER, _KIND):
             return _decode(note)
-    if any(note.owner == _OWNER_V2 for note in notes):
-        raise CodeObjectError(
-            "the code object is of version 2 (its notes belong to `AMD`); the lab reads versions 3 to 6",
-            remedy="Compile it with ROCm 4 or later (-mcode-object-version=5).",
-        )
     return None
 
 

@@ -42,6 +42,7 @@ _KERNEL_METADATA = """  - .name: {name}
     .args:
       - {{.name: out, .size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}}
 """
+_OS_ABI, _ELFOSABI_AMDGPU_HSA = 7, 64
 
 
 def kernel_text(name: str, body: str, *, lds: int = 0) -> str:
@@ -64,13 +65,20 @@ def assemble_code_object(text: str, *, version: int = 5, cpu: str = "gfx942", li
     assert compiler.linker is not None
     with TemporaryDirectory() as folder:
         source, relocatable, target = (Path(folder, name) for name in ("code.s", "code.o", "code.hsaco"))
-        source.write_text(f".amdhsa_code_object_version {version}\n{text}\n")
-        flags = ("--target=amdgcn-amd-amdhsa", f"-mcpu={cpu}", f"-mcode-object-version={version}")
+        if version == 2:  # which the compiler still assembles for no operating system in particular
+            flags = ("--target=amdgcn--", f"-mcpu={cpu}")
+            source.write_text(f"{text}\n")
+        else:
+            flags = ("--target=amdgcn-amd-amdhsa", f"-mcpu={cpu}", f"-mcode-object-version={version}")
+            source.write_text(f".amdhsa_code_object_version {version}\n{text}\n")
         _run(*compiler.command, *flags, "-c", "-o", str(relocatable), str(source))
         if not link:
             return relocatable.read_bytes()
         _run(*compiler.linker, "-shared", "--no-undefined", "-o", str(target), str(relocatable))
-        return target.read_bytes()
+        data = bytearray(target.read_bytes())
+        if version == 2:
+            data[_OS_ABI] = _ELFOSABI_AMDGPU_HSA
+        return bytes(data)
 
 
 def _run(*command: str) -> None:
