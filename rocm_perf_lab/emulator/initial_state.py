@@ -2,6 +2,7 @@
 
 Source: LLVM "User Guide for AMDGPU Backend", sections Kernel Descriptor and Initial Kernel Execution State, for gfx942
 (architected flat scratch: no scratch offset SGPR; work-item ids packed in VGPR0).
+Only code objects of version 2 ask for counts of workgroups.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rocm_perf_lab.emulator.kernarg import SERVICES
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.emulator.kernarg import Geometry
+    from rocm_perf_lab.emulator.kernarg import Dim3, Geometry
     from rocm_perf_lab.toolchain.code_object import KernelDescriptor
 
 DISPATCH_PACKET_BYTES = 64
@@ -47,6 +48,7 @@ def initial_state(
     kernarg_address: int,
     dispatch_packet_address: int,
     scratch_bytes: int,
+    workgroups: Dim3 = (0, 0, 0),
 ) -> InitialState:
     """SGPRs in the order of the descriptor's enable bits, MODE from compute_pgm_rsrc1."""
     pairs = {1: dispatch_packet_address, 2: _QUEUE, 3: kernarg_address, 4: 0, 5: 0}  # dispatch id, flat scratch: zero
@@ -57,6 +59,7 @@ def initial_state(
             registers += [value & 0xFFFF_FFFF, value >> 32]
     if properties >> 6 & 1:
         registers.append(scratch_bytes)
+    registers += [count for axis, count in enumerate(workgroups) if properties >> 7 + axis & 1]
     registers += _preloaded(descriptor, kernarg)
     declared = descriptor.compute_pgm_rsrc2 >> 1 & 0x1F
     registers += [0] * (declared - len(registers))

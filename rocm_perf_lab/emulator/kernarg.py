@@ -1,6 +1,6 @@
 """The kernarg segment: `pack_kernarg(kernel, values, geometry) -> bytes`, explicit arguments and hidden ones.
 
-Offsets come from the metadata note. Hidden arguments: LLVM "User Guide for AMDGPU Backend", code object V3 to V6.
+Offsets come from the metadata note. Hidden arguments: LLVM "User Guide for AMDGPU Backend", code object V2 to V6.
 """
 
 from __future__ import annotations

@@ -271,6 +271,7 @@ class Machine:
             kernarg_address=kernarg_memory.address,
             dispatch_packet_address=packet_memory.address,
             scratch_bytes=_scratch_bytes(kernel),
+            workgroups=geometry.grid,
         )
 
     def _dispatch(

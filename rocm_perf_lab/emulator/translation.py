@@ -77,7 +77,7 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     program = decode_program(kernel.symbol, elf.content(section), section.address, (entry,), loaded.load_address, mode)
     if not program.has_indirect_jumps:
         return program
-    code, others = elf.content(section), {k.entry_address for k in loaded.code_object.kernels}
+    code, others = elf.content(section), _kernel_addresses(loaded)
     in_section = range(section.address, section.address + section.size)
     functions = tuple(
         symbol.address
@@ -90,3 +90,8 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     end = kernel.entry_address + kernel.code_bytes
     entries += unreached_entries(program, code, section.address, end)
     return decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, mode)
+
+
+def _kernel_addresses(loaded: LoadedCodeObject) -> set[int]:
+    """Where kernels begin, and where the symbols of version 2 point: at the descriptor, which there is part of the code."""
+    return {address for k in loaded.code_object.kernels for address in (k.entry_address, k.descriptor_address)}
