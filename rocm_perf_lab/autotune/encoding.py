@@ -1,0 +1,62 @@
+"""Configurations as numbers that a model can learn from: parameters alone, nothing that only a run could tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.space import Space
+
+_WIDE = 4
+"""From this ratio of largest to smallest value on, a parameter acts by its logarithm."""
+_FINE = 16
+"""From this value on it matters how often two divides a number (waves, banks, cache lines)."""
+_MOST_FACTORS = 6
+
+
+def encode(space: Space, *, factors: bool = True) -> Column:
+    """One row a configuration, every column between 0 and 1.
+
+    Numbers become their logarithm where they span a wide range, text and mixtures one column a value. With `factors`, whole
+    numbers that mix powers of two with others get their factors of two besides: hardware is built in powers of two.
+    """
+    columns: list[Column] = []
+    for position, values in enumerate(space.values.values()):
+        present = np.unique(space.codes[:, position])
+        if len(present) < 2:
+            continue
+        used = [values[code] for code in present]
+        for feature in _features(used, factors=factors):
+            by_code = np.zeros(len(values))
+            by_code[present] = feature
+            columns.append(by_code[space.codes[:, position]])
+    return np.column_stack(columns) if columns else np.zeros((len(space), 1))
+
+
+def _features(values: Sequence[Any], *, factors: bool) -> list[Column]:
+    if any(isinstance(value, str) for value in values):
+        if len(values) == 2:
+            return [np.array([0.0, 1.0])]
+        return list(np.eye(len(values)))
+    numbers = np.array(values, float)
+    positive = numbers.min() > 0
+    logarithmic = positive and numbers.max() / numbers.min() >= _WIDE
+    features = [np.log2(numbers) if logarithmic else numbers]
+    whole = bool((numbers == np.round(numbers)).all()) and numbers.max() < 2**53
+    if factors and positive and whole and len(values) > 2:
+        features += _factors_of_two(numbers.astype(np.int64))
+    return [(feature - feature.min()) / np.ptp(feature) for feature in features if np.ptp(feature) > 0]
+
+
+def _factors_of_two(numbers: Column) -> list[Column]:
+    power = numbers & -numbers
+    odd = (power != numbers).astype(float)
+    if not 0 < odd.mean() < 1:
+        return []
+    fine = numbers.max() >= _FINE and len(numbers) > 4
+    return [odd, np.minimum(np.log2(power), _MOST_FACTORS)] if fine else [odd]

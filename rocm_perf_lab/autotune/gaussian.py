@@ -1,0 +1,124 @@
+"""A Gaussian process over encoded configurations, made for a few hundred points and many thousand candidates.
+
+Matérn kernel of order 5/2 with one length scale a column; length scales, amplitude and noise are the most probable ones
+under broad priors. Candidates are predicted in single precision, which is far finer than any measurement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.formula import Column
+
+_ROOT5 = 5**0.5
+_JITTER = 1e-8
+_BOUNDS = {"scale": (-4.0, 4.0), "amplitude": (-4.0, 4.0), "noise": (-12.0, 1.0)}
+_PRIOR_NOISE = (-5.0, 1.5)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Mean and standard deviation; candidates whose mean is hopeless have an infinite mean."""
+
+    mean: Column
+    deviation: Column
+
+
+class GaussianProcess:
+    """Logarithms of length scales, amplitude and noise variance are kept between fits: each starts from the last."""
+
+    def __init__(self, columns: int) -> None:
+        self._prior_mean = np.concatenate([np.zeros(columns), [0.0, _PRIOR_NOISE[0]]])
+        self._prior_weight = 1 / np.concatenate([np.ones(columns), [1.0, _PRIOR_NOISE[1]]]) ** 2
+        self._theta = self._prior_mean.copy()
+        self._columns = columns
+
+    def tune(self, points: Column, targets: Column, iterations: int = 30) -> None:
+        """Find the most probable length scales, amplitude and noise."""
+        from scipy.optimize import minimize
+
+        squares = (points[:, None, :] - points[None]) ** 2
+        bounds = [_BOUNDS["scale"]] * self._columns + [_BOUNDS["amplitude"], _BOUNDS["noise"]]
+        found = minimize(
+            self._loss, self._theta, (targets, squares), "L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": iterations}
+        )
+        if np.isfinite(found.x).all():
+            self._theta = found.x
+
+    def fit(self, points: Column, targets: Column) -> None:
+        """Condition on measurements."""
+        from scipy.linalg import cho_solve
+
+        covariance = self._covariance(points, points, self._theta)
+        covariance[np.diag_indices(len(points))] += self._noise + _JITTER
+        self._factor = np.linalg.cholesky(covariance)
+        self._weights = cho_solve((self._factor, True), targets)
+        self._points, self._targets = points, targets
+
+    def predict(self, candidates: Column, most: int | None = None) -> Prediction:
+        """Mean and deviation; with `most`, only for that many of the best means."""
+        from scipy.linalg import solve_triangular
+
+        cross = self._covariance(self._points.astype(np.float32), candidates, self._theta.astype(np.float32))
+        mean = self._weights.astype(np.float32) @ cross
+        kept = slice(None) if most is None or most >= len(mean) else np.argpartition(mean, most)[:most]
+        solved = solve_triangular(self._factor.astype(np.float32), cross[:, kept], lower=True, check_finite=False)
+        variance = np.exp(self._theta[self._columns]) - np.einsum("ij,ij->j", solved, solved)
+        means, deviations = np.full(len(mean), np.inf), np.full(len(mean), 1e-5)
+        means[kept], deviations[kept] = mean[kept], np.sqrt(np.maximum(variance, 1e-10))
+        return Prediction(means, deviations)
+
+    def left_out(self) -> Column:
+        """What each measurement is predicted as by all others: leave-one-out, in closed form."""
+        from scipy.linalg import cho_solve
+
+        inverse = cho_solve((self._factor, True), np.eye(len(self._targets)))
+        return np.asarray(self._targets - self._weights / np.diag(inverse))
+
+    @property
+    def _noise(self) -> float:
+        return float(np.exp(self._theta[self._columns + 1]))
+
+    def _covariance(self, left: Column, right: Column, theta: Column) -> Column:
+        scales = np.exp(theta[: self._columns])
+        left, right = left / scales, right / scales
+        squares = (left * left).sum(1)[:, None] + (right * right).sum(1) - 2 * left @ right.T
+        np.maximum(squares, 0, out=squares)
+        root = _ROOT5 * np.sqrt(squares)
+        squares *= 5 / 3
+        squares += root
+        squares += 1
+        np.negative(root, out=root)
+        squares *= np.exp(root, out=root)
+        squares *= np.exp(theta[self._columns])
+        return np.asarray(squares)
+
+    def _loss(self, theta: Column, targets: Column, squares: Column) -> tuple[float, Column]:
+        """Negative logarithm of the posterior, and its gradient."""
+        from scipy.linalg import cho_solve
+
+        columns, count = self._columns, len(targets)
+        weights = np.exp(-2 * theta[:columns])
+        distance = np.sqrt(squares @ weights)
+        decay = np.exp(theta[columns] - _ROOT5 * distance)
+        slope = 1 + _ROOT5 * distance
+        signal = (slope + 5 / 3 * distance * distance) * decay
+        noise = np.exp(theta[columns + 1])
+        try:
+            factor = np.linalg.cholesky(signal + (noise + _JITTER) * np.eye(count))
+        except np.linalg.LinAlgError:
+            return 1e10, np.zeros_like(theta)
+        inverse = cho_solve((factor, True), np.eye(count))
+        solved = inverse @ targets
+        residual = inverse - np.outer(solved, solved)
+        off = theta - self._prior_mean
+        loss = 0.5 * targets @ solved + np.log(np.diag(factor)).sum() + 0.5 * (self._prior_weight * off * off).sum()
+        gradient: Any = self._prior_weight * off
+        gradient[:columns] += 0.5 * np.tensordot(residual * (5 / 3 * slope * decay), squares, ((0, 1), (0, 1))) * weights
+        gradient[columns] += 0.5 * (residual * signal).sum()
+        gradient[columns + 1] += 0.5 * noise * np.trace(residual)
+        return float(loss), gradient

@@ -1,0 +1,144 @@
+"""Warm starts: earlier results of the same space, from another GPU or problem size."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.autotune.encoding import encode
+from rocm_perf_lab.autotune.gaussian import GaussianProcess
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    import optuna
+
+    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.landscape import Landscape
+    from rocm_perf_lab.autotune.space import Space
+
+_FEWEST = 5
+_POINTS = 400
+_SLOW = 0.9
+"""Quantile of the earlier times above which slow is simply slow."""
+
+
+class PriorError(LabError):
+    """Earlier results that do not fit the space."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Earlier times.
+
+    Args:
+        logs: Logarithm of the time of every configuration of the space; what was not measured is predicted.
+        known: How many of them were measured.
+        source: Where they come from.
+    """
+
+    logs: Column
+    known: int
+    source: str
+
+    @classmethod
+    def from_results(cls, space: Space, results: Iterable[tuple[Mapping[str, Any], float]], source: str) -> Prior:
+        """Pairs of a configuration and its time in ms, infinite where it failed. Configurations of other spaces are left out.
+
+        Raises:
+            PriorError: Fewer than five configurations of the space.
+        """
+        times = np.full(len(space), np.nan)
+        for configuration, time in results:
+            row = space.index(configuration)
+            if row is not None and (time > 0):
+                times[row] = time
+        known = ~np.isnan(times)
+        if np.isfinite(times).sum() < _FEWEST:
+            raise PriorError(
+                f"the earlier results share {int(np.isfinite(times).sum())} configurations with this space",
+                where=source,
+                remedy=f"at least {_FEWEST} are needed; check names and values of the parameters",
+            )
+        logs = np.full(len(space), np.nan)
+        logs[known] = np.log(times[known])
+        slowest = float(logs[np.isfinite(logs)].max())
+        logs[np.isposinf(logs)] = slowest
+        return cls(logs if known.all() else _fill(space, logs, known), int(known.sum()), source)
+
+    @classmethod
+    def from_landscape(cls, space: Space, landscape: Landscape) -> Prior:
+        """The times of a landscape file."""
+        rows = range(len(landscape.space))
+        results = ((landscape.space.configuration(row), float(landscape.times_ms[row])) for row in rows)
+        return cls.from_results(space, results, landscape.name)
+
+    @classmethod
+    def from_study(cls, space: Space, study: optuna.Study) -> Prior:
+        """The finished trials of a study."""
+        from optuna.trial import TrialState
+
+        trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL))
+        results = ((t.params, t.values[0] if t.values else math.inf) for t in trials if not t.user_attrs.get("interrupted"))
+        return cls.from_results(space, results, f"study {study.study_name}")
+
+    def feature(self) -> Column:
+        """The earlier times as one column for a model: 0 for the fastest, 1 for slow."""
+        fastest, slow = float(self.logs.min()), float(np.quantile(self.logs, _SLOW))
+        return np.clip((self.logs - fastest) / max(slow - fastest, 1e-9), 0, 1.5)
+
+
+def _fill(space: Space, logs: Column, known: Column) -> Column:
+    points, rows = encode(space), np.flatnonzero(known)
+    if len(rows) > _POINTS:
+        order = rows[np.argsort(logs[rows], kind="stable")]
+        rows = np.unique(np.concatenate([order[: _POINTS // 2], order[:: max(1, 2 * len(order) // _POINTS)]]))
+    centre, scale = float(logs[rows].mean()), float(logs[rows].std()) or 1.0
+    model = GaussianProcess(points.shape[1])
+    values = (logs[rows] - centre) / scale
+    model.tune(points[rows], values)
+    model.fit(points[rows], values)
+    filled = logs.copy()
+    for part in np.array_split(np.flatnonzero(~known), max(1, int((~known).sum()) // 20_000)):
+        filled[part] = model.predict(points[part].astype(np.float32)).mean * scale + centre
+    return filled
+
+
+class Trust:
+    """How far a prior is believed: as far as it ranks what has been measured since."""
+
+    def __init__(self, space: Space, prior: Prior, promising: int) -> None:
+        self._feature = prior.feature()
+        self.promising = _spread_out(space, self._feature, promising)
+
+    def correlation(self, rows: Column, times: Column) -> float:
+        """Rank correlation of the earlier and the new times; below zero counts as none."""
+        from scipy.stats import spearmanr
+
+        if len(rows) < _FEWEST:
+            return 1.0
+        worst = np.where(np.isfinite(times), times, np.finfo(float).max)
+        earlier = self._feature[rows]
+        if np.ptp(earlier) == 0 or np.ptp(worst) == 0:
+            return 0.0
+        return max(0.0, float(spearmanr(earlier, worst).statistic))
+
+    def column(self) -> Column:
+        """The prior as a column of the model's input."""
+        return self._feature
+
+
+def _spread_out(space: Space, feature: Column, count: int) -> tuple[int, ...]:
+    """The fastest configurations that differ from each other in two parameters at least."""
+    chosen: list[int] = []
+    for row in np.argsort(feature, kind="stable")[:2000].tolist():
+        if all((space.codes[row] != space.codes[other]).sum() >= 2 for other in chosen):
+            chosen.append(row)
+            if len(chosen) == count:
+                break
+    return tuple(chosen)

@@ -1,0 +1,328 @@
+"""Which configuration to measure next: seeds that fill the space, then the largest expected improvement of a model.
+
+Nothing here knows where a measurement comes from or where it is kept; see `sampler.py` for Optuna.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from rocm_perf_lab.autotune.encoding import encode
+from rocm_perf_lab.autotune.gaussian import GaussianProcess
+from rocm_perf_lab.autotune.prior import Trust
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.prior import Prior
+    from rocm_perf_lab.autotune.space import Space
+
+SEEDS = 10
+LOW_CONFIDENCE = 0.75
+"""R² below which predictions must not exclude anything."""
+WARNING = "low_model_confidence"
+_PREDICTED = 1500
+"""Candidates, by predicted mean, whose uncertainty is worked out."""
+_POOL = 16_000
+"""Larger spaces are searched in samples of this size, and around the best configurations."""
+_AROUND = 8
+_POINTS = 400
+"""Measurements that a model learns from; of more it takes the best half and a sample of the others."""
+_SEED_SAMPLE = 200
+_SETTLED = 0.001
+"""Expected improvement (as a fraction of the time) below which further trials only confirm the best."""
+_RETUNE = 5
+"""New measurements after which length scales are found anew, at most."""
+_COMPRESS = (False, True)
+_PROMISING = 4
+"""Seeds that a prior proposes."""
+_BELIEVABLE = 0.25
+"""Rank correlation from which on a prior is believed."""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """What is known so far.
+
+    Args:
+        rows: Configurations that were measured.
+        times: Their times; infinite where one cannot run.
+        pending: Configurations that are being measured.
+    """
+
+    rows: Column
+    times: Column
+    pending: Column = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def feasible(self) -> Column:
+        """Which of them ran."""
+        return np.isfinite(self.times)
+
+    def open(self, count: int) -> Column:
+        """Which of `count` configurations nobody has taken."""
+        free = np.ones(count, bool)
+        free[self.rows] = False
+        free[self.pending] = False
+        return free
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The next configuration, the phase that it belongs to, and why it was taken (plain data)."""
+
+    row: int
+    phase: str
+    decision: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """How far the model can be trusted, and what it rules out.
+
+    Args:
+        r2: Cross-validated, of what the model was fitted to; None below three measurements.
+        residual_std: Of the same predictions and in the same unit (logarithm of time, for the default model).
+        pruned: Configurations that are neither measured nor worth it; none under low confidence.
+    """
+
+    name: str
+    r2: float | None
+    residual_std: float | None
+    pruned: int
+
+    @property
+    def warning(self) -> str | None:
+        """`low_model_confidence`, or nothing."""
+        return WARNING if self.r2 is None or self.r2 < LOW_CONFIDENCE else None
+
+
+class Strategy(Protocol):
+    """One way to search a space. Equal observations and seed give equal choices."""
+
+    def choose(self, seen: Observations) -> Choice | None:
+        """The next configuration; None where the search has come to its end."""
+        ...
+
+    def assess(self, seen: Observations) -> Assessment:
+        """What the model makes of the measurements."""
+        ...
+
+
+class Seeds:
+    """A design that fills the valid configurations: each is far from all before it. Defaults come first."""
+
+    def __init__(self, space: Space, seed: int, count: int, first: tuple[int, ...] = ()) -> None:
+        self._points = encode(space, factors=False).astype(np.float32)
+        self._random = np.random.default_rng([seed, 0])
+        start = space.index(space.defaults) if space.defaults else None
+        self._planned: list[int] = []
+        self._distance = np.full(len(space), np.inf, np.float32)
+        for row in ([start] if start is not None else []) + list(first):
+            if row not in self._planned:
+                self._add(row)
+        self.count = min(count, len(space))
+
+    def next(self, seen: Observations, size: int) -> int | None:
+        """The first seed that nobody has taken; None when there are enough."""
+        free = seen.open(size)
+        position = 0
+        while position < self.count:
+            if position == len(self._planned):
+                self._add(self._far())
+            if free[self._planned[position]]:
+                return self._planned[position]
+            position += 1
+        return None
+
+    def more(self, seen: Observations, size: int) -> int:
+        """One beyond the plan, for a start on which nothing ran."""
+        free = np.flatnonzero(seen.open(size))
+        return int(np.random.default_rng([int(self._random.integers(2**31)), len(seen.rows)]).choice(free))
+
+    def _far(self) -> int:
+        sample = self._random.choice(len(self._points), min(_SEED_SAMPLE, len(self._points)), replace=False)
+        if not self._planned:
+            return int(sample[0])
+        distances = self._distance[sample]
+        if distances.max() > 0:
+            return int(sample[np.argmax(distances)])
+        return int(np.argmax(self._distance))
+
+    def _add(self, row: int) -> None:
+        self._planned.append(row)
+        step = ((self._points - self._points[row]) ** 2).sum(1)
+        self._distance = np.minimum(self._distance, step)
+        self._distance[row] = -1
+
+
+class _View:
+    """One model of the times, as they are or compressed."""
+
+    def __init__(self, columns: int, *, compress: bool) -> None:
+        self.model = GaussianProcess(columns)
+        self._compress = compress
+        self._tuned = 0
+
+    def fit(self, inputs: Column, seen: Observations, used: Column) -> Targets:
+        """Learn from what was measured; what is being measured counts with the value that is expected of it."""
+        targets = Targets.of(seen.times[used], used, compress=self._compress)
+        points, count = inputs[seen.rows[used]], len(seen.rows)
+        if count >= self._tuned + max(1, min(_RETUNE, count // 10)) or count < self._tuned:
+            self.model.tune(points, targets.values)
+            self._tuned = count
+        self.model.fit(points, targets.values)
+        if len(seen.pending):
+            waiting = inputs[seen.pending]
+            believed = self.model.predict(waiting.astype(np.float32)).mean
+            self.model.fit(np.vstack([points, waiting]), np.concatenate([targets.values, believed]))
+        return targets
+
+
+class GaussianSearch:
+    """The default: Gaussian processes on the logarithm of time, and the expected improvement over the best.
+
+    Two models take turns: one of the times as they are, one that cares little how slow the slow half is. Where one of them
+    has settled for a region, the other has its own opinion.
+    """
+
+    name = "gaussian_process"
+
+    def __init__(self, space: Space, *, seed: int = 0, seeds: int = SEEDS, prior: Prior | None = None) -> None:
+        self._space = space
+        self._seed = seed
+        self._points = encode(space)
+        self._trust = Trust(space, prior, _PROMISING) if prior is not None else None
+        self._believes = self._trust is not None
+        self._prepare()
+        self._seeds = Seeds(space, seed, seeds, self._trust.promising if self._trust else ())
+
+    def _prepare(self) -> None:
+        """A new model, with the prior as one more column where it is believed."""
+        points = self._points
+        if self._trust is not None and self._believes:
+            points = np.column_stack([points, self._trust.column()])
+        self._inputs, self._candidates = points, points.astype(np.float32)
+        self._views = [_View(points.shape[1], compress=compress) for compress in _COMPRESS]
+
+    def choose(self, seen: Observations) -> Choice | None:
+        """See :class:`Strategy`."""
+        free = seen.open(len(self._space))
+        if not free.any():
+            return None
+        row = self._seeds.next(seen, len(self._space))
+        if row is not None:
+            return Choice(row, "seed", {"why": "fills the space"})
+        if seen.feasible.sum() < 2:
+            return Choice(self._seeds.more(seen, len(self._space)), "seed", {"why": "too few configurations have run"})
+        model, targets = self._fit(seen, len(seen.rows) + len(seen.pending))
+        pool = self._pool(seen, free)
+        predicted = model.predict(self._candidates[pool], _PREDICTED)
+        gain = log_expected_improvement(predicted.mean, predicted.deviation, float(targets.values.min()))
+        best = int(np.argmax(gain))
+        decision = {
+            "predicted_ms": targets.as_time(float(predicted.mean[best])),
+            "log_std": float(predicted.deviation[best]) * targets.scale,
+            "expected_improvement": float(np.exp(gain[best])) * targets.scale,
+            "candidates": len(pool),
+        }
+        settled = decision["expected_improvement"] < _SETTLED
+        return Choice(int(pool[best]), "confirmation" if settled else "prediction", decision)
+
+    def assess(self, seen: Observations) -> Assessment:
+        """See :class:`Strategy`."""
+        if seen.feasible.sum() < 3:
+            return Assessment(self.name, None, None, 0)
+        model, targets = self._fit(Observations(seen.rows, seen.times), 0)
+        left_out = model.left_out()
+        kept = np.isfinite(seen.times[targets.used])
+        truth, guess = targets.values[kept], left_out[kept]
+        spread = float(((truth - truth.mean()) ** 2).sum())
+        r2 = 1 - float(((truth - guess) ** 2).sum()) / spread if spread > 0 else 0.0
+        pruned = 0
+        if r2 >= LOW_CONFIDENCE:
+            free = np.flatnonzero(seen.open(len(self._space)))
+            for part in np.array_split(free, max(1, len(free) // 20_000)):
+                predicted = model.predict(self._candidates[part])
+                pruned += int((predicted.mean - 2 * predicted.deviation > targets.values.min()).sum())
+        return Assessment(self.name, r2, float(np.std(truth - guess)) * targets.scale, pruned)
+
+    def _fit(self, seen: Observations, turn: int) -> tuple[GaussianProcess, Targets]:
+        if self._trust is not None:
+            believes = self._trust.correlation(seen.rows, seen.times) >= _BELIEVABLE
+            if believes != self._believes:
+                self._believes = believes
+                self._prepare()
+        view = self._views[turn % len(self._views)]
+        return view.model, view.fit(self._inputs, seen, _informative(seen, self._seed))
+
+    def _pool(self, seen: Observations, free: Column) -> Column:
+        rows = np.flatnonzero(free)
+        if len(rows) <= _POOL:
+            return rows
+        random = np.random.default_rng([self._seed, 1, len(seen.rows), len(seen.pending)])
+        best = seen.rows[np.argsort(seen.times, kind="stable")[:_AROUND]]
+        near = np.concatenate([self._space.neighbours(int(row)) for row in best])
+        return np.unique(np.concatenate([random.choice(rows, _POOL, replace=False), near[free[near]]]))
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Times as a model wants them: logarithms, centred and scaled; what cannot run counts as the slowest that did.
+
+    With `compress`, differences above the median shrink: how slow the slow half is then matters little.
+    """
+
+    values: Column
+    used: Column
+    centre: float
+    scale: float
+    knee: float
+    width: float
+
+    @classmethod
+    def of(cls, times: Column, used: Column, *, compress: bool) -> Targets:
+        """Transform times."""
+        ran = np.isfinite(times)
+        logs = np.log(np.where(ran, times, 1.0))
+        knee, width = np.inf, 1.0
+        if compress:
+            knee = float(np.median(logs[ran]))
+            width = max(knee - float(logs[ran].min()), 0.1)
+            excess = np.maximum(logs - knee, 0) / width
+            logs = np.minimum(logs, knee) + width / 2 * np.log1p(excess)
+        logs = np.where(ran, logs, logs[ran].max())
+        spread = float(logs.std())
+        scale = spread if spread > 0 else 1.0
+        centre = float(logs.mean())
+        return cls((logs - centre) / scale, used, centre, scale, knee, width)
+
+    def as_time(self, value: float) -> float:
+        """Back to ms."""
+        log = value * self.scale + self.centre
+        if log > self.knee:
+            log = self.knee + self.width * float(np.expm1(2 * (log - self.knee) / self.width))
+        return float(np.exp(min(log, 700.0)))
+
+
+def _informative(seen: Observations, seed: int) -> Column:
+    count = len(seen.rows)
+    if count <= _POINTS:
+        return np.arange(count)
+    order = np.argsort(seen.times, kind="stable")
+    half = _POINTS // 2
+    others = np.random.default_rng([seed, 2, count]).choice(order[half:], _POINTS - half, replace=False)
+    return np.sort(np.concatenate([order[:half], others]))
+
+
+def log_expected_improvement(mean: Column, deviation: Column, best: float) -> Column:
+    """Logarithm of the improvement over `best` to expect; finite even where the improvement is not to be expected at all."""
+    from scipy.special import ndtr
+
+    z = np.maximum((best - mean) / deviation, -1e6)
+    density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
+    near = np.log(np.maximum(z * ndtr(z) + density, 1e-300))
+    far = -0.5 * z * z - 0.5 * np.log(2 * np.pi) - 2 * np.log(np.maximum(-z, 1))
+    return np.asarray(np.where(z > -5, near, far) + np.log(deviation))
