@@ -9,7 +9,6 @@ from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.distributions import BaseDistribution
 
     from rocm_perf_lab.autotune.space import Configuration, Space
 
@@ -42,30 +41,30 @@ class Objective(Protocol):
         ...
 
 
-class NothingFeasible(LabError):
-    """Every configuration that was tried failed."""
+class SpaceExhausted(LabError):
+    """Every configuration that is worth it has been measured, or is being measured."""
 
 
 def search(study: optuna.Study, space: Space, objective: Objective, budget: int) -> None:
-    """Ask and tell until the study has `budget` more finished trials, or the space is used up.
+    """Ask and tell until the study has `budget` more trials, or nothing is left that is worth measuring.
 
-    An interrupt ends the trial in hand as failed and keeps the rest.
+    An interrupt marks the trial in hand as `interrupted`, to be measured again, and keeps the rest.
     """
     from optuna.trial import TrialState
 
-    distributions: dict[str, BaseDistribution] = dict(space.distributions())
-    taken = len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL, TrialState.RUNNING)))
-    for _ in range(min(budget, len(space) - taken)):
-        trial = study.ask(distributions)
+    for _ in range(budget):
+        trial = study.ask()
         try:
-            result = objective(space.complete(trial.params))
-        except BaseException:
+            parameters = {name: trial.suggest_categorical(name, values) for name, values in space.values.items()}
+            result = objective(space.complete(parameters))
+        except BaseException as error:
             trial.set_user_attr("interrupted", True)
             study.tell(trial, state=TrialState.FAIL)
+            if isinstance(error, SpaceExhausted):
+                return
             raise
         if isinstance(result, Infeasible):
             trial.set_user_attr("reason", result.reason)
-            trial.set_user_attr("infeasible", True)
             study.tell(trial, state=TrialState.FAIL)
             continue
         for name, value in result.details.items():

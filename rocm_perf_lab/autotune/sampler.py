@@ -18,6 +18,7 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.classic import ClassicSearch
+from rocm_perf_lab.autotune.objective import SpaceExhausted
 from rocm_perf_lab.autotune.search import GaussianSearch, Observations
 from rocm_perf_lab.errors import LabError
 
@@ -39,10 +40,6 @@ _SPACE = "space"
 
 class SamplerError(LabError):
     """A study that this sampler cannot serve."""
-
-
-class SpaceExhausted(SamplerError):
-    """Every configuration that is worth it has been measured, or is being measured."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""Landscapes: read, searched like a kernel, and what is none is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchmarks.landscapes import BUDGETS, main, run
+from rocm_perf_lab.autotune.landscape import LandscapeError, landscapes_in, load_landscape
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def landscape() -> dict[str, Any]:
+    rows = [[x, y, [9.0, x + y, x + y]] for x in (1, 2, 4, 8, 16) for y in (1, 2, 3, 4, 5, 6)]
+    rows[-1][-1] = None
+    return {"kernel": "sum", "columns": ["x", "y", "times_ms"], "rows": rows}
+
+
+def write(path: Path, content: Any) -> Path:
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    return path
+
+
+def test_a_time_is_the_median_of_its_repeats_and_null_has_failed(tmp_path: Path) -> None:
+    a = load_landscape(write(tmp_path / "sum_GPU.json.gz", landscape()))
+
+    assert a.name == "sum_GPU" and len(a.space) == 30
+    assert a.optimum_ms == 2.0
+    assert a({"x": 4, "y": 3}) == Measurement(7.0)
+    assert isinstance(a({"x": 16, "y": 6}), Infeasible)
+    assert isinstance(a({"x": 3, "y": 6}), Infeasible)
+    assert math.isinf(a.times_ms[-1])
+
+
+@pytest.mark.parametrize("sampler", ["regression", "classic", "tpe", "random"])
+def test_every_sampler_ends_at_the_optimum_of_a_small_landscape(tmp_path: Path, sampler: str) -> None:
+    a = load_landscape(write(tmp_path / "sum_GPU.json.gz", landscape()))
+    result = run(a, sampler, seed=1)
+
+    assert len(result.fractions) == len(BUDGETS)
+    assert result.fractions[-1] == 1.0
+    assert 1 <= result.close <= 30
+
+
+def test_the_command_writes_figures_by_landscape_and_in_total(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, prior = tmp_path / "data", tmp_path / "prior"
+    data.mkdir()
+    prior.mkdir()
+    write(data / "sum_GPU.json.gz", landscape())
+    write(prior / "sum_OLD.json.gz", landscape())
+    output = tmp_path / "figures.json"
+
+    main(["--data", str(data), "--prior", str(prior), "--seeds", "2", "--sampler", "regression", "random", "--json", str(output)])
+    figures = json.loads(output.read_text())
+
+    assert figures["landscapes"]["sum_GPU"]["regression"]["by_budget"].keys() == {"20", "50", "100", "200"}
+    assert figures["aggregate"].keys() == {"regression", "random"}
+    assert "sum_GPU" in capsys.readouterr().out
+
+
+def test_a_folder_without_landscapes_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(LandscapeError, match="no landscapes here"):
+        landscapes_in(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["--data", str(tmp_path), "--seeds", "1"])
+
+    assert ended.value.code == 2
+    assert "no landscapes here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "columns or rows are missing"),
+        ({"columns": ["x", "times_ms"], "rows": []}, "without parameters or configurations"),
+        ({"columns": ["x", "times_ms"], "rows": [[1]]}, "row 0 does not have 2 columns"),
+        ({"columns": ["x", "times_ms"], "rows": [[1, [2.0]], [2, ["fast"]]]}, "times of row 1"),
+        ({"columns": ["x", "times_ms"], "rows": [[1, [-2.0]]]}, "times of row 0"),
+        ({"columns": ["x", "times_ms"], "rows": [[1, None]]}, "no configuration of the landscape ran"),
+    ],
+)
+def test_what_is_no_landscape_is_refused(tmp_path: Path, content: Any, message: str) -> None:
+    with pytest.raises(LandscapeError, match=message):
+        load_landscape(write(tmp_path / "a.json.gz", content))
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(b"{}")[:-6])
+
+    with pytest.raises(LandscapeError, match="cannot read the landscape"):
+        load_landscape(path)

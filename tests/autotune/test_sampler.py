@@ -1,0 +1,311 @@
+"""The sampler: every configuration once, equal seeds give equal trials, what cannot run is avoided, decisions are told."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted, search
+from rocm_perf_lab.autotune.prior import Prior, PriorError
+from rocm_perf_lab.autotune.sampler import MODELS, RegressionSampler, SamplerError
+from rocm_perf_lab.autotune.search import GaussianSearch, Observations, log_expected_improvement
+from rocm_perf_lab.autotune.space import build_space, describe
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.space import Configuration, Space
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+def tiles(**more: Any) -> Space:
+    content = {
+        "parameters": {
+            "x": {"start": 1, "stop": 256, "factor": 2},
+            "y": [1, 2, 3, 4, 6, 8],
+            "unroll": [0, 1],
+            "order": ["a", "b", "c"],
+        },
+        "constraints": ["x * y <= 1024"],
+        **more,
+    }
+    return build_space(describe(content, where="test"))
+
+
+def bowl(configuration: Configuration) -> float:
+    """Fastest at x = 32, y = 4, unroll = 1, order = b: 1 ms."""
+    x, y = float(configuration["x"]), float(configuration["y"])
+    return math.exp(
+        0.1 * (math.log2(x) - 5) ** 2
+        + 0.2 * (math.log2(y) - 2) ** 2
+        + 0.3 * (1 - float(configuration["unroll"]))
+        + 0.2 * (configuration["order"] != "b")
+    )
+
+
+def measure(configuration: Configuration) -> Measurement:
+    return Measurement(bowl(configuration))
+
+
+def study_of(sampler: RegressionSampler) -> optuna.Study:
+    return optuna.create_study(sampler=sampler)
+
+
+def configurations(study: optuna.Study) -> list[dict[str, Any]]:
+    return [trial.params for trial in study.trials]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_whole_space_is_measured_once_and_then_exhausted(model: str) -> None:
+    space = build_space(describe({"parameters": {"x": [1, 2, 4, 8], "y": [1, 2, 3]}, "constraints": ["x + y != 5"]}, where="t"))
+    sampler = RegressionSampler(space, model=model, seeds=4)
+    study = study_of(sampler)
+    rough = np.random.default_rng(1)
+
+    search(study, space, lambda _: Measurement(float(rough.uniform(1, 2))), 100)
+
+    assert sorted(str(t.params) for t in study.trials if t.params) == sorted(
+        str(space.configuration(i)) for i in range(len(space))
+    )
+    with pytest.raises(SpaceExhausted):
+        study.ask(dict(space.distributions()))
+
+
+def test_optimize_stops_where_the_space_ends() -> None:
+    space = build_space(describe({"parameters": {"x": [1, 2, 4, 8], "y": [1, 2]}}, where="t"))
+    study = study_of(RegressionSampler(space))
+
+    study.optimize(lambda t: t.suggest_categorical("x", [1, 2, 4, 8]) + t.suggest_categorical("y", [1, 2]), n_trials=50)
+
+    assert len(study.trials) == 8
+    assert len({str(c) for c in configurations(study)}) == 8
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_equal_seeds_give_equal_trials_and_others_differ(model: str) -> None:
+    def trials(seed: int) -> list[dict[str, Any]]:
+        study = study_of(RegressionSampler(tiles(), seed=seed, model=model, seeds=8))
+        search(study, tiles(), measure, 20)
+        return configurations(study)
+
+    assert trials(3) == trials(3)
+    assert trials(3) != trials(4)
+
+
+def test_the_best_of_a_smooth_space_is_found_early_and_no_configuration_comes_twice() -> None:
+    found = []
+    for seed in range(3):
+        study = study_of(RegressionSampler(tiles(), seed=seed))
+        search(study, tiles(), measure, 40)
+        assert len({str(c) for c in configurations(study)}) == 40
+        found.append(study.best_value)
+
+    assert max(found) < 1.1
+    assert min(found) == pytest.approx(1.0)
+
+
+def test_phases_and_decisions_are_in_the_study() -> None:
+    space = tiles(defaults={"x": 64, "y": 1, "unroll": 0, "order": "a"})
+    sampler = RegressionSampler(space, seeds=6)
+    study = study_of(sampler)
+    search(study, space, measure, 40)
+    phases = [trial.user_attrs["phase"] for trial in study.trials]
+    report = sampler.report(study)
+
+    assert configurations(study)[0] == space.defaults
+    assert phases[:6] == ["seed"] * 6 and "seed" not in phases[6:]
+    assert study.trials[7].user_attrs["decision"].keys() == {"predicted_ms", "log_std", "expected_improvement", "candidates"}
+    assert study.user_attrs["autotune"]["model"] == "gaussian_process"
+    assert report.phases["seed"] == 6 and sum(report.phases.values()) == 40
+    assert report.evaluated_configs == 40 and report.search_space_size == len(space)
+    assert report.best_config == {"parameters": study.best_params, "runtime_ms": study.best_value}
+    assert report.model["r2"] > 0.75 and report.warning is None and report.pruned_configs > 0
+    assert report.as_json()["model"]["name"] == "gaussian_process"
+
+
+def test_noise_without_structure_is_reported_as_low_confidence_and_prunes_nothing() -> None:
+    sampler = RegressionSampler(tiles())
+    study = study_of(sampler)
+    noise = np.random.default_rng(0)
+    search(study, tiles(), lambda _: Measurement(float(noise.lognormal())), 40)
+    report = sampler.report(study)
+
+    assert report.warning == "low_model_confidence"
+    assert report.pruned_configs == 0
+
+
+def test_configurations_that_cannot_run_are_told_as_failed_and_avoided() -> None:
+    def objective(configuration: Configuration) -> Measurement | Infeasible:
+        return Infeasible("too many registers") if configuration["x"] > 64 else measure(configuration)
+
+    sampler = RegressionSampler(tiles(), seed=1)
+    study = study_of(sampler)
+    search(study, tiles(), objective, 60)
+    failed = [trial for trial in study.trials if trial.state == TrialState.FAIL]
+
+    assert failed and failed[0].user_attrs["reason"] == "too many registers"
+    assert len(failed) < 12  # two of nine values of x: 13 of 60 by chance alone
+    assert sampler.report(study).infeasible_configs == len(failed)
+
+
+def test_a_start_on_which_nothing_runs_is_survived() -> None:
+    tried = 0
+
+    def objective(configuration: Configuration) -> Measurement | Infeasible:
+        nonlocal tried
+        tried += 1
+        return Infeasible("no") if tried <= 15 else measure(configuration)
+
+    study = study_of(RegressionSampler(tiles(), seeds=5))
+    search(study, tiles(), objective, 25)
+
+    assert [t.user_attrs["phase"] for t in study.trials[:17]] == ["seed"] * 17
+    assert sum(t.state == TrialState.COMPLETE for t in study.trials) == 10
+
+
+def test_pending_trials_are_not_proposed_again() -> None:
+    space = tiles()
+    study = study_of(RegressionSampler(space, seeds=5))
+    search(study, space, measure, 8)
+
+    asked = [study.ask(dict(space.distributions())) for _ in range(6)]
+
+    assert len({str(c) for c in configurations(study)}) == 14
+    for trial in asked:
+        study.tell(trial, bowl(trial.params))
+
+
+def test_threads_that_share_a_study_take_different_configurations() -> None:
+    space = tiles()
+    study = study_of(RegressionSampler(space, seeds=5))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: search(study, space, measure, 10), range(4)))
+
+    assert len(study.trials) == 40
+    assert len({str(c) for c in configurations(study)}) == 40
+
+
+def test_a_claim_that_another_worker_holds_is_given_up() -> None:
+    space = tiles()
+    study = study_of(RegressionSampler(space, seed=1))
+    alone = study_of(RegressionSampler(space, seed=1))
+    first = alone.ask(dict(space.distributions())).params
+    rival = study._storage.create_new_trial(study._study_id)
+    study._storage.set_trial_user_attr(rival, "configuration", space.index(first))
+
+    assert study.ask(dict(space.distributions())).params != first
+
+
+def test_an_interrupted_measurement_is_made_again() -> None:
+    space = tiles()
+    study = study_of(RegressionSampler(space, seed=1))
+
+    def interrupt(_: Configuration) -> Measurement:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(study, space, interrupt, 1)
+    search(study, space, measure, 1)
+
+    assert study.trials[0].params == study.trials[1].params
+    assert study.trials[0].state == TrialState.FAIL
+
+
+def test_a_resumed_study_goes_on_without_measuring_anything_twice() -> None:
+    space = tiles()
+    study = study_of(RegressionSampler(space, seed=5))
+    search(study, space, measure, 14)
+    study.sampler = pickle.loads(pickle.dumps(RegressionSampler(space, seed=5)))
+    search(study, space, measure, 14)
+
+    assert len({str(c) for c in configurations(study)}) == 28
+
+
+def test_a_study_of_another_space_is_refused() -> None:
+    study = study_of(RegressionSampler(tiles()))
+    search(study, tiles(), measure, 1)
+    other = tiles(constraints=["x <= 128"])
+    study.sampler = RegressionSampler(other)
+
+    with pytest.raises(SamplerError, match="started with another space"):
+        study.ask(dict(other.distributions()))
+
+
+def test_what_the_sampler_cannot_serve_is_refused() -> None:
+    with pytest.raises(SamplerError, match="unknown model 'forest'"):
+        RegressionSampler(tiles(), model="forest")
+    study = optuna.create_study(sampler=RegressionSampler(tiles()), direction="maximize")
+    with pytest.raises(SamplerError, match="minimises"):
+        study.ask(dict(tiles().distributions()))
+    study = study_of(RegressionSampler(tiles()))
+    with pytest.raises(SamplerError, match="no parameter 'z'"):
+        study.ask().suggest_int("z", 0, 3)
+
+
+def test_a_prior_shortens_the_search_and_a_misleading_one_hardly_lengthens_it() -> None:
+    space = tiles()
+    everything = [space.configuration(i) for i in range(len(space))]
+
+    def evaluations(prior: Prior | None) -> float:
+        counts = []
+        for seed in range(3):
+            study = study_of(RegressionSampler(space, seed=seed, prior=prior))
+            search(study, space, measure, 40)
+            counts.append(next((n for n, t in enumerate(study.trials, 1) if t.values and t.values[0] < 1.05), 41))
+        return float(np.mean(counts))
+
+    alone = evaluations(None)
+    good = Prior.from_results(space, [(c, 3 * bowl(c) ** 1.2) for c in everything], "good")
+    bad = Prior.from_results(space, [(c, 1 / bowl(c)) for c in everything], "bad")
+
+    assert evaluations(good) < alone
+    assert evaluations(bad) <= alone + 6
+
+
+def test_a_prior_of_a_study_is_completed_where_it_measured_nothing() -> None:
+    space = tiles()
+    study = study_of(RegressionSampler(space))
+    search(study, space, measure, 40)
+
+    prior = Prior.from_study(space, study)
+    truth = np.log([bowl(space.configuration(i)) for i in range(len(space))])
+
+    assert prior.known == 40
+    assert np.corrcoef(prior.logs, truth)[0, 1] > 0.95
+
+
+def test_a_prior_of_another_space_is_refused() -> None:
+    with pytest.raises(PriorError, match="share 0 configurations"):
+        Prior.from_results(tiles(), [({"z": i}, 1.0) for i in range(9)], "elsewhere")
+    with pytest.raises(SamplerError, match="takes no prior"):
+        prior = Prior.from_results(tiles(), [(tiles().configuration(i), 1.0 + i) for i in range(9)], "here")
+        RegressionSampler(tiles(), model="classic", prior=prior)
+
+
+def test_the_expected_improvement_is_finite_and_orders_hopeless_candidates() -> None:
+    means = np.array([-1.0, 0.0, 1.0, 10.0, 1e3, np.inf])
+    gain = log_expected_improvement(means, np.full(6, 0.1), 0.0)
+
+    assert np.isfinite(gain).all()
+    assert all(a > b for a, b in pairwise(gain))
+    assert math.exp(gain[1]) == pytest.approx(0.1 / math.sqrt(2 * math.pi))
+
+
+def test_large_spaces_are_searched_in_samples() -> None:
+    space = build_space(describe({"parameters": {name: list(range(1, 9)) for name in "abcde"}}, where="t"))
+    strategy = GaussianSearch(space, seeds=0)
+    rows = np.arange(0, 32_000, 500)
+    times = 1.0 + space.codes[rows].sum(axis=1)
+
+    choice = strategy.choose(Observations(rows, times))
+
+    assert choice is not None and 16_000 <= choice.decision["candidates"] < 20_000
+    assert choice.row not in rows
