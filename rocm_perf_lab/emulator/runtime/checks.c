@@ -244,7 +244,9 @@ void rpl_group_release(struct rpl_group *g) {
 // Zeroed memory that costs nothing until it is touched, for shadows of whole buffers.
 void *rpl_shadow_map(uint64_t bytes) {
   void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return p == MAP_FAILED ? NULL : p;
+  if (p == MAP_FAILED) return NULL;
+  madvise(p, bytes, MADV_HUGEPAGE);  // a shadow is many times as large as its buffer, and touched all over
+  return p;
 }
 
 void rpl_shadow_unmap(void *p, uint64_t bytes) { munmap(p, bytes); }

@@ -13,7 +13,10 @@ int rpl_memory_map(uint64_t address, uint64_t bytes) {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
   void *at = (void *)address, *got = mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (got == MAP_FAILED) return 1;
-  if (got == at) return 0;
+  if (got == at) {
+    madvise(at, bytes, MADV_HUGEPAGE);  // fewer page faults; a refusal costs time only
+    return 0;
+  }
   munmap(got, bytes);  // a kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint
   return 1;
 }
