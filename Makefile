@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test slow lint types bench clean
 
 demo: $(READY)
 	$(BIN)/python -m rocm_perf_lab +experiment=softmax_optimize
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(PYTEST_ARGS)
+
+slow: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
