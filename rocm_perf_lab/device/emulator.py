@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.protocol import Launch
-    from rocm_perf_lab.emulator.machine import LaunchResult, Machine
+    from rocm_perf_lab.emulator.launching import LaunchResult
+    from rocm_perf_lab.emulator.machine import Machine
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.emulator.timing.engine import TimingEstimate
     from rocm_perf_lab.target.model import Target

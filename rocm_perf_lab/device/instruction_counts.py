@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.emulator.machine import LaunchResult
+    from rocm_perf_lab.emulator.launching import LaunchResult
 
 COUNTS_NAME = "instruction_counts.json"
 _WAVE_LANES = 64

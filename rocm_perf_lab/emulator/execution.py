@@ -109,8 +109,11 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         first, last = (dispatch.workgroups * t // threads for t in (thread, thread + 1))
         runtime.library.rpl_run(ctypes.byref(launch), ctypes.byref(states[thread]), ctypes.c_uint64(first), ctypes.c_uint64(last))
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(run_range, range(threads)))
+    if threads == 1:
+        run_range(0)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(run_range, range(threads)))
     words = _take_traces(runtime, traces, dispatch)
     fault = next((state.fault for state in states if state.fault.kind != FaultKind.NONE), None)
     return Execution(

@@ -89,19 +89,20 @@ class LoadedCodeObject:
         return self.memory.view(self.allocation)[found.address : found.address + found.size]
 
 
-def load_code_object(memory: DeviceMemory, code_object: CodeObject) -> LoadedCodeObject:
-    """Copy and relocate.
+def load_code_object(memory: DeviceMemory, code_object: CodeObject, address: int | None = None) -> LoadedCodeObject:
+    """Copy and relocate; `address` asks for exactly that load address.
 
     Raises:
         CodeObjectError: Damaged headers, or a relocation that the lab does not know.
+        DeviceMemoryError: The address is taken.
     """
     segments = _load_segments(code_object.data)
     if not segments:
         raise CodeObjectError("the code object has nothing to load", remedy="Link it with lld.")
-    allocation = memory.allocate(ALLOCATION_NAME, max(address + size for address, _, size in segments))
+    allocation = memory.allocate(ALLOCATION_NAME, max(start + size for start, _, size in segments), address)
     image = memory.view(allocation)
-    for address, content, _ in segments:
-        image[address : address + len(content)] = np.frombuffer(content, dtype=np.uint8)
+    for start, content, _ in segments:
+        image[start : start + len(content)] = np.frombuffer(content, dtype=np.uint8)
     loaded = LoadedCodeObject(code_object, allocation, memory)
     _relocate(loaded, image)
     return loaded

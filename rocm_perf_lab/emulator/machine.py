@@ -6,19 +6,16 @@ for sampled workgroups, traces for the timing engine. What a kernel must not do 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rocm_perf_lab.emulator.build import load_runtime
-from rocm_perf_lab.emulator.checks import Checks
-from rocm_perf_lab.emulator.counters import launch_counters
-from rocm_perf_lab.emulator.execution import Dispatch, Execution, execute
-from rocm_perf_lab.emulator.faults import fault_error
+from rocm_perf_lab.emulator.execution import Dispatch
 from rocm_perf_lab.emulator.initial_state import DISPATCH_PACKET_BYTES, InitialState, dispatch_packet, initial_state
 from rocm_perf_lab.emulator.kernarg import Dim3, Geometry, pack_kernarg
+from rocm_perf_lab.emulator.launching import LaunchResult, PreparedLaunch
 from rocm_perf_lab.emulator.loader import LoadedCodeObject, load_code_object
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
 from rocm_perf_lab.emulator.ordering import results_depend_on_order
@@ -31,8 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.emulator.checks import Check, Finding
-    from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.checks import Check
     from rocm_perf_lab.emulator.sampling import SamplePolicy
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
@@ -46,28 +42,6 @@ _KERNARG_ALIGNMENT = 64
 
 class LaunchRefused(LabError):
     """A launch that the hardware would refuse."""
-
-
-@dataclass(frozen=True)
-class LaunchResult:
-    """What one launch did.
-
-    `counters` are exact, by rocprofv3's names; `memory` has the runtime's own (bytes requested and the like).
-    `block_executions` and `block_active_lanes` are (n_blocks) of `program`. `traces[k][wave]` are the words of one
-    wavefront (see `runtime/wave.h`) of workgroup `traced_workgroups[k]`.
-    """
-
-    program: Program
-    counters: dict[str, int]
-    memory: dict[str, int]
-    block_executions: NDArray[np.uint64]
-    block_active_lanes: NDArray[np.uint64]
-    traced_workgroups: tuple[int, ...]
-    traces: list[list[NDArray[np.uint64]]]
-    workgroups: int
-    waves: int
-    lds_bytes: int
-    findings: tuple[Finding, ...] = ()
 
 
 class Machine:
@@ -142,18 +116,19 @@ class Machine:
         """Give a buffer back; a kernel that still uses it faults."""
         self.memory.free(allocation)
 
-    def load(self, code_object: CodeObject) -> LoadedCodeObject:
-        """Put a code object into device memory.
+    def load(self, code_object: CodeObject, address: int | None = None) -> LoadedCodeObject:
+        """Put a code object into device memory, at a chosen address where one is given.
 
         Raises:
             LaunchRefused: It is of another architecture.
+            DeviceMemoryError: The address is taken.
         """
         if code_object.architecture != EMULATED_ARCHITECTURE:
             raise LaunchRefused(
                 f"the code object is for {code_object.architecture}, the emulator executes {EMULATED_ARCHITECTURE}",
                 remedy=f"Compile for {EMULATED_ARCHITECTURE}.",
             )
-        return load_code_object(self.memory, code_object)
+        return load_code_object(self.memory, code_object, address)
 
     def launch(
         self,
@@ -180,43 +155,74 @@ class Machine:
             LaunchRefused: Geometry or LDS that the hardware does not take.
             EmulationError: The kernel did what it must not do.
         """
-        kernel = loaded.kernel(symbol)
         geometry = Geometry(grid, block, dynamic_lds_bytes)
-        self._validate(kernel, geometry)
         values = [value.address if isinstance(value, Allocation) else value for value in arguments]
-        kernarg = pack_kernarg(kernel, values, geometry)
+        kernel = loaded.kernel(symbol)
+        self._validate(kernel, geometry)
+        with self.prepare(loaded, symbol, geometry, pack_kernarg(kernel, values, geometry), source_line=source_line) as prepared:
+            return prepared.run()
+
+    def prepare(
+        self,
+        loaded: LoadedCodeObject,
+        symbol: str,
+        geometry: Geometry,
+        kernarg: bytes,
+        *,
+        kernarg_address: int | None = None,
+        scratch_bytes: int = 0,
+        source_line: Callable[[int], str | None] | None = None,
+    ) -> PreparedLaunch:
+        """A launch with its kernarg segment as it is, to be run once or many times; close it to give its memory back.
+
+        Args:
+            loaded: The code object.
+            symbol: Symbol of the kernel in it.
+            geometry: Of the dispatch.
+            kernarg: The whole segment, hidden arguments included.
+            kernarg_address: Where the segment already lies in device memory; None puts it somewhere.
+            scratch_bytes: Scratch of a work-item, where the dispatch asks for more than the kernel does.
+            source_line: Source line of an address of the code object, for messages.
+
+        Raises:
+            LaunchRefused: Geometry or LDS that the hardware does not take.
+        """
+        kernel = loaded.kernel(symbol)
+        self._validate(kernel, geometry)
         translated = self._translator.translate(loaded, kernel)
         packet_memory = self.memory.allocate("dispatch packet", DISPATCH_PACKET_BYTES)
-        kernarg_memory = self.memory.allocate("kernel arguments", -len(kernarg) % _KERNARG_ALIGNMENT + len(kernarg))
-        try:
-            state = self._initial_state(loaded, kernel, geometry, kernarg, kernarg_memory, packet_memory)
-            dispatch = self._dispatch(kernel, geometry, state, translated)
-            execution, findings = self._execute(dispatch, translated, source_line)
-            if execution.fault is not None:
-                raise fault_error(
-                    execution.fault,
-                    translated.program,
-                    self.memory,
-                    translated.resume_address,
-                    self._max_instructions,
-                    source_line,
-                )
-        finally:
-            self.memory.free(packet_memory)
-            self.memory.free(kernarg_memory)
-        return _result(execution, dispatch, translated.program, findings)
-
-    def _execute(
-        self, dispatch: Dispatch, translated: TranslatedKernel, source_line: Callable[[int], str | None] | None
-    ) -> tuple[Execution, tuple[Finding, ...]]:
-        registry = self.memory.registry()
-        if not self._checks:
-            return execute(self._runtime, dispatch, registry), ()
-        with Checks(
-            self._checks, self._runtime, translated.program, self.memory, dispatch.workgroups, dispatch.waves_per_workgroup
-        ) as checks:
-            execution = execute(self._runtime, replace(dispatch, threads=1, checks=checks.record), registry)
-            return execution, checks.findings(translated.resume_address, source_line)
+        owned = [packet_memory]
+        if kernarg_address is None:
+            kernarg_memory = self.memory.allocate("kernel arguments", -len(kernarg) % _KERNARG_ALIGNMENT + len(kernarg))
+            owned.append(kernarg_memory)
+            self.write(kernarg_memory, kernarg)
+            kernarg_address = kernarg_memory.address
+        scratch_bytes = max(scratch_bytes, _scratch_bytes(kernel))
+        packet = dispatch_packet(
+            geometry,
+            lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,
+            scratch_bytes=scratch_bytes,
+            kernel_object=loaded.load_address + kernel.descriptor_address,
+            kernarg_address=kernarg_address,
+        )
+        self.write(packet_memory, packet)
+        state = initial_state(
+            kernel.descriptor,
+            kernarg=kernarg,
+            kernarg_address=kernarg_address,
+            dispatch_packet_address=packet_memory.address,
+            scratch_bytes=scratch_bytes,
+            workgroups=geometry.grid,
+        )
+        return PreparedLaunch(
+            dispatch=self._dispatch(kernel, geometry, state, translated, scratch_bytes),
+            translated=translated,
+            runtime=self._runtime,
+            memory=self.memory,
+            checks=self._checks,
+            owned=tuple(owned),
+            source_line=source_line,
+        )
 
     def _validate(self, kernel: KernelMetadata, geometry: Geometry) -> None:
         if min(*geometry.grid, *geometry.block) < 1:
@@ -247,35 +253,8 @@ class Machine:
                 remedy="Use smaller tiles.",
             )
 
-    def _initial_state(
-        self,
-        loaded: LoadedCodeObject,
-        kernel: KernelMetadata,
-        geometry: Geometry,
-        kernarg: bytes,
-        kernarg_memory: Allocation,
-        packet_memory: Allocation,
-    ) -> InitialState:
-        packet = dispatch_packet(
-            geometry,
-            lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,
-            scratch_bytes=_scratch_bytes(kernel),
-            kernel_object=loaded.load_address + kernel.descriptor_address,
-            kernarg_address=kernarg_memory.address,
-        )
-        self.write(packet_memory, packet)
-        self.write(kernarg_memory, kernarg)
-        return initial_state(
-            kernel.descriptor,
-            kernarg=kernarg,
-            kernarg_address=kernarg_memory.address,
-            dispatch_packet_address=packet_memory.address,
-            scratch_bytes=_scratch_bytes(kernel),
-            workgroups=geometry.grid,
-        )
-
     def _dispatch(
-        self, kernel: KernelMetadata, geometry: Geometry, state: InitialState, translated: TranslatedKernel
+        self, kernel: KernelMetadata, geometry: Geometry, state: InitialState, translated: TranslatedKernel, scratch_bytes: int
     ) -> Dispatch:
         registers = allocated_registers(kernel.descriptor, EMULATED_ARCHITECTURE)
         return Dispatch(
@@ -283,7 +262,7 @@ class Machine:
             geometry=geometry,
             state=state,
             lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,
-            scratch_bytes=_scratch_bytes(kernel),
+            scratch_bytes=scratch_bytes,
             vgpr_rows=min(_ARCHITECTURAL_VGPRS, registers.vgprs),
             agpr_rows=min(_ARCHITECTURAL_VGPRS, registers.agprs),
             block_count=len(translated.program.blocks),
@@ -300,25 +279,3 @@ def _bytes_of(content: NDArray[np.generic]) -> NDArray[np.uint8]:
 
 def _scratch_bytes(kernel: KernelMetadata) -> int:
     return kernel.descriptor.scratch_bytes + (_DYNAMIC_STACK_BYTES if kernel.uses_dynamic_stack else 0)
-
-
-def _result(execution: Execution, dispatch: Dispatch, program: Program, findings: tuple[Finding, ...]) -> LaunchResult:
-    return LaunchResult(
-        program=program,
-        counters=launch_counters(
-            [block.counters for block in program.blocks],
-            execution.block_executions,
-            execution.block_active_lanes,
-            [block.quads_per_vector_instruction for block in program.blocks],
-            execution.counters,
-        ),
-        memory=execution.counters,
-        block_executions=execution.block_executions,
-        block_active_lanes=execution.block_active_lanes,
-        traced_workgroups=dispatch.traced_workgroups,
-        traces=execution.traces,
-        workgroups=dispatch.workgroups,
-        waves=execution.counters["waves"],
-        lds_bytes=dispatch.lds_bytes,
-        findings=findings,
-    )

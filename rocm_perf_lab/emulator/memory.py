@@ -52,6 +52,29 @@ class Allocation:
         return max(1, -(-self.nbytes // PAGE_BYTES)) * PAGE_BYTES
 
 
+@dataclass(frozen=True)
+class TrackedPages:
+    """Which pages of `[address, address + nbytes)` kernels wrote: `written` is (n_pages), 1 where one did."""
+
+    runtime: Runtime
+    address: int
+    nbytes: int
+    written: NDArray[np.uint8]
+
+    def restore(self, image: NDArray[np.uint8]) -> int:
+        """Copy the written pages back from `image`, (nbytes), and count them as untouched; how many they were."""
+        restore = self.runtime.library.rpl_memory_restore
+        restore.restype = ctypes.c_uint64
+        return int(
+            restore(
+                ctypes.c_uint64(self.address),
+                ctypes.c_void_p(image.ctypes.data),
+                ctypes.c_void_p(self.written.ctypes.data),
+                ctypes.c_uint64(len(self.written)),
+            )
+        )
+
+
 @dataclass
 class DeviceMemory:
     """The memory of one machine. Close it to give the address space back."""
@@ -61,6 +84,8 @@ class DeviceMemory:
     _freed: set[Allocation] = field(default_factory=set)
     _next_address: int = _FIRST_ADDRESS
     _initialised: dict[Allocation, NDArray[np.uint8]] = field(default_factory=dict)
+    _adopted: set[Allocation] = field(default_factory=set)
+    _tracked: list[TrackedPages] = field(default_factory=list)
 
     @property
     def allocations(self) -> tuple[Allocation, ...]:
@@ -82,6 +107,26 @@ class DeviceMemory:
         allocation = self._at(name, nbytes, address) if address is not None else self._anywhere(name, nbytes)
         insort(self._allocations, allocation)
         return allocation
+
+    def adopt(self, name: str, nbytes: int, address: int) -> Allocation:
+        """Let kernels use memory that someone else mapped, readable and writable, and will unmap after :meth:`close`.
+
+        Raises:
+            DeviceMemoryError: It overlaps another allocation.
+        """
+        allocation = Allocation(address, nbytes, name)
+        overlapping = next((a for a in self._allocations if a.address < allocation.end and address < a.end), None)
+        if overlapping is not None:
+            raise DeviceMemoryError(f"{name!r} at {address:#x} overlaps {overlapping.name!r} at {overlapping.address:#x}")
+        insort(self._allocations, allocation)
+        self._adopted.add(allocation)
+        return allocation
+
+    def track_writes(self, address: int, nbytes: int) -> TrackedPages:
+        """From the next launch on, note which pages of a range kernels write; both are multiples of the page size."""
+        pages = TrackedPages(self.runtime, address, nbytes, np.zeros(nbytes // PAGE_BYTES, dtype=np.uint8))
+        self._tracked.append(pages)
+        return pages
 
     def free(self, allocation: Allocation) -> None:
         """Give the memory back; its addresses stay reserved, so that a later access is recognised."""
@@ -105,7 +150,7 @@ class DeviceMemory:
 
     def registry(self) -> ctypes.Array[AllocationEntry]:
         """The sorted table that the runtime checks accesses against; empty allocations hold no address."""
-        entries = [AllocationEntry(a.address, a.end, int(a in self._freed)) for a in self._allocations if a.nbytes]
+        entries = [self._entry(a) for a in self._allocations if a.nbytes]
         return (AllocationEntry * len(entries))(*entries)
 
     def nearest(self, address: int) -> Allocation | None:
@@ -117,10 +162,23 @@ class DeviceMemory:
     def close(self) -> None:
         """Unmap everything."""
         for allocation in self._allocations:
-            self.runtime.library.rpl_memory_unmap(ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes))
+            if allocation not in self._adopted:
+                self.runtime.library.rpl_memory_unmap(
+                    ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes)
+                )
+        self._adopted.clear()
+        self._tracked.clear()
         self._initialised.clear()
         self._allocations.clear()
         self._freed.clear()
+
+    def _entry(self, allocation: Allocation) -> AllocationEntry:
+        begin, end = allocation.address, allocation.end
+        entry = AllocationEntry(begin, end, int(allocation in self._freed))
+        tracked = next((t for t in self._tracked if t.address <= begin and end <= t.address + t.nbytes), None)
+        if tracked is not None:
+            entry.written, entry.first_page = tracked.written.ctypes.data, tracked.address // PAGE_BYTES
+        return entry
 
     def _at(self, name: str, nbytes: int, address: int) -> Allocation:
         allocation = Allocation(address, nbytes, name)

@@ -40,7 +40,13 @@ class AccessKind(IntEnum):
 class AllocationEntry(ctypes.Structure):
     """struct rpl_allocation."""
 
-    _fields_ = (("begin", ctypes.c_uint64), ("end", ctypes.c_uint64), ("freed", ctypes.c_uint64))
+    _fields_ = (
+        ("begin", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("freed", ctypes.c_uint64),
+        ("written", ctypes.c_void_p),
+        ("first_page", ctypes.c_uint64),
+    )
 
 
 class FaultRecord(ctypes.Structure):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.emulator.machine import LaunchResult, Machine
+from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
@@ -18,6 +18,7 @@ from tests.builders.targets import mi300x
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.toolchain.code_object import CodeObject

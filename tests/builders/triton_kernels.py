@@ -12,7 +12,7 @@ from rocm_perf_lab.device.compilation import compile_description
 from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue, Launch
-from rocm_perf_lab.emulator.machine import LaunchResult, Machine
+from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.resources import resource_dir
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from tests.builders.targets import mi300x
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.toolchain.build import BuildResult
 
 ACCUMULATORS = {"i32": "tl.int32", "f32": "tl.float32", "f64": "tl.float64"}

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.counters import exact_counters, launch_counters
-from rocm_perf_lab.emulator.machine import LaunchResult, Machine
+from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from tests.builders.kernels import VEC_COPY, build_hip
 from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.emulator.memory import Allocation
 
 MEASURED = json.loads((Path(__file__).parents[1] / "data" / "vcopy_mi300x_counters.json").read_text())

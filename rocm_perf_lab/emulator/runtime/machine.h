@@ -19,7 +19,10 @@ enum { RPL_LDS_APERTURE = 0x7fff0000, RPL_SCRATCH_APERTURE = 0x7ffe0000, RPL_APE
 struct rpl_allocation {
   uint64_t begin, end;
   uint64_t freed;
+  uint8_t *written;       // NULL, or one byte per page: set to 1 by every store to it
+  uint64_t first_page;    // page number (address / RPL_PAGE_BYTES) of written[0]
 };
+enum { RPL_PAGE_BYTES = 4096 };
 
 struct rpl_fault {
   uint32_t kind;

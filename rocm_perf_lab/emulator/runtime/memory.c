@@ -29,6 +29,26 @@ int rpl_memory_retire(uint64_t address, uint64_t bytes) {
 
 int rpl_memory_unmap(uint64_t address, uint64_t bytes) { return munmap((void *)address, bytes); }
 
+// Copy the pages that were written back from `image` and count them as untouched; the number of pages copied.
+uint64_t rpl_memory_restore(uint64_t address, const uint8_t *image, uint8_t *written, uint64_t pages) {
+  uint64_t copied = 0;
+  for (uint64_t page = 0; page < pages; page++) {
+    if (page % 8 == 0 && pages - page >= 8) {
+      uint64_t eight;
+      memcpy(&eight, written + page, sizeof eight);
+      if (!eight) {
+        page += 7;
+        continue;
+      }
+    }
+    if (!written[page]) continue;
+    memcpy((uint8_t *)address + page * RPL_PAGE_BYTES, image + page * RPL_PAGE_BYTES, RPL_PAGE_BYTES);
+    written[page] = 0;
+    copied++;
+  }
+  return copied;
+}
+
 int rpl_raise(struct rpl_wave *w, int kind, int inst, int access, uint32_t width, uint64_t lanes,
               const uint64_t *addresses, uint64_t detail) {
   struct rpl_fault *fault = &w->machine->fault;
@@ -66,6 +86,14 @@ int rpl_find(struct rpl_machine *m, uint64_t low, uint64_t high) {
   return 1;
 }
 
+// After rpl_find(): the pages of [address, address + width) in the allocation that it found.
+static void mark_written(const struct rpl_machine *m, uint64_t address, uint64_t width) {
+  const struct rpl_allocation *a = &m->allocations[m->last_hit];
+  if (!a->written) return;
+  a->written[address / RPL_PAGE_BYTES - a->first_page] = 1;
+  a->written[(address + width - 1) / RPL_PAGE_BYTES - a->first_page] = 1;
+}
+
 int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width) {
   if (!lanes) return 0;
   uint64_t low = ~0ull, high = 0;
@@ -81,12 +109,18 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
       high = active && address[l] > high ? address[l] : high;
     }
   }
+  int writes = access != RPL_LOAD;
   if (rpl_find(w->machine, low, high + width)) {
+    if (writes && high + width - low <= RPL_PAGE_BYTES) mark_written(w->machine, low, high + width - low);
+    else if (writes) RPL_FOR_LANES(lanes, l) mark_written(w->machine, address[l], width);
     if (w->group) rpl_checked_memory(w, inst, access, lanes, address, width);
     return 0;
   }
   uint64_t bad = 0;
-  RPL_FOR_LANES(lanes, l) if (!rpl_find(w->machine, address[l], address[l] + width)) bad |= 1ull << l;
+  RPL_FOR_LANES(lanes, l) {
+    if (!rpl_find(w->machine, address[l], address[l] + width)) bad |= 1ull << l;
+    else if (writes) mark_written(w->machine, address[l], width);
+  }
   if (bad) return rpl_raise(w, RPL_FAULT_MEMORY, inst, access, width, bad, address, 0);
   if (w->group) rpl_checked_memory(w, inst, access, lanes, address, width);
   return 0;

@@ -1,0 +1,144 @@
+"""One launch, ready to run: `Machine.prepare(...)` makes it, `run()` executes it, once or many times.
+
+What does not change between runs (translation, registers, packet, registry of the memory) is made once, so that a repeated run
+costs what the kernel costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from rocm_perf_lab.emulator.checks import Checks
+from rocm_perf_lab.emulator.counters import launch_counters
+from rocm_perf_lab.emulator.execution import execute
+from rocm_perf_lab.emulator.faults import fault_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.build import Runtime
+    from rocm_perf_lab.emulator.checks import Check, Finding
+    from rocm_perf_lab.emulator.execution import Dispatch, Execution
+    from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
+    from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.translation import TranslatedKernel
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What one launch did.
+
+    `counters` are exact, by rocprofv3's names; `memory` has the runtime's own (bytes requested and the like).
+    `block_executions` and `block_active_lanes` are (n_blocks) of `program`. `traces[k][wave]` are the words of one
+    wavefront (see `runtime/wave.h`) of workgroup `traced_workgroups[k]`.
+    """
+
+    program: Program
+    counters: dict[str, int]
+    memory: dict[str, int]
+    block_executions: NDArray[np.uint64]
+    block_active_lanes: NDArray[np.uint64]
+    traced_workgroups: tuple[int, ...]
+    traces: list[list[NDArray[np.uint64]]]
+    workgroups: int
+    waves: int
+    lds_bytes: int
+    findings: tuple[Finding, ...] = ()
+
+
+class PreparedLaunch:
+    """A launch whose memory is set up; a context manager that gives back what it allocated.
+
+    The memory's allocations must not change between :meth:`run` and the one before it.
+    """
+
+    def __init__(
+        self,
+        *,
+        dispatch: Dispatch,
+        translated: TranslatedKernel,
+        runtime: Runtime,
+        memory: DeviceMemory,
+        checks: frozenset[Check],
+        owned: tuple[Allocation, ...],
+        source_line: Callable[[int], str | None] | None,
+    ) -> None:
+        self._dispatch = dispatch
+        self._translated = translated
+        self._runtime = runtime
+        self._memory = memory
+        self._checks = checks
+        self._owned = owned
+        self._source_line = source_line
+        self._registry = memory.registry()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the packet and, where it was made here, the kernarg segment."""
+        for allocation in self._owned:
+            self._memory.free(allocation)
+        self._owned = ()
+
+    def run(self, *, traced: bool = True) -> LaunchResult:
+        """Run it to its end; without `traced` no workgroup is traced for the timing model, which is quicker.
+
+        Raises:
+            EmulationError: The kernel did what it must not do.
+        """
+        dispatch = self._dispatch if traced else replace(self._dispatch, traced_workgroups=())
+        execution, findings = self._execute(dispatch)
+        if execution.fault is not None:
+            raise fault_error(
+                execution.fault,
+                self._translated.program,
+                self._memory,
+                self._translated.resume_address,
+                dispatch.max_instructions,
+                self._source_line,
+            )
+        return _result(execution, dispatch, self._translated.program, findings)
+
+    def _execute(self, dispatch: Dispatch) -> tuple[Execution, tuple[Finding, ...]]:
+        if not self._checks:
+            return execute(self._runtime, dispatch, self._registry), ()
+        with Checks(
+            self._checks,
+            self._runtime,
+            self._translated.program,
+            self._memory,
+            dispatch.workgroups,
+            dispatch.waves_per_workgroup,
+        ) as checks:
+            execution = execute(self._runtime, replace(dispatch, threads=1, checks=checks.record), self._registry)
+            return execution, checks.findings(self._translated.resume_address, self._source_line)
+
+
+def _result(execution: Execution, dispatch: Dispatch, program: Program, findings: tuple[Finding, ...]) -> LaunchResult:
+    return LaunchResult(
+        program=program,
+        counters=launch_counters(
+            [block.counters for block in program.blocks],
+            execution.block_executions,
+            execution.block_active_lanes,
+            [block.quads_per_vector_instruction for block in program.blocks],
+            execution.counters,
+        ),
+        memory=execution.counters,
+        block_executions=execution.block_executions,
+        block_active_lanes=execution.block_active_lanes,
+        traced_workgroups=dispatch.traced_workgroups,
+        traces=execution.traces,
+        workgroups=dispatch.workgroups,
+        waves=execution.counters["waves"],
+        lds_bytes=dispatch.lds_bytes,
+        findings=findings,
+    )
