@@ -26,6 +26,7 @@ _BARRIERS = frozenset(
 )  # fmt: skip
 _FOR_LOOPS = frozenset({"for_statement", "for_range_loop"})
 _LOOPS = _FOR_LOOPS | {"while_statement", "do_statement"}
+_CONTAINERS = frozenset({"namespace_definition", "linkage_specification"})
 _ATOMIC_CALLS = ("fetch_", "compare_exchange", "__builtin_amdgcn_ds_f")
 _ASSEMBLY_WORDS = frozenset({"asm", "__asm", "__asm__"})
 _WORDS = re.compile(r"[A-Za-z_]\w*")
@@ -54,6 +55,15 @@ class Loop:
     header: str
     obstacle: str | None
     pragma: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class FixedItem:
+    """Something at the top of a file that a rewrite must leave alone; `tokens` without white space and comments."""
+
+    kind: str
+    line: int
+    tokens: str
 
 
 @dataclass(frozen=True)
@@ -143,6 +153,39 @@ class SourceUnit:
         """The tokens of the kernel's declarator: equal for declarators that differ in white space and comments alone."""
         leaves = (node for node in _walk(_declarator(self.kernel)) if not node.children)
         return " ".join(_text(leaf) for leaf in leaves if leaf.type != "comment")
+
+    def fixed_items(self) -> tuple[FixedItem, ...]:
+        """Everything at the top of the file but the kernel and functions that run on the device alone, in source order."""
+        return tuple(self._fixed(self._root))
+
+    def _fixed(self, container: Node) -> Iterator[FixedItem]:
+        for node in container.children:
+            if node.type in ("comment", "{", "}"):
+                continue
+            body = node.child_by_field_name("body")
+            if node.type in _CONTAINERS and body is not None and body.type == "declaration_list":
+                yield FixedItem(node.type, _line(node), _tokens(node, without=body))
+                yield from self._fixed(body)
+            elif node.type == "linkage_specification" and body is not None and self._is_free(body):
+                continue
+            elif not self._is_free(node):
+                yield FixedItem(node.type, _line(node), _tokens(node))
+
+    def _is_free(self, node: Node) -> bool:
+        """The kernel itself, and functions (and templates of them) that run on the device alone."""
+        if node.type == "template_declaration":
+            node = next((child for child in node.named_children if child.type == "function_definition"), node)
+        if node.type == "declaration":  # a prototype
+            words = set(_WORDS.findall(_text(node)))
+            return "__device__" in words and not words & {"__host__", "__constant__"} and _has_prototype(node)
+        if node.type != "function_definition":
+            return False
+        if node == self.kernel:
+            return True
+        length = _declarator(node).start_byte - node.start_byte
+        words = set(_WORDS.findall((node.text or b"")[:length].decode(errors="replace")))
+        words |= {inner for word in tuple(words) for inner in self._expanded(word)}
+        return "__device__" in words and not words & {"__host__", "__global__"}
 
     def loops(self) -> tuple[Loop, ...]:
         """Loops of the kernel and of the device functions that it calls, in source order."""
@@ -289,6 +332,16 @@ def _aliases(declaration: Node) -> Iterator[tuple[str, frozenset[str]]]:
         if declarator.type in ("pointer_declarator", "reference_declarator") or (kind is not None and _text(kind) == "auto"):
             sources = frozenset(_text(node) for node in _walk(value) if node.type == "identifier")
             yield from ((_text(node), sources) for node in _walk(declarator) if node.type == "identifier")
+
+
+def _tokens(node: Node, *, without: Node | None = None) -> str:
+    leaves = (leaf for leaf in _walk(node) if not leaf.children and leaf.type != "comment")
+    kept = (leaf for leaf in leaves if without is None or not without.start_byte <= leaf.start_byte < without.end_byte)
+    return " ".join(_text(leaf) for leaf in kept)
+
+
+def _has_prototype(declaration: Node) -> bool:
+    return any(child.type == "function_declarator" for child in declaration.named_children)
 
 
 def _ancestors(node: Node) -> Iterator[Node]:

@@ -78,6 +78,8 @@ class BuildResult:
     cached: bool
     key: str
     contract: LaunchContract | None = None
+    dependencies: tuple[Path, ...] = ()
+    """Files that the compiler read; those found from the source's folder are relative to it."""
 
 
 def compile_source(request: CompileRequest, *, compiler: Compiler | None = None, cache_dir: Path | None = None) -> BuildResult:
@@ -121,6 +123,7 @@ def compile_source(request: CompileRequest, *, compiler: Compiler | None = None,
         log=build.log,
         cached=cached,
         key=key,
+        dependencies=build.dependencies,
     )
 
 
@@ -133,13 +136,14 @@ def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
         request.language,
         request.source.name,
         hashlib.sha256(request.source.read_bytes()).hexdigest(),
-        _request_flags(request),
+        request_flags(request),
         str(Path.cwd()) if request.flags else "",  # they may name relative folders
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _request_flags(request: CompileRequest) -> list[str]:
+def request_flags(request: CompileRequest) -> list[str]:
+    """What a request asks of the compiler, in its words."""
     return [
         f"--offload-arch={request.architecture}",
         request.optimisation,
@@ -158,7 +162,7 @@ def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path) -> Cached
             *("-x", request.language, "--cuda-device-only", "--no-gpu-bundle-output", "-c"),
             *compiler.hip_flags(cache_dir),
             *_reproducibility_flags(request.source),
-            *_request_flags(request),
+            *request_flags(request),
         )
         in_and_out = (str(request.source), "-o", str(output), *_dependency_flags(dependency_file))
         run = subprocess.run([*command, *in_and_out], capture_output=True, text=True, check=False)

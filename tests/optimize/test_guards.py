@@ -56,7 +56,7 @@ def test_white_space_and_comments_in_a_signature_do_not_matter(scale: Candidate,
 
 
 @pytest.mark.parametrize(
-    "parameters", ["float* a, double f", "float f, float* a", "float* a, float f, int unused", "const float* a, float f"]
+    "parameters", ["float* a, double f", "float f, float* a", "float* a, float f, int unused", "float* a, const double f"]
 )
 def test_a_changed_parameter_list_is_refused(parameters: str, scale: Candidate, tmp_path: Path) -> None:
     changed = candidate(f'extern "C" __global__ void k({parameters}) {{}}', tmp_path)
@@ -145,3 +145,19 @@ def test_the_largest_lds_of_a_workgroup_fits_and_a_byte_more_does_not(scale: Can
     assert guard.check(scale, full).passed
     assert guard.check(scale, full).detail == "65,536 of 65,536 bytes"
     assert not guard.check(scale, metadata(full, lds_bytes=65537)).passed
+
+
+@pytest.mark.parametrize(
+    "parameters", ["const float* a, float f", "float* __restrict__ a, float f", "const float* __restrict__ a, const float f"]
+)
+def test_promises_to_the_caller_may_be_added(parameters: str, scale: Candidate, tmp_path: Path) -> None:
+    promising = candidate(f'extern "C" __global__ void k({parameters}) {{}}', tmp_path)
+
+    assert SameSignature().check(scale, promising).passed
+    assert not SameSignature().check(promising, scale).passed
+
+
+def test_a_const_that_changes_the_mangled_name_is_refused(tmp_path: Path) -> None:
+    plain, promising = (candidate(f"__global__ void k({c}float* a) {{}}", tmp_path) for c in ("", "const "))
+
+    assert not SameSignature().check(plain, promising).passed

@@ -1,0 +1,70 @@
+"""Guards on the code object: what the machine code does, whatever the source says."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.optimize.guards import GuardResult
+from rocm_perf_lab.toolchain.disassembly import disassemble
+from rocm_perf_lab.toolchain.elf_file import parse_elf
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.optimize.guards import Candidate
+    from rocm_perf_lab.toolchain.code_object import CodeObject
+
+_INSTRUCTIONS = re.compile(
+    r"s_mem(?:real)?time|s_getreg\w*|s_sendmsg\w*|s_sethalt|s_trap|s_sleep|s_rfe\w*|s_icache\w*|s_dcache\w*|s_ttrace\w*"
+    r"|s_swappc\w*|s_setpc\w*|s_call\w*|s_atc\w*|s_setkill|s_incperflevel|s_decperflevel|ds_gws\w*|ds_append|ds_consume"
+)
+_SERVICES = re.compile(
+    r"hidden_(?:hostcall_buffer|printf_buffer|heap_v1|queue_ptr|multigrid_sync_arg|default_queue|completion_action)"
+)
+_LAB_SYMBOLS = re.compile(r".*\.kd|__hip_cuid_\w*|__oclc_\w*|_DYNAMIC")
+_STT_OBJECT = 1
+_SHF_WRITE = 1
+
+
+class SameCodeObject:
+    """The code object has the same kernels, no new instruction that looks outside the launch, no new runtime service and
+    no new memory that outlives it."""
+
+    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
+        """Compares symbols, sections, hidden arguments and instructions."""
+        before, after = baseline.inspected.code_object, candidate.inspected.code_object
+        kernels = {k.symbol for k in after.kernels} ^ {k.symbol for k in before.kernels}
+        if kernels:
+            return GuardResult("code object", False, f"kernels appear or disappear: {', '.join(sorted(kernels))}")
+        services = _services(candidate) - _services(baseline)
+        if services:
+            return GuardResult("code object", False, f"asks the runtime for {', '.join(sorted(services))}")
+        state = _writable(after) - _writable(before)
+        if state:
+            return GuardResult("code object", False, f"has memory that outlives a launch: {', '.join(sorted(state))}")
+        new = _instructions(candidate) - _instructions(baseline)
+        if new:
+            return GuardResult("code object", False, f"executes {', '.join(sorted(new))}, which the unmodified kernel does not")
+        return GuardResult("code object", True, "no new capability")
+
+
+def _services(candidate: Candidate) -> set[str]:
+    return {a.value_kind for a in candidate.kernel.arguments if _SERVICES.fullmatch(a.value_kind)}
+
+
+def _writable(code_object: CodeObject) -> set[str]:
+    """Sections that a kernel may write, with their size, and the objects in them."""
+    elf = parse_elf(code_object.data)
+    sections = [s for s in elf.sections if s.flags & _SHF_WRITE and s.size and s.name not in (".dynamic", ".relro_padding")]
+    names = {
+        symbol.name
+        for symbol in elf.symbols.values()
+        if symbol.kind == _STT_OBJECT
+        and not _LAB_SYMBOLS.fullmatch(symbol.name)
+        and any(s.address <= symbol.address < s.address + s.size for s in sections)
+    }
+    return names | {f"{section.name} ({section.size} bytes)" for section in sections if section.name in (".data", ".bss")}
+
+
+def _instructions(candidate: Candidate) -> set[str]:
+    lines = disassemble(candidate.inspected.code_object, candidate.kernel.symbol)
+    return {line.mnemonic for line in lines if _INSTRUCTIONS.fullmatch(line.mnemonic)}

@@ -1,0 +1,194 @@
+"""The compiler's own syntax tree of a source: `read_syntax(CompileRequest(...)) -> SyntaxNode`.
+
+The system headers at the top of the source are compiled once into a precompiled header, kept in the cache: clang then
+dumps what the source itself declares and nothing else, in a tenth of the time. Macros, includes and templates are
+resolved as the build resolves them, so nothing that the compiler sees can hide from a reader of this tree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.files import write_text
+from rocm_perf_lab.resources import cache_dir as default_cache_dir
+from rocm_perf_lab.toolchain.build import request_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rocm_perf_lab.toolchain.build import CompileRequest
+    from rocm_perf_lab.toolchain.compilers import Compiler
+
+_TIMEOUT_S = 60
+_MAX_BYTES = 1 << 28
+_PREAMBLE_LINE = re.compile(
+    rb"\s*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|#\s*include\s*<[^>\n]*>[^\n]*|#\s*pragma\s+once[^\n]*)?\r?(?:\n|\Z)"
+)
+_INCLUDE = re.compile(rb"^\s*#\s*include\s*<([^>\n]*)>", re.MULTILINE)
+
+
+class SyntaxTreeError(LabError):
+    """The compiler gave no syntax tree."""
+
+
+@dataclass(frozen=True)
+class SyntaxNode:
+    """One node of clang's tree; `kind` as clang names it (FunctionDecl, GCCAsmStmt, CUDAGlobalAttr).
+
+    `type` is the qualified type as written; `value` and `opcode` those of literals and operators; `referenced` the name
+    of the declaration that an expression refers to, `referenced_kind` its kind; `cast` the kind of a cast. `line` counts
+    from 1 in `file`; both are those of the nearest enclosing node where clang gives none. `implicit`: not written by the user.
+    """
+
+    kind: str
+    name: str
+    type: str
+    line: int
+    file: str
+    value: str
+    opcode: str
+    referenced: str
+    referenced_kind: str
+    cast: str
+    storage: str
+    constexpr: bool
+    implicit: bool
+    children: tuple[SyntaxNode, ...]
+
+    def walk(self) -> Iterator[SyntaxNode]:
+        """This node and all below it, in source order."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending.extend(reversed(node.children))
+
+    def attributes(self) -> tuple[str, ...]:
+        """Kinds of the attributes that the user wrote on this declaration."""
+        return tuple(child.kind for child in self.children if child.kind.endswith("Attr") and not child.implicit)
+
+
+def read_syntax(request: CompileRequest, *, compiler: Compiler, cache_dir: Path | None = None) -> SyntaxNode:
+    """Everything that the source declares, as a tree whose root is the translation unit.
+
+    Args:
+        request: What would be compiled; flags and macros decide about the tree.
+        compiler: A clang.
+        cache_dir: Where precompiled headers are kept; the user's cache by default.
+
+    Raises:
+        SyntaxTreeError: The source does not compile, or the compiler takes too long.
+    """
+    cache_dir = cache_dir or default_cache_dir()
+    flags = (*compiler.hip_flags(cache_dir), "-fuse-cuid=none", *request_flags(request))
+    base = (*compiler.command, "-x", request.language, "--cuda-device-only", *flags)
+    header = _precompiled(request.source.read_bytes(), base, compiler, cache_dir)
+    for attempt in (1, 2):
+        run = _run((*base, "-fsyntax-only", *_cc1("-include-pch", str(header)), *_cc1("-ast-dump=json"), str(request.source)))
+        if run.returncode == 0:
+            return _tree(run.stdout)
+        if attempt == 1:  # headers changed since it was made: clang refuses it, and it is made again
+            header.unlink(missing_ok=True)
+            header = _precompiled(request.source.read_bytes(), base, compiler, cache_dir)
+    raise SyntaxTreeError(
+        "the compiler gives no syntax tree: " + run.stderr.decode(errors="replace").strip()[:500], where=str(request.source)
+    )
+
+
+def leading_includes(content: bytes) -> tuple[str, ...]:
+    """System headers that are included before anything else stands in the source."""
+    end = 0
+    while end < len(content) and (match := _PREAMBLE_LINE.match(content, end)) and match.end() > end:
+        end = match.end()
+    return tuple(name.decode(errors="replace") for name in _INCLUDE.findall(content[:end]))
+
+
+def _cc1(*words: str) -> tuple[str, ...]:
+    return tuple(part for word in words for part in ("-Xclang", word))
+
+
+def _precompiled(content: bytes, base: Sequence[str], compiler: Compiler, cache_dir: Path) -> Path:
+    """The precompiled header of a source's leading includes; made where it is not there."""
+    text = "".join(f"#include <{name}>\n" for name in leading_includes(content))
+    key = hashlib.sha256("\0".join([compiler.fingerprint, *base, text]).encode()).hexdigest()[:32]
+    folder = cache_dir / "syntax"
+    finished = folder / f"{key}.pch"
+    if finished.is_file():
+        return finished
+    header = folder / f"{key}.h"
+    if not header.is_file():  # clang compares its time stamp with the one in the precompiled header
+        write_text(header, text)
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=".pch", delete=False) as scratch:
+        temporary = Path(scratch.name)
+    try:
+        run = _run((*base, "-fsyntax-only", *_cc1("-emit-pch", "-o", str(temporary)), str(header)))
+        if run.returncode != 0:
+            raise SyntaxTreeError(
+                "the headers do not compile: " + run.stderr.decode(errors="replace").strip()[:500], where=str(header)
+            )
+        temporary.replace(finished)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return finished
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    try:
+        run = subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise SyntaxTreeError(f"the compiler took longer than {_TIMEOUT_S} s to parse the source") from error
+    if len(run.stdout) > _MAX_BYTES:
+        raise SyntaxTreeError(f"the syntax tree has {len(run.stdout):,} bytes, more than {_MAX_BYTES:,}")
+    return run
+
+
+def _tree(dump: bytes) -> SyntaxNode:
+    return _Reader().node(json.loads(dump))
+
+
+class _Reader:
+    """Clang leaves out file and line where they are those of the location printed before: so order matters."""
+
+    def __init__(self) -> None:
+        self._file, self._line = "", 0
+
+    def _location(self, place: Mapping[str, Any]) -> tuple[str, int]:
+        """The place where a macro is expanded counts, not where it is defined."""
+        found = (self._file, self._line)
+        for part in (place.get("spellingLoc", {}), place.get("expansionLoc", {})) if "expansionLoc" in place else (place,):
+            self._file, self._line = part.get("file", self._file), part.get("line", self._line)
+            found = (self._file, self._line)
+        return found
+
+    def node(self, raw: Mapping[str, Any]) -> SyntaxNode:
+        """One node, those below it included."""
+        location = self._location(raw.get("loc", {}))
+        span = raw.get("range", {})
+        begin = self._location(span.get("begin", {}))
+        self._location(span.get("end", {}))
+        file, line = location if raw.get("loc") else begin
+        referenced = raw.get("referencedDecl", {})
+        return SyntaxNode(
+            kind=raw.get("kind", ""),
+            name=raw.get("name", ""),
+            type=raw.get("type", {}).get("qualType", ""),
+            line=line,
+            file=file,
+            value=str(raw.get("value", "")),
+            opcode=raw.get("opcode", ""),
+            referenced=referenced.get("name", ""),
+            referenced_kind=referenced.get("kind", ""),
+            cast=raw.get("castKind", ""),
+            storage=raw.get("storageClass", ""),
+            constexpr=bool(raw.get("constexpr", False)),
+            implicit=bool(raw.get("implicit", False)) or bool(raw.get("isImplicit", False)),
+            children=tuple(self.node(child) for child in raw.get("inner", [])),
+        )
