@@ -1,21 +1,21 @@
 """Large tables of a rocpd database as columns, apart by guid.
 
 Every process has its own set of tables, with its guid as suffix; a merged file has several. The base tables are read, not
-the views over them: `kernels` and `counters_collection` join seven tables for each row. Where the file allows it columns
-are decoded from its pages (:mod:`rocm_perf_lab.rocprof.table_pages`), else SQLite is asked; both give the same.
+the views over them: `kernels` and `counters_collection` join seven tables for each row. Of a large file columns are read
+with Arrow (:mod:`rocm_perf_lab.rocprof.arrow_columns`), else by the standard library; both give the same.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocm_perf_lab.rocprof.arrow_columns import ArrowColumns, Unsuited
 from rocm_perf_lab.rocprof.dialects import DatabaseError
-from rocm_perf_lab.rocprof.table_pages import Irregular, Pages, positions
+from rocm_perf_lab.rocprof.large_arrays import keep_freed_memory
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,16 +29,14 @@ if TYPE_CHECKING:
 NULL = int(np.iinfo(np.int64).min)
 """What stands for NULL in a column of integers."""
 _SUFFIX = re.compile(r"_[0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12}$")
-_PAGES_PAY_FROM_BYTES = 1 << 20
+_ARROW_PAYS_FROM_BYTES = 16 << 20
+"""Importing it takes a tenth of a second."""
 
 
 @dataclass(frozen=True)
 class _Table:
     name: str
-    root: int
     declared: tuple[str, ...]
-    key: int | None
-    """Position of the INTEGER PRIMARY KEY."""
 
 
 class Tables:
@@ -48,13 +46,13 @@ class Tables:
         self._connection = connection
         self._path = path
         self._members: dict[str, list[_Table]] = {}
-        self._pages: Pages | None = None
-        rows = connection.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
-        suffixed = {_SUFFIX.sub("", name) for name, _ in rows if _SUFFIX.search(name)}
-        for name, root in rows:
+        self._arrow: ArrowColumns | None = None
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        suffixed = {_SUFFIX.sub("", name) for name in names if _SUFFIX.search(name)}
+        for name in names:
             plain = _SUFFIX.sub("", name)
             if name.startswith("rocpd_") and (plain != name or plain not in suffixed):
-                self._members.setdefault(plain, []).append(self._described(name, root))
+                self._members.setdefault(plain, []).append(self._described(name))
 
     def __contains__(self, plain: str) -> bool:
         return plain in self._members
@@ -66,14 +64,11 @@ class Tables:
             if members[0].name != plain:
                 self._connection.execute(f'CREATE TEMP VIEW "{plain}" AS {union}')
 
-    def map_pages(self) -> None:
-        """Use the pages of the file from here on. The connection must be in a transaction that keeps writers out."""
-        if self._path.stat().st_size < _PAGES_PAY_FROM_BYTES:
-            return
-        try:
-            self._pages = Pages(np.memmap(self._path, np.uint8, "r"))
-        except (Irregular, OSError):
-            self._pages = None
+    def use_arrow(self, uri: str) -> None:
+        """Read large tables through a connection of its own. This one must be in a transaction that keeps writers out."""
+        if self._path.stat().st_size >= _ARROW_PAYS_FROM_BYTES:
+            keep_freed_memory()
+            self._arrow = ArrowColumns(uri)
 
     def read(
         self, plain: str, integers: Sequence[str], *, reals: Sequence[str] = (), optional: Mapping[str, int] | None = None
@@ -90,7 +85,7 @@ class Tables:
             DatabaseError: A value that is no number, or NULL where there must be one.
             sqlite3.Error: No such table or column, or a damaged file.
         """
-        for member in self._members.get(plain, [_Table(plain, 0, (), None)]):
+        for member in self._members.get(plain, [_Table(plain, ())]):
             fills = dict(optional or {})
             there = [name for name in fills if name in member.declared]
             for guid, columns in self._read(member, (*integers, *there), tuple(reals)):
@@ -104,26 +99,19 @@ class Tables:
                 if count:
                     yield guid, columns
 
-    def _described(self, name: str, root: int) -> _Table:
+    def _described(self, name: str) -> _Table:
         rows = self._connection.execute(f'PRAGMA main.table_info("{name}")').fetchall()
-        keys = [row[0] for row in rows if row[5] and row[2].upper() == "INTEGER"]
-        one = len(keys) == 1 and sum(bool(row[5]) for row in rows) == 1
-        return _Table(name, root, tuple(row[1] for row in rows), keys[0] if one else None)
+        return _Table(name, tuple(row[1] for row in rows))
 
     def _read(self, table: _Table, integers: Sequence[str], reals: Sequence[str]) -> Iterator[tuple[str, Columns]]:
         try:
-            yield self._by_pages(table, integers, reals)
-        except Irregular:
+            if self._arrow is None or not {*integers, *reals, "guid"} <= set(table.declared):
+                raise Unsuited("a small file, or a column that is not there")
+            found = self._arrow.read(table.name, integers, reals, null=NULL)
+        except Unsuited:
             yield from self._by_queries(table, integers, reals)
-
-    def _by_pages(self, table: _Table, integers: Sequence[str], reals: Sequence[str]) -> tuple[str, Columns]:
-        if self._pages is None:
-            raise Irregular("no pages")
-        at = dict(zip((*integers, *reals), positions(table.declared, (*integers, *reals)), strict=True))
-        (guid_at,) = positions(table.declared, ("guid",))
-        kinds: dict[int, type[int] | type[float]] = {at[name]: float if name in reals else int for name in at}
-        found, guid = self._pages.read(table.root, kinds, key=table.key, constant=guid_at)
-        return (guid or b"").decode(), {name: found[position] for name, position in at.items()}
+        else:
+            yield found
 
     def _by_queries(self, table: _Table, integers: Sequence[str], reals: Sequence[str]) -> Iterator[tuple[str, Columns]]:
         source = f'"{table.name}"'
@@ -131,10 +119,9 @@ class Tables:
             columns: Columns = {}
             chosen = ", ".join(f"ifnull({name}, {NULL})" for name in integers)
             rows = self._connection.execute(f"SELECT {chosen} FROM {source} WHERE guid = ? ORDER BY id", (guid,))
-            try:
-                table_of = np.fromiter(chain.from_iterable(rows), np.int64).reshape(-1, len(integers))
-            except (TypeError, ValueError, OverflowError) as error:
-                raise self._no_number(table.name, error) from error
+            table_of = np.array(rows.fetchall())
+            if table_of.dtype != np.int64:
+                raise self._no_number(table.name, f"one of {', '.join(integers)}")
             columns.update((name, np.ascontiguousarray(table_of[:, index])) for index, name in enumerate(integers))
             for name in reals:
                 rows = self._connection.execute(f"SELECT {name} FROM {source} WHERE guid = ? ORDER BY id", (guid,))

@@ -54,17 +54,25 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     """
     in_log_mode = _check_file(path)
     _check_neighbours(path)
-    uri = f"file:{quote(str(path.resolve()))}?mode=ro"
     try:
         # Reading a database in write-ahead mode would put two files beside it, unless it is said not to change.
-        return _connected(f"{uri}&immutable=1" if in_log_mode else uri)
+        return _connected(uri_of(path) if in_log_mode else f"{_plain_uri(path)}?mode=ro")
     except sqlite3.Error as error:
         if not any(text in str(error) for text in _CANNOT_LOCK):
             raise database_error(path, error) from error
     try:
-        return _connected(f"{uri}&immutable=1")
+        return _connected(uri_of(path))
     except sqlite3.Error as error:
         raise database_error(path, error) from error
+
+
+def uri_of(path: Path) -> str:
+    """For a further connection beside an open one that keeps writers out: read-only, without locks of its own."""
+    return f"{_plain_uri(path)}?mode=ro&immutable=1"
+
+
+def _plain_uri(path: Path) -> str:
+    return f"file:{quote(str(path.resolve()))}"
 
 
 def _connected(uri: str) -> sqlite3.Connection:

@@ -23,6 +23,7 @@ from rocm_perf_lab.rocprof.dialects import (
     database_error,
     is_rocpd,
     open_read_only,
+    uri_of,
 )
 from rocm_perf_lab.rocprof.merging import in_order, merge
 from rocm_perf_lab.rocprof.schema import PROVENANCE_KEY
@@ -70,7 +71,7 @@ def read_database(path: Path) -> Trace:
         tables = Tables(connection, path)
         tables.give_plain_names()
         connection.execute("SELECT COUNT(*) FROM rocpd_metadata").fetchone()
-        tables.map_pages()
+        tables.use_arrow(uri_of(path))
         with ThreadPoolExecutor(1) as beside:
             digest = beside.submit(_sha256, path)
             return _Reader(connection, tables, path).read(digest.result)

@@ -43,9 +43,9 @@ VERSIONS = {
 }
 
 
-@pytest.fixture(params=[False, True], ids=["queries", "pages"])
+@pytest.fixture(params=[False, True], ids=["queries", "arrow"])
 def database(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(columns, "_PAGES_PAY_FROM_BYTES", 0 if request.param else 1 << 60)
+    monkeypatch.setattr(columns, "_ARROW_PAYS_FROM_BYTES", 0 if request.param else 1 << 60)
     path = tmp_path / "run_results.db"
     run = [dispatch(100, 350, counters={"SQ_WAVES": 4.0, "TCC_HIT_max": 9.0}), dispatch(500, 900, kernel=REDUCE, queue=1)]
     write_database(path, recorded_run(TARGET, run))

@@ -1,4 +1,4 @@
-"""Columns decoded from pages equal what SQLite says, and what cannot be decoded is left to SQLite."""
+"""Columns read with Arrow equal what the standard library says, and what Arrow cannot hold is left to it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocm_perf_lab.rocprof import columns
+from rocm_perf_lab.rocprof.arrow_columns import ArrowColumns, Unsuited
 from rocm_perf_lab.rocprof.columns import NULL, Tables
-from rocm_perf_lab.rocprof.dialects import DatabaseError
-from rocm_perf_lab.rocprof.table_pages import Irregular, Pages
+from rocm_perf_lab.rocprof.dialects import DatabaseError, uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,8 @@ NUMBERS = WIDTHS.filter(lambda value: value != NULL)
 
 
 @pytest.fixture(autouse=True)
-def _pages_for_small_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "_PAGES_PAY_FROM_BYTES", 0)
+def _arrow_for_small_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "_ARROW_PAYS_FROM_BYTES", 0)
 
 
 def database(path: Path, rows: Sequence[tuple[object, ...]], *, guids: Sequence[str] = (GUID,), setup: str = "") -> Path:
@@ -47,33 +47,31 @@ def database(path: Path, rows: Sequence[tuple[object, ...]], *, guids: Sequence[
     return path
 
 
-def read(path: Path, *, pages: bool) -> list[tuple[str, list[int], list[int], list[float]]]:
+def read(path: Path, *, arrow: bool) -> list[tuple[str, list[int], list[int], list[float]]]:
     with closing(sqlite3.connect(path)) as connection:
         tables = Tables(connection, path)
-        if pages:
-            tables.map_pages()
+        if arrow:
+            tables.use_arrow(uri_of(path))
         found = tables.read("rocpd_thing", ("id",), reals=("b",), optional={"a": -5})
         return [(guid, *(one[name].tolist() for name in ("id", "a", "b"))) for guid, one in found]
 
 
-def decoded(path: Path) -> tuple[dict[int, list[float]], bytes | None]:
-    with closing(sqlite3.connect(path)) as connection:
-        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (TABLE,)).fetchone()
-    found, text = Pages(np.memmap(path, np.uint8, "r")).read(root, {0: int, 2: int, 3: float}, key=0, constant=1)
-    return {position: values.tolist() for position, values in found.items()}, text
+def alone(path: Path) -> tuple[str, dict[str, list[float]]]:
+    guid, found = ArrowColumns(uri_of(path)).read(TABLE, ("id", "a"), ("b",), null=NULL)
+    return guid, {name: values.tolist() for name, values in found.items()}
 
 
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(NUMBERS, st.one_of(st.floats(allow_nan=False), st.integers(-(2**50), 2**50))), max_size=60))
-def test_every_width_of_number_is_decoded(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = database(tmp_path_factory.mktemp("pages") / "x.db", rows)
+def test_every_width_of_number_is_read(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = database(tmp_path_factory.mktemp("arrow") / "x.db", rows)
 
-    found, text = decoded(path)
+    guid, found = alone(path)
 
-    assert text == (GUID.encode() if rows else None)
-    assert found[0] == list(range(1, len(rows) + 1))
-    assert found[2] == [value for value, _ in rows]
-    assert found[3] == [float(value or 0) for _, value in rows]
+    assert guid == (GUID if rows else "")
+    assert found["id"] == list(range(1, len(rows) + 1))
+    assert found["a"] == [value for value, _ in rows]
+    assert found["b"] == [float(value or 0) for _, value in rows]
 
 
 @pytest.mark.parametrize("page_bytes", [512, 4096, 65536])
@@ -83,8 +81,8 @@ def test_a_table_of_many_pages_equals_the_query(tmp_path: Path, page_bytes: int)
     rows = [(None if i % 97 == 0 else int(v), None if i % 89 == 0 else float(v) / 3) for i, v in enumerate(values)]
     path = database(tmp_path / "x.db", rows, setup=f"PRAGMA page_size = {page_bytes};")
 
-    np.testing.assert_equal(read(path, pages=True), read(path, pages=False))
-    assert len(decoded(path)[0][2]) == 20_000
+    np.testing.assert_equal(read(path, arrow=True), read(path, arrow=False))
+    assert len(alone(path)[1]["a"]) == 20_000
 
 
 def test_removed_rows_leave_gaps_in_the_ids(tmp_path: Path) -> None:
@@ -92,16 +90,16 @@ def test_removed_rows_leave_gaps_in_the_ids(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f'DELETE FROM "{TABLE}" WHERE id % 3 = 0 OR id BETWEEN 500 AND 1500')
 
-    assert decoded(path)[0][0] == [i for i in range(1, 3001) if i % 3 and not 500 <= i <= 1500]
+    assert alone(path)[1]["id"] == [i for i in range(1, 3001) if i % 3 and not 500 <= i <= 1500]
 
 
-def test_rows_older_than_a_new_column_are_left_to_sqlite(tmp_path: Path) -> None:
+def test_rows_older_than_a_new_column_have_its_default(tmp_path: Path) -> None:
     path = database(tmp_path / "x.db", [(1, 2.0)])
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f'ALTER TABLE "{TABLE}" ADD COLUMN d INTEGER NOT NULL DEFAULT 7')
     with closing(sqlite3.connect(path)) as connection:
         tables = Tables(connection, path)
-        tables.map_pages()
+        tables.use_arrow(uri_of(path))
         ((_, found),) = tables.read("rocpd_thing", ("id", "d"))
 
     assert found["d"].tolist() == [7]
@@ -111,35 +109,51 @@ def test_several_guids_in_one_table_are_kept_apart(tmp_path: Path) -> None:
     other = GUID.replace("0", "1")
     path = database(tmp_path / "x.db", [(i, 0.0) for i in range(4)], guids=(GUID, other))
 
-    assert [(guid, a) for guid, _, a, _ in read(path, pages=True)] == [(GUID, [0, 2]), (other, [1, 3])]
+    assert [(guid, a) for guid, _, a, _ in read(path, arrow=True)] == [(GUID, [0, 2]), (other, [1, 3])]
 
 
 def test_a_text_where_a_number_belongs_is_refused(tmp_path: Path) -> None:
     path = database(tmp_path / "x.db", [("soon", 1.0)])
 
-    with pytest.raises(Irregular):
-        decoded(path)
+    with pytest.raises(Unsuited):
+        alone(path)
     with pytest.raises(DatabaseError, match="no whole number"):
-        read(path, pages=True)
+        read(path, arrow=True)
 
 
 def test_a_text_where_a_real_belongs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="no whole number"):
-        read(database(tmp_path / "x.db", [(1, "much")]), pages=True)
+        read(database(tmp_path / "x.db", [(1, "much")]), arrow=True)
 
 
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
-def test_damaged_pages_are_told_or_left_to_sqlite_and_never_crash(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = database(tmp_path_factory.mktemp("pages") / "x.db", [(i * 1000, 0.5) for i in range(400)])
+def test_damaged_pages_are_told_and_never_crash(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = database(tmp_path_factory.mktemp("arrow") / "x.db", [(i * 1000, 0.5) for i in range(400)])
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 20))):
         content[data.draw(st.integers(4096, len(content) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(content)
 
     try:
-        read(path, pages=True)
+        read(path, arrow=True)
     except (DatabaseError, sqlite3.Error, UnicodeDecodeError) as error:
         assert str(error)
+
+
+def test_a_number_that_is_not_whole_is_refused_wherever_it_stands(tmp_path: Path) -> None:
+    for name, row in (("first.db", 0), ("last.db", 39_999)):
+        path = database(tmp_path / name, [(1.5 if i == row else i, 0.5) for i in range(40_000)])
+
+        for arrow in (True, False):
+            with pytest.raises(DatabaseError, match="no whole number"):
+                read(path, arrow=arrow)
+
+
+def test_a_column_of_nothing_but_null_is_a_column_of_fills(tmp_path: Path) -> None:
+    path = database(tmp_path / "x.db", [(None, None)] * 3)
+
+    ((_, ids, a, b),) = read(path, arrow=True)
+
+    assert (ids, a) == ([1, 2, 3], [-5] * 3)
+    assert np.isnan(b).all()
