@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.kernel import Argument, KernelDescription
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.compilers import Compiler
+    from rocm_perf_lab.toolchain.sandbox import Sandbox
     from rocm_perf_lab.toolchain.triton_build import TritonArgument
 
 TRITON_TYPES: Mapping[str, str] = {
@@ -34,6 +35,8 @@ def compile_description(
     compiler: Callable[[], Compiler],
     optimisation: str = "-O3",
     cache_dir: Path | None = None,
+    sandbox: Sandbox | None = None,
+    fresh: bool = False,
 ) -> BuildResult:
     """Compile `source` in place of the description's own.
 
@@ -44,6 +47,8 @@ def compile_description(
         compiler: Finds the compiler of HIP sources; not called for other languages.
         optimisation: For HIP.
         cache_dir: Cache folder; the user's by default.
+        sandbox: Runs the compiler of HIP sources with limits.
+        fresh: Compile a HIP source even where there is an earlier result.
 
     Raises:
         CompileError, CompilerNotFound: As they say.
@@ -59,7 +64,7 @@ def compile_description(
         include_dirs=folders,
         optimisation=optimisation,
     )
-    return compile_source(request, compiler=compiler(), cache_dir=cache_dir)
+    return compile_source(request, compiler=compiler(), cache_dir=cache_dir, sandbox=sandbox, fresh=fresh)
 
 
 def _compile_triton(

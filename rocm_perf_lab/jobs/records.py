@@ -5,6 +5,8 @@ A metric that holds an emulated time has "emulated" in its name, so that no char
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.analysis.roofline import Roofline
@@ -16,11 +18,31 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import DeviceIdentity
     from rocm_perf_lab.jobs.examination import Examined
     from rocm_perf_lab.jobs.workbench import Turn
+    from rocm_perf_lab.optimize.acceptance import Comparison
     from rocm_perf_lab.optimize.loop import LoopResult
     from rocm_perf_lab.optimize.proposal import Verdict
 
 _NS_PER_MS = 1e6
 _NS_PER_US = 1e3
+
+
+@dataclass(frozen=True)
+class RebuildCheck:
+    """SHA-256 of the best source's code object as it was measured, and as it came out when it was built once more."""
+
+    measured: str
+    rebuilt: str
+    command: tuple[str, ...]
+
+    @property
+    def is_identical(self) -> bool:
+        """Byte for byte."""
+        return self.measured == self.rebuilt
+
+    def __str__(self) -> str:
+        if self.is_identical:
+            return f"identical code object from the stored source and flags ({self.measured[:12]})"
+        return f"ANOTHER code object: {self.rebuilt[:12]}, measured was {self.measured[:12]}"
 
 
 def provenance_tags(identity: DeviceIdentity, turn: Turn) -> dict[str, str]:
@@ -56,6 +78,8 @@ def optimizer_params(config: LabConfig) -> dict[str, Any]:
     """How proposals were made and judged."""
     settings = config.optimizer
     return {
+        "optimizer.proposer": settings.proposer,
+        "optimizer.search": settings.search,
         "optimizer.min_improvement": settings.min_improvement,
         "optimizer.max_iterations": settings.max_iterations,
         "optimizer.transforms": ", ".join(row.target.rpartition(".")[2] for row in settings.transforms),
@@ -97,18 +121,34 @@ def verdict_tags(verdict: Verdict) -> dict[str, str]:
     }
 
 
-def optimize_document(result: LoopResult, word: str, best_source: str) -> dict[str, Any]:
+def verdict_metrics(verdict: Verdict, word: str) -> dict[str, float]:
+    """The gain over the best source at that time, with its bounds where there are any."""
+    if verdict.improvement is None:
+        return {}
+    metrics = {f"{word}_improvement": verdict.improvement}
+    comparison = verdict.comparison
+    if comparison is not None and not comparison.is_exact and isfinite(comparison.least):
+        metrics |= {f"{word}_improvement_least": comparison.least, f"{word}_improvement_most": comparison.most}
+    return metrics
+
+
+def optimize_document(
+    result: LoopResult, word: str, best_source: str, *, rebuild: RebuildCheck | None, isolation: str
+) -> dict[str, Any]:
     """optimize.json: the whole loop, for machines."""
     return {
-        "schema_version": "1.0",
+        "schema_version": "1.1",
         "time_kind": word,
         "speedup": result.speedup,
+        "comparison": _comparison_row(result.comparison),
         "baseline": {"proposal": result.baseline.id, "runtime_ms": result.baseline_runtime_ns / _NS_PER_MS},
         "best": {
             "proposal": result.best.id,
             "runtime_ms": result.best_runtime_ns / _NS_PER_MS,
             "source": best_source,
         },
+        "rebuild": {**asdict(rebuild), "identical": rebuild.is_identical} if rebuild is not None else None,
+        "isolation": isolation,
         "stop_reason": result.stop_reason,
         "verdicts": [_verdict_row(verdict) for verdict in result.verdicts],
     }
@@ -131,4 +171,13 @@ def _verdict_row(verdict: Verdict) -> Mapping[str, Any]:
         "correct": verdict.verification.passed if verdict.verification else None,
         "runtime_ms": verdict.runtime_ns / _NS_PER_MS if verdict.runtime_ns is not None else None,
         "improvement": verdict.improvement,
+        "comparison": _comparison_row(verdict.comparison),
+        "followed": verdict.followed,
     }
+
+
+def _comparison_row(comparison: Comparison | None) -> Mapping[str, Any] | None:
+    if comparison is None:
+        return None
+    row = asdict(comparison)
+    return {name: value if not isinstance(value, float) or isfinite(value) else None for name, value in row.items()}

@@ -12,6 +12,8 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.device.compilation import compile_description
@@ -24,6 +26,7 @@ from rocm_perf_lab.optimize.verification import VerificationResult, verify_outpu
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.profiling.selection import rank_kernels
 from rocm_perf_lab.rocprof.roofline_csv import read_roofline_csv
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.compilers import find_compiler
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
     from rocm_perf_lab.toolchain.compilers import Compiler
+    from rocm_perf_lab.toolchain.sandbox import Sandbox
 
 ROCPD_FOLDER = ".rocpd_profile"
 ATT_FOLDER = "att"
@@ -106,8 +110,13 @@ class Workbench:
         path = self._config.passes.roofline_csv
         return read_roofline_csv(path) if path is not None else None
 
-    def compile(self, source: Path) -> CompiledKernel:
+    def compile(self, source: Path, *, sandbox: Sandbox | None = None, fresh: bool = False) -> CompiledKernel:
         """Compile a source in place of the description's own.
+
+        Args:
+            source: The file.
+            sandbox: Limits the compiler, for a source that nobody vouches for.
+            fresh: Compile even where there is an earlier result.
 
         Raises:
             CompileError, CompilerNotFound, KernelNotFound: As they say.
@@ -119,6 +128,8 @@ class Workbench:
             architecture=target.architecture,
             compiler=lambda: self._compiler,
             optimisation=self._config.toolchain.optimisation,
+            sandbox=sandbox,
+            fresh=fresh,
         )
         kernel = find_kernel(build.code_object, description.entry)
         launch = build_launch(description, build.code_object, kernel.symbol, build.contract)
@@ -171,6 +182,24 @@ class Workbench:
             write_text(folder / COUNTS_NAME, counts)
             files = (*files, folder / COUNTS_NAME)
         return Turn(compiled, profile, diagnosis, verification, passes.findings, tuple(files))
+
+    def time_ns(self, compiled: CompiledKernel, folder: Path, *, dispatches: int) -> float:
+        """Median time of some dispatches in a process of their own; nothing is checked or counted.
+
+        Raises:
+            LabError: The kernel did not run.
+        """
+        build = compiled.build
+        launch = build_launch(self._config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
+        passes = run_passes(self._device, launch, folder=folder, runs=dispatches, counters=())
+        durations = [
+            passes.trace.dispatches.duration_ns[kernel.dispatches]
+            for kernel in rank_kernels(passes.trace, self._config.passes.helper_kernels)
+            if kernel.mangled_name.removesuffix(".kd") == compiled.kernel.symbol.removesuffix(".kd")
+        ]
+        if not durations:
+            raise LabError("the profiler recorded no dispatch of the kernel", where=str(folder))
+        return float(np.median(np.concatenate(durations)))
 
     def _verify(self, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> VerificationResult | None:
         """None for the first run of a kernel whose truth is its own baseline."""

@@ -1,24 +1,33 @@
 """The closed loop: propose, compile, guard, check, measure, keep or roll back.
 
 It knows neither devices nor files: a :class:`Bench` builds and evaluates sources, an :class:`Observer` is told what
-happens. Nothing is printed here. Equal inputs give equal verdicts in equal order.
+happens, a :class:`Memory` keeps every verdict so that an interrupted loop can be taken up again. Nothing is printed here.
+Equal inputs give equal verdicts in equal order.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.acceptance import Acceptance
 from rocm_perf_lab.optimize.guards import Candidate
-from rocm_perf_lab.optimize.proposal import Proposal, Verdict
+from rocm_perf_lab.optimize.proposal import Proposal, Stage, Verdict
+from rocm_perf_lab.optimize.proposers.base import Unusable
+from rocm_perf_lab.optimize.ranking import reason_to_stop
+from rocm_perf_lab.optimize.search import Greedy
 from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.toolchain.build import CompileError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from rocm_perf_lab.optimize.acceptance import Comparison
     from rocm_perf_lab.optimize.guards import Guard, GuardResult
-    from rocm_perf_lab.optimize.transforms.base import Transform
+    from rocm_perf_lab.optimize.proposers.base import Offer, Proposer
+    from rocm_perf_lab.optimize.ranking import KernelShare
+    from rocm_perf_lab.optimize.search import Search
     from rocm_perf_lab.optimize.verification import VerificationResult
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
@@ -35,9 +44,21 @@ class Built:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluated build. `runtime_ns` of the kernel on the device, measured or emulated as the device is."""
+    """One evaluated build. `runtime_ns` of the kernel on the device, measured or emulated as the device is.
+
+    `share` of the kernel in the whole run, with its headroom: what is left to gain from it.
+    """
 
     verification: VerificationResult
+    runtime_ns: float
+    share: KernelShare | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A source and the time that one run of it took, on its own."""
+
+    proposal: Proposal
     runtime_ns: float
 
 
@@ -52,9 +73,17 @@ class Bench(Protocol):
         """Run and check; a LabError rejects the proposal."""
         ...
 
+    def compare(self, old: Measured, new: Measured, acceptance: Acceptance) -> Comparison:
+        """How many times faster the new one is; measured interleaved where times vary. A LabError rejects the proposal."""
+        ...
+
+
+class GateError(LabError):
+    """A run with all checks on found a defect; raised by :meth:`Bench.evaluate`."""
+
 
 class Observer(Protocol):
-    """Is told what the loop does."""
+    """Is told what the loop does; after an interruption it is told all of it again, in the same order."""
 
     def proposed(self, proposal: Proposal, number: int) -> None:
         """A proposal is about to be judged."""
@@ -73,6 +102,29 @@ class Observer(Protocol):
         ...
 
 
+class Memory(Protocol):
+    """Keeps verdicts across processes."""
+
+    def recall(self, proposal: Proposal) -> Verdict | None:
+        """The verdict that was reached before the interruption."""
+        ...
+
+    def remember(self, verdict: Verdict) -> None:
+        """Keep it before anything else happens."""
+        ...
+
+
+class Forgetful:
+    """A memory for loops that are never taken up again."""
+
+    def recall(self, proposal: Proposal) -> Verdict | None:
+        """Nothing."""
+        return None
+
+    def remember(self, verdict: Verdict) -> None:
+        """Nothing."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """When the loop accepts and when it stops. `min_improvement` is relative to the best runtime so far."""
@@ -80,11 +132,22 @@ class Policy:
     min_improvement: float
     max_iterations: int
     max_proposals: int
+    confidence: float = 0.95
+    first_pairs: int = 8
+    most_pairs: int = 32
+
+    @property
+    def acceptance(self) -> Acceptance:
+        """When a rewrite counts as faster."""
+        return Acceptance(self.min_improvement, self.confidence, self.first_pairs, self.most_pairs)
 
 
 @dataclass(frozen=True)
 class LoopResult:
-    """Where the loop ended. `verdicts` in the order in which they were reached."""
+    """Where the loop ended. `verdicts` in the order in which they were reached.
+
+    `comparison` of the baseline with the best, measured at the end; None where the best is the baseline.
+    """
 
     baseline: Proposal
     baseline_runtime_ns: float
@@ -92,96 +155,173 @@ class LoopResult:
     best_runtime_ns: float
     verdicts: tuple[Verdict, ...]
     stop_reason: str
+    comparison: Comparison | None = None
 
     @property
     def speedup(self) -> float:
         """Baseline time over best time."""
-        return self.baseline_runtime_ns / self.best_runtime_ns
+        return self.comparison.speedup if self.comparison is not None else self.baseline_runtime_ns / self.best_runtime_ns
+
+
+@dataclass
+class _Progress:
+    """What the loop knows so far."""
+
+    best: Measured
+    verdicts: list[Verdict] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+    """Proposals by what they are called in reasons."""
+    code: dict[str, str] = field(default_factory=dict)
+    """Hashes of machine code, in the same way."""
+    out_of_budget: bool = False
+    given_up: str | None = None
+    """Why the proposer offers nothing more."""
 
 
 class ClosedLoop:
-    """Greedy search: the best proposal of an iteration that clears the bar becomes the parent of the next."""
+    """Rounds of proposals: each round rewrites some parents, the fastest that clears the bar becomes the best source.
+
+    Args:
+        bench: Builds, runs and compares.
+        entry: Name or symbol of the kernel.
+        proposer: Where rewrites come from.
+        guards: What a rewrite must not change.
+        policy: When a rewrite is accepted, and when to stop.
+        observer: Is told what happens.
+        search: Which rewrites are rewritten further.
+        memory: Keeps verdicts for a loop that is taken up again.
+    """
 
     def __init__(
         self,
         *,
         bench: Bench,
         entry: str,
-        transforms: Sequence[Transform],
+        proposer: Proposer,
         guards: Sequence[Guard],
         policy: Policy,
         observer: Observer,
+        search: Search | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self._bench = bench
         self._entry = entry
-        self._transforms = transforms
+        self._proposer = proposer
         self._guards = guards
         self._policy = policy
         self._observer = observer
-        self._verdicts: list[Verdict] = []
-        self._seen_sources: set[str] = set()
-        self._seen_code: dict[str, str] = {}
-        self._out_of_budget = False
+        self._search = search or Greedy()
+        self._memory = memory or Forgetful()
 
     def run(self, baseline: Proposal, built: Built, evaluation: Evaluation) -> LoopResult:
         """Search from a baseline that was built and evaluated already."""
-        self._seen_sources.add(baseline.id)
-        self._seen_code[built.code_sha256] = "the baseline"
+        start = Measured(baseline, evaluation.runtime_ns)
+        progress = _Progress(start, sources={baseline.id: "the baseline"}, code={built.code_sha256: "the baseline"})
         reference = self._candidate(baseline, built)
-        best, best_ns = baseline, evaluation.runtime_ns
-        stop = f"optimizer.max_iterations ({self._policy.max_iterations}) reached"
+        stop = self._rounds(progress, [baseline], reference)
+        best = progress.best
+        comparison = self._bench.compare(start, best, self._policy.acceptance) if best is not start else None
+        return LoopResult(baseline, start.runtime_ns, best.proposal, best.runtime_ns, tuple(progress.verdicts), stop, comparison)
+
+    def _rounds(self, progress: _Progress, parents: list[Proposal], reference: Candidate) -> str:
+        """Until there is a reason to stop, which is returned."""
         for _ in range(self._policy.max_iterations):
-            winner = self._iterate(best, best_ns, reference)
-            if winner is None:
-                stop = "optimizer.max_proposals reached" if self._out_of_budget else "no further proposal was accepted"
-                break
-            best, best_ns = winner.proposal, winner.runtime_ns or best_ns
-        return LoopResult(baseline, evaluation.runtime_ns, best, best_ns, tuple(self._verdicts), stop)
+            before = len(progress.verdicts)
+            winner, followed = self._round(progress, parents, reference)
+            if progress.given_up is not None:
+                return progress.given_up
+            if progress.out_of_budget:
+                return "optimizer.max_proposals reached"
+            if winner is not None and winner.share is not None:
+                stop = reason_to_stop(winner.share, self._policy.min_improvement)
+                if stop is not None:
+                    return stop
+            if followed:
+                parents = followed
+            elif not self._proposer.learns or len(progress.verdicts) == before:
+                return "no further proposal was accepted"
+        return f"optimizer.max_iterations ({self._policy.max_iterations}) reached"
 
-    def _iterate(self, best: Proposal, best_ns: float, reference: Candidate) -> Verdict | None:
-        """Judge every proposal from `best`; accept the fastest that clears the bar."""
-        judged: list[Verdict] = []
-        for proposal in self._proposals(best):
-            if len(self._verdicts) + len(judged) >= self._policy.max_proposals:
-                self._out_of_budget = True
-                break
-            self._observer.proposed(proposal, len(self._verdicts) + len(judged) + 1)
-            verdict = self._judge(proposal, best_ns, reference)
-            self._observer.judged(verdict)
-            judged.append(verdict)
-        eligible = [v for v in judged if v.accepted]
-        winner = min(eligible, key=lambda v: v.runtime_ns or 0.0, default=None)
-        for verdict in judged:
-            self._verdicts.append(self._settle(verdict, winner))
-        return winner
+    def _round(
+        self, progress: _Progress, parents: Sequence[Proposal], reference: Candidate
+    ) -> tuple[Verdict | None, list[Proposal]]:
+        """Judge what is offered for each parent; the new best verdict, and the parents of the next round."""
+        first = len(progress.verdicts)
+        for parent in parents:
+            for verdict in self._expand(progress, parent, reference):
+                progress.verdicts.append(verdict)
+        judged = progress.verdicts[first:]
+        winner = max((v for v in judged if v.accepted), key=lambda v: v.improvement or 0.0, default=None)
+        if winner is not None and winner.runtime_ns is not None:
+            progress.best = Measured(winner.proposal, winner.runtime_ns)
+        followed = self._search.follow(judged, winner, progress.best.runtime_ns)
+        names = {verdict.proposal.id for verdict in followed}
+        progress.verdicts[first:] = [self._settle(v, winner, followed=v.proposal.id in names) for v in judged]
+        return winner, [verdict.proposal for verdict in followed]
 
-    def _settle(self, verdict: Verdict, winner: Verdict | None) -> Verdict:
+    def _settle(self, verdict: Verdict, winner: Verdict | None, *, followed: bool) -> Verdict:
         if verdict is winner:
+            verdict = replace(verdict, followed=followed)
             self._observer.accepted(verdict)
             return verdict
         if verdict.accepted and winner is not None:
             verdict = replace(verdict, accepted=False, reason=f"proposal {winner.proposal.id} is faster")
+        if verdict.runtime_ns is not None:
+            verdict = replace(verdict, followed=followed)
         if verdict.stage in ("verification", "measurement"):
             self._observer.rolled_back(verdict)
         return verdict
 
-    def _proposals(self, best: Proposal) -> list[Proposal]:
-        unit = parse_source(best.text.encode(), self._entry)
-        fresh = []
-        for transform in self._transforms:
-            for rewrite in transform.propose(unit):
-                proposal = Proposal.of(rewrite.text, transform=transform.name, description=rewrite.description, parent=best)
-                if proposal.id not in self._seen_sources:
-                    self._seen_sources.add(proposal.id)
-                    fresh.append(proposal)
-        return fresh
+    def _expand(self, progress: _Progress, parent: Proposal, reference: Candidate) -> Iterator[Verdict]:
+        """Verdicts on what is offered for one parent. Where the proposer does not learn, repetitions are passed over."""
+        if self._spent(progress):
+            return
+        offers = self._proposer.offers(parent, parse_source(parent.text.encode(), self._entry), tuple(progress.verdicts))
+        try:
+            offer = next(offers)
+            while True:
+                known = progress.sources.get(offer.proposal.id if isinstance(offer, Unusable) else offer.id)
+                if known is not None and not self._proposer.learns:
+                    offer = offers.send(_repeated(offer, known))
+                    continue
+                if self._spent(progress):
+                    offers.close()
+                    return
+                verdict = self._judge_offer(offer, progress, known, reference)
+                yield verdict
+                if self._proposer.learns and self._spent(progress):
+                    offers.close()  # the next offer may cost money
+                    return
+                offer = offers.send(verdict)
+        except StopIteration as end:
+            progress.given_up = end.value
 
-    def _judge(self, proposal: Proposal, best_ns: float, reference: Candidate) -> Verdict:
+    def _spent(self, progress: _Progress) -> bool:
+        progress.out_of_budget = len(progress.verdicts) >= self._policy.max_proposals
+        return progress.out_of_budget
+
+    def _judge_offer(self, offer: Offer, progress: _Progress, known: str | None, reference: Candidate) -> Verdict:
+        proposal = offer.proposal if isinstance(offer, Unusable) else offer
+        self._observer.proposed(proposal, len(progress.verdicts) + 1)
+        verdict = _repeated(offer, known) if known is not None else self._memory.recall(proposal)
+        if verdict is None:
+            if isinstance(offer, Unusable):
+                verdict = Verdict(proposal, False, "answer", offer.reason)
+            else:
+                verdict = self._judge(proposal, progress, reference)
+            self._memory.remember(verdict)
+        progress.sources.setdefault(proposal.id, f"proposal {proposal.id}")
+        if verdict.code_sha256 is not None:
+            progress.code.setdefault(verdict.code_sha256, f"proposal {proposal.id}")
+        self._observer.judged(verdict)
+        return verdict
+
+    def _judge(self, proposal: Proposal, progress: _Progress, reference: Candidate) -> Verdict:
         try:
             built = self._bench.build(proposal)
             candidate = self._candidate(proposal, built)
         except LabError as error:
-            return Verdict(proposal, False, "compile", error.what)
+            return Verdict(proposal, False, "compile", error.what, log=error.log if isinstance(error, CompileError) else "")
         guards = self._check_guards(reference, candidate)
         verdict = Verdict(
             proposal,
@@ -196,28 +336,31 @@ class ClosedLoop:
         broken = [g for g in guards if not g.passed]
         if broken:
             return replace(verdict, reason="; ".join(f"{g.name}: {g.detail}" for g in broken))
-        twin = self._seen_code.setdefault(built.code_sha256, f"proposal {proposal.id}")
-        if twin != f"proposal {proposal.id}":
+        verdict = replace(verdict, code_sha256=built.code_sha256)
+        twin = progress.code.get(built.code_sha256)
+        if twin is not None:
             return replace(verdict, stage="duplicate", reason=f"same machine code as {twin}")
-        return self._measure(proposal, built, verdict, best_ns)
+        return self._measure(proposal, built, verdict, progress.best)
 
-    def _measure(self, proposal: Proposal, built: Built, verdict: Verdict, best_ns: float) -> Verdict:
+    def _measure(self, proposal: Proposal, built: Built, verdict: Verdict, best: Measured) -> Verdict:
         try:
             evaluation = self._bench.evaluate(proposal, built)
+            verdict = replace(verdict, verification=evaluation.verification)
+            if not evaluation.verification.passed:
+                return replace(verdict, stage="verification", reason=str(evaluation.verification))
+            acceptance = self._policy.acceptance
+            comparison = self._bench.compare(best, Measured(proposal, evaluation.runtime_ns), acceptance)
         except LabError as error:
-            return replace(verdict, stage="verification", reason=str(error))
-        verdict = replace(verdict, verification=evaluation.verification)
-        if not evaluation.verification.passed:
-            return replace(verdict, stage="verification", reason=str(evaluation.verification))
-        improvement = (best_ns - evaluation.runtime_ns) / best_ns
-        accepted = evaluation.runtime_ns < best_ns and improvement >= self._policy.min_improvement
+            return replace(verdict, stage=_stage_of(error), reason=str(error))
         return replace(
             verdict,
-            accepted=accepted,
+            accepted=acceptance.accepts(comparison),
             stage="measurement",
-            reason=_measured_reason(improvement, self._policy.min_improvement),
+            reason=measured_reason(comparison, acceptance),
             runtime_ns=evaluation.runtime_ns,
-            improvement=improvement,
+            improvement=comparison.improvement,
+            comparison=comparison,
+            share=evaluation.share,
         )
 
     def _candidate(self, proposal: Proposal, built: Built) -> Candidate:
@@ -227,9 +370,29 @@ class ClosedLoop:
         return tuple(guard.check(reference, candidate) for guard in self._guards)
 
 
-def _measured_reason(improvement: float, bar: float) -> str:
-    if improvement >= bar and improvement > 0:
-        return f"{improvement:.1%} less time"
-    if improvement > 0:
-        return f"only {improvement:.1%} less time, {bar:.1%} is asked for"
-    return f"{-improvement:.1%} more time" if improvement < 0 else "the same time"
+def _stage_of(error: LabError) -> Stage:
+    return "gate" if isinstance(error, GateError) else "verification"
+
+
+def _repeated(offer: Offer, known: str) -> Verdict:
+    if isinstance(offer, Unusable):
+        return Verdict(offer.proposal, False, "answer", offer.reason)
+    return Verdict(offer, False, "duplicate", f"same source as {known}")
+
+
+def measured_reason(comparison: Comparison, acceptance: Acceptance) -> str:
+    """Why a measured rewrite was accepted or not, with the interval where there is one."""
+    gain, bar = comparison.improvement, acceptance.min_improvement
+    spread = "" if comparison.is_exact else f" ({_interval(comparison)})"
+    if acceptance.accepts(comparison):
+        return f"{gain:.1%} less time{spread}"
+    if gain > 0 and gain >= bar:
+        return f"{gain:.1%} less time, but not for certain{spread}"
+    if gain > 0:
+        return f"only {gain:.1%} less time, {bar:.1%} is asked for{spread}"
+    return f"{-gain:.1%} more time{spread}" if gain < 0 else f"the same time{spread}"
+
+
+def _interval(comparison: Comparison) -> str:
+    low, high = comparison.speedup_interval
+    return f"speed-up {low:.3f} to {high:.3f} at {comparison.confidence:.0%} confidence, {comparison.pairs} pairs"

@@ -6,14 +6,17 @@ import difflib
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from rocm_perf_lab.optimize.guards import GuardResult
-    from rocm_perf_lab.optimize.verification import VerificationResult
-    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+# The journal reads the annotations of a verdict, so their types are imported for good.
+from rocm_perf_lab.optimize.acceptance import Comparison  # noqa: TC001
+from rocm_perf_lab.optimize.guards import GuardResult  # noqa: TC001
+from rocm_perf_lab.optimize.ranking import KernelShare  # noqa: TC001
+from rocm_perf_lab.optimize.verification import VerificationResult  # noqa: TC001
+from rocm_perf_lab.toolchain.code_object import KernelMetadata  # noqa: TC001
 
-Stage = Literal["compile", "guard", "duplicate", "verification", "measurement"]
+Stage = Literal["answer", "compile", "guard", "duplicate", "gate", "verification", "measurement"]
+"""Where a proposal was decided: `answer` is a model's that holds no source, `gate` a run with all checks on."""
 _ID_DIGITS = 12
 
 
@@ -46,6 +49,8 @@ class Verdict:
     """What became of a proposal. `stage` is where it was decided; later fields are None where it did not get so far.
 
     improvement: relative gain over the best source at that time; 0.25 means a quarter less time.
+    followed: whether it became a parent, which in a beam not only the accepted do.
+    log: all that the compiler said where it refused.
     """
 
     proposal: Proposal
@@ -59,6 +64,11 @@ class Verdict:
     verification: VerificationResult | None = None
     runtime_ns: float | None = None
     improvement: float | None = None
+    comparison: Comparison | None = None
+    share: KernelShare | None = None
+    code_sha256: str | None = None
+    followed: bool = False
+    log: str = ""
 
 
 def _lines(text: str) -> list[str]:

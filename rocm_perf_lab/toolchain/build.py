@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rocm_perf_lab.toolchain.code_object import CodeObject, LaunchContract
+    from rocm_perf_lab.toolchain.sandbox import Sandbox
 
 _KEY_FORMAT = 1
+_LAB = Path(__file__).parent
 
 
 class CompileError(LabError):
@@ -82,13 +84,22 @@ class BuildResult:
     """Files that the compiler read; those found from the source's folder are relative to it."""
 
 
-def compile_source(request: CompileRequest, *, compiler: Compiler | None = None, cache_dir: Path | None = None) -> BuildResult:
+def compile_source(
+    request: CompileRequest,
+    *,
+    compiler: Compiler | None = None,
+    cache_dir: Path | None = None,
+    sandbox: Sandbox | None = None,
+    fresh: bool = False,
+) -> BuildResult:
     """Compile, or take the earlier result when nothing that it depends on has changed.
 
     Args:
         request: What to compile.
         compiler: Which compiler to use; the first usable one by default.
         cache_dir: Cache folder; the user's by default.
+        sandbox: Runs the compiler with limits, for a source that nobody vouches for.
+        fresh: Compile even where there is an earlier result.
 
     Raises:
         CompileError: The source is missing or does not compile.
@@ -102,11 +113,11 @@ def compile_source(request: CompileRequest, *, compiler: Compiler | None = None,
     cache_dir = cache_dir or default_cache_dir()
     cache = BuildCache(cache_dir / "builds")
     key = _cache_key(request, compiler)
-    build = cache.load(key, request.source.parent)
+    build = cache.load(key, request.source.parent) if not fresh else None
     cached = build is not None
     if build is None:
         try:
-            build = _run(request, compiler, cache_dir)
+            build = _run(request, compiler, cache_dir, sandbox)
             cache.store(key, build, request.source.parent)
         except OSError as error:
             raise CompileError(
@@ -154,7 +165,7 @@ def request_flags(request: CompileRequest) -> list[str]:
     ]
 
 
-def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path) -> CachedBuild:
+def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path, sandbox: Sandbox | None) -> CachedBuild:
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
         output, dependency_file = Path(folder) / "kernel.hsaco", Path(folder) / "dependencies.d"
         command = (
@@ -165,15 +176,33 @@ def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path) -> Cached
             *request_flags(request),
         )
         in_and_out = (str(request.source), "-o", str(output), *_dependency_flags(dependency_file))
-        run = subprocess.run([*command, *in_and_out], capture_output=True, text=True, check=False)
-        if run.returncode != 0 or not output.is_file():
-            raise _compile_error(request, run.stderr or run.stdout)
+        returncode, said = _call((*command, *in_and_out), request, sandbox, Path(folder), cache_dir)
+        if returncode != 0 or not output.is_file():
+            raise _compile_error(request, said)
         return CachedBuild(
             content=read_code_object(output.read_bytes(), bundle_architecture=request.architecture).data,
             dependencies=_read_dependencies(dependency_file, request.source.parent),
             command=(*command, str(request.source)),
-            log=_relative_log(run.stderr, request.source.parent),
+            log=_relative_log(said, request.source.parent),
         )
+
+
+def _call(
+    command: tuple[str, ...], request: CompileRequest, sandbox: Sandbox | None, folder: Path, cache_dir: Path
+) -> tuple[int, str]:
+    """Exit code of the compiler, and what it said."""
+    if sandbox is None:
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        return run.returncode, run.stderr or run.stdout
+    ended = sandbox.run(command, folder, readable=(request.source.parent, *request.include_dirs, cache_dir, _LAB))
+    if ended.reason is not None:
+        raise CompileError(
+            f"the compiler was stopped: it {ended.reason}",
+            log=ended.stderr,
+            where=str(request.source),
+            remedy="Write it so that it compiles quickly, or raise the limits of optimizer.isolation.",
+        )
+    return ended.returncode, ended.stderr or ended.stdout
 
 
 def _reproducibility_flags(source: Path) -> tuple[str, ...]:

@@ -16,15 +16,27 @@ from hypothesis import strategies as st
 
 from rocm_perf_lab.device.kernel import Tolerance
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.acceptance import Acceptance, Comparison, compare_exactly
 from rocm_perf_lab.optimize.guards import Candidate, GuardResult
-from rocm_perf_lab.optimize.loop import Built, ClosedLoop, Evaluation, LoopResult, Policy
+from rocm_perf_lab.optimize.loop import Built, ClosedLoop, Evaluation, LoopResult, Measured, Policy
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
+from rocm_perf_lab.optimize.proposers.base import Unusable
+from rocm_perf_lab.optimize.proposers.transforms import TransformProposer
+from rocm_perf_lab.optimize.ranking import KernelShare
+from rocm_perf_lab.optimize.resume import Journal
+from rocm_perf_lab.optimize.search import Beam
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.verification import VerificationResult, verify_outputs
 from rocm_perf_lab.toolchain.build import CompileError
 from rocm_perf_lab.toolchain.code_object import KernelDescriptor, KernelMetadata
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.optimize.loop import Memory
+    from rocm_perf_lab.optimize.proposers.base import Offers, Proposer
+    from rocm_perf_lab.optimize.search import Search
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
 KERNEL = 'extern "C" __global__ void k() {}  // '
@@ -64,7 +76,7 @@ def metadata(vgpr_count: int) -> KernelMetadata:
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Steps:
     """A transform: the names that follow from a name, in that order."""
 
@@ -89,6 +101,7 @@ class TableBench:
     same_code: dict[str, str] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
     crashing: set[str] = field(default_factory=set)
+    headroom: dict[str, float] = field(default_factory=dict)
     built: list[str] = field(default_factory=list)
     evaluated: list[str] = field(default_factory=list)
 
@@ -107,7 +120,13 @@ class TableBench:
         if name in self.crashing:
             raise LabError("memory fault", where="k", remedy="look at the index")
         output = {"y": np.array([2.0 if name in self.wrong else 1.0])}
-        return Evaluation(verify_outputs(output, {"y": np.array([1.0])}, {"y": Tolerance()}), self.runtimes[name])
+        verification = verify_outputs(output, {"y": np.array([1.0])}, {"y": Tolerance(rtol=1e-5, atol=1e-6)})
+        share = KernelShare("k", 1.0, self.headroom[name]) if name in self.headroom else None
+        return Evaluation(verification, self.runtimes[name], share)
+
+    def compare(self, old: Measured, new: Measured, acceptance: Acceptance) -> Comparison:
+        """As on a deterministic device."""
+        return compare_exactly(old.runtime_ns, new.runtime_ns)
 
 
 @dataclass
@@ -153,15 +172,20 @@ def search(
     max_proposals: int = 50,
     guards: tuple[FewRegisters, ...] = (),
     observer: Diary | None = None,
+    strategy: Search | None = None,
+    proposer: Proposer | None = None,
+    memory: Memory | None = None,
 ) -> LoopResult:
     """Run the loop from the source `base`."""
     loop = ClosedLoop(
         bench=bench,
         entry="k",
-        transforms=[Steps(follows)],
+        proposer=proposer or TransformProposer([Steps(follows)]),
         guards=guards,
         policy=Policy(min_improvement, max_iterations, max_proposals),
         observer=observer or Diary(),
+        search=strategy,
+        memory=memory,
     )
     baseline = Proposal.of(text_of("base"), transform="none", description="as it is", parent=None)
     built = Built(metadata(vgpr_count=4), "base", occupancy_waves=8.0, cached=False)
@@ -190,7 +214,8 @@ def test_a_proposal_is_accepted_when_it_is_faster_by_the_bar(runtime: float, acc
 
     verdict = verdicts(result)["a"]
     assert (verdict.accepted, verdict.stage, verdict.reason) == (accepted, "measurement", reason)
-    assert (verdict.runtime_ns, verdict.improvement) == (runtime, pytest.approx(1 - runtime / BASELINE_NS))
+    assert verdict.runtime_ns == runtime
+    assert verdict.improvement == pytest.approx(1 - runtime / BASELINE_NS)
     assert name_of(result.best) == ("a" if accepted else "base")
     assert result.best_runtime_ns == (runtime if accepted else BASELINE_NS)
 
@@ -237,12 +262,13 @@ def test_a_compile_error_becomes_a_verdict_and_the_loop_goes_on() -> None:
 
     verdict = verdicts(result)["broken"]
     assert (verdict.accepted, verdict.stage, verdict.reason) == (False, "compile", "k.hip:1:2: expected ';'")
-    assert verdict.kernel is verdict.verification is verdict.runtime_ns is verdict.improvement is None
+    assert [verdict.kernel, verdict.verification, verdict.runtime_ns, verdict.improvement] == [None] * 4
+    assert verdict.log == "all it said"
     assert name_of(result.best) == "b"
 
 
 def test_a_rewrite_in_which_the_kernel_cannot_be_found_becomes_a_verdict() -> None:
-    @dataclass(frozen=True)
+    @dataclass
     class Rename(Steps):
         def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
             return (Rewrite("rename", text_of("renamed").replace("void k", "void other")),)
@@ -250,7 +276,7 @@ def test_a_rewrite_in_which_the_kernel_cannot_be_found_becomes_a_verdict() -> No
     loop = ClosedLoop(
         bench=TableBench({"renamed": 1.0}),
         entry="k",
-        transforms=[Rename({})],
+        proposer=TransformProposer([Rename({})]),
         guards=[],
         policy=Policy(0.1, 1, 10),
         observer=Diary(),
@@ -365,6 +391,111 @@ def test_a_budget_that_was_just_enough_is_not_why_it_stops() -> None:
     result = search(TableBench({"a": 2000.0, "b": 3000.0}), {"base": ["a", "b"]}, max_proposals=2)
 
     assert result.stop_reason == "no further proposal was accepted"
+
+
+@pytest.mark.parametrize(("headroom", "stops"), [(1.05, True), (2.0, False)])
+def test_it_stops_when_too_little_is_left_to_gain(headroom: float, stops: bool) -> None:
+    bench = TableBench({"a": 500.0, "b": 400.0}, headroom={"a": headroom})
+
+    result = search(bench, {"base": ["a"], "a": ["b"]}, min_improvement=0.1)
+
+    assert ("b" in bench.built) is not stops
+    assert result.stop_reason.startswith("k could save at most 4.8% of the whole time") is stops
+
+
+# What is followed
+
+
+def test_a_greedy_search_loses_a_combination_whose_first_step_does_not_pay() -> None:
+    follows = {"base": ["a", "b"], "b": ["c"]}
+    bench = TableBench({"a": 800.0, "b": 830.0, "c": 400.0})
+
+    assert name_of(search(bench, follows).best) == "a"
+
+
+def test_a_beam_finds_it() -> None:
+    follows = {"base": ["a", "b", "slow"], "b": ["c"], "slow": ["d"]}
+    bench = TableBench({"a": 800.0, "b": 830.0, "slow": 900.0, "c": 400.0, "d": 1.0})
+
+    result = search(bench, follows, strategy=Beam(width=2, slack=0.05))
+
+    assert name_of(result.best) == "c"
+    assert [name_of(v.proposal) for v in result.verdicts if v.followed] == ["a", "b", "c"]
+    assert "d" not in bench.built  # 900 is more than 5 % above 800
+
+
+def test_a_beam_is_no_wider_than_asked_for() -> None:
+    follows = {"base": ["a", "b", "c"], "a": ["aa"], "b": ["bb"], "c": ["cc"]}
+    bench = TableBench({"a": 801.0, "b": 800.0, "c": 802.0, "aa": 1e6, "bb": 1e6, "cc": 1e6})
+
+    search(bench, follows, strategy=Beam(width=2, slack=0.05))
+
+    assert bench.built == ["a", "b", "c", "bb", "aa"]
+
+
+# A proposer that learns
+
+
+@dataclass
+class Student:
+    """Offers the next name of a list, whatever the parent, and keeps the verdicts that it is sent."""
+
+    names: list[str]
+    end: str | None = None
+    learns: bool = True
+    heard: list[str] = field(default_factory=list)
+
+    def offers(self, parent: Proposal, unit: SourceUnit, judged: Sequence[Verdict]) -> Offers:
+        """One per round."""
+        if self.names:
+            name = self.names.pop(0)
+            proposal = Proposal.of(text_of(name), transform="student", description=name, parent=parent)
+            verdict = yield Unusable(proposal, "no source in it") if name.startswith("?") else proposal
+            self.heard.append(f"{name} {verdict.stage}")
+        return self.end if not self.names else None
+
+
+def test_a_proposer_that_learns_goes_on_after_a_round_without_success() -> None:
+    student = Student(["broken", "?", "bad", "a", "a", "b"], end="that was all")
+    bench = TableBench({"bad": 1.0, "a": 500.0, "b": 400.0}, wrong={"bad"})
+
+    result = search(bench, {}, proposer=student, max_iterations=10)
+
+    assert student.heard == ["broken compile", "? answer", "bad verification", "a measurement", "a duplicate", "b measurement"]
+    assert (name_of(result.best), result.stop_reason) == ("b", "that was all")
+    assert [v.proposal.parent_id for v in result.verdicts if name_of(v.proposal) == "b"] == [
+        next(v.proposal.id for v in result.verdicts if v.accepted)
+    ]
+
+
+def test_a_proposer_that_learns_is_not_asked_beyond_the_budget() -> None:
+    student = Student(["a", "b"])
+
+    result = search(TableBench({"a": 500.0, "b": 400.0}), {}, proposer=student, max_proposals=1)
+
+    assert student.names == ["b"]
+    assert result.stop_reason == "optimizer.max_proposals reached"
+
+
+# An interruption
+
+
+@pytest.mark.parametrize("ends_after", [1, 2, 3, 4, 5])
+def test_an_interrupted_loop_ends_as_one_that_was_not(ends_after: int, tmp_path: Path) -> None:
+    follows = {"base": ["a", "broken", "b"], "b": ["bad", "c"]}
+
+    def bench() -> TableBench:
+        return TableBench({"a": 800.0, "b": 500.0, "bad": 1.0, "c": 300.0}, wrong={"bad"})
+
+    whole = search(bench(), follows, memory=Journal(tmp_path / "whole.jsonl"))
+    search(bench(), follows, memory=Journal(tmp_path / "cut.jsonl"), max_proposals=ends_after)
+    second = bench()
+
+    result = search(second, follows, memory=Journal(tmp_path / "cut.jsonl"))
+
+    assert result == whole
+    assert len(second.built) == 5 - ends_after  # nothing is judged twice
+    assert (tmp_path / "cut.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
 # What the observer is told

@@ -1,0 +1,112 @@
+"""The workbench in the words of the closed loop: every proposal is built, run and compared in a folder of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.analysis.roofline import Roofline
+from rocm_perf_lab.files import write_text
+from rocm_perf_lab.jobs.profile import require_clean
+from rocm_perf_lab.optimize.acceptance import compare_exactly, compare_sequentially
+from rocm_perf_lab.optimize.loop import Built, Evaluation
+from rocm_perf_lab.optimize.ranking import KernelShare
+from rocm_perf_lab.optimize.verification import VerificationResult
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocm_perf_lab.jobs.workbench import CompiledKernel, Turn, Workbench
+    from rocm_perf_lab.optimize.acceptance import Acceptance, Comparison, Pair
+    from rocm_perf_lab.optimize.loop import Measured
+    from rocm_perf_lab.optimize.proposal import Proposal
+    from rocm_perf_lab.toolchain.sandbox import Sandbox
+
+
+class LoopBench:
+    """Builds, runs and compares proposals on one device.
+
+    Args:
+        bench: What does it.
+        folder: Gets one folder per proposal.
+        file_name: Of a proposal's source.
+        deterministic: Whether times of the device never vary.
+        dispatches: Of one half of a pair, where they do.
+        sandbox: Where proposals are compiled.
+    """
+
+    def __init__(
+        self, bench: Workbench, folder: Path, file_name: str, *, deterministic: bool, dispatches: int, sandbox: Sandbox
+    ) -> None:
+        self._bench = bench
+        self._folder = folder
+        self._file_name = file_name
+        self._deterministic = deterministic
+        self._dispatches = dispatches
+        self._sandbox = sandbox
+        self._compiled: dict[str, CompiledKernel] = {}
+        self.turns: dict[str, Turn] = {}
+
+    def folder(self, proposal: Proposal) -> Path:
+        """Where a proposal's files are."""
+        return self._folder / proposal.id
+
+    def build(self, proposal: Proposal) -> Built:
+        """Write the source into its folder and compile it there."""
+        path = self.folder(proposal) / self._file_name
+        write_text(path, proposal.text)
+        return self.built(proposal, self._bench.compile(path, sandbox=self._sandbox))
+
+    def built(self, proposal: Proposal, compiled: CompiledKernel) -> Built:
+        """Remember a compiled proposal."""
+        self._compiled[proposal.id] = compiled
+        return Built(
+            kernel=compiled.kernel,
+            code_sha256=compiled.machine_code_sha256,
+            occupancy_waves=compiled.occupancy.waves_per_simd,
+            cached=compiled.build.cached,
+        )
+
+    def evaluate(self, proposal: Proposal, built: Built) -> Evaluation:
+        """Run and check on the device."""
+        turn = self._bench.run(self._compiled[proposal.id], self.folder(proposal))
+        require_clean(turn.findings, "of the proposal")
+        self.turns[proposal.id] = turn
+        return evaluation_of(turn)
+
+    def compare(self, old: Measured, new: Measured, acceptance: Acceptance) -> Comparison:
+        """The times that are known where they cannot vary; else pairs, old and new taking turns at going first."""
+        if self._deterministic:
+            return compare_exactly(old.runtime_ns, new.runtime_ns)
+        folder = self.folder(new.proposal) / "comparison"
+        taken = 0
+
+        def measure(count: int) -> list[Pair]:
+            nonlocal taken
+            pairs = [self._pair(old.proposal, new.proposal, folder, taken + n) for n in range(count)]
+            taken += count
+            return pairs
+
+        return compare_sequentially(measure, acceptance)
+
+    def _pair(self, old: Proposal, new: Proposal, folder: Path, number: int) -> Pair:
+        times = {p.id: self._time_ns(p, folder) for p in ((old, new) if number % 2 == 0 else (new, old))}
+        return times[old.id], times[new.id]
+
+    def _time_ns(self, proposal: Proposal, folder: Path) -> float:
+        if proposal.id not in self._compiled:  # judged before an interruption
+            self.build(proposal)
+        return self._bench.time_ns(self._compiled[proposal.id], folder / proposal.id, dispatches=self._dispatches)
+
+
+def evaluation_of(turn: Turn, *, runtime_ns: float | None = None) -> Evaluation:
+    """What the loop wants to know of a turn; `runtime_ns` where it was measured before an interruption."""
+    verification = turn.verification if turn.verification is not None else VerificationResult(())
+    return Evaluation(verification, runtime_ns if runtime_ns is not None else turn.runtime_ns, share_of(turn))
+
+
+def share_of(turn: Turn) -> KernelShare:
+    """The kernel's part of the critical path, and how far it is from the roof."""
+    roof = turn.diagnosis.roofline
+    headroom = turn.runtime_ns / roof.bound_ns if isinstance(roof, Roofline) and roof.bound_ns > 0 else None
+    share = turn.diagnosis.critical_shares.get(turn.profile.kernel.mangled_name, 1.0)
+    return KernelShare(turn.profile.kernel.name, share, headroom)

@@ -1,0 +1,31 @@
+"""Rewrites by transforms: every transform on the parent, in the order of the configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.optimize.proposal import Proposal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.optimize.proposal import Verdict
+    from rocm_perf_lab.optimize.proposers.base import Offers
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
+    from rocm_perf_lab.optimize.transforms.base import Transform
+
+
+class TransformProposer:
+    """Offers what the transforms propose; verdicts change nothing."""
+
+    learns = False
+
+    def __init__(self, transforms: Sequence[Transform]) -> None:
+        self._transforms = tuple(transforms)
+
+    def offers(self, parent: Proposal, unit: SourceUnit, judged: Sequence[Verdict]) -> Offers:
+        """In a fixed order."""
+        for transform in self._transforms:
+            for rewrite in transform.propose(unit):
+                yield Proposal.of(rewrite.text, transform=transform.name, description=rewrite.description, parent=parent)
+        return None

@@ -1,0 +1,166 @@
+"""Runs a compiler over a source that nobody vouches for: limited, with nothing of this process's environment.
+
+The command gets a time, memory, file sizes, processes, an empty standard input, the few variables that tools need to be
+found, and a private folder as home and for temporary files. Where the kernel permits it there is no network, and no file
+can be opened but tools, headers and the private folder; :meth:`Sandbox.abilities` says what holds here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CHILD = Path(__file__).parent / "sandbox_child.py"
+_PASSED_ON = ("PATH", "ROCM_PATH", "HIP_PATH", "HIP_CLANG_PATH", "HIP_DEVICE_LIB_PATH", "LD_LIBRARY_PATH")
+_TOOLS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/gnu/store", "/etc/alternatives",
+          "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/proc", "/sys/devices/system/cpu", "/dev/null",
+          "/dev/urandom")  # fmt: skip
+_MIB = 1 << 20
+_LONGEST_LOG = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one command may use. `seconds` by the clock; memory and files in bytes."""
+
+    seconds: float = 60.0
+    memory_bytes: int = 4096 * _MIB
+    file_bytes: int = 256 * _MIB
+    processes: int = 256
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What the kernel lets a command give up."""
+
+    network: bool
+    files: bool
+
+    def __str__(self) -> str:
+        network = "no network" if self.network else "network not cut off (user namespaces are not permitted here)"
+        files = "no foreign files" if self.files else "files not restricted (no Landlock in this kernel)"
+        return f"limits of time, memory, file size and processes; {network}; {files}"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended. `reason` says what it did to be stopped by a limit, or is None."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """Where foreign sources are compiled.
+
+    Args:
+        limits: Of each command.
+        readable: Files and folders that commands may read besides the system's tools.
+    """
+
+    limits: Limits = Limits()
+    readable: tuple[Path, ...] = ()
+
+    def abilities(self) -> Abilities:
+        """What holds on this machine."""
+        return _abilities()
+
+    def run(self, command: Sequence[str], private: Path, *, readable: Sequence[Path] = ()) -> Ended:
+        """Run it to its end, or to the end of its limits; all its processes end with it.
+
+        Args:
+            command: Program and arguments.
+            private: Folder that it may write to.
+            readable: Further files and folders for this command.
+        """
+        paths = (*self.readable, *readable, Path(sys.prefix), Path(sys.base_prefix), Path(command[0]).parent)
+        request: dict[str, object] = {
+            "limits": self._limits(),
+            "readable": [*_TOOLS, *(str(path.resolve()) for path in paths if path != Path())],
+            "writable": [str(private.resolve())],
+        }
+        process = subprocess.Popen(
+            [*_child_command(request), *command],
+            cwd=Path.cwd(),
+            env=_environment(private),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        reason = None
+        try:
+            stdout, stderr = process.communicate(timeout=self.limits.seconds)
+        except subprocess.TimeoutExpired:
+            reason = f"took more than {self.limits.seconds:g} s"
+            _kill(process)
+            stdout, stderr = process.communicate()
+        except BaseException:
+            _kill(process)
+            raise
+        said = _text(stderr)
+        if reason is None and process.returncode != 0:
+            reason = self._broken_limit(process.returncode, said)
+        return Ended(process.returncode, _text(stdout), said, reason)
+
+    def _limits(self) -> dict[str, int]:
+        return {
+            "RLIMIT_AS": self.limits.memory_bytes,
+            "RLIMIT_FSIZE": self.limits.file_bytes,
+            "RLIMIT_NPROC": self.limits.processes,
+            "RLIMIT_CPU": int(self.limits.seconds) + 1,
+            "RLIMIT_CORE": 0,
+        }
+
+    def _broken_limit(self, returncode: int, said: str) -> str | None:
+        if returncode == -signal.SIGXCPU:
+            return f"took more than {self.limits.seconds:g} s"
+        if returncode == -signal.SIGXFSZ or "File too large" in said:
+            return f"wrote a file of more than {self.limits.file_bytes // _MIB} MiB"
+        if any(word in said for word in ("out of memory", "bad_alloc", "Cannot allocate memory")):
+            return f"needed more than {self.limits.memory_bytes // _MIB} MiB of memory"
+        return None
+
+
+def _child_command(request: dict[str, object]) -> list[str]:
+    return [sys.executable, "-I", "-S", str(_CHILD), json.dumps(request)]
+
+
+def _environment(private: Path) -> dict[str, str]:
+    passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {**passed_on, "LC_ALL": "C.UTF-8", "HOME": str(private), "TMPDIR": str(private)}
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The command leads a session of its own, so its children end with it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _text(output: bytes) -> str:
+    return output[:_LONGEST_LOG].decode(errors="replace")
+
+
+@cache
+def _abilities() -> Abilities:
+    request: dict[str, object] = {"limits": {}, "readable": list(_TOOLS), "writable": [], "probe": True}
+    run = subprocess.run(_child_command(request), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    try:
+        return Abilities(**json.loads(run.stdout))
+    except ValueError:
+        return Abilities(network=False, files=False)

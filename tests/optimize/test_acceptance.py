@@ -1,0 +1,144 @@
+"""When a rewrite counts as faster: estimates, bounds, and how often a sequential test is wrong."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.acceptance import (
+    Acceptance,
+    compare_exactly,
+    compare_pairs,
+    compare_sequentially,
+    critical_rank,
+    walsh_averages,
+)
+
+
+class Machine:
+    """Two kernels on a GPU whose clock drifts: each pair sees its own clock, each time some noise of its own."""
+
+    def __init__(self, true_ratio: float, seed: int, *, noise: float = 0.02) -> None:
+        self._random = np.random.default_rng(seed)
+        self._ratio = true_ratio
+        self._noise = noise
+        self.pairs = 0
+
+    def measure(self, count: int) -> list[tuple[float, float]]:
+        """More pairs."""
+        self.pairs += count
+        clock = 1 + 0.3 * self._random.random(count)
+        old, new = np.exp(self._noise * self._random.standard_normal((2, count)))
+        return list(zip(1000 * clock * old, 1000 * self._ratio * clock * new, strict=True))
+
+
+def test_on_a_deterministic_device_it_is_a_comparison_and_says_so() -> None:
+    comparison = compare_exactly(1000.0, 750.0)
+
+    assert (comparison.improvement, comparison.least, comparison.most, comparison.pairs) == (0.25, 0.25, 0.25, 1)
+    assert comparison.is_exact
+    assert comparison.speedup == pytest.approx(4 / 3)
+    assert "deterministic" in comparison.method
+
+
+def test_walsh_averages_of_three_values_by_hand() -> None:
+    assert walsh_averages(np.array([1.0, 2.0, 6.0])).tolist() == [1.0, 1.5, 2.0, 3.5, 4.0, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("n", "level", "rank"),
+    [
+        (5, 0.05, 0),  # 1/32 = 0.03125 for T+ = 0, 2/32 for T+ <= 1
+        (5, 0.03, None),
+        (8, 0.025, 3),  # the table of Hollander and Wolfe: P(T+ >= 33) = 0.020, so T+ <= 36 - 33
+        (10, 0.025, 8),
+    ],
+)
+def test_critical_ranks_are_those_of_the_tables(n: int, level: float, rank: int | None) -> None:
+    assert critical_rank(n, level) == rank
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bound_is_where_wilcoxons_test_turns(seed: int) -> None:
+    ratios = np.random.default_rng(seed).normal(0.1, 0.05, size=12)
+    pairs = [(math.exp(r), 1.0) for r in ratios]
+
+    bound = -math.log1p(-compare_pairs(pairs, level=0.025, confidence=0.95).least)
+
+    below = stats.wilcoxon(ratios - (bound - 1e-9), alternative="greater", method="exact").pvalue
+    above = stats.wilcoxon(ratios - (bound + 1e-9), alternative="greater", method="exact").pvalue
+    assert below <= 0.025 < above
+
+
+def test_one_wild_time_moves_nothing() -> None:
+    calm = [(1000.0 + n, 800.0 + n) for n in range(16)]
+    wild = [*calm[:-1], (1015.0, 80_000.0)]
+
+    assert compare_pairs(wild, 0.025, 0.95).improvement == pytest.approx(compare_pairs(calm, 0.025, 0.95).improvement, abs=0.002)
+    assert compare_pairs(wild, 0.025, 0.95).least > 0.19
+
+
+def test_too_few_pairs_bound_nothing() -> None:
+    comparison = compare_pairs([(2.0, 1.0), (2.0, 1.0)], level=0.01, confidence=0.95)
+
+    assert (comparison.improvement, comparison.least, comparison.most) == (0.5, -math.inf, 1.0)
+    assert not Acceptance(0.0).accepts(comparison)
+
+
+def test_the_looks_double_up_to_the_last() -> None:
+    assert Acceptance(0.02, first_pairs=8, most_pairs=32).looks == (8, 16, 32)
+    assert Acceptance(0.02, first_pairs=8, most_pairs=20).looks == (8, 16, 20)
+    assert Acceptance(0.02, first_pairs=8, most_pairs=4).looks == (4,)
+
+
+@pytest.mark.parametrize("ratio", [0.5, 2.0])
+def test_a_plain_answer_is_found_at_the_first_look(ratio: float) -> None:
+    machine = Machine(ratio, seed=1)
+
+    compare_sequentially(machine.measure, Acceptance(0.02))
+
+    assert machine.pairs == 8
+
+
+def test_a_close_answer_takes_all_pairs() -> None:
+    machine = Machine(0.98, seed=3)
+
+    comparison = compare_sequentially(machine.measure, Acceptance(0.02))
+
+    assert machine.pairs == comparison.pairs == 32
+    assert comparison.least < 0.02 < comparison.most
+
+
+@pytest.mark.parametrize("bar", [0.0, 0.02])
+def test_a_rewrite_that_gains_no_more_than_the_bar_is_accepted_in_at_most_one_of_twenty_cases(bar: float) -> None:
+    acceptance = Acceptance(bar)
+
+    wrong = sum(acceptance.accepts(compare_sequentially(Machine(1 - bar, seed).measure, acceptance)) for seed in range(1000))
+
+    assert 0 < wrong <= 65  # 50 are allowed on average, 65 are two standard deviations more
+
+
+def test_a_gain_of_a_tenth_is_found_in_two_per_cent_of_noise() -> None:
+    acceptance = Acceptance(0.02)
+
+    found = sum(acceptance.accepts(compare_sequentially(Machine(0.9, seed).measure, acceptance)) for seed in range(100))
+
+    assert found == 100
+
+
+def test_no_gain_is_never_accepted_even_where_none_is_asked_for() -> None:
+    acceptance = Acceptance(0.0)
+
+    assert not acceptance.accepts(compare_exactly(1000.0, 1000.0))
+    assert acceptance.refuses(compare_exactly(1000.0, 1000.0))
+    assert acceptance.accepts(compare_exactly(1000.0, 999.0))
+
+
+@pytest.mark.parametrize("pairs", [[], [(1.0, 0.0)], [(math.nan, 1.0)], [(-1.0, 1.0)]])
+def test_times_that_are_none_are_refused(pairs: list[tuple[float, float]]) -> None:
+    with pytest.raises(LabError, match="cannot be compared"):
+        compare_pairs(pairs, 0.05, 0.95)

@@ -1,0 +1,69 @@
+"""The journal of an interrupted loop: what it gives back, and what it makes of damage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocm_perf_lab.optimize.proposal import Proposal, Verdict
+from rocm_perf_lab.optimize.resume import Beginning, Journal, ResumeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def verdict_on(text: str) -> Verdict:
+    proposal = Proposal.of(text, transform="unroll", description="ä rewrite\r\n", parent=None)
+    return Verdict(proposal, False, "compile", "no ;", log="k.hip:1:2: error: no ;\n")
+
+
+def test_a_verdict_comes_back_as_it_was(tmp_path: Path) -> None:
+    verdict = verdict_on("int a;\r\n")
+    Journal(tmp_path / "j").remember(verdict)
+
+    assert Journal(tmp_path / "j").recall(verdict.proposal) == verdict
+    assert Journal(tmp_path / "j").recall(verdict_on("int b;").proposal) is None
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_line_that_was_cut_short_was_never_written(tmp_path: Path, cut: int) -> None:
+    first, second = verdict_on("int a;"), verdict_on("int b;")
+    journal = Journal(tmp_path / "j")
+    journal.remember(first)
+    journal.remember(second)
+    whole = (tmp_path / "j").read_bytes()
+    (tmp_path / "j").write_bytes(whole[:-cut])
+
+    again = Journal(tmp_path / "j")
+    assert again.recall(first.proposal) == first
+    assert again.recall(second.proposal) is None
+    again.remember(second)
+
+    assert (tmp_path / "j").read_bytes() == whole
+
+
+def test_it_goes_on_from_the_same_baseline_only(tmp_path: Path) -> None:
+    begun = Journal(tmp_path / "j").begin(Beginning(baseline="aaa", runtime_ns=100.0, tracking_run="run"))
+
+    assert Journal(tmp_path / "j").begin(Beginning(baseline="aaa", runtime_ns=101.0)) == begun
+    with pytest.raises(ResumeError, match="not the one that this run began with"):
+        Journal(tmp_path / "j").begin(Beginning(baseline="bbb", runtime_ns=100.0))
+
+
+def test_what_the_tracker_has_is_known_again(tmp_path: Path) -> None:
+    verdict = verdict_on("int a;")
+    Journal(tmp_path / "j").tracked(verdict.proposal)
+
+    assert Journal(tmp_path / "j").is_tracked(verdict.proposal)
+
+
+@pytest.mark.parametrize("line", ["{}", "[1]", "no json", '{"verdict": {"reason": "x"}}', '{"begin": {"baseline": "a"}}',
+                                  '{"begin": {"baseline": "a", "runtime_ns": 1.0, "format": 9}}'])  # fmt: skip
+def test_another_file_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+    (tmp_path / "j").write_text(line + "\n")
+
+    with pytest.raises(ResumeError) as refused:
+        Journal(tmp_path / "j")
+
+    assert refused.value.where == f"{tmp_path / 'j'}:1"
