@@ -91,8 +91,8 @@ def _walk(node: ast.AST, file: str, *, late: bool) -> Iterator[Import]:
             yield from _walk(child, file, late=late)
     else:
         inside = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for child in ast.iter_child_nodes(node):
-            yield from _walk(child, file, late=inside)
+        for inner in ast.iter_child_nodes(node):
+            yield from _walk(inner, file, late=inside)
 
 
 def _absolute(node: ast.ImportFrom, file: str) -> str:
