@@ -66,9 +66,10 @@ def variants() -> Iterator[Variant]:
         yield Variant("gather", apart, _us(f"gather_{stride}", (16384, 1, 1), (256, 1, 1), 1 << 22, 1 << 22))
     for name in ("divergent", "sequential", "shuffle"):
         yield Variant("reduce", name, _us(f"reduce_{name}", (16384, 1, 1), (256, 1, 1), 16384 * 256, 16384))
-    for bm, bk, tm in ((16, 8, 1), (32, 8, 2), (64, 16, 4)):
-        name = f"tiles of {bm} x {bm} x {bk}, {tm} x {tm} per work-item"
-        yield Variant("gemm_hip", name, _described("gemm_hip", m=2048, n=2048, k=128, bm=bm, bn=bm, bk=bk, tm=tm, tn=tm))
+    for side, depth, own in ((16, 8, 1), (32, 8, 2), (64, 16, 4)):
+        name = f"tiles of {side} x {side} x {depth}, {own} x {own} per work-item"
+        tile = {"block_m": side, "block_n": side, "block_k": depth}
+        yield Variant("gemm_hip", name, _described("gemm_hip", m=2048, n=2048, k=128, **tile))
     for warps, block in ((8, 32), (4, 128), (4, 64)):  # tiles of 128 leave four fifths of the compute units idle
         name = f"tiles of {block} x {block}, {warps} warps"
         params = {"m": 1024, "n": 1024, "k": 512, "block_m": block, "block_n": block, "num_warps": warps}

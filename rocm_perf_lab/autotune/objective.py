@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import optuna
+    from optuna.trial import FrozenTrial
 
     from rocm_perf_lab.autotune.space import Configuration, Space
 
@@ -28,9 +31,13 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Infeasible:
-    """A configuration that cannot run, and why. It is told as failed, never as slow."""
+    """A configuration that cannot run, and why. It is told as failed, never as slow.
+
+    `stage` says where it failed: `compile`, `resources`, `run` or `verification`.
+    """
 
     reason: str
+    stage: str = "run"
 
 
 class Objective(Protocol):
@@ -45,28 +52,37 @@ class SpaceExhausted(LabError):
     """Every configuration that is worth it has been measured, or is being measured."""
 
 
-def search(study: optuna.Study, space: Space, objective: Objective, budget: int) -> None:
+def search(
+    study: optuna.Study,
+    space: Space,
+    objective: Objective,
+    budget: int,
+    *,
+    told: Callable[[FrozenTrial], bool] | None = None,
+) -> None:
     """Ask and tell until the study has `budget` more trials, or nothing is left that is worth measuring.
 
     An interrupt marks the trial in hand as `interrupted`, to be measured again, and keeps the rest.
+
+    Args:
+        study: Where trials are kept; its sampler chooses.
+        space: What is searched.
+        objective: Measures.
+        budget: Trials.
+        told: Called with every trial that has ended; True ends the search.
     """
-    from optuna.trial import TrialState
+    from rocm_perf_lab.autotune.trials import ask, release, tell
 
     for _ in range(budget):
-        trial = study.ask()
         try:
-            parameters = {name: trial.suggest_categorical(name, values) for name, values in space.values.items()}
-            result = objective(space.complete(parameters))
-        except BaseException as error:
-            trial.set_user_attr("interrupted", True)
-            study.tell(trial, state=TrialState.FAIL)
-            if isinstance(error, SpaceExhausted):
-                return
+            asked = ask(study, space)
+        except SpaceExhausted:
+            return
+        try:
+            result = objective(asked.configuration)
+        except BaseException:
+            release(study, asked.trial)
             raise
-        if isinstance(result, Infeasible):
-            trial.set_user_attr("reason", result.reason)
-            study.tell(trial, state=TrialState.FAIL)
-            continue
-        for name, value in result.details.items():
-            trial.set_user_attr(name, value)
-        study.tell(trial, result.runtime_ms)
+        tell(study, asked.trial, result)
+        if told is not None and told(study._storage.get_trial(asked.trial._trial_id)):
+            return

@@ -17,3 +17,12 @@ def translator_fingerprint() -> str:
     for path in sorted([*_FOLDER.rglob("*.py"), *_FOLDER.rglob("*.h")]):
         digest.update(f"\0{path.relative_to(_FOLDER)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def emulator_fingerprint() -> str:
+    """Changes whenever a launch might be executed or timed differently."""
+    digest = hashlib.sha256(translator_fingerprint().encode())
+    for path in sorted(_FOLDER.rglob("*.c")):
+        digest.update(f"\0{path.relative_to(_FOLDER)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()

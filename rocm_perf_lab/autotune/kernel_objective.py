@@ -1,0 +1,195 @@
+"""A live kernel as an objective: compile, look whether it can run, run, check the outputs, take the time.
+
+A wrong output is a failure, not a slow time. Nothing is measured twice: see :mod:`.trial_cache`.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+from rocm_perf_lab.autotune.repeats import Gate, measure
+from rocm_perf_lab.autotune.trial_cache import TrialCache, digest, launch_key, loaded_sha256
+from rocm_perf_lab.device.launch import build_launch
+from rocm_perf_lab.device.reference import BASELINE, expected_outputs
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.verification import verify_outputs
+from rocm_perf_lab.profiling.passes import run_passes
+from rocm_perf_lab.profiling.selection import rank_kernels, select_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.autotune.candidate import Candidate, KernelBuilder
+    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.device.protocol import Device
+
+_NS_PER_MS = 1e6
+
+
+class _Failed(Exception):
+    def __init__(self, result: Infeasible) -> None:
+        self.result = result
+        super().__init__(result.reason)
+
+
+@dataclass
+class KernelObjective:
+    """Measures configurations of one kernel on one device.
+
+    Args:
+        builder: Compiles configurations.
+        device: Where they run.
+        gate: How often they are repeated.
+        cache: Where results are kept; None keeps none.
+        circumstances: What else results depend on, and the device does not say: its settings, its sources.
+    """
+
+    builder: KernelBuilder
+    device: Device
+    gate: Gate = field(default_factory=Gate)
+    cache: TrialCache | None = None
+    circumstances: Mapping[str, Any] = field(default_factory=dict)
+    _expected: dict[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether one run tells all."""
+        return self.device.deterministic
+
+    @property
+    def time_kind(self) -> str:
+        """`emulated` or `measured`."""
+        return self.device.identity.time_word
+
+    def __call__(self, configuration: Configuration) -> Measurement | Infeasible:
+        """Measure one configuration.
+
+        Raises:
+            LabError: Whatever is not the configuration's fault.
+        """
+        candidate = self.builder.build(configuration)
+        if isinstance(candidate, Infeasible):
+            return candidate
+        key = launch_key(candidate.launch, **self._circumstances(candidate))
+        known = self.cache.load(key) if self.cache is not None else None
+        result = known if known is not None else self._measure(candidate)
+        if self.cache is not None and known is None and (self.deterministic or isinstance(result, Measurement)):
+            self.cache.store(key, result)
+        if isinstance(result, Infeasible):
+            return result
+        return replace(result, details={**result.details, "cached": known is not None, **_resources(candidate)})
+
+    def sample(self, configuration: Configuration, runs: int) -> tuple[float, ...] | Infeasible:
+        """More times of a configuration, in ms; never from the cache."""
+        candidate = self.builder.build(configuration)
+        if isinstance(candidate, Infeasible):
+            return candidate
+        try:
+            return self._run(candidate, runs)
+        except _Failed as failed:
+            return failed.result
+
+    def _measure(self, candidate: Candidate) -> Measurement | Infeasible:
+        try:
+            return measure(lambda runs: self._run(candidate, runs), self.gate, deterministic=self.deterministic)
+        except _Failed as failed:
+            return failed.result
+
+    def _run(self, candidate: Candidate, runs: int) -> tuple[float, ...]:
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
+            try:
+                passes = run_passes(self.device, candidate.launch, folder=Path(folder), runs=runs, counters=())
+                ranked = rank_kernels(passes.trace)
+                kernel = select_kernel(passes.trace, ranked, symbol=candidate.kernel.symbol)
+                durations = passes.trace.dispatches.duration_ns[kernel.dispatches]
+            except LabError as error:
+                raise _Failed(Infeasible(error.what.splitlines()[0], stage="run")) from error
+        if passes.findings:
+            raise _Failed(Infeasible(passes.findings[0].message, stage="verification"))
+        verdict = verify_outputs(passes.outputs, self._truth(candidate), candidate.description.tolerance)
+        if not verdict.passed:
+            raise _Failed(Infeasible(f"wrong output: {verdict}", stage="verification"))
+        return tuple(float(ns) / _NS_PER_MS for ns in durations)
+
+    def _truth(self, candidate: Candidate) -> Mapping[str, NDArray[Any]]:
+        """Expected outputs; computed again only where something that they depend on has changed."""
+        description = candidate.description
+        key = digest([list(_shapes(candidate)), _relevant(description)])
+        if key not in self._expected:
+            expected = expected_outputs(description, candidate.launch)
+            self._expected = {key: expected if expected is not None else self._baseline_outputs()}
+        return self._expected[key]
+
+    def _baseline_outputs(self) -> Mapping[str, NDArray[Any]]:
+        """What the kernel computes with the parameters of its own description.
+
+        Raises:
+            LabError: It does not run.
+        """
+        baseline = self.builder.build({})
+        if isinstance(baseline, Infeasible):
+            raise LabError(
+                f"the kernel's own parameters, whose output is the truth, cannot run: {baseline.reason}",
+                where=str(self.builder.description.source_path),
+                remedy="correct kernel.params, or give the kernel a reference",
+            )
+        launch = build_launch(baseline.description, baseline.build.code_object, baseline.kernel.symbol, baseline.build.contract)
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
+            return run_passes(self.device, launch, folder=Path(folder), runs=1, counters=()).outputs
+
+    def _circumstances(self, candidate: Candidate) -> dict[str, Any]:
+        identity, description = self.device.identity, candidate.description
+        return {
+            "device": [identity.name, identity.emulated, dict(identity.versions)],
+            "target": self.builder.target.model_dump(mode="json"),
+            "repeats": None if self.deterministic else [self.gate.runs, self.gate.max_cv, self.gate.max_rounds],
+            "truth": [_relevant(description), {n: t.model_dump() for n, t in description.tolerance.items()}],
+            "baseline": self._baseline_identity() if description.reference == BASELINE else None,
+            **self.circumstances,
+        }
+
+    def _baseline_identity(self) -> list[Any]:
+        own = self.builder.description
+        return [digest([own.source_path.read_bytes().hex()]), own.params]
+
+
+def _resources(candidate: Candidate) -> dict[str, Any]:
+    kernel = candidate.kernel
+    return {
+        "vgpr": kernel.vgpr_count - kernel.agpr_count,
+        "agpr": kernel.agpr_count,
+        "sgpr": kernel.sgpr_count,
+        "lds_bytes": kernel.lds_bytes + candidate.launch.dynamic_lds_bytes,
+        "scratch_bytes": kernel.scratch_bytes,
+        "vgpr_spills": kernel.vgpr_spill_count,
+        "waves_per_simd": candidate.occupancy.waves_per_simd,
+        "code_sha256": loaded_sha256(candidate.build.code_object.data)[:16],
+    }
+
+
+def _shapes(candidate: Candidate) -> Any:
+    from rocm_perf_lab.device.protocol import BufferValue
+
+    for argument in candidate.launch.arguments:
+        yield [argument.name, argument.data.shape] if isinstance(argument, BufferValue) else [argument.name]
+
+
+def _relevant(description: KernelDescription) -> list[Any]:
+    """The reference and the params that it may read: those that its text names, and those that shapes are made of."""
+    reference = description.reference
+    texts = [reference] if isinstance(reference, str) else list(reference.values())
+    for text in list(texts):
+        path = description.folder / text.rpartition(":")[0]
+        if text != BASELINE and path.suffix == ".py" and path.is_file():
+            texts.append(path.read_text(encoding="utf-8"))
+    inputs = [argument.model_dump(mode="json") for argument in description.arguments]
+    words = set(re.findall(r"\w+", " ".join([*texts, str(inputs)])))
+    return [texts, inputs, {name: value for name, value in description.params.items() if name in words}]

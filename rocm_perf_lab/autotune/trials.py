@@ -1,0 +1,172 @@
+"""Trials of a study, whatever its sampler: each valid configuration once, failures with their reason.
+
+Ordinary samplers know nothing of a space's constraints: what violates them is told through Optuna's own constraints, what is
+known already is told again without being measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import optuna
+    from optuna.trial import FrozenTrial, Trial
+
+    from rocm_perf_lab.autotune.space import Configuration, Space
+
+_PATIENCE = 200
+"""Proposals in a row that may be invalid or known before a sampler counts as used up."""
+_CONSTRAINT = "space"
+INTERRUPTED = "interrupted"
+DUPLICATE = "duplicate_of"
+REASON, STAGE, PHASE, DECISION = "reason", "stage", "phase", "decision"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A trial that has begun, and the configuration that it wants, with fixed and derived values."""
+
+    trial: Trial
+    configuration: Configuration
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """A trial that has come to its end, as plain data.
+
+    Args:
+        number: Of the trial.
+        parameters: Without fixed and derived values.
+        phase: `seed`, `prediction`, `confirmation`, or `sampler` for samplers without phases.
+        runtime_ms: None where it failed.
+        predicted_ms: What the model expected; None where nothing was predicted.
+        reason, stage: Why and where it failed.
+        details: Repeats, spread, resources.
+    """
+
+    number: int
+    parameters: dict[str, Any]
+    phase: str
+    runtime_ms: float | None
+    predicted_ms: float | None
+    reason: str | None
+    stage: str | None
+    details: dict[str, Any]
+
+
+def ask(study: optuna.Study, space: Space) -> Asked:
+    """Begin a trial with a valid configuration that no other trial has.
+
+    Raises:
+        SpaceExhausted: Nothing is left that is worth measuring, or the sampler does not find it.
+    """
+    for _ in range(_PATIENCE):
+        trial = study.ask()
+        try:
+            parameters = {name: trial.suggest_categorical(name, values) for name, values in space.values.items()}
+        except BaseException:
+            release(study, trial)
+            raise
+        if _is_new(study, space, trial, parameters):
+            return Asked(trial, space.complete(parameters))
+    raise SpaceExhausted(
+        f"the sampler proposed {_PATIENCE} configurations in a row that are invalid or known",
+        where=f"study {study.study_name}",
+        remedy="take the lab's own sampler (autotune.sampler=null), or a smaller budget",
+    )
+
+
+def _is_new(study: optuna.Study, space: Space, trial: Trial, parameters: Mapping[str, Any]) -> bool:
+    from optuna.trial import TrialState
+
+    from rocm_perf_lab.autotune.sampler import RegressionSampler
+
+    if isinstance(study.sampler, RegressionSampler):
+        return True  # it sees to that itself
+    row = space.index(parameters)
+    trial.set_constraint(_CONSTRAINT, 1.0 if row is None else 0.0)
+    if row is None:
+        study.tell(trial, state=TrialState.PRUNED)
+        return False
+    for other in study.get_trials(deepcopy=False):
+        if other.number >= trial.number or other.user_attrs.get(INTERRUPTED) or space.index(other.params) != row:
+            continue
+        trial.set_user_attr(DUPLICATE, other.number)
+        if other.state == TrialState.COMPLETE:
+            study.tell(trial, other.values)
+        else:
+            study.tell(trial, state=TrialState.PRUNED)
+        return False
+    return True
+
+
+def tell(study: optuna.Study, trial: Trial, result: Measurement | Infeasible) -> None:
+    """End a trial: measured, or failed with its reason."""
+    from optuna.trial import TrialState
+
+    if isinstance(result, Infeasible):
+        trial.set_user_attr(REASON, result.reason)
+        trial.set_user_attr(STAGE, result.stage)
+        study.tell(trial, state=TrialState.FAIL)
+        return
+    for name, value in result.details.items():
+        trial.set_user_attr(name, value)
+    study.tell(trial, result.runtime_ms)
+
+
+def release(study: optuna.Study, trial: Trial) -> None:
+    """End a trial without a result; its configuration may be measured by another."""
+    from optuna.trial import TrialState
+
+    trial.set_user_attr(INTERRUPTED, True)
+    study.tell(trial, state=TrialState.FAIL)
+
+
+def release_running(study: optuna.Study) -> int:
+    """End the trials of a process that is gone; how many there were."""
+    from optuna.trial import TrialState
+
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    for trial in running:
+        study._storage.set_trial_user_attr(trial._trial_id, INTERRUPTED, True)
+        study.tell(trial.number, state=TrialState.FAIL)
+    return len(running)
+
+
+def records(study: optuna.Study, space: Space) -> list[TrialRecord]:
+    """The trials that measured a configuration or failed on it, in order."""
+    return list(_records(study, space))
+
+
+def _records(study: optuna.Study, space: Space) -> Iterator[TrialRecord]:
+    from optuna.trial import TrialState
+
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL)):
+        known = trial.user_attrs
+        if known.get(INTERRUPTED) or DUPLICATE in known or space.index(trial.params) is None:
+            continue
+        yield record(trial)
+
+
+def record(trial: FrozenTrial) -> TrialRecord:
+    """One finished trial."""
+    known = dict(trial.user_attrs)
+    decision = known.pop(DECISION, {})
+    known.pop("configuration", None)
+    reason = known.pop(REASON, None)
+    failed = trial.values is None
+    return TrialRecord(
+        trial.number,
+        dict(trial.params),
+        known.pop(PHASE, "sampler"),
+        None if failed else trial.values[0],
+        decision.get("predicted_ms"),
+        (reason or "the trial ended without a reason") if failed else None,
+        known.pop(STAGE, "run") if failed else None,
+        known,
+    )

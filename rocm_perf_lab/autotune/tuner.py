@@ -1,0 +1,177 @@
+"""One search from its first trial to its result: budget, end, and what is known when it has ended.
+
+Knows neither kernels nor commands nor where a study is kept; an objective measures, a study holds the trials.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.autotune.objective import search
+from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.trials import record, records, release_running
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import optuna
+    from optuna.trial import FrozenTrial
+
+    from rocm_perf_lab.autotune.objective import Objective
+    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.trials import TrialRecord
+
+_CONFIRMED = 8
+"""Trials in a row that only confirm the best; after them a search without a budget ends."""
+_HOPELESS = 50
+"""Trials that all fail, before one has run, after which a search gives up."""
+
+USED_UP = "the budget is used up"
+EXHAUSTED = "nothing is left that is worth measuring"
+SETTLED = "the model expects no improvement"
+INTERRUPT = "interrupted"
+
+
+class NothingRan(LabError):
+    """No configuration that was tried could be measured."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search has found.
+
+    Args:
+        trials: Those that measured a configuration or failed on it.
+        best: The fastest; None where nothing ran.
+        pruned: Configurations that the model rules out, without measuring them.
+        model: Name, cross-validated R² and standard deviation of the residuals; None for other samplers.
+        warning: `low_model_confidence`, or None.
+        stop_reason: Why it ended.
+        importances: Parameter -> share of the variation of times; empty where there are too few trials.
+    """
+
+    space_size: int
+    trials: tuple[TrialRecord, ...]
+    best: TrialRecord | None
+    pruned: int
+    model: dict[str, Any] | None
+    warning: str | None
+    stop_reason: str
+    importances: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> tuple[TrialRecord, ...]:
+        """Trials whose configuration cannot run, or computes something wrong."""
+        return tuple(trial for trial in self.trials if trial.runtime_ms is None)
+
+    @property
+    def phases(self) -> dict[str, int]:
+        """Phase -> its number of trials."""
+        return dict(Counter(trial.phase for trial in self.trials))
+
+
+@dataclass
+class Tuner:
+    """Searches a space.
+
+    Args:
+        study: With its sampler.
+        space: What is searched.
+        objective: Measures one configuration.
+        budget: Configurations in all, those of earlier runs of the study included; None: all that are worth it.
+        told: Called with every trial that has ended.
+    """
+
+    study: optuna.Study
+    space: Space
+    objective: Objective
+    budget: int | None = None
+    told: Callable[[TrialRecord], None] = lambda _: None
+    stop_reason: str = EXHAUSTED
+
+    def run(self) -> None:
+        """Search until the budget is used up, or nothing is left that is worth measuring.
+
+        Raises:
+            NothingRan: Every configuration failed.
+        """
+        release_running(self.study)
+        known = records(self.study, self.space)
+        left = (self.budget if self.budget is not None else len(self.space)) - len(known)
+        end = _End(self.budget is None, known)
+        trials = len(known)
+
+        def told(trial: FrozenTrial) -> bool:
+            nonlocal trials
+            trials += 1
+            latest = record(trial)
+            self.told(latest)
+            return end.reached(latest)
+
+        self.stop_reason = INTERRUPT
+        search(self.study, self.space, self.objective, left, told=told)
+        self.stop_reason = EXHAUSTED
+        if end.settled:
+            self.stop_reason = SETTLED
+        elif self.budget is not None and trials >= self.budget:
+            self.stop_reason = USED_UP
+        self._require_a_result()
+
+    def result(self) -> Tuned:
+        """What has been found so far; also after an interrupt."""
+        trials = tuple(records(self.study, self.space))
+        ran = [trial for trial in trials if trial.runtime_ms is not None]
+        best = min(ran, key=lambda trial: trial.runtime_ms or 0.0, default=None)
+        pruned, model, warning = 0, None, None
+        if isinstance(self.study.sampler, RegressionSampler):
+            report = self.study.sampler.report(self.study)
+            pruned, model, warning = report.pruned_configs, report.model, report.warning
+        return Tuned(len(self.space), trials, best, pruned, model, warning, self.stop_reason, importances(self.study, len(ran)))
+
+    def _require_a_result(self) -> None:
+        trials = records(self.study, self.space)
+        if any(trial.runtime_ms is not None for trial in trials):
+            return
+        reasons = Counter(trial.reason or "" for trial in trials).most_common(3)
+        listed = "\n".join(f"  {count} x {reason}" for reason, count in reasons)
+        raise NothingRan(
+            f"all {len(trials)} configurations that were tried failed:\n{listed}",
+            where=self.space.where,
+            remedy="run one configuration by hand; the space, the kernel or the command is wrong",
+        )
+
+
+class _End:
+    """When a search ends before its budget does."""
+
+    def __init__(self, unlimited: bool, known: list[TrialRecord]) -> None:
+        self._unlimited = unlimited
+        self._confirmed = self._failed = 0
+        self._any_ran = False
+        for trial in known:
+            self.reached(trial)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the model has nothing more to gain."""
+        return self._unlimited and self._confirmed >= _CONFIRMED
+
+    def reached(self, trial: TrialRecord) -> bool:
+        """Whether a trial was the last."""
+        self._any_ran |= trial.runtime_ms is not None
+        self._failed += trial.runtime_ms is None
+        self._confirmed = self._confirmed + 1 if trial.phase == "confirmation" else 0
+        return self.settled or (not self._any_ran and self._failed >= _HOPELESS)
+
+
+def importances(study: optuna.Study, ran: int) -> dict[str, float]:
+    """How much each parameter decides (`optuna.importance`), largest first; empty below ten trials or for equal times."""
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    values = [trial.value for trial in study.get_trials(deepcopy=False) if trial.values]
+    if ran < 10 or len(set(values)) < 2:
+        return {}
+    return dict(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))

@@ -1,0 +1,72 @@
+"""What a search prints: its outcome and the best configurations, at 80 columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from rocm_perf_lab.jobs.show import time_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.trials import TrialRecord
+    from rocm_perf_lab.autotune.tuner import Tuned
+
+_SHOWN = 8
+_NS_PER_MS = 1e6
+
+
+def show_result(console: Console, tuned: Tuned, space: Space, word: str, name: str) -> None:
+    """The best configurations, and how they were found."""
+    ran = sorted((t for t in tuned.trials if t.runtime_ms is not None), key=lambda t: t.runtime_ms or 0.0)
+    table = Table(title=f"best of {len(tuned.trials)} configurations of {name}", title_justify="left")
+    table.add_column("trial", justify="right")
+    for parameter in space.names:
+        table.add_column(parameter, justify="right", overflow="fold")
+    table.add_column(f"us {word}", justify="right", no_wrap=True)
+    table.add_column("predicted", justify="right")
+    for trial in ran[:_SHOWN]:
+        predicted = f"{trial.predicted_ms * 1e3:.2f}" if trial.predicted_ms is not None else "-"
+        values = [str(trial.parameters[parameter]) for parameter in space.names]
+        table.add_row(str(trial.number), *values, f"{(trial.runtime_ms or 0) * 1e3:.2f}", predicted)
+    console.print(table)
+    facts = Table(show_header=False, box=None, padding=(0, 1, 0, 0))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for label, text in _facts(tuned, word):
+        facts.add_row(label, Text(text))
+    console.print(facts)
+    for trial in tuned.failures[:3]:
+        console.print(f"[yellow]failed[/]  trial {trial.number}: {escape(trial.reason or '')}", soft_wrap=True)
+    if len(tuned.failures) > 3:
+        console.print(f"[yellow]failed[/]  {len(tuned.failures) - 3} more: see autotune.json")
+
+
+def _facts(tuned: Tuned, word: str) -> list[tuple[str, str]]:
+    best = tuned.best
+    phases = ", ".join(f"{count} {phase}" for phase, count in tuned.phases.items())
+    facts = [
+        ("best", f"{time_text((best.runtime_ms or 0) * _NS_PER_MS, word)}: {_parameters(best)}" if best else "none"),
+        (
+            "space",
+            f"{tuned.space_size:,} configurations; {len(tuned.trials):,} evaluated, {tuned.pruned:,} ruled out by the model",
+        ),
+        ("phases", f"{phases}; stopped: {tuned.stop_reason}"),
+    ]
+    if tuned.model is not None and tuned.model["r2"] is not None:
+        facts.append(("model", f"{tuned.model['name']}, cross-validated R² {tuned.model['r2']:.2f}"))
+    if tuned.warning:
+        facts.append(("warning", f"{tuned.warning}: nothing was pruned on the model's word"))
+    if tuned.importances:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in list(tuned.importances.items())[:4])
+        facts.append(("decisive", shares))
+    return facts
+
+
+def _parameters(trial: TrialRecord) -> str:
+    return ", ".join(f"{name}={value}" for name, value in trial.parameters.items())
