@@ -145,7 +145,7 @@ def test_a_wrong_output_is_remembered_as_well(bench: Bench) -> None:
 def test_whatever_changes_the_result_is_measured_anew(bench: Bench, change: str) -> None:
     bench.objective()({"block": 64})
     objective = bench.objective()
-    configuration = {"block": 64}
+    configuration: dict[str, Any] = {"block": 64}
     if change == "source":
         (bench.folder / "twice.hip").write_text(SOURCE.replace("x[i]", "x[i] + 0.0f * n"))
     elif change == "input size":
