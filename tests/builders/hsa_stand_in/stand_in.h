@@ -1,0 +1,92 @@
+// A stand-in for libhsa-runtime64.so.1, for tests: device memory is a memfd, dispatches run in the lab's emulator.
+//
+// The functions in namespace stand_in have the names and types of the HSA functions that they implement; `entry_points.h`
+// lists them with their slots in the API tables. STAND_IN_HSA_EMULATOR names the emulator's socket (see server.py),
+// STAND_IN_HSA_FAULT what goes wrong: "reserve_fails,granule=2097152,...", see `fault`.
+#pragma once
+#include <hsa.h>
+#include <hsa_ext_amd.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+using hsa_amd_queue_intercept_packet_writer = void (*)(const void* packets, uint64_t count);
+using hsa_amd_queue_intercept_handler = void (*)(const void* packets, uint64_t count, uint64_t user_index, void* data,
+                                                 hsa_amd_queue_intercept_packet_writer writer);
+using hsa_queue_error_callback = void (*)(hsa_status_t status, hsa_queue_t* source, void* data);
+
+namespace stand_in {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kFrequency = 100'000'000;  // ticks per second: not nanoseconds, so that nobody may take them for such
+constexpr hsa_agent_t kCpu{1};
+constexpr hsa_agent_t kFirstGpu{2};
+
+// The value of a fault that the environment asks for: "1" where it has none.
+std::optional<std::string> fault(const std::string& name);
+uint64_t fault_number(const std::string& name, uint64_t otherwise);
+uint64_t now_ticks();
+bool is_open();
+uint32_t gpu_count();
+inline bool is_gpu(hsa_agent_t agent) { return agent.handle >= kFirstGpu.handle && agent.handle < kFirstGpu.handle + gpu_count(); }
+
+// ---- memory ----
+enum class Kind { pool, vmem, locked, code, ring };
+
+struct Allocation {
+  uint64_t address, size, offset;  // offset: in the memfd
+  Kind kind;
+  hsa_amd_memory_pool_t pool;
+  uint64_t agents;  // bit per agent handle: may access it
+  uint64_t requested;
+};
+
+int memory_file();
+// Memory for the runtime's own use, visible to CPU and GPUs.
+void* allocate_shared(uint64_t size, Kind kind);
+void release(void* address);
+// What the GPUs see: every allocation that `agent` may access.
+std::vector<Allocation> visible_to(hsa_agent_t agent);
+
+// ---- signals ----
+// The first 64 bytes are those of amd_signal_t.
+struct alignas(64) Signal {
+  int64_t kind = 1;
+  volatile int64_t value = 0;
+  uint64_t mailbox = 0;
+  uint32_t event = 0, reserved = 0;
+  uint64_t start = 0, end = 0;
+  struct Queue* queue = nullptr;  // of a doorbell
+  uint64_t padding = 0;
+};
+inline Signal* signal_of(hsa_signal_t handle) { return reinterpret_cast<Signal*>(handle.handle); }
+inline hsa_signal_t handle_of(Signal* signal) { return {reinterpret_cast<uint64_t>(signal)}; }
+void signal_changed();
+// False when `stop` became true before.
+bool wait_until_zero(hsa_signal_t signal, const volatile bool& stop);
+
+// ---- queues ----
+void ring(Queue* queue, uint64_t index);
+void report_memory_fault(hsa_agent_t agent, uint64_t address);
+
+// ---- code ----
+struct LoadedKernel {
+  uint64_t code_object;  // number at the emulator
+  std::string symbol;
+};
+std::optional<LoadedKernel> kernel_at(uint64_t kernel_object);
+
+// ---- the emulator ----
+// One request, one answer, both one line; the memory's table goes with it. Throws std::runtime_error.
+std::string ask_emulator(const std::string& request, const std::vector<Allocation>& memory);
+
+hsa_status_t hsa_amd_queue_intercept_create(hsa_agent_t, uint32_t, hsa_queue_type32_t, hsa_queue_error_callback, void*, uint32_t,
+                                            uint32_t, hsa_queue_t**);
+hsa_status_t hsa_amd_queue_intercept_register(hsa_queue_t*, hsa_amd_queue_intercept_handler, void*);
+
+}  // namespace stand_in
