@@ -1,4 +1,5 @@
 // Agents, their instruction sets, and facts of the system.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -11,7 +12,7 @@ constexpr const char* kIsa = "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-";
 
 void text(void* value, const char* content, size_t size = 64) {
   std::memset(value, 0, size);
-  std::strncpy(static_cast<char*>(value), content, size - 1);
+  std::memcpy(value, content, std::min(std::strlen(content), size - 1));
 }
 
 }  // namespace

@@ -1,0 +1,160 @@
+// The test application: `application HSACO SCENARIO [N]`. Two threads on two queues, several kernels, checked results.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "program.h"
+
+namespace {
+
+constexpr int kCount = 4096;
+constexpr uint32_t kItems = 256;
+
+struct Node { Node* next; float value; int visits; };
+
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "application: wrong result: %s\n", what);
+  std::_Exit(71);
+}
+
+std::vector<float> ramp(int count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) values[size_t(i)] = float(i % 97);
+  return values;
+}
+
+// Nodes that alternate between two allocations; only the head is an argument.
+Node* make_list(Gpu& gpu, int length) {
+  Node* halves[2] = {gpu.device_memory<Node>(size_t(length)), gpu.mapped_memory<Node>(1 << 16)};
+  std::vector<Node> contents[2];
+  for (int i = 0; i < length; ++i) {
+    Node* next = i + 1 < length ? halves[(i + 1) % 2] + (i + 1) / 2 : nullptr;
+    contents[i % 2].push_back({next, float(i), 0});
+  }
+  for (int half = 0; half < 2; ++half) gpu.copy(halves[half], contents[half].data(), contents[half].size() * sizeof(Node));
+  return halves[0];
+}
+
+// In-place scaling of one of two buffers in one allocation, and the list.
+void first_thread(Gpu& gpu, Module& module, int rounds) {
+  Queue queue(gpu);
+  Kernel scale = module.kernel("scale"), walk = module.kernel("walk");
+  float gain = 2.0f;
+  gpu.copy(module.variable("gain"), &gain, sizeof gain);
+  float* pool = gpu.device_memory<float>(2 * kCount);
+  float *x = pool, *other = pool + kCount;
+  auto initial = ramp(kCount);
+  gpu.copy(x, initial.data(), kCount * sizeof(float));
+  gpu.copy(other, initial.data(), kCount * sizeof(float));
+  float* total = gpu.device_memory<float>(1);
+  const int length = 10;
+  Node* head = make_list(gpu, length);
+  for (int round = 0; round < rounds; ++round) {
+    queue.run(scale, {kCount / kItems, kItems}, x, 0.5f, kCount);
+    queue.run(walk, {1, 1}, head, total);
+  }
+  std::vector<float> seen(kCount);
+  gpu.copy(seen.data(), x, kCount * sizeof(float));
+  for (int i = 0; i < kCount; ++i) expect(seen[size_t(i)] == float(i % 97) + float(rounds * (1 + (i & 3))), "scale");
+  float sum = 0;
+  Node first;
+  gpu.copy(&sum, total, sizeof sum);
+  gpu.copy(&first, head, sizeof first);
+  expect(sum == length * (length - 1) / 2.0f && first.visits == rounds, "walk");
+}
+
+// Other kernels at the same time.
+void second_thread(Gpu& gpu, Module& module, int rounds) {
+  Queue queue(gpu);
+  Kernel reverse = module.kernel("reverse_tile"), add = module.kernel("_Z6add_toIfEvPT_PKS0_i");
+  float *in = gpu.device_memory<float>(kCount), *out = gpu.device_memory<float>(kCount);
+  auto initial = ramp(kCount);
+  gpu.copy(in, initial.data(), kCount * sizeof(float));
+  for (int round = 0; round < rounds; ++round) {
+    queue.run(reverse, {kCount / kItems, kItems, kItems * 4}, in, out);
+    queue.run(add, {kCount / kItems, kItems}, in, out, kCount);
+  }
+  std::vector<float> expected = ramp(kCount), seen(kCount), turned(kCount);
+  for (int round = 0; round < rounds; ++round) {
+    for (uint32_t i = 0; i < kCount; ++i) turned[i] = expected[i / kItems * kItems + kItems - 1 - i % kItems];
+    for (uint32_t i = 0; i < kCount; ++i) expected[i] += turned[i];
+  }
+  gpu.copy(seen.data(), in, kCount * sizeof(float));
+  expect(seen == expected, "reverse_tile and add_to");
+}
+
+void work(Gpu& gpu, const std::string& path, int rounds) {
+  Module module(gpu, path);
+  std::thread other([&] { second_thread(gpu, module, rounds); });
+  first_thread(gpu, module, rounds);
+  other.join();
+}
+
+// One in-place dispatch on a buffer of `mebibytes`; every 4 KiB page has content.
+void large(Gpu& gpu, const std::string& path, uint64_t mebibytes) {
+  Module module(gpu, path);
+  Queue queue(gpu);
+  const uint64_t bytes = mebibytes << 20, step = 64 << 20;
+  auto* x = gpu.device_memory<uint8_t>(bytes);
+  std::vector<uint64_t> piece(step / 8);
+  uint64_t state = 88172645463325252;
+  for (uint64_t done = 0; done < bytes; done += step) {
+    for (uint64_t& word : piece) word = (state ^= state << 13, state ^= state >> 7, state ^= state << 17) & 0x00ffffffffffffff;
+    gpu.copy(x + done, piece.data(), std::min(step, bytes - done));
+  }
+  std::puts("ready");
+  std::fflush(stdout);
+  queue.run(module.kernel("scale"), {kCount / kItems, kItems}, reinterpret_cast<float*>(x), 1.0f, kCount);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count < 3) return 64;
+  const std::string path = words[1], scenario = words[2];
+  const int number = count > 3 ? std::atoi(words[3]) : 3;
+  if (scenario == "fork") {  // the parent has used the GPU before; the child uses nothing
+    Gpu gpu;
+    work(gpu, path, number);
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    int status = 0;
+    waitpid(child, &status, 0);
+    work(gpu, path, number);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 72;
+  }
+  if (scenario == "fork-first") {  // the child alone uses the GPU
+    pid_t child = fork();
+    int status = 0;
+    if (child != 0) {
+      waitpid(child, &status, 0);
+      return WIFEXITED(status) ? WEXITSTATUS(status) : 72;
+    }
+  }
+  Gpu gpu;
+  if (scenario == "crash") {
+    work(gpu, path, 1);
+    std::abort();
+  }
+  if (scenario == "exit-inside") {  // another thread ends the process while `spin` runs
+    Module module(gpu, path);
+    Queue queue(gpu);
+    auto* stop = gpu.device_memory<int>(1);
+    std::thread([] { std::this_thread::sleep_for(std::chrono::seconds(1)); std::_Exit(5); }).detach();
+    queue.run(module.kernel("spin"), {1, 1}, stop);
+  } else if (scenario == "large") {
+    large(gpu, path, uint64_t(number));
+  } else if (scenario == "out-of-bounds") {
+    Module module(gpu, path);
+    Queue queue(gpu);
+    queue.run(module.kernel("touch"), {1, 1}, reinterpret_cast<float*>(0x1234567000));
+  } else {
+    work(gpu, path, number);
+  }
+  std::puts("done");
+  HSA(hsa_shut_down());
+  return 0;
+}

@@ -1,0 +1,100 @@
+"""Builds the stand-in runtime and its applications, and runs the emulator behind them.
+
+The folder of :func:`library_folder` goes into LD_LIBRARY_PATH; :func:`emulator` gives the rest of the environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.resources import cache_dir
+from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+HERE = Path(__file__).parent
+LIBRARY = "libhsa-runtime64.so.1"
+_RUNTIME = ("table", "agents", "memory", "signal", "queue", "code", "emulator")
+
+
+def hsa_include_dir() -> Path:
+    """The HSA headers in the triton wheel."""
+    import triton
+
+    return Path(triton.__file__).parent / "backends" / "amd" / "include" / "hsa"
+
+
+@cache
+def library_folder() -> Path:
+    """Folder with libhsa-runtime64.so.1 and the link name libhsa-runtime64.so."""
+    sources = [HERE / f"{name}.cpp" for name in _RUNTIME]
+    path = _built(LIBRARY, sources, ["-shared", f"-Wl,-soname,{LIBRARY}", "-Wl,-z,defs"], ["-ldl"])
+    link = path.with_name("libhsa-runtime64.so")
+    if not link.exists():
+        link.symlink_to(LIBRARY)
+    return path.parent
+
+
+@cache
+def application(name: str) -> Path:
+    """One of the C++ programs of this folder, linked against the stand-in."""
+    folder = library_folder()
+    return _built(name, [HERE / f"{name}.cpp"], [], [f"-L{folder}", "-lhsa-runtime64", f"-Wl,-rpath,{folder}"])
+
+
+@cache
+def shared_object(name: str) -> Path:
+    """A library to be preloaded."""
+    return _built(f"{name}.so", [HERE / f"{name}.cpp"], ["-shared"], ["-ldl"])
+
+
+def kernels(name: str = "kernels") -> Path:
+    """The code object of NAME.hip for gfx942."""
+    built = compile_source(CompileRequest(source=HERE / f"{name}.hip", architecture="gfx942"))
+    path = cache_dir() / "tests" / f"{name}-{built.code_object.sha256[:16]}.hsaco"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(built.code_object.data)
+    return path
+
+
+@contextmanager
+def emulator() -> Iterator[dict[str, str]]:
+    """A running emulator; gives the environment in which programs use the stand-in with it."""
+    with tempfile.TemporaryDirectory(prefix="stand-in-") as folder:
+        path = Path(folder) / "emulator"
+        server = subprocess.Popen([sys.executable, str(HERE / "server.py"), str(path)], cwd=HERE.parents[2])
+        try:
+            while not path.exists():
+                if server.poll() is not None:
+                    raise RuntimeError("the emulator ended")
+                time.sleep(0.02)
+            yield {**os.environ, "STAND_IN_HSA_EMULATOR": str(path), "LD_LIBRARY_PATH": str(library_folder())}
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _built(name: str, sources: Sequence[Path], flags: Sequence[str], libraries: Sequence[str]) -> Path:
+    common = ["-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-fPIC", "-pthread", f"-I{hsa_include_dir()}"]
+    digest = hashlib.sha256("\0".join([*common, *flags, *libraries]).encode())
+    for file in sorted([*sources, *HERE.glob("*.h")]):
+        digest.update(file.read_bytes())
+    folder = cache_dir() / "tests" / f"{name}-{digest.hexdigest()[:16]}"
+    path = folder / name
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = folder / f".{name}.{os.getpid()}"
+        subprocess.run(["g++", *common, *flags, *map(str, sources), "-o", str(scratch), *libraries], check=True)
+        scratch.rename(path)
+    return path
