@@ -22,7 +22,8 @@ import ctypes
 hsa = ctypes.CDLL("libhsa-runtime64.so.1")
 print(hsa.hsa_init())
 va = ctypes.c_void_p()
-print(hsa.hsa_amd_vmem_address_reserve(ctypes.byref(va), ctypes.c_size_t(1 << 21), ctypes.c_uint64({NO_ADDRESS}), ctypes.c_uint64(0)))
+size, address, flags = ctypes.c_size_t(1 << 21), ctypes.c_uint64({NO_ADDRESS}), ctypes.c_uint64(0)
+print(hsa.hsa_amd_vmem_address_reserve(ctypes.byref(va), size, address, flags))
 print(va.value or 0)
 """
 

@@ -103,10 +103,9 @@ class Client:
         loaded = self._machine.load(code_object, image)
         self._loaded.append(loaded)
         items = [str(len(self._loaded) - 1)]
-        items += [
-            f"kernel {k.symbol}.kd {k.descriptor_address} {k.kernarg_bytes} {k.lds_bytes} {k.scratch_bytes}"
-            for k in code_object.kernels
-        ]
+        for kernel in code_object.kernels:
+            sizes = f"{kernel.kernarg_bytes} {kernel.lds_bytes} {kernel.scratch_bytes}"
+            items.append(f"kernel {kernel.symbol}.kd {kernel.descriptor_address} {sizes}")
         variables = [s for s in loaded.elf.symbols.values() if s.kind == _OBJECT and not s.name.endswith(".kd") and s.size]
         items += [f"variable {s.name} {s.address} {s.size}" for s in variables]
         return ";".join(items)
