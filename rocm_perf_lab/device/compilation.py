@@ -53,18 +53,26 @@ def compile_description(
     Raises:
         CompileError, CompilerNotFound: As they say.
     """
-    folders = (*(description.folder / d for d in description.include_dirs), description.source_path.parent)
     if description.language == "triton":
-        return _compile_triton(description, source, architecture, folders, cache_dir)
-    request = CompileRequest(
+        return _compile_triton(description, source, architecture, _folders(description), cache_dir)
+    request = hip_request(description, source, architecture=architecture, optimisation=optimisation)
+    return compile_source(request, compiler=compiler(), cache_dir=cache_dir, sandbox=sandbox, fresh=fresh)
+
+
+def hip_request(description: KernelDescription, source: Path, *, architecture: str, optimisation: str = "-O3") -> CompileRequest:
+    """What the compiler is asked for `source` in place of the description's own."""
+    return CompileRequest(
         source=source,
         architecture=architecture,
         defines=compile_defines(description),
         flags=description.flags,
-        include_dirs=folders,
+        include_dirs=_folders(description),
         optimisation=optimisation,
     )
-    return compile_source(request, compiler=compiler(), cache_dir=cache_dir, sandbox=sandbox, fresh=fresh)
+
+
+def _folders(description: KernelDescription) -> tuple[Path, ...]:
+    return (*(description.folder / d for d in description.include_dirs), description.source_path.parent)
 
 
 def _compile_triton(

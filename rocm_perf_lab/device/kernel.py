@@ -150,6 +150,8 @@ class KernelDescription(_Strict):
     reference: dict[str, str] | str = "baseline output"
     tolerance: dict[str, Tolerance] = {}
     work: WorkModel = WorkModel()
+    trials: tuple[dict[str, int | float | str], ...] = ()
+    """Other params under which a rewrite has to be right as well; without them the optimizer chooses some itself."""
 
     @model_validator(mode="after")
     def _fits_the_language(self) -> Self:

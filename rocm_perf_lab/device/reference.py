@@ -68,7 +68,8 @@ def _by_output(reference: str, result: Any, buffers: Mapping[str, BufferValue]) 
 
 def _widen(data: NDArray[Any]) -> NDArray[Any]:
     is_float = data.dtype.kind == "f" or data.dtype.name.startswith(("bfloat", "float"))
-    return data.astype(np.float64) if is_float else data
+    with np.errstate(invalid="ignore"):  # unwritten memory may hold a signalling NaN
+        return data.astype(np.float64) if is_float else data
 
 
 def _fit(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[Any]:

@@ -1,0 +1,195 @@
+"""Trials: inputs and shapes that a rewrite has never seen, and what is left in memory before it runs.
+
+Takes a kernel description and a seed; gives trials, each a description with other inputs or another shape, and the launch
+of a build under it. A rewrite may know the description; it cannot know the seed. Equal seeds give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rocm_perf_lab.device.kernel import BufferArgument, IntegersInit, NormalInit, ScalarArgument, UniformInit
+from rocm_perf_lab.device.launch import build_launch
+from rocm_perf_lab.device.protocol import BufferValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.kernel import Expression, KernelDescription
+    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.toolchain.build import BuildResult
+
+Inputs = Literal["random", "zeros", "special"]
+_ODD_SIZES = (5, 133, 37, 3, 67)
+_MOST_ELEMENTS = 1 << 22
+_SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 1e-42, 6e4)
+"""The last two: a number below the smallest normal float, and one near the largest half."""
+_SPECIAL_PLACES = 6
+_FEW_ELEMENTS = 512
+"""A shape with fewer is mostly edges; for repeated dispatches and special values the next larger one is taken."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way to run the kernel.
+
+    `rounds` seeds its inputs: with several, as many dispatches follow one another on the same memory, and the last one
+    counts. `in_place`: outputs lie where an input of the same shape lies.
+    """
+
+    name: str
+    params: Mapping[str, int | float | str]
+    rounds: tuple[int, ...]
+    inputs: Inputs = "random"
+    in_place: bool = False
+
+
+def planned_trials(description: KernelDescription, seed: int) -> tuple[Trial, ...]:
+    """The cheap ones first: other shapes, repeated dispatches, special values, zeros, in place, the shape as it is.
+
+    Shapes are those of `trials` in the description; without them, sizes that stand in shapes and scalar arguments but in
+    no macro are made odd, halved and small. Whether the unmodified kernel can take a shape is for the caller to see.
+    """
+    given = dict(description.params)
+    shapes = [given | dict(other) for other in description.trials] or [given | other for other in _other_sizes(description)]
+    small = sorted([*shapes, given], key=lambda params: elements(description, params))
+    smallest = next((params for params in small if elements(description, params) >= _FEW_ELEMENTS), small[-1])
+    trials = [Trial(f"other shape ({_changes(params, given)})", params, (_draw(seed, n),)) for n, params in enumerate(shapes)]
+    trials += [
+        Trial("three dispatches in a row", smallest, (_draw(seed, 101), _draw(seed, 102), _draw(seed, 103))),
+        Trial("inputs with NaN, infinity, zeros and subnormals", smallest, (_draw(seed, 104),), inputs="special"),
+        Trial("all inputs zero", smallest, (_draw(seed, 105),), inputs="zeros"),
+        Trial("output in the place of an input", smallest, (_draw(seed, 106),), in_place=True),
+        Trial("other inputs", given, (_draw(seed, 107),)),
+    ]
+    return tuple(trials)
+
+
+def described(description: KernelDescription, trial: Trial, round_number: int = -1) -> KernelDescription:
+    """The description under a trial: its params, and random inputs drawn anew."""
+    return reseeded(description.model_copy(update={"params": dict(trial.params)}), trial.rounds[round_number])
+
+
+def reseeded(description: KernelDescription, seed: int) -> KernelDescription:
+    """The same description with random inputs drawn from other seeds."""
+
+    def drawn(argument: BufferArgument | ScalarArgument, index: int) -> BufferArgument | ScalarArgument:
+        if isinstance(argument, BufferArgument) and isinstance(argument.init, NormalInit | UniformInit | IntegersInit):
+            init = argument.init.model_copy(update={"seed": _draw(seed, index, argument.init.seed)})
+            return argument.model_copy(update={"init": init})
+        return argument
+
+    arguments = tuple(drawn(argument, index) for index, argument in enumerate(description.arguments))
+    return description.model_copy(update={"arguments": arguments})
+
+
+def trial_launches(description: KernelDescription, trial: Trial, build: BuildResult, symbol: str, *, poison: int) -> list[Launch]:
+    """One launch per round. All buffers are read back; those without content hold random bytes drawn from `poison`."""
+    launches = []
+    for number in range(len(trial.rounds)):
+        launch = build_launch(described(description, trial, number), build.code_object, symbol, build.contract)
+        rng = np.random.default_rng([trial.rounds[number] & 0xFFFFFFFF, 1])
+        kinds = {a.name: a for a in description.arguments if isinstance(a, BufferArgument)}
+        arguments = tuple(
+            replace(a, data=_content(a, kinds.get(a.name), trial, rng, poison, index), written=True)
+            if isinstance(a, BufferValue)
+            else a
+            for index, a in enumerate(launch.arguments)
+        )
+        launches.append(replace(launch, arguments=arguments))
+    return launches
+
+
+def in_place_pairs(description: KernelDescription, trial: Trial) -> dict[str, str]:
+    """Outputs with an input of the same type and shape each, which an in-place launch puts at one address."""
+    if not trial.in_place:
+        return {}
+    pairs: dict[str, str] = {}
+    buffers = [a for a in description.arguments if isinstance(a, BufferArgument)]
+    for output in (b for b in buffers if b.access == "out"):
+        for source in (b for b in buffers if b.access == "in"):
+            if (source.dtype, source.shape) == (output.dtype, output.shape) and source.name not in pairs.values():
+                pairs[output.name] = source.name
+                break
+    return pairs
+
+
+def elements(description: KernelDescription, params: Mapping[str, Any]) -> int:
+    """Elements of all buffers together; a very large number where the params do not fit the description."""
+    from rocm_perf_lab.expressions import ExpressionError, evaluate_integer
+
+    total = 0
+    try:
+        for argument in description.arguments:
+            if isinstance(argument, BufferArgument):
+                count = 1
+                for expression in argument.shape:
+                    count *= evaluate_integer(expression, params, where="kernel.trials")
+                total += count
+    except ExpressionError:
+        return 1 << 62
+    return total
+
+
+def _content(
+    buffer: BufferValue, argument: BufferArgument | None, trial: Trial, rng: np.random.Generator, poison: int, index: int
+) -> NDArray[Any]:
+    data = buffer.data
+    if not buffer.is_set:
+        noise = np.random.default_rng([poison, index]).integers(0, 256, data.nbytes, np.uint8)
+        return noise.view(data.dtype).reshape(data.shape)
+    if argument is None or not isinstance(argument.init, NormalInit | UniformInit | IntegersInit):
+        return data
+    is_float = data.dtype.kind == "f" or "float" in data.dtype.name
+    if trial.inputs == "zeros" and (is_float or bool(data.min() <= 0 <= data.max())):
+        return np.zeros_like(data)
+    if trial.inputs == "special" and is_float:
+        changed = data.copy().reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = np.array(_SPECIALS).astype(changed.dtype)
+        changed[rng.integers(0, changed.size, _SPECIAL_PLACES)] = values
+        return changed.reshape(data.shape)
+    return data
+
+
+def _other_sizes(description: KernelDescription) -> list[dict[str, int | float | str]]:
+    """Other values of the sizes that the compiled code does not know."""
+    compiled = _names([*description.defines.values(), *description.constexprs.values(), *description.block, *description.flags])
+    compiled |= _names([*description.options.values(), description.dynamic_lds_bytes])
+    used = set[str]()
+    for argument in description.arguments:
+        used |= _names(argument.shape if isinstance(argument, BufferArgument) else [argument.value])
+    sizes = [
+        name for name, value in description.params.items() if isinstance(value, int) and value > 1 and name in used - compiled
+    ]
+    odd = {n: min(int(description.params[n]), _ODD_SIZES[i % len(_ODD_SIZES)]) for i, n in enumerate(sizes)}
+    half = {n: -(-int(description.params[n]) // 2) for n in sizes}
+    multiple = {n: min(int(description.params[n]), 64 * (1 + i % 3)) for i, n in enumerate(sizes)}
+    found: list[dict[str, int | float | str]] = []
+    for other in (odd, multiple, half):
+        changed: dict[str, int | float | str] = {n: v for n, v in other.items() if v != description.params[n]}
+        fits = elements(description, {**description.params, **changed}) <= _MOST_ELEMENTS
+        if changed and changed not in found and fits:
+            found.append(changed)
+    return found
+
+
+def _names(expressions: Iterable[Expression | None]) -> set[str]:
+    return {word for e in expressions if isinstance(e, str) for word in re.findall(r"[A-Za-z_]\w*", e)}
+
+
+def _changes(params: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in params.items() if given.get(name) != value)
+
+
+def _draw(*parts: int) -> int:
+    """A seed from seeds, below 2^31."""
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    return int.from_bytes(digest[:4], "little") >> 1
