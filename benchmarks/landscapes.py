@@ -14,13 +14,15 @@ import statistics
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks import kernel_tuner_peer
+from benchmarks.synthetic import synthetic_landscapes
 from rocm_perf_lab.autotune.landscape import Landscape, landscapes_in, load_landscape
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
 from rocm_perf_lab.autotune.prior import Prior
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 BUDGETS = (20, 50, 100, 200)
 CLOSE = 0.05
+MISLEADING = ("shuffled", "inverted", "foreign")
 _PATIENCE = 10
 """Proposals in a row that may be invalid or known."""
 
@@ -65,13 +68,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--prior", type=Path, help="folder of earlier landscapes: KERNEL_*.json.gz warms up the runs on KERNEL_GPU"
     )
+    parser.add_argument("--mislead", choices=MISLEADING, help="spoil the priors: what does believing them cost?")
+    parser.add_argument("--synthetic", action="store_true", help="on modelled landscapes, instead of --data")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--sampler", nargs="+", choices=[*SAMPLERS], default=["regression", "tpe", "random"])
+    parser.add_argument("--sampler", nargs="+", choices=[*SAMPLERS, "kernel_tuner"], default=None)
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args(arguments)
+    samplers = options.sampler or ["regression", "tpe", "random", *(["kernel_tuner"] if kernel_tuner_peer.installed() else [])]
     try:
-        document = measure(options.data, options.prior, options.seeds, options.sampler, options.workers)
+        if "kernel_tuner" in samplers and not kernel_tuner_peer.installed():
+            raise LabError("Kernel Tuner is not installed", where="--sampler", remedy="pip install kernel-tuner")
+        source = Source(None if options.synthetic else options.data, options.prior, options.mislead)
+        document = measure(source, options.seeds, samplers, options.workers)
     except LabError as error:
         print("\n".join(error.lines()), file=sys.stderr)
         raise SystemExit(error.exit_code) from error
@@ -84,14 +93,29 @@ def _default_data() -> Path:
     return Path(os.environ.get("ROCM_PERF_LAB_LANDSCAPES", Path(__file__).parents[2] / "shared" / "data" / "landscapes"))
 
 
-def measure(data: Path, prior: Path | None, seeds: int, samplers: list[str], workers: int = 1) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Source:
+    """Where landscapes and priors come from.
+
+    Args:
+        data: A folder of landscapes; None: the synthetic ones.
+        prior: A folder of earlier landscapes: that of the same kernel (the name before the last `_`) is the prior.
+        mislead: How priors are spoilt: times that are shuffled, inverted, or those of another kernel; None: not at all.
+    """
+
+    data: Path | None
+    prior: Path | None = None
+    mislead: str | None = None
+
+
+def measure(source: Source, seeds: int, samplers: list[str], workers: int = 1) -> dict[str, Any]:
     """Every sampler on every landscape, from every seed.
 
     Raises:
         LandscapeError: A folder without landscapes, or a file that is none.
     """
-    names = [landscape.name for landscape in landscapes_in(data)]
-    tasks = [(data, prior, name, sampler, seed) for sampler in samplers for name in names for seed in range(seeds)]
+    names = list(_landscapes(source.data))
+    tasks = [(source, name, sampler, seed) for sampler in samplers for name in names for seed in range(seeds)]
     if workers > 1:
         with ProcessPoolExecutor(workers) as pool:
             runs = list(pool.map(_task, tasks))
@@ -108,24 +132,38 @@ def measure(data: Path, prior: Path | None, seeds: int, samplers: list[str], wor
     return document
 
 
-def _task(task: tuple[Path, Path | None, str, str, int]) -> Run:
-    data, prior, name, sampler, seed = task
-    return run(_landscape(data, name), sampler, seed, _earlier(prior, name))
+def _task(task: tuple[Source, str, str, int]) -> Run:
+    source, name, sampler, seed = task
+    return run(_landscapes(source.data)[name], sampler, seed, earlier(source, name))
 
 
 @cache
-def _landscape(folder: Path, name: str) -> Landscape:
-    return next(landscape for landscape in landscapes_in(folder) if landscape.name == name)
+def _landscapes(folder: Path | None) -> dict[str, Landscape]:
+    found = synthetic_landscapes() if folder is None else landscapes_in(folder)
+    return {landscape.name: landscape for landscape in found}
 
 
 @cache
-def _earlier(folder: Path | None, name: str) -> Landscape | None:
-    """The landscape of `folder` for the same kernel: the part of the name before the GPU's is the same."""
-    if folder is None:
+def earlier(source: Source, name: str) -> Landscape | None:
+    """What is known of a kernel from another GPU, spoilt where the source says so."""
+    if source.prior is None:
         return None
     kernel = name.rpartition("_")[0] or name
-    paths = [*sorted(folder.glob(f"{kernel}_*.json.gz")), *sorted(folder.glob(f"{kernel}_*.json"))]
-    return load_landscape(paths[0]) if paths else None
+    paths = [*sorted(source.prior.glob(f"{kernel}_*.json.gz")), *sorted(source.prior.glob(f"{kernel}_*.json"))]
+    if not paths:
+        return None
+    found = load_landscape(paths[0])
+    times = found.times_ms
+    random = np.random.default_rng(len(times))
+    if source.mislead == "shuffled":
+        return replace(found, times_ms=random.permutation(times))
+    if source.mislead == "inverted":
+        return replace(found, times_ms=np.where(np.isfinite(times), 1 / times, np.inf))
+    if source.mislead == "foreign":
+        # A kernel of other habits: smooth in the same parameters, with its optimum elsewhere.
+        codes = found.space.codes / np.maximum(found.space.codes.max(axis=0), 1)
+        return replace(found, times_ms=np.exp(((codes - random.random(codes.shape[1])) ** 2).sum(axis=1)))
+    return found
 
 
 def run(landscape: Landscape, sampler: str, seed: int, earlier: Landscape | None = None) -> Run:
@@ -136,16 +174,23 @@ def run(landscape: Landscape, sampler: str, seed: int, earlier: Landscape | None
     warnings_off()
     budget = min(BUDGETS[-1], len(landscape.space))
     recorder = _Recorder(landscape)
+    if sampler == "kernel_tuner":
+        start = time.process_time()
+        recorder.times.extend(kernel_tuner_peer.times_of(landscape, seed, budget))
+        return _outcome(landscape, sampler, recorder.times[:budget], time.process_time() - start)
     start = time.process_time()
     study = optuna.create_study(sampler=SAMPLERS[sampler](landscape, seed, earlier))
     if sampler in _PEERS:
         _search_freely(study, recorder, budget, seed)
     else:
         search(study, landscape.space, recorder, budget)
-    elapsed = time.process_time() - start
+    return _outcome(landscape, sampler, recorder.times[:budget], time.process_time() - start)
+
+
+def _outcome(landscape: Landscape, sampler: str, times: list[float], elapsed_s: float) -> Run:
     best, fractions = math.inf, []
     close = math.inf
-    for number, value in enumerate(recorder.times[:budget], start=1):
+    for number, value in enumerate(times, start=1):
         best = min(best, value)
         fraction = landscape.optimum_ms / best
         if close == math.inf and fraction >= 1 / (1 + CLOSE):
@@ -153,7 +198,7 @@ def run(landscape: Landscape, sampler: str, seed: int, earlier: Landscape | None
         fractions.append(fraction)
     fractions = fractions or [0.0]
     at = tuple(fractions[min(count, len(fractions)) - 1] for count in BUDGETS)
-    return Run(landscape.name, sampler, at, close, 1e3 * elapsed / max(1, len(recorder.times)))
+    return Run(landscape.name, sampler, at, close, 1e3 * elapsed_s / max(1, len(times)))
 
 
 class _Recorder:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.autotune.blas import one_thread
 from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.gaussian import GaussianProcess
 from rocm_perf_lab.errors import LabError
@@ -69,7 +70,10 @@ class Prior:
         logs[known] = np.log(times[known])
         slowest = float(logs[np.isfinite(logs)].max())
         logs[np.isposinf(logs)] = slowest
-        return cls(logs if known.all() else _fill(space, logs, known), int(known.sum()), source)
+        if not known.all():
+            with one_thread():
+                logs = _fill(space, logs, known)
+        return cls(logs, int(known.sum()), source)
 
     @classmethod
     def from_landscape(cls, space: Space, landscape: Landscape) -> Prior:

@@ -17,6 +17,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
+from rocm_perf_lab.autotune.blas import one_thread
 from rocm_perf_lab.autotune.classic import ClassicSearch
 from rocm_perf_lab.autotune.objective import SpaceExhausted
 from rocm_perf_lab.autotune.search import GaussianSearch, Observations
@@ -123,7 +124,7 @@ class RegressionSampler(BaseSampler):
         refused: set[int] = set()
         while True:
             seen, _ = self._observe(study, trial.number, refused)
-            with self._lock:
+            with self._lock, one_thread():
                 choice = self._strategy.choose(seen)
             if choice is None:
                 raise SpaceExhausted(
@@ -162,7 +163,7 @@ class RegressionSampler(BaseSampler):
     def report(self, study: Study) -> Report:
         """What the search has found so far."""
         seen, phases = self._observe(study, None, set())
-        with self._lock:
+        with self._lock, one_thread():
             assessment = self._strategy.assess(seen)
         best: dict[str, Any] | None = None
         if seen.feasible.any():

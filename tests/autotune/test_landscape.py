@@ -7,9 +7,13 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
-from benchmarks.landscapes import BUDGETS, main, run
+from benchmarks import kernel_tuner_peer
+from benchmarks.landscapes import BUDGETS, MISLEADING, Source, earlier, main, run
+from benchmarks.synthetic import synthetic_landscapes
 from rocm_perf_lab.autotune.landscape import LandscapeError, landscapes_in, load_landscape
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def landscape() -> dict[str, Any]:
-    rows = [[x, y, [9.0, x + y, x + y]] for x in (1, 2, 4, 8, 16) for y in (1, 2, 3, 4, 5, 6)]
+    rows: list[list[Any]] = [[x, y, [9.0, x + y, x + y]] for x in (1, 2, 4, 8, 16) for y in (1, 2, 3, 4, 5, 6)]
     rows[-1][-1] = None
     return {"kernel": "sum", "columns": ["x", "y", "times_ms"], "rows": rows}
 
@@ -63,6 +67,46 @@ def test_the_command_writes_figures_by_landscape_and_in_total(tmp_path: Path, ca
     assert figures["landscapes"]["sum_GPU"]["regression"]["by_budget"].keys() == {"20", "50", "100", "200"}
     assert figures["aggregate"].keys() == {"regression", "random"}
     assert "sum_GPU" in capsys.readouterr().out
+
+
+def test_a_spoilt_prior_is_the_same_space_with_other_times(tmp_path: Path) -> None:
+    write(tmp_path / "sum_OLD.json.gz", landscape())
+    spoilt = {how: earlier(Source(None, tmp_path, how), "sum_GPU") for how in (None, *MISLEADING)}
+
+    times = {how: each.times_ms for how, each in spoilt.items() if each is not None}
+    assert times[None][0] == 2 and times["inverted"][0] == 1 / 2
+    assert sorted(times["shuffled"]) == sorted(times[None]) and list(times["shuffled"]) != list(times[None])
+    assert abs(spearmanr(times["foreign"][:-1], times[None][:-1]).statistic) < 0.9
+    assert earlier(Source(None, tmp_path, None), "other_GPU") is None
+
+
+def test_synthetic_landscapes_are_alike_every_time_and_have_what_makes_spaces_hard() -> None:
+    first, second = synthetic_landscapes(1), synthetic_landscapes(1)
+
+    assert [a.name for a in first] == [
+        "gemm_drawn0",
+        "stencil_drawn0",
+        "matrix_cores_drawn0",
+        "streaming_drawn0",
+        "rugged_drawn0",
+    ]
+    for a, b in zip(first, second, strict=True):
+        assert (a.times_ms == b.times_ms).all()
+        ran = a.times_ms[np.isfinite(a.times_ms)]
+        assert np.quantile(ran, 0.5) > 1.5 * ran.min()  # half of it is far from the optimum
+    assert np.isinf(first[1].times_ms).mean() > 0.1  # the stencil's halo does not fit everywhere
+
+
+def test_kernel_tuner_is_asked_for_only_where_it_is_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if kernel_tuner_peer.installed():
+        a = load_landscape(write(tmp_path / "sum_GPU.json.gz", landscape()))
+        times = kernel_tuner_peer.times_of(a, seed=0, budget=20)
+        assert len(times) == 20 and set(times) <= set(a.times_ms)
+        return
+    with pytest.raises(SystemExit) as ended:
+        main(["--data", str(tmp_path), "--seeds", "1", "--sampler", "kernel_tuner"])
+    assert ended.value.code == 2
+    assert "Kernel Tuner is not installed" in capsys.readouterr().err
 
 
 def test_a_folder_without_landscapes_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,99 @@
+"""Kernel Tuner on a landscape: its simulation mode reads a cache file, which is written from the landscape.
+
+Kernel Tuner is no dependency; where it is installed, `benchmarks.landscapes` runs it beside the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import math
+import random
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.landscape import Landscape
+
+STRATEGY = "dual_annealing"
+"""The best of its strategies on the AMD landscapes that the project was given."""
+_STARTS = 30
+_KERNEL = "landscape"
+_TIMES = ("compile_time", "verification_time", "benchmark_time", "framework_time", "strategy_time")
+
+
+def installed() -> bool:
+    """Whether Kernel Tuner can be imported."""
+    return importlib.util.find_spec("kernel_tuner") is not None
+
+
+def times_of(landscape: Landscape, seed: int, budget: int) -> list[float]:
+    """Times in ms in the order in which Kernel Tuner asked for them, each configuration once; infinite where it failed.
+
+    A strategy that ends early is started again, as its users do, until `budget` different configurations are measured.
+    """
+    random.seed(seed)
+    np.random.seed(seed)  # its strategies draw from the global generators
+    rows: dict[int, None] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Path(folder) / "cache.json"
+        cache.write_text(json.dumps(_cache(landscape)))
+        for _ in range(_STARTS):
+            rows.update(dict.fromkeys(_search(landscape, cache, budget)))
+            if len(rows) >= budget:
+                break
+    return [float(landscape.times_ms[row]) for row in list(rows)[:budget]]
+
+
+def _search(landscape: Landscape, cache: Path, budget: int) -> list[int]:
+    import kernel_tuner
+    from constraint import FunctionConstraint
+
+    space = landscape.space
+
+    def holds(*values: Any) -> bool:
+        return space.index(dict(zip(space.names, values, strict=True))) is not None
+
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        results, _ = kernel_tuner.tune_kernel(
+            _KERNEL,
+            "",
+            1,
+            [],
+            {name: list(values) for name, values in space.values.items()},
+            restrictions=[FunctionConstraint(holds)],
+            strategy=STRATEGY,
+            strategy_options={"max_fevals": budget},
+            simulation_mode=True,
+            cache=str(cache),
+            quiet=True,
+        )
+    return [row for result in results if (row := space.index(result)) is not None]
+
+
+def _cache(landscape: Landscape) -> dict[str, Any]:
+    space = landscape.space
+    entries = {}
+    for row in range(len(space)):
+        configuration = space.configuration(row)
+        time = float(landscape.times_ms[row])
+        result: Any = time if math.isfinite(time) else "RuntimeFailedConfig"
+        failed = {} if math.isfinite(time) else {"__error__": "RuntimeFailedConfig"}
+        key = ",".join(str(value) for value in configuration.values())
+        entries[key] = {**configuration, "time": result, "times": [result], **failed, **dict.fromkeys(_TIMES, 0.0)}
+    return {
+        "device_name": landscape.name,
+        "kernel_name": _KERNEL,
+        "problem_size": 1,
+        "tune_params_keys": list(space.names),
+        "tune_params": {name: list(values) for name, values in space.values.items()},
+        "objective": "time",
+        "cache": entries,
+    }
