@@ -11,6 +11,7 @@ from rocm_perf_lab.autotune.space import SpaceDescription
 from rocm_perf_lab.components import Component, ComponentError, accepted_arguments, resolve
 from rocm_perf_lab.config_errors import ConfigError, explain_validation_error, unknown_key
 from rocm_perf_lab.device.kernel import KernelDescription
+from rocm_perf_lab.optimize.trial_policy import TrialPolicy
 from rocm_perf_lab.target.model import Target
 
 if TYPE_CHECKING:
@@ -129,6 +130,9 @@ class OptimizerConfig(_Strict):
     max_proposals: PositiveInt = 40
     transforms: tuple[Component, ...] = ()
     guards: tuple[Component, ...] = ()
+    gate: Literal["emulator", "none"] = "emulator"
+    """Where every rewrite runs first, with all checks on, whatever the measuring device is."""
+    verification: TrialPolicy = TrialPolicy()
     llm: LlmConfig = LlmConfig()
     isolation: IsolationConfig = IsolationConfig()
 

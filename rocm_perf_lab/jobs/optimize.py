@@ -17,22 +17,26 @@ from rocm_perf_lab.jobs.progress import judging
 from rocm_perf_lab.jobs.records import RebuildCheck, optimize_document, optimizer_params
 from rocm_perf_lab.jobs.show import runtime_text, show_profile, time_text, verdict_table
 from rocm_perf_lab.jobs.workbench import CompiledKernel, Turn, Workbench
+from rocm_perf_lab.optimize.examiner import Examiner
 from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult, Policy
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.ranking import rank, reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
 from rocm_perf_lab.optimize.search import Beam, Greedy
+from rocm_perf_lab.optimize.trial_runs import DeviceRunner, EmulatorRunner
+from rocm_perf_lab.optimize.trials import reseeded
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocm_perf_lab.config import OptimizerConfig
+    from rocm_perf_lab.config import LabConfig, OptimizerConfig
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.guards import Guard
     from rocm_perf_lab.optimize.search import Search
     from rocm_perf_lab.optimize.transforms.base import Transform
+    from rocm_perf_lab.optimize.trial_runs import TrialRunner
     from rocm_perf_lab.tracking.store import RunTracker
 
 _MIB = 1 << 20
@@ -50,7 +54,7 @@ class OptimizeJob:
         lab.announce_device()
         lab.console.print(f"[bold]sandbox[/] {parts.sandbox.abilities()}", soft_wrap=True)
         with lab.tracker as tracker:
-            bench = Workbench(lab.config, lab.device)
+            bench = Workbench(_with_unseen_inputs(lab.config), lab.device)
             with lab.console.status("profiling the baseline"):
                 compiled = bench.compile(lab.config.kernel.source_path)
                 turn = bench.run(compiled, lab.output_dir / "baseline")
@@ -85,6 +89,7 @@ class OptimizeJob:
             deterministic=lab.device.deterministic,
             dispatches=lab.config.passes.runs,
             sandbox=parts.sandbox,
+            examiner=_examiner(lab, bench, parts.sandbox),
         )
         with judging(lab.console) as progress, open_proposer(lab, parts.transforms, parts.guards, tracker) as proposer:
             loop = ClosedLoop(
@@ -97,7 +102,7 @@ class OptimizeJob:
                 search=parts.search,
                 memory=journal,
             )
-            built = loop_bench.built(baseline, compiled)
+            built = loop_bench.built(baseline, compiled, lab.config.kernel.source_path)
             evaluation = evaluation_of(turn, runtime_ns=beginning.runtime_ns)
             return loop.run(baseline, built, evaluation)
 
@@ -129,6 +134,30 @@ class _Parts:
                 Limits(limits.compile_timeout_s, limits.memory_mb * _MIB, limits.file_mb * _MIB, limits.processes),
             ),
         )
+
+
+def _with_unseen_inputs(config: LabConfig) -> LabConfig:
+    """Times are taken on inputs that no proposal can know: a source that returns known results gains nothing."""
+    return config.model_copy(update={"kernel": reseeded(config.kernel, config.optimizer.verification.seed)})
+
+
+def _examiner(lab: Lab, bench: Workbench, sandbox: Sandbox) -> Examiner:
+    """Has the unmodified kernel run every trial; on the emulator first, and on a device that is none as well."""
+    settings = lab.config.optimizer
+    on_device = settings.gate == "none" or not lab.device.identity.emulated
+    runners: list[TrialRunner] = [EmulatorRunner(lab.config.target)] if settings.gate == "emulator" else []
+    examiner = Examiner(
+        lab.config.kernel,
+        lambda description, source: bench.build(description, source, sandbox=sandbox),
+        [*runners, *([DeviceRunner(lab.device)] if on_device else [])],
+        settings.verification,
+    )
+    with lab.console.status("trying the baseline on other inputs and shapes"):
+        examiner.learn(lab.config.kernel.source_path)
+    lab.console.print(f"[bold]trials[/]  {len(examiner.trials)}: {'; '.join(examiner.trials)}", soft_wrap=True)
+    for note in examiner.notes:
+        lab.console.print(f"[dim]{note}[/]", soft_wrap=True)
+    return examiner
 
 
 def _policy(settings: OptimizerConfig) -> Policy:

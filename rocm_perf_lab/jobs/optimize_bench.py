@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.analysis.roofline import Roofline
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.profile import require_clean
 from rocm_perf_lab.optimize.acceptance import compare_exactly, compare_sequentially
-from rocm_perf_lab.optimize.loop import Built, Evaluation
+from rocm_perf_lab.optimize.loop import Built, Evaluation, GateError
 from rocm_perf_lab.optimize.ranking import KernelShare
 from rocm_perf_lab.optimize.verification import VerificationResult
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.jobs.workbench import CompiledKernel, Turn, Workbench
     from rocm_perf_lab.optimize.acceptance import Acceptance, Comparison, Pair
+    from rocm_perf_lab.optimize.examiner import Examiner
     from rocm_perf_lab.optimize.loop import Measured
     from rocm_perf_lab.optimize.proposal import Proposal
     from rocm_perf_lab.toolchain.sandbox import Sandbox
@@ -32,10 +34,19 @@ class LoopBench:
         deterministic: Whether times of the device never vary.
         dispatches: Of one half of a pair, where they do.
         sandbox: Where proposals are compiled.
+        examiner: Tries proposals; it has learned the unmodified kernel.
     """
 
     def __init__(
-        self, bench: Workbench, folder: Path, file_name: str, *, deterministic: bool, dispatches: int, sandbox: Sandbox
+        self,
+        bench: Workbench,
+        folder: Path,
+        file_name: str,
+        *,
+        deterministic: bool,
+        dispatches: int,
+        sandbox: Sandbox,
+        examiner: Examiner,
     ) -> None:
         self._bench = bench
         self._folder = folder
@@ -43,6 +54,7 @@ class LoopBench:
         self._deterministic = deterministic
         self._dispatches = dispatches
         self._sandbox = sandbox
+        self._examiner = examiner
         self._compiled: dict[str, CompiledKernel] = {}
         self.turns: dict[str, Turn] = {}
 
@@ -54,9 +66,9 @@ class LoopBench:
         """Write the source into its folder and compile it there."""
         path = self.folder(proposal) / self._file_name
         write_text(path, proposal.text)
-        return self.built(proposal, self._bench.compile(path, sandbox=self._sandbox))
+        return self.built(proposal, self._bench.compile(path, sandbox=self._sandbox), path)
 
-    def built(self, proposal: Proposal, compiled: CompiledKernel) -> Built:
+    def built(self, proposal: Proposal, compiled: CompiledKernel, source: Path) -> Built:
         """Remember a compiled proposal."""
         self._compiled[proposal.id] = compiled
         return Built(
@@ -64,14 +76,22 @@ class LoopBench:
             code_sha256=compiled.machine_code_sha256,
             occupancy_waves=compiled.occupancy.waves_per_simd,
             cached=compiled.build.cached,
+            inspection=self._bench.inspect(compiled, source),
         )
 
     def evaluate(self, proposal: Proposal, built: Built) -> Evaluation:
-        """Run and check on the device."""
+        """Try it on what it never saw, then run it on the device."""
+        examination = self._examiner.examine(self.folder(proposal) / self._file_name)
+        if examination.gate is not None:
+            raise GateError(examination.gate)
+        if not examination.verification.passed:
+            return Evaluation(examination.verification, 0.0)
         turn = self._bench.run(self._compiled[proposal.id], self.folder(proposal))
         require_clean(turn.findings, "of the proposal")
         self.turns[proposal.id] = turn
-        return evaluation_of(turn)
+        evaluation = evaluation_of(turn)
+        checks = (*examination.verification.checks, *evaluation.verification.checks)
+        return replace(evaluation, verification=VerificationResult(checks))
 
     def compare(self, old: Measured, new: Measured, acceptance: Acceptance) -> Comparison:
         """The times that are known where they cannot vary; else pairs, old and new taking turns at going first."""

@@ -22,6 +22,7 @@ from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.reference import expected_outputs
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_bytes, write_text
+from rocm_perf_lab.optimize.inspection import inspect
 from rocm_perf_lab.optimize.verification import VerificationResult, verify_outputs
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.passes import run_passes
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
     from rocm_perf_lab.config import LabConfig
+    from rocm_perf_lab.device.kernel import KernelDescription
     from rocm_perf_lab.device.protocol import Device, Finding, Launch
+    from rocm_perf_lab.optimize.guards import Inspection
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.target.occupancy import Occupancy
     from rocm_perf_lab.target.peaks import MeasuredPeaks
@@ -122,19 +125,46 @@ class Workbench:
             CompileError, CompilerNotFound, KernelNotFound: As they say.
         """
         description, target = self._config.kernel, self._config.target
-        build = compile_description(
+        build = self.build(description, source, sandbox=sandbox, fresh=fresh)
+        kernel = find_kernel(build.code_object, description.entry)
+        launch = build_launch(description, build.code_object, kernel.symbol, build.contract)
+        asked = occupancy_request(kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes)
+        return CompiledKernel(build, kernel, launch_occupancy(target, asked))
+
+    def build(
+        self, description: KernelDescription, source: Path, *, sandbox: Sandbox | None = None, fresh: bool = False
+    ) -> BuildResult:
+        """Compile a source under a description that may differ from the configured one in its params.
+
+        Raises:
+            CompileError, CompilerNotFound: As they say.
+        """
+        return compile_description(
             description,
             source,
-            architecture=target.architecture,
+            architecture=self._config.target.architecture,
             compiler=lambda: self._compiler,
             optimisation=self._config.toolchain.optimisation,
             sandbox=sandbox,
             fresh=fresh,
         )
-        kernel = find_kernel(build.code_object, description.entry)
-        launch = build_launch(description, build.code_object, kernel.symbol, build.contract)
-        asked = occupancy_request(kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes)
-        return CompiledKernel(build, kernel, launch_occupancy(target, asked))
+
+    def inspect(self, compiled: CompiledKernel, source: Path) -> Inspection:
+        """What guards look at.
+
+        Raises:
+            SyntaxTreeError: The compiler gives no tree of the source.
+        """
+        launch = build_launch(self._config.kernel, compiled.build.code_object, compiled.kernel.symbol, compiled.build.contract)
+        return inspect(
+            self._config.kernel,
+            source,
+            compiled.build,
+            compiler=self._compiler,
+            architecture=self._config.target.architecture,
+            work_items=prod(launch.block),
+            optimisation=self._config.toolchain.optimisation,
+        )
 
     def run(self, compiled: CompiledKernel, folder: Path) -> Turn:
         """Launch, check, profile and analyse; everything is written below `folder`.

@@ -8,15 +8,15 @@ results within tolerance, leave its inputs and untouched bytes alone, and give n
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from rocm_perf_lab.device.kernel import BufferArgument, Tolerance
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.device.reference import BASELINE, expected_outputs
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.trial_policy import TrialPolicy
 from rocm_perf_lab.optimize.trial_runs import DEFAULT_BUDGET, TrialRun
 from rocm_perf_lab.optimize.trials import Trial, described, in_place_pairs, planned_trials, trial_launches
 from rocm_perf_lab.optimize.verification import OutputCheck, VerificationResult, verify_outputs
@@ -38,23 +38,6 @@ if TYPE_CHECKING:
 _SLACK = 50
 _LEAST_BUDGET = 20_000_000
 _FIRST_POISON, _SECOND_POISON, _THIRD_POISON = 1, 2, 3
-
-
-class TrialPolicy(BaseModel):
-    """What a rewrite may change, and the seed of what it is tried on.
-
-    `reassociate`: floating-point results may differ from the unmodified kernel's within tolerance, as a reduction in
-    another order gives them; without it every stable byte has to be the same. `nan`: NaN and infinity exactly where the
-    unmodified kernel has them, or anywhere. `in_place`: where the unmodified kernel also works with an output in the
-    place of an input, so must a rewrite.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    seed: NonNegativeInt = 20_261_121
-    reassociate: bool = True
-    nan: Literal["same", "ignore"] = "same"
-    in_place: bool = True
 
 
 class VacuousTolerance(LabError):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.device.compilation import compile_description
 from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.optimize.examiner import Examiner, TrialPolicy
+from rocm_perf_lab.optimize.examiner import Examiner
 from rocm_perf_lab.optimize.inspection import inspected_candidate
+from rocm_perf_lab.optimize.trial_policy import TrialPolicy
 from rocm_perf_lab.optimize.trial_runs import EmulatorRunner
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rocm_perf_lab.optimize.acceptance import Comparison
-    from rocm_perf_lab.optimize.guards import Guard, GuardResult
+    from rocm_perf_lab.optimize.guards import Guard, GuardResult, Inspection
     from rocm_perf_lab.optimize.proposers.base import Offer, Proposer
     from rocm_perf_lab.optimize.ranking import KernelShare
     from rocm_perf_lab.optimize.search import Search
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled source. `code_sha256` is of the machine code alone, without line tables."""
+    """A compiled source. `code_sha256` is of the machine code alone, without line tables; `inspection` is for guards."""
 
     kernel: KernelMetadata
     code_sha256: str
     occupancy_waves: float
     cached: bool
+    inspection: Inspection | None = None
 
 
 @dataclass(frozen=True)
@@ -364,7 +365,7 @@ class ClosedLoop:
         )
 
     def _candidate(self, proposal: Proposal, built: Built) -> Candidate:
-        return Candidate(parse_source(proposal.text.encode(), self._entry), built.kernel, built.occupancy_waves)
+        return Candidate(parse_source(proposal.text.encode(), self._entry), built.kernel, built.occupancy_waves, built.inspection)
 
     def _check_guards(self, reference: Candidate, candidate: Candidate) -> tuple[GuardResult, ...]:
         return tuple(guard.check(reference, candidate) for guard in self._guards)

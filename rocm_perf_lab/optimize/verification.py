@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.kernel import Tolerance
 
 _EXACT_KINDS = "biu"
+_SHOWN_CHECKS = 3
 
 
 class VerificationError(LabError):
@@ -63,7 +64,11 @@ class VerificationResult:
         return all(check.passed for check in self.checks)
 
     def __str__(self) -> str:
-        return "; ".join(str(check) for check in self.checks if check.passed == self.passed)
+        shown = [check for check in self.checks if check.passed == self.passed]
+        if not self.passed or len(shown) <= _SHOWN_CHECKS:
+            return "; ".join(map(str, shown))
+        elements, error = sum(c.elements for c in shown), max(c.max_abs_error for c in shown)
+        return f"{len(shown)} comparisons, {elements:,} elements within tolerance, largest error {error:.3g}"
 
 
 def verify_outputs(
