@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rocm_perf_lab import __version__
+from rocm_perf_lab.cli_optimize import COMMANDS as OPTIMIZE_COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,18 +78,6 @@ def analyze(databases: tuple[str, ...], debug: bool, **options: Any) -> None:
         run_analyze(AnalyzeRequest.of([Path(path) for path in databases], **options))
 
     _answer(run, debug)
-
-
-@main.command(context_settings=_PASS_THROUGH)
-@click.argument("overrides", nargs=-1)
-@click.option("--min-improvement", type=float, help="Smallest relative gain that is kept.")
-@click.option("--max-iterations", type=int, help="Rounds of proposals.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def optimize(overrides: tuple[str, ...], min_improvement: float | None, max_iterations: int | None, debug: bool) -> None:
-    """Rewrite one kernel and keep what is correct and faster: rocm-perf optimize kernel=softmax"""
-    options = {"optimizer.min_improvement": min_improvement, "optimizer.max_iterations": max_iterations}
-    given = tuple(f"{key}={value}" for key, value in options.items() if value is not None)
-    _run("optimize", (*overrides, *given), debug)
 
 
 @main.command()
@@ -277,7 +266,5 @@ def _answer(action: Callable[[], None], debug: bool) -> None:
     sys.exit(exit_code_of(action, debug=debug))
 
 
-def _run(job: str, overrides: tuple[str, ...], debug: bool) -> None:
-    from rocm_perf_lab.entry import run_lab
-
-    sys.exit(run_lab([f"job={job}", *overrides, *(["--debug"] if debug else [])]))
+for _command in OPTIMIZE_COMMANDS:
+    main.add_command(_command)

@@ -1,4 +1,4 @@
-"""Words of `rocm-perf profile` -> overrides of the configuration.
+"""Words of `rocm-perf profile` and `rocm-perf optimize` -> overrides of the configuration.
 
 A first word like `kernel=softmax` describes a kernel; anything else is an application's command line.
 """
@@ -84,4 +84,107 @@ class ProfileWords:
             *([f"job.timeout_s={self.timeout}"] if self.timeout else []),
             f"job.focus_critical={str(self.focus_critical).lower()}",
             f"job.rocprof={str(not self.no_rocprof).lower()}",
+        ]
+
+
+@dataclass(frozen=True)
+class OptimizeWords:
+    """What a user asked `rocm-perf optimize` for."""
+
+    words: tuple[str, ...]
+    proposer: str | None = None
+    search: str | None = None
+    min_improvement: float | None = None
+    max_iterations: int | None = None
+    source: str | None = None
+    build_command: str | None = None
+    verify: str | None = None
+    compare_files: tuple[str, ...] = ()
+    kernel: str | None = None
+    resume: str | None = None
+    yes: bool = False
+    as_json: bool = False
+    quiet: bool = False
+    output: str | None = None
+
+    @classmethod
+    def parse(cls, words: tuple[str, ...], **options: object) -> OptimizeWords:
+        """Check what goes together.
+
+        Raises:
+            LabError: Options that exclude each other, that only an application takes, or that it needs.
+        """
+        found = cls(words, **options)  # type: ignore[arg-type]
+        if found.as_json and found.quiet:
+            raise LabError("--json and --quiet exclude each other", remedy="give one of them")
+        if found.resume is not None:
+            changing = [
+                name for name, value in vars(found).items() if value and name not in ("resume", "as_json", "quiet", "yes")
+            ]
+            if changing:
+                raise LabError(
+                    f"an interrupted run goes on as it was begun: --resume does not go with {', '.join(changing)}",
+                    remedy="leave them out, or start a new run",
+                )
+            return found
+        only_application = {
+            "--source": found.source,
+            "--build": found.build_command,
+            "--verify": found.verify,
+            "--compare-file": found.compare_files,
+            "--kernel": found.kernel,
+        }
+        given = [name for name, value in only_application.items() if value]
+        if not found.is_application and given:
+            raise LabError(
+                f"{given[0]} is for applications",
+                where=words[0] if words else None,
+                remedy='rocm-perf optimize ./app --source kernel.hip --build "hipcc -O3 {source} -o {binary}"',
+            )
+        missing = [name for name in ("--source", "--build") if not only_application[name]]
+        if found.is_application and missing:
+            raise LabError(
+                f"to rewrite an application, {' and '.join(missing)} must be given",
+                where=words[0],
+                remedy='rocm-perf optimize ./app --source kernel.hip --build "hipcc -O3 {source} -o {binary}"',
+            )
+        return found
+
+    @property
+    def is_application(self) -> bool:
+        """Whether the words are a command line and not overrides."""
+        return bool(self.words) and not _OVERRIDE.match(self.words[0])
+
+    @property
+    def display(self) -> str | None:
+        """What is printed; None for tables."""
+        return "json" if self.as_json else "runtime" if self.quiet else None
+
+    def overrides(self) -> list[str]:
+        """For Hydra."""
+        settings = {
+            "proposer": self.proposer,
+            "search": self.search,
+            "min_improvement": self.min_improvement,
+            "max_iterations": self.max_iterations,
+        }
+        common = [
+            *(f"optimizer.{name}={value}" for name, value in settings.items() if value is not None),
+            *([] if self.yes else ["optimizer.confirm=true"]),
+            *([f"display={self.display}"] if self.display else []),
+            *([f"hydra.run.dir={quoted(self.output)}"] if self.output else []),
+        ]
+        if not self.is_application:
+            return ["job=optimize", *self.words, *common]
+        command = ",".join(quoted(word) for word in self.words)
+        files = ",".join(quoted(name) for name in self.compare_files)
+        return [
+            "job=optimize_application",
+            f"job.command=[{command}]",
+            f"job.source={quoted(self.source or '')}",
+            f"job.build={quoted(self.build_command or '')}",
+            *([f"job.verify={quoted(self.verify)}"] if self.verify else []),
+            f"job.compare_files=[{files}]",
+            *([f"job.kernel={quoted(self.kernel)}"] if self.kernel else []),
+            *common,
         ]

@@ -87,6 +87,8 @@ class LlmConfig(_Strict):
     """Of one call, until its last word."""
     max_retries: NonNegativeInt = 4
     """After an error that may pass: 429, 5xx, a broken connection, a time-out."""
+    first_wait_s: float = Field(default=1, ge=0)
+    """Before the first retry; each further pause is twice as long, or as long as the endpoint asks for."""
     candidates: PositiveInt = 1
     """Answers that are asked for in each round, each told what became of those before it."""
     repairs: NonNegativeInt = 2
@@ -118,6 +120,8 @@ class OptimizerConfig(_Strict):
     """Where rewrites come from, how they are searched, guarded, and when one is accepted."""
 
     proposer: Literal["transforms", "llm", "recorded"] = "transforms"
+    confirm: bool = False
+    """Ask at the terminal before a model is called."""
     search: Literal["greedy", "beam"] = "greedy"
     beam_width: PositiveInt = 3
     beam_slack: float = Field(0.05, ge=0)

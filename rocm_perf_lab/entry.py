@@ -58,6 +58,39 @@ def exit_code_of(action: Callable[[], object], *, debug: bool = False) -> int:
     return 0
 
 
+def resume_run(folder: str, *, display: str | None) -> None:
+    """Go on with an interrupted run, with the configuration that it was begun with.
+
+    Args:
+        folder: Of the run.
+        display: What is printed, where it is to be something else than then.
+
+    Raises:
+        LabError: There is no run, or none that can be taken up again.
+    """
+    import json
+
+    from rocm_perf_lab.config import parse_config
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.optimize.resume import JOURNAL, Journal
+
+    path = Path(folder)
+    try:
+        plain = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LabError(
+            "there is no run to go on with", where=str(path / "config.json"), remedy="give the folder of the interrupted run"
+        ) from error
+    if (path / "optimize.json").exists():
+        raise LabError("this run ended by itself: there is nothing to go on with", where=str(path), remedy="start a new run")
+    if display is not None:
+        plain["display"] = display
+    config = parse_config(plain, Origins(files={}, overrides=()))
+    beginning = Journal(path / JOURNAL).beginning
+    run_id = beginning.tracking_run if beginning is not None else None
+    Lab.open(config, resolved=plain, output_dir=path, tracking_run=run_id).run()
+
+
 def run_hydra(arguments: Sequence[str]) -> None:
     """Compose and run; errors are raised, not printed."""
     import hydra

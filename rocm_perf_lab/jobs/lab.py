@@ -41,13 +41,15 @@ class Lab:
     resolved: Mapping[str, Any]
     output_dir: Path
     console: Console
+    tracking_run: str | None = None
+    """Of an interrupted run that is taken up again."""
 
     @classmethod
-    def open(cls, config: LabConfig, *, resolved: Mapping[str, Any], output_dir: Path) -> Lab:
+    def open(cls, config: LabConfig, *, resolved: Mapping[str, Any], output_dir: Path, tracking_run: str | None = None) -> Lab:
         """Store the resolved configuration with the run."""
         write_text(output_dir / "config.json", json.dumps(resolved, indent=2, default=str) + "\n")
         console = Console(highlight=False, soft_wrap=False, quiet=config.display != "table")
-        return cls(config, resolved, output_dir, console)
+        return cls(config, resolved, output_dir, console, tracking_run)
 
     @cached_property
     def device(self) -> Device:
@@ -58,7 +60,12 @@ class Lab:
     @cached_property
     def tracker(self) -> RunTracker:
         """The run that everything is logged to."""
-        tracker: RunTracker = build(self.config.tracking, where="tracking", run_name=f"{self.job_name} {self.config.kernel.name}")
+        tracker: RunTracker = build(
+            self.config.tracking,
+            where="tracking",
+            run_name=f"{self.job_name} {self.config.kernel.name}",
+            run_id=self.tracking_run,
+        )
         return tracker
 
     @property

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from rocm_perf_lab.components import build
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
-from rocm_perf_lab.jobs.optimize_bench import LoopBench, evaluation_of, share_of
+from rocm_perf_lab.jobs.optimize_bench import LoopBench, evaluation_of, read_source, share_of
 from rocm_perf_lab.jobs.optimize_observer import ConsoleAndTracker
-from rocm_perf_lab.jobs.optimize_proposers import open_proposer
+from rocm_perf_lab.jobs.optimize_proposers import open_model, open_proposer
 from rocm_perf_lab.jobs.profile import log_turn, require_clean, require_correct, show_where
 from rocm_perf_lab.jobs.progress import judging
 from rocm_perf_lab.jobs.records import RebuildCheck, optimize_document, optimizer_params
@@ -20,6 +23,8 @@ from rocm_perf_lab.jobs.workbench import CompiledKernel, Turn, Workbench
 from rocm_perf_lab.optimize.examiner import Examiner
 from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult, Policy
 from rocm_perf_lab.optimize.proposal import Proposal
+from rocm_perf_lab.optimize.proposers.endpoint import EndpointModel
+from rocm_perf_lab.optimize.proposers.llm import LlmProposer
 from rocm_perf_lab.optimize.ranking import rank, reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
 from rocm_perf_lab.optimize.search import Beam, Greedy
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.config import LabConfig, OptimizerConfig
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.guards import Guard
+    from rocm_perf_lab.optimize.proposers.model import ChatModel
     from rocm_perf_lab.optimize.search import Search
     from rocm_perf_lab.optimize.transforms.base import Transform
     from rocm_perf_lab.optimize.trial_runs import TrialRunner
@@ -51,6 +57,7 @@ class OptimizeJob:
     def run(self, lab: Lab) -> None:
         """Raises LabError where the baseline itself cannot be compiled, run or verified, or no proposal can be had."""
         parts = _Parts.of(lab)
+        _confirm(lab, parts.model)
         lab.announce_device()
         lab.console.print(f"[bold]sandbox[/] {parts.sandbox.abilities()}", soft_wrap=True)
         with lab.tracker as tracker:
@@ -91,7 +98,14 @@ class OptimizeJob:
             sandbox=parts.sandbox,
             examiner=_examiner(lab, bench, parts.sandbox),
         )
-        with judging(lab.console) as progress, open_proposer(lab, parts.transforms, parts.guards, tracker) as proposer:
+
+        def folder_of(proposal: Proposal) -> Path:
+            return lab.output_dir / "baseline" if proposal.id == baseline.id else loop_bench.folder(proposal)
+
+        with (
+            judging(lab.console) as progress,
+            open_proposer(lab, parts.model, parts.transforms, parts.guards, tracker, folder_of) as proposer,
+        ):
             loop = ClosedLoop(
                 bench=loop_bench,
                 entry=lab.config.kernel.entry,
@@ -104,7 +118,10 @@ class OptimizeJob:
             )
             built = loop_bench.built(baseline, compiled, lab.config.kernel.source_path)
             evaluation = evaluation_of(turn, runtime_ns=beginning.runtime_ns)
-            return loop.run(baseline, built, evaluation)
+            result = loop.run(baseline, built, evaluation)
+            if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:
+                raise proposer.failure
+            return result
 
 
 @dataclass(frozen=True)
@@ -115,6 +132,7 @@ class _Parts:
     guards: list[Guard]
     search: Search
     sandbox: Sandbox
+    model: ChatModel | None
 
     @classmethod
     def of(cls, lab: Lab) -> _Parts:
@@ -133,6 +151,7 @@ class _Parts:
             Sandbox(
                 Limits(limits.compile_timeout_s, limits.memory_mb * _MIB, limits.file_mb * _MIB, limits.processes),
             ),
+            open_model(lab.config),
         )
 
 
@@ -160,6 +179,24 @@ def _examiner(lab: Lab, bench: Workbench, sandbox: Sandbox) -> Examiner:
     return examiner
 
 
+def _confirm(lab: Lab, model: ChatModel | None) -> None:
+    """Ask before the source leaves this machine and a model's code is run; replies are read from a terminal only."""
+    settings, llm = lab.config.optimizer, lab.config.optimizer.llm
+    if not settings.confirm or not isinstance(model, EndpointModel):
+        return
+    cost = f", {llm.max_cost:g} in money" if llm.max_cost is not None else ""
+    question = (
+        f"Send the source of {lab.config.kernel.name} to {llm.model} at {llm.base_url}, and compile and run what comes back "
+        f"(at most {llm.max_calls} calls, {llm.max_tokens:,} tokens{cost})?"
+    )
+    if not sys.stdin.isatty():
+        raise LabError("a model is to be called, and there is no terminal to ask at", where=question, remedy="add --yes")
+    from rich.prompt import Confirm
+
+    if not Confirm.ask(question, console=Console(stderr=True)):
+        raise LabError("not confirmed: nothing was sent")
+
+
 def _policy(settings: OptimizerConfig) -> Policy:
     return Policy(
         min_improvement=settings.min_improvement,
@@ -169,20 +206,6 @@ def _policy(settings: OptimizerConfig) -> Policy:
         first_pairs=settings.first_pairs,
         most_pairs=settings.most_pairs,
     )
-
-
-def read_source(path: Path) -> str:
-    """The source with its newlines as they are.
-
-    Raises:
-        LabError: It is missing or not UTF-8.
-    """
-    try:
-        return path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise LabError("the source file cannot be read", where=str(path), remedy="check kernel.source") from error
-    except UnicodeDecodeError as error:
-        raise LabError("the source file is not UTF-8", where=str(path), remedy="convert it to UTF-8") from error
 
 
 def _rebuild(result: LoopResult, bench: Workbench, best: Path, sandbox: Sandbox) -> RebuildCheck:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.analysis.roofline import Roofline
+from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.profile import require_clean
 from rocm_perf_lab.optimize.acceptance import compare_exactly, compare_sequentially
@@ -116,6 +117,20 @@ class LoopBench:
         if proposal.id not in self._compiled:  # judged before an interruption
             self.build(proposal)
         return self._bench.time_ns(self._compiled[proposal.id], folder / proposal.id, dispatches=self._dispatches)
+
+
+def read_source(path: Path) -> str:
+    """The source with its newlines as they are.
+
+    Raises:
+        LabError: It is missing or not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise LabError("the source file cannot be read", where=str(path), remedy="check kernel.source") from error
+    except UnicodeDecodeError as error:
+        raise LabError("the source file is not UTF-8", where=str(path), remedy="convert it to UTF-8") from error
 
 
 def evaluation_of(turn: Turn, *, runtime_ns: float | None = None) -> Evaluation:

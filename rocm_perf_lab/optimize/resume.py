@@ -73,6 +73,11 @@ class Journal:
             )
         return self.beginning
 
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """In the order in which they were reached."""
+        return tuple(self._verdicts.values())
+
     def recall(self, proposal: Proposal) -> Verdict | None:
         """The verdict on that proposal, where it was reached."""
         return self._verdicts.get(proposal.id)

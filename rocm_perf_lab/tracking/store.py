@@ -201,14 +201,17 @@ class MlflowTracker(_ClosesItself):
             self._client.set_terminated(self._id, status)
 
 
-def open_mlflow_tracker(*, run_name: str, uri: str | None = None, experiment: str = "rocm-perf-lab") -> MlflowTracker:
-    """Start a run.
+def open_mlflow_tracker(
+    *, run_name: str, uri: str | None = None, experiment: str = "rocm-perf-lab", run_id: str | None = None
+) -> MlflowTracker:
+    """Start a run, or go on with one that was interrupted: its children that were being written are marked as killed.
 
     Args:
         run_name: What the UI shows.
         uri: The store; None takes MLFLOW_TRACKING_URI, else a SQLite file in the working folder. Artifacts of a SQLite
             store are kept in a folder beside its file.
         experiment: Created where it does not exist.
+        run_id: The interrupted run.
 
     Raises:
         TrackingError: The store cannot be reached or written.
@@ -221,8 +224,18 @@ def open_mlflow_tracker(*, run_name: str, uri: str | None = None, experiment: st
     with _store_errors(store):
         client = MlflowClient(tracking_uri=_absolute(store))
         experiment_id = _experiment_id(client, store, experiment)
+        if run_id is not None:
+            _reopen(client, experiment_id, run_id)
+            return MlflowTracker(client, store, experiment_id, run_id)
         run = client.create_run(experiment_id, run_name=run_name, tags={"mlflow.source.name": "rocm-perf-lab"})
     return MlflowTracker(client, store, experiment_id, run.info.run_id)
+
+
+def _reopen(client: MlflowClient, experiment_id: str, run_id: str) -> None:
+    client.update_run(run_id, status="RUNNING")
+    unfinished = f"tags.`mlflow.parentRunId` = '{run_id}' and attributes.status = 'RUNNING'"
+    for child in client.search_runs([experiment_id], filter_string=unfinished):
+        client.set_terminated(child.info.run_id, "KILLED")
 
 
 def ui_command(uri: str) -> str:
