@@ -33,7 +33,8 @@ def main() -> None:
 @click.option("--kernel", metavar="REGEX", help="Kernel to look at; the one with the longest dispatch where it is left out.")
 @click.option("--focus-critical", is_flag=True, help="Look at the kernel that contributes most to the critical path.")
 @click.option("--deep-analysis", is_flag=True, help="Take a thread trace as well.")
-@click.option("--roofline/--no-roofline", default=True, help="Collect the counters that the roofline needs (the default).")
+@click.option("--roofline/--no-roofline", default=None, help="Draw roofline.png and .html; or collect no counters at all.")
+@click.option("--roofline-csv", type=click.Path(), metavar="FILE", help="Measured peaks: roofline.csv of rocprof-compute.")
 @click.option("--no-rocprof", is_flag=True, help="Only time the command by the clock.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of one run.")
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Folder of the run.")
@@ -49,9 +50,13 @@ def profile(words: tuple[str, ...], **options: Any) -> None:
 
     def run() -> None:
         from rocm_perf_lab.command_words import ProfileWords
-        from rocm_perf_lab.entry import run_hydra
+        from rocm_perf_lab.entry import run_application, run_hydra
 
-        run_hydra(ProfileWords.parse(words, **{k: v for k, v in options.items() if k != "debug"}).overrides())
+        parsed = ProfileWords.parse(words, **{k: v for k, v in options.items() if k != "debug"})
+        if parsed.is_described:
+            run_hydra(parsed.overrides())
+        else:
+            run_application(parsed)
 
     _answer(run, options["debug"])
 
@@ -63,6 +68,8 @@ def profile(words: tuple[str, ...], **options: Any) -> None:
 @click.option("--target", help="GPU, where the trace does not tell: mi300x, mi325x, ...")
 @click.option("--kernel", metavar="REGEX", help="Kernel to look at; the one with the longest dispatch where it is left out.")
 @click.option("--focus-critical", is_flag=True, help="Look at the kernel that contributes most to the critical path.")
+@click.option("--roofline", is_flag=True, help="Draw roofline.png and roofline.html.")
+@click.option("--roofline-csv", type=click.Path(), metavar="FILE", help="Measured peaks: roofline.csv of rocprof-compute.")
 @click.option("--json", "as_json", is_flag=True, help="Print profile.json and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print the runtime and nothing else.")
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Where the documents go; else a new folder.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from rocm_perf_lab.errors import LabError
 
@@ -33,7 +34,8 @@ class ProfileWords:
     kernel: str | None = None
     focus_critical: bool = False
     deep_analysis: bool = False
-    roofline: bool = True
+    roofline: bool | None = None
+    roofline_csv: str | None = None
     no_rocprof: bool = False
     timeout: float | None = None
     output: str | None = None
@@ -62,22 +64,23 @@ class ProfileWords:
         return bool(_OVERRIDE.match(self.words[0]))
 
     def overrides(self) -> list[str]:
-        """For Hydra."""
+        """For Hydra. An application's command and folder are not among them: they change from run to run."""
         common = [
             *(["display=json"] if self.as_json else []),
             *(["display=runtime"] if self.quiet else []),
             *(["passes=deep"] if self.deep_analysis else []),
-            *([] if self.roofline else ["passes.counters=[]"]),
-            *([f"hydra.run.dir={quoted(self.output)}"] if self.output else []),
+            *(["passes.counters=[]"] if self.roofline is False else []),
+            *([f"passes.roofline_csv={quoted(str(Path(self.roofline_csv).absolute()))}"] if self.roofline_csv else []),
         ]
         if self.is_described:
             runs = [f"passes.runs={self.runs}"] if self.runs else []
             timeout = [f"device.timeout_s={self.timeout}"] if self.timeout else []
-            return ["job=profile", *common, *runs, *timeout, *self.words]
-        command = ",".join(quoted(word) for word in self.words)
+            folder = [f"hydra.run.dir={quoted(self.output)}"] if self.output else []
+            return ["job=profile", *common, *folder, *runs, *timeout, *self.words]
         return [
             "job=application",
-            f"job.command=[{command}]",
+            "job.command=[]",
+            f"passes.plots={str(self.roofline is True).lower()}",
             *common,
             *([f"job.runs={self.runs}"] if self.runs else []),
             *([f"job.kernel={quoted(self.kernel)}"] if self.kernel else []),

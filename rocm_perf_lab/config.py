@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class PassesConfig(_Strict):
@@ -36,6 +36,8 @@ class PassesConfig(_Strict):
     """Measured peaks of the GPU, as rocprof-compute writes them; the theoretical ones are taken without it."""
     plots: bool = True
     """The profile job draws roofline.png and roofline.html."""
+    dag_nodes: PositiveInt = 5000
+    """Nodes in dag.json, at most; of a larger run the longest of its critical path."""
 
 
 class AutotuneConfig(_Strict):

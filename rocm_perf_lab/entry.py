@@ -6,10 +6,11 @@ Every command of the lab goes through :func:`run_lab`, so that a job started by 
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,12 @@ from rocm_perf_lab.config_errors import ConfigError, Origins, nearest
 from rocm_perf_lab.errors import EXIT_BAD_INPUT, LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from omegaconf import DictConfig
     from yaml import MarkedYAMLError
+
+    from rocm_perf_lab.command_words import ProfileWords
 
 EXIT_DEFECT = 1
 EXIT_INTERRUPTED = 130
@@ -94,9 +97,7 @@ def resume_run(folder: str, *, display: str | None) -> None:
 def run_hydra(arguments: Sequence[str]) -> None:
     """Compose and run; errors are raised, not printed."""
     import hydra
-    from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
-    from yaml import MarkedYAMLError
 
     from rocm_perf_lab.resources import resource_dir
 
@@ -114,21 +115,81 @@ def run_hydra(arguments: Sequence[str]) -> None:
             refused.append(error)  # raised below: Hydra would print a line of its own before ours
 
     try:
-        hydra.main(version_base="1.3", config_path=str(resource_dir("conf")), config_name="config")(task)()
-        if refused:
-            raise refused[0]
+        with _told(arguments), _writing():
+            hydra.main(version_base="1.3", config_path=str(resource_dir("conf")), config_name="config")(task)()
+            if refused:
+                raise refused[0]
+    finally:
+        sys.argv = before
+
+
+def run_application(words: ProfileWords) -> None:
+    """Profile a command line. Composed as by :func:`run_hydra`, or remembered from the time before; errors are raised."""
+    from rocm_perf_lab.composition import Composition
+    from rocm_perf_lab.config import LabConfig, parse_config
+    from rocm_perf_lab.jobs.lab import Lab
+
+    composition = Composition(words.overrides())
+    plain = composition.recall()
+    if plain is None:
+        plain, origins = _compose(words.overrides())
+        plain["job"]["command"] = list(words.words)
+        config = parse_config(plain, origins)
+        composition.remember(plain)
+    else:
+        plain["job"]["command"] = list(words.words)
+        config = LabConfig.model_validate(plain)
+    started = f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}"
+    folder = words.output or f"outputs/{started}-profile-{Path(words.words[0]).name}"
+    with _writing():
+        lab = Lab.open(config, resolved=plain, output_dir=Path(folder).absolute())
+    lab.run()
+
+
+def _compose(overrides: Sequence[str]) -> tuple[dict[str, Any], Origins]:
+    """The plain, resolved configuration of some overrides, and where its values come from."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf, open_dict
+
+    from rocm_perf_lab.resources import resource_dir
+
+    folder = str(resource_dir("conf").resolve())
+    with _told(overrides), initialize_config_dir(config_dir=folder, version_base="1.3"):
+        composed = compose(config_name="config", overrides=list(overrides), return_hydra_config=True)
+        HydraConfig.instance().set_config(composed)
+        origins = _origins(HydraConfig.get())
+        with open_dict(composed):
+            del composed["hydra"]
+        plain: Any = OmegaConf.to_container(composed, resolve=True)
+    return plain, origins
+
+
+@contextmanager
+def _told(arguments: Sequence[str]) -> Iterator[None]:
+    """Errors of Hydra, OmegaConf and YAML in the form of every other error of the lab."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import MarkedYAMLError
+
+    try:
+        yield
     except (HydraException, OmegaConfBaseException) as error:
         raise _explain(error, arguments) from error
     except MarkedYAMLError as error:
         raise _explain_yaml(error) from error
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise LabError(
             f"cannot write the run's folder: {error.strerror or error}",
             where=str(error.filename or Path.cwd() / "outputs"),
             remedy="run in a folder that can be written, or set hydra.run.dir=/another/folder",
         ) from error
-    finally:
-        sys.argv = before
 
 
 def _run_job(composed: DictConfig) -> None:
@@ -179,6 +240,8 @@ def _explain(error: Exception, arguments: Sequence[str]) -> ConfigError:
     if option:
         available = re.findall(r"^\t(\S+)", text.partition("Config search path")[0], flags=re.MULTILINE)
         group, _, name = option[1].rpartition("/")
+        import difflib
+
         near = difflib.get_close_matches(name, available, n=1, cutoff=0.4)
         hint = f"did you mean {group}={near[0]}? " if near else ""
         return ConfigError(

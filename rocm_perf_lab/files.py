@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
-from pathlib import Path
+import uuid
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _DIGEST_BYTES = 32
 
@@ -22,13 +24,14 @@ def write_bytes(path: Path, content: bytes) -> None:
         OSError: The folder cannot be written; `path` is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    # Not by tempfile, whose files only their owner may read: others get what the user's umask lets them have.
+    temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as sink:
+        with temporary.open("xb") as sink:
             sink.write(content)
-        Path(name).replace(path)
+        temporary.replace(path)
     except OSError:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.expressions import evaluate
+from rocm_perf_lab.resources import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -176,6 +177,4 @@ def _names_of(rule: _Rule) -> set[str]:
 
 
 def _rules() -> _Rules:
-    import yaml
-
-    return _Rules.model_validate(yaml.safe_load(_FILE.read_text()))
+    return _Rules.model_validate(load_yaml(_FILE.read_text()))

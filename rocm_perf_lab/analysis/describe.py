@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rocm_perf_lab.analysis.dag import dag_document
+from rocm_perf_lab.analysis.dag import MAX_NODES, dag_document
 from rocm_perf_lab.analysis.documents import (
     AnalysisDocument,
     ComputeRoofPart,
@@ -61,12 +61,12 @@ _INSTRUCTION_CLASSES = {
 """Class -> counter. As the hardware counts them, `valu` includes `mfma` and `vmem` includes global memory's `flat`."""
 
 
-def describe(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> dict[str, Document]:
-    """The documents of one profiled kernel, by file name."""
+def describe(profile: Profile, diagnosis: Diagnosis, trace: Trace, *, dag_nodes: int = MAX_NODES) -> dict[str, Document]:
+    """The documents of one profiled kernel, by file name; dag.json lists at most `dag_nodes` nodes."""
     return {
         "profile.json": _profile(profile, diagnosis, trace),
         "roofline.json": _roofline(profile, diagnosis),
-        "dag.json": dag_document(profile, diagnosis, trace),
+        "dag.json": dag_document(profile, diagnosis, trace, max_nodes=dag_nodes),
         "analysis.json": _analysis(profile, diagnosis),
     }
 

@@ -15,8 +15,9 @@ from rocm_perf_lab.jobs.examination import Choice, Examination, examine, target_
 from rocm_perf_lab.jobs.show import runtime_text, show_profile
 from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 from rocm_perf_lab.report.page import write_report
+from rocm_perf_lab.report.roofline_plot import write_roofline_plots
 from rocm_perf_lab.rocprof.att.reader import read_kernel_trace
-from rocm_perf_lab.rocprof.runs import read_run
+from rocm_perf_lab.rocprof.runs import read_counter_passes, read_run
 from rocm_perf_lab.target.catalog import load_target
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.trace import Trace
 
 DEFAULT_TARGET = "mi300x"
+_PATHS = ("att", "counters", "roofline_csv", "output")
 _HELPERS = ("^__amd_rocclr_", "^hip", "^hsa_")
 
 
@@ -38,23 +40,24 @@ class AnalyzeRequest:
     target: str | None = None
     kernel: str | None = None
     focus_critical: bool = False
+    roofline: bool = False
+    roofline_csv: Path | None = None
     as_json: bool = False
     quiet: bool = False
     output: Path | None = None
 
     @classmethod
-    def of(
-        cls, databases: Sequence[Path], *, att: str | None, counters: str | None, output: str | None, **options: object
-    ) -> Self:
-        """From words of the command line.
+    def of(cls, databases: Sequence[Path], **options: object) -> Self:
+        """From words of the command line; those that name files are texts.
 
         Raises:
             LabError: Options that exclude each other.
         """
         if options.get("as_json") and options.get("quiet"):
             raise LabError("--json and --quiet exclude each other", remedy="give one of them")
-        paths = [Path(text) if text else None for text in (att, counters, output)]
-        return cls(tuple(databases), paths[0], paths[1], output=paths[2], **options)  # type: ignore[arg-type]
+        paths = {name: Path(str(options.pop(name))) for name in _PATHS if options.get(name)}
+        plain = {name: value for name, value in options.items() if name not in _PATHS}
+        return cls(tuple(databases), **paths, **plain)  # type: ignore[arg-type]
 
 
 def run_analyze(request: AnalyzeRequest) -> None:
@@ -68,6 +71,8 @@ def run_analyze(request: AnalyzeRequest) -> None:
     with console.status("reading"):
         found = _examine(request, folder)
     show_profile(console, found, found.word, f"analysis of {', '.join(path.name for path in request.databases)}")
+    if request.roofline:
+        write_roofline_plots(folder, gpu=found.profile.target.product_name)
     page = write_report(folder, documents=folder, title=f"Analysis of {found.profile.kernel.name}")
     console.print(f"[bold]files[/]   {folder}", soft_wrap=True)
     console.print(f"[bold]report[/]  {page}", soft_wrap=True)
@@ -81,7 +86,7 @@ def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
     trace = read_run(request.databases)
     target = load_target(request.target) if request.target else target_of_trace(trace, load_target(DEFAULT_TARGET))
     kernel = Choice(request.kernel, request.focus_critical, _HELPERS).of(trace, target)
-    counted: tuple[Trace, ...] = (read_run([request.counters]),) if request.counters else ()
+    counted: tuple[Trace, ...] = read_counter_passes(request.counters) if request.counters else ()
     return examine(
         [trace],
         folder,
@@ -90,5 +95,6 @@ def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
         helper_patterns=_HELPERS,
         note=f"analysed from {', '.join(path.name for path in request.databases)}",
         counter_traces=counted,
+        roofline_csv=request.roofline_csv,
         att=read_kernel_trace(request.att, kernel.mangled_name) if request.att else NO_THREAD_TRACE,
     )

@@ -13,16 +13,16 @@ from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.examination import Choice, Examination, examine, target_of_trace
-from rocm_perf_lab.jobs.profile import show_where
 from rocm_perf_lab.jobs.records import examination_params, profile_metrics
-from rocm_perf_lab.jobs.show import runtime_text, show_profile
-from rocm_perf_lab.jobs.workbench import ATT_FOLDER, ROCPD_FOLDER
+from rocm_perf_lab.jobs.run_folder import ATT_FOLDER, ROCPD_FOLDER
+from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
 from rocm_perf_lab.profiling.application import ApplicationRuns
 from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 from rocm_perf_lab.report.page import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.rocprof.att.model import AttTrace
@@ -68,16 +68,17 @@ class ApplicationJob:
             return
         profiler = Rocprofv3.find()
         lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
-        with lab.tracker as tracker:
+        with lab.deferred_tracker(f"profile {shlex.join(self._command)[:60]}") as tracker:
             found = self._profile(lab, profiler)
             show_profile(lab.console, found, found.word, f"profile of {shlex.join(self._command)[:60]}")
             page = write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {found.profile.kernel.name}")
             tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._command), "time_kind": found.word})
             tracker.log_params(examination_params(found))
             tracker.log_metrics(profile_metrics(found, found.word))
-            for path in (*found.artifacts, page):
+            plots = _plots(lab, found) if lab.config.passes.plots else ()
+            for path in (*found.artifacts, page, *plots):
                 tracker.log_artifact(path)
-        show_where(lab)
+        show_where(lab, tracker)
         lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.word))
 
     def _profile(self, lab: Lab, profiler: Rocprofv3) -> Examination:
@@ -102,6 +103,9 @@ class ApplicationJob:
             note=f"rocprofv3 {profiler.version}: {shlex.join(self._command)}",
             counter_traces=counted,
             att=att,
+            roofline_csv=passes.roofline_csv,
+            dag_nodes=passes.dag_nodes,
+            versions={"rocprofv3": profiler.version},
             problems=(*dict.fromkeys(problems), *more),
         )
 
@@ -137,3 +141,9 @@ class ApplicationJob:
         if ended.returncode != 0:
             raise LabError(f"the command ended with exit code {ended.returncode}", where=shlex.join(self._command))
         return time.perf_counter() - start
+
+
+def _plots(lab: Lab, found: Examination) -> tuple[Path, ...]:
+    from rocm_perf_lab.report.roofline_plot import write_roofline_plots
+
+    return write_roofline_plots(lab.output_dir, gpu=found.profile.target.product_name)

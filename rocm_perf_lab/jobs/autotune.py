@@ -13,8 +13,7 @@ from rocm_perf_lab.autotune.tuner import Tuner
 from rocm_perf_lab.components import build
 from rocm_perf_lab.jobs.autotune_records import TrialLog, write_result
 from rocm_perf_lab.jobs.autotune_show import show_result
-from rocm_perf_lab.jobs.profile import show_where
-from rocm_perf_lab.jobs.show import runtime_text
+from rocm_perf_lab.jobs.show import runtime_text, show_where
 from rocm_perf_lab.jobs.spaces import configured_space
 from rocm_perf_lab.resources import cache_dir
 

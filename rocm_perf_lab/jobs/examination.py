@@ -6,8 +6,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
+from rocm_perf_lab.analysis.dag import MAX_NODES
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import Diagnosis, diagnose
+from rocm_perf_lab.jobs.run_folder import TIMELINE
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.profile import Profile, build_profile
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
@@ -15,7 +19,7 @@ from rocm_perf_lab.report.perfetto import write_perfetto
 from rocm_perf_lab.target.catalog import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from rocm_perf_lab.device.protocol import Finding
@@ -23,10 +27,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.target.model import Target
-
-
-TIMELINE = "timeline.perfetto-trace"
-"""Opens in ui.perfetto.dev."""
+    from rocm_perf_lab.target.peaks import MeasuredPeaks
 
 
 class Examined(Protocol):
@@ -125,7 +126,7 @@ def target_of_trace(trace: Trace, preferred: Target) -> Target:
     Raises:
         TargetError: A GPU that no target describes.
     """
-    used = sorted(set(trace.dispatches.agent.tolist()))
+    used = np.flatnonzero(np.bincount(trace.dispatches.agent)).tolist()
     agents = [trace.agents[index] for index in used] or [agent for agent in trace.agents if agent.kind == "GPU"]
     return target_of(agents[0].name, agents[0].product_name, preferred) if agents else preferred
 
@@ -141,6 +142,9 @@ def examine(
     counter_traces: Sequence[Trace] = (),
     att: AttTrace | str | None = None,
     problems: Sequence[str] = (),
+    versions: Mapping[str, str] | None = None,
+    roofline_csv: Path | None = None,
+    dag_nodes: int = MAX_NODES,
 ) -> Examination:
     """Profile, diagnose, and write the documents to `folder`.
 
@@ -154,8 +158,12 @@ def examine(
         counter_traces: Runs that collected counters.
         att: A thread trace of the kernel, or why there is none.
         problems: What went wrong on the way; it becomes notes.
+        versions: Of the tools that were used, for the provenance.
+        roofline_csv: Measured peaks of the GPU; the theoretical ones are taken without it.
+        dag_nodes: So many nodes, at most, are listed in dag.json.
     """
     first = traces[0]
+    measured = _measured(roofline_csv) if roofline_csv is not None else None
     profile = build_profile(
         first,
         target=target,
@@ -163,15 +171,22 @@ def examine(
         symbol=kernel.mangled_name,
         helper_patterns=helper_patterns,
         counter_traces=counter_traces,
+        versions=versions,
         failures=problems,
     )
     more = [duration for trace in traces[1:] for duration in _durations(trace, kernel.mangled_name)]
     profile = replace(profile, durations_ns=(*profile.durations_ns, *more))
-    diagnosis = diagnose(profile, first, deterministic=first.provenance.emulated, att=att)
-    documents = write_documents(folder, describe(profile, diagnosis, first))
+    diagnosis = diagnose(profile, first, deterministic=first.provenance.emulated, att=att, measured=measured)
+    documents = write_documents(folder, describe(profile, diagnosis, first, dag_nodes=dag_nodes))
     timeline = folder / TIMELINE
     write_perfetto(timeline, first, diagnosis.critical_path)
     return Examination(profile, diagnosis, (*documents, timeline))
+
+
+def _measured(roofline_csv: Path) -> MeasuredPeaks:
+    from rocm_perf_lab.rocprof.roofline_csv import read_roofline_csv
+
+    return read_roofline_csv(roofline_csv)
 
 
 def _durations(trace: Trace, mangled_name: str) -> list[int]:

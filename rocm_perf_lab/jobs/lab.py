@@ -68,6 +68,15 @@ class Lab:
         )
         return tracker
 
+    def deferred_tracker(self, run_name: str) -> RunTracker:
+        """The run that everything is logged to once the command has answered. Only MLflow takes long enough for that."""
+        from rocm_perf_lab.tracking.deferred import DeferredTracker
+        from rocm_perf_lab.tracking.store import open_mlflow_tracker
+
+        if self.config.tracking.target != f"{open_mlflow_tracker.__module__}.{open_mlflow_tracker.__name__}":
+            return self.tracker
+        return DeferredTracker(self.config.tracking, run_name, self.output_dir)
+
     @property
     def job_name(self) -> str:
         """`profile`, `optimize`, ...: the module that holds the verb."""

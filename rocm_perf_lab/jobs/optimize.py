@@ -15,10 +15,10 @@ from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.optimize_bench import LoopBench, evaluation_of, read_source, share_of
 from rocm_perf_lab.jobs.optimize_observer import ConsoleAndTracker
 from rocm_perf_lab.jobs.optimize_proposers import open_model, open_proposer
-from rocm_perf_lab.jobs.profile import log_turn, require_clean, require_correct, show_where
+from rocm_perf_lab.jobs.profile import log_turn, require_clean, require_correct
 from rocm_perf_lab.jobs.progress import judging
 from rocm_perf_lab.jobs.records import RebuildCheck, optimize_document, optimizer_params
-from rocm_perf_lab.jobs.show import runtime_text, show_profile, time_text, verdict_table
+from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where, time_text, verdict_table
 from rocm_perf_lab.jobs.workbench import CompiledKernel, Turn, Workbench
 from rocm_perf_lab.optimize.examiner import Examiner
 from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult, Policy
@@ -72,7 +72,7 @@ class OptimizeJob:
             require_clean(turn.findings, lab.config.kernel.name)
             result = self._search(lab, parts, bench, tracker, compiled, turn)
             _finish(lab, tracker, result, parts, bench)
-        show_where(lab)
+        show_where(lab, lab.tracker)
         lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, lab.device.identity.time_word))
 
     def _search(

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags
-from rocm_perf_lab.jobs.show import runtime_text, show_profile
+from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
 from rocm_perf_lab.jobs.workbench import Turn, Workbench
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.report.roofline_plot import write_roofline_plots
-from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +42,7 @@ class ProfileJob:
             tracker.log_artifact(
                 write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {lab.config.kernel.name}")
             )
-        show_where(lab)
+        show_where(lab, lab.tracker)
         lab.answer(lab.output_dir / "profile.json", runtime_text(turn.runtime_ns, word))
 
 
@@ -85,11 +84,3 @@ def log_turn(tracker: RunTracker, lab: Lab, turn: Turn) -> None:
     config = lab.output_dir / "config.json"
     for path in (*turn.artifacts, config, lab.config.kernel.source_path):
         tracker.log_artifact(path)
-
-
-def show_where(lab: Lab) -> None:
-    """Where the files are, and how to look at the run."""
-    lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
-    lab.console.print(f"[bold]report[/]  {lab.output_dir / 'report.html'}", soft_wrap=True)
-    if lab.tracker.uri is not None:
-        lab.console.print(f"[bold]compare[/] {ui_command(lab.tracker.uri)}", soft_wrap=True)

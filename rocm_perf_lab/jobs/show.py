@@ -10,13 +10,16 @@ from rich.text import Text
 
 from rocm_perf_lab.analysis.roofline import Roofline
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace
+from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from rocm_perf_lab.analysis.thread_trace import NoThreadTrace
     from rocm_perf_lab.jobs.examination import Examined
+    from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.proposal import Verdict
+    from rocm_perf_lab.tracking.store import RunTracker
 
 _MIX = {"VALU": "SQ_INSTS_VALU", "MFMA": "SQ_INSTS_MFMA", "SALU": "SQ_INSTS_SALU", "SMEM": "SQ_INSTS_SMEM",
         "VMEM": "SQ_INSTS_VMEM", "LDS": "SQ_INSTS_LDS", "branch": "SQ_INSTS_BRANCH"}  # fmt: skip
@@ -136,6 +139,15 @@ def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:
             outcome = f"rejected: {v.stage}"
         table.add_row(str(number), v.proposal.description, runtime, gain, outcome)
     return table
+
+
+def show_where(lab: Lab, logged: RunTracker | None = None) -> None:
+    """Where the files are, and how to look at the run."""
+    lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
+    lab.console.print(f"[bold]report[/]  {lab.output_dir / 'report.html'}", soft_wrap=True)
+    uri = (logged or lab.tracker).uri
+    if uri is not None:
+        lab.console.print(f"[bold]compare[/] {ui_command(uri)}", soft_wrap=True)
 
 
 def _mix(turn: Examined) -> str:

@@ -22,12 +22,14 @@ from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.reference import expected_outputs
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_bytes, write_text
+from rocm_perf_lab.jobs.run_folder import ATT_FOLDER, ROCPD_FOLDER, TIMELINE
 from rocm_perf_lab.optimize.inspection import inspect
 from rocm_perf_lab.optimize.verification import VerificationResult, verify_outputs
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.profiling.selection import rank_kernels
+from rocm_perf_lab.report.perfetto import write_perfetto
 from rocm_perf_lab.rocprof.roofline_csv import read_roofline_csv
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.compilers import find_compiler
@@ -54,9 +56,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
     from rocm_perf_lab.toolchain.compilers import Compiler
     from rocm_perf_lab.toolchain.sandbox import Sandbox
-
-ROCPD_FOLDER = ".rocpd_profile"
-ATT_FOLDER = "att"
 
 
 @dataclass(frozen=True)
@@ -203,8 +202,10 @@ class Workbench:
             att=passes.att if passes.att is not None else passes.att_reason,
             measured=self._measured_peaks,
         )
-        documents = write_documents(folder, describe(profile, diagnosis, passes.trace))
-        files = (*documents, *_write_binaries(compiled, folder), *sorted((folder / ROCPD_FOLDER).rglob("*.db")))
+        documents = write_documents(folder, describe(profile, diagnosis, passes.trace, dag_nodes=self._config.passes.dag_nodes))
+        timeline = folder / TIMELINE
+        write_perfetto(timeline, passes.trace, diagnosis.critical_path)
+        files = (*documents, timeline, *_write_binaries(compiled, folder), *sorted((folder / ROCPD_FOLDER).rglob("*.db")))
         if passes.findings:
             files = (*files, write_findings(passes.findings, folder))
         if passes.instruction_counts:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.profiling.counter_passes import plan_passes
 from rocm_perf_lab.profiling.selection import ProfileError
-from rocm_perf_lab.rocprof.att.reader import read_kernel_trace
 from rocm_perf_lab.rocprof.reader import read_databases
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ class ApplicationRuns:
 
     def thread_trace(self, kernel: str, options: Sequence[str], att: Path) -> tuple[AttTrace | None, str | None]:
         """The decoded thread trace of one kernel, moved to `att`; or why there is none."""
+        from rocm_perf_lab.rocprof.att.reader import read_kernel_trace
+
         self.tell("thread trace")
         try:
             self._run(("--att", *options, *_only(kernel)), "att")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.resources import load_yaml
 from rocm_perf_lab.rocprof import metrics
 
 if TYPE_CHECKING:
@@ -88,9 +89,7 @@ def _block_of(counter: str, blocks: Mapping[str, _Block], architecture: str) -> 
 
 
 def _blocks_of(architecture: str) -> dict[str, _Block]:
-    import yaml
-
-    tables = yaml.safe_load(_FILE.read_text())
+    tables = load_yaml(_FILE.read_text())
     for architectures, table in tables.items():
         if architecture in architectures.split():
             return {name: _Block.model_validate(row) for name, row in table.items()}

@@ -128,7 +128,7 @@ def build_profile(
 
 
 def _check_architecture(trace: Trace, target: Target) -> None:
-    names = {trace.agents[agent].name for agent in np.unique(trace.dispatches.agent).tolist()}
+    names = {trace.agents[agent].name for agent in np.flatnonzero(np.bincount(trace.dispatches.agent)).tolist()}
     # CSV without agent_info.csv does not say what the agents are.
     others = sorted(name for name in names if name and name.partition(":")[0] != target.architecture)
     if others:

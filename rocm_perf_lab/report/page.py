@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.files import write_text
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.resources import cache_dir, resource_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,11 +33,15 @@ def write_report(folder: Path, *, documents: Path, title: str) -> Path:
 
 def render(profile: Mapping[str, Any], analysis: Mapping[str, Any], optimize: Mapping[str, Any] | None, title: str) -> str:
     """The page as text; every value is escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+
+    compiled = cache_dir() / "templates"
+    compiled.mkdir(exist_ok=True)
 
     environment = Environment(
         loader=FileSystemLoader(resource_dir("templates")),
         autoescape=True,
+        bytecode_cache=FileSystemBytecodeCache(str(compiled)),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

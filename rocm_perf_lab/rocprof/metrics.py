@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.expressions import ExpressionError, evaluate
+from rocm_perf_lab.resources import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,9 +90,7 @@ def load_metrics(architecture: str) -> Mapping[str, Metric]:
 
 @cache
 def _rows() -> Mapping[str, _Row]:
-    import yaml
-
-    rows = yaml.safe_load(_FILE.read_text())
+    rows = load_yaml(_FILE.read_text())
     return MappingProxyType({name: _Row.model_validate(row) for name, row in rows.items()})
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.rocprof.csv_reader import find_csv, read_csv
-from rocm_perf_lab.rocprof.dialects import is_rocpd
-from rocm_perf_lab.rocprof.reader import read_databases
+from rocm_perf_lab.rocprof.dialects import DatabaseError, is_rocpd
+from rocm_perf_lab.rocprof.merging import merge
+from rocm_perf_lab.rocprof.reader import find_databases, read_database, read_databases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,31 @@ def read_run(paths: Sequence[Path]) -> Trace:
     if no_database and any(find_csv(folder) for folder in folders):
         return read_csv(folders)
     return read_databases(paths)
+
+
+def read_counter_passes(path: Path) -> tuple[Trace, ...]:
+    """The passes below a folder that collected counters, each as a trace of its own: they were different runs.
+
+    Databases with the same counters are processes, or repeats, of one pass.
+
+    Raises:
+        DatabaseError: Nothing that can be read, or no counter anywhere.
+    """
+    databases = find_databases(path) if path.is_dir() and _has_database(path) else ()
+    if databases:
+        traces = [read_database(database) for database in databases]
+    else:
+        folders = sorted({file.parent for file in find_csv(path)}) if path.is_dir() else []
+        traces = [read_run([folder]) for folder in folders or [path]]
+    passes: dict[tuple[str, ...], list[Trace]] = {}
+    for trace in traces:
+        if trace.counters:
+            passes.setdefault(tuple(sorted(trace.counters)), []).append(trace)
+    if not passes:
+        raise DatabaseError(
+            "no counters were collected", where=str(path), remedy="collect some with: rocprofv3 --pmc SQ_WAVES -f rocpd -- APP"
+        )
+    return tuple(merge(group) for group in passes.values())
 
 
 def _has_database(folder: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.resources import load_yaml, resource_dir
 from rocm_perf_lab.target.model import Target
 
 
@@ -59,7 +59,7 @@ def _read_yaml(path: Path) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(path.read_text())
+        return load_yaml(path.read_text())
     except OSError as error:
         raise TargetError(f"cannot read the target: {error.strerror}", where=str(path), remedy="Check the path.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -78,6 +78,8 @@ def target_of(architecture: str, product_name: str, preferred: Target | None = N
         TargetError: No target of that architecture is known.
     """
     processor = architecture.partition(":")[0]
+    if preferred and preferred.architecture == processor and _is_same_product(preferred.product_name, product_name):
+        return preferred
     known = [load_target(name) for name in target_names()]
     same = [target for target in (*([preferred] if preferred else []), *known) if target.architecture == processor]
     if not same:

@@ -9,8 +9,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from rocm_perf_lab.toolchain.disassembly import disassemble
-
 if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
@@ -91,6 +89,8 @@ class StaticFeatures:
 
 def static_features(code_object: CodeObject, kernel: KernelMetadata) -> StaticFeatures:
     """Count the kernel's instructions; the rest is its metadata."""
+    from rocm_perf_lab.toolchain.disassembly import disassemble
+
     mix = Counter(instruction_class(line.mnemonic) for line in disassemble(code_object, kernel.symbol))
     return StaticFeatures(
         valu=mix["valu"],

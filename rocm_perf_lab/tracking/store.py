@@ -81,7 +81,7 @@ class RunTracker(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
-class _ClosesItself:
+class ClosesItself:
     """A run that ends with its `with` block, in the status that the block's end calls for."""
 
     def close(self, status: str = "FINISHED") -> None:
@@ -99,7 +99,7 @@ class _ClosesItself:
                 self.close("KILLED" if issubclass(kind, KeyboardInterrupt | SystemExit) else "FAILED")
 
 
-class NullTracker(_ClosesItself):
+class NullTracker(ClosesItself):
     """Keeps nothing."""
 
     uri: str | None = None
@@ -131,7 +131,7 @@ class NullTracker(_ClosesItself):
         """Nothing."""
 
 
-class MlflowTracker(_ClosesItself):
+class MlflowTracker(ClosesItself):
     """One MLflow run; children that are still open end with it."""
 
     def __init__(self, client: MlflowClient, uri: str, experiment_id: str, run_id: str) -> None:

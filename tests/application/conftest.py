@@ -25,6 +25,7 @@ def workplace(tmp_path: Path, tracking_store: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("ROCM_PERF_LAB_TRACKING", "foreground")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_store)
     made = Workplace(tmp_path)
     made.profiler()

@@ -1,0 +1,140 @@
+"""A run that is logged after the command has answered: starting MLflow takes longer than profiling a short application.
+
+What is logged is collected, written to `tracking.json` in the run's folder when the run ends, and logged from there by a
+process of its own, at the lowest priority, one at a time. Where that fails, `tracking_error.txt` beside it says why.
+
+    python -m rocm_perf_lab.tracking.deferred FOLDER
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from rocm_perf_lab.components import Component, build
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.files import write_text
+from rocm_perf_lab.resources import cache_dir
+from rocm_perf_lab.tracking.store import DEFAULT_URI, ClosesItself
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.tracking.store import RunTracker
+
+RECORD, FAILURE = "tracking.json", "tracking_error.txt"
+FOREGROUND = "ROCM_PERF_LAB_TRACKING"
+"""Environment variable: `foreground` logs before the command ends."""
+_LOWEST_PRIORITY = 19
+
+
+class DeferredTracker(ClosesItself):
+    """Collects what is logged.
+
+    Args:
+        component: The row that names the real tracker.
+        run_name: What the UI shows.
+        folder: The run's folder.
+    """
+
+    run_id: str | None = None
+
+    def __init__(self, component: Component, run_name: str, folder: Path) -> None:
+        self.uri: str | None = component.arguments.get("uri") or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+        self._folder = folder
+        self._record: dict[str, Any] = {
+            "tracking": component.model_dump(by_alias=True),
+            "run_name": run_name,
+            "tags": {},
+            "params": {},
+            "metrics": {},
+            "artifacts": [],
+            "texts": [],
+        }
+
+    def child(self, name: str, tags: Mapping[str, str] | None = None) -> RunTracker:
+        """Nothing that defers has children."""
+        raise NotImplementedError(f"{name}: a deferred run has no children")
+
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """What was asked for."""
+        self._record["params"] |= {name: str(value) for name, value in params.items()}
+
+    def log_metrics(self, metrics: Mapping[str, float]) -> None:
+        """What came out."""
+        self._record["metrics"] |= metrics
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """What it belongs to."""
+        self._record["tags"] |= tags
+
+    def log_artifact(self, path: Path, folder: str | None = None) -> None:
+        """Keep a copy of a file."""
+        self._record["artifacts"].append([str(path.absolute()), folder])
+
+    def log_text(self, text: str, name: str) -> None:
+        """Keep a text as a file."""
+        self._record["texts"].append([text, name])
+
+    def close(self, status: str = "FINISHED") -> None:
+        """Hand over what was collected.
+
+        Raises:
+            LabError: In the foreground, where the store cannot be used.
+        """
+        write_text(self._folder / RECORD, json.dumps(self._record | {"status": status}, indent=2) + "\n")
+        if os.environ.get(FOREGROUND) == "foreground":
+            log_record(self._folder)
+            return
+        subprocess.Popen(
+            [sys.executable, "-m", __name__, str(self._folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+
+def log_record(folder: Path) -> None:
+    """Log what a run left in its folder.
+
+    Raises:
+        LabError: The store cannot be used.
+    """
+    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    row = Component.model_validate(record["tracking"])
+    with (cache_dir() / "tracking.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes that make one new store get in each other's way
+        tracker: RunTracker = build(row, where="tracking", run_name=record["run_name"])
+        with tracker:
+            tracker.set_tags(record["tags"])
+            tracker.log_params(record["params"])
+            tracker.log_metrics(record["metrics"])
+            for path, below in record["artifacts"]:
+                tracker.log_artifact(Path(path), below)
+            for text, name in record["texts"]:
+                tracker.log_text(text, name)
+            tracker.close(record["status"])
+
+
+def main(folder: Path) -> int:
+    """Log one run, out of the way of everything else."""
+    os.nice(_LOWEST_PRIORITY)
+    try:
+        log_record(folder)
+    except (LabError, OSError) as error:
+        write_text(folder / FAILURE, f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
