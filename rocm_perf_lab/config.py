@@ -163,7 +163,7 @@ class LabConfig(_Strict):
     tracking: Component
     job: Component
     toolchain: ToolchainConfig = ToolchainConfig()
-    display: Literal["table", "json", "runtime"] = "table"
+    display: Literal["table", "json", "runtime", "none"] = "table"
 
 
 def parse_config(composed: Mapping[str, Any], origins: Origins) -> LabConfig:

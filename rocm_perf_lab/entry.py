@@ -97,6 +97,8 @@ def resume_run(folder: str, *, display: str | None) -> None:
 def run_hydra(arguments: Sequence[str]) -> None:
     """Compose and run; errors are raised, not printed."""
     import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
     from omegaconf.errors import OmegaConfBaseException
 
     from rocm_perf_lab.resources import resource_dir
@@ -108,11 +110,14 @@ def run_hydra(arguments: Sequence[str]) -> None:
     before, sys.argv = sys.argv, ["rocm_perf_lab", *arguments]
     refused: list[Exception] = []
 
-    def task(composed: DictConfig) -> None:
+    def task(composed: DictConfig) -> float | None:
         try:
-            _run_job(composed)
+            return _run_job(composed)
         except (LabError, OmegaConfBaseException) as error:
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                raise  # the sweeper, maybe in another process, has to know that this job failed
             refused.append(error)  # raised below: Hydra would print a line of its own before ours
+            return None
 
     try:
         with _told(arguments), _writing():
@@ -192,7 +197,7 @@ def _writing() -> Iterator[None]:
         ) from error
 
 
-def _run_job(composed: DictConfig) -> None:
+def _run_job(composed: DictConfig) -> float | None:
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
@@ -203,7 +208,7 @@ def _run_job(composed: DictConfig) -> None:
     origins = _origins(runtime)
     plain: Any = OmegaConf.to_container(composed, resolve=True)
     config = parse_config(plain, origins)
-    Lab.open(config, resolved=plain, output_dir=Path(runtime.runtime.output_dir)).run()
+    return Lab.open(config, resolved=plain, output_dir=Path(runtime.runtime.output_dir)).run()
 
 
 def _origins(runtime: Any) -> Origins:

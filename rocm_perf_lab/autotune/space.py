@@ -10,7 +10,7 @@ import hashlib
 import json
 import keyword
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,6 +108,7 @@ class Space:
         derived: Name -> formula over parameters, fixed values and earlier derived ones.
         defaults: The configuration to measure first, if there is one.
         combinations: How many there would be without constraints.
+        constraints: What every configuration of `codes` fulfils.
     """
 
     values: dict[str, tuple[bool | int | float | str, ...]]
@@ -117,6 +118,7 @@ class Space:
     defaults: Configuration | None = None
     combinations: int = 0
     where: str = "space"
+    constraints: tuple[Formula, ...] = ()
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -149,6 +151,12 @@ class Space:
         number = int(np.dot(key, self._strides)) if key else 0
         row = int(np.searchsorted(self._sorted_keys, number))
         return int(self._order[row]) if row < len(self) and self._sorted_keys[row] == number else None
+
+    def violated(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The constraints that a combination of values breaks, as they are written."""
+        complete = self.complete(parameters)
+        columns = {name: np.array([value]) for name, value in complete.items()}
+        return tuple(formula.text for formula in self.constraints if not formula.holds(columns, 1)[0])
 
     def column(self, name: str) -> Column:
         """The values of one parameter over all valid configurations."""
@@ -298,12 +306,11 @@ def build_space(description: SpaceDescription, *, where: str = "space") -> Space
         compile_formula(text, where=f"{where}, constraints[{i}]", known=known) for i, text in enumerate(description.constraints)
     ]
     codes = _Enumeration(values, description.fixed, derived, constraints, where).run()
-    space = Space(values, codes, dict(description.fixed), derived, None, math.prod(map(len, values.values())), where)
+    combinations = math.prod(map(len, values.values()))
+    space = Space(values, codes, dict(description.fixed), derived, None, combinations, where, tuple(constraints))
     if not description.defaults:
         return space
-    return Space(
-        values, codes, space.fixed, derived, _checked_defaults(space, description, constraints), space.combinations, where
-    )
+    return replace(space, defaults=_checked_defaults(space, description, constraints))
 
 
 def _values_of(name: str, given: tuple[Any, ...] | Range, where: str) -> tuple[Any, ...]:

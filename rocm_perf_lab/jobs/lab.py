@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 class Job(Protocol):
     """A verb of the lab."""
 
-    def run(self, lab: Lab) -> None:
-        """Do it; print to `lab.console`, write below `lab.output_dir`, log to `lab.tracker`."""
+    def run(self, lab: Lab) -> float | None:
+        """Do it; print to `lab.console`, write below `lab.output_dir`, log to `lab.tracker`.
+
+        Returns:
+            What a sweep over this job minimises, where it has such a figure: for a profile the runtime in ms.
+        """
         ...
 
 
@@ -82,10 +86,10 @@ class Lab:
         """`profile`, `optimize`, ...: the module that holds the verb."""
         return self.config.job.target.split(".")[-2]
 
-    def run(self) -> None:
-        """Run the configured job."""
+    def run(self) -> float | None:
+        """Run the configured job; see :meth:`Job.run`."""
         job: Job = build(self.config.job, where="job")
-        job.run(self)
+        return job.run(self)
 
     def announce_device(self) -> None:
         """Say where kernels will run, and why there."""

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.tracking.store import RunTracker
 
+_NS_PER_MS = 1e6
+
 
 class ProfileJob:
     """Compiles, runs, checks and analyses the configured kernel."""
 
-    def run(self, lab: Lab) -> None:
-        """Raises LabError where the kernel's output is wrong: a wrong kernel has no profile worth keeping."""
+    def run(self, lab: Lab) -> float:
+        """The runtime in ms.
+
+        Raises:
+            LabError: The kernel's output is wrong: a wrong kernel has no profile worth keeping.
+        """
         word = lab.device.identity.time_word
         lab.announce_device()
         with lab.tracker as tracker:
@@ -44,6 +50,7 @@ class ProfileJob:
             )
         show_where(lab, lab.tracker)
         lab.answer(lab.output_dir / "profile.json", runtime_text(turn.runtime_ns, word))
+        return turn.runtime_ns / _NS_PER_MS
 
 
 def require_correct(turn: Turn, lab: Lab) -> None:

@@ -202,7 +202,13 @@ class MlflowTracker(ClosesItself):
 
 
 def open_mlflow_tracker(
-    *, run_name: str, uri: str | None = None, experiment: str = "rocm-perf-lab", run_id: str | None = None
+    *,
+    run_name: str,
+    uri: str | None = None,
+    experiment: str = "rocm-perf-lab",
+    run_id: str | None = None,
+    parent: str | None = None,
+    tags: Mapping[str, Any] | None = None,
 ) -> MlflowTracker:
     """Start a run, or go on with one that was interrupted: its children that were being written are marked as killed.
 
@@ -212,6 +218,8 @@ def open_mlflow_tracker(
             store are kept in a folder beside its file.
         experiment: Created where it does not exist.
         run_id: The interrupted run.
+        parent: The run that this one is shown below: a sweep gives its own to every job.
+        tags: Set on the run from its start.
 
     Raises:
         TrackingError: The store cannot be reached or written.
@@ -227,7 +235,9 @@ def open_mlflow_tracker(
         if run_id is not None:
             _reopen(client, experiment_id, run_id)
             return MlflowTracker(client, store, experiment_id, run_id)
-        run = client.create_run(experiment_id, run_name=run_name, tags={"mlflow.source.name": "rocm-perf-lab"})
+        own = {"mlflow.source.name": "rocm-perf-lab"} | ({"mlflow.parentRunId": parent} if parent else {})
+        more = _shortened({name: str(value) for name, value in (tags or {}).items()})
+        run = client.create_run(experiment_id, run_name=run_name, tags=more | own)
     return MlflowTracker(client, store, experiment_id, run.info.run_id)
 
 

@@ -1,0 +1,104 @@
+"""What runs one trial of a sweep, in whatever process: Hydra's own way of running a job, and what became of it as plain data.
+
+Exceptions of jobs do not travel (not all of them survive pickling): their words do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hydra.core.utils import JobReturn
+    from hydra.types import HydraContext, TaskFunction
+    from omegaconf import DictConfig
+
+_LONGEST_REASON = 2000
+
+
+@dataclass(frozen=True)
+class HydraJob:
+    """All that the jobs of a sweep have in common.
+
+    Args:
+        singletons: Hydra's global state, which a new process lacks.
+    """
+
+    context: HydraContext
+    config: DictConfig
+    task: TaskFunction
+    singletons: Mapping[Any, Any]
+
+    def run(self, overrides: Sequence[str], number: int) -> Measurement | Infeasible:
+        """Compose and run one job in this process."""
+        from hydra.core.hydra_config import HydraConfig
+        from hydra.core.singleton import Singleton
+        from hydra.core.utils import run_job, setup_globals
+        from omegaconf import open_dict
+
+        setup_globals()
+        Singleton.set_state(dict(self.singletons))
+        composed = self.context.config_loader.load_sweep_config(self.config, list(overrides))
+        with open_dict(composed):
+            composed.hydra.job.id = number
+            composed.hydra.job.num = number
+        HydraConfig.instance().set_config(composed)
+        returned = run_job(
+            task_function=self.task,
+            config=composed,
+            job_dir_key="hydra.sweep.dir",
+            job_subdir_key="hydra.sweep.subdir",
+            hydra_context=self.context,
+        )
+        return result_of(returned)
+
+    def launch(self, overrides: Sequence[str], number: int) -> Measurement | Infeasible:
+        """Run one job through the launcher that the configuration names; it may take it elsewhere."""
+        from hydra.core.plugins import Plugins
+        from hydra.core.singleton import Singleton
+        from hydra.core.utils import setup_globals
+
+        setup_globals()
+        Singleton.set_state(dict(self.singletons))
+        launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=self.context, task_function=self.task, config=self.config
+        )
+        return result_of(launcher.launch([list(overrides)], initial_job_idx=number)[0])
+
+
+def result_of(returned: JobReturn) -> Measurement | Infeasible:
+    """What a sweep has to know of a job."""
+    from hydra.core.utils import JobStatus
+
+    folder = Path(returned.hydra_cfg.hydra.runtime.output_dir) if returned.hydra_cfg is not None else None
+    value = returned._return_value  # the property prints and raises where the job failed
+    if returned.status != JobStatus.COMPLETED:
+        return Infeasible(reason_of(value))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        return Infeasible(f"the job returned {value!r} where a sweep minimises a time in ms")
+    return Measurement(float(value), _details(folder) if folder is not None else {})
+
+
+def reason_of(error: object) -> str:
+    """An error in words: of ours what it says, of others what they are too."""
+    text = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + " …"
+
+
+def _details(folder: Path) -> dict[str, Any]:
+    """Where the figure comes from, as far as the job left documents: emulated times must be called so."""
+    details: dict[str, Any] = {"folder": str(folder)}
+    document = folder / "profile.json"
+    if document.is_file():
+        profile = json.loads(document.read_text(encoding="utf-8"))
+        details["provenance"] = profile["provenance"]
+        details["stability"] = {name: profile["stability"][name] for name in ("runs", "cv", "classification")}
+    return details

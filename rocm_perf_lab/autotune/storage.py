@@ -1,0 +1,198 @@
+"""Where studies are kept: SQLite in the run's folder, PostgreSQL, or Optuna's journal, by URL; several sweeps may share one.
+
+A study remembers the space that it was started with. What a sweep that died was measuring is given back to the others as
+soon as its heartbeats stop (databases only: a journal has none).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from optuna import Study
+    from optuna.samplers import BaseSampler
+    from optuna.storages import BaseStorage, RDBStorage
+
+    from rocm_perf_lab.autotune.space import Space
+
+HEARTBEAT_S = 15
+GRACE_S = 60
+"""A trial without a heartbeat for this long belongs to nobody any more."""
+INTERRUPTED = "interrupted"
+"""User attribute of trials that nobody finished: their configurations are free again."""
+_SPACE = "space"
+_JOURNAL = "journal:///"
+_CONNECT_S = 10
+_ATTEMPTS = 5
+_DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_FORMS = "sqlite:///FILE, postgresql://USER@HOST/DATABASE (pip install 'rocm-perf-lab[cluster]'), journal:///FILE"
+
+
+class StorageError(LabError):
+    """A storage that cannot be reached, or a study in it that belongs to something else."""
+
+
+def open_storage(url: str | None, *, folder: Path) -> BaseStorage:
+    """Connect, and create what a new storage needs.
+
+    Args:
+        url: `sqlite:///FILE`, `postgresql://…`, any other URL that SQLAlchemy knows, or `journal:///FILE`; a fourth slash
+            begins an absolute path. None: `study.db` in `folder`.
+        folder: Where the default is kept.
+
+    Raises:
+        StorageError: It cannot be reached or written, or its driver is not installed.
+    """
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    where = url or f"sqlite:///{(folder / 'study.db').absolute()}"
+    with storage_errors(where):
+        if where.startswith(_JOURNAL):
+            file = Path(where.removeprefix(_JOURNAL))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            return JournalStorage(JournalFileBackend(str(file)))
+        scheme, separator, rest = where.partition("://")
+        if not separator:
+            raise StorageError(f"not the URL of a storage: {where!r}", where="autotune.storage", remedy=f"for example {_FORMS}")
+        is_file = scheme.startswith("sqlite")
+        if is_file:
+            Path(rest.removeprefix("/").partition("?")[0]).parent.mkdir(parents=True, exist_ok=True)
+        return _database_at(f"{_DRIVERS.get(scheme, scheme)}://{rest}", is_file=is_file)
+
+
+def _database_at(url: str, *, is_file: bool) -> RDBStorage:
+    """Tables are created where they are missing; of two processes that do so at once one fails and looks again."""
+    from optuna.exceptions import ExperimentalWarning
+    from optuna.storages import RDBStorage
+    from sqlalchemy.exc import DBAPIError, OperationalError
+
+    connect = {"timeout": _CONNECT_S * 6} if is_file else {"connect_timeout": _CONNECT_S} if "postgres" in url else {}
+    engine = {"connect_args": connect, "pool_pre_ping": not is_file}
+    for attempt in range(_ATTEMPTS):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ExperimentalWarning)  # heartbeats; this is the one place that uses them
+                return RDBStorage(url, engine_kwargs=engine, heartbeat_interval=HEARTBEAT_S, grace_period=GRACE_S)
+        except DBAPIError as error:
+            if attempt == _ATTEMPTS - 1 or isinstance(error, OperationalError):
+                raise
+            time.sleep(0.2 * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def open_study(storage: BaseStorage, name: str, space: Space, sampler: BaseSampler) -> Study:
+    """The study of that name: a new one, or one that goes on with the same space.
+
+    Raises:
+        StorageError: The storage fails, or the study was started with another space; the message says how they differ.
+    """
+    import optuna
+
+    with storage_errors(f"study {name}"):
+        study = optuna.create_study(
+            storage=storage, sampler=sampler, study_name=name, direction="minimize", load_if_exists=True
+        )
+        ours, theirs = _statement(space), study.user_attrs.get(_SPACE)
+        if theirs is None:
+            study.set_user_attr(_SPACE, ours)
+        elif theirs != ours:
+            raise StorageError(
+                f"the study was started with another space: {'; '.join(_differences(theirs, ours))}",
+                where=f"study {name}",
+                remedy="take the space that it was started with, or another name: autotune.study=NAME",
+            )
+    return study
+
+
+def _statement(space: Space) -> dict[str, Any]:
+    return {
+        "parameters": {name: list(values) for name, values in space.values.items()},
+        "fixed": dict(space.fixed),
+        "configurations": len(space),
+        "fingerprint": space.fingerprint(),
+    }
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterable[str]:
+    """What a person has to know to see which of the two is the wrong one."""
+    found = [
+        f"{name} is {_shown(before.get(name))} in the study and {_shown(now.get(name))} here"
+        for group in ("parameters", "fixed")
+        for before, now in [(theirs.get(group, {}), ours[group])]
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name)
+    ]
+    if not found and theirs.get("configurations") != ours["configurations"]:
+        found = [f"{theirs.get('configurations')} configurations in the study and {ours['configurations']} here"]
+    return found or ["its constraints allow other configurations"]
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value is None else str(value)
+
+
+def beat(study: Study, trial_ids: Iterable[int]) -> None:
+    """Say that these trials are still being measured."""
+    from optuna.storages import RDBStorage
+
+    storage = _database(study)
+    if isinstance(storage, RDBStorage):
+        for trial_id in trial_ids:
+            storage.record_heartbeat(trial_id)
+
+
+def release_stale(study: Study) -> int:
+    """Give back what others began and will not finish; how many trials that were."""
+    from optuna.exceptions import UpdateFinishedTrialError
+    from optuna.storages import RDBStorage
+    from optuna.trial import TrialState
+
+    storage = _database(study)
+    if not isinstance(storage, RDBStorage):
+        return 0
+    released = 0
+    for trial_id in storage._get_stale_trial_ids(study._study_id):
+        try:
+            study._storage.set_trial_user_attr(trial_id, INTERRUPTED, True)
+            study._storage.set_trial_user_attr(trial_id, "reason", "its sweep ended without finishing it")
+            released += study._storage.set_trial_state_values(trial_id, TrialState.FAIL)
+        except UpdateFinishedTrialError:
+            continue  # another sweep was faster
+    return released
+
+
+def _database(study: Study) -> object:
+    """The storage itself: Optuna puts a cache before databases."""
+    return getattr(study._storage, "_backend", study._storage)
+
+
+@contextmanager
+def storage_errors(where: str) -> Iterator[None]:
+    """Failures of Optuna's storages and of what stands behind them, in our words."""
+    from optuna.exceptions import OptunaError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (OptunaError, SQLAlchemyError, OSError, ImportError, AssertionError) as error:
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        text = next((line.strip() for line in str(cause).splitlines() if line.strip()), type(error).__name__)
+        raise StorageError(
+            f"the storage of the study cannot be used: {_without_password(text)}",
+            where=_without_password(where),
+            remedy=f"check autotune.storage: {_FORMS}",
+        ) from error
+
+
+def _without_password(text: str) -> str:
+    return re.sub(r"(://[^:/@\s]*):[^@\s]+@", r"\1:***@", text)
