@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from yaml import MarkedYAMLError
 
     from rocm_perf_lab.command_words import ProfileWords
+    from rocm_perf_lab.config import LabConfig
 
 EXIT_DEFECT = 1
+_MULTIRUN = ("--multirun", "-m")
 EXIT_INTERRUPTED = 130
 
 
@@ -107,7 +109,9 @@ def run_hydra(arguments: Sequence[str]) -> None:
         sys.path.append(str(Path.cwd()))  # a `_target_` may be a module of the user's own, as with python -m
     # Hydra's own report would print and exit with 1; with this it raises, and the error is told in our words.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    before, sys.argv = sys.argv, ["rocm_perf_lab", *arguments]
+    # argparse takes overrides in one piece only: a flag between them would make those behind it unknown.
+    flags = [word for word in arguments if word in _MULTIRUN]
+    before, sys.argv = sys.argv, ["rocm_perf_lab", *flags, *(word for word in arguments if word not in _MULTIRUN)]
     refused: list[Exception] = []
 
     def task(composed: DictConfig) -> float | None:
@@ -199,16 +203,23 @@ def _writing() -> Iterator[None]:
 
 def _run_job(composed: DictConfig) -> float | None:
     from hydra.core.hydra_config import HydraConfig
+
+    from rocm_perf_lab.jobs.lab import Lab
+
+    config, plain = parse_composed(composed)
+    return Lab.open(config, resolved=plain, output_dir=Path(HydraConfig.get().runtime.output_dir)).run()
+
+
+def parse_composed(composed: DictConfig) -> tuple[LabConfig, dict[str, Any]]:
+    """The validated configuration, and the same as plain data. Hydra's own part is left out; its state has to be set."""
+    from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
     from rocm_perf_lab.config import parse_config
-    from rocm_perf_lab.jobs.lab import Lab
 
-    runtime = HydraConfig.get()
-    origins = _origins(runtime)
-    plain: Any = OmegaConf.to_container(composed, resolve=True)
-    config = parse_config(plain, origins)
-    return Lab.open(config, resolved=plain, output_dir=Path(runtime.runtime.output_dir)).run()
+    lab = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
+    plain: Any = OmegaConf.to_container(lab, resolve=True)
+    return parse_config(plain, _origins(HydraConfig.get())), plain
 
 
 def _origins(runtime: Any) -> Origins:

@@ -15,24 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from optuna.samplers import BaseSampler
+from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.objective import SpaceExhausted
-from rocm_perf_lab.autotune.storage import INTERRUPTED
+from rocm_perf_lab.autotune.trials import INTERRUPTED
 from rocm_perf_lab.expressions import ExpressionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from optuna import Study
     from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial, Trial, TrialState
+    from optuna.trial import FrozenTrial, Trial
 
     from rocm_perf_lab.autotune.space import Configuration, Space
 
 CLAIM = "claim"
 """User attribute: which value of each parameter a trial is about, as numbers."""
-REFUSED = "refused"
-"""User attribute: the constraints that a proposal violates."""
 _DRAWS = 20
 _REFUSALS_IN_A_ROW = 5
 _LISTED = "listed in the space"
@@ -127,7 +126,7 @@ class ClaimingSampler(BaseSampler):
             if trial.number == own or trial.user_attrs.get(INTERRUPTED):
                 continue
             if trial.state.is_finished():
-                refusals = refusals + 1 if REFUSED in trial.user_attrs else 0
+                refusals = refusals + 1 if trial.state == TrialState.PRUNED else 0
             if CLAIM in trial.user_attrs:
                 taken.add(tuple(trial.user_attrs[CLAIM]))
             elif "configuration" in trial.user_attrs:  # of a sweep with the lab's own sampler
@@ -155,10 +154,8 @@ class ClaimingSampler(BaseSampler):
         return {name: values[code] for (name, values), code in zip(self._space.values.items(), key, strict=True)}
 
 
-def refuse(study: Study, trial: Trial, space: Space, parameters: Configuration) -> bool:
+def refuse(study: Study, trial: Trial, space: Space, parameters: Mapping[str, Any]) -> bool:
     """Tell a combination that the space excludes by its constraints, unmeasured; False where it is valid."""
-    from optuna.trial import TrialState as State
-
     if space.index(parameters) is not None:
         return False
     try:
@@ -167,6 +164,5 @@ def refuse(study: Study, trial: Trial, space: Space, parameters: Configuration) 
         violated = (_LISTED,)
     for text in violated:
         trial.set_constraint(text, 1.0)
-    trial.set_user_attr(REFUSED, list(violated))
-    study.tell(trial, state=State.PRUNED)
+    study.tell(trial, state=TrialState.PRUNED)
     return True

@@ -9,12 +9,13 @@ import time
 import warnings
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from rocm_perf_lab.autotune.claims import REFUSED, refuse
+from rocm_perf_lab.autotune.claims import refuse
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted
-from rocm_perf_lab.autotune.storage import HEARTBEAT_S, INTERRUPTED, StorageError, beat, release_stale, storage_errors
+from rocm_perf_lab.autotune.storage import HEARTBEAT_S, StorageError, beat, release_stale, storage_errors
+from rocm_perf_lab.autotune.trials import INTERRUPTED, PHASE, record, release, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,18 +24,19 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
     from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.trials import TrialRecord
 
 Result = Measurement | Infeasible
 
 
 @dataclass(frozen=True)
 class Task:
-    """One trial on its way to a slot: its number in the study, its configuration, and what the sampler says of it."""
+    """One trial on its way to a slot: its number in the study, its configuration, the phase of the search."""
 
     number: int
     slot: int
     configuration: Configuration
-    notes: dict[str, Any] = field(default_factory=dict)
+    phase: str = "sampler"
 
 
 class Slots(Protocol):
@@ -54,54 +56,46 @@ class Slots(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Finished:
-    """One trial that came to its end, for who shows progress."""
-
-    task: Task
-    result: Result
-    seconds: float
-
-
 def sweep(
     study: Study,
     space: Space,
     slots: Slots,
     *,
     budget: int,
-    started: Callable[[Task], None] = lambda task: None,
-    finished: Callable[[Finished], None] = lambda finished: None,
+    finished: Callable[[Task, TrialRecord], bool] = lambda task, trial: False,
 ) -> None:
     """Measure until the study has `budget` configurations, those of earlier and of other sweeps included.
 
     Whatever ends it early (an interrupt, a storage that is gone), what was measured is kept and what was being measured
     becomes a failed trial with the attribute `interrupted`, whose configuration is free again.
 
+    Args:
+        finished: Told of every trial that has ended; True begins no further one.
+
     Raises:
         StorageError: The storage fails.
     """
     running: dict[Future[Result], _Running] = {}
     free = list(range(slots.count))[::-1]
-    beaten = time.monotonic()
+    beaten, ended = time.monotonic(), False
     try:
         with storage_errors(f"study {study.study_name}"):
             release_stale(study)
             while True:
-                while free and (trial := _ask(study, space, budget)) is not None:
+                while free and not ended and (trial := _ask(study, space, budget)) is not None:
                     task = _task(trial, space, free.pop())
                     begun = _Running(trial, task, time.monotonic())
                     beat(study, [trial._trial_id])
-                    started(task)
                     running[slots.start(task)] = begun
                 if not running:
                     return
                 done, _ = wait(running, timeout=HEARTBEAT_S, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=lambda one: running[one].task.number):
-                    ended = running.pop(future)
-                    free.append(ended.task.slot)
-                    finished(_tell(study, ended, future))
+                    one = running.pop(future)
+                    free.append(one.task.slot)
+                    ended |= finished(one.task, _tell(study, one, future))
                 if time.monotonic() - beaten >= HEARTBEAT_S:
-                    beat(study, [one.trial._trial_id for one in running.values()])
+                    beat(study, [waiting.trial._trial_id for waiting in running.values()])
                     release_stale(study)
                     beaten = time.monotonic()
     finally:
@@ -118,7 +112,10 @@ class _Running:
 
 def measured(study: Study) -> int:
     """Configurations that were measured or are being measured; what the constraints exclude or nobody finished is neither."""
-    return sum(1 for trial in study.get_trials(deepcopy=False) if not trial.user_attrs.keys() & {INTERRUPTED, REFUSED})
+    from optuna.trial import TrialState
+
+    states = (TrialState.COMPLETE, TrialState.FAIL, TrialState.RUNNING)
+    return sum(1 for trial in study.get_trials(deepcopy=False, states=states) if INTERRUPTED not in trial.user_attrs)
 
 
 def _ask(study: Study, space: Space, budget: int) -> Trial | None:
@@ -130,7 +127,7 @@ def _ask(study: Study, space: Space, budget: int) -> Trial | None:
         try:
             parameters = {name: trial.suggest_categorical(name, values) for name, values in space.values.items()}
         except BaseException as error:
-            _release(study, trial, "nothing was left to measure" if isinstance(error, SpaceExhausted) else repr(error))
+            release(study, trial)
             if isinstance(error, SpaceExhausted):
                 return None
             raise
@@ -140,30 +137,15 @@ def _ask(study: Study, space: Space, budget: int) -> Trial | None:
 
 
 def _task(trial: Trial, space: Space, slot: int) -> Task:
-    notes = {name: trial.user_attrs[name] for name in ("phase", "decision") if name in trial.user_attrs}
-    return Task(trial.number, slot, space.complete(trial.params), notes)
+    return Task(trial.number, slot, space.complete(trial.params), trial.user_attrs.get(PHASE, "sampler"))
 
 
-def _tell(study: Study, ended: _Running, future: Future[Result]) -> Finished:
-    from optuna.trial import TrialState
-
-    seconds = time.monotonic() - ended.since
+def _tell(study: Study, ended: _Running, future: Future[Result]) -> TrialRecord:
     error = future.exception()
-    result = Infeasible(_reason(error)) if error is not None else future.result()
-    trial = ended.trial
-    trial.set_user_attr("seconds", round(seconds, 3))
-    if isinstance(result, Measurement):
-        for name, value in result.details.items():
-            trial.set_user_attr(name, value)
-        study.tell(trial, result.runtime_ms)
-    else:
-        trial.set_user_attr("reason", result.reason)
-        study.tell(trial, state=TrialState.FAIL)
-    return Finished(ended.task, result, seconds)
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip(": ")
+    result = Infeasible(f"{type(error).__name__}: {error}".strip(": ")) if error is not None else future.result()
+    ended.trial.set_user_attr("seconds", round(time.monotonic() - ended.since, 3))
+    tell(study, ended.trial, result)
+    return record(study._storage.get_trial(ended.trial._trial_id))
 
 
 def _give_up(study: Study, running: dict[Future[Result], _Running]) -> None:
@@ -173,12 +155,4 @@ def _give_up(study: Study, running: dict[Future[Result], _Running]) -> None:
             if future.done() and not future.cancelled():
                 _tell(study, one, future)
             else:
-                _release(study, one.trial, "interrupted")
-
-
-def _release(study: Study, trial: Trial, reason: str) -> None:
-    from optuna.trial import TrialState
-
-    trial.set_user_attr(INTERRUPTED, True)
-    trial.set_user_attr("reason", reason)
-    study.tell(trial, state=TrialState.FAIL)
+                release(study, one.trial)

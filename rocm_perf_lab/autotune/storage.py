@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.autotune.trials import INTERRUPTED, REASON
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 15
 GRACE_S = 60
 """A trial without a heartbeat for this long belongs to nobody any more."""
-INTERRUPTED = "interrupted"
-"""User attribute of trials that nobody finished: their configurations are free again."""
 _SPACE = "space"
 _JOURNAL = "journal:///"
 _CONNECT_S = 10
@@ -98,10 +97,9 @@ def open_study(storage: BaseStorage, name: str, space: Space, sampler: BaseSampl
     """
     import optuna
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     with storage_errors(f"study {name}"):
-        study = optuna.create_study(
-            storage=storage, sampler=sampler, study_name=name, direction="minimize", load_if_exists=True
-        )
+        study = optuna.create_study(storage=storage, sampler=sampler, study_name=name, direction="minimize", load_if_exists=True)
         ours, theirs = _statement(space), study.user_attrs.get(_SPACE)
         if theirs is None:
             study.set_user_attr(_SPACE, ours)
@@ -164,7 +162,7 @@ def release_stale(study: Study) -> int:
     for trial_id in storage._get_stale_trial_ids(study._study_id):
         try:
             study._storage.set_trial_user_attr(trial_id, INTERRUPTED, True)
-            study._storage.set_trial_user_attr(trial_id, "reason", "its sweep ended without finishing it")
+            study._storage.set_trial_user_attr(trial_id, REASON, "its sweep ended without finishing it")
             released += study._storage.set_trial_state_values(trial_id, TrialState.FAIL)
         except UpdateFinishedTrialError:
             continue  # another sweep was faster

@@ -101,7 +101,7 @@ class Tuner:
         release_running(self.study)
         known = records(self.study, self.space)
         left = (self.budget if self.budget is not None else len(self.space)) - len(known)
-        end = _End(self.budget is None, known)
+        end = End(self.budget is None, known)
         trials = len(known)
 
         def told(trial: FrozenTrial) -> bool:
@@ -118,33 +118,44 @@ class Tuner:
             self.stop_reason = SETTLED
         elif self.budget is not None and trials >= self.budget:
             self.stop_reason = USED_UP
-        self._require_a_result()
+        require_a_result(self.study, self.space)
 
     def result(self) -> Tuned:
         """What has been found so far; also after an interrupt."""
-        trials = tuple(records(self.study, self.space))
-        ran = [trial for trial in trials if trial.runtime_ms is not None]
-        best = min(ran, key=lambda trial: trial.runtime_ms or 0.0, default=None)
-        pruned, model, warning = 0, None, None
-        if isinstance(self.study.sampler, RegressionSampler):
-            report = self.study.sampler.report(self.study)
-            pruned, model, warning = report.pruned_configs, report.model, report.warning
-        return Tuned(len(self.space), trials, best, pruned, model, warning, self.stop_reason, importances(self.study, len(ran)))
-
-    def _require_a_result(self) -> None:
-        trials = records(self.study, self.space)
-        if any(trial.runtime_ms is not None for trial in trials):
-            return
-        reasons = Counter(trial.reason or "" for trial in trials).most_common(3)
-        listed = "\n".join(f"  {count} x {reason}" for reason, count in reasons)
-        raise NothingRan(
-            f"all {len(trials)} configurations that were tried failed:\n{listed}",
-            where=self.space.where,
-            remedy="run one configuration by hand; the space, the kernel or the command is wrong",
-        )
+        return outcome(self.study, self.space, self.stop_reason)
 
 
-class _End:
+def outcome(study: optuna.Study, space: Space, stop_reason: str) -> Tuned:
+    """What a study has found so far."""
+    trials = tuple(records(study, space))
+    ran = [trial for trial in trials if trial.runtime_ms is not None]
+    best = min(ran, key=lambda trial: trial.runtime_ms or 0.0, default=None)
+    pruned, model, warning = 0, None, None
+    if isinstance(study.sampler, RegressionSampler):
+        report = study.sampler.report(study)
+        pruned, model, warning = report.pruned_configs, report.model, report.warning
+    return Tuned(len(space), trials, best, pruned, model, warning, stop_reason, importances(study, len(ran)))
+
+
+def require_a_result(study: optuna.Study, space: Space) -> None:
+    """Refuse a study in which nothing ran.
+
+    Raises:
+        NothingRan: With the commonest reasons.
+    """
+    trials = records(study, space)
+    if any(trial.runtime_ms is not None for trial in trials):
+        return
+    reasons = Counter(trial.reason or "" for trial in trials).most_common(3)
+    listed = "\n".join(f"  {count} x {reason}" for reason, count in reasons)
+    raise NothingRan(
+        f"all {len(trials)} configurations that were tried failed:\n{listed}",
+        where=space.where,
+        remedy="run one configuration by hand; the space, the kernel or the command is wrong",
+    )
+
+
+class End:
     """When a search ends before its budget does."""
 
     def __init__(self, unlimited: bool, known: list[TrialRecord]) -> None:

@@ -55,7 +55,7 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, space: Space, ob
             tuner.run()
         finally:
             tuned = tuner.result()
-            path = write_result(lab, tracker, tuned, word)
+            path = write_result(lab, tracker, tuned, lab.device.identity)
     assert tuned.best is not None and tuned.best.runtime_ms is not None
     show_result(lab.console, tuned, space, word, lab.config.kernel.name)
     show_where(lab)

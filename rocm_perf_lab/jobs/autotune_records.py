@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import Tuned
+    from rocm_perf_lab.device.protocol import DeviceIdentity
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.tracking.store import RunTracker
 
@@ -63,10 +64,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def write_result(lab: Lab, tracker: RunTracker, tuned: Tuned, word: str) -> Path:
+def write_result(lab: Lab, tracker: RunTracker, tuned: Tuned, identity: DeviceIdentity) -> Path:
     """`autotune.json` into the run's folder and the store."""
-    path = lab.output_dir / RESULT
-    write_text(path, json.dumps(document(lab, tuned, word), indent=2) + "\n")
+    path, word = lab.output_dir / RESULT, identity.time_word
+    write_text(path, json.dumps(document(lab, tuned, identity), indent=2) + "\n")
     tracker.log_artifact(path)
     metrics = {"evaluated_configs": float(len(tuned.trials)), "pruned_configs": float(tuned.pruned)}
     metrics |= {f"phase.{name}": float(count) for name, count in tuned.phases.items()}
@@ -78,15 +79,14 @@ def write_result(lab: Lab, tracker: RunTracker, tuned: Tuned, word: str) -> Path
     return path
 
 
-def document(lab: Lab, tuned: Tuned, word: str) -> dict[str, Any]:
+def document(lab: Lab, tuned: Tuned, identity: DeviceIdentity) -> dict[str, Any]:
     """The result of a search, for machines."""
     best = tuned.best
-    identity = lab.device.identity
     return {
         "schema_version": "1.0",
         "kernel": {"name": lab.config.kernel.name},
         "gpu": {"name": lab.config.target.product_name, "architecture": lab.config.target.architecture},
-        "time_kind": word,
+        "time_kind": identity.time_word,
         "search_space_size": tuned.space_size,
         "evaluated_configs": len(tuned.trials),
         "infeasible_configs": len(tuned.failures),

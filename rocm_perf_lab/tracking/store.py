@@ -28,6 +28,7 @@ _SQLITE = "sqlite:///"
 _ARTIFACTS = "mlartifacts"
 _LONGEST_VALUE = 500
 _CUT = " …"
+_MOST_CHILDREN = 10_000
 _NOISY_LOGGERS = ("alembic", "mlflow", "mlflow.store.db.utils", "sqlalchemy")
 
 
@@ -50,6 +51,10 @@ class RunTracker(Protocol):
 
     def child(self, name: str, tags: Mapping[str, str] | None = None) -> RunTracker:
         """A run below this one."""
+        ...
+
+    def end_children(self, status: str) -> None:
+        """End the runs below this one that nobody will end any more: those of jobs that were killed."""
         ...
 
     def log_params(self, params: Mapping[str, Any]) -> None:
@@ -112,6 +117,9 @@ class NullTracker(ClosesItself):
         """Another that keeps nothing."""
         return NullTracker(name)
 
+    def end_children(self, status: str) -> None:
+        """There are none."""
+
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Nothing."""
 
@@ -154,6 +162,13 @@ class MlflowTracker(ClosesItself):
         child = MlflowTracker(self._client, str(self.uri), self._experiment_id, run.info.run_id)
         self._open_children.append(child)
         return child
+
+    def end_children(self, status: str) -> None:
+        """Also runs that other processes opened with this one as their parent."""
+        below = f"tags.`mlflow.parentRunId` = '{self._id}' and attributes.status = 'RUNNING'"
+        with _store_errors(str(self.uri)):
+            for run in self._client.search_runs([self._experiment_id], below, max_results=_MOST_CHILDREN):
+                self._client.set_terminated(run.info.run_id, status)
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """All in one request; long values are cut with a mark."""
@@ -233,19 +248,14 @@ def open_mlflow_tracker(
         client = MlflowClient(tracking_uri=_absolute(store))
         experiment_id = _experiment_id(client, store, experiment)
         if run_id is not None:
-            _reopen(client, experiment_id, run_id)
-            return MlflowTracker(client, store, experiment_id, run_id)
+            client.update_run(run_id, status="RUNNING")
+            reopened = MlflowTracker(client, store, experiment_id, run_id)
+            reopened.end_children("KILLED")
+            return reopened
         own = {"mlflow.source.name": "rocm-perf-lab"} | ({"mlflow.parentRunId": parent} if parent else {})
         more = _shortened({name: str(value) for name, value in (tags or {}).items()})
         run = client.create_run(experiment_id, run_name=run_name, tags=more | own)
     return MlflowTracker(client, store, experiment_id, run.info.run_id)
-
-
-def _reopen(client: MlflowClient, experiment_id: str, run_id: str) -> None:
-    client.update_run(run_id, status="RUNNING")
-    unfinished = f"tags.`mlflow.parentRunId` = '{run_id}' and attributes.status = 'RUNNING'"
-    for child in client.search_runs([experiment_id], filter_string=unfinished):
-        client.set_terminated(child.info.run_id, "KILLED")
 
 
 def ui_command(uri: str) -> str:

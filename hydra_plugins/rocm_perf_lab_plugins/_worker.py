@@ -99,6 +99,6 @@ def _details(folder: Path) -> dict[str, Any]:
     document = folder / "profile.json"
     if document.is_file():
         profile = json.loads(document.read_text(encoding="utf-8"))
-        details["provenance"] = profile["provenance"]
-        details["stability"] = {name: profile["stability"][name] for name in ("runs", "cv", "classification")}
+        details |= {name: profile["provenance"][name] for name in ("device", "time_kind", "note")}
+        details |= {name: profile["stability"][name] for name in ("runs", "cv")}
     return details

@@ -11,7 +11,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.objective import Infeasible
 from rocm_perf_lab.errors import LabError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from hydra_plugins.rocm_perf_lab_plugins.worker import HydraJob
+    from hydra_plugins.rocm_perf_lab_plugins._worker import HydraJob
     from rocm_perf_lab.autotune.objective import Measurement
     from rocm_perf_lab.autotune.slots import Task
 
@@ -137,7 +137,7 @@ class WorkerProcess:
     def __init__(self, job: HydraJob, log: Path) -> None:
         import multiprocessing
 
-        import cloudpickle  # type: ignore[import-untyped]
+        import cloudpickle
 
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
@@ -187,7 +187,7 @@ def _serve(connection: Any, pickled: bytes, log: str) -> None:
     """The life of a worker process: until the sweep closes its end."""
     import cloudpickle
 
-    from hydra_plugins.rocm_perf_lab_plugins.worker import reason_of
+    from hydra_plugins.rocm_perf_lab_plugins._worker import reason_of
 
     os.setsid()
     with open(log, "ab", buffering=0) as sink:  # noqa: PTH123 — a file descriptor is needed
@@ -210,7 +210,7 @@ class Submitit(_Followed):
     """Slurm, or submitit's local executor: one submission a trial."""
 
     def __init__(self, setting: Setting, launcher: Any) -> None:
-        import submitit  # type: ignore[import-untyped]
+        import submitit
 
         super().__init__(setting)
         cluster = launcher._EXECUTOR
@@ -243,7 +243,7 @@ class Submitit(_Followed):
 
 
 def _parameter(cluster: str, name: str) -> str:
-    from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf  # type: ignore[import-not-found]
+    from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
 
     return name if name in BaseQueueConf.__dataclass_fields__ else f"{cluster}_{name}"
 
@@ -259,16 +259,17 @@ class RayCluster:
     def __init__(self, setting: Setting, slots: int | None, init: dict[str, Any], remote: dict[str, Any]) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import cloudpickle
-        import ray  # type: ignore[import-not-found]
+        import ray
 
         self._setting = setting
-        self._ray = ray
-        if not ray.is_initialized():
-            ray.init(**{"configure_logging": True, "logging_level": "ERROR", "log_to_driver": False, **init})
+        cluster: Any = ray  # partly untyped
+        self._ray = cluster
+        if not cluster.is_initialized():
+            cluster.init(**{"configure_logging": True, "logging_level": "ERROR", "log_to_driver": False, **init})
         options = {"max_retries": 0, "num_cpus": 1, **remote}
-        self.count = slots or max(1, _room(ray.cluster_resources(), options))
-        self._job = ray.put(cloudpickle.dumps(setting.job))
-        self._run = ray.remote(**options)(_run_pickled)
+        self.count = slots or max(1, _room(cluster.cluster_resources(), options))
+        self._job = cluster.put(cloudpickle.dumps(setting.job))
+        self._run = cluster.remote(**options)(_run_pickled)
         self._references: list[Any] = []
 
     def start(self, task: Task) -> Future[Result]:
