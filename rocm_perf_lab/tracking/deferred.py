@@ -61,6 +61,9 @@ class DeferredTracker(ClosesItself):
         """Nothing that defers has children."""
         raise NotImplementedError(f"{name}: a deferred run has no children")
 
+    def end_children(self, status: str) -> None:
+        """There are none."""
+
     def log_params(self, params: Mapping[str, Any]) -> None:
         """What was asked for."""
         self._record["params"] |= {name: str(value) for name, value in params.items()}
