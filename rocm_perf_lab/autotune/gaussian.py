@@ -1,7 +1,9 @@
 """A Gaussian process over encoded configurations, made for a few hundred points and many thousand candidates.
 
-Matérn kernel of order 5/2 with one length scale a column; length scales, amplitude and noise are the most probable ones
-under broad priors. Candidates are predicted in single precision, which is far finer than any measurement.
+Matérn kernel of order 5/2 over a distance with one length scale a column and one learned direction across all of them (the factor
+analysis distance, Rasmussen and Williams 2006, equation 5.22): threads, LDS and registers are products of parameters, so along
+some sum of their logarithms times change at once. Everything learned is the most probable under broad priors. Candidates are
+predicted in single precision, which is far finer than any measurement.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ if TYPE_CHECKING:
 
 _ROOT5 = 5**0.5
 _JITTER = 1e-8
-_BOUNDS = {"scale": (-4.0, 4.0), "amplitude": (-4.0, 4.0), "noise": (-12.0, 1.0)}
+_BOUNDS = {"scale": (-4.0, 4.0), "amplitude": (-4.0, 4.0), "noise": (-12.0, 1.0), "direction": (-4.0, 4.0)}
 _PRIOR_NOISE = (-5.0, 1.5)
+_PRIOR_DIRECTION = (0.3, 0.5)
+"""Mean and deviation of each weight of the direction: the product of all parameters, unless measurements say otherwise."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +33,29 @@ class Prediction:
 
 
 class GaussianProcess:
-    """Logarithms of length scales, amplitude and noise variance are kept between fits: each starts from the last."""
+    """Length scales, amplitude and noise variance (as logarithms) and the direction are kept: each fit starts from the last."""
 
     def __init__(self, columns: int) -> None:
-        self._prior_mean = np.concatenate([np.zeros(columns), [0.0, _PRIOR_NOISE[0]]])
-        self._prior_weight = 1 / np.concatenate([np.ones(columns), [1.0, _PRIOR_NOISE[1]]]) ** 2
+        mean, deviation = _PRIOR_DIRECTION
+        self._prior_mean = np.concatenate([np.zeros(columns), [0.0, _PRIOR_NOISE[0]], np.full(columns, mean)])
+        self._prior_weight = 1 / np.concatenate([np.ones(columns), [1.0, _PRIOR_NOISE[1]], np.full(columns, deviation)]) ** 2
         self._theta = self._prior_mean.copy()
         self._columns = columns
 
     def tune(self, points: Column, targets: Column, iterations: int = 30) -> None:
-        """Find the most probable length scales, amplitude and noise."""
+        """Find the most probable length scales, amplitude, noise and direction."""
         from scipy.optimize import minimize
 
-        squares = (points[:, None, :] - points[None]) ** 2
-        bounds = [_BOUNDS["scale"]] * self._columns + [_BOUNDS["amplitude"], _BOUNDS["noise"]]
+        steps = points[:, None, :] - points[None]
+        scales, directions = [_BOUNDS["scale"]] * self._columns, [_BOUNDS["direction"]] * self._columns
         found = minimize(
-            self._loss, self._theta, (targets, squares), "L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": iterations}
+            self._loss,
+            self._theta,
+            (targets, steps, steps**2),
+            "L-BFGS-B",
+            jac=True,
+            bounds=[*scales, _BOUNDS["amplitude"], _BOUNDS["noise"], *directions],
+            options={"maxiter": iterations},
         )
         if np.isfinite(found.x).all():
             self._theta = found.x
@@ -84,8 +95,8 @@ class GaussianProcess:
         return float(np.exp(self._theta[self._columns + 1]))
 
     def _covariance(self, left: Column, right: Column, theta: Column) -> Column:
-        scales = np.exp(theta[: self._columns])
-        left, right = left / scales, right / scales
+        scales, direction = np.exp(theta[: self._columns]), theta[self._columns + 2 :]
+        left, right = np.column_stack([left / scales, left @ direction]), np.column_stack([right / scales, right @ direction])
         squares = (left * left).sum(1)[:, None] + (right * right).sum(1) - 2 * left @ right.T
         np.maximum(squares, 0, out=squares)
         root = _ROOT5 * np.sqrt(squares)
@@ -97,13 +108,14 @@ class GaussianProcess:
         squares *= np.exp(theta[self._columns])
         return np.asarray(squares)
 
-    def _loss(self, theta: Column, targets: Column, squares: Column) -> tuple[float, Column]:
-        """Negative logarithm of the posterior, and its gradient."""
+    def _loss(self, theta: Column, targets: Column, steps: Column, squares: Column) -> tuple[float, Column]:
+        """Negative logarithm of the posterior, and its gradient; steps and squares are (points, points, columns)."""
         from scipy.linalg import cho_solve
 
         columns, count = self._columns, len(targets)
         weights = np.exp(-2 * theta[:columns])
-        distance = np.sqrt(squares @ weights)
+        along = steps @ theta[columns + 2 :]
+        distance = np.sqrt(squares @ weights + along * along)
         decay = np.exp(theta[columns] - _ROOT5 * distance)
         slope = 1 + _ROOT5 * distance
         signal = (slope + 5 / 3 * distance * distance) * decay
@@ -118,7 +130,9 @@ class GaussianProcess:
         off = theta - self._prior_mean
         loss = 0.5 * targets @ solved + np.log(np.diag(factor)).sum() + 0.5 * (self._prior_weight * off * off).sum()
         gradient: Any = self._prior_weight * off
-        gradient[:columns] += 0.5 * np.tensordot(residual * (5 / 3 * slope * decay), squares, ((0, 1), (0, 1))) * weights
+        core = residual * (5 / 3 * slope * decay)
+        gradient[:columns] += 0.5 * (core.ravel() @ squares.reshape(-1, columns)) * weights
         gradient[columns] += 0.5 * (residual * signal).sum()
         gradient[columns + 1] += 0.5 * noise * np.trace(residual)
+        gradient[columns + 2 :] -= 0.5 * ((core * along).ravel() @ steps.reshape(-1, columns))
         return float(loss), gradient
