@@ -1,0 +1,189 @@
+"""The official client against a real server: what is asked, what is heard, what is tried again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rocm_perf_lab.optimize.proposers.endpoint import Endpoint, EndpointModel, is_local
+from rocm_perf_lab.optimize.proposers.model import Answer, Message, ModelError, Usage
+from tests.builders.chat_server import ChatServer, Fails, Hangs, Says, Sends, Step, chat_server
+
+QUESTION = [Message(role="system", content="be brief"), Message(role="user", content="12345678")]
+
+
+class Waits(list[float]):
+    """A sleep that only writes down."""
+
+    def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+def ask(*script: Step, **settings: Any) -> tuple[Answer, ChatServer, Waits]:
+    waits = Waits()
+    with chat_server(script) as server:
+        endpoint = replace(Endpoint(server.url, "llama"), **settings)
+        return EndpointModel(endpoint, waits).complete(QUESTION), server, waits
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_arrives_whole_with_its_tokens(stream: bool) -> None:
+    text = "früher\n```\nint x;\n```\n" * 40
+
+    answer, server, _ = ask(Says(text, usage=(321, 45)), stream=stream, temperature=0.5, seed=7, max_answer_tokens=99)
+
+    assert (answer.text, answer.finish_reason, answer.model) == (text, "stop", "llama")
+    assert answer.usage == Usage(read=321, written=45)
+    (request,) = server.requests
+    assert request["messages"] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "12345678"}]
+    assert (request["model"], request["temperature"], request["seed"], request["max_tokens"]) == ("llama", 0.5, 7, 99)
+
+
+def test_what_is_not_set_is_left_to_the_endpoint() -> None:
+    _, server, _ = ask(Says("x"))
+
+    assert not {"temperature", "seed", "max_tokens"} & server.requests[0].keys()
+
+
+def test_tokens_that_nobody_counted_are_estimated_and_marked() -> None:
+    answer, _, _ = ask(Says("123456789", usage=None))
+
+    assert answer.usage == Usage(read=2 + 2, written=3, estimated=True)  # four bytes a token, rounded up
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 408])
+def test_errors_that_pass_are_tried_again_with_growing_pauses(status: int) -> None:
+    answer, server, waits = ask(Fails(status), Fails(status), Says("at last"), first_wait_s=0.5)
+
+    assert answer.text == "at last"
+    assert len(server.requests) == 3
+    assert waits == [0.5, 1.0]
+    assert [failure.waited_s for failure in answer.failures] == [0.5, 1.0]
+    assert all(str(status) in failure.error for failure in answer.failures)
+
+
+def test_it_waits_as_long_as_the_endpoint_asks_for() -> None:
+    _, _, waits = ask(Fails(429, headers={"Retry-After": "7"}), Fails(429, headers={"Retry-After": "9999"}), Says("x"))
+
+    assert waits == [7.0, 60.0]
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        Sends(b"data: {not json\n\n", "text/event-stream"),
+        Sends(b"", "text/event-stream"),
+        Sends(b"<html>proxy error</html>", "text/html"),
+        Sends(b'data: {"choices": 5}\n\n', "text/event-stream"),
+        Sends(b'data: {"choices": [{"delta": null}]}\n\n', "text/event-stream"),
+        Sends(b'data: {"error": {"message": "overloaded"}}\n\n', "text/event-stream"),
+        Says("half of an answer that never ends", cut=True),
+    ],
+    ids=["json", "empty", "html", "shape", "delta", "error", "cut"],
+)
+def test_garbage_is_tried_again(garbage: Step) -> None:
+    answer, server, _ = ask(garbage, Says("proper"))
+
+    assert answer.text == "proper"
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("garbage", [b"{}", b"null", b"[1]", b'{"choices": []}', b"no json at all"])
+def test_garbage_without_streaming_is_tried_again(garbage: bytes) -> None:
+    answer, server, _ = ask(Sends(garbage), Says("proper"), stream=False)
+
+    assert answer.text == "proper"
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("slow", [Hangs(2.0), Says("never ends " * 40, pause_s=0.1)], ids=["silent", "dripping"])
+def test_an_endpoint_that_is_too_slow_is_asked_again(slow: Step) -> None:
+    start = time.monotonic()
+
+    answer, _, _ = ask(slow, Says("quick"), timeout_s=0.4)
+
+    assert answer.text == "quick"
+    assert time.monotonic() - start < 2.0
+
+
+def test_an_answer_that_grows_too_long_is_not_listened_to_to_its_end() -> None:
+    answer, _, _ = ask(Says("x" * 1_000_000), max_answer_bytes=10_000)
+
+    assert len(answer.text) == 10_000
+    assert answer.finish_reason == "too long"
+
+
+def refused(*script: Step, **settings: Any) -> tuple[ModelError, ChatServer]:
+    with chat_server(script) as server, pytest.raises(ModelError) as error:
+        EndpointModel(replace(Endpoint(server.url, "llama"), **settings), Waits()).complete(QUESTION)
+    return error.value, server
+
+
+def test_retries_have_a_limit() -> None:
+    error, server = refused(Fails(500), max_retries=2)
+
+    assert len(server.requests) == 3
+    assert error.what.startswith("the model did not answer 3 times: ")
+    assert "500" in error.what
+
+
+@pytest.mark.parametrize(
+    ("failure", "remedy"),
+    [
+        (Fails(401), "put a valid key into the environment variable OPENAI_API_KEY"),
+        (Fails(404), "check optimizer.llm.base_url (with its /v1) and optimizer.llm.model"),
+        (Fails(400), "check that the endpoint is up"),
+        (Fails(429, code="insufficient_quota"), "wait, or raise optimizer.llm.max_retries"),
+    ],
+)
+def test_errors_that_do_not_pass_are_told_at_once(failure: Fails, remedy: str) -> None:
+    error, server = refused(failure)
+
+    assert len(server.requests) == 1
+    assert error.remedy is not None
+    assert error.remedy.startswith(remedy)
+
+
+def test_an_endpoint_that_is_down_is_told_as_such() -> None:
+    with chat_server([Says("x")]) as server:
+        pass
+
+    with pytest.raises(ModelError, match="did not answer 2 times: Connection error") as error:
+        EndpointModel(Endpoint(server.url, "llama", max_retries=1), Waits()).complete(QUESTION)
+
+    assert error.value.where == f"{server.url}, model llama"
+
+
+def test_the_key_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "sesame")
+
+    _, server, _ = ask(Says("x"), api_key_env="MY_KEY")
+
+    assert server.keys == ["Bearer sesame"]
+
+
+def test_without_a_key_only_this_machine_is_asked() -> None:
+    with pytest.raises(ModelError, match=r"there is no API key for https://api\.example\.org/v1") as error:
+        EndpointModel(Endpoint("https://api.example.org/v1", "llama"))
+
+    assert error.value.where is not None
+    assert "OPENAI_API_KEY" in error.value.where
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost/v1", "", "http://"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ModelError, match="is no address of an endpoint"):
+        EndpointModel(Endpoint(url, "llama"))
+
+
+def test_which_addresses_are_this_machine() -> None:
+    assert [is_local(f"http://{host}/v1") for host in ("localhost:8000", "127.0.0.1", "[::1]:80", "127.1.2.3")] == [True] * 4
+    assert [is_local(f"http://{host}/v1") for host in ("10.0.0.1", "localhost.example.org", "api.openai.com")] == [False] * 3

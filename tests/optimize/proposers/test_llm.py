@@ -1,0 +1,130 @@
+"""The proposer that asks a model: one conversation per candidate, repairs, and what the model is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.optimize.proposal import Proposal, Verdict
+from rocm_perf_lab.optimize.proposers.base import Unusable
+from rocm_perf_lab.optimize.proposers.llm import LlmProposer
+from rocm_perf_lab.optimize.proposers.model import Answer, Message, Usage
+from rocm_perf_lab.optimize.proposers.transcript import Budget, TranscribedModel
+from rocm_perf_lab.optimize.source_tree import parse_source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.optimize.proposers.base import Offer
+    from rocm_perf_lab.optimize.proposers.model import Conversation
+    from rocm_perf_lab.optimize.proposers.prompt import PromptWriter
+
+SOURCE = "__global__ void k(float* x) {}\n"
+PARENT = Proposal.of(SOURCE, transform="none", description="", parent=None)
+
+
+@dataclass
+class Scripted:
+    """Answers from a list."""
+
+    answers: list[str]
+    conversations: list[list[Message]] = field(default_factory=list)
+
+    def complete(self, conversation: Conversation) -> Answer:
+        """The next one."""
+        self.conversations.append(list(conversation))
+        return Answer(text=self.answers.pop(0), finish_reason="stop", usage=Usage(read=1, written=1))
+
+
+class Short:
+    """A prompt of one word, and a repair that repeats the reason."""
+
+    def question(self, parent: Proposal, judged: Sequence[Verdict]) -> list[Message]:
+        """How many verdicts there are."""
+        return [Message(role="user", content=f"go {len(judged)}")]
+
+    def repair(self, verdict: Verdict) -> Message:
+        """The reason."""
+        return Message(role="user", content=verdict.reason)
+
+
+def answer(body: str) -> str:
+    return f"Change {body}.\n```cpp\n{SOURCE}// {body}\n```\n"
+
+
+def run(
+    tmp_path: Path, answers: list[str], stages: dict[str, str], *, candidates: int = 1, repairs: int = 2, max_calls: int = 99
+) -> tuple[list[Offer], Scripted, str | None]:
+    model = Scripted(answers)
+    prompt: PromptWriter = Short()  # type: ignore[assignment]
+    proposer = LlmProposer(
+        name="llm",
+        model=TranscribedModel(model, tmp_path / "t.jsonl", Budget(max_calls, 10**6)),
+        prompt=prompt,
+        entry="k",
+        candidates=candidates,
+        repairs=repairs,
+        max_answer_bytes=10_000,
+    )
+    offers = proposer.offers(PARENT, parse_source(SOURCE.encode(), "k"), ())
+    seen: list[Offer] = []
+    try:
+        offer = next(offers)
+        while True:
+            seen.append(offer)
+            if isinstance(offer, Unusable):
+                verdict = Verdict(offer.proposal, False, "answer", offer.reason)
+            else:
+                stage = stages.get(offer.description, "measurement")
+                verdict = Verdict(offer, False, stage, f"{stage} said no")  # type: ignore[arg-type]
+            offer = offers.send(verdict)
+    except StopIteration as end:
+        return seen, model, end.value
+
+
+def test_a_usable_answer_is_a_proposal(tmp_path: Path) -> None:
+    offers, _, end = run(tmp_path, [answer("a")], {})
+
+    assert offers == [Proposal.of(f"{SOURCE}// a\n", transform="llm", description="Change a.", parent=PARENT)]
+    assert end is None
+
+
+def test_what_does_not_compile_goes_back_with_the_compilers_words(tmp_path: Path) -> None:
+    offers, model, _ = run(tmp_path, [answer("a"), answer("b")], {"Change a.": "compile"})
+
+    assert [o.description for o in offers if isinstance(o, Proposal)] == ["Change a.", "Change b."]
+    assert [m.content for m in model.conversations[1]] == ["go 0", answer("a"), "compile said no"]
+
+
+def test_repairs_have_a_limit(tmp_path: Path) -> None:
+    offers, model, _ = run(tmp_path, [answer("a"), "prose", answer("c")], {"Change a.": "compile"}, repairs=1)
+
+    assert len(offers) == 2
+    assert model.answers == [answer("c")]
+
+
+def test_an_unusable_answer_is_one_too(tmp_path: Path) -> None:
+    renamed = answer("r").replace("void k(", "void kernel(")
+    offers, model, _ = run(tmp_path, ["prose", renamed, answer("c")], {})
+
+    reasons = [o.reason for o in offers if isinstance(o, Unusable)]
+    assert "no code block" in reasons[0]
+    assert reasons[1].startswith("the kernel has to keep its name: ")
+    assert isinstance(offers[2], Proposal)
+    assert model.conversations[2][-1].content == reasons[1]
+
+
+def test_a_wrong_or_slow_answer_ends_the_conversation_and_is_told_in_the_next(tmp_path: Path) -> None:
+    stages = {"Change a.": "verification", "Change b.": "guard"}
+
+    _, model, _ = run(tmp_path, [answer("a"), answer("b"), answer("c")], stages, candidates=3)
+
+    assert [[m.content for m in conversation] for conversation in model.conversations] == [["go 0"], ["go 1"], ["go 2"]]
+
+
+def test_a_spent_budget_is_why_it_ends(tmp_path: Path) -> None:
+    offers, _, end = run(tmp_path, [answer("a"), answer("b")], {}, candidates=5, max_calls=1)
+
+    assert len(offers) == 1
+    assert end == "optimizer.llm.max_calls (1) reached"
