@@ -12,6 +12,7 @@ import click
 
 from rocm_perf_lab import __version__
 from rocm_perf_lab.cli_optimize import COMMANDS as OPTIMIZE_COMMANDS
+from rocm_perf_lab.cli_replay import replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -265,6 +266,9 @@ def schemas(folder: str) -> None:
 
     for path in export_schemas(Path(folder)):
         click.echo(path)
+
+
+main.add_command(replay)
 
 
 def _answer(action: Callable[[], None], debug: bool) -> None:

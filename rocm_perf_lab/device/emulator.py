@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import time
 from functools import cached_property
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rocm_perf_lab import __version__
 from rocm_perf_lab.device.choice import missing_for_gpu
+from rocm_perf_lab.device.emulated_time import estimate_launch
 from rocm_perf_lab.device.instruction_counts import instruction_counts
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun, Finding
 from rocm_perf_lab.device.thread_trace import emulated_trace
@@ -30,8 +30,6 @@ from rocm_perf_lab.rocprof.recording import (
 )
 from rocm_perf_lab.rocprof.registers import reported_registers
 from rocm_perf_lab.rocprof.writer import write_database
-from rocm_perf_lab.target.occupancy import launch_occupancy
-from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 from rocm_perf_lab.toolchain.source_lines import line_table
 
 if TYPE_CHECKING:
@@ -41,10 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.protocol import Launch
-    from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.emulator.machine import Machine
     from rocm_perf_lab.emulator.memory import Allocation
-    from rocm_perf_lab.emulator.timing.engine import TimingEstimate
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
@@ -111,6 +107,29 @@ class EmulatorDevice:
 
         return tuple(hardware_counters(CuCounters(), scale=0.0, cycles=0.0, active_units=0, target=self._target))
 
+    @property
+    def max_instructions(self) -> int:
+        """Wave instructions of one launch."""
+        return self._max_instructions
+
+    @property
+    def threads(self) -> int:
+        """Threads that run workgroups."""
+        return self._threads
+
+    def machine(self) -> Machine:
+        """A new emulated GPU with this device's settings; close it."""
+        from rocm_perf_lab.emulator.machine import Machine
+        from rocm_perf_lab.emulator.sampling import SamplePolicy
+
+        return Machine(
+            self._target,
+            max_instructions=self._max_instructions,
+            threads=self._threads,
+            sample=SamplePolicy(self._traced_workgroups),
+            checks=self._checks,
+        )
+
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
         """Execute once; write `runs` equal dispatches, which is what repeating a deterministic device gives.
 
@@ -120,18 +139,8 @@ class EmulatorDevice:
             EmulationError: The kernel did something that it must not do.
             LabError: The launch is impossible on the target.
         """
-        from rocm_perf_lab.emulator.machine import Machine
-        from rocm_perf_lab.emulator.sampling import SamplePolicy
-
         kernel = next(k for k in launch.code_object.kernels if k.symbol == launch.symbol)
-        sample = SamplePolicy(self._traced_workgroups)
-        with Machine(
-            self._target,
-            max_instructions=self._max_instructions,
-            threads=self._threads,
-            sample=sample,
-            checks=self._checks,
-        ) as machine:
+        with self.machine() as machine:
             buffers = _allocate(machine, launch)
             result = machine.launch(
                 machine.load(launch.code_object),
@@ -142,7 +151,15 @@ class EmulatorDevice:
                 launch.dynamic_lds_bytes,
                 source_line=_source_lines(launch.code_object),
             )
-            timing = self._estimate(launch, kernel, result, list(buffers.values()), thread_trace=att is not None)
+            timing = estimate_launch(
+                self._target,
+                kernel,
+                result,
+                block=launch.block,
+                dynamic_lds_bytes=launch.dynamic_lds_bytes,
+                buffers=list(buffers.values()),
+                thread_trace=att is not None,
+            )
             outputs = _read_outputs(machine, launch, buffers)
         values = {**result.counters, **timing.counters}
         wanted = {name: float(values[name]) for name in counters if name in values}
@@ -152,23 +169,6 @@ class EmulatorDevice:
             write_trace(emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name), att)
         findings = tuple(Finding(f.check, str(f), f.source) for f in result.findings)
         return DeviceRun(outputs, database, instruction_counts(result), findings)
-
-    def _estimate(
-        self, launch: Launch, kernel: KernelMetadata, result: LaunchResult, buffers: list[Allocation], *, thread_trace: bool
-    ) -> TimingEstimate:
-        from rocm_perf_lab.emulator.build import load_runtime
-        from rocm_perf_lab.emulator.timing.engine import TracedLaunch, estimate
-
-        request = occupancy_request(kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes)
-        traced = TracedLaunch(
-            program=result.program,
-            traces=result.traces,
-            buffers=[(b.address, b.nbytes) for b in buffers],
-            workgroups=result.workgroups,
-            waves_per_workgroup=result.waves // result.workgroups,
-            resident_workgroups=int(launch_occupancy(self._target, request).workgroups_per_cu),
-        )
-        return estimate(load_runtime(), traced, self._target, thread_trace=thread_trace)
 
     def _record(
         self, launch: Launch, kernel: KernelMetadata, duration_ns: int, counters: Mapping[str, float], runs: int

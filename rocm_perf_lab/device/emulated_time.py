@@ -1,0 +1,50 @@
+"""How long an emulated launch would take on the target: joins a launch's traces, its occupancy and the timing model."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.target.occupancy import launch_occupancy
+from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.emulator.launching import LaunchResult
+    from rocm_perf_lab.emulator.memory import Allocation
+    from rocm_perf_lab.emulator.timing.engine import TimingEstimate
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+
+Dim3 = tuple[int, int, int]
+
+
+def estimate_launch(
+    target: Target,
+    kernel: KernelMetadata,
+    result: LaunchResult,
+    *,
+    block: Dim3,
+    dynamic_lds_bytes: int,
+    buffers: Sequence[Allocation],
+    thread_trace: bool = False,
+) -> TimingEstimate:
+    """Time one traced launch; `buffers` in an order that equal runs share.
+
+    Raises:
+        TimingUnavailable: The target has no timing parameters.
+    """
+    from rocm_perf_lab.emulator.build import load_runtime
+    from rocm_perf_lab.emulator.timing.engine import TracedLaunch, estimate
+
+    request = occupancy_request(kernel, workgroup_size=prod(block), dynamic_lds_bytes=dynamic_lds_bytes)
+    traced = TracedLaunch(
+        program=result.program,
+        traces=result.traces,
+        buffers=[(b.address, b.nbytes) for b in buffers],
+        workgroups=result.workgroups,
+        waves_per_workgroup=result.waves // result.workgroups,
+        resident_workgroups=int(launch_occupancy(target, request).workgroups_per_cu),
+    )
+    return estimate(load_runtime(), traced, target, thread_trace=thread_trace)

@@ -1,0 +1,327 @@
+"""A capture, read and checked: `open_capture(folder) -> Capture`.
+
+Nothing of a folder is believed before its manifest was checked: sizes, SHA-256 sums, the set of files, links, and what the
+documents say of each other. `capture_problems(folder)` collects everything that is wrong instead of stopping at the first.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from pydantic import ValidationError
+
+from rocm_perf_lab.replay.errors import CaptureError, IncompleteCapture
+from rocm_perf_lab.replay.folder import CaptureFolder
+from rocm_perf_lab.replay.format import (
+    AFTER_VARIABLES_NAME,
+    CODE_OBJECT_NAME,
+    DISPATCH_NAME,
+    FORMAT,
+    FORMAT_VERSION,
+    KERNARG_NAME,
+    MANIFEST_NAME,
+    MEMORY_NAME,
+    PAGE_BYTES,
+    VARIABLES_NAME,
+    CaptureModel,
+    DispatchDocument,
+    Manifest,
+    MemoryDocument,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.replay.format import Region
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+
+_Model = TypeVar("_Model", bound=CaptureModel)
+_LARGEST_DOCUMENT = 1 << 28
+_CAPTURE_AGAIN = "Copy it again from where it was captured, or capture again."
+
+
+class Contents(Protocol):
+    """Where the bytes of a capture come from."""
+
+    def image(self, region: Region) -> NDArray[np.uint8]:
+        """A region before the dispatch, (size,), read-only."""
+        ...
+
+    def after_pages(self, region: Region) -> NDArray[np.uint8]:
+        """The changed pages after it, (pages * 4096,), read-only; empty where nothing changed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One dispatch, frozen. `has_after` is False where the capture does not know what the dispatch left behind."""
+
+    folder: Path
+    dispatch: DispatchDocument
+    memory: MemoryDocument
+    manifest: Manifest | None
+    kernarg: bytes
+    hsaco: bytes
+    variables: bytes
+    after_variables: bytes | None
+    contents: Contents
+    has_after: bool = True
+    layout: str = "rocm-perf-lab"
+
+    @cached_property
+    def code_object(self) -> CodeObject:
+        """Of the captured kernel.
+
+        Raises:
+            CodeObjectError: Damaged.
+        """
+        from rocm_perf_lab.toolchain.elf import read_code_object
+
+        return read_code_object(self.hsaco)
+
+    @cached_property
+    def kernel(self) -> KernelMetadata:
+        """The captured kernel, found by its exact symbol.
+
+        Raises:
+            CaptureError: The code object has no such kernel.
+        """
+        wanted = self.dispatch.kernel.mangled_name
+        for kernel in self.code_object.kernels:
+            if kernel.symbol == wanted:
+                return kernel
+        raise CaptureError(
+            f"the captured code object has no kernel {wanted!r}",
+            where=str(self.folder),
+            remedy=f"It has {', '.join(kernel.symbol for kernel in self.code_object.kernels) or 'none'}; capture again.",
+        )
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """Those whose content is here."""
+        return tuple(region for region in self.memory.regions if region.file is not None)
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all regions."""
+        return sum(region.size for region in self.regions)
+
+    @property
+    def emulated(self) -> bool:
+        """True where no real GPU ran the captured dispatch."""
+        return self.manifest is not None and self.manifest.provenance.emulated
+
+    def image(self, region: Region) -> NDArray[np.uint8]:
+        """A region before the dispatch, (size,), read-only."""
+        return self.contents.image(region)
+
+    def expected(self, region: Region) -> NDArray[np.uint8]:
+        """A region after the dispatch, (size,); the image itself where nothing changed."""
+        image = self.image(region)
+        if region.after is None:
+            return image
+        after = image.copy()
+        pages, place = self.contents.after_pages(region), 0
+        for first, count in region.after.runs:
+            content = pages[place : place + count * PAGE_BYTES]
+            after[first * PAGE_BYTES : (first + count) * PAGE_BYTES] = content
+            place += count * PAGE_BYTES
+        return after
+
+
+@dataclass(frozen=True)
+class _FolderContents:
+    folder: CaptureFolder
+
+    def image(self, region: Region) -> NDArray[np.uint8]:
+        return self.folder.view(str(region.file))
+
+    def after_pages(self, region: Region) -> NDArray[np.uint8]:
+        return self.folder.view(region.after.file) if region.after is not None else np.zeros(0, dtype=np.uint8)
+
+
+def open_capture(path: Path, *, verify: bool = True) -> Capture:
+    """Read a capture of ours, of kerncap or of the original rocm-perf-lab.
+
+    Args:
+        path: The folder.
+        verify: Also compute the SHA-256 of the large files; without it only sizes and small files are checked.
+
+    Raises:
+        IncompleteCapture: There is no manifest.
+        CaptureError: The first thing that is wrong.
+    """
+    from rocm_perf_lab.replay.foreign import is_foreign_capture, open_foreign_capture
+
+    if is_foreign_capture(path):
+        return open_foreign_capture(path)
+    capture, folder, manifest = _opened(path)
+    for problem in _content_problems(folder, manifest, everything=verify):
+        raise CaptureError(problem, where=str(path), remedy=_CAPTURE_AGAIN)
+    return capture
+
+
+def capture_problems(path: Path) -> list[str]:
+    """Everything that is wrong with a folder, one sentence each; empty for a good capture."""
+    from rocm_perf_lab.replay.foreign import is_foreign_capture, open_foreign_capture
+
+    try:
+        if is_foreign_capture(path):
+            open_foreign_capture(path)
+            return []
+        capture, folder, manifest = _opened(path)
+    except CaptureError as error:
+        return [error.what]
+    problems = list(_content_problems(folder, manifest, everything=True))
+    problems += [f"{name} does not belong into a capture" for name in sorted(folder.names() - {MANIFEST_NAME, *manifest.files})]
+    try:
+        _ = capture.kernel
+    except CaptureError as error:
+        problems.append(error.what)
+    return problems
+
+
+def _opened(path: Path) -> tuple[Capture, CaptureFolder, Manifest]:
+    if not path.is_dir():
+        raise CaptureError(
+            "there is no such folder" if not path.exists() else "this is not a folder",
+            where=str(path),
+            remedy="Name the folder of a capture; rocm-perf replay capture makes one.",
+        )
+    folder = CaptureFolder(path)
+    manifest = _manifest(folder)
+    dispatch = _document(folder, manifest, DISPATCH_NAME, DispatchDocument)
+    memory = _document(folder, manifest, MEMORY_NAME, MemoryDocument)
+    for problem in _structure_problems(folder, manifest, dispatch, memory):
+        raise CaptureError(problem, where=str(path), remedy=_CAPTURE_AGAIN)
+    has_variables_after = AFTER_VARIABLES_NAME in manifest.files
+    capture = Capture(
+        folder=path,
+        dispatch=dispatch,
+        memory=memory,
+        manifest=manifest,
+        kernarg=folder.content(KERNARG_NAME),
+        hsaco=folder.content(CODE_OBJECT_NAME),
+        variables=folder.content(VARIABLES_NAME) if dispatch.variables else b"",
+        after_variables=folder.content(AFTER_VARIABLES_NAME) if has_variables_after else None,
+        contents=_FolderContents(folder),
+    )
+    return capture, folder, manifest
+
+
+def _manifest(folder: CaptureFolder) -> Manifest:
+    if not folder.exists(MANIFEST_NAME):
+        started = any(folder.exists(name) for name in ("memory", KERNARG_NAME, DISPATCH_NAME, MEMORY_NAME, CODE_OBJECT_NAME))
+        raise IncompleteCapture(
+            "this capture is incomplete: it has no manifest" if started else "this folder is not a capture: it has no manifest",
+            where=str(folder.path),
+            remedy=f"It cannot be used. Remove it (rm -r {folder.path}) and capture again."
+            if started
+            else "Name the folder that rocm-perf replay capture made.",
+        )
+    plain = _json(folder, MANIFEST_NAME)
+    if plain.get("format") != FORMAT or plain.get("format_version") != FORMAT_VERSION:
+        raise CaptureError(
+            f"this capture has format {plain.get('format')!r} version {plain.get('format_version')!r}; "
+            f"this version of the lab reads {FORMAT!r} version {FORMAT_VERSION}",
+            where=str(folder.path),
+            remedy="Read it with the version of the lab that wrote it, or capture again.",
+        )
+    return _validated(folder, MANIFEST_NAME, Manifest, plain)
+
+
+def _document(folder: CaptureFolder, manifest: Manifest, name: str, model: type[_Model]) -> _Model:
+    if name not in manifest.files:
+        raise CaptureError(f"the manifest does not name {name}", where=str(folder.path), remedy=_CAPTURE_AGAIN)
+    problem = _file_problem(folder, manifest, name, with_content=True)
+    if problem is not None:
+        raise CaptureError(problem, where=str(folder.path), remedy=_CAPTURE_AGAIN)
+    return _validated(folder, name, model, _json(folder, name))
+
+
+def _json(folder: CaptureFolder, name: str) -> dict[str, Any]:
+    try:
+        plain = json.loads(folder.content(name, _LARGEST_DOCUMENT))
+    except (ValueError, RecursionError) as error:
+        raise CaptureError(f"{name} is not JSON: {error}", where=str(folder.path), remedy=_CAPTURE_AGAIN) from error
+    if not isinstance(plain, dict):
+        raise CaptureError(f"{name} is not a JSON object", where=str(folder.path), remedy=_CAPTURE_AGAIN)
+    return plain
+
+
+def _validated(folder: CaptureFolder, name: str, model: type[_Model], plain: dict[str, Any]) -> _Model:
+    try:
+        return model.model_validate(plain)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        said = str(first["msg"]).removeprefix("Value error, ")
+        raise CaptureError(
+            f"{name} is invalid{f' at {key}' if key else ''}: {said}", where=str(folder.path), remedy=_CAPTURE_AGAIN
+        ) from error
+
+
+def _structure_problems(
+    folder: CaptureFolder, manifest: Manifest, dispatch: DispatchDocument, memory: MemoryDocument
+) -> Iterator[str]:
+    """What the documents say of each other and of the files' sizes."""
+    sizes = _expected_sizes(dispatch, memory)
+    for name in sorted(sizes.keys() - manifest.files.keys()):
+        yield f"the manifest does not name {name}"
+    for name in sorted(manifest.files.keys() - sizes.keys() - {AFTER_VARIABLES_NAME}):
+        yield f"the manifest names {name!r}, which no document speaks of"
+    for name, size in sizes.items():
+        entry = manifest.files[name]
+        if size is not None and entry.size != size:
+            yield f"{name} has {entry.size:,} bytes in the manifest, {size:,} are needed"
+    for name in manifest.files:
+        problem = _file_problem(folder, manifest, name, with_content=False)
+        if problem is not None:
+            yield problem
+    if manifest.files[CODE_OBJECT_NAME].sha256 != dispatch.code_object.sha256:
+        yield f"{CODE_OBJECT_NAME} is not the code object that {DISPATCH_NAME} speaks of"
+    if AFTER_VARIABLES_NAME in manifest.files and manifest.files[AFTER_VARIABLES_NAME].size != sizes.get(VARIABLES_NAME):
+        yield f"{AFTER_VARIABLES_NAME} has another size than {VARIABLES_NAME}"
+
+
+def _expected_sizes(dispatch: DispatchDocument, memory: MemoryDocument) -> dict[str, int | None]:
+    """Size of every file that the documents speak of; None where any will do."""
+    sizes: dict[str, int | None] = {DISPATCH_NAME: None, MEMORY_NAME: None, CODE_OBJECT_NAME: None}
+    sizes[KERNARG_NAME] = dispatch.kernel.kernarg_size
+    if dispatch.variables:
+        sizes[VARIABLES_NAME] = max(variable.offset + variable.size for variable in dispatch.variables)
+    for region in memory.regions:
+        if region.file is not None:
+            sizes[region.file] = region.size
+        if region.after is not None:
+            sizes[region.after.file] = region.after.pages * PAGE_BYTES
+    return sizes
+
+
+def _content_problems(folder: CaptureFolder, manifest: Manifest, *, everything: bool) -> Iterator[str]:
+    small = {KERNARG_NAME, CODE_OBJECT_NAME, VARIABLES_NAME, AFTER_VARIABLES_NAME}
+    for name in sorted(manifest.files):
+        if everything or name in small:
+            problem = _file_problem(folder, manifest, name, with_content=True)
+            if problem is not None:
+                yield problem
+
+
+def _file_problem(folder: CaptureFolder, manifest: Manifest, name: str, *, with_content: bool) -> str | None:
+    entry = manifest.files[name]
+    try:
+        size = folder.size(name)
+        if size != entry.size:
+            return f"{name} has {size:,} bytes, {entry.size:,} were captured"
+        if with_content and folder.sha256(name) != entry.sha256:
+            return f"{name} is not what was captured: its SHA-256 is another"
+    except CaptureError as error:
+        return error.what
+    return None

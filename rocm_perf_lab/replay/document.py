@@ -1,0 +1,96 @@
+"""`replay.json`: what one replay gave, as `rocm-perf replay full-vm --json` prints it."""
+
+from __future__ import annotations
+
+from statistics import fmean, median, stdev
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from rocm_perf_lab.replay.job import Verification
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.replay.job import Job, Outcome
+
+SCHEMA_VERSION: Literal["1.0"] = "1.0"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KernelPart(_Part):
+    """The replayed kernel."""
+
+    name: str
+
+
+class ExecutionPart(_Part):
+    """`stateless`: memory was restored before every iteration; `stateful`: before the first one only."""
+
+    iterations: int
+    mode: Literal["stateless", "stateful"]
+
+
+class TimingPart(_Part):
+    """Durations of the kernel on the device; `kind` says whether a device was measured or a model estimated them."""
+
+    unit: Literal["microseconds"] = "microseconds"
+    kind: Literal["emulated", "measured"]
+    average: float
+    median: float
+    min: float
+    max: float
+    stddev: float
+    samples: tuple[float, ...]
+    warmup: tuple[float, ...] = ()
+
+
+class EnvironmentPart(_Part):
+    """Where it ran."""
+
+    gpu_agent: str
+    rocm_version: str
+    pid: int
+
+
+class ReplayDocument(_Part):
+    """One replay. `wall_time_ms` spans all iterations, the restoring of memory between them included."""
+
+    schema_version: Literal["1.0"] = SCHEMA_VERSION
+    kernel: KernelPart
+    execution: ExecutionPart
+    timing: TimingPart
+    environment: EnvironmentPart
+    capture: str
+    hsaco_path: str
+    wall_time_ms: float
+    restored_bytes: int
+    verification: Verification | None
+    notes: tuple[str, ...]
+
+
+def replay_document(capture: str, job: Job, outcome: Outcome) -> ReplayDocument:
+    """Put it together."""
+    samples = outcome.samples_us
+    return ReplayDocument(
+        kernel=KernelPart(name=outcome.kernel),
+        execution=ExecutionPart(iterations=job.iterations, mode="stateless" if job.recopy else "stateful"),
+        timing=TimingPart(
+            kind="emulated" if outcome.emulated else "measured",
+            average=fmean(samples),
+            median=median(samples),
+            min=min(samples),
+            max=max(samples),
+            stddev=stdev(samples) if len(samples) > 1 else 0.0,
+            samples=samples,
+            warmup=outcome.warmup_us,
+        ),
+        environment=EnvironmentPart(gpu_agent=outcome.gpu_agent, rocm_version=outcome.rocm_version, pid=outcome.pid),
+        capture=capture,
+        hsaco_path=job.hsaco or f"{capture}/kernel.hsaco",
+        wall_time_ms=outcome.wall_ms,
+        restored_bytes=outcome.restored_bytes,
+        verification=outcome.verification,
+        notes=outcome.notes,
+    )

@@ -1,0 +1,313 @@
+"""Replays a capture on the emulator: the captured memory at its captured addresses, byte for byte.
+
+The emulator notes which pages a kernel stores to; so restoring memory between iterations costs what the kernel wrote, not what
+was captured. The code object is loaded at its captured address too where that is free, so that even pointers to code survive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab import __version__
+from rocm_perf_lab.device.emulated_time import estimate_launch
+from rocm_perf_lab.emulator.kernarg import Geometry, hidden_values
+from rocm_perf_lab.emulator.machine import EMULATED_ARCHITECTURE, Machine
+from rocm_perf_lab.emulator.memory import DeviceMemoryError
+from rocm_perf_lab.emulator.sampling import SamplePolicy
+from rocm_perf_lab.replay.address_space import materialise
+from rocm_perf_lab.replay.errors import ReplayError
+from rocm_perf_lab.replay.kernarg import HOST_SERVICES, IN_MEMORY, OF_THE_PROCESS, dynamic_lds_bytes, replay_kernarg
+from rocm_perf_lab.replay.replayer import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.launching import LaunchResult, PreparedLaunch
+    from rocm_perf_lab.emulator.loader import LoadedCodeObject
+    from rocm_perf_lab.emulator.memory import Allocation, TrackedPages
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.format import Region
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+
+_COPIED_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True)
+class _MappedRegion:
+    region: Region
+    image: NDArray[np.uint8]
+    pages: TrackedPages
+    blocks: tuple[Allocation, ...]
+
+    @property
+    def content(self) -> NDArray[np.uint8]:
+        return _bytes_at(self.region.base, self.region.size)
+
+
+@dataclass(frozen=True)
+class _LoadedCode:
+    """`image` is the code object's memory before a dispatch, variables as captured."""
+
+    loaded: LoadedCodeObject
+    kernel: KernelMetadata
+    prepared: PreparedLaunch
+    image: NDArray[np.uint8]
+    pages: TrackedPages
+    kernarg: bytes
+
+
+class EmulatedReplayer:
+    """One capture in the memory of one emulated GPU.
+
+    Args:
+        capture: What to replay; its address ranges are reserved by this process.
+        target: The GPU to emulate.
+        max_instructions: Wave instructions of one dispatch; a kernel that needs more is taken to be endless.
+        threads: Threads to run workgroups on.
+        traced_workgroups: Workgroups whose instruction stream the timing model replays.
+
+    Raises:
+        ReplayError: Another architecture, a geometry that the emulator does not run, or no memory.
+    """
+
+    def __init__(
+        self, capture: Capture, target: Target, *, max_instructions: int, threads: int, traced_workgroups: int = 16
+    ) -> None:
+        _require_emulated(capture)
+        self._capture = capture
+        self._target = target
+        self._geometry = _geometry(capture)
+        self._machine = Machine(
+            target, max_instructions=max_instructions, threads=threads, sample=SamplePolicy(traced_workgroups)
+        )
+        self._regions = [self._map(region) for region in capture.regions]
+        self._kernarg_region = capture.memory.region_at(capture.dispatch.packet.kernarg_address)
+        self._codes: dict[str, _LoadedCode] = {}
+        self._current: _LoadedCode | None = None
+        self._counters: Mapping[str, float] = {}
+        self._notes: dict[str, None] = dict.fromkeys(_capture_notes(capture))
+
+    @property
+    def environment(self) -> Environment:
+        """The emulated GPU."""
+        return Environment(f"{self._target.architecture} (emulator, {self._target.name})", f"none (emulator {__version__})", True)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know."""
+        return tuple(self._notes)
+
+    def load(self, code_object: CodeObject, kernel: KernelMetadata) -> None:
+        """Load, fill its variables, lay its arguments out."""
+        if code_object.sha256 not in self._codes:
+            self._codes[code_object.sha256] = self._load(code_object, kernel)
+        self._current = self._codes[code_object.sha256]
+        self.restore()
+        self._put_kernarg()
+
+    def restore(self) -> int:
+        """Copy the pages back that kernels wrote since."""
+        pages = sum(mapped.pages.restore(mapped.image) for mapped in self._regions)
+        code = self._code
+        pages += code.pages.restore(code.image)
+        if pages:
+            self._put_kernarg()
+        return pages * 4096
+
+    def dispatch(self, *, timed: bool = True) -> float | None:
+        """Run it once; the duration is the timing model's estimate."""
+        code = self._code
+        result = code.prepared.run(traced=timed)
+        if not timed:
+            return None
+        return self._estimate(code, result)
+
+    def memory(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.intp] | None]]:
+        """Every region now, with the pages that were stored to since the last restore."""
+        for mapped in self._regions:
+            yield mapped.region.base, mapped.content, np.flatnonzero(mapped.pages.written)
+
+    def variables(self) -> Mapping[str, bytes]:
+        """Captured variables that the loaded code object has."""
+        loaded = self._code.loaded
+        symbols = loaded.elf.symbols
+        names = [variable.name for variable in self._capture.dispatch.variables if variable.name in symbols]
+        return {name: loaded.device_global(name).tobytes() for name in names}
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        """Captured memory now.
+
+        Raises:
+            ReplayError: The range is not in one captured region.
+        """
+        region = self._capture.memory.region_at(address)
+        if region is None or region.file is None or address + nbytes > region.end:
+            raise ReplayError(f"{nbytes:,} bytes at {address:#x} are not in one captured region")
+        return ctypes.string_at(address, nbytes)
+
+    def counters(self) -> Mapping[str, float]:
+        """Exact instruction counters and estimated memory counters."""
+        return self._counters
+
+    def close(self) -> None:
+        """Unmap what the machine mapped; captured ranges stay this process's until it ends."""
+        self._machine.close()
+
+    @property
+    def _code(self) -> _LoadedCode:
+        if self._current is None:
+            raise ReplayError("no code object is loaded")
+        return self._current
+
+    def _map(self, region: Region) -> _MappedRegion:
+        if not materialise(region.base, region.size):
+            raise ReplayError(
+                f"no memory for region {region.base:#x} of {region.size:,} bytes", remedy="Replay on a machine with more memory."
+            )
+        image = self._capture.image(region)
+        content = _bytes_at(region.base, region.size)
+        for start in range(0, region.size, _COPIED_AT_ONCE):
+            piece = image[start : start + _COPIED_AT_ONCE]
+            if piece.any():  # memory is zero already, and need not be touched where it stays so
+                content[start : start + _COPIED_AT_ONCE] = piece
+        return _MappedRegion(
+            region, image, self._machine.memory.track_writes(region.base, region.size), tuple(self._adopt(region))
+        )
+
+    def _adopt(self, region: Region) -> Iterator[Allocation]:
+        """The allocations of an emulated run exactly; of a GPU's whole pages, because there reading up to their ends is legal."""
+        memory = self._machine.memory
+        if self._capture.emulated and region.requested:
+            for block in region.requested:
+                yield memory.adopt(f"captured allocation {block.base:#x}", block.size, block.base)
+        else:
+            yield memory.adopt(f"captured region {region.base:#x}", region.size, region.base)
+
+    def _load(self, code_object: CodeObject, kernel: KernelMetadata) -> _LoadedCode:
+        loaded = self._load_at_captured_address(code_object)
+        self._fill_variables(loaded)
+        allocation = loaded.allocation
+        pages = self._machine.memory.track_writes(allocation.address, allocation.mapped_bytes)
+        kernarg = replay_kernarg(self._capture, kernel, _services(self._geometry))
+        self._notes.update(dict.fromkeys(kernarg.notes))
+        prepared = self._machine.prepare(
+            loaded,
+            kernel.symbol,
+            self._geometry,
+            kernarg.content,
+            kernarg_address=self._kernarg_address(len(kernarg.content)),
+            scratch_bytes=self._capture.dispatch.packet.private_segment_size,
+        )
+        image = _bytes_at(allocation.address, allocation.mapped_bytes).copy()
+        return _LoadedCode(loaded, kernel, prepared, image, pages, kernarg.content)
+
+    def _load_at_captured_address(self, code_object: CodeObject) -> LoadedCodeObject:
+        captured = self._capture.dispatch.code_object.load_delta
+        if captured and captured % 4096 == 0:
+            try:
+                return self._machine.load(code_object, captured)
+            except DeviceMemoryError:
+                pass
+        if self._capture.dispatch.code_pointers.count:
+            count = self._capture.dispatch.code_pointers.count
+            self._notes[f"{count} words of the captured memory point to code, which could not be loaded at its old address"] = (
+                None
+            )
+        return self._machine.load(code_object)
+
+    def _fill_variables(self, loaded: LoadedCodeObject) -> None:
+        symbols = loaded.elf.symbols
+        for variable in self._capture.dispatch.variables:
+            symbol = symbols.get(variable.name)
+            if symbol is None or symbol.size != variable.size:
+                self._notes[f"module variable {variable.name} is not in this code object; it was not restored"] = None
+                continue
+            content = self._capture.variables[variable.offset : variable.offset + variable.size]
+            here = loaded.device_global(variable.name)
+            here[:] = np.frombuffer(_moved(content, here.tobytes(), self._capture, loaded.load_address), np.uint8)
+
+    def _kernarg_address(self, nbytes: int) -> int | None:
+        """The captured one where the memory around it was captured and the segment still fits."""
+        address, region = self._capture.dispatch.packet.kernarg_address, self._kernarg_region
+        if region is None or region.file is None or nbytes > len(self._capture.kernarg):
+            return None
+        return address if address + nbytes <= region.end else None
+
+    def _put_kernarg(self) -> None:
+        """Where the segment lies in captured memory, its replaced hidden arguments go in again after a restore."""
+        kernarg = self._code.kernarg
+        address = self._kernarg_address(len(kernarg))
+        if address is not None:
+            ctypes.memmove(address, kernarg, len(kernarg))
+
+    def _estimate(self, code: _LoadedCode, result: LaunchResult) -> float:
+        timing = estimate_launch(
+            self._target,
+            code.kernel,
+            result,
+            block=self._geometry.block,
+            dynamic_lds_bytes=self._geometry.dynamic_lds_bytes,
+            buffers=[block for mapped in self._regions for block in mapped.blocks],
+        )
+        self._counters = {name: float(value) for name, value in {**result.counters, **timing.counters}.items()}
+        return timing.duration_ns / 1e3
+
+
+def _bytes_at(address: int, nbytes: int) -> NDArray[np.uint8]:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+
+
+def _require_emulated(capture: Capture) -> None:
+    architecture = capture.code_object.architecture
+    if architecture != EMULATED_ARCHITECTURE:
+        raise ReplayError(
+            f"the capture is of {architecture}, the emulator executes {EMULATED_ARCHITECTURE}",
+            where=str(capture.folder),
+            remedy=f"Replay it on a GPU with {architecture}: --device rocm.",
+        )
+
+
+def _geometry(capture: Capture) -> Geometry:
+    packet = capture.dispatch.packet
+    groups = [items // size for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True)]
+    if any(items % size for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True)):
+        raise ReplayError(
+            f"a grid of {packet.grid_size} work-items has partial workgroups of {packet.workgroup_size}",
+            where=str(capture.folder),
+            remedy="The emulator runs whole workgroups only. Replay it on a GPU: --device rocm.",
+        )
+    x, y, z = groups
+    return Geometry((x, y, z), packet.workgroup_size, dynamic_lds_bytes(capture))
+
+
+def _services(geometry: Geometry) -> Mapping[str, int]:
+    values = hidden_values(geometry)
+    return {kind: values[kind] for kind in (*OF_THE_PROCESS, *HOST_SERVICES, *IN_MEMORY) if kind in values}
+
+
+def _capture_notes(capture: Capture) -> Iterator[str]:
+    yield from capture.dispatch.warnings
+    for region in capture.memory.regions:
+        if region.error is not None:
+            yield f"region {region.base:#x} of {region.size:,} bytes was not captured: {region.error}"
+
+
+def _moved(captured: bytes, fresh: bytes, capture: Capture, load_address: int) -> bytes:
+    """A variable as captured, but with the loader's own word wherever it relocated the same address of the code object."""
+    if load_address == capture.dispatch.code_object.load_delta:
+        return captured
+    part = capture.dispatch.code_object
+    words = len(captured) // 8 * 8
+    old, new = np.frombuffer(captured[:words], np.uint64), np.frombuffer(fresh[:words], np.uint64)
+    with np.errstate(over="ignore"):
+        relocated = (old - np.uint64(part.load_delta) == new - np.uint64(load_address)) & (
+            old - np.uint64(part.load_base) < part.load_size
+        )
+    return np.where(relocated, new, old).tobytes() + captured[words:]

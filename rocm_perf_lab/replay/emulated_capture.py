@@ -1,0 +1,261 @@
+"""Captures a dispatch that the emulator runs: memory before it, the pages that it changed, code object, arguments.
+
+Takes a machine whose buffers are filled and a kernarg segment; runs the kernel once and leaves a capture folder.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from rocm_perf_lab import __version__
+from rocm_perf_lab.device.protocol import BufferValue
+from rocm_perf_lab.emulator.kernarg import Geometry, pack_kernarg
+from rocm_perf_lab.emulator.loader import ALLOCATION_NAME
+from rocm_perf_lab.replay.format import (
+    PAGE_BYTES,
+    Agent,
+    Block,
+    CodeObjectPart,
+    CodePlace,
+    CodePointers,
+    DispatchDocument,
+    EnvironmentPart,
+    IndexPart,
+    KernelPart,
+    MemoryDocument,
+    Packet,
+    QueuePart,
+    Region,
+    RuntimePart,
+    Variable,
+)
+from rocm_perf_lab.replay.reachability import Ranges, reachable, words_of
+from rocm_perf_lab.replay.writer import CaptureWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.emulator.launching import LaunchResult
+    from rocm_perf_lab.emulator.loader import LoadedCodeObject
+    from rocm_perf_lab.emulator.machine import Machine
+    from rocm_perf_lab.emulator.memory import Allocation
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+
+Mode = Literal["reachable", "full", "arguments"]
+_KERNARG_NAME = "kernel arguments"
+_KERNARG_ALIGNMENT = 64
+_KERNARG_POOL = 1  # HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT
+_COARSE_POOL = 4  # HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED
+_HEADER = 2 | 1 << 8 | 2 << 9 | 2 << 11
+"""Kernel dispatch, barrier bit, acquire and release at system scope."""
+_LISTED_CODE_POINTERS = 1000
+_STT_OBJECT = 1
+_CPU, _GPU = 0, 1
+
+
+@dataclass(frozen=True)
+class EmulatedDispatch:
+    """What is to be run and captured. `argument_types` are the lab's type names of what pointers point to, by argument name."""
+
+    loaded: LoadedCodeObject
+    symbol: str
+    geometry: Geometry
+    kernarg: bytes
+    argument_types: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kernel(self) -> KernelMetadata:
+        """Of the code object."""
+        return self.loaded.kernel(self.symbol)
+
+
+def capture_launch(
+    machine: Machine, launch: Launch, folder: Path, *, target: Target, mode: Mode, argument_types: Mapping[str, str]
+) -> LaunchResult:
+    """Put a launch into a fresh machine, run it and capture it; see :func:`capture_dispatch`."""
+    addresses: list[int | bytes] = []
+    for argument in launch.arguments:
+        if isinstance(argument, BufferValue):
+            allocation = machine.allocate(argument.name, argument.data.nbytes)
+            machine.write(allocation, argument.data)
+            addresses.append(allocation.address)
+        else:
+            addresses.append(argument.encoded)
+    loaded = machine.load(launch.code_object)
+    geometry = Geometry(launch.grid, launch.block, launch.dynamic_lds_bytes)
+    kernarg = pack_kernarg(loaded.kernel(launch.symbol), addresses, geometry)
+    dispatch = EmulatedDispatch(loaded, launch.symbol, geometry, kernarg, argument_types)
+    return capture_dispatch(machine, dispatch, folder, target=target, mode=mode)
+
+
+def capture_dispatch(machine: Machine, dispatch: EmulatedDispatch, folder: Path, *, target: Target, mode: Mode) -> LaunchResult:
+    """Run a dispatch on a machine and leave its capture in a new folder.
+
+    Args:
+        machine: Its live allocations are the device memory.
+        dispatch: What to run.
+        folder: New or empty.
+        target: The GPU that the machine emulates.
+        mode: `reachable` keeps what the kernel can reach from its arguments, `full` everything, `arguments` what they point to.
+
+    Raises:
+        CaptureNotWritten: The folder has something in it, or the disk is full; nothing of it is left.
+        EmulationError: The kernel did what it must not do; nothing is captured.
+    """
+    kernarg_size = -len(dispatch.kernarg) % _KERNARG_ALIGNMENT + len(dispatch.kernarg)
+    kernarg_memory = machine.allocate(_KERNARG_NAME, max(kernarg_size, _KERNARG_ALIGNMENT))
+    machine.write(kernarg_memory, dispatch.kernarg)
+    buffers = [a for a in machine.memory.allocations if a.name != ALLOCATION_NAME and not machine.memory.is_freed(a) and a.nbytes]
+    before = {a.address: _pages(a) for a in buffers}
+    referrers = _chosen(mode, dispatch.kernarg, before, kernarg_memory.address)
+    variables = list(_variables(dispatch.loaded))
+    variables_before = _variable_bytes(dispatch.loaded, variables)
+    with CaptureWriter(folder) as writer:
+        with machine.prepare(
+            dispatch.loaded, dispatch.symbol, dispatch.geometry, dispatch.kernarg, kernarg_address=kernarg_memory.address
+        ) as prepared:
+            result = prepared.run()
+        regions = []
+        for allocation in buffers:
+            base = allocation.address
+            if base not in referrers:
+                continue
+            blob = writer.write_region(base, before[base])
+            after = writer.write_after(base, before[base], _pages(allocation))
+            is_kernarg = allocation is kernarg_memory
+            regions.append(
+                Region(
+                    base=base,
+                    size=allocation.mapped_bytes,
+                    requested=(Block(base=base, size=allocation.nbytes),),
+                    kind="pool",
+                    location="cpu" if is_kernarg else "gpu",
+                    agent=_CPU if is_kernarg else _GPU,
+                    pool_flags=_KERNARG_POOL if is_kernarg else _COARSE_POOL,
+                    access_agents=(_CPU, _GPU),
+                    reached_from=referrers[base],
+                    contains_kernarg=is_kernarg,
+                    file=blob.file,
+                    zero_pages=blob.zero_pages,
+                    after=after,
+                )
+            )
+        writer.write_kernarg(dispatch.kernarg)
+        writer.write_code_object(dispatch.loaded.code_object.data)
+        writer.write_variables(variables_before, _variable_bytes(dispatch.loaded, variables))
+        kept = {base: content for base, content in before.items() if base in referrers}
+        document = _document(dispatch, kernarg_memory.address, target, tuple(variables), kept)
+        writer.finish(document, MemoryDocument(mode=mode, regions=tuple(regions)), writer="emulator", emulated=True)
+    return result
+
+
+def _pages(allocation: Allocation) -> NDArray[np.uint8]:
+    """A copy of all its pages, the rest of the last one included."""
+    import ctypes
+
+    content = (ctypes.c_uint8 * allocation.mapped_bytes).from_address(allocation.address)
+    return np.ctypeslib.as_array(content).copy()
+
+
+def _chosen(mode: Mode, kernarg: bytes, before: Mapping[int, NDArray[np.uint8]], kernarg_base: int) -> dict[int, tuple[str, ...]]:
+    """Base -> who points into it, for every range that is kept; the kernarg segment always is."""
+    reached = reachable(kernarg, before)
+    if mode == "full":
+        return {base: reached.get(base, ()) for base in before}
+    if mode == "arguments":
+        reached = {base: ("kernarg",) for base, names in reached.items() if "kernarg" in names}
+    return {kernarg_base: (), **reached}
+
+
+def _variables(loaded: LoadedCodeObject) -> Iterator[Variable]:
+    offset = 0
+    for symbol in sorted(loaded.elf.symbols.values(), key=lambda s: s.address):
+        if symbol.kind != _STT_OBJECT or not symbol.size or symbol.name.endswith(".kd"):
+            continue
+        yield Variable(name=symbol.name, address=loaded.load_address + symbol.address, size=symbol.size, offset=offset)
+        offset += symbol.size
+
+
+def _variable_bytes(loaded: LoadedCodeObject, variables: list[Variable]) -> bytes:
+    return b"".join(loaded.device_global(variable.name).tobytes() for variable in variables)
+
+
+def _document(
+    dispatch: EmulatedDispatch,
+    kernarg_address: int,
+    target: Target,
+    variables: tuple[Variable, ...],
+    contents: Mapping[int, NDArray[np.uint8]],
+) -> DispatchDocument:
+    kernel, geometry, loaded = dispatch.kernel, dispatch.geometry, dispatch.loaded
+    return DispatchDocument(
+        kernel=KernelPart(
+            symbol=f"{kernel.symbol}.kd",
+            mangled_name=kernel.symbol,
+            name=kernel.name,
+            kernel_object=loaded.load_address + kernel.descriptor_address,
+            kernarg_size=len(dispatch.kernarg),
+            group_segment_size=kernel.lds_bytes,
+            private_segment_size=kernel.scratch_bytes,
+        ),
+        packet=Packet(
+            header=_HEADER,
+            setup=geometry.dimensions,
+            workgroup_size=geometry.block,
+            grid_size=geometry.work_items,
+            private_segment_size=kernel.scratch_bytes,
+            group_segment_size=kernel.lds_bytes + geometry.dynamic_lds_bytes,
+            kernarg_address=kernarg_address,
+            completion_signal=0,
+        ),
+        index=IndexPart(kernel=0, process=0),
+        queue=QueuePart(id=0, type=0, size=64, agent=_GPU),
+        agent=_GPU,
+        agents=(Agent(type="cpu", name="host"), _emulated_gpu(target)),
+        code_object=CodeObjectPart(
+            sha256=loaded.code_object.sha256,
+            load_base=loaded.load_address,
+            load_size=loaded.allocation.nbytes,
+            load_delta=loaded.load_address,
+        ),
+        variables=variables,
+        argument_types=dict(dispatch.argument_types),
+        code_pointers=_code_pointers(loaded, contents),
+        environment=EnvironmentPart(
+            runtime=RuntimePart(version=__version__, path="rocm_perf_lab.emulator"), pid=os.getpid(), command=tuple(sys.argv)
+        ),
+    )
+
+
+def _emulated_gpu(target: Target) -> Agent:
+    return Agent(
+        type="gpu",
+        name=target.architecture,
+        product=f"{target.product_name} (emulated)",
+        isa=f"amdgcn-amd-amdhsa--{target.architecture}",
+        compute_units=target.compute_units,
+        wavefront_size=64,
+    )
+
+
+def _code_pointers(loaded: LoadedCodeObject, contents: Mapping[int, NDArray[np.uint8]]) -> CodePointers:
+    code = Ranges.of([(loaded.load_address, max(loaded.allocation.nbytes, PAGE_BYTES))])
+    places: list[CodePlace] = []
+    count = 0
+    for base, content in sorted(contents.items()):
+        words = words_of(content)
+        found = np.flatnonzero(code.holding(words) >= 0)
+        count += len(found)
+        room = _LISTED_CODE_POINTERS - len(places)
+        places += [CodePlace(address=base + 8 * int(i), value=int(words[i])) for i in found[:room]]
+    return CodePointers(count=count, places=tuple(places))

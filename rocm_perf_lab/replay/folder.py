@@ -1,0 +1,108 @@
+"""Safe access to the files of a capture folder, whoever wrote it: no path leaves it, no link is followed.
+
+Takes a folder; gives checked sizes, SHA-256 sums and contents of regular files in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.replay.errors import CaptureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+_HASHED_AT_ONCE = 1 << 22
+_DAMAGED = "The folder was changed after the capture, or copied incompletely: copy or capture it again."
+
+
+class CaptureFolder:
+    """One folder. Names are relative, with `/`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def exists(self, name: str) -> bool:
+        """Whether there is something of that name, a link included."""
+        return os.path.lexists(self.path / name)
+
+    def size(self, name: str) -> int:
+        """Of a regular file, in bytes."""
+        with self.opened(name) as descriptor:
+            return os.fstat(descriptor).st_size
+
+    def content(self, name: str, limit: int = 1 << 30) -> bytes:
+        """The whole of a small file.
+
+        Raises:
+            CaptureError: It is larger than `limit`.
+        """
+        with self.opened(name) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size > limit:
+                raise CaptureError(f"{name} has {size:,} bytes, which is too much", where=str(self.path), remedy=_DAMAGED)
+            with os.fdopen(os.dup(descriptor), "rb") as source:
+                return source.read()
+
+    def sha256(self, name: str) -> str:
+        """Of the content, holes being zeros."""
+        digest = hashlib.sha256()
+        with self.opened(name) as descriptor, os.fdopen(os.dup(descriptor), "rb", buffering=0) as source:
+            while piece := source.read(_HASHED_AT_ONCE):
+                digest.update(piece)
+        return digest.hexdigest()
+
+    def view(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of a file, (size,), mapped and read-only."""
+        with self.opened(name) as descriptor:
+            if not os.fstat(descriptor).st_size:
+                return np.zeros(0, dtype=np.uint8)
+            return np.frombuffer(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ), dtype=np.uint8)
+
+    def names(self) -> set[str]:
+        """Everything in the folder that is not a folder itself, links not followed."""
+        found = set()
+        for parent, folders, files in os.walk(self.path, followlinks=False):
+            links = [name for name in folders if (Path(parent) / name).is_symlink()]
+            found |= {(Path(parent) / name).relative_to(self.path).as_posix() for name in [*files, *links]}
+        return found
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[int]:
+        """A descriptor of a regular file below the folder; every folder on the way is opened without following links.
+
+        Raises:
+            CaptureError: The name leads out of the folder, or it is missing, a link, or no regular file.
+        """
+        parts = name.split("/")
+        if any(part in ("", ".", "..") for part in parts):
+            raise CaptureError(f"the name {name!r} leads out of the capture", where=str(self.path), remedy=_DAMAGED)
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            for position, part in enumerate(parts):
+                folder = os.O_DIRECTORY if position < len(parts) - 1 else os.O_NONBLOCK
+                above = descriptor
+                try:
+                    descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | folder, dir_fd=above)
+                finally:
+                    os.close(above)
+        except OSError as error:
+            link = (self.path / name).is_symlink() or any((self.path / folder).is_symlink() for folder in Path(name).parents)
+            what = f"{name} is a link, or lies behind one" if link else f"{name} cannot be read: {error.strerror}"
+            raise CaptureError(what, where=str(self.path), remedy=_DAMAGED) from error
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise CaptureError(f"{name} is not a regular file", where=str(self.path), remedy=_DAMAGED)
+            yield descriptor
+        finally:
+            os.close(descriptor)

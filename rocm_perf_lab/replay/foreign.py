@@ -1,0 +1,286 @@
+"""Captures of other tools, read as ours: kerncap's and the original rocm-perf-lab's folders.
+
+Both have a flat dispatch.json and a memory_regions.json whose regions are (base, size) in decimal, neither aligned nor disjoint
+at page granularity; kerncap adds metadata.json and module_variables.json. Neither has checksums nor the memory after the
+dispatch, so such a capture can be replayed but not checked against what the dispatch had left.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rocm_perf_lab.replay.capture import Capture
+from rocm_perf_lab.replay.errors import CaptureError
+from rocm_perf_lab.replay.folder import CaptureFolder
+from rocm_perf_lab.replay.format import (
+    CODE_OBJECT_NAME,
+    DISPATCH_NAME,
+    KERNARG_NAME,
+    MANIFEST_NAME,
+    MEMORY_NAME,
+    PAGE_BYTES,
+    Agent,
+    Block,
+    CodeObjectPart,
+    Count,
+    DispatchDocument,
+    IndexPart,
+    KernelPart,
+    MemoryDocument,
+    Packet,
+    QueuePart,
+    Region,
+    Variable,
+    region_file,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_HEADER = 2 | 1 << 8 | 2 << 9 | 2 << 11
+"""Kernel dispatch, barrier bit, acquire and release at system scope: what neither tool wrote down."""
+_LARGEST_DOCUMENT = 1 << 28
+_METADATA_NAME, _VARIABLES_NAME = "metadata.json", "module_variables.json"
+_BEFORE_OUR_PAGES = "original rocm-perf-lab"
+
+
+class _Foreign(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Dispatch(_Foreign):
+    mangled_name: str
+    demangled_name: str = ""
+    kernel_object: Count = 0
+    isa_name: str = ""
+    agent_name: str = ""
+    wavefront_size: Count = 64
+    grid: Annotated[tuple[Count, ...], Field(min_length=1, max_length=3)]
+    block: Annotated[tuple[Count, ...], Field(min_length=1, max_length=3)]
+    group_segment_size: Count = 0
+    private_segment_size: Count = 0
+    kernarg_size: Count = 0
+    dispatch_index: int = 0
+
+
+class _Range(_Foreign):
+    base: Count
+    size: Count
+    is_vmem: bool = False
+    contains_kernarg: bool = False
+
+
+class _Ranges(_Foreign):
+    regions: tuple[_Range, ...]
+
+
+class _Variable(_Foreign):
+    name: str
+    size: Count
+    blob: str
+
+
+class _Variables(_Foreign):
+    variables: tuple[_Variable, ...] = ()
+
+
+def is_foreign_capture(path: Path) -> bool:
+    """Whether a folder looks like one: without a manifest, and with a flat dispatch.json."""
+    folder = CaptureFolder(path)
+    if not path.is_dir() or folder.exists(MANIFEST_NAME) or not folder.exists(DISPATCH_NAME):
+        return False
+    try:
+        plain = json.loads(folder.content(DISPATCH_NAME, _LARGEST_DOCUMENT))
+    except (CaptureError, ValueError, RecursionError):
+        return False
+    return isinstance(plain, dict) and "mangled_name" in plain and "format_version" not in plain
+
+
+def open_foreign_capture(path: Path) -> Capture:
+    """Read it.
+
+    Raises:
+        CaptureError: A file is missing, truncated or not what it should be.
+    """
+    folder = CaptureFolder(path)
+    dispatch = _read(folder, DISPATCH_NAME, _Dispatch)
+    ranges = sorted(_read(folder, MEMORY_NAME, _Ranges).regions, key=lambda r: r.base)
+    is_kerncap = folder.exists(_METADATA_NAME)
+    hsaco, kernarg = folder.content(CODE_OBJECT_NAME), folder.content(KERNARG_NAME)
+    variables, variable_bytes = _variables(folder)
+    present, warnings = _present(folder, ranges)
+    groups = _pages(present)
+    document = _dispatch_document(folder, dispatch, hsaco, kernarg, variables)
+    if is_kerncap:
+        warnings.append("kerncap copies memory after the dispatch: a kernel that changes its inputs starts from changed ones")
+    return Capture(
+        folder=path,
+        dispatch=document.model_copy(update={"warnings": tuple(warnings)}),
+        memory=MemoryDocument(mode="full", regions=tuple(_region(group) for group in groups)),
+        manifest=None,
+        kernarg=kernarg[: document.kernel.kernarg_size],
+        hsaco=hsaco,
+        variables=variable_bytes,
+        after_variables=None,
+        contents=_ForeignContents(folder, {group[0].base // PAGE_BYTES * PAGE_BYTES: tuple(group) for group in groups}),
+        has_after=False,
+        layout="kerncap" if is_kerncap else _BEFORE_OUR_PAGES,
+    )
+
+
+@dataclass(frozen=True)
+class _ForeignContents:
+    """Blobs at their true offsets in whole pages; what lies between them is zero."""
+
+    folder: CaptureFolder
+    groups: dict[int, tuple[_Range, ...]]
+
+    def image(self, region: Region) -> NDArray[np.uint8]:
+        image = np.zeros(region.size, dtype=np.uint8)
+        for piece in self.groups[region.base]:
+            start = piece.base - region.base
+            image[start : start + piece.size] = self.folder.view(region_file(piece.base))
+        return image
+
+    def after_pages(self, region: Region) -> NDArray[np.uint8]:
+        return np.zeros(0, dtype=np.uint8)
+
+
+def _read(folder: CaptureFolder, name: str, model: type[Any]) -> Any:
+    try:
+        return model.model_validate(json.loads(folder.content(name, _LARGEST_DOCUMENT)))
+    except (ValidationError, ValueError, RecursionError) as error:
+        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        key = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else ""
+        raise CaptureError(
+            f"{name} is not as kerncap or the original rocm-perf-lab write it{f', at {key}' if key else ''}: {said}",
+            where=str(folder.path),
+            remedy="Capture again, with rocm-perf replay capture.",
+        ) from error
+
+
+def _present(folder: CaptureFolder, ranges: Sequence[_Range]) -> tuple[list[_Range], list[str]]:
+    """Ranges whose blob is there in full size; a blob that is missing was not copied by the tool."""
+    present, warnings = [], []
+    for piece in ranges:
+        name = region_file(piece.base)
+        if not piece.size:
+            continue
+        if not folder.exists(name):
+            warnings.append(f"region {piece.base:#x} of {piece.size:,} bytes has no file: it was not copied")
+            continue
+        size = folder.size(name)
+        if size != piece.size:
+            raise CaptureError(
+                f"{name} has {size:,} bytes, {piece.size:,} were captured",
+                where=str(folder.path),
+                remedy="Copy the folder again, or capture again.",
+            )
+        present.append(piece)
+    return present, warnings
+
+
+def _pages(ranges: Sequence[_Range]) -> list[list[_Range]]:
+    """Ranges that share a page, together."""
+    groups: list[list[_Range]] = []
+    end = 0
+    for piece in ranges:
+        if groups and piece.base // PAGE_BYTES * PAGE_BYTES < end:
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+        end = max(end, _page_end(piece.base + piece.size))
+    return groups
+
+
+def _page_end(address: int) -> int:
+    return -(-address // PAGE_BYTES) * PAGE_BYTES
+
+
+def _region(group: Sequence[_Range]) -> Region:
+    base = group[0].base // PAGE_BYTES * PAGE_BYTES
+    end = max(_page_end(piece.base + piece.size) for piece in group)
+    return Region(
+        base=base,
+        size=end - base,
+        requested=tuple(Block(base=piece.base, size=piece.size) for piece in group),
+        kind="vmem" if any(piece.is_vmem for piece in group) else "pool",
+        contains_kernarg=any(piece.contains_kernarg for piece in group),
+        file=region_file(base),
+    )
+
+
+def _variables(folder: CaptureFolder) -> tuple[tuple[Variable, ...], bytes]:
+    if not folder.exists(_VARIABLES_NAME):
+        return (), b""
+    content, variables = b"", []
+    for variable in _read(folder, _VARIABLES_NAME, _Variables).variables:
+        blob = folder.content(variable.blob)
+        if len(blob) != variable.size:
+            raise CaptureError(
+                f"{variable.blob} has {len(blob):,} bytes, {variable.size:,} were captured", where=str(folder.path)
+            )
+        variables.append(Variable(name=variable.name, address=0, size=variable.size, offset=len(content)))
+        content += blob
+    return tuple(variables), content
+
+
+def _dispatch_document(
+    folder: CaptureFolder, dispatch: _Dispatch, hsaco: bytes, kernarg: bytes, variables: tuple[Variable, ...]
+) -> DispatchDocument:
+    """What the tools left out comes from the code object."""
+    from rocm_perf_lab.toolchain.elf import read_code_object
+
+    code_object = read_code_object(hsaco)
+    name = dispatch.mangled_name.removesuffix(".kd")
+    kernel = next((k for k in code_object.kernels if k.symbol == name), None)
+    if kernel is None:
+        known = ", ".join(k.symbol for k in code_object.kernels)
+        raise CaptureError(f"the captured code object has no kernel {name!r}", where=str(folder.path), remedy=f"It has {known}.")
+    size = kernel.kernarg_bytes or dispatch.kernarg_size
+    if len(kernarg) < size:
+        raise CaptureError(f"{KERNARG_NAME} has {len(kernarg):,} bytes, the kernel takes {size:,}", where=str(folder.path))
+    gx, gy, gz = (*dispatch.grid, 1, 1)[:3]
+    bx, by, bz = (*dispatch.block, 1, 1)[:3]
+    isa = dispatch.isa_name or f"amdgcn-amd-amdhsa--{code_object.target_id}"
+    gpu = Agent(type="gpu", name=dispatch.agent_name or code_object.architecture, isa=isa, wavefront_size=dispatch.wavefront_size)
+    dimensions = 3 if gz > 1 or bz > 1 else 2 if gy > 1 or by > 1 else 1
+    try:
+        packet = Packet(
+            header=_HEADER,
+            setup=dimensions,
+            workgroup_size=(bx, by, bz),
+            grid_size=(gx, gy, gz),
+            private_segment_size=dispatch.private_segment_size,
+            group_segment_size=dispatch.group_segment_size,
+            kernarg_address=0,
+            completion_signal=0,
+        )
+    except ValidationError as error:
+        raise CaptureError(f"{DISPATCH_NAME}: {error.errors()[0]['msg']}", where=str(folder.path)) from error
+    return DispatchDocument(
+        kernel=KernelPart(
+            symbol=f"{name}.kd",
+            mangled_name=name,
+            name=(dispatch.demangled_name or kernel.name).removesuffix(" [clone .kd]"),
+            kernel_object=dispatch.kernel_object,
+            kernarg_size=size,
+            group_segment_size=kernel.lds_bytes,
+            private_segment_size=kernel.scratch_bytes,
+        ),
+        packet=packet,
+        index=IndexPart(kernel=max(dispatch.dispatch_index, 0), process=0),
+        queue=QueuePart(id=0, type=0, size=0, agent=0),
+        agent=0,
+        agents=(gpu,),
+        code_object=CodeObjectPart(sha256=code_object.sha256, load_base=0, load_size=0, load_delta=0),
+        variables=variables,
+    )

@@ -1,0 +1,1 @@
+"""Replay on the HSA runtime, over ctypes."""

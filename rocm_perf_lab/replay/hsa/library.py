@@ -1,0 +1,237 @@
+"""libhsa-runtime64 over ctypes: the calls that a replay makes, with their types, and errors with a name.
+
+Handles are structures of one 64-bit word and are passed as such; constants are those of hsa.h and hsa_ext_amd.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.replay.errors import ReplayError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SONAME = "libhsa-runtime64.so.1"
+SUCCESS, INFO_BREAK = 0, 1
+
+AGENT_NAME, AGENT_PROFILE, AGENT_DEVICE, AGENT_WAVEFRONT_SIZE = 0, 4, 17, 6
+AGENT_PRODUCT_NAME, AGENT_UUID = 0xA009, 0xA011
+DEVICE_CPU, DEVICE_GPU = 0, 1
+ISA_NAME_LENGTH, ISA_NAME = 0, 1
+SYSTEM_VERSION_MAJOR, SYSTEM_VERSION_MINOR, SYSTEM_TIMESTAMP_FREQUENCY, SYSTEM_VIRTUAL_MEMORY = 0, 1, 3, 0x205
+POOL_SEGMENT, POOL_FLAGS, POOL_ALLOCATION_ALLOWED, POOL_GRANULE = 0, 1, 5, 6
+SEGMENT_GLOBAL = 0
+POOL_KERNARG, POOL_FINE, POOL_COARSE = 1, 2, 4
+SYMBOL_VARIABLE_ADDRESS, SYMBOL_VARIABLE_SIZE, SYMBOL_KERNEL_OBJECT = 21, 9, 22
+PERMISSION_READ_WRITE = 3
+QUEUE_TYPE_MULTI = 0
+CONDITION_LESS, WAIT_BLOCKED = 2, 0
+EVENT_MEMORY_FAULT = 0
+
+
+class AccessDescriptor(ctypes.Structure):
+    """hsa_amd_memory_access_desc_t."""
+
+    _fields_ = (("permissions", c_uint32), ("agent", c_uint64))
+
+
+class DispatchTime(ctypes.Structure):
+    """hsa_amd_profiling_dispatch_time_t, ticks of the system clock."""
+
+    _fields_ = (("start", c_uint64), ("end", c_uint64))
+
+
+class Event(ctypes.Structure):
+    """hsa_amd_event_t with a memory fault in it."""
+
+    _fields_ = (("type", c_uint32), ("agent", c_uint64), ("address", c_uint64), ("reasons", c_uint32))
+
+
+class QueueFace(ctypes.Structure):
+    """hsa_queue_t."""
+
+    _fields_ = (
+        ("type", c_uint32),
+        ("features", c_uint32),
+        ("base", c_uint64),
+        ("doorbell", c_uint64),
+        ("size", c_uint32),
+        ("reserved", c_uint32),
+        ("id", c_uint64),
+    )
+
+
+HandleCallback = ctypes.CFUNCTYPE(c_int, c_uint64, c_void_p)
+EventCallback = ctypes.CFUNCTYPE(c_int, POINTER(Event), c_void_p)
+QueueErrorCallback = ctypes.CFUNCTYPE(None, c_int, POINTER(QueueFace), c_void_p)
+
+_HANDLE, _OUT = c_uint64, c_void_p
+_CALLS: dict[str, tuple[Any, ...]] = {
+    "hsa_init": (),
+    "hsa_shut_down": (),
+    "hsa_status_string": (c_int, POINTER(c_char_p)),
+    "hsa_system_get_info": (c_int, _OUT),
+    "hsa_iterate_agents": (HandleCallback, c_void_p),
+    "hsa_agent_get_info": (_HANDLE, c_int, _OUT),
+    "hsa_agent_iterate_isas": (_HANDLE, HandleCallback, c_void_p),
+    "hsa_isa_get_info_alt": (_HANDLE, c_int, _OUT),
+    "hsa_amd_agent_iterate_memory_pools": (_HANDLE, HandleCallback, c_void_p),
+    "hsa_amd_memory_pool_get_info": (_HANDLE, c_int, _OUT),
+    "hsa_amd_memory_pool_allocate": (_HANDLE, c_size_t, c_uint32, POINTER(c_uint64)),
+    "hsa_amd_memory_pool_free": (c_uint64,),
+    "hsa_amd_agents_allow_access": (c_uint32, POINTER(c_uint64), c_void_p, c_uint64),
+    "hsa_amd_memory_async_copy": (c_uint64, _HANDLE, c_uint64, _HANDLE, c_size_t, c_uint32, c_void_p, _HANDLE),
+    "hsa_amd_vmem_address_reserve": (POINTER(c_uint64), c_size_t, c_uint64, c_uint64),
+    "hsa_amd_vmem_address_free": (c_uint64, c_size_t),
+    "hsa_amd_vmem_handle_create": (_HANDLE, c_size_t, c_int, c_uint64, POINTER(c_uint64)),
+    "hsa_amd_vmem_handle_release": (_HANDLE,),
+    "hsa_amd_vmem_map": (c_uint64, c_size_t, c_size_t, _HANDLE, c_uint64),
+    "hsa_amd_vmem_unmap": (c_uint64, c_size_t),
+    "hsa_amd_vmem_set_access": (c_uint64, c_size_t, POINTER(AccessDescriptor), c_size_t),
+    "hsa_code_object_reader_create_from_memory": (c_char_p, c_size_t, POINTER(c_uint64)),
+    "hsa_code_object_reader_destroy": (_HANDLE,),
+    "hsa_executable_create_alt": (c_int, c_int, c_char_p, POINTER(c_uint64)),
+    "hsa_executable_load_agent_code_object": (_HANDLE, _HANDLE, _HANDLE, c_char_p, c_void_p),
+    "hsa_executable_freeze": (_HANDLE, c_char_p),
+    "hsa_executable_destroy": (_HANDLE,),
+    "hsa_executable_get_symbol_by_name": (_HANDLE, c_char_p, POINTER(c_uint64), POINTER(c_uint64)),
+    "hsa_executable_symbol_get_info": (_HANDLE, c_int, _OUT),
+    "hsa_queue_create": (
+        _HANDLE, c_uint32, c_uint32, QueueErrorCallback, c_void_p, c_uint32, c_uint32, POINTER(POINTER(QueueFace)),
+    ),
+    "hsa_queue_destroy": (POINTER(QueueFace),),
+    "hsa_signal_create": (c_int64, c_uint32, c_void_p, POINTER(c_uint64)),
+    "hsa_signal_destroy": (_HANDLE,),
+    "hsa_amd_profiling_set_profiler_enabled": (POINTER(QueueFace), c_int),
+    "hsa_amd_profiling_get_dispatch_time": (_HANDLE, _HANDLE, POINTER(DispatchTime)),
+    "hsa_amd_register_system_event_handler": (EventCallback, c_void_p),
+}  # fmt: skip
+"""Calls that return a status: argument types."""
+_PLAIN_CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "hsa_signal_store_screlease": (None, (_HANDLE, c_int64)),
+    "hsa_signal_wait_scacquire": (c_int64, (_HANDLE, c_int, c_int64, c_uint64, c_int)),
+    "hsa_queue_add_write_index_relaxed": (c_uint64, (POINTER(QueueFace), c_uint64)),
+}
+
+
+class HsaLibrary:
+    """The loaded library; a missing virtual memory call is found when it is used.
+
+    Raises:
+        ReplayError: There is no such library.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self._library, self.path = _load(path)
+        for name, (result, arguments) in _PLAIN_CALLS.items():
+            function = self._function(name)
+            function.restype, function.argtypes = result, arguments
+
+    def call(self, name: str, *arguments: Any, doing: str) -> None:
+        """Make a call that returns a status.
+
+        Raises:
+            ReplayError: It failed; `doing` says at what.
+        """
+        status = self.status(name, *arguments)
+        if status not in (SUCCESS, INFO_BREAK):
+            raise ReplayError(f"{doing} failed: {self.status_text(status)}", where=name)
+
+    def status(self, name: str, *arguments: Any) -> int:
+        """Make a call and give its status."""
+        function = self._function(name)
+        function.restype, function.argtypes = c_int, _CALLS[name]
+        return int(function(*arguments))
+
+    def plain(self, name: str, *arguments: Any) -> int:
+        """Make a call that has no status."""
+        return int(self._function(name)(*arguments) or 0)
+
+    def status_text(self, status: int) -> str:
+        """As the runtime says it."""
+        text = c_char_p()
+        if self.status("hsa_status_string", status, ctypes.byref(text)) != SUCCESS or not text.value:
+            return f"status {status:#x}"
+        return f"{text.value.decode(errors='replace')} ({status:#x})"
+
+    def initialise(self) -> None:
+        """hsa_init.
+
+        Raises:
+            ReplayError: There is no GPU, or no driver.
+        """
+        status = self.status("hsa_init")
+        if status != SUCCESS:
+            raise ReplayError(
+                f"the HSA runtime does not start: {self.status_text(status)}",
+                where=self.path,
+                remedy="No GPU, or no access to /dev/kfd: rocm-perf doctor says which. --device emulator needs none.",
+            )
+
+    def handles(self, name: str, *before: Any) -> list[int]:
+        """What an iterate call hands to its callback."""
+        found: list[int] = []
+
+        def collect(handle: int, _: Any) -> int:
+            found.append(handle)
+            return SUCCESS
+
+        self.call(name, *before, HandleCallback(collect), None, doing="listing what the runtime has")
+        return found
+
+    def word(self, name: str, *arguments: Any, bits: int = 32) -> int | None:
+        """One number of a get_info call; None where the runtime does not know it."""
+        value = {8: ctypes.c_uint8, 16: c_uint16, 32: c_uint32, 64: c_uint64}[bits]()
+        return int(value.value) if self.status(name, *arguments, ctypes.byref(value)) == SUCCESS else None
+
+    def text(self, name: str, *arguments: Any) -> str:
+        """One text of a get_info call; empty where the runtime does not know it."""
+        buffer = ctypes.create_string_buffer(256)
+        if self.status(name, *arguments, ctypes.byref(buffer)) != SUCCESS:
+            return ""
+        return buffer.value.decode(errors="replace").strip()
+
+    def has(self, name: str) -> bool:
+        """Whether this version of the runtime has a call."""
+        return hasattr(self._library, name)
+
+    def _function(self, name: str) -> Any:
+        try:
+            return getattr(self._library, name)
+        except AttributeError as error:
+            raise ReplayError(
+                f"this HSA runtime has no {name}",
+                where=self.path,
+                remedy="Replay needs the virtual memory interface of ROCm 6 or later; --device emulator needs none.",
+            ) from error
+
+
+def _load(path: str | None) -> tuple[ctypes.CDLL, str]:
+    failures = []
+    for candidate in [path] if path is not None else _candidates():
+        try:
+            return ctypes.CDLL(candidate), candidate
+        except OSError as error:
+            failures.append(str(error))
+    raise ReplayError(
+        "there is no HSA runtime here",
+        where=failures[0] if failures else None,
+        remedy=f"Install ROCm, or add the folder of {SONAME} to LD_LIBRARY_PATH; --device emulator needs none.",
+    )
+
+
+def _candidates() -> Iterator[str]:
+    yield SONAME
+    for root in (os.environ.get("ROCM_PATH"), "/opt/rocm"):
+        if root and (Path(root) / "lib" / SONAME).exists():
+            yield str(Path(root) / "lib" / SONAME)
+
+
+def out(value: Any) -> Any:
+    """Where a call puts its answer."""
+    return ctypes.byref(value)

@@ -1,0 +1,219 @@
+"""Replays a capture on a GPU, through the HSA runtime: the captured memory at its captured addresses, the same packet again."""
+
+from __future__ import annotations
+
+from ctypes import c_uint64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.replay.errors import ReplayError
+from rocm_perf_lab.replay.hsa import library as hsa
+from rocm_perf_lab.replay.hsa.agents import choose_gpu, host_agent, list_agents
+from rocm_perf_lab.replay.hsa.library import HsaLibrary, out
+from rocm_perf_lab.replay.hsa.memory import Agents, DeviceRegions
+from rocm_perf_lab.replay.hsa.queue import DispatchPacket, DispatchQueue
+from rocm_perf_lab.replay.kernarg import dynamic_lds_bytes, replay_kernarg
+from rocm_perf_lab.replay.replayer import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+
+_SMALLEST_KERNARG_BYTES = 64
+
+
+@dataclass(frozen=True)
+class _Executable:
+    """A loaded code object; `variables` are (address, bytes) by name. The bytes stay alive with it."""
+
+    handle: int
+    content: bytes
+    packet: DispatchPacket
+    kernarg: bytes
+    variables: Mapping[str, tuple[int, bytes]]
+    is_captured: bool
+
+
+class HsaReplayer:
+    """One capture in the memory of one GPU.
+
+    Args:
+        capture: What to replay; its address ranges are reserved by this process.
+        timeout_s: Longest time of one dispatch.
+        agent: Number of the GPU among GPUs; None takes the captured one, else the first of its architecture.
+        library: Path of the runtime.
+
+    Raises:
+        RelocationError: The runtime has other addresses.
+        ReplayError: No runtime, no GPU, another architecture, no memory.
+    """
+
+    def __init__(self, capture: Capture, *, timeout_s: float, agent: int | None = None, library: str | None = None) -> None:
+        self._capture = capture
+        self._library = HsaLibrary(library)
+        self._library.initialise()
+        agents = list_agents(self._library)
+        self._gpu = choose_gpu(agents, capture, agent)
+        self._memory = DeviceRegions(self._library, Agents(self._gpu, host_agent(agents)), capture)
+        self._queue = DispatchQueue(self._library, self._gpu, capture, timeout_s=timeout_s)
+        self._loaded: dict[str, _Executable] = {}
+        self._current: _Executable | None = None
+        self._notes: dict[str, None] = dict.fromkeys(_notes(capture))
+
+    @property
+    def environment(self) -> Environment:
+        """The GPU and the runtime."""
+        info = "hsa_system_get_info"
+        major, minor = (self._library.word(info, i, bits=16) for i in (hsa.SYSTEM_VERSION_MAJOR, hsa.SYSTEM_VERSION_MINOR))
+        return Environment(f"{self._gpu.name} ({self._gpu.product})", _rocm_version() or f"unknown (HSA {major}.{minor})", False)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know."""
+        return tuple(self._notes)
+
+    def load(self, code_object: CodeObject, kernel: KernelMetadata) -> None:
+        """Load it, lay its arguments out, fill its variables."""
+        if code_object.sha256 not in self._loaded:
+            self._loaded[code_object.sha256] = self._load(code_object, kernel)
+        self._current = self._loaded[code_object.sha256]
+        self._memory.restore(changed_only=False)
+        self._restore_small()
+
+    def restore(self) -> int:
+        """Where the captured kernel runs and its changes are known, only those pages."""
+        known = self._code.is_captured and self._capture.has_after
+        copied = self._memory.restore(changed_only=known)
+        return copied + self._restore_small()
+
+    def dispatch(self, *, timed: bool = True) -> float | None:
+        """Publish the packet and wait."""
+        return self._queue.dispatch(self._code.packet)
+
+    def memory(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.intp] | None]]:
+        """Every region, read back."""
+        for region in self._capture.regions:
+            yield region.base, self._memory.download(region.base, region.size), None
+
+    def variables(self) -> Mapping[str, bytes]:
+        """Module variables, read back."""
+        return {name: self._memory.download(at, len(content)).tobytes() for name, (at, content) in self._code.variables.items()}
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        """Device memory, read back."""
+        return self._memory.download(address, nbytes).tobytes()
+
+    def counters(self) -> Mapping[str, float]:
+        """None: a replay is not profiled."""
+        return {}
+
+    def close(self) -> None:
+        """Give everything back to the runtime."""
+        self._queue.close()
+        for executable in self._loaded.values():
+            self._library.status("hsa_executable_destroy", executable.handle)
+        self._memory.close()
+        self._library.status("hsa_shut_down")
+
+    @property
+    def _code(self) -> _Executable:
+        if self._current is None:
+            raise ReplayError("no code object is loaded")
+        return self._current
+
+    def _load(self, code_object: CodeObject, kernel: KernelMetadata) -> _Executable:
+        library, content = self._library, code_object.data
+        reader, executable, symbol = c_uint64(), c_uint64(), c_uint64()
+        library.call(
+            "hsa_code_object_reader_create_from_memory", content, len(content), out(reader), doing="reading the code object"
+        )
+        library.call("hsa_executable_create_alt", self._gpu.profile, 0, None, out(executable), doing="creating an executable")
+        library.call(
+            "hsa_executable_load_agent_code_object", executable.value, self._gpu.handle, reader.value, None, None,
+            doing=f"loading the code object for {code_object.target_id} on {', '.join(self._gpu.isas) or self._gpu.name}",
+        )  # fmt: skip
+        library.call("hsa_executable_freeze", executable.value, None, doing="freezing the executable")
+        gpu = c_uint64(self._gpu.handle)
+        library.call(
+            "hsa_executable_get_symbol_by_name", executable.value, f"{kernel.symbol}.kd".encode(), out(gpu), out(symbol),
+            doing=f"finding kernel {kernel.symbol}",
+        )  # fmt: skip
+        kernel_object = library.word("hsa_executable_symbol_get_info", symbol.value, hsa.SYMBOL_KERNEL_OBJECT, bits=64) or 0
+        kernarg = replay_kernarg(self._capture, kernel, {"hidden_queue_ptr": self._queue.address})
+        self._notes.update(dict.fromkeys(kernarg.notes))
+        captured = self._capture.dispatch.packet
+        packet = DispatchPacket(
+            setup=captured.setup,
+            workgroup=captured.workgroup_size,
+            grid=captured.grid_size,
+            scratch_bytes=max(captured.private_segment_size if self._is_captured(code_object) else 0, kernel.scratch_bytes),
+            lds_bytes=kernel.lds_bytes + dynamic_lds_bytes(self._capture),
+            kernel_object=kernel_object,
+            kernarg_address=self._kernarg_address(len(kernarg.content)),
+        )
+        variables = dict(self._variables(executable.value))
+        return _Executable(executable.value, content, packet, kernarg.content, variables, self._is_captured(code_object))
+
+    def _is_captured(self, code_object: CodeObject) -> bool:
+        return code_object.sha256 == self._capture.code_object.sha256
+
+    def _kernarg_address(self, nbytes: int) -> int:
+        """The captured one where the memory around it was captured and the segment fits, else new host memory."""
+        address = self._capture.dispatch.packet.kernarg_address
+        region = self._capture.memory.region_at(address)
+        if region is not None and region.file is not None and nbytes <= len(self._capture.kernarg):
+            return address
+        return self._memory.allocate_host(max(nbytes, _SMALLEST_KERNARG_BYTES), hsa.POOL_KERNARG)
+
+    def _variables(self, executable: int) -> Iterator[tuple[str, tuple[int, bytes]]]:
+        info, gpu = "hsa_executable_symbol_get_info", c_uint64(self._gpu.handle)
+        part = self._capture.dispatch.code_object
+        for variable in self._capture.dispatch.variables:
+            symbol = c_uint64()
+            name = variable.name.encode()
+            status = self._library.status("hsa_executable_get_symbol_by_name", executable, name, out(gpu), out(symbol))
+            address = self._library.word(info, symbol.value, hsa.SYMBOL_VARIABLE_ADDRESS, bits=64) if not status else None
+            size = self._library.word(info, symbol.value, hsa.SYMBOL_VARIABLE_SIZE) if not status else None
+            if not address or size != variable.size:
+                self._notes[f"module variable {variable.name} is not in this code object; it was not restored"] = None
+                continue
+            content = self._capture.variables[variable.offset : variable.offset + variable.size]
+            words = np.frombuffer(content[: len(content) // 8 * 8], np.uint64)
+            if (words - np.uint64(part.load_base) < part.load_size).any():
+                self._notes[f"module variable {variable.name} holds addresses of code; it keeps what the loader gave it"] = None
+                continue
+            yield variable.name, (address, content)
+
+    def _restore_small(self) -> int:
+        """Arguments and variables."""
+        code = self._code
+        small = [(code.packet.kernarg_address, code.kernarg), *code.variables.values()]
+        for address, content in small:
+            if content:
+                self._memory.upload(address, np.frombuffer(content, np.uint8))
+        return sum(len(content) for _, content in small)
+
+
+def _notes(capture: Capture) -> Iterator[str]:
+    yield from capture.dispatch.warnings
+    for region in capture.memory.regions:
+        if region.error is not None:
+            yield f"region {region.base:#x} of {region.size:,} bytes was not captured: {region.error}"
+    host = [region for region in capture.regions if region.location == "cpu" and not region.contains_kernarg]
+    if host:
+        yield f"{len(host)} regions were memory of the host; here they are the GPU's own: same contents, other latency"
+    count = capture.dispatch.code_pointers.count
+    if count:
+        yield f"{count} words of the captured memory point to code, which lies elsewhere now"
+
+
+def _rocm_version() -> str | None:
+    from rocm_perf_lab.device.machine import Machine, rocm_version
+
+    return next((version for root in Machine().rocm_roots() if (version := rocm_version(root))), None)

@@ -1,0 +1,90 @@
+"""One order to a replay's process, and its answer; plain data that crosses the pipe as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Setup(_Message):
+    """How a process reconstructs a capture. `ranges` are (address, bytes) to keep free from its first moment on."""
+
+    capture: str
+    device: Literal["emulator", "rocm"]
+    ranges: tuple[tuple[int, int], ...]
+    target: dict[str, Any] | None = None
+    max_instructions: PositiveInt = 20_000_000_000
+    threads: PositiveInt = 1
+    timeout_s: float = 60.0
+    agent: NonNegativeInt | None = None
+    library: str | None = None
+    reserve_only: bool = False
+
+
+class CheckOrder(_Message):
+    """Compare memory after each stateless replay; see :class:`~rocm_perf_lab.replay.check.Tolerances`."""
+
+    rtol: float = 0.0
+    atol: float = 0.0
+    nan: Literal["equal", "exact", "forbid"] = "exact"
+    types: dict[str, str] = {}
+
+
+class Job(_Message):
+    """Replay `iterations` times. `hsaco` replaces the captured code object; `read` is memory wanted afterwards."""
+
+    iterations: PositiveInt = 1
+    warmup: NonNegativeInt = 0
+    recopy: bool = True
+    hsaco: str | None = None
+    force: bool = False
+    check: CheckOrder | None = None
+    read: tuple[tuple[int, int], ...] = ()
+
+
+class Verification(_Message):
+    """What the check found. `passed` is False where a replay left something else than is expected."""
+
+    passed: bool
+    compared_with: Literal["captured result", "first baseline replay"]
+    exact: bool
+    indeterminate_bytes: NonNegativeInt
+    baseline_reproduces: bool
+    checked_replays: NonNegativeInt
+    mismatches: tuple[str, ...] = ()
+
+
+class Outcome(_Message):
+    """What a job gave. Times of single replays are in microseconds, `emulated` says whose they are."""
+
+    samples_us: tuple[float, ...]
+    warmup_us: tuple[float, ...] = ()
+    wall_ms: float
+    dispatch_ms: float
+    restored_bytes: NonNegativeInt
+    gpu_agent: str
+    rocm_version: str
+    emulated: bool
+    pid: int
+    kernel: str
+    notes: tuple[str, ...] = ()
+    verification: Verification | None = None
+    counters: dict[str, float] = {}
+    read: tuple[str, ...] = ()
+    """Memory that was asked for, in base 85."""
+
+
+class Failure(_Message):
+    """An error on its way to the other process."""
+
+    kind: str
+    what: str
+    where: str | None = None
+    remedy: str | None = None
+    fatal: bool = False
+    """The process ends after this answer."""

@@ -1,0 +1,101 @@
+"""The kernarg segment of a replay: the captured bytes, laid out anew for another code object where one stands in, and with the
+few hidden arguments replaced that belong to the captured process (queue, host services).
+
+Hidden arguments and their offsets: LLVM "User Guide for AMDGPU Backend", code object V3 to V6 metadata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.format import Packet
+    from rocm_perf_lab.toolchain.code_object import KernelArgument, KernelMetadata
+
+HIDDEN = "hidden_"
+OF_THE_PROCESS = ("hidden_queue_ptr", "hidden_private_base", "hidden_shared_base")
+"""Values that every process has of its own: a replayer has to give them."""
+HOST_SERVICES = ("hidden_printf_buffer", "hidden_hostcall_buffer", "hidden_default_queue", "hidden_completion_action")
+"""What a thread of the captured process served; a kernel that uses one would wait for it for ever."""
+IN_MEMORY = ("hidden_heap_v1", "hidden_multigrid_sync_arg")
+"""Pointers to ordinary device memory: kept where that memory was captured."""
+
+
+@dataclass(frozen=True)
+class ReplayKernarg:
+    """The segment, and what the user should know about it."""
+
+    content: bytes
+    notes: tuple[str, ...]
+
+
+def replay_kernarg(capture: Capture, kernel: KernelMetadata, services: Mapping[str, int]) -> ReplayKernarg:
+    """The segment that `kernel` gets in a replay of `capture`.
+
+    Args:
+        capture: Whose arguments.
+        kernel: The captured kernel, or one that stands in for it and keeps the rules of :mod:`~rocm_perf_lab.replay.override`.
+        services: Values of this process by value kind; a host service that is not among them is zero.
+    """
+    segment = bytearray(_laid_out(capture, kernel))
+    notes = []
+    for argument in kernel.arguments:
+        kind = argument.value_kind
+        captured = int.from_bytes(segment[argument.offset : argument.offset + argument.size], "little")
+        value = captured
+        if kind in OF_THE_PROCESS or kind in HOST_SERVICES:
+            value = services.get(kind, 0)
+            if kind in HOST_SERVICES and captured:
+                notes.append(f"{kind} was set: the captured process served it, a replay cannot; a kernel that uses it fails")
+        elif kind in IN_MEMORY and captured and capture.memory.region_at(captured) is None:
+            value = services.get(kind, 0)
+            notes.append(f"{kind} pointed to memory that was not captured; it is null now")
+        segment[argument.offset : argument.offset + argument.size] = value.to_bytes(8, "little")[: argument.size]
+    return ReplayKernarg(bytes(segment), tuple(notes))
+
+
+def hidden_of_packet(packet: Packet, dynamic_lds_bytes: int) -> Mapping[str, int]:
+    """Hidden arguments that follow from the geometry."""
+    values = {"hidden_grid_dims": packet.setup & 3, "hidden_dynamic_lds_size": dynamic_lds_bytes}
+    for axis, items, size in zip("xyz", packet.grid_size, packet.workgroup_size, strict=True):
+        values[f"hidden_block_count_{axis}"] = items // size
+        values[f"hidden_group_size_{axis}"] = size
+        values[f"hidden_remainder_{axis}"] = items % size
+        values[f"hidden_global_offset_{axis}"] = 0
+    return values
+
+
+def dynamic_lds_bytes(capture: Capture) -> int:
+    """LDS that the dispatch asked for on top of the kernel's own."""
+    return max(0, capture.dispatch.packet.group_segment_size - capture.dispatch.kernel.group_segment_size)
+
+
+def explicit_arguments(kernel: KernelMetadata) -> tuple[KernelArgument, ...]:
+    """Those that the source declares, by offset."""
+    explicit = (argument for argument in kernel.arguments if not argument.value_kind.startswith(HIDDEN))
+    return tuple(sorted(explicit, key=lambda argument: argument.offset))
+
+
+def _laid_out(capture: Capture, kernel: KernelMetadata) -> bytes:
+    if kernel is capture.kernel or not kernel.arguments or not capture.kernel.arguments:
+        size = max(kernel.kernarg_bytes, len(capture.kernarg))
+        return capture.kernarg.ljust(size, b"\0")
+    captured_at = {a.value_kind: a for a in capture.kernel.arguments if a.value_kind.startswith(HIDDEN)}
+    computed = hidden_of_packet(capture.dispatch.packet, dynamic_lds_bytes(capture))
+    segment = bytearray(max([kernel.kernarg_bytes, *(a.offset + a.size for a in kernel.arguments)]))
+    for argument in kernel.arguments:
+        place = slice(argument.offset, argument.offset + argument.size)
+        if not argument.value_kind.startswith(HIDDEN):
+            segment[place] = capture.kernarg[place]
+            continue
+        source = captured_at.get(argument.value_kind)
+        if source is not None:
+            value = int.from_bytes(capture.kernarg[source.offset : source.offset + source.size], "little")
+        else:
+            value = computed.get(argument.value_kind, 0)
+        segment[place] = value.to_bytes(8, "little")[: argument.size]
+    return bytes(segment)

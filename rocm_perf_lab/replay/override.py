@@ -1,0 +1,107 @@
+"""May another code object stand in for the captured one? `override_violations(...)` names every rule that it breaks.
+
+The arguments, the geometry and the memory of a capture are fixed; a code object fits where it takes exactly these.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.replay.kernarg import HIDDEN, HOST_SERVICES, IN_MEMORY, dynamic_lds_bytes, explicit_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelArgument, KernelMetadata
+
+LDS_BYTES = {"gfx950": 160 << 10}
+_LDS_BYTES = 64 << 10
+"""Of a workgroup, where the table above does not say more."""
+_LARGEST_WORKGROUP = 1024
+
+
+def stand_in(capture: Capture, code_object: CodeObject) -> KernelMetadata | None:
+    """The kernel of the captured name in another code object."""
+    wanted = capture.dispatch.kernel.mangled_name
+    return next((kernel for kernel in code_object.kernels if kernel.symbol == wanted), None)
+
+
+def override_violations(capture: Capture, code_object: CodeObject) -> tuple[str, ...]:
+    """Why `code_object` cannot stand in for the captured one; empty where it can."""
+    problems = list(_target_problems(capture.code_object, code_object))
+    kernel = stand_in(capture, code_object)
+    if kernel is None:
+        known = ", ".join(k.symbol for k in code_object.kernels) or "none"
+        return (*problems, f"kernel name: no kernel {capture.dispatch.kernel.mangled_name!r}; it has {known}")
+    problems += _argument_problems(capture.kernel, kernel)
+    problems += _hidden_problems(capture.kernel, kernel)
+    problems += _geometry_problems(capture, kernel, code_object.architecture)
+    problems += _variable_problems(capture, code_object)
+    return tuple(problems)
+
+
+def _target_problems(captured: CodeObject, other: CodeObject) -> Iterator[str]:
+    if captured.architecture != other.architecture:
+        yield f"target id: it is for {other.architecture}, the capture is of {captured.architecture}"
+        return
+    have, want = _features(other.target_id), _features(captured.target_id)
+    for feature in sorted(have.keys() & want.keys()):
+        if have[feature] != want[feature]:
+            yield f"target id: it has {feature}{have[feature]}, the captured code object {feature}{want[feature]}"
+
+
+def _features(target_id: str) -> dict[str, str]:
+    """`{"sramecc": "+", "xnack": "-"}`; a feature that is not named fits both settings."""
+    return {part[:-1]: part[-1] for part in target_id.split(":")[1:] if part[-1:] in ("+", "-")}
+
+
+def _argument_problems(captured: KernelMetadata, other: KernelMetadata) -> Iterator[str]:
+    if not captured.arguments or not other.arguments:
+        if captured.kernarg_bytes != other.kernarg_bytes:
+            yield f"kernarg layout: a segment of {other.kernarg_bytes} bytes, the captured one has {captured.kernarg_bytes}"
+        return
+    want, have = explicit_arguments(captured), explicit_arguments(other)
+    if len(want) != len(have):
+        yield f"kernarg layout: {len(have)} arguments, the captured kernel has {len(want)}"
+    for number, (old, new) in enumerate(zip(want, have, strict=False)):
+        if (old.offset, old.size, old.value_kind) != (new.offset, new.size, new.value_kind):
+            yield f"kernarg layout: argument {number} is {_told(new)}, in the captured kernel {_told(old)}"
+
+
+def _told(argument: KernelArgument) -> str:
+    return f"{argument.value_kind} of {argument.size} bytes at {argument.offset}"
+
+
+def _hidden_problems(captured: KernelMetadata, other: KernelMetadata) -> Iterator[str]:
+    had = {argument.value_kind for argument in captured.arguments}
+    for argument in other.arguments:
+        kind = argument.value_kind
+        if kind.startswith(HIDDEN) and kind in HOST_SERVICES + IN_MEMORY and kind not in had:
+            yield f"hidden arguments: it needs {kind}, which the captured dispatch did not have"
+
+
+def _geometry_problems(capture: Capture, kernel: KernelMetadata, architecture: str) -> Iterator[str]:
+    packet = capture.dispatch.packet
+    if kernel.wavefront_size != capture.kernel.wavefront_size:
+        yield f"wavefront size: {kernel.wavefront_size}, the captured kernel has {capture.kernel.wavefront_size}"
+    required = kernel.required_workgroup_size
+    if required is not None and required != packet.workgroup_size:
+        yield f"workgroup size: it was compiled for {required} only, the dispatch has {packet.workgroup_size}"
+    limit = kernel.max_flat_workgroup_size or _LARGEST_WORKGROUP
+    if prod(packet.workgroup_size) > limit:
+        yield f"workgroup size: it was compiled for at most {limit} work-items, the dispatch has {prod(packet.workgroup_size)}"
+    dynamic, most = dynamic_lds_bytes(capture), LDS_BYTES.get(architecture, _LDS_BYTES)
+    if kernel.lds_bytes + dynamic > most:
+        yield f"LDS: {kernel.lds_bytes:,} static + {dynamic:,} dynamic bytes, {architecture} has {most:,} for a workgroup"
+
+
+def _variable_problems(capture: Capture, code_object: CodeObject) -> Iterator[str]:
+    from rocm_perf_lab.toolchain.elf_file import parse_elf
+
+    symbols = parse_elf(code_object.data).symbols
+    for variable in capture.dispatch.variables:
+        symbol = symbols.get(variable.name)
+        if symbol is not None and symbol.size != variable.size:
+            yield f"module variables: {variable.name} has {symbol.size} bytes, {variable.size} in the captured code object"

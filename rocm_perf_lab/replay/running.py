@@ -1,0 +1,171 @@
+"""Carries out a job on a replayer: restore, dispatch, measure, compare; gives the outcome."""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.replay.check import (
+    MemoryCheck,
+    MemoryState,
+    Tolerances,
+    differing_addresses,
+    variable_mismatches,
+)
+from rocm_perf_lab.replay.errors import OverrideError, ReplayError
+from rocm_perf_lab.replay.job import Outcome, Verification
+from rocm_perf_lab.replay.override import override_violations, stand_in
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.job import CheckOrder, Job
+    from rocm_perf_lab.replay.replayer import Replayer
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+
+
+def run_job(capture: Capture, replayer: Replayer, job: Job) -> Outcome:
+    """Do it.
+
+    Raises:
+        OverrideError: The other code object breaks a rule; every one is named.
+        DeviceFault, EmulationError: The kernel faulted or hung.
+    """
+    code_object, kernel = chosen_code(capture, job)
+    checker = _Checker.learn(capture, replayer, job.check) if job.check is not None else None
+    replayer.load(code_object, kernel)
+    warmup = [_required(replayer.dispatch(), replayer.restore()) for _ in range(job.warmup)]
+    replayer.restore()
+    samples: list[float] = []
+    restored = 0
+    dispatch_s = 0.0
+    begin = time.perf_counter()
+    for iteration in range(job.iterations):
+        if iteration and job.recopy:
+            restored += replayer.restore()
+        timed = not (replayer.environment.emulated and job.recopy and iteration)  # equal memory gives equal estimates
+        started = time.perf_counter()
+        duration = replayer.dispatch(timed=timed)
+        dispatch_s += time.perf_counter() - started
+        samples.append(duration if duration is not None else samples[0])
+        if checker is not None and (job.recopy or not iteration):
+            checker.look()
+    wall_s = time.perf_counter() - begin
+    environment = replayer.environment
+    return Outcome(
+        samples_us=tuple(samples),
+        warmup_us=tuple(warmup),
+        wall_ms=wall_s * 1e3,
+        dispatch_ms=dispatch_s * 1e3,
+        restored_bytes=restored,
+        gpu_agent=environment.gpu_agent,
+        rocm_version=environment.rocm_version,
+        emulated=environment.emulated,
+        pid=os.getpid(),
+        kernel=kernel.name,
+        notes=replayer.notes,
+        verification=checker.verdict() if checker is not None else None,
+        counters=dict(replayer.counters()),
+        read=tuple(base64.b85encode(replayer.read(address, nbytes)).decode() for address, nbytes in job.read),
+    )
+
+
+def chosen_code(capture: Capture, job: Job) -> tuple[CodeObject, KernelMetadata]:
+    """The captured code object, or the one that stands in for it.
+
+    Raises:
+        OverrideError: It breaks a rule.
+    """
+    if job.hsaco is None:
+        return capture.code_object, capture.kernel
+    from rocm_perf_lab.toolchain.elf import read_code_object
+
+    path = Path(job.hsaco)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise OverrideError(
+            f"the code object cannot be read: {error.strerror}", where=str(path), remedy="Check --hsaco."
+        ) from error
+    code_object = read_code_object(content, bundle_architecture=capture.code_object.architecture)
+    problems = override_violations(capture, code_object)
+    kernel = stand_in(capture, code_object)
+    if kernel is None or (problems and not job.force):
+        raise OverrideError(
+            "this code object cannot stand in for the captured one",
+            where=f"{path}\n         " + "\n         ".join(problems),
+            remedy="Compile it from the same signature for the same target.",
+        )
+    return code_object, kernel
+
+
+@dataclass
+class _Checker:
+    """Looks at the memory after replays; `learn` first replays the captured code object twice."""
+
+    capture: Capture
+    replayer: Replayer
+    tolerances: Tolerances
+    check: MemoryCheck
+    expected_variables: bytes | None
+    compared_with_capture: bool
+    indeterminate_bytes: int
+    baseline_reproduces: bool
+    looked: int = 0
+    mismatches: tuple[str, ...] = ()
+
+    @classmethod
+    def learn(cls, capture: Capture, replayer: Replayer, order: CheckOrder) -> _Checker:
+        tolerances = Tolerances(rtol=order.rtol, atol=order.atol, nan=order.nan, types=order.types)
+        replayer.load(capture.code_object, capture.kernel)
+        states = []
+        for _ in range(2):
+            replayer.restore()
+            replayer.dispatch(timed=False)
+            states.append(MemoryState.now(capture, replayer))
+        indeterminate = differing_addresses(capture, *states)
+        expected = MemoryState.captured(capture) if capture.has_after else states[0]
+        check = MemoryCheck(capture, expected, tolerances, indeterminate)
+        variables = (capture.after_variables or capture.variables) if capture.has_after else None
+        return cls(
+            capture=capture,
+            replayer=replayer,
+            tolerances=tolerances,
+            check=check,
+            expected_variables=variables,
+            compared_with_capture=capture.has_after,
+            indeterminate_bytes=len(indeterminate),
+            baseline_reproduces=not check.mismatches(states[0]),
+        )
+
+    def look(self) -> None:
+        """At the memory as it is now; the first wrong replay is remembered."""
+        self.looked += 1
+        if self.mismatches:
+            return
+        wrong = [str(mismatch) for mismatch in self.check.mismatches(MemoryState.now(self.capture, self.replayer))]
+        if self.expected_variables is not None:
+            names = variable_mismatches(self.capture, self.replayer.variables(), self.expected_variables)
+            wrong += [f"module variable {name} differs" for name in names]
+        self.mismatches = tuple(wrong)
+
+    def verdict(self) -> Verification:
+        """After the last look."""
+        return Verification(
+            passed=not self.mismatches,
+            compared_with="captured result" if self.compared_with_capture else "first baseline replay",
+            exact=self.tolerances.is_exact,
+            indeterminate_bytes=self.indeterminate_bytes,
+            baseline_reproduces=self.baseline_reproduces,
+            checked_replays=self.looked,
+            mismatches=self.mismatches,
+        )
+
+
+def _required(duration: float | None, _: int) -> float:
+    if duration is None:
+        raise ReplayError("the device gave no duration")
+    return duration

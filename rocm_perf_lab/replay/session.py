@@ -1,0 +1,249 @@
+"""Replays from outside: `ReplaySession(capture, ...)` owns the private process in which a capture is reconstructed.
+
+One process serves many jobs, each of which starts from restored memory. A kernel that hangs or takes the process down costs that
+process, never the caller; the next job gets a new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.replay.address_space import ATTEMPT_VARIABLE
+from rocm_perf_lab.replay.errors import CaptureError, DeviceFault, OverrideError, RelocationError, ReplayError
+from rocm_perf_lab.replay.job import Failure, Outcome, Setup
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.job import Job
+    from rocm_perf_lab.target.model import Target
+
+DeviceName = Literal["emulator", "rocm"]
+_ERRORS: dict[str, type[LabError]] = {
+    "CaptureError": CaptureError,
+    "RelocationError": RelocationError,
+    "DeviceFault": DeviceFault,
+    "OverrideError": OverrideError,
+    "ReplayError": ReplayError,
+    "EmulationError": DeviceFault,
+    "LabError": ReplayError,
+}
+_SHOWN_LINES = 5
+_STARTING_S = 600.0
+"""To reconstruct the memory, the largest part of which is reading files."""
+_GRACE_S = 5.0
+
+
+class ReplaySession:
+    """A context manager; the process is started for the first job.
+
+    Args:
+        capture: What to replay; verified by the caller.
+        device: Where.
+        target: The GPU that the emulator takes.
+        timeout_s: Longest time of one job.
+        max_instructions: Of one emulated dispatch.
+        threads: Of the emulator.
+        agent: Number of the GPU among GPUs; None takes the captured one, else the first of its architecture.
+        library: Path of the HSA runtime, where the usual places are not meant.
+        reserve_only: Only try the addresses; such a session takes no jobs.
+    """
+
+    def __init__(
+        self,
+        capture: Capture,
+        *,
+        device: DeviceName,
+        target: Target | None = None,
+        timeout_s: float = 600.0,
+        max_instructions: int = 20_000_000_000,
+        threads: int | None = None,
+        agent: int | None = None,
+        library: str | None = None,
+        reserve_only: bool = False,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._setup = Setup(
+            capture=str(capture.folder.resolve()),
+            device=device,
+            ranges=tuple((region.base, region.size) for region in capture.regions),
+            target=target.model_dump(mode="json", by_alias=True) if target is not None else None,
+            max_instructions=max_instructions,
+            threads=threads or os.cpu_count() or 1,
+            timeout_s=timeout_s,
+            agent=agent,
+            library=library,
+            reserve_only=reserve_only,
+        )
+        self._process: _Process | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def start(self) -> int:
+        """Reconstruct the memory now; the process id.
+
+        Raises:
+            RelocationError: The runtime put a region elsewhere.
+            ReplayError: It cannot be reconstructed here.
+        """
+        if self._process is None or self._process.has_ended:
+            self._process = _Process(self._setup)
+            deadline = time.monotonic() + max(_STARTING_S, self._timeout_s)
+            self._pid = int(self._answer(self._process, deadline, "the memory was not reconstructed")["ready"])
+        return self._pid
+
+    def run(self, job: Job) -> Outcome:
+        """Carry out a job.
+
+        Raises:
+            DeviceFault: The kernel faulted, hung, or ended its process.
+            OverrideError: The code object breaks a rule.
+            ReplayError: Anything else that keeps it from running here.
+        """
+        self.start()
+        process = self._process
+        if process is None:
+            raise ReplayError("the session is closed")
+        process.send(job.model_dump_json())
+        deadline = time.monotonic() + self._timeout_s + _GRACE_S
+        answer = self._answer(process, deadline, f"no end after {self._timeout_s:g} s")
+        return Outcome.model_validate(answer["outcome"])
+
+    def _answer(self, process: _Process, deadline: float, late: str) -> dict[str, Any]:
+        try:
+            return process.answer(deadline, late)
+        except LabError:
+            raise
+        except BaseException:  # an interrupt: nobody will ever read the answer
+            process.kill()
+            raise
+
+
+class _Process:
+    """The running worker: lines in, lines out, and what it wrote to standard error."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 closed with the process
+        with tempfile.TemporaryFile() as order:
+            order.write(setup.model_dump_json().encode())
+            order.flush()
+            reading, writing = os.pipe()
+            os.set_blocking(reading, False)
+            environment = {name: value for name, value in os.environ.items() if name != ATTEMPT_VARIABLE}
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "rocm_perf_lab.replay.worker", str(order.fileno()), str(writing)],
+                stdin=subprocess.PIPE,
+                stdout=self._errors,
+                stderr=self._errors,
+                pass_fds=(order.fileno(), writing),
+                env=environment,
+            )
+            os.close(writing)
+        self._reading = reading
+        self._pending = b""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it takes no more jobs."""
+        return self._reading < 0
+
+    @property
+    def _input(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    def send(self, line: str) -> None:
+        try:
+            self._input.write(line.encode() + b"\n")
+            self._input.flush()
+        except BrokenPipeError:
+            pass  # it died; the answer says how
+
+    def answer(self, deadline: float, late: str) -> dict[str, Any]:
+        """The next line.
+
+        Raises:
+            DeviceFault: Too late, or the process is gone.
+            LabError: What the worker reports.
+        """
+        line = self._line(deadline, late)
+        message: dict[str, Any] = json.loads(line)
+        if "error" not in message:
+            return message
+        failure = Failure.model_validate(message["error"])
+        error = _ERRORS[failure.kind](failure.what, where=failure.where, remedy=failure.remedy)
+        if failure.fatal:
+            self.close()
+        raise error
+
+    def _line(self, deadline: float, late: str) -> bytes:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._reading, selectors.EVENT_READ)
+            while b"\n" not in self._pending:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    self.kill()
+                    raise DeviceFault(
+                        f"the replay was stopped: {late}",
+                        remedy="The kernel may never end; a longer --timeout waits longer for it.",
+                    )
+                piece = os.read(self._reading, 1 << 16)
+                if not piece:
+                    raise self._gone()
+                self._pending += piece
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _gone(self) -> DeviceFault:
+        code = self._process.wait()
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
+        self._tidy()
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        return DeviceFault(
+            f"the process of the replay ended {how}",
+            where="\n         ".join(said) or None,
+            remedy="The kernel or the runtime took it down; rocm-perf replay verify checks the capture itself.",
+        )
+
+    def close(self) -> None:
+        if self.has_ended:
+            return
+        self._input.close()
+        try:
+            self._process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._tidy()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        self._process.wait()
+        if not self._input.closed:
+            self._input.close()
+        if self._reading >= 0:
+            os.close(self._reading)
+            self._reading = -1
+        self._errors.close()

@@ -1,0 +1,116 @@
+"""The private process of a replay: `python -m rocm_perf_lab.replay.worker SETUP_FD RESULT_FD`, jobs on standard input.
+
+It claims the captured addresses before it imports anything, starting itself again where something is in the way; then it
+reconstructs the capture and answers one line of JSON for every line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.replay.address_space import claim, owner_of
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.job import Setup
+    from rocm_perf_lab.replay.replayer import Replayer
+
+
+def main() -> int:
+    """Serve jobs until standard input ends."""
+    setup_descriptor, result_descriptor = int(sys.argv[1]), int(sys.argv[2])
+    os.lseek(setup_descriptor, 0, os.SEEK_SET)
+    plain = json.loads(os.pread(setup_descriptor, os.fstat(setup_descriptor).st_size, 0))
+    taken = claim([(address, nbytes) for address, nbytes in plain["ranges"]])
+    with os.fdopen(result_descriptor, "w", encoding="utf-8") as results:
+        if taken:
+            _answer(results, {"error": _taken(taken)})
+            return 1
+        return _serve(plain, results)
+
+
+def _serve(plain: dict[str, Any], results: Any) -> int:
+    from rocm_perf_lab.errors import LabError
+    from rocm_perf_lab.replay.capture import open_capture
+    from rocm_perf_lab.replay.job import Job, Setup
+    from rocm_perf_lab.replay.running import run_job
+
+    from pathlib import Path  # isort: skip  # not before the addresses are claimed
+
+    try:
+        setup = Setup.model_validate(plain)
+        capture = open_capture(Path(setup.capture), verify=False)
+        if setup.reserve_only:
+            _try_addresses(setup, capture)
+            _answer(results, {"ready": os.getpid()})
+            return 0
+        replayer = _replayer(setup, capture)
+    except LabError as error:
+        _answer(results, {"error": _failure(error, fatal=True)})
+        return 1
+    _answer(results, {"ready": os.getpid()})
+    for line in sys.stdin:
+        try:
+            outcome = run_job(capture, replayer, Job.model_validate_json(line))
+        except LabError as error:
+            fatal = setup.device == "rocm" and type(error).__name__ == "DeviceFault"  # the queue does not live on
+            _answer(results, {"error": _failure(error, fatal=fatal)})
+            if fatal:
+                results.flush()
+                os._exit(1)  # closing a runtime whose queue hangs would hang too
+            continue
+        _answer(results, {"outcome": outcome.model_dump(mode="json")})
+    replayer.close()
+    return 0
+
+
+def _try_addresses(setup: Setup, capture: Capture) -> None:
+    """On the emulator claiming was all; a GPU's runtime has a say of its own."""
+    if setup.device == "rocm":
+        from rocm_perf_lab.replay.hsa.reservation import try_addresses
+
+        try_addresses(capture, agent=setup.agent, library=setup.library)
+
+
+def _replayer(setup: Setup, capture: Capture) -> Replayer:
+    if setup.device == "rocm":
+        from rocm_perf_lab.replay.hsa.replayer import HsaReplayer
+
+        return HsaReplayer(capture, timeout_s=setup.timeout_s, agent=setup.agent, library=setup.library)
+    from rocm_perf_lab.replay.emulated import EmulatedReplayer
+    from rocm_perf_lab.target.model import Target
+
+    return EmulatedReplayer(
+        capture, Target.model_validate(setup.target), max_instructions=setup.max_instructions, threads=setup.threads
+    )
+
+
+def _taken(taken: list[tuple[int, int]]) -> dict[str, Any]:
+    address, nbytes = taken[0]
+    return {
+        "kind": "ReplayError",
+        "what": f"{len(taken)} captured address range{'s are' if len(taken) > 1 else ' is'} in use in every process started here",
+        "where": f"{address:#x} to {address + nbytes:#x}: {owner_of(address, nbytes)}",
+        "remedy": "Capture with HSA_RESERVE_SVM=1, which keeps device memory away from libraries, or lift vm.mmap_min_addr.",
+        "fatal": True,
+    }
+
+
+def _failure(error: Any, *, fatal: bool) -> dict[str, Any]:
+    kind = next(cls.__name__ for cls in type(error).__mro__ if cls.__name__ in _TOLD)
+    return {"kind": kind, "what": error.what, "where": error.where, "remedy": error.remedy, "fatal": fatal}
+
+
+_TOLD = {"CaptureError", "RelocationError", "DeviceFault", "OverrideError", "ReplayError", "EmulationError", "LabError"}
+
+
+def _answer(results: Any, message: dict[str, Any]) -> None:
+    results.write(json.dumps(message) + "\n")
+    results.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
