@@ -1,0 +1,272 @@
+#include "capture.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "failure.h"
+
+extern char** environ;
+
+namespace capture {
+namespace {
+
+// amd_signal_t of amd_hsa_signal.h: where the times of a dispatch are kept.
+constexpr size_t kSignalStart = 32, kSignalTimes = 16;
+constexpr std::chrono::hours kForEver{24 * 365};
+
+std::string process_folder(const Settings& settings, const char* what) {
+  return settings.folder + "/" + what + std::to_string(getpid());
+}
+
+void write_environment(Json& json, const Settings& settings, const Api& api) {
+  json.key("environment").open('{').key("variables").open('{');
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text(*entry), name = text.substr(0, text.find('='));
+    for (const char* prefix : {"HSA_", "ROCR_", "HIP_", "GPU_", "AMD_"})
+      if (name.rfind(prefix, 0) == 0) json.member(name.c_str(), text.substr(std::min(name.size() + 1, text.size())));
+  }
+  json.close('}');
+  uint16_t major = 0, minor = 0;
+  api.hsa_system_get_info(HSA_SYSTEM_INFO_VERSION_MAJOR, &major);
+  api.hsa_system_get_info(HSA_SYSTEM_INFO_VERSION_MINOR, &minor);
+  Dl_info library{};
+  dladdr(reinterpret_cast<void*>(api.hsa_iterate_agents), &library);
+  json.key("runtime").open('{').member("version", std::to_string(major) + "." + std::to_string(minor));
+  json.member("path", library.dli_fname != nullptr ? library.dli_fname : "").member("build_id", "").close('}');
+  json.member("pid", int(getpid())).key("command");
+  if (!settings.with_command) {
+    json.null();
+  } else {
+    std::ifstream file("/proc/self/cmdline", std::ios::binary);
+    const std::string all{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    json.open('[');
+    for (size_t begin = 0; begin < all.size(); begin = all.find('\0', begin) + 1) json.value(std::string(all.c_str() + begin));
+    json.close(']');
+  }
+  json.close('}');
+}
+
+// Module variables before or after the dispatch, one after another.
+std::string read_variables(Snapshot& snapshot, const KernelCode& code) {
+  std::string bytes;
+  for (const Variable& variable : code.variables) bytes += snapshot.read(variable.address, variable.size);
+  return bytes;
+}
+
+}  // namespace
+
+Capture::Capture(const Settings& settings, const Api& api)
+    : agents(api), code(api, settings.folder), queues(api), settings_(settings), api_(api), filter_(settings.kernel) {}
+
+void Capture::warn(const std::string& text) {
+  std::lock_guard guard(counts_lock_);
+  warnings_.push_back(text);
+}
+
+void Capture::forget_kernels(const std::vector<uint64_t>& objects) {
+  std::unique_lock guard(known_lock_);
+  for (uint64_t object : objects) known_.erase(object);
+}
+
+const Capture::Known& Capture::known(uint64_t kernel_object) {
+  {
+    std::shared_lock guard(known_lock_);
+    if (auto found = known_.find(kernel_object); found != known_.end()) return found->second;
+  }
+  const std::string symbol = code.name_of(kernel_object);
+  Known made{!symbol.empty() && filter_.matches(symbol), symbol.empty() ? "unknown kernel" : demangled_name(symbol)};
+  std::unique_lock guard(known_lock_);
+  return known_.emplace(kernel_object, std::move(made)).first->second;
+}
+
+bool Capture::counts(uint64_t kernel_object) {
+  const Known kernel = known(kernel_object);
+  bool is_first, is_it = false;
+  {
+    std::lock_guard guard(counts_lock_);
+    is_first = counts_[kernel.name]++ == 0;
+    const uint64_t index = dispatches_++;
+    if (kernel.is_wanted && matches_++ == settings_.index) {
+      is_it = !is_taken_.exchange(true);
+      taken_index_ = settings_.index;
+      taken_process_index_ = index;
+    }
+  }
+  if (is_first) report();
+  return is_it;
+}
+
+void Capture::report() {
+  Json json;
+  {
+    std::lock_guard guard(counts_lock_);
+    json.open('{').key("kernels").open('{');
+    for (const auto& [name, count] : counts_) json.member(name.c_str(), count);
+    json.close('}').member("captured", is_captured_).key("error");
+    if (error_.empty()) json.null();
+    else json.value(error_);
+    json.key("warnings").open('[');
+    for (const std::string& warning : warnings_) json.value(warning);
+    json.close(']').close('}');
+  }
+  replace_file(process_folder(settings_, "kernels-") + ".json", json.text() + "\n");
+}
+
+void Capture::handle(const void* packets, uint64_t count, Queue& queue, PacketWriter writer) {
+  const auto* packet = static_cast<const Packet*>(packets);
+  for (uint64_t i = 0; i < count; ++i, ++packet) {
+    if (!is_armed()) {
+      writer(packet, count - i);
+      return;
+    }
+    const bool is_dispatch = (packet->header & 0xff) == HSA_PACKET_TYPE_KERNEL_DISPATCH;
+    if (!queues.is_own(queue, packet)) queues.wait_turn(queue, writer);
+    if (is_armed() && is_dispatch && counts(packet->kernel_object)) take(*packet, queue, writer);
+    else writer(packet, 1);
+  }
+}
+
+void Capture::take(const Packet& packet, Queue& queue, PacketWriter writer) {
+  bool is_submitted = false;
+  std::string error;
+  try {
+    save(packet, queue, writer, is_submitted);
+  } catch (const std::exception& failure) {  // anything: the application has to go on
+    error = failure.what();
+  }
+  {
+    std::lock_guard guard(counts_lock_);
+    error_ = error;
+    is_captured_ = error.empty();
+  }
+  report();
+  disarm();
+  if (!is_submitted) writer(&packet, 1);
+  queues.go_on();
+}
+
+void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, bool& is_submitted) {
+  std::vector<std::string> warnings;
+  queues.stop_all(queue, writer, settings_.timeout, warnings);
+  for (const std::string& warning : warnings) warn(warning);
+  std::unique_lock gate(memory.gate, std::defer_lock);
+  if (!gate.try_lock_for(settings_.timeout)) throw Failure("calls that copy or free memory did not end in time");
+  const KernelCode kernel = code.code_of(packet.kernel_object);
+  Folder folder(process_folder(settings_, "capture-"));
+  Snapshot snapshot(api_, agents, folder, memory, code.loaded_ranges(), queue.agent);
+  const auto kernarg_address = reinterpret_cast<uint64_t>(packet.kernarg_address);
+  const std::string kernarg = snapshot.read(kernarg_address, kernel.kernarg_size);
+  const std::string variables = read_variables(snapshot, kernel);
+  snapshot.before(settings_.mode, {{"kernarg", kernarg}, {"variables", variables}}, kernarg_address, settings_.limit);
+  folder.put("kernarg.bin", kernarg);
+  folder.put("kernel.hsaco", kernel.bytes);
+  if (!variables.empty()) folder.put("variables.bin", variables);
+  std::string timing;
+  is_submitted = true;
+  const auto original = packet.completion_signal;
+  if (!run(packet, queue, writer, timing))
+    throw Failure("the dispatch did not finish in " + std::to_string(settings_.timeout.count() / 1000) + " s");
+  try {
+    snapshot.after();
+    const std::string variables_after = read_variables(snapshot, kernel);
+    if (variables_after != variables) folder.put("after/variables.bin", variables_after);
+    Json regions;
+    snapshot.write_regions(regions);
+    folder.put("memory_regions.json", regions.text() + "\n");
+    folder.put("dispatch.json", describe(packet, queue, kernel, timing, snapshot) + "\n");
+    folder.finish(is_emulated(queue));
+  } catch (...) {
+    if (original.handle != 0) api_.hsa_signal_subtract_screlease(original, 1);
+    throw;
+  }
+  if (original.handle != 0) api_.hsa_signal_subtract_screlease(original, 1);
+}
+
+bool Capture::run(const Packet& packet, Queue& queue, PacketWriter writer, std::string& timing) {
+  const auto original = packet.completion_signal;
+  Packet copy = packet;
+  if (api_.hsa_signal_create(1, 0, nullptr, &copy.completion_signal) != HSA_STATUS_SUCCESS) throw Failure("no signal for the dispatch");
+  const hsa_signal_t done = copy.completion_signal;
+  if (!queue.profiled) api_.hsa_amd_profiling_set_profiler_enabled(queue.queue, 1);
+  writer(&copy, 1);
+  if (!wait(api_, done, settings_.timeout)) {
+    const Api& api = api_;
+    std::thread([&api, done, original] {  // whenever it ends, the application has to hear of it
+      if (wait(api, done, kForEver) && original.handle != 0) api.hsa_signal_subtract_screlease(original, 1);
+    }).detach();
+    return false;
+  }
+  hsa_amd_profiling_dispatch_time_t time{};
+  uint64_t frequency = 0;
+  api_.hsa_system_get_info(HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY, &frequency);
+  if (api_.hsa_amd_profiling_get_dispatch_time(queue.agent, done, &time) == HSA_STATUS_SUCCESS) {
+    Json json;
+    json.open('{').member("start", time.start).member("end", time.end).member("frequency", frequency).close('}');
+    timing = json.text();
+  }
+  if (!queue.profiled) api_.hsa_amd_profiling_set_profiler_enabled(queue.queue, 0);
+  if (original.handle != 0)  // an application that asks its own signal for the times finds them
+    std::memcpy(reinterpret_cast<char*>(original.handle) + kSignalStart, reinterpret_cast<char*>(done.handle) + kSignalStart,
+                kSignalTimes);
+  api_.hsa_signal_destroy(done);
+  return true;
+}
+
+bool Capture::is_emulated(const Queue& queue) {
+  return agents.all()[size_t(agents.index_of(queue.agent))].product.find("emulated") != std::string::npos;
+}
+
+std::string Capture::describe(const Packet& packet, const Queue& queue, const KernelCode& kernel, const std::string& timing,
+                              const Snapshot& snapshot) {
+  const std::string symbol = code.name_of(packet.kernel_object);
+  Json json;
+  json.open('{').member("format_version", 1);
+  json.key("kernel").open('{').member("symbol", symbol).member("mangled_name", mangled_name(symbol));
+  json.member("name", demangled_name(symbol)).key("kernel_object").address(packet.kernel_object);
+  json.member("kernarg_size", kernel.kernarg_size).member("group_segment_size", kernel.group_size);
+  json.member("private_segment_size", kernel.scratch_size).close('}');
+  json.key("packet").open('{').member("header", uint32_t(packet.header)).member("setup", uint32_t(packet.setup));
+  json.key("workgroup_size").open('[').value(uint32_t(packet.workgroup_size_x)).value(uint32_t(packet.workgroup_size_y));
+  json.value(uint32_t(packet.workgroup_size_z)).close(']');
+  json.key("grid_size").open('[').value(packet.grid_size_x).value(packet.grid_size_y).value(packet.grid_size_z).close(']');
+  json.member("private_segment_size", packet.private_segment_size).member("group_segment_size", packet.group_segment_size);
+  json.key("kernarg_address").address(reinterpret_cast<uint64_t>(packet.kernarg_address));
+  json.key("completion_signal").address(packet.completion_signal.handle).close('}');
+  json.key("index").open('{').member("kernel", taken_index_).member("process", taken_process_index_).close('}');
+  const int agent = agents.index_of(queue.agent);
+  json.key("queue").open('{').member("id", uint64_t(queue.queue->id)).member("type", uint32_t(queue.type));
+  json.member("size", queue.queue->size).member("agent", agent).close('}');
+  json.member("agent", agent);
+  agents.write(json);
+  json.key("code_object").open('{').member("sha256", kernel.sha256).key("load_base").address(kernel.load_base);
+  json.member("load_size", kernel.load_size).key("load_delta").address(kernel.load_delta).close('}');
+  uint64_t offset = 0;
+  json.key("variables").open('[');
+  for (const Variable& variable : kernel.variables) {
+    json.open('{').member("name", variable.name).key("address").address(variable.address).member("size", variable.size);
+    json.member("offset", offset).close('}');
+    offset += variable.size;
+  }
+  json.close(']');
+  snapshot.write_code_pointers(json);
+  json.key("timing");
+  if (timing.empty()) json.null();
+  else json.text_of(timing);
+  json.key("warnings").open('[');
+  {
+    std::lock_guard guard(counts_lock_);
+    for (const std::string& warning : warnings_) json.value(warning);
+  }
+  json.close(']');
+  write_environment(json, settings_, api_);
+  json.close('}');
+  return json.text();
+}
+
+}  // namespace capture

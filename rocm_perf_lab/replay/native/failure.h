@@ -1,0 +1,12 @@
+// Why a capture was not made; the application goes on.
+#pragma once
+#include <stdexcept>
+#include <string>
+
+namespace capture {
+
+struct Failure : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace capture

@@ -1,0 +1,62 @@
+#include "memory_map.h"
+
+namespace capture {
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::pool: return "pool";
+    case Kind::region: return "region";
+    case Kind::vmem: return "vmem";
+    case Kind::ipc: return "ipc";
+    case Kind::locked: return "locked";
+    case Kind::interop: return "interop";
+    default: return "svm";
+  }
+}
+
+void MemoryMap::add(const Mapping& mapping) {
+  std::lock_guard guard(lock_);
+  mappings_[mapping.base] = mapping;
+}
+
+void MemoryMap::remove(uint64_t base) {
+  std::lock_guard guard(lock_);
+  mappings_.erase(base);
+}
+
+void MemoryMap::remove_all(uint64_t base, uint64_t size) {
+  std::lock_guard guard(lock_);
+  mappings_.erase(mappings_.lower_bound(base), mappings_.lower_bound(base + size));
+}
+
+void MemoryMap::grant(uint64_t base, uint64_t size, const std::set<int>& agents, bool replace) {
+  std::lock_guard guard(lock_);
+  auto mapping = mappings_.upper_bound(base);
+  if (mapping != mappings_.begin() && base < std::prev(mapping)->second.base + std::prev(mapping)->second.size) --mapping;
+  for (; mapping != mappings_.end() && mapping->first < base + size; ++mapping) {
+    auto& access = mapping->second.access;
+    if (replace) access = {mapping->second.agent};
+    access.insert(agents.begin(), agents.end());
+  }
+}
+
+std::vector<Range> MemoryMap::ranges() {
+  std::lock_guard guard(lock_);
+  std::vector<Range> ranges;
+  for (const auto& [base, mapping] : mappings_) {
+    if (mapping.size == 0) continue;
+    const uint64_t begin = base / kPage * kPage, end = (base + mapping.size + kPage - 1) / kPage * kPage;
+    if (ranges.empty() || begin >= ranges.back().end()) {
+      ranges.push_back({begin, end - begin, mapping, {{base, mapping.size}}});
+      if (mapping.host != 0) ranges.back().first.host = mapping.host - (base - begin);
+      continue;
+    }
+    Range& shared = ranges.back();
+    shared.size = std::max(shared.end(), end) - shared.base;
+    shared.requested.emplace_back(base, mapping.size);
+    shared.first.access.insert(mapping.access.begin(), mapping.access.end());
+  }
+  return ranges;
+}
+
+}  // namespace capture

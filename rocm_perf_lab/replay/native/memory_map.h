@@ -1,0 +1,54 @@
+// What the application has mapped for its GPUs, and where: followed from call to call.
+//
+// `gate` keeps the memory in place: calls that take memory away, or copy, hold it shared; a snapshot holds it alone.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+namespace capture {
+
+constexpr uint64_t kPage = 4096;
+
+enum class Kind { pool, region, vmem, ipc, locked, interop, svm };
+const char* name_of(Kind kind);
+
+struct Mapping {
+  uint64_t base = 0, size = 0;
+  uint64_t host = 0;  // where the CPU finds the same bytes, if not at `base`
+  Kind kind = Kind::pool;
+  bool on_gpu = true;
+  int agent = 0;  // index of the owner
+  uint32_t flags = 0;
+  std::set<int> access;  // indices of agents
+};
+
+// Whole pages; what shares pages is one range.
+struct Range {
+  uint64_t base = 0, size = 0;
+  Mapping first;
+  std::vector<std::pair<uint64_t, uint64_t>> requested;  // base, size
+  uint64_t end() const { return base + size; }
+};
+
+class MemoryMap {
+ public:
+  void add(const Mapping& mapping);
+  void remove(uint64_t base);
+  // Every mapping that begins in [base, base + size).
+  void remove_all(uint64_t base, uint64_t size);
+  void grant(uint64_t base, uint64_t size, const std::set<int>& agents, bool replace);
+  std::vector<Range> ranges();
+
+  std::shared_timed_mutex gate;
+
+ private:
+  std::mutex lock_;
+  std::map<uint64_t, Mapping> mappings_;  // by base
+};
+
+}  // namespace capture

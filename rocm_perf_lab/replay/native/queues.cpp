@@ -1,0 +1,147 @@
+#include "queues.h"
+
+#include <cstring>
+#include <thread>
+
+#include "failure.h"
+
+namespace capture {
+namespace {
+
+constexpr std::chrono::milliseconds kAttempt{5000}, kPause{20};
+
+hsa_barrier_and_packet_t barrier(hsa_signal_t done) {
+  hsa_barrier_and_packet_t packet{};
+  packet.header = uint16_t(HSA_PACKET_TYPE_BARRIER_AND | 1 << HSA_PACKET_HEADER_BARRIER |
+                           HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
+                           HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE);
+  packet.completion_signal = done;
+  return packet;
+}
+
+}  // namespace
+
+Queue* Queues::add(hsa_queue_t* queue, hsa_agent_t agent, hsa_queue_type32_t type) {
+  auto made = std::make_shared<Queue>();
+  made->queue = queue;
+  made->agent = agent;
+  made->type = type;
+  std::lock_guard guard(lock_);
+  queues_[queue] = made;
+  return made.get();
+}
+
+Queue* Queues::find(const hsa_queue_t* queue) {
+  std::lock_guard guard(lock_);
+  auto found = queues_.find(queue);
+  return found == queues_.end() ? nullptr : found->second.get();
+}
+
+void Queues::remove(hsa_queue_t* queue) {
+  std::lock_guard guard(lock_);
+  auto found = queues_.find(queue);
+  if (found == queues_.end()) return;
+  found->second->gone = true;
+  removed_.push_back(found->second);
+  queues_.erase(found);
+}
+
+void Queues::wait_turn(Queue& queue, PacketWriter writer) {
+  Lock lock(lock_);
+  while (is_stopped_) {
+    if (queue.is_asked) {
+      queue.is_asked = false;
+      const auto packet = barrier(queue.drained);
+      lock.unlock();
+      writer(&packet, 1);
+      lock.lock();
+      continue;
+    }
+    changed_.wait(lock);
+  }
+}
+
+bool Queues::is_own(Queue& queue, const void* packet) {
+  uint16_t header;
+  hsa_signal_t signal;
+  std::memcpy(&header, packet, sizeof header);
+  std::memcpy(&signal, static_cast<const char*>(packet) + 56, sizeof signal);
+  if ((header & 0xff) != HSA_PACKET_TYPE_BARRIER_AND || signal.handle == 0) return false;
+  std::lock_guard guard(lock_);
+  return signal.handle == queue.drained.handle;
+}
+
+void Queues::stop_all(Queue& own, PacketWriter writer, std::chrono::milliseconds time, std::vector<std::string>& warnings) {
+  const Deadline end = std::chrono::steady_clock::now() + time;
+  for (;;) {
+    {
+      std::lock_guard guard(lock_);
+      is_stopped_ = true;
+    }
+    ask_all(own, writer, warnings);
+    if (all_drained(std::min(end, std::chrono::steady_clock::now() + kAttempt))) return;
+    go_on();  // what is not finished may wait for work that other threads could not submit
+    if (std::chrono::steady_clock::now() >= end)
+      throw Failure("other work on the GPU did not finish in " + std::to_string(time.count() / 1000) + " s");
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void Queues::go_on() {
+  {
+    std::lock_guard guard(lock_);
+    is_stopped_ = false;
+    for (auto& queue : asked_) queue->is_asked = false;
+  }
+  changed_.notify_all();
+}
+
+void Queues::ask_all(Queue& own, PacketWriter writer, std::vector<std::string>& warnings) {
+  std::vector<std::shared_ptr<Queue>> through_ring;
+  {
+    std::lock_guard guard(lock_);
+    asked_.clear();
+    for (auto& [address, queue] : queues_) {
+      // A signal of an earlier attempt may still be decremented: it is never used again, and never destroyed.
+      if (api_.hsa_signal_create(1, 0, nullptr, &queue->drained) != HSA_STATUS_SUCCESS) throw Failure("no signal for a barrier");
+      asked_.push_back(queue);
+      if (queue.get() == &own) continue;
+      queue->is_asked = true;
+      if (queue->type != HSA_QUEUE_TYPE_SINGLE) through_ring.push_back(queue);
+    }
+    for (auto& queue : asked_)
+      if (queue.get() != &own && queue->type == HSA_QUEUE_TYPE_SINGLE)
+        warnings.push_back("queue " + std::to_string(queue->queue->id) + " has a single producer: its earlier work was not waited for");
+  }
+  const auto packet = barrier(own.drained);
+  writer(&packet, 1);
+  changed_.notify_all();
+  std::thread([this, through_ring] {
+    for (const auto& queue : through_ring)
+      if (!queue->gone) submit(queue->queue, queue->drained);
+  }).detach();
+}
+
+bool Queues::all_drained(Deadline deadline) {
+  for (const auto& queue : asked_) {
+    if (queue->type == HSA_QUEUE_TYPE_SINGLE && queue->is_asked) continue;
+    while (!queue->gone && !wait(api_, queue->drained, kPause))
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+  }
+  return true;
+}
+
+void Queues::submit(hsa_queue_t* queue, hsa_signal_t signal) {
+  const uint64_t write = api_.hsa_queue_load_write_index_relaxed(queue), read = api_.hsa_queue_load_read_index_relaxed(queue);
+  if (write - read >= queue->size) return;  // full: then a handler is at work, and asks for its turn
+  const uint64_t index = api_.hsa_queue_add_write_index_screlease(queue, 1);
+  auto* slot = static_cast<char*>(queue->base_address) + index % queue->size * 64;
+  const auto packet = barrier(signal);
+  std::memcpy(slot + 4, reinterpret_cast<const char*>(&packet) + 4, sizeof packet - 4);
+  uint32_t first;
+  std::memcpy(&first, &packet, sizeof first);
+  __atomic_store_n(reinterpret_cast<uint32_t*>(slot), first, __ATOMIC_RELEASE);
+  api_.hsa_signal_store_screlease(queue->doorbell_signal, hsa_signal_value_t(index));
+}
+
+}  // namespace capture

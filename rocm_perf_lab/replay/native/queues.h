@@ -1,0 +1,62 @@
+// The application's queues, and the moment at which none of them has work left.
+//
+// While a capture is made, other threads wait in their packet handlers. A barrier packet with an own completion signal goes
+// to the end of each queue: through the packet writer of a waiting handler where there is one, else through the queue's ring,
+// on a thread of its own, because a doorbell may need a lock that a waiting handler holds.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "api.h"
+#include "transfer.h"
+
+namespace capture {
+
+struct Queue {
+  hsa_queue_t* queue = nullptr;
+  hsa_agent_t agent{};
+  hsa_queue_type32_t type = 0;
+  std::atomic<bool> profiled{false}, gone{false};
+  // Of the request to drain it, under the lock of Queues:
+  hsa_signal_t drained{};
+  bool is_asked = false;
+};
+
+class Queues {
+ public:
+  explicit Queues(const Api& api) : api_(api) {}
+
+  Queue* add(hsa_queue_t* queue, hsa_agent_t agent, hsa_queue_type32_t type);
+  Queue* find(const hsa_queue_t* queue);
+  void remove(hsa_queue_t* queue);
+
+  // For handlers: waits while another thread captures, and drains `queue` for it.
+  void wait_turn(Queue& queue, PacketWriter writer);
+  // Whether this packet is a barrier of ours.
+  bool is_own(Queue& queue, const void* packet);
+
+  // Keeps the others out and waits until all queues are empty; `writer` is that of `own`. Throws Failure after `time`.
+  void stop_all(Queue& own, PacketWriter writer, std::chrono::milliseconds time, std::vector<std::string>& warnings);
+  void go_on();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  void ask_all(Queue& own, PacketWriter writer, std::vector<std::string>& warnings);
+  bool all_drained(Deadline deadline);
+  void submit(hsa_queue_t* queue, hsa_signal_t signal);
+
+  const Api& api_;
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::map<const hsa_queue_t*, std::shared_ptr<Queue>> queues_;
+  std::vector<std::shared_ptr<Queue>> removed_;  // handlers may still name them
+  std::vector<std::shared_ptr<Queue>> asked_;
+  bool is_stopped_ = false;
+};
+
+}  // namespace capture

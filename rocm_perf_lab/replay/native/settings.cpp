@@ -1,0 +1,87 @@
+#include "settings.h"
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+
+namespace capture {
+namespace {
+
+std::string variable(const char* name) {
+  const char* text = std::getenv((std::string("ROCM_PERF_LAB_CAPTURE_") + name).c_str());
+  return text != nullptr ? text : "";
+}
+
+// Where the bracket that closes at `end` (one past it) opens.
+size_t opening(const std::string& text, size_t end, char open, char close) {
+  int depth = 0;
+  for (size_t at = end; at-- > 0;) {
+    if (text[at] == close) ++depth;
+    if (text[at] == open && --depth == 0) return at;
+  }
+  return std::string::npos;
+}
+
+// "void ns::add<float>(float*, int)" -> "ns::add<float>"
+std::string without_signature(const std::string& name) {
+  if (name.empty() || name.back() != ')') return name;
+  const size_t parameters = opening(name, name.size(), '(', ')');
+  if (parameters == std::string::npos) return name;
+  int depth = 0;  // the result type ends at the last space that is outside of brackets
+  for (size_t at = parameters; at-- > 0;) {
+    if (name[at] == '>' || name[at] == ')') ++depth;
+    if (name[at] == '<' || name[at] == '(') --depth;
+    if (name[at] == ' ' && depth == 0) return name.substr(at + 1, parameters - at - 1);
+  }
+  return name.substr(0, parameters);
+}
+
+std::string without_template_arguments(const std::string& name) {
+  if (name.empty() || name.back() != '>') return name;
+  const size_t begin = opening(name, name.size(), '<', '>');
+  return begin == std::string::npos ? name : name.substr(0, begin);
+}
+
+}  // namespace
+
+std::string mangled_name(const std::string& symbol) {
+  const size_t size = symbol.size();
+  return size > 3 && symbol.compare(size - 3, 3, ".kd") == 0 ? symbol.substr(0, size - 3) : symbol;
+}
+
+std::string demangled_name(const std::string& symbol) {
+  const std::string mangled = mangled_name(symbol);
+  int status = 0;
+  char* text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+  const std::string name = status == 0 && text != nullptr ? text : mangled;
+  std::free(text);
+  return name;
+}
+
+KernelFilter::KernelFilter(const std::string& text) : exact_(text) {
+  if (text.size() > 2 && text.front() == '/' && text.back() == '/') pattern_ = std::regex(text.substr(1, text.size() - 2));
+}
+
+bool KernelFilter::matches(const std::string& symbol) const {
+  const std::string mangled = mangled_name(symbol), demangled = demangled_name(symbol);
+  if (pattern_) return std::regex_search(mangled, *pattern_) || std::regex_search(demangled, *pattern_);
+  const std::string bare = without_signature(demangled);
+  return exact_ == mangled || exact_ == demangled || exact_ == bare || exact_ == without_template_arguments(bare);
+}
+
+std::optional<Settings> Settings::from_environment() {
+  Settings settings;
+  settings.folder = variable("DIR");
+  settings.kernel = variable("KERNEL");
+  if (settings.folder.empty() || settings.kernel.empty()) return std::nullopt;
+  settings.index = std::strtoull(variable("INDEX").c_str(), nullptr, 10);
+  settings.limit = std::strtoull(variable("LIMIT").c_str(), nullptr, 10);
+  const std::string mode = variable("MODE");
+  settings.mode = mode == "full" ? Mode::full : mode == "arguments" ? Mode::arguments : Mode::reachable;
+  if (const double seconds = std::strtod(variable("TIMEOUT").c_str(), nullptr); seconds > 0)
+    settings.timeout = std::chrono::milliseconds(int64_t(seconds * 1000));
+  settings.with_command = variable("COMMAND") != "0";
+  return settings;
+}
+
+}  // namespace capture

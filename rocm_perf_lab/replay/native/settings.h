@@ -1,0 +1,41 @@
+// What the user asked for, in the environment; see FORMAT.md.
+#pragma once
+#include <chrono>
+#include <optional>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "snapshot.h"
+
+namespace capture {
+
+// "softmax_kernel.kd" -> "softmax_kernel"
+std::string mangled_name(const std::string& symbol);
+std::string demangled_name(const std::string& symbol);
+
+// Which kernels are meant: an exact name in one of its forms, or /regular expression/.
+class KernelFilter {
+ public:
+  // Throws std::regex_error.
+  explicit KernelFilter(const std::string& text);
+  bool matches(const std::string& symbol) const;
+
+ private:
+  std::string exact_;
+  std::optional<std::regex> pattern_;
+};
+
+struct Settings {
+  std::string folder;
+  std::string kernel;
+  uint64_t index = 0, limit = 0;
+  Mode mode = Mode::reachable;
+  std::chrono::milliseconds timeout{60000};
+  bool with_command = true;
+
+  // None where the tool has nothing to do.
+  static std::optional<Settings> from_environment();
+};
+
+}  // namespace capture

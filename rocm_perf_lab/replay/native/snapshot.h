@@ -1,0 +1,64 @@
+// Memory before and after the dispatch: which ranges, their bytes, and the pages that changed.
+#pragma once
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "code_objects.h"
+#include "folder.h"
+#include "memory_map.h"
+#include "transfer.h"
+
+namespace capture {
+
+enum class Mode { reachable, full, arguments };
+const char* name_of(Mode mode);
+
+class Snapshot {
+ public:
+  Snapshot(const Api& api, Agents& agents, Folder& folder, MemoryMap& memory, std::vector<LoadedRange> code, hsa_agent_t gpu);
+
+  // Reads bytes wherever they are, tracked or not.
+  std::string read(uint64_t address, uint64_t size);
+  // Ranges that are reached from `roots` (name, bytes), written to the folder. `limit` in bytes, 0 for none.
+  void before(Mode mode, const std::vector<std::pair<std::string, std::string>>& roots, uint64_t kernarg_address, uint64_t limit);
+  void after();
+  void write_regions(Json& json) const;
+  void write_code_pointers(Json& json) const;
+
+ private:
+  struct Region {
+    Range range;
+    bool is_wanted = false, contains_kernarg = false, is_scanned = false;
+    std::set<std::string> reached_from;
+    std::unique_ptr<OutputFile> file;
+    uint64_t zero_pages = 0, changed_pages = 0;
+    std::vector<std::pair<uint64_t, uint64_t>> runs;  // first page, pages
+    std::string error;
+    std::string name() const;
+  };
+  struct CodePointer { uint64_t place, value; };
+
+  void stream(const Range& range, const Transfer::Consumer& consume);
+  void save(Region& region, bool scan);
+  void compare(Region& region);
+  bool scan(const uint8_t* page, size_t size, uint64_t address, const std::string& origin, bool follow);
+  void found(uint64_t place, uint64_t value, const std::string& origin, bool follow);
+  Region* holding(uint64_t address);
+  void want(Region& region);
+
+  const Api& api_;
+  Agents& agents_;
+  Folder& folder_;
+  hsa_agent_t gpu_;
+  std::vector<Region> regions_;
+  std::vector<LoadedRange> code_;
+  std::vector<Region*> queue_;
+  std::unique_ptr<Transfer> transfer_;
+  std::vector<CodePointer> code_pointers_;
+  uint64_t code_pointer_count_ = 0, lowest_ = UINT64_MAX, highest_ = 0, wanted_bytes_ = 0, limit_ = 0;
+  Mode mode_ = Mode::reachable;
+};
+
+}  // namespace capture
