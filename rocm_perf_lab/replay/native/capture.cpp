@@ -108,7 +108,7 @@ void Capture::report() {
     std::lock_guard guard(counts_lock_);
     json.open('{').key("kernels").open('{');
     for (const auto& [name, count] : counts_) json.member(name.c_str(), count);
-    json.close('}').member("captured", is_captured_).key("error");
+    json.close('}').member("matches", matches_).member("captured", is_captured_).key("error");
     if (error_.empty()) json.null();
     else json.value(error_);
     json.key("warnings").open('[');

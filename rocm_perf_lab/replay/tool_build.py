@@ -1,0 +1,156 @@
+"""Builds the capture tool on first use: `build_tool() -> Path` of the shared library in the lab's cache.
+
+The key is the content of the sources, of the HSA headers and the compiler. What `cmake` builds at the top of a checkout is
+the same library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.files import write_bytes, write_text
+from rocm_perf_lab.resources import cache_dir
+from rocm_perf_lab.toolchain.compilers import ToolSearch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LIBRARY = "librocm_perf_lab_capture.so"
+SOURCES = Path(__file__).parent / "native"
+_HEADERS = ("hsa.h", "hsa_ext_amd.h", "hsa_ven_amd_loader.h")
+_COMPILE = ("-std=gnu++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread", "-Wall", "-Wextra")
+_LINK = ("-shared", "-pthread", "-ldl", f"-Wl,--version-script={SOURCES / 'exports.map'}", "-Wl,-z,defs")
+_GNU_LINK = ("-static-libstdc++", "-static-libgcc")  # the application's own C++ library is not touched
+_SYSTEM_COMPILERS = ("g++", "clang++")
+
+
+class ToolBuildError(LabError):
+    """The capture tool cannot be built here."""
+
+
+@dataclass(frozen=True)
+class CppCompiler:
+    """A command that compiles C++17, and what tells one version of it from another."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def link_flags(self) -> tuple[str, ...]:
+        """Its own C++ library goes into the shared library; ziglang's always does."""
+        return _LINK if "ziglang" in self.command else (*_LINK, *_GNU_LINK)
+
+
+def build_tool(*, include_dir: Path | None = None, cache: Path | None = None) -> Path:
+    """The capture tool, built unless an intact one is in the cache.
+
+    Args:
+        include_dir: Folder with hsa.h; that of ROCm or of the triton wheel by default.
+        cache: Folder of the built libraries; in the lab's cache by default.
+
+    Raises:
+        ToolBuildError: No headers, no compiler, or it failed.
+    """
+    include_dir = include_dir or find_hsa_headers()
+    compiler = find_cpp_compiler()
+    path = (cache or cache_dir() / "capture") / _key(compiler, include_dir) / LIBRARY
+    checksum = path.with_suffix(".sha256")
+    if not _is_intact(path, checksum):
+        content = _build(compiler, include_dir)
+        write_bytes(path, content)
+        write_text(checksum, hashlib.sha256(content).hexdigest())
+    return path
+
+
+def find_hsa_headers(search: ToolSearch | None = None) -> Path:
+    """Folder with hsa.h and hsa_ext_amd.h: ROCm's, else that in the triton wheel.
+
+    Raises:
+        ToolBuildError: Neither is there.
+    """
+    search = search or ToolSearch()
+    root, triton = search.rocm_root, search.package_dir("triton")
+    candidates = [
+        *([root / "include" / "hsa"] if root else []),
+        *([triton / "backends" / "amd" / "include" / "hsa"] if triton else []),
+    ]
+    for candidate in candidates:
+        if all((candidate / header).is_file() for header in _HEADERS):
+            return candidate
+    raise ToolBuildError(
+        "no HSA headers (hsa.h, hsa_ext_amd.h) to build the capture tool with",
+        where=", ".join(map(str, candidates)) or "there is neither ROCm nor the triton wheel",
+        remedy="Install ROCm's hsa-rocr-dev, or: pip install 'rocm-perf-lab[triton]'.",
+    )
+
+
+def find_cpp_compiler() -> CppCompiler:
+    """g++, clang++, or the one of the ziglang wheel.
+
+    Raises:
+        ToolBuildError: There is none.
+    """
+    for name in _SYSTEM_COMPILERS:
+        found = shutil.which(name)
+        if found is not None:
+            version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+            return CppCompiler((found,), version)
+    if util.find_spec("ziglang") is not None:
+        from importlib.metadata import version as wheel_version
+
+        return CppCompiler((sys.executable, "-m", "ziglang", "c++"), f"ziglang {wheel_version('ziglang')}")
+    raise ToolBuildError(
+        "no C++ compiler to build the capture tool with",
+        where="g++, clang++ on PATH, ziglang in this Python",
+        remedy="Install g++ or clang++, or: pip install 'rocm-perf-lab[emulator]'.",
+    )
+
+
+def _key(compiler: CppCompiler, include_dir: Path) -> str:
+    digest = hashlib.sha256()
+    for file in [*sorted(p for p in SOURCES.iterdir() if p.is_file()), *(include_dir / header for header in _HEADERS)]:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    digest.update("\0".join((*compiler.command, compiler.version, *_COMPILE, *compiler.link_flags)).encode())
+    return digest.hexdigest()[:32]
+
+
+def _is_intact(path: Path, checksum: Path) -> bool:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() == checksum.read_text()
+    except OSError:
+        return False
+
+
+def _build(compiler: CppCompiler, include_dir: Path) -> bytes:
+    sources = sorted(SOURCES.glob("*.cpp"))
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-capture-") as folder:
+        objects = [Path(folder) / f"{source.stem}.o" for source in sources]
+        commands = [
+            [*compiler.command, *_COMPILE, "-isystem", str(include_dir), "-c", str(source), "-o", str(target)]
+            for source, target in zip(sources, objects, strict=True)
+        ]
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(_run, commands))
+        library = Path(folder) / LIBRARY
+        _run([*compiler.command, *map(str, objects), *compiler.link_flags, "-o", str(library)])
+        return library.read_bytes()
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ToolBuildError(
+            "the capture tool does not compile",
+            where=done.stderr.strip()[-2000:],
+            remedy=f"The command was: {' '.join(command)}",
+        )
