@@ -108,7 +108,7 @@ def test_services_of_a_kernel_lie_where_its_metadata_says() -> None:
         assert service.argument == name
 
 
-@pytest.mark.parametrize("kernel", ["says", "asserts", "allocates"])
+@pytest.mark.parametrize("kernel", ["says", *(pytest.param(name, marks=pytest.mark.slow) for name in ("asserts", "allocates"))])
 def test_a_kernel_that_does_not_use_its_services_runs(kernel: str) -> None:
     with EmulatorBench(code_object(5)) as bench:
         x = bench.buffer(np.arange(64, dtype=np.int32))
@@ -122,7 +122,7 @@ def test_a_kernel_that_does_not_use_its_services_runs(kernel: str) -> None:
     [
         ("says", "device printf needs a hostcall service the emulator does not have"),
         ("asserts", "device printf needs a hostcall service the emulator does not have"),
-        ("allocates", "device malloc needs a heap the emulator does not have"),
+        pytest.param("allocates", "device malloc needs a heap the emulator does not have", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("version", [5, 6])
@@ -135,6 +135,7 @@ def test_a_kernel_that_uses_one_is_told_so_by_name(kernel: str, message: str, ve
     assert "workgroup (0, 0, 0)" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_before_version_5_malloc_is_a_host_call() -> None:
     with EmulatorBench(code_object(4)) as bench:
         x = bench.buffer(np.arange(64, dtype=np.int32))
