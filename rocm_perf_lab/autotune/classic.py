@@ -97,9 +97,10 @@ class ClassicSearch:
 
     name = "polynomial_2"
 
-    def __init__(self, space: Space, *, seed: int = 0, seeds: int | None = None) -> None:
+    def __init__(self, space: Space, *, seed: int = 0, seeds: int | None = None, features: Column | None = None) -> None:
         self._space = space
-        self._features = polynomial_features(space)
+        own = polynomial_features(space)
+        self._features = own if features is None else np.column_stack([own, features])
         self._seeds = Seeds(space, seed, max(_FEWEST_SEEDS, len(space) // 10) if seeds is None else seeds)
         self._model: Polynomial | None = None
         self._fitted_to = -1
@@ -126,9 +127,9 @@ class ClassicSearch:
     def assess(self, seen: Observations) -> Assessment:
         """See :class:`rocm_perf_lab.autotune.search.Strategy`."""
         if seen.feasible.sum() < 3:
-            return Assessment(self.name, None, None, 0)
+            return Assessment(self.name, None, None)
         model, _, keep = self._fit(seen)
-        pruned = int((seen.open(len(self._space)) & ~keep).sum())
+        pruned = np.flatnonzero(seen.open(len(self._space)) & ~keep)
         return Assessment(self.name, model.r2, model.residual_std, pruned)
 
     def _fit(self, seen: Observations) -> tuple[Polynomial, Column, Column]:

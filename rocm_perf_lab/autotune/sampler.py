@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
+    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.prior import Prior
     from rocm_perf_lab.autotune.search import Choice, Strategy
     from rocm_perf_lab.autotune.space import Configuration, Space
@@ -70,6 +71,7 @@ class RegressionSampler(BaseSampler):
         model: `gaussian_process`, or `classic` for the polynomial of degree 2.
         seeds: Configurations that are measured before anything is predicted; None: the model's own number.
         prior: Earlier results of this space (`gaussian_process` only).
+        features: What else is known of every configuration before anything runs, one row each, columns between 0 and 1.
 
     Raises:
         SamplerError: An unknown model, or a prior for the classic one.
@@ -83,6 +85,7 @@ class RegressionSampler(BaseSampler):
         model: str = MODELS[0],
         seeds: int | None = None,
         prior: Prior | None = None,
+        features: Column | None = None,
     ) -> None:
         if model not in MODELS:
             raise SamplerError(f"unknown model {model!r}", where="autotune.model", remedy=f"models: {', '.join(MODELS)}")
@@ -93,10 +96,10 @@ class RegressionSampler(BaseSampler):
         self._fingerprint = space.fingerprint()
         self._strategy: Strategy
         if model == "classic":
-            self._strategy = ClassicSearch(space, seed=seed, seeds=seeds)
+            self._strategy = ClassicSearch(space, seed=seed, seeds=seeds, features=features)
         else:
             count = {} if seeds is None else {"seeds": seeds}
-            self._strategy = GaussianSearch(space, seed=seed, prior=prior, **count)
+            self._strategy = GaussianSearch(space, seed=seed, prior=prior, features=features, **count)
         self._settings = {"model": model, "seed": seed, "prior": prior.source if prior else None, _SPACE: self._fingerprint}
         self._known: dict[int, tuple[int | None, float | None]] = {}
         self._study_id: int | None = None
@@ -159,6 +162,12 @@ class RegressionSampler(BaseSampler):
                 study.stop()
             except RuntimeError:
                 return  # asked and told by hand: the next ask says that nothing is left
+
+    def pruned_rows(self, study: Study) -> Column:
+        """Configurations that the model rules out without having measured them."""
+        seen, _ = self._observe(study, None, set())
+        with self._lock:
+            return self._strategy.assess(seen).pruned_rows
 
     def report(self, study: Study) -> Report:
         """What the search has found so far."""

@@ -85,13 +85,18 @@ class Assessment:
     Args:
         r2: Cross-validated, of what the model was fitted to; None below three measurements.
         residual_std: Of the same predictions and in the same unit (logarithm of time, for the default model).
-        pruned: Configurations that are neither measured nor worth it; none under low confidence.
+        pruned_rows: Configurations that are neither measured nor worth it; none under low confidence.
     """
 
     name: str
     r2: float | None
     residual_std: float | None
-    pruned: int
+    pruned_rows: Column = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def pruned(self) -> int:
+        """How many are pruned."""
+        return len(self.pruned_rows)
 
     @property
     def warning(self) -> str | None:
@@ -190,10 +195,12 @@ class GaussianSearch:
 
     name = "gaussian_process"
 
-    def __init__(self, space: Space, *, seed: int = 0, seeds: int = SEEDS, prior: Prior | None = None) -> None:
+    def __init__(
+        self, space: Space, *, seed: int = 0, seeds: int = SEEDS, prior: Prior | None = None, features: Column | None = None
+    ) -> None:
         self._space = space
         self._seed = seed
-        self._points = encode(space)
+        self._points = encode(space) if features is None else np.column_stack([encode(space), features])
         self._trust = Trust(space, prior, _PROMISING) if prior is not None else None
         self._believes = self._trust is not None
         self._prepare()
@@ -234,20 +241,20 @@ class GaussianSearch:
     def assess(self, seen: Observations) -> Assessment:
         """See :class:`Strategy`."""
         if seen.feasible.sum() < 3:
-            return Assessment(self.name, None, None, 0)
+            return Assessment(self.name, None, None)
         model, targets = self._fit(Observations(seen.rows, seen.times), 0)
         left_out = model.left_out()
         kept = np.isfinite(seen.times[targets.used])
         truth, guess = targets.values[kept], left_out[kept]
         spread = float(((truth - truth.mean()) ** 2).sum())
         r2 = 1 - float(((truth - guess) ** 2).sum()) / spread if spread > 0 else 0.0
-        pruned = 0
+        pruned = [np.zeros(0, np.int64)]
         if r2 >= LOW_CONFIDENCE:
             free = np.flatnonzero(seen.open(len(self._space)))
             for part in np.array_split(free, max(1, len(free) // 20_000)):
                 predicted = model.predict(self._candidates[part])
-                pruned += int((predicted.mean - 2 * predicted.deviation > targets.values.min()).sum())
-        return Assessment(self.name, r2, float(np.std(truth - guess)) * targets.scale, pruned)
+                pruned.append(part[predicted.mean - 2 * predicted.deviation > targets.values.min()])
+        return Assessment(self.name, r2, float(np.std(truth - guess)) * targets.scale, np.concatenate(pruned))
 
     def _fit(self, seen: Observations, turn: int) -> tuple[GaussianProcess, Targets]:
         if self._trust is not None:
