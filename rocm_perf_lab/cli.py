@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rocm_perf_lab import __version__
+from rocm_perf_lab.cli_autotune import autotune
 from rocm_perf_lab.cli_optimize import COMMANDS as OPTIMIZE_COMMANDS
 from rocm_perf_lab.cli_replay import replay
 
@@ -24,6 +25,9 @@ _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
 @click.version_option(__version__, prog_name="rocm-perf")
 def main() -> None:
     """Profile, optimize and inspect AMD GPU kernels. Words like kernel=softmax override the configuration."""
+
+
+main.add_command(autotune)
 
 
 @main.command(context_settings=_PASS_THROUGH)

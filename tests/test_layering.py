@@ -31,7 +31,17 @@ LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in 
 SHARED = {"components", "errors", "expressions", "files", "resources"}
 """Modules beside the packages that every layer may use, and that use no package."""
 CONFIG = {"config", "config_errors", "config_schema"}
-DOORS = {"__main__", "cli", "cli_optimize", "cli_replay", "command_words", "composition", "entry"}
+DOORS = {
+    "__main__",
+    "autotune_words",
+    "cli",
+    "cli_autotune",
+    "cli_optimize",
+    "cli_replay",
+    "command_words",
+    "composition",
+    "entry",
+}
 """Where the lab is entered: nothing imports them but each other."""
 FOREIGN = {
     "rocm_perf_lab/toolchain/triton_worker.py": {"triton"},

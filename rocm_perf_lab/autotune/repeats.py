@@ -42,7 +42,7 @@ def measure(sample: Callable[[int], Sequence[float]], gate: Gate, *, determinist
     rounds = 1
     while rounds < gate.max_rounds:
         cv = stability(_ns(times), deterministic=deterministic).cv
-        if cv is not None and cv <= gate.max_cv:
+        if cv is None or cv <= gate.max_cv:
             break
         times += sample(gate.runs)
         rounds += 1

@@ -1,18 +1,15 @@
-"""Trials of a study, whatever its sampler: each valid configuration once, failures with their reason.
-
-Ordinary samplers know nothing of a space's constraints: what violates them is told through Optuna's own constraints, what is
-known already is told again without being measured.
-"""
+"""Trials of a study, whatever its sampler: asked for, told with their result or the reason of their failure, read back."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import optuna
     from optuna.trial import FrozenTrial, Trial
@@ -20,10 +17,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Configuration, Space
 
 _PATIENCE = 200
-"""Proposals in a row that may be invalid or known before a sampler counts as used up."""
-_CONSTRAINT = "space"
+"""Proposals in a row that may break constraints before a sampler counts as used up."""
 INTERRUPTED = "interrupted"
-DUPLICATE = "duplicate_of"
 REASON, STAGE, PHASE, DECISION = "reason", "stage", "phase", "decision"
 
 
@@ -45,6 +40,7 @@ class TrialRecord:
         phase: `seed`, `prediction`, `confirmation`, or `sampler` for samplers without phases.
         runtime_ms: None where it failed.
         predicted_ms: What the model expected; None where nothing was predicted.
+        decision: Why the sampler took it.
         reason, stage: Why and where it failed.
         details: Repeats, spread, resources.
     """
@@ -54,6 +50,7 @@ class TrialRecord:
     phase: str
     runtime_ms: float | None
     predicted_ms: float | None
+    decision: dict[str, Any]
     reason: str | None
     stage: str | None
     details: dict[str, Any]
@@ -65,44 +62,24 @@ def ask(study: optuna.Study, space: Space) -> Asked:
     Raises:
         SpaceExhausted: Nothing is left that is worth measuring, or the sampler does not find it.
     """
+    from rocm_perf_lab.autotune.claims import refuse
+
     for _ in range(_PATIENCE):
-        trial = study.ask()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Heartbeat of storage", category=UserWarning)  # sweeps send their own
+            trial = study.ask()
         try:
             parameters = {name: trial.suggest_categorical(name, values) for name, values in space.values.items()}
         except BaseException:
             release(study, trial)
             raise
-        if _is_new(study, space, trial, parameters):
+        if not refuse(study, trial, space, parameters):
             return Asked(trial, space.complete(parameters))
     raise SpaceExhausted(
-        f"the sampler proposed {_PATIENCE} configurations in a row that are invalid or known",
+        f"the sampler proposed {_PATIENCE} combinations in a row that the constraints exclude",
         where=f"study {study.study_name}",
         remedy="take the lab's own sampler (autotune.sampler=null), or a smaller budget",
     )
-
-
-def _is_new(study: optuna.Study, space: Space, trial: Trial, parameters: Mapping[str, Any]) -> bool:
-    from optuna.trial import TrialState
-
-    from rocm_perf_lab.autotune.sampler import RegressionSampler
-
-    if isinstance(study.sampler, RegressionSampler):
-        return True  # it sees to that itself
-    row = space.index(parameters)
-    trial.set_constraint(_CONSTRAINT, 1.0 if row is None else 0.0)
-    if row is None:
-        study.tell(trial, state=TrialState.PRUNED)
-        return False
-    for other in study.get_trials(deepcopy=False):
-        if other.number >= trial.number or other.user_attrs.get(INTERRUPTED) or space.index(other.params) != row:
-            continue
-        trial.set_user_attr(DUPLICATE, other.number)
-        if other.state == TrialState.COMPLETE:
-            study.tell(trial, other.values)
-        else:
-            study.tell(trial, state=TrialState.PRUNED)
-        return False
-    return True
 
 
 def tell(study: optuna.Study, trial: Trial, result: Measurement | Infeasible) -> None:
@@ -148,7 +125,7 @@ def _records(study: optuna.Study, space: Space) -> Iterator[TrialRecord]:
 
     for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL)):
         known = trial.user_attrs
-        if known.get(INTERRUPTED) or DUPLICATE in known or space.index(trial.params) is None:
+        if known.get(INTERRUPTED) or space.index(trial.params) is None:
             continue
         yield record(trial)
 
@@ -166,6 +143,7 @@ def record(trial: FrozenTrial) -> TrialRecord:
         known.pop(PHASE, "sampler"),
         None if failed else trial.values[0],
         decision.get("predicted_ms"),
+        decision,
         (reason or "the trial ended without a reason") if failed else None,
         known.pop(STAGE, "run") if failed else None,
         known,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.objective import search
 from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.storage import release_stale
 from rocm_perf_lab.autotune.trials import record, records, release_running
 from rocm_perf_lab.errors import LabError
 
@@ -46,7 +47,7 @@ class Tuned:
     Args:
         trials: Those that measured a configuration or failed on it.
         best: The fastest; None where nothing ran.
-        pruned: Configurations that the model rules out, without measuring them.
+        pruned_rows: Configurations of the space that the model rules out, without measuring them.
         model: Name, cross-validated R² and standard deviation of the residuals; None for other samplers.
         warning: `low_model_confidence`, or None.
         stop_reason: Why it ended.
@@ -56,11 +57,16 @@ class Tuned:
     space_size: int
     trials: tuple[TrialRecord, ...]
     best: TrialRecord | None
-    pruned: int
+    pruned_rows: tuple[int, ...]
     model: dict[str, Any] | None
     warning: str | None
     stop_reason: str
     importances: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def pruned(self) -> int:
+        """How many configurations the model rules out."""
+        return len(self.pruned_rows)
 
     @property
     def failures(self) -> tuple[TrialRecord, ...]:
@@ -83,6 +89,7 @@ class Tuner:
         objective: Measures one configuration.
         budget: Configurations in all, those of earlier runs of the study included; None: all that are worth it.
         told: Called with every trial that has ended.
+        exclusive: Nobody else uses the study: what is still running in it belongs to a process that is gone.
     """
 
     study: optuna.Study
@@ -90,6 +97,7 @@ class Tuner:
     objective: Objective
     budget: int | None = None
     told: Callable[[TrialRecord], None] = lambda _: None
+    exclusive: bool = True
     stop_reason: str = EXHAUSTED
 
     def run(self) -> None:
@@ -98,7 +106,10 @@ class Tuner:
         Raises:
             NothingRan: Every configuration failed.
         """
-        release_running(self.study)
+        if self.exclusive:
+            release_running(self.study)
+        else:
+            release_stale(self.study)
         known = records(self.study, self.space)
         left = (self.budget if self.budget is not None else len(self.space)) - len(known)
         end = End(self.budget is None, known)
@@ -130,11 +141,13 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str) -> Tuned:
     trials = tuple(records(study, space))
     ran = [trial for trial in trials if trial.runtime_ms is not None]
     best = min(ran, key=lambda trial: trial.runtime_ms or 0.0, default=None)
-    pruned, model, warning = 0, None, None
+    rows: tuple[int, ...] = ()
+    model, warning = None, None
     if isinstance(study.sampler, RegressionSampler):
         report = study.sampler.report(study)
-        pruned, model, warning = report.pruned_configs, report.model, report.warning
-    return Tuned(len(space), trials, best, pruned, model, warning, stop_reason, importances(study, len(ran)))
+        rows = tuple(study.sampler.pruned_rows(study).tolist())
+        model, warning = report.model, report.warning
+    return Tuned(len(space), trials, best, rows, model, warning, stop_reason, importances(study, len(ran)))
 
 
 def require_a_result(study: optuna.Study, space: Space) -> None:
@@ -174,7 +187,8 @@ class End:
         """Whether a trial was the last."""
         self._any_ran |= trial.runtime_ms is not None
         self._failed += trial.runtime_ms is None
-        self._confirmed = self._confirmed + 1 if trial.phase == "confirmation" else 0
+        hopes_for_nothing = trial.phase == "confirmation" and "expected_improvement" in trial.decision
+        self._confirmed = self._confirmed + 1 if hopes_for_nothing else 0
         return self.settled or (not self._any_ran and self._failed >= _HOPELESS)
 
 

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from rocm_perf_lab.autotune.claims import ClaimingSampler
-from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.slots import sweep
 from rocm_perf_lab.autotune.storage import open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
 from rocm_perf_lab.autotune.tuner import EXHAUSTED, INTERRUPT, SETTLED, USED_UP, End, outcome, require_a_result
-from rocm_perf_lab.components import accepted_arguments, build, resolve
+from rocm_perf_lab.components import build
 from rocm_perf_lab.device.protocol import DeviceIdentity
 from rocm_perf_lab.files import write_text
-from rocm_perf_lab.jobs.autotune_records import write_result
+from rocm_perf_lab.jobs.autotune_records import Origin, write_result
 from rocm_perf_lab.jobs.autotune_show import show_result
+from rocm_perf_lab.jobs.samplers import configured_sampler
 from rocm_perf_lab.jobs.show import runtime_text, time_text
 from rocm_perf_lab.tracking.store import ui_command
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from optuna import Study
-    from optuna.samplers import BaseSampler
 
     from rocm_perf_lab.autotune.slots import Slots, Task
     from rocm_perf_lab.autotune.space import Space
@@ -69,9 +68,9 @@ class Sweep:
         lab, settings = self.lab, self.lab.config.autotune
         storage = open_storage(settings.storage, folder=lab.output_dir)
         name = settings.study or f"{lab.job_name}-{lab.config.kernel.name}"
-        study = open_study(storage, name, self.space, _sampler(lab, self.space))
+        study = open_study(storage, name, self.space, configured_sampler(lab.config, self.space))
         if len(study.get_trials(deepcopy=False)):
-            study.sampler = _sampler(lab, self.space, seed=settings.seed + len(study.get_trials(deepcopy=False)))
+            study.sampler = configured_sampler(lab.config, self.space, seed=settings.seed + len(study.get_trials(deepcopy=False)))
         run_name = f"sweep {lab.job_name} {lab.config.kernel.name}"
         tracker: RunTracker = build(lab.config.tracking, where="tracking", run_name=run_name)
         with tracker:
@@ -99,7 +98,7 @@ class Sweep:
             tracker.end_children("KILLED")
             tuned = outcome(study, self.space, stop_reason)
             identity = _identity(lab, tuned)
-            path = write_result(lab, tracker, tuned, identity)
+            path = write_result(lab, tracker, tuned, self.space, Origin.of_kernel(lab.config, identity))
             results = lab.output_dir / RESULTS
             write_text(results, _results(study, tuned))
             tracker.log_artifact(results)
@@ -139,25 +138,6 @@ class _Log:
             said = time_text(trial.runtime_ms * _NS_PER_MS, word) + (" [green]best[/]" if better else "")
         self.lab.console.print(f"[bold]trial[/] {trial.number:3d}  {trial.phase:<12} {escape(values)}  {said}", soft_wrap=True)
         return self.end.reached(trial)
-
-
-def _sampler(lab: Lab, space: Space, seed: int | None = None) -> BaseSampler:
-    """The configured sampler: the lab's own, or any of Optuna's for categorical parameters, kept to the space.
-
-    Args:
-        lab: Its configuration says which.
-        space: What is searched.
-        seed: In place of the configured one: who joins a study must not draw again what its starter drew.
-    """
-    settings = lab.config.autotune
-    chosen = settings.seed if seed is None else seed
-    if settings.sampler is None:
-        return RegressionSampler(space, seed=settings.seed, model=settings.model)
-    context: dict[str, Any] = {"seed": chosen}
-    if "search_space" in accepted_arguments(resolve(settings.sampler, where="autotune.sampler")):
-        context["search_space"] = {name: list(values) for name, values in space.values.items()}  # of the grid sampler
-    inner: BaseSampler = build(settings.sampler, where="autotune.sampler", **context)
-    return ClaimingSampler(space, inner, seed=chosen)
 
 
 def _name(study: Study) -> str:

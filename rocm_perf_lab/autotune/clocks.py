@@ -1,0 +1,202 @@
+"""Ways to time a command: kernels under rocprofv3, a time that the program prints, or the clock on the wall.
+
+Each says what its times mean (`meaning`), so that a wall clock is never taken for a kernel's time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.profiling.application import ApplicationRuns
+from rocm_perf_lab.profiling.selection import ProfileError, rank_kernels, select_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.device.rocprofv3 import Rocprofv3
+
+_NS_PER_MS = 1e6
+_TAIL_BYTES = 1 << 20
+UNITS_IN_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
+
+
+class CommandFailed(LabError):
+    """A command that did not run to a good end, or whose time cannot be read."""
+
+
+class Clock(Protocol):
+    """Times a command."""
+
+    @property
+    def meaning(self) -> str:
+        """What its times are times of."""
+        ...
+
+    @property
+    def time_kind(self) -> str:
+        """`measured`, or `emulated` where what was read says so."""
+        ...
+
+    def times_ms(self, words: Sequence[str], runs: int) -> tuple[float, ...]:
+        """Run the command so many times.
+
+        Raises:
+            CommandFailed: It fails, hangs, or gives no time.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class WallClock:
+    """From the start of the process to its end."""
+
+    timeout_s: float
+    reason: str = "chosen"
+    time_kind: str = "measured"
+
+    @property
+    def meaning(self) -> str:
+        """See :class:`Clock`."""
+        return f"wall clock of the whole process ({self.reason}); no kernel is timed"
+
+    def times_ms(self, words: Sequence[str], runs: int) -> tuple[float, ...]:
+        """See :class:`Clock`."""
+        return tuple(run_command(words, self.timeout_s)[1] * UNITS_IN_MS["s"] for _ in range(runs))
+
+
+@dataclass(frozen=True)
+class PrintedTime:
+    """What the program says; of several lines that match the last one counts.
+
+    Args:
+        pattern: Regular expression whose first group is the time.
+        unit: Of the printed number: s, ms, us or ns.
+        timeout_s: Of one run.
+    """
+
+    pattern: re.Pattern[str]
+    unit: str
+    timeout_s: float
+    time_kind: str = "measured"
+
+    @property
+    def meaning(self) -> str:
+        """See :class:`Clock`."""
+        return f"time that the command prints, in {self.unit} ({self.pattern.pattern})"
+
+    def times_ms(self, words: Sequence[str], runs: int) -> tuple[float, ...]:
+        """See :class:`Clock`."""
+        return tuple(self._time_ms(words) for _ in range(runs))
+
+    def _time_ms(self, words: Sequence[str]) -> float:
+        output, _ = run_command(words, self.timeout_s)
+        found = self.pattern.findall(output)
+        if not found:
+            raise CommandFailed(f"prints nothing that {self.pattern.pattern!r} matches", where=shlex.join(words))
+        try:
+            value = float(found[-1])
+        except ValueError as error:
+            raise CommandFailed(f"prints {found[-1]!r} where a time is expected", where=shlex.join(words)) from error
+        if not value > 0:
+            raise CommandFailed(f"prints a time of {value:g} {self.unit}", where=shlex.join(words))
+        return value * UNITS_IN_MS[self.unit]
+
+
+def printed_time(pattern: str, unit: str, timeout_s: float) -> PrintedTime:
+    """Check the pattern first.
+
+    Raises:
+        LabError: It is no regular expression with one group.
+    """
+    try:
+        compiled = re.compile(pattern, re.MULTILINE)
+    except re.error as error:
+        raise LabError(f"{pattern!r} is no regular expression: {error}", where="--time-regex") from error
+    if compiled.groups != 1:
+        raise LabError(
+            f"{pattern!r} has {compiled.groups} groups",
+            where="--time-regex",
+            remedy=r"one group holds the time: 'time: ([\d.]+) ms'",
+        )
+    return PrintedTime(compiled, unit, timeout_s)
+
+
+@dataclass
+class ProfiledTime:
+    """Dispatches of one kernel under rocprofv3: the one that a pattern names, else the one with the longest dispatch."""
+
+    profiler: Rocprofv3
+    timeout_s: float
+    kernel: re.Pattern[str] | None = None
+    helper_patterns: tuple[str, ...] = ()
+    time_kind: str = field(default="measured", init=False)
+
+    @property
+    def meaning(self) -> str:
+        """See :class:`Clock`."""
+        which = f"matching {self.kernel.pattern!r}" if self.kernel is not None else "with the longest dispatch"
+        return f"dispatches of the kernel {which}, under rocprofv3 {self.profiler.version}"
+
+    def times_ms(self, words: Sequence[str], runs: int) -> tuple[float, ...]:
+        """See :class:`Clock`."""
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
+            application = ApplicationRuns(self.profiler, tuple(words), Path(folder), self.timeout_s, lambda _: None)
+            try:
+                traces, _ = application.times(runs)
+                times: list[float] = []
+                for trace in traces:
+                    ranked = rank_kernels(trace, self.helper_patterns)
+                    if self.kernel is not None:
+                        ranked = tuple(k for k in ranked if self.kernel.search(k.name) or self.kernel.search(k.mangled_name))
+                        if not ranked:
+                            raise ProfileError(f"no kernel matches {self.kernel.pattern!r}", where=shlex.join(words))
+                    kernel = select_kernel(trace, ranked)
+                    times += [float(ns) / _NS_PER_MS for ns in trace.dispatches.duration_ns[kernel.dispatches]]
+                    if trace.provenance.emulated:
+                        self.time_kind = "emulated"
+            except LabError as error:
+                raise CommandFailed(error.what, where=error.where, remedy=error.remedy) from error
+        return tuple(times)
+
+
+def run_command(words: Sequence[str], timeout_s: float) -> tuple[str, float]:
+    """Output (its last megabyte) and seconds. The whole process group ends with the command, a timeout or an interrupt.
+
+    Raises:
+        CommandFailed: It cannot be started, takes too long, or ends with another exit code than 0.
+    """
+    with tempfile.TemporaryFile() as sink:
+        start = time.perf_counter()
+        try:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        except OSError as error:
+            raise CommandFailed(f"does not start: {error.strerror}", where=shlex.join(words)) from error
+        try:
+            code = process.wait(timeout_s)
+            seconds = time.perf_counter() - start
+        except subprocess.TimeoutExpired as error:
+            raise CommandFailed(f"takes more than {timeout_s:g} s", where=shlex.join(words), remedy="raise --timeout") from error
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        sink.seek(max(0, sink.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        output = sink.read().decode(errors="replace")
+    if code != 0:
+        last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "no output")
+        ended = f"was ended by signal {-code}" if code < 0 else f"ends with exit code {code}"
+        raise CommandFailed(f"{ended}: {last[:300]}", where=shlex.join(words))
+    return output, seconds

@@ -1,0 +1,44 @@
+"""Configurations that were known to be impossible before anything ran: how many, why, and one of each kind."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.autotune.objective import Infeasible
+    from rocm_perf_lab.autotune.space import Configuration
+
+
+@dataclass(frozen=True)
+class Discarded:
+    """What was left out of a search, by row of the whole space."""
+
+    reasons: Mapping[int, Infeasible] = field(default_factory=dict)
+    configurations: Mapping[int, Configuration] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How many."""
+        return len(self.reasons)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """One row a kind of reason (numbers in it aside), the most frequent first."""
+        kinds = {row: (found.stage, re.sub(r"\d+", "#", found.reason)) for row, found in self.reasons.items()}
+        rows = []
+        for kind, count in Counter(kinds.values()).most_common():
+            example = next(row for row, other in kinds.items() if other == kind)
+            found = self.reasons[example]
+            rows.append(
+                {
+                    "configurations": count,
+                    "stage": found.stage,
+                    "reason": found.reason,
+                    "example": self.configurations[example],
+                }
+            )
+        return rows

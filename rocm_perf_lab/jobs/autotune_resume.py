@@ -1,0 +1,53 @@
+"""A search that was ended goes on: its configuration and its study are in the run's folder."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.config import parse_config
+from rocm_perf_lab.config_errors import Origins
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.jobs.autotune import STUDY_FILE
+from rocm_perf_lab.jobs.lab import Lab
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def resume(run: Path, changes: Mapping[str, Any]) -> None:
+    """Run the job of `run` again in its folder; its study knows what is measured.
+
+    Args:
+        run: The folder.
+        changes: Dotted keys of the configuration, and their new values.
+
+    Raises:
+        LabError: Not the folder of a search, or one that cannot go on.
+    """
+    content = _configuration(run)
+    for key, value in changes.items():
+        *parents, last = key.split(".")
+        node = content
+        for parent in parents:
+            node = node[parent]
+        node[last] = value
+    config = parse_config(content, Origins(files={}, overrides=()))
+    Lab.open(config, resolved=content, output_dir=run).run()
+
+
+def _configuration(run: Path) -> dict[str, Any]:
+    remedy = "name the folder of an autotune run (outputs/<date>/<time>-autotune-<kernel>)"
+    path = run / "config.json"
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        job = str(content["job"]["_target_"])
+        storage = content["autotune"]["storage"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LabError("this is not the folder of a run", where=str(path), remedy=remedy) from error
+    if not job.endswith(".AutotuneJob"):
+        raise LabError("the run is not a search", where=f"{path}, job", remedy=remedy)
+    if storage is None and not (run / STUDY_FILE).is_file():
+        raise LabError("the run has no study: it ended before its first trial", where=str(run), remedy="start it anew")
+    return content

@@ -1,0 +1,293 @@
+"""`rocm-perf autotune` on commands: real programs, timed by what they print, under the profiler, or by the wall clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from click.testing import CliRunner
+
+from rocm_perf_lab.cli import main
+from tests.builders.workplace import Workplace
+
+REPOSITORY = Path(__file__).parents[2]
+SPACE = [{"BLOCK_M": m, "BLOCK_N": n} for m in (16, 32, 64) for n in (16, 32, 64)]
+BOWL = """#!{python}
+import sys
+m, n = (int(word) for word in sys.argv[1:3])
+{body}
+print("warm-up: time 99 ms")
+print(f"time {{1 + abs(m - 32) / 16 + abs(n - 64) / 32:.3f}} ms")
+"""
+PRINTED = ("--time-regex", r"time ([\d.]+) ms")
+
+
+class Folder:
+    """Where a user works: a space, and a program that is fastest at 32 x 64 with 1 ms."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.space = path / "search_space.json"
+        self.space.write_text(json.dumps(SPACE))
+        self.run_dir = path / "run"
+
+    def program(self, body: str = "") -> str:
+        path = self.path / "kernel"
+        path.write_text(BOWL.format(python=sys.executable, body=body))
+        path.chmod(0o755)
+        return f"{path} {{BLOCK_M}} {{BLOCK_N}}"
+
+    def words(self, template: str, *more: str) -> list[str]:
+        return ["autotune", "--space", str(self.space), "--cmd-template", template, "--output", str(self.run_dir), *more]
+
+    def tune(self, template: str, *more: str) -> Any:
+        return CliRunner().invoke(main, [*self.words(template, *more), "tracking=none"], catch_exceptions=False)
+
+    def result(self) -> Any:
+        return json.loads((self.run_dir / "autotune.json").read_text())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    monkeypatch.chdir(tmp_path)
+    return Folder(tmp_path)
+
+
+def test_the_fastest_configuration_by_the_times_that_the_command_prints(folder: Folder) -> None:
+    answer = folder.tune(folder.program(), *PRINTED, "--json", "--runs", "1")
+
+    assert answer.exit_code == 0, answer.output
+    result = json.loads(answer.stdout)
+    assert result == folder.result()
+    assert result["best_config"] == {"parameters": {"BLOCK_M": 32, "BLOCK_N": 64}, "runtime_ms": 1.0}
+    assert (result["search_space_size"], result["evaluated_configs"]) == (9, 9)
+    assert result["timing"].startswith("time that the command prints, in ms")
+    assert result["model"]["name"] == "gaussian_process"
+    assert result["phases"] == {"seed": 9}
+    assert result["warning"] in (None, "low_model_confidence")
+    assert (folder.run_dir / "report.html").is_file()
+
+
+def test_the_budget_limits_what_is_evaluated_and_equal_seeds_take_equal_configurations(folder: Folder) -> None:
+    template = folder.program()
+    folder.tune(template, *PRINTED, "--budget", "4", "--seed", "3", "--runs", "1")
+    first = [trial["parameters"] for trial in folder.result()["trials"]]
+    folder.run_dir = folder.path / "again"
+    folder.tune(template, *PRINTED, "--budget", "4", "--seed", "3", "--runs", "1")
+
+    assert len(first) == 4
+    assert [trial["parameters"] for trial in folder.result()["trials"]] == first
+
+
+def test_a_budget_larger_than_the_space_measures_the_space_and_says_so(folder: Folder) -> None:
+    answer = folder.tune(folder.program(), *PRINTED, "--budget", "50", "--runs", "1")
+
+    assert answer.exit_code == 0
+    assert "the budget of 50 is larger than the space: all 9 are evaluated" in " ".join(answer.stdout.split())
+    assert folder.result()["evaluated_configs"] == 9
+
+
+def test_without_a_profiler_the_wall_clock_is_taken_and_named_as_such(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+
+    answer = folder.tune(
+        folder.program("import time; time.sleep(m / 200)"), "--budget", "2", "--runs", "2", "autotune.max_races=0"
+    )
+
+    assert answer.exit_code == 0, answer.output
+    result = folder.result()
+    assert result["timing"] == "wall clock of the whole process (rocprofv3 is not on PATH); no kernel is timed"
+    assert result["time_kind"] == "measured"
+    for trial in result["trials"]:
+        assert trial["runtime_ms"] > 1000 * trial["parameters"]["BLOCK_M"] / 200
+
+
+def test_a_profiled_command_is_judged_by_its_kernel(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Workplace(folder.path)
+    place.profiler()
+    monkeypatch.setenv("PATH", f"{folder.path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    application = place.application('launch("vector_add", n=256 * int(sys.argv[1]))\nlaunch("softmax", rows=4)')
+    folder.space.write_text(json.dumps([{"SIZE": 1}, {"SIZE": 4096}]))
+
+    answer = folder.tune(f"{application} {{SIZE}}", "--kernel", "vector_add")
+
+    assert answer.exit_code == 0, answer.output
+    result = folder.result()
+    assert result["timing"].startswith("dispatches of the kernel matching 'vector_add', under rocprofv3")
+    assert result["time_kind"] == "emulated"  # the stand-in's databases say so
+    assert result["best_config"]["parameters"] == {"SIZE": 1}
+
+
+def test_a_command_that_fails_for_some_configurations_is_infeasible_there_and_the_search_goes_on(folder: Folder) -> None:
+    answer = folder.tune(folder.program("if m == 32: sys.exit('out of registers')"), *PRINTED, "--runs", "1")
+
+    assert answer.exit_code == 0, answer.output
+    result = folder.result()
+    assert result["best_config"]["parameters"]["BLOCK_M"] != 32
+    assert (result["evaluated_configs"], result["infeasible_configs"]) == (9, 3)
+    assert {failure["reason"] for failure in result["failures"]} == {"ends with exit code 1: out of registers"}
+
+
+def test_a_command_that_fails_for_all_configurations_is_an_error_with_the_reasons(folder: Folder) -> None:
+    answer = folder.tune(folder.program("sys.exit(f'no device for {m}')"), *PRINTED)
+
+    assert answer.exit_code == 2
+    assert "all 9 configurations that were tried failed" in answer.stderr
+    assert "3 x ends with exit code 1: no device for 16" in answer.stderr
+    assert folder.result()["best_config"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("import time; time.sleep(60)", "takes more than 0.5 s"),
+        ("print('nothing'); sys.exit()", "prints nothing that"),
+        ("print('time -1 ms'); sys.exit()", "prints nothing that"),
+        ("print('time 0 ms'); sys.exit()", "prints a time of 0 ms"),
+        ("print('time 1.2.3 ms'); sys.exit()", "prints '1.2.3' where a time is expected"),
+        ("import os; os.kill(os.getpid(), 11)", "was ended by signal 11"),
+    ],
+)
+def test_what_a_command_does_wrong_is_its_reason(folder: Folder, body: str, reason: str) -> None:
+    folder.space.write_text(json.dumps(SPACE[:1]))
+
+    answer = folder.tune(folder.program(body), *PRINTED, "--timeout", "0.5")
+
+    assert answer.exit_code == 2
+    assert reason in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("template", "options", "message"),
+    [
+        ("./kernel --bm {BLOCK_X}", (), "the template names {BLOCK_X}, which the space does not have"),
+        ("./kernel --bm {BLOCK_M.real}", (), "the template names {BLOCK_M.real}"),
+        ("./kernel --bm {}", (), "the template names {}"),
+        ("./kernel --bm {BLOCK_M", (), "the command template cannot be read"),
+        ("./kernel 'unbalanced", (), "the command template cannot be read"),
+        (" ", (), "the command template is empty"),
+        ("./kernel {BLOCK_M}", ("--time-regex", "("), "is no regular expression"),
+        ("./kernel {BLOCK_M}", ("--time-regex", "time"), "has 0 groups"),
+        ("./kernel {BLOCK_M}", ("--timing", "printed"), "printed times need a pattern"),
+        ("./kernel {BLOCK_M}", ("--timing", "rocprof"), "rocprofv3 is not on PATH"),
+    ],
+)
+def test_a_wrong_template_or_option_is_told_before_anything_runs(
+    folder: Folder, template: str, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+
+    answer = folder.tune(template, *options)
+
+    assert answer.exit_code == 2
+    assert message in answer.stderr
+    assert not (folder.run_dir / "study.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("- [", "neither a YAML mapping nor a JSON list of configurations"),
+        ("just text", "neither a YAML mapping nor a JSON list of configurations"),
+        ("[]", "an empty list of configurations"),
+        ("parameters: {BLOCK_M: [1]}\nconstraints: [BLOCK_K > 1]", "BLOCK_K"),
+        ("parameters: {BLOCK_M: [1]}\nconstraints: ['__import__(\"os\").getcwd() == 1']", "constraints[0]"),
+        ("parameters: {BLOCK_M: [1, 2]}\nconstraints: [BLOCK_M > 2]", "BLOCK_M > 2"),
+    ],
+)
+def test_a_wrong_space_is_told_with_its_place(folder: Folder, content: str, message: str) -> None:
+    folder.space.write_text(content)
+
+    answer = folder.tune("./kernel {BLOCK_M}")
+
+    assert answer.exit_code == 2
+    assert message in answer.stderr
+    assert "search_space.json" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "nothing to tune"),
+        (("--cmd-template", "./kernel {X}"), "a command needs a space"),
+        (("kernel=softmax", "--kernel", "x"), "--kernel is for commands"),
+        (("--resume", "nowhere"), "this is not the folder of a run"),
+        (("--resume", ".", "--seed", "1"), "--seed cannot change on the way"),
+        (("kernel=softmax", "tracking=none", "device=emulator"), "there is no space to search"),
+        (("kernel=softmax", "--space", "missing.yaml", "tracking=none"), "missing.yaml"),
+    ],
+)
+def test_words_that_do_not_go_together(folder: Folder, words: tuple[str, ...], message: str) -> None:
+    answer = CliRunner().invoke(main, ["autotune", *words], catch_exceptions=False)
+
+    assert answer.exit_code == 2
+    assert message in answer.stderr
+
+
+def started(folder: Folder, template: str) -> subprocess.Popen[bytes]:
+    """The command in a process of its own, ended by nobody but the test."""
+    words = [*folder.words(template, *PRINTED, "--runs", "1"), "tracking=none"]
+    program = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from rocm_perf_lab.cli import main; main({words!r})"
+    return subprocess.Popen([sys.executable, "-c", program], cwd=folder.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def calls(folder: Folder) -> list[str]:
+    path = folder.path / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+RECORDING = "open('calls', 'a').write(f'{m}x{n}\\n'); import time; time.sleep(0.2)"
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
+def test_a_search_that_was_ended_goes_on_and_measures_nothing_twice(folder: Folder, sign: signal.Signals) -> None:
+    process = started(folder, folder.program(RECORDING))
+    deadline = time.monotonic() + 60
+    while len(calls(folder)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(sign)
+    assert process.wait(60) == (-sign if sign == signal.SIGKILL else 130)
+    done = len(calls(folder)) - 1  # the last one was in hand
+    if sign == signal.SIGINT:
+        assert folder.result()["evaluated_configs"] == done
+        assert folder.result()["stop_reason"] == "interrupted"
+
+    answer = CliRunner().invoke(main, ["autotune", "--resume", str(folder.run_dir), "--json"], catch_exceptions=False)
+
+    assert answer.exit_code == 0, answer.output
+    result = json.loads(answer.stdout)
+    assert result["evaluated_configs"] == 9
+    assert result["best_config"]["parameters"] == {"BLOCK_M": 32, "BLOCK_N": 64}
+    assert len(calls(folder)) - len(set(calls(folder))) <= 1  # only what was in hand is repeated
+    assert len(set(calls(folder))) == 9
+
+
+def test_a_run_that_has_ended_can_be_given_more_budget(folder: Folder) -> None:
+    folder.tune(folder.program(RECORDING), *PRINTED, "--runs", "1", "--budget", "2")
+
+    answer = CliRunner().invoke(main, ["autotune", "--resume", str(folder.run_dir), "--budget", "5"], catch_exceptions=False)
+
+    assert answer.exit_code == 0, answer.output
+    assert folder.result()["evaluated_configs"] == len(calls(folder)) == 5
+
+
+def test_a_run_does_not_go_on_with_another_space(folder: Folder) -> None:
+    folder.tune(folder.program(), *PRINTED, "--runs", "1", "--budget", "2")
+    other = folder.path / "other.json"
+    other.write_text(json.dumps([{"BLOCK_M": 8, "BLOCK_N": 8}, {"BLOCK_M": 16, "BLOCK_N": 8}]))
+
+    answer = CliRunner().invoke(
+        main, ["autotune", "--resume", str(folder.run_dir), "--space", str(other)], catch_exceptions=False
+    )
+
+    assert answer.exit_code == 2
+    assert "the study was started with another space: BLOCK_M is [16, 32, 64] in the study and [8, 16] here" in answer.stderr
+    assert len(optuna.load_study(study_name="autotune-kernel", storage=f"sqlite:///{folder.run_dir}/study.db").trials) <= 3
