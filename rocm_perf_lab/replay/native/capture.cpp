@@ -171,7 +171,7 @@ void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, bool
   is_submitted = true;
   const auto original = packet.completion_signal;
   if (!run(packet, queue, writer, timing))
-    throw Failure("the dispatch did not finish in " + std::to_string(settings_.timeout.count() / 1000) + " s");
+    throw Failure("the dispatch did not finish in " + seconds(settings_.timeout));
   try {
     snapshot.after();
     const std::string variables_after = read_variables(snapshot, kernel);

@@ -82,7 +82,7 @@ void Queues::stop_all(Queue& own, PacketWriter writer, std::chrono::milliseconds
     if (all_drained(std::min(end, std::chrono::steady_clock::now() + kAttempt))) return;
     go_on();  // what is not finished may wait for work that other threads could not submit
     if (std::chrono::steady_clock::now() >= end)
-      throw Failure("other work on the GPU did not finish in " + std::to_string(time.count() / 1000) + " s");
+      throw Failure("other work on the GPU did not finish in " + seconds(time));
     std::this_thread::sleep_for(kPause);
   }
 }

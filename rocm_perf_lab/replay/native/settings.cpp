@@ -1,8 +1,11 @@
 #include "settings.h"
 
 #include <cxxabi.h>
+#include <regex.h>
 
 #include <cstdlib>
+
+#include "failure.h"
 
 namespace capture {
 namespace {
@@ -58,13 +61,32 @@ std::string demangled_name(const std::string& symbol) {
   return name;
 }
 
+struct KernelFilter::Pattern {
+  explicit Pattern(const std::string& text) {
+    const int status = regcomp(&compiled, text.c_str(), REG_EXTENDED | REG_NOSUB);
+    if (status == 0) return;
+    char why[128];
+    regerror(status, &compiled, why, sizeof why);
+    throw Failure("/" + text + "/ is no regular expression: " + why);
+  }
+  ~Pattern() { regfree(&compiled); }
+  Pattern(const Pattern&) = delete;
+  Pattern& operator=(const Pattern&) = delete;
+  bool found_in(const std::string& text) const { return regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0; }
+
+  regex_t compiled;
+};
+
 KernelFilter::KernelFilter(const std::string& text) : exact_(text) {
-  if (text.size() > 2 && text.front() == '/' && text.back() == '/') pattern_ = std::regex(text.substr(1, text.size() - 2));
+  if (text.size() > 2 && text.front() == '/' && text.back() == '/')
+    pattern_ = std::make_unique<Pattern>(text.substr(1, text.size() - 2));
 }
+
+KernelFilter::~KernelFilter() = default;
 
 bool KernelFilter::matches(const std::string& symbol) const {
   const std::string mangled = mangled_name(symbol), demangled = demangled_name(symbol);
-  if (pattern_) return std::regex_search(mangled, *pattern_) || std::regex_search(demangled, *pattern_);
+  if (pattern_) return pattern_->found_in(mangled) || pattern_->found_in(demangled);
   const std::string bare = without_signature(demangled);
   return exact_ == mangled || exact_ == demangled || exact_ == bare || exact_ == without_template_arguments(bare);
 }

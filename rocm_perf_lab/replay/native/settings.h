@@ -1,10 +1,9 @@
 // What the user asked for, in the environment; see FORMAT.md.
 #pragma once
 #include <chrono>
+#include <memory>
 #include <optional>
-#include <regex>
 #include <string>
-#include <vector>
 
 #include "snapshot.h"
 
@@ -14,16 +13,18 @@ namespace capture {
 std::string mangled_name(const std::string& symbol);
 std::string demangled_name(const std::string& symbol);
 
-// Which kernels are meant: an exact name in one of its forms, or /regular expression/.
+// Which kernels are meant: an exact name in one of its forms, or a POSIX extended /regular expression/.
 class KernelFilter {
  public:
-  // Throws std::regex_error.
+  // Throws Failure for an expression that is none.
   explicit KernelFilter(const std::string& text);
+  ~KernelFilter();
   bool matches(const std::string& symbol) const;
 
  private:
+  struct Pattern;
   std::string exact_;
-  std::optional<std::regex> pattern_;
+  std::unique_ptr<Pattern> pattern_;
 };
 
 struct Settings {

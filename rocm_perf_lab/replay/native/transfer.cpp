@@ -17,6 +17,12 @@ constexpr std::chrono::seconds kCopyTime{120};
 
 }  // namespace
 
+std::string seconds(std::chrono::milliseconds time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g s", double(time.count()) / 1000);
+  return text;
+}
+
 bool wait(const Api& api, hsa_signal_t signal, std::chrono::milliseconds time) {
   uint64_t frequency = 0;
   api.hsa_system_get_info(HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY, &frequency);

@@ -43,6 +43,9 @@ class Transfer {
   hsa_signal_t signals_[2] = {};
 };
 
+// "0.5 s"
+std::string seconds(std::chrono::milliseconds time);
+
 // Whether the signal fell below 1 in time.
 bool wait(const Api& api, hsa_signal_t signal, std::chrono::milliseconds time);
 

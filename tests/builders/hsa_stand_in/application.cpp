@@ -139,11 +139,11 @@ int main(int count, char** words) {
     work(gpu, path, 1);
     std::abort();
   }
-  if (scenario == "exit-inside") {  // another thread ends the process while `spin` runs
+  if (scenario == "exit-inside") {  // another thread ends the process after N seconds, while `spin` runs
     Module module(gpu, path);
     Queue queue(gpu);
     auto* stop = gpu.device_memory<int>(1);
-    std::thread([] { std::this_thread::sleep_for(std::chrono::seconds(1)); std::_Exit(5); }).detach();
+    std::thread([=] { std::this_thread::sleep_for(std::chrono::seconds(number)); std::_Exit(5); }).detach();
     queue.run(module.kernel("spin"), {1, 1}, stop);
   } else if (scenario == "large") {
     large(gpu, path, uint64_t(number));

@@ -1,0 +1,354 @@
+"""Capture end to end: the real tool in an application on the stand-in runtime, and what lies in the folder afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+import struct
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from rocm_perf_lab.replay.launcher import CaptureError, CaptureOutcome, CaptureRequest, capture
+from rocm_perf_lab.replay.tool_build import build_tool
+from tests.builders.hsa_stand_in import build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PAGE = 4096
+COUNT = 4096
+LENGTH = 10
+NODE = struct.Struct("<Qfi")
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    with build.emulator() as variables:
+        yield variables
+
+
+@pytest.fixture
+def capturing(environment: dict[str, str], tmp_path: Path) -> Callable[..., CaptureOutcome]:
+    """`capturing(kernel, dispatch, scenario, ...)` into tmp_path / "capture"."""
+
+    def run(
+        kernel: str, dispatch: int = 0, scenario: str = "normal", *, variables: dict[str, str] | None = None, **options: Any
+    ) -> Any:
+        words = scenario.split()
+        command = (str(build.application("application")), str(build.kernels()), *words)
+        options = {"timeout_s": 20.0, "application_timeout_s": 60.0} | options
+        request = CaptureRequest(command, kernel, tmp_path / "capture", dispatch, **options)
+        return capture(request, environment=environment | (variables or {}), stdout=subprocess.DEVNULL)
+
+    return run
+
+
+def document(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text())
+
+
+def regions(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = document(folder, "memory_regions.json")["regions"]
+    return found
+
+
+def holding(folder: Path, address: int) -> dict[str, Any]:
+    (region,) = [r for r in regions(folder) if int(r["base"], 16) <= address < int(r["base"], 16) + r["size"]]
+    return region
+
+
+def content(folder: Path, address: int, size: int, *, after: bool = False) -> bytes:
+    """Captured bytes at an address, before or after the dispatch."""
+    region = holding(folder, address)
+    memory = bytearray((folder / region["file"]).read_bytes())
+    if after and region["after"] is not None:
+        changed = (folder / region["after"]["file"]).read_bytes()
+        for first, pages in region["after"]["runs"]:
+            memory[first * PAGE : (first + pages) * PAGE] = changed[: pages * PAGE]
+            changed = changed[pages * PAGE :]
+    offset = address - int(region["base"], 16)
+    return bytes(memory[offset : offset + size])
+
+
+def floats(raw: bytes) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.frombuffer(raw, np.float32)
+
+
+def scaled(rounds: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The buffer of `scale` after so many rounds: each adds 1, 2, 3 or 4."""
+    index = np.arange(COUNT)
+    return (index % 97 + rounds * (1 + index % 4)).astype(np.float32)
+
+
+def test_an_in_place_kernel_is_captured_with_its_memory_before_and_after(capturing: Callable[..., CaptureOutcome]) -> None:
+    outcome = capturing("scale", 2)
+
+    (x,) = struct.unpack_from("<Q", (outcome.folder / "kernarg.bin").read_bytes())
+    assert outcome.exit_code == 0
+    np.testing.assert_array_equal(floats(content(outcome.folder, x, COUNT * 4)), scaled(2))
+    np.testing.assert_array_equal(floats(content(outcome.folder, x, COUNT * 4, after=True)), scaled(3))
+
+
+def test_only_pages_that_changed_are_stored_afterwards(capturing: Callable[..., CaptureOutcome]) -> None:
+    folder = capturing("scale", 1).folder
+
+    (x,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
+    region = holding(folder, x)
+
+    assert region["size"] == 2 * COUNT * 4  # the other half of the allocation is not written
+    assert region["after"]["runs"] == [[0, COUNT * 4 // PAGE]]
+    assert (folder / region["after"]["file"]).stat().st_size == COUNT * 4
+
+
+def test_what_only_pointers_lead_to_is_found(capturing: Callable[..., CaptureOutcome]) -> None:
+    folder = capturing("walk", 1).folder
+
+    head, total = struct.unpack_from("<QQ", (folder / "kernarg.bin").read_bytes())
+    values = []
+    node = head
+    while node:
+        node, value, visits = NODE.unpack(content(folder, node, NODE.size))
+        values.append((value, visits))
+
+    assert values == [(float(i), 1) for i in range(LENGTH)]
+    assert {r["kind"] for r in regions(folder)} == {"pool", "vmem"}
+    assert floats(content(folder, total, 4, after=True)) == sum(range(LENGTH))
+    assert NODE.unpack(content(folder, head, NODE.size, after=True))[2] == 2
+
+
+def test_modes_differ_in_what_they_follow(environment: dict[str, str], tmp_path: Path) -> None:
+    sizes = {}
+    for mode in ("arguments", "reachable", "full"):
+        command = (str(build.application("application")), str(build.kernels()), "normal")
+        request = CaptureRequest(command, "walk", tmp_path / mode, mode=mode)  # type: ignore[arg-type]
+        capture(request, environment=environment, stdout=subprocess.DEVNULL)
+        sizes[mode] = len(regions(tmp_path / mode))
+
+    assert sizes["arguments"] == 2  # head and total
+    assert sizes["reachable"] == 3  # and the other half of the list
+    assert sizes["full"] > 3
+    assert any(r["contains_kernarg"] for r in regions(tmp_path / "full"))
+
+
+def test_zero_pages_take_no_space(capturing: Callable[..., CaptureOutcome]) -> None:
+    folder = capturing("walk").folder
+
+    (mapped,) = [r for r in regions(folder) if r["kind"] == "vmem"]
+    status = (folder / mapped["file"]).stat()
+
+    assert mapped["zero_pages"] == 15
+    assert status.st_size == mapped["size"] == 16 * PAGE
+    assert status.st_blocks * 512 == PAGE
+
+
+def test_the_manifest_has_every_file_and_its_hash(capturing: Callable[..., CaptureOutcome]) -> None:
+    folder = capturing("scale").folder
+
+    files = document(folder, "manifest.json")["files"]
+    present = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {"manifest.json"}
+
+    assert set(files) == present
+    for name, entry in files.items():
+        raw = (folder / name).read_bytes()
+        assert (len(raw), hashlib.sha256(raw).hexdigest()) == (entry["size"], entry["sha256"])
+
+
+def test_nobody_else_may_read_it(capturing: Callable[..., CaptureOutcome]) -> None:
+    folder = capturing("scale").folder
+
+    for path in [folder, *folder.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+
+
+def test_packet_and_code_object_are_those_of_the_dispatch(capturing: Callable[..., CaptureOutcome]) -> None:
+    folder = capturing("reverse_tile", 1).folder
+
+    dispatch = document(folder, "dispatch.json")
+
+    assert dispatch["kernel"]["symbol"] == "reverse_tile.kd"
+    assert dispatch["index"]["kernel"] == 1
+    assert dispatch["packet"]["grid_size"] == [COUNT, 1, 1]
+    assert dispatch["packet"]["workgroup_size"] == [256, 1, 1]
+    assert dispatch["packet"]["group_segment_size"] == 1024  # all of it dynamic
+    assert dispatch["kernel"]["group_segment_size"] == 0
+    assert (folder / "kernel.hsaco").read_bytes() == build.kernels().read_bytes()
+    assert dispatch["agents"][dispatch["agent"]]["isa"] == "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-"
+    assert dispatch["timing"]["end"] > dispatch["timing"]["start"]
+
+
+def test_module_variables_are_kept_before_and_after(capturing: Callable[..., CaptureOutcome]) -> None:
+    folder = capturing("scale", 2).folder
+
+    variables = {v["name"]: v for v in document(folder, "dispatch.json")["variables"]}
+
+    def value(name: str, form: str, file: str) -> tuple[Any, ...]:
+        return struct.unpack_from(form, (folder / file).read_bytes(), variables[name]["offset"])
+
+    assert value("gain", "<f", "variables.bin") == (2.0,)  # set by the application
+    assert value("offsets", "<4f", "variables.bin") == (1.0, 2.0, 3.0, 4.0)
+    assert value("launches", "<i", "variables.bin") == (2,)
+    assert value("launches", "<i", "after/variables.bin") == (3,)
+
+
+@pytest.mark.parametrize(
+    "name", ["_Z6add_toIfEvPT_PKS0_i", "add_to", "add_to<float>", "void add_to<float>(float*, float const*, int)", "/^_Z6add/"]
+)
+def test_a_kernel_has_several_names(capturing: Callable[..., CaptureOutcome], name: str) -> None:
+    assert document(capturing(name).folder, "dispatch.json")["kernel"]["mangled_name"] == "_Z6add_toIfEvPT_PKS0_i"
+
+
+def test_preloading_is_the_other_way_in(capturing: Callable[..., CaptureOutcome]) -> None:
+    assert (capturing("scale", preload=True).folder / "manifest.json").exists()
+
+
+def test_a_second_gpu_changes_nothing(capturing: Callable[..., CaptureOutcome]) -> None:
+    folder = capturing("scale", variables={"STAND_IN_HSA_FAULT": "two_agents"}).folder
+
+    dispatch = document(folder, "dispatch.json")
+
+    assert [a["type"] for a in dispatch["agents"]] == ["cpu", "gpu", "gpu"]
+    assert dispatch["agent"] == 1
+
+
+def test_processes_that_capture_at_the_same_time_do_not_disturb_each_other(environment: dict[str, str], tmp_path: Path) -> None:
+    outcomes = []
+
+    def one(number: int) -> None:
+        command = (str(build.application("application")), str(build.kernels()), "normal")
+        request = CaptureRequest(command, "scale", tmp_path / str(number))
+        outcomes.append(capture(request, environment=environment, stdout=subprocess.DEVNULL))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [outcome.exit_code for outcome in outcomes] == [0, 0]
+
+
+def test_the_tool_is_built_once(tmp_path: Path) -> None:
+    first = build_tool()
+    stamp = first.stat().st_mtime_ns
+
+    assert build_tool() == first
+    assert first.stat().st_mtime_ns == stamp
+
+
+# ---- what goes wrong ----
+
+
+def test_a_kernel_that_is_never_dispatched_is_told_with_those_that_were(capturing: Callable[..., CaptureOutcome]) -> None:
+    with pytest.raises(CaptureError, match=r"'scal' was never dispatched") as error:
+        capturing("scal")
+
+    assert "scale (3 times)" in str(error.value)
+    assert "void add_to<float>(float*, float const*, int) (3 times)" in str(error.value)
+
+
+def test_fewer_dispatches_than_asked_for(capturing: Callable[..., CaptureOutcome], tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="dispatched 3 times, dispatch 3 was asked for"):
+        capturing("scale", 3)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_expression_that_is_none(capturing: Callable[..., CaptureOutcome]) -> None:
+    with pytest.raises(CaptureError, match="refused to start"):
+        capturing("/scale(/")
+
+
+def test_no_gpu(capturing: Callable[..., CaptureOutcome]) -> None:
+    with pytest.raises(CaptureError, match="never loaded into the application, which ended with exit code 70"):
+        capturing("scale", variables={"STAND_IN_HSA_FAULT": "no_gpu"})
+
+
+def test_a_program_without_a_gpu_kernel(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="never loaded"):
+        capture(CaptureRequest(("true",), "scale", tmp_path / "capture"))
+
+
+def test_no_program(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"'\./nowhere' is no program"):
+        capture(CaptureRequest(("./nowhere",), "scale", tmp_path / "capture"))
+
+
+def test_an_existing_folder_is_not_touched(capturing: Callable[..., CaptureOutcome], tmp_path: Path) -> None:
+    (tmp_path / "capture").mkdir()
+
+    with pytest.raises(CaptureError, match="exists already"):
+        capturing("scale")
+
+
+def test_a_capture_before_a_crash_is_kept(capturing: Callable[..., CaptureOutcome]) -> None:
+    outcome = capturing("scale", 0, "crash")
+
+    assert outcome.exit_code == -6
+    assert (outcome.folder / "manifest.json").exists()
+
+
+def test_a_crash_before_the_dispatch_is_told(capturing: Callable[..., CaptureOutcome]) -> None:
+    with pytest.raises(CaptureError, match=r"dispatched 1 times, .*; the application was ended by SIGABRT"):
+        capturing("scale", 1, "crash")
+
+
+def test_an_application_that_forks_goes_on(capturing: Callable[..., CaptureOutcome]) -> None:
+    outcome = capturing("scale", 4, "fork")  # the second time of the parent, after the child
+
+    assert outcome.exit_code == 0
+    assert document(outcome.folder, "dispatch.json")["index"]["kernel"] == 4
+
+
+def test_a_child_that_alone_uses_the_gpu_is_captured(capturing: Callable[..., CaptureOutcome]) -> None:
+    outcome = capturing("scale", 1, "fork-first")
+
+    assert outcome.exit_code == 0
+    assert document(outcome.folder, "dispatch.json")["index"]["kernel"] == 1
+
+
+def test_an_exit_inside_of_the_dispatch_leaves_an_incomplete_folder(
+    capturing: Callable[..., CaptureOutcome], tmp_path: Path
+) -> None:
+    with pytest.raises(CaptureError, match=r"incomplete: ended with exit code 5") as error:
+        capturing("spin", 0, "exit-inside 1")
+
+    assert f"rm -r {tmp_path / 'capture'}" in str(error.value)
+    assert not (tmp_path / "capture" / "manifest.json").exists()
+
+
+def test_a_dispatch_that_hangs_is_given_up(capturing: Callable[..., CaptureOutcome]) -> None:
+    with pytest.raises(CaptureError, match=r"incomplete: the dispatch did not finish in 0.5 s"):
+        capturing("spin", 0, "exit-inside 2", timeout_s=0.5)
+
+
+def test_a_fault_in_the_dispatch_ends_the_application_as_without_the_tool(capturing: Callable[..., CaptureOutcome]) -> None:
+    with pytest.raises(CaptureError, match=r"incomplete: was ended by SIGABRT"):
+        capturing("touch", 0, "out-of-bounds")
+
+
+def test_an_application_that_never_ends(capturing: Callable[..., CaptureOutcome]) -> None:
+    with pytest.raises(CaptureError, match=r"did not end in 1 s and was ended"):
+        capturing("scale", 0, variables={"STAND_IN_HSA_FAULT": "hang"}, application_timeout_s=1.0)
+
+
+def test_a_limit_is_kept_and_the_application_goes_on(capturing: Callable[..., CaptureOutcome]) -> None:
+    with pytest.raises(CaptureError, match=r"needs at least 32768 bytes, the limit is 1000"):
+        capturing("scale", limit_bytes=1000)
+
+
+def test_a_full_disk_leaves_no_manifest_and_a_working_application(
+    capturing: Callable[..., CaptureOutcome], tmp_path: Path
+) -> None:
+    variables = {"LD_PRELOAD": str(build.shared_object("full_disk")), "FULL_DISK_AFTER": "20000"}
+
+    with pytest.raises(CaptureError, match=r"incomplete: .*No space left on device") as error:
+        capturing("scale", variables=variables)
+
+    assert not (tmp_path / "capture" / "manifest.json").exists()
+    assert "rm -r" in str(error.value)
