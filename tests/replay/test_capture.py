@@ -8,7 +8,6 @@ import stat
 import struct
 import subprocess
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,9 @@ from tests.builders.hsa_stand_in import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Capturing = Callable[..., CaptureOutcome]
 
 PAGE = 4096
 COUNT = 4096
@@ -34,7 +36,7 @@ def environment() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def capturing(environment: dict[str, str], tmp_path: Path) -> Callable[..., CaptureOutcome]:
+def capturing(environment: dict[str, str], tmp_path: Path) -> Capturing:
     """`capturing(kernel, dispatch, scenario, ...)` into tmp_path / "capture"."""
 
     def run(
@@ -44,7 +46,7 @@ def capturing(environment: dict[str, str], tmp_path: Path) -> Callable[..., Capt
         command = (str(build.application("application")), str(build.kernels()), *words)
         options = {"timeout_s": 20.0, "application_timeout_s": 60.0} | options
         request = CaptureRequest(command, kernel, tmp_path / "capture", dispatch, **options)
-        return capture(request, environment=environment | (variables or {}), stdout=subprocess.DEVNULL)
+        return capture(request, environment=environment | variables, stdout=subprocess.DEVNULL)
 
     return run
 
@@ -86,7 +88,7 @@ def scaled(rounds: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return (index % 97 + rounds * (1 + index % 4)).astype(np.float32)
 
 
-def test_an_in_place_kernel_is_captured_with_its_memory_before_and_after(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_an_in_place_kernel_is_captured_with_its_memory_before_and_after(capturing: Capturing) -> None:
     outcome = capturing("scale", 2)
 
     (x,) = struct.unpack_from("<Q", (outcome.folder / "kernarg.bin").read_bytes())
@@ -95,7 +97,7 @@ def test_an_in_place_kernel_is_captured_with_its_memory_before_and_after(capturi
     np.testing.assert_array_equal(floats(content(outcome.folder, x, COUNT * 4, after=True)), scaled(3))
 
 
-def test_only_pages_that_changed_are_stored_afterwards(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_only_pages_that_changed_are_stored_afterwards(capturing: Capturing) -> None:
     folder = capturing("scale", 1).folder
 
     (x,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
@@ -106,7 +108,7 @@ def test_only_pages_that_changed_are_stored_afterwards(capturing: Callable[..., 
     assert (folder / region["after"]["file"]).stat().st_size == COUNT * 4
 
 
-def test_what_only_pointers_lead_to_is_found(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_what_only_pointers_lead_to_is_found(capturing: Capturing) -> None:
     folder = capturing("walk", 1).folder
 
     head, total = struct.unpack_from("<QQ", (folder / "kernarg.bin").read_bytes())
@@ -126,7 +128,7 @@ def test_modes_differ_in_what_they_follow(environment: dict[str, str], tmp_path:
     sizes = {}
     for mode in ("arguments", "reachable", "full"):
         command = (str(build.application("application")), str(build.kernels()), "normal")
-        request = CaptureRequest(command, "walk", tmp_path / mode, mode=mode)  # type: ignore[arg-type]
+        request = CaptureRequest(command, "walk", tmp_path / mode, mode=mode)
         capture(request, environment=environment, stdout=subprocess.DEVNULL)
         sizes[mode] = len(regions(tmp_path / mode))
 
@@ -136,7 +138,7 @@ def test_modes_differ_in_what_they_follow(environment: dict[str, str], tmp_path:
     assert any(r["contains_kernarg"] for r in regions(tmp_path / "full"))
 
 
-def test_zero_pages_take_no_space(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_zero_pages_take_no_space(capturing: Capturing) -> None:
     folder = capturing("walk").folder
 
     (mapped,) = [r for r in regions(folder) if r["kind"] == "vmem"]
@@ -147,7 +149,7 @@ def test_zero_pages_take_no_space(capturing: Callable[..., CaptureOutcome]) -> N
     assert status.st_blocks * 512 == PAGE
 
 
-def test_the_manifest_has_every_file_and_its_hash(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_the_manifest_has_every_file_and_its_hash(capturing: Capturing) -> None:
     folder = capturing("scale").folder
 
     files = document(folder, "manifest.json")["files"]
@@ -159,14 +161,14 @@ def test_the_manifest_has_every_file_and_its_hash(capturing: Callable[..., Captu
         assert (len(raw), hashlib.sha256(raw).hexdigest()) == (entry["size"], entry["sha256"])
 
 
-def test_nobody_else_may_read_it(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_nobody_else_may_read_it(capturing: Capturing) -> None:
     folder = capturing("scale").folder
 
     for path in [folder, *folder.rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
 
 
-def test_packet_and_code_object_are_those_of_the_dispatch(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_packet_and_code_object_are_those_of_the_dispatch(capturing: Capturing) -> None:
     folder = capturing("reverse_tile", 1).folder
 
     dispatch = document(folder, "dispatch.json")
@@ -182,7 +184,7 @@ def test_packet_and_code_object_are_those_of_the_dispatch(capturing: Callable[..
     assert dispatch["timing"]["end"] > dispatch["timing"]["start"]
 
 
-def test_module_variables_are_kept_before_and_after(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_module_variables_are_kept_before_and_after(capturing: Capturing) -> None:
     folder = capturing("scale", 2).folder
 
     variables = {v["name"]: v for v in document(folder, "dispatch.json")["variables"]}
@@ -199,15 +201,15 @@ def test_module_variables_are_kept_before_and_after(capturing: Callable[..., Cap
 @pytest.mark.parametrize(
     "name", ["_Z6add_toIfEvPT_PKS0_i", "add_to", "add_to<float>", "void add_to<float>(float*, float const*, int)", "/^_Z6add/"]
 )
-def test_a_kernel_has_several_names(capturing: Callable[..., CaptureOutcome], name: str) -> None:
+def test_a_kernel_has_several_names(capturing: Capturing, name: str) -> None:
     assert document(capturing(name).folder, "dispatch.json")["kernel"]["mangled_name"] == "_Z6add_toIfEvPT_PKS0_i"
 
 
-def test_preloading_is_the_other_way_in(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_preloading_is_the_other_way_in(capturing: Capturing) -> None:
     assert (capturing("scale", preload=True).folder / "manifest.json").exists()
 
 
-def test_a_second_gpu_changes_nothing(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_a_second_gpu_changes_nothing(capturing: Capturing) -> None:
     folder = capturing("scale", variables={"STAND_IN_HSA_FAULT": "two_agents"}).folder
 
     dispatch = document(folder, "dispatch.json")
@@ -244,7 +246,7 @@ def test_the_tool_is_built_once(tmp_path: Path) -> None:
 # ---- what goes wrong ----
 
 
-def test_a_kernel_that_is_never_dispatched_is_told_with_those_that_were(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_a_kernel_that_is_never_dispatched_is_told_with_those_that_were(capturing: Capturing) -> None:
     with pytest.raises(CaptureError, match=r"'scal' was never dispatched") as error:
         capturing("scal")
 
@@ -252,19 +254,19 @@ def test_a_kernel_that_is_never_dispatched_is_told_with_those_that_were(capturin
     assert "void add_to<float>(float*, float const*, int) (3 times)" in str(error.value)
 
 
-def test_fewer_dispatches_than_asked_for(capturing: Callable[..., CaptureOutcome], tmp_path: Path) -> None:
+def test_fewer_dispatches_than_asked_for(capturing: Capturing, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="dispatched 3 times, dispatch 3 was asked for"):
         capturing("scale", 3)
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_expression_that_is_none(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_an_expression_that_is_none(capturing: Capturing) -> None:
     with pytest.raises(CaptureError, match="refused to start"):
         capturing("/scale(/")
 
 
-def test_no_gpu(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_no_gpu(capturing: Capturing) -> None:
     with pytest.raises(CaptureError, match="never loaded into the application, which ended with exit code 70"):
         capturing("scale", variables={"STAND_IN_HSA_FAULT": "no_gpu"})
 
@@ -279,42 +281,40 @@ def test_no_program(tmp_path: Path) -> None:
         capture(CaptureRequest(("./nowhere",), "scale", tmp_path / "capture"))
 
 
-def test_an_existing_folder_is_not_touched(capturing: Callable[..., CaptureOutcome], tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_touched(capturing: Capturing, tmp_path: Path) -> None:
     (tmp_path / "capture").mkdir()
 
     with pytest.raises(CaptureError, match="exists already"):
         capturing("scale")
 
 
-def test_a_capture_before_a_crash_is_kept(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_a_capture_before_a_crash_is_kept(capturing: Capturing) -> None:
     outcome = capturing("scale", 0, "crash")
 
     assert outcome.exit_code == -6
     assert (outcome.folder / "manifest.json").exists()
 
 
-def test_a_crash_before_the_dispatch_is_told(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_a_crash_before_the_dispatch_is_told(capturing: Capturing) -> None:
     with pytest.raises(CaptureError, match=r"dispatched 1 times, .*; the application was ended by SIGABRT"):
         capturing("scale", 1, "crash")
 
 
-def test_an_application_that_forks_goes_on(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_an_application_that_forks_goes_on(capturing: Capturing) -> None:
     outcome = capturing("scale", 4, "fork")  # the second time of the parent, after the child
 
     assert outcome.exit_code == 0
     assert document(outcome.folder, "dispatch.json")["index"]["kernel"] == 4
 
 
-def test_a_child_that_alone_uses_the_gpu_is_captured(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_a_child_that_alone_uses_the_gpu_is_captured(capturing: Capturing) -> None:
     outcome = capturing("scale", 1, "fork-first")
 
     assert outcome.exit_code == 0
     assert document(outcome.folder, "dispatch.json")["index"]["kernel"] == 1
 
 
-def test_an_exit_inside_of_the_dispatch_leaves_an_incomplete_folder(
-    capturing: Callable[..., CaptureOutcome], tmp_path: Path
-) -> None:
+def test_an_exit_inside_of_the_dispatch_leaves_an_incomplete_folder(capturing: Capturing, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"incomplete: ended with exit code 5") as error:
         capturing("spin", 0, "exit-inside 1")
 
@@ -322,29 +322,27 @@ def test_an_exit_inside_of_the_dispatch_leaves_an_incomplete_folder(
     assert not (tmp_path / "capture" / "manifest.json").exists()
 
 
-def test_a_dispatch_that_hangs_is_given_up(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_a_dispatch_that_hangs_is_given_up(capturing: Capturing) -> None:
     with pytest.raises(CaptureError, match=r"incomplete: the dispatch did not finish in 0.5 s"):
         capturing("spin", 0, "exit-inside 2", timeout_s=0.5)
 
 
-def test_a_fault_in_the_dispatch_ends_the_application_as_without_the_tool(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_a_fault_in_the_dispatch_ends_the_application_as_without_the_tool(capturing: Capturing) -> None:
     with pytest.raises(CaptureError, match=r"incomplete: was ended by SIGABRT"):
         capturing("touch", 0, "out-of-bounds")
 
 
-def test_an_application_that_never_ends(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_an_application_that_never_ends(capturing: Capturing) -> None:
     with pytest.raises(CaptureError, match=r"did not end in 1 s and was ended"):
         capturing("scale", 0, variables={"STAND_IN_HSA_FAULT": "hang"}, application_timeout_s=1.0)
 
 
-def test_a_limit_is_kept_and_the_application_goes_on(capturing: Callable[..., CaptureOutcome]) -> None:
+def test_a_limit_is_kept_and_the_application_goes_on(capturing: Capturing) -> None:
     with pytest.raises(CaptureError, match=r"needs at least 32768 bytes, the limit is 1000"):
         capturing("scale", limit_bytes=1000)
 
 
-def test_a_full_disk_leaves_no_manifest_and_a_working_application(
-    capturing: Callable[..., CaptureOutcome], tmp_path: Path
-) -> None:
+def test_a_full_disk_leaves_no_manifest_and_a_working_application(capturing: Capturing, tmp_path: Path) -> None:
     variables = {"LD_PRELOAD": str(build.shared_object("full_disk")), "FULL_DISK_AFTER": "20000"}
 
     with pytest.raises(CaptureError, match=r"incomplete: .*No space left on device") as error:

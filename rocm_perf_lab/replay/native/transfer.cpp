@@ -12,7 +12,7 @@
 namespace capture {
 namespace {
 
-constexpr uint64_t kLargestPiece = 64ull << 20, kSmallestPiece = 1ull << 20;
+constexpr uint64_t kLargestPiece = 32ull << 20, kSmallestPiece = 1ull << 20;
 constexpr std::chrono::seconds kCopyTime{120};
 
 }  // namespace
