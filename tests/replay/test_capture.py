@@ -39,9 +39,8 @@ def environment() -> Iterator[dict[str, str]]:
 def capturing(environment: dict[str, str], tmp_path: Path) -> Capturing:
     """`capturing(kernel, dispatch, scenario, ...)` into tmp_path / "capture"."""
 
-    def run(
-        kernel: str, dispatch: int = 0, scenario: str = "normal", *, variables: dict[str, str] | None = None, **options: Any
-    ) -> Any:
+    def run(kernel: str, dispatch: int = 0, scenario: str = "normal", **options: Any) -> CaptureOutcome:
+        variables: dict[str, str] = options.pop("variables", {})
         words = scenario.split()
         command = (str(build.application("application")), str(build.kernels()), *words)
         options = {"timeout_s": 20.0, "application_timeout_s": 60.0} | options
