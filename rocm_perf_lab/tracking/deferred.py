@@ -1,7 +1,8 @@
 """A run that is logged after the command has answered: starting MLflow takes longer than profiling a short application.
 
 What is logged is collected, written to `tracking.json` in the run's folder when the run ends, and logged from there by a
-process of its own, at the lowest priority, one at a time. Where that fails, `tracking_error.txt` beside it says why.
+process of its own, at the lowest priority, one at a time; the file is gone when that is done. Where it fails,
+`tracking_error.txt` beside it says why.
 
     python -m rocm_perf_lab.tracking.deferred FOLDER
 """
@@ -126,6 +127,7 @@ def log_record(folder: Path) -> None:
             for text, name in record["texts"]:
                 tracker.log_text(text, name)
             tracker.close(record["status"])
+    (folder / RECORD).unlink()
 
 
 def main(folder: Path) -> int:
