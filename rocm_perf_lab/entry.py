@@ -93,7 +93,7 @@ def resume_run(folder: str, *, display: str | None) -> None:
     config = parse_config(plain, Origins(files={}, overrides=()))
     beginning = Journal(path / JOURNAL).beginning
     run_id = beginning.tracking_run if beginning is not None else None
-    Lab.open(config, resolved=plain, output_dir=path, tracking_run=run_id).run()
+    Lab.open(config, resolved=plain, output_dir=path, resumed=True, tracking_run=run_id).run()
 
 
 def run_hydra(arguments: Sequence[str]) -> None:

@@ -45,15 +45,25 @@ class Lab:
     resolved: Mapping[str, Any]
     output_dir: Path
     console: Console
+    resumed: bool = False
+    """An interrupted run is taken up again, in its folder."""
     tracking_run: str | None = None
-    """Of an interrupted run that is taken up again."""
+    """Its id in the store."""
 
     @classmethod
-    def open(cls, config: LabConfig, *, resolved: Mapping[str, Any], output_dir: Path, tracking_run: str | None = None) -> Lab:
+    def open(
+        cls,
+        config: LabConfig,
+        *,
+        resolved: Mapping[str, Any],
+        output_dir: Path,
+        resumed: bool = False,
+        tracking_run: str | None = None,
+    ) -> Lab:
         """Store the resolved configuration with the run."""
         write_text(output_dir / "config.json", json.dumps(resolved, indent=2, default=str) + "\n")
         console = Console(highlight=False, soft_wrap=False, quiet=config.display != "table")
-        return cls(config, resolved, output_dir, console, tracking_run)
+        return cls(config, resolved, output_dir, console, resumed, tracking_run)
 
     @cached_property
     def device(self) -> Device:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult, Policy
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.endpoint import EndpointModel
 from rocm_perf_lab.optimize.proposers.llm import LlmProposer
+from rocm_perf_lab.optimize.proposers.transcript import TRANSCRIPT
 from rocm_perf_lab.optimize.ranking import rank, reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
 from rocm_perf_lab.optimize.search import Beam, Greedy
@@ -51,12 +53,14 @@ _MIB = 1 << 20
 class OptimizeJob:
     """Profiles the baseline, then proposes, guards, checks, measures, and keeps or rolls back.
 
-    Started again in the folder of an interrupted run, it goes on where that run ended.
+    Resumed in the folder of an interrupted run, it goes on where that run ended.
     """
 
     def run(self, lab: Lab) -> None:
         """Raises LabError where the baseline itself cannot be compiled, run or verified, or no proposal can be had."""
         parts = _Parts.of(lab)
+        if not lab.resumed:
+            _start_anew(lab.output_dir)
         _confirm(lab, parts.model)
         lab.announce_device()
         lab.console.print(f"[bold]sandbox[/] {parts.sandbox.abilities()}", soft_wrap=True)
@@ -97,6 +101,7 @@ class OptimizeJob:
             dispatches=lab.config.passes.runs,
             sandbox=parts.sandbox,
             examiner=_examiner(lab, bench, parts.sandbox),
+            run_limits=_limits(settings, settings.isolation.run_timeout_s) if lab.device.identity.emulated else None,
         )
 
         def folder_of(proposal: Proposal) -> Path:
@@ -143,14 +148,11 @@ class _Parts:
                 where="kernel.language",
                 remedy="choose a kernel with a HIP source, for example kernel=softmax",
             )
-        limits = settings.isolation
         return cls(
             [build(t, where=f"optimizer.transforms[{i}]", target=target) for i, t in enumerate(settings.transforms)],
             [build(g, where=f"optimizer.guards[{i}]", target=target) for i, g in enumerate(settings.guards)],
             Beam(settings.beam_width, settings.beam_slack) if settings.search == "beam" else Greedy(),
-            Sandbox(
-                Limits(limits.compile_timeout_s, limits.memory_mb * _MIB, limits.file_mb * _MIB, limits.processes),
-            ),
+            Sandbox(_limits(settings, settings.isolation.compile_timeout_s)),
             open_model(lab.config),
         )
 
@@ -179,6 +181,24 @@ def _examiner(lab: Lab, bench: Workbench, sandbox: Sandbox) -> Examiner:
     return examiner
 
 
+def _start_anew(folder: Path) -> None:
+    """Leave nothing of a run that ended in this folder.
+
+    Raises:
+        LabError: One was interrupted there.
+    """
+    summary, journal = folder / "optimize.json", folder / JOURNAL
+    if journal.exists() and not summary.exists():
+        raise LabError(
+            "there is an interrupted run in this folder",
+            where=str(folder),
+            remedy=f"go on with it: rocm-perf optimize --resume {folder}; or choose another folder",
+        )
+    for path in (summary, journal, folder / TRANSCRIPT):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(folder / "proposals", ignore_errors=True)
+
+
 def _confirm(lab: Lab, model: ChatModel | None) -> None:
     """Ask before the source leaves this machine and a model's code is run; replies are read from a terminal only."""
     settings, llm = lab.config.optimizer, lab.config.optimizer.llm
@@ -195,6 +215,11 @@ def _confirm(lab: Lab, model: ChatModel | None) -> None:
 
     if not Confirm.ask(question, console=Console(stderr=True)):
         raise LabError("not confirmed: nothing was sent")
+
+
+def _limits(settings: OptimizerConfig, seconds: float) -> Limits:
+    row = settings.isolation
+    return Limits(seconds, row.memory_mb * _MIB, row.file_mb * _MIB, row.processes)
 
 
 def _policy(settings: OptimizerConfig) -> Policy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,11 @@ from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.profile import require_clean
 from rocm_perf_lab.optimize.acceptance import compare_exactly, compare_sequentially
+from rocm_perf_lab.optimize.isolation import run_isolated
 from rocm_perf_lab.optimize.loop import Built, Evaluation, GateError
 from rocm_perf_lab.optimize.ranking import KernelShare
 from rocm_perf_lab.optimize.verification import VerificationResult
+from rocm_perf_lab.toolchain.build import CompileError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.examiner import Examiner
     from rocm_perf_lab.optimize.loop import Measured
     from rocm_perf_lab.optimize.proposal import Proposal
-    from rocm_perf_lab.toolchain.sandbox import Sandbox
+    from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
 
 
 class LoopBench:
@@ -36,6 +39,7 @@ class LoopBench:
         dispatches: Of one half of a pair, where they do.
         sandbox: Where proposals are compiled.
         examiner: Tries proposals; it has learned the unmodified kernel.
+        run_limits: Of the process that runs a proposal; None where the device has one of its own.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class LoopBench:
         dispatches: int,
         sandbox: Sandbox,
         examiner: Examiner,
+        run_limits: Limits | None = None,
     ) -> None:
         self._bench = bench
         self._folder = folder
@@ -56,6 +61,7 @@ class LoopBench:
         self._dispatches = dispatches
         self._sandbox = sandbox
         self._examiner = examiner
+        self._run_limits = run_limits
         self._compiled: dict[str, CompiledKernel] = {}
         self.turns: dict[str, Turn] = {}
 
@@ -67,7 +73,14 @@ class LoopBench:
         """Write the source into its folder and compile it there."""
         path = self.folder(proposal) / self._file_name
         write_text(path, proposal.text)
-        return self.built(proposal, self._bench.compile(path, sandbox=self._sandbox), path)
+        try:
+            compiled = self._bench.compile(path, sandbox=self._sandbox)
+        except CompileError as error:
+            folder = f"{path.parent}{os.sep}"  # a model, and a repeated run, are told the same in any folder
+            raise CompileError(
+                error.what.replace(folder, ""), log=error.log.replace(folder, ""), where=str(path), remedy=error.remedy
+            ) from error
+        return self.built(proposal, compiled, path)
 
     def built(self, proposal: Proposal, compiled: CompiledKernel, source: Path) -> Built:
         """Remember a compiled proposal."""
@@ -81,18 +94,26 @@ class LoopBench:
         )
 
     def evaluate(self, proposal: Proposal, built: Built) -> Evaluation:
-        """Try it on what it never saw, then run it on the device."""
+        """Try it on what it never saw, then run it on the device; in a process of its own where the device is this one."""
+        if self._run_limits is None:
+            evaluation, turn = self._evaluate(proposal)
+        else:
+            evaluation, turn = run_isolated(lambda: self._evaluate(proposal), self._run_limits)
+        if turn is not None:
+            self.turns[proposal.id] = turn
+        return evaluation
+
+    def _evaluate(self, proposal: Proposal) -> tuple[Evaluation, Turn | None]:
         examination = self._examiner.examine(self.folder(proposal) / self._file_name)
         if examination.gate is not None:
             raise GateError(examination.gate)
         if not examination.verification.passed:
-            return Evaluation(examination.verification, 0.0)
+            return Evaluation(examination.verification, 0.0), None
         turn = self._bench.run(self._compiled[proposal.id], self.folder(proposal))
         require_clean(turn.findings, "of the proposal")
-        self.turns[proposal.id] = turn
         evaluation = evaluation_of(turn)
         checks = (*examination.verification.checks, *evaluation.verification.checks)
-        return replace(evaluation, verification=VerificationResult(checks))
+        return replace(evaluation, verification=VerificationResult(checks)), turn
 
     def compare(self, old: Measured, new: Measured, acceptance: Acceptance) -> Comparison:
         """The times that are known where they cannot vary; else pairs, old and new taking turns at going first."""

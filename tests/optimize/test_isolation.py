@@ -1,0 +1,86 @@
+"""A process of its own for what was proposed: results, errors, limits, crashes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.isolation import IsolationError, run_isolated
+from rocm_perf_lab.optimize.loop import GateError
+from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
+
+MIB = 1 << 20
+PLENTY = Limits(seconds=30, memory_bytes=1024 * MIB)
+
+
+def test_a_result_comes_back_whole() -> None:
+    values = np.arange(3_000_000)
+
+    assert (run_isolated(lambda: values * 2, PLENTY) == values * 2).all()
+
+
+def test_nothing_of_its_memory_comes_back() -> None:
+    kept: dict[str, int] = {}
+
+    assert run_isolated(lambda: kept.setdefault("written", 1), PLENTY) == 1
+    assert kept == {}
+
+
+def test_errors_of_the_user_arrive_as_what_they_are() -> None:
+    def action() -> None:
+        raise GateError("a race", where="k.hip:3", remedy="add a barrier")
+
+    with pytest.raises(GateError) as error:
+        run_isolated(action, PLENTY)
+
+    assert error.value.lines() == LabError("a race", where="k.hip:3", remedy="add a barrier").lines()
+
+
+def test_a_defect_arrives_as_a_defect_with_its_traceback() -> None:
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run_isolated(lambda: 1 // 0, PLENTY)
+
+
+def test_an_endless_run_is_ended() -> None:
+    start = time.monotonic()
+
+    with pytest.raises(IsolationError, match=r"took more than 0\.5 s"):
+        run_isolated(lambda: time.sleep(60), Limits(seconds=0.5))
+
+    assert time.monotonic() - start < 5
+
+
+def test_a_crash_costs_one_result() -> None:
+    with pytest.raises(IsolationError, match="ended without a result: SIGKILL"):
+        run_isolated(lambda: os.kill(os.getpid(), signal.SIGKILL), PLENTY)
+
+
+def test_memory_is_limited_beyond_what_was_there_before() -> None:
+    with pytest.raises(IsolationError, match="needed more memory"):
+        run_isolated(lambda: len(bytearray(2048 * MIB)), PLENTY)
+
+    assert run_isolated(lambda: len(bytearray(256 * MIB)), PLENTY) == 256 * MIB
+
+
+def test_files_are_limited(tmp_path: Path) -> None:
+    def action() -> int:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        return (tmp_path / "large").write_bytes(bytes(2 * MIB))
+
+    with pytest.raises(RuntimeError, match="File too large"):
+        run_isolated(action, Limits(seconds=30, file_bytes=MIB))
+
+
+@pytest.mark.skipif(not Sandbox().abilities().network, reason="user namespaces are not permitted here")
+def test_there_is_no_network() -> None:
+    def interfaces() -> str:
+        return Path("/proc/self/net/dev").read_text()
+
+    assert "eth" not in run_isolated(interfaces, PLENTY)
+    assert run_isolated(interfaces, PLENTY) != interfaces()
