@@ -7,7 +7,6 @@ says that they are emulated.
 from __future__ import annotations
 
 import os
-import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +16,10 @@ from rocm_perf_lab import __version__
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.emulated_time import estimate_launch
 from rocm_perf_lab.device.instruction_counts import instruction_counts
+from rocm_perf_lab.device.launch_record import launch_record
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun, Finding
 from rocm_perf_lab.device.thread_trace import emulated_trace
 from rocm_perf_lab.rocprof.att.writer import write_trace
-from rocm_perf_lab.rocprof.recording import (
-    AgentRecord,
-    CodeObjectRecord,
-    DispatchRecord,
-    KernelSymbolRecord,
-    ProcessRecord,
-    RecordedRun,
-)
-from rocm_perf_lab.rocprof.registers import reported_registers
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.toolchain.source_lines import line_table
 
@@ -42,7 +33,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.machine import Machine
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.target.model import Target
-    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+    from rocm_perf_lab.toolchain.code_object import CodeObject
 
 _GAP_NS = 1000
 """Between two dispatches of one run: the emulator has no host time to show."""
@@ -163,41 +154,13 @@ class EmulatorDevice:
             outputs = _read_outputs(machine, launch, buffers)
         values = {**result.counters, **timing.counters}
         wanted = {name: float(values[name]) for name in counters if name in values}
-        write_database(database, self._record(launch, kernel, timing.duration_ns, wanted, runs))
+        durations = [timing.duration_ns] * runs
+        write_database(database, launch_record(self._target, self.identity, launch, durations, wanted))
         if att is not None:
             waves = timing.thread_trace
             write_trace(emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name), att)
         findings = tuple(Finding(f.check, str(f), f.source) for f in result.findings)
         return DeviceRun(outputs, database, instruction_counts(result), findings)
-
-    def _record(
-        self, launch: Launch, kernel: KernelMetadata, duration_ns: int, counters: Mapping[str, float], runs: int
-    ) -> RecordedRun:
-        identity = self.identity
-        code_object = launch.code_object
-        symbol = _symbol_record(code_object, kernel)
-        start_ns = time.monotonic_ns()
-        x, y, z = (groups * size for groups, size in zip(launch.grid, launch.block, strict=True))
-        dispatches = tuple(
-            DispatchRecord(
-                kernel_id=symbol.id,
-                start_ns=start_ns + number * (duration_ns + _GAP_NS),
-                end_ns=start_ns + number * (duration_ns + _GAP_NS) + duration_ns,
-                grid=(x, y, z),
-                workgroup=launch.block,
-                lds_bytes=kernel.lds_bytes + launch.dynamic_lds_bytes,
-                scratch_bytes=kernel.scratch_bytes,
-                counters=counters,
-            )
-            for number in range(runs)
-        )
-        return RecordedRun(
-            agent=AgentRecord.from_target(self._target, device=identity.name, emulated=True, versions=identity.versions),
-            process=ProcessRecord(f"rocm-perf-lab emulator: {kernel.name}"),
-            code_objects=(CodeObjectRecord(1, "memory://code_object", len(code_object.data), code_object.sha256),),
-            kernels=(symbol,),
-            dispatches=dispatches,
-        )
 
 
 def _allocate(machine: Machine, launch: Launch) -> dict[str, Allocation]:
@@ -227,25 +190,3 @@ def _source_lines(code_object: CodeObject) -> Callable[[int], str | None]:
         return f"{found.file}:{found.line}" if found is not None else None
 
     return line_of
-
-
-def _symbol_record(code_object: CodeObject, kernel: KernelMetadata) -> KernelSymbolRecord:
-    registers = reported_registers(
-        code_object.architecture,
-        compute_pgm_rsrc1=kernel.descriptor.compute_pgm_rsrc1,
-        compute_pgm_rsrc3=kernel.descriptor.compute_pgm_rsrc3,
-        wavefront_size=kernel.wavefront_size,
-    )
-    return KernelSymbolRecord(
-        id=1,
-        code_object_id=1,
-        mangled_name=kernel.symbol,
-        display_name=kernel.name,
-        arch_vgpr_count=registers.arch_vgprs,
-        accum_vgpr_count=registers.accum_vgprs,
-        sgpr_count=registers.sgprs,
-        static_lds_bytes=kernel.lds_bytes,
-        static_scratch_bytes=kernel.scratch_bytes,
-        kernarg_bytes=kernel.kernarg_bytes,
-        kernarg_alignment=kernel.kernarg_alignment,
-    )

@@ -81,11 +81,11 @@ def claim(ranges: list[Range]) -> list[Range]:
 
 
 def owner_of(address: int, nbytes: int) -> str:
-    """What of this process lies in a range: a file, `[heap]`, `[stack]`, or unnamed memory."""
+    """What of this process lies in a range: a file, `[heap]`, `[stack]`, unnamed memory, or nothing."""
     with open("/proc/self/maps", encoding="utf-8") as maps:  # noqa: PTH123 pathlib is not loaded this early
         for line in maps:
             bounds, *rest = line.split(maxsplit=5)
             begin, end = (int(bound, 16) for bound in bounds.split("-"))
             if begin < address + nbytes and address < end:
                 return rest[4].strip() if len(rest) > 4 else "unnamed memory of this process"
-    return "nothing that /proc/self/maps shows: the kernel keeps this address for itself"
+    return "nothing of this process"

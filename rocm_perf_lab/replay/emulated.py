@@ -20,7 +20,7 @@ from rocm_perf_lab.emulator.memory import DeviceMemoryError
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.replay.address_space import materialise
 from rocm_perf_lab.replay.errors import ReplayError
-from rocm_perf_lab.replay.kernarg import HOST_SERVICES, IN_MEMORY, OF_THE_PROCESS, dynamic_lds_bytes, replay_kernarg
+from rocm_perf_lab.replay.kernarg import HOST_SERVICES, IN_MEMORY, OF_THE_PROCESS, ReplayGeometry, replay_kernarg
 from rocm_perf_lab.replay.replayer import Environment
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class _LoadedCode:
     image: NDArray[np.uint8]
     pages: TrackedPages
     kernarg: bytes
+    geometry: Geometry
 
 
 class EmulatedReplayer:
@@ -83,13 +84,14 @@ class EmulatedReplayer:
         _require_emulated(capture)
         self._capture = capture
         self._target = target
-        self._geometry = _geometry(capture)
+        _geometry(capture, ReplayGeometry.captured(capture))
         self._machine = Machine(
             target, max_instructions=max_instructions, threads=threads, sample=SamplePolicy(traced_workgroups)
         )
         self._regions = [self._map(region) for region in capture.regions]
         self._kernarg_region = capture.memory.region_at(capture.dispatch.packet.kernarg_address)
         self._codes: dict[str, _LoadedCode] = {}
+        self._loaded: dict[str, LoadedCodeObject] = {}
         self._current: _LoadedCode | None = None
         self._counters: Mapping[str, float] = {}
         self._notes: dict[str, None] = dict.fromkeys(_capture_notes(capture))
@@ -104,11 +106,12 @@ class EmulatedReplayer:
         """What the user should know."""
         return tuple(self._notes)
 
-    def load(self, code_object: CodeObject, kernel: KernelMetadata) -> None:
+    def load(self, code_object: CodeObject, kernel: KernelMetadata, geometry: ReplayGeometry) -> None:
         """Load, fill its variables, lay its arguments out."""
-        if code_object.sha256 not in self._codes:
-            self._codes[code_object.sha256] = self._load(code_object, kernel)
-        self._current = self._codes[code_object.sha256]
+        key = f"{code_object.sha256} {geometry}"
+        if key not in self._codes:
+            self._codes[key] = self._load(code_object, kernel, geometry)
+        self._current = self._codes[key]
         self.restore()
         self._put_kernarg()
 
@@ -190,23 +193,26 @@ class EmulatedReplayer:
         else:
             yield memory.adopt(f"captured region {region.base:#x}", region.size, region.base)
 
-    def _load(self, code_object: CodeObject, kernel: KernelMetadata) -> _LoadedCode:
-        loaded = self._load_at_captured_address(code_object)
+    def _load(self, code_object: CodeObject, kernel: KernelMetadata, wanted: ReplayGeometry) -> _LoadedCode:
+        geometry = _geometry(self._capture, wanted)
+        if code_object.sha256 not in self._loaded:
+            self._loaded[code_object.sha256] = self._load_at_captured_address(code_object)
+        loaded = self._loaded[code_object.sha256]
         self._fill_variables(loaded)
         allocation = loaded.allocation
         pages = self._machine.memory.track_writes(allocation.address, allocation.mapped_bytes)
-        kernarg = replay_kernarg(self._capture, kernel, _services(self._geometry))
+        kernarg = replay_kernarg(self._capture, kernel, _services(geometry), wanted)
         self._notes.update(dict.fromkeys(kernarg.notes))
         prepared = self._machine.prepare(
             loaded,
             kernel.symbol,
-            self._geometry,
+            geometry,
             kernarg.content,
             kernarg_address=self._kernarg_address(len(kernarg.content)),
-            scratch_bytes=self._capture.dispatch.packet.private_segment_size,
+            scratch_bytes=wanted.packet.private_segment_size,
         )
         image = _bytes_at(allocation.address, allocation.mapped_bytes).copy()
-        return _LoadedCode(loaded, kernel, prepared, image, pages, kernarg.content)
+        return _LoadedCode(loaded, kernel, prepared, image, pages, kernarg.content, geometry)
 
     def _load_at_captured_address(self, code_object: CodeObject) -> LoadedCodeObject:
         captured = self._capture.dispatch.code_object.load_delta
@@ -252,8 +258,8 @@ class EmulatedReplayer:
             self._target,
             code.kernel,
             result,
-            block=self._geometry.block,
-            dynamic_lds_bytes=self._geometry.dynamic_lds_bytes,
+            block=code.geometry.block,
+            dynamic_lds_bytes=code.geometry.dynamic_lds_bytes,
             buffers=[block for mapped in self._regions for block in mapped.blocks],
         )
         self._counters = {name: float(value) for name, value in {**result.counters, **timing.counters}.items()}
@@ -274,8 +280,8 @@ def _require_emulated(capture: Capture) -> None:
         )
 
 
-def _geometry(capture: Capture) -> Geometry:
-    packet = capture.dispatch.packet
+def _geometry(capture: Capture, wanted: ReplayGeometry) -> Geometry:
+    packet = wanted.packet
     groups = [items // size for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True)]
     if any(items % size for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True)):
         raise ReplayError(
@@ -284,7 +290,7 @@ def _geometry(capture: Capture) -> Geometry:
             remedy="The emulator runs whole workgroups only. Replay it on a GPU: --device rocm.",
         )
     x, y, z = groups
-    return Geometry((x, y, z), packet.workgroup_size, dynamic_lds_bytes(capture))
+    return Geometry((x, y, z), packet.workgroup_size, wanted.dynamic_lds_bytes)
 
 
 def _services(geometry: Geometry) -> Mapping[str, int]:

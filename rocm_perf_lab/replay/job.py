@@ -35,6 +35,15 @@ class CheckOrder(_Message):
     types: dict[str, str] = {}
 
 
+class GeometryOrder(_Message):
+    """Another geometry than the captured one; the grid counts work-items. `scalars` are hexadecimal bytes by offset."""
+
+    grid: tuple[PositiveInt, PositiveInt, PositiveInt]
+    workgroup: tuple[PositiveInt, PositiveInt, PositiveInt]
+    dynamic_lds_bytes: NonNegativeInt
+    scalars: dict[int, str] = {}
+
+
 class Job(_Message):
     """Replay `iterations` times. `hsaco` replaces the captured code object; `read` is memory wanted afterwards."""
 
@@ -44,6 +53,7 @@ class Job(_Message):
     hsaco: str | None = None
     force: bool = False
     check: CheckOrder | None = None
+    geometry: GeometryOrder | None = None
     read: tuple[tuple[int, int], ...] = ()
 
 
@@ -76,7 +86,7 @@ class Outcome(_Message):
     verification: Verification | None = None
     counters: dict[str, float] = {}
     read: tuple[str, ...] = ()
-    """Memory that was asked for, in base 85."""
+    """Memory that was asked for, in base 64."""
 
 
 class Failure(_Message):

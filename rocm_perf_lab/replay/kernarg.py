@@ -6,7 +6,7 @@ Hidden arguments and their offsets: LLVM "User Guide for AMDGPU Backend", code o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +26,20 @@ IN_MEMORY = ("hidden_heap_v1", "hidden_multigrid_sync_arg")
 
 
 @dataclass(frozen=True)
+class ReplayGeometry:
+    """What is dispatched: the packet, and how much of its LDS is dynamic. `scalars` replace by-value arguments, by offset."""
+
+    packet: Packet
+    dynamic_lds_bytes: int
+    scalars: Mapping[int, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def captured(cls, capture: Capture) -> ReplayGeometry:
+        """As captured."""
+        return cls(capture.dispatch.packet, dynamic_lds_bytes(capture))
+
+
+@dataclass(frozen=True)
 class ReplayKernarg:
     """The segment, and what the user should know about it."""
 
@@ -33,15 +47,20 @@ class ReplayKernarg:
     notes: tuple[str, ...]
 
 
-def replay_kernarg(capture: Capture, kernel: KernelMetadata, services: Mapping[str, int]) -> ReplayKernarg:
+def replay_kernarg(
+    capture: Capture, kernel: KernelMetadata, services: Mapping[str, int], geometry: ReplayGeometry
+) -> ReplayKernarg:
     """The segment that `kernel` gets in a replay of `capture`.
 
     Args:
         capture: Whose arguments.
         kernel: The captured kernel, or one that stands in for it and keeps the rules of :mod:`~rocm_perf_lab.replay.override`.
         services: Values of this process by value kind; a host service that is not among them is zero.
+        geometry: What is dispatched.
     """
-    segment = bytearray(_laid_out(capture, kernel))
+    segment = bytearray(_laid_out(capture, kernel, geometry))
+    for offset, encoded in geometry.scalars.items():
+        segment[offset : offset + len(encoded)] = encoded
     notes = []
     for argument in kernel.arguments:
         kind = argument.value_kind
@@ -80,12 +99,13 @@ def explicit_arguments(kernel: KernelMetadata) -> tuple[KernelArgument, ...]:
     return tuple(sorted(explicit, key=lambda argument: argument.offset))
 
 
-def _laid_out(capture: Capture, kernel: KernelMetadata) -> bytes:
-    if kernel is capture.kernel or not kernel.arguments or not capture.kernel.arguments:
+def _laid_out(capture: Capture, kernel: KernelMetadata, geometry: ReplayGeometry) -> bytes:
+    as_captured = geometry.packet == capture.dispatch.packet
+    if (kernel is capture.kernel and as_captured) or not kernel.arguments or not capture.kernel.arguments:
         size = max(kernel.kernarg_bytes, len(capture.kernarg))
         return capture.kernarg.ljust(size, b"\0")
     captured_at = {a.value_kind: a for a in capture.kernel.arguments if a.value_kind.startswith(HIDDEN)}
-    computed = hidden_of_packet(capture.dispatch.packet, dynamic_lds_bytes(capture))
+    computed = hidden_of_packet(geometry.packet, geometry.dynamic_lds_bytes)
     segment = bytearray(max([kernel.kernarg_bytes, *(a.offset + a.size for a in kernel.arguments)]))
     for argument in kernel.arguments:
         place = slice(argument.offset, argument.offset + argument.size)
@@ -93,7 +113,7 @@ def _laid_out(capture: Capture, kernel: KernelMetadata) -> bytes:
             segment[place] = capture.kernarg[place]
             continue
         source = captured_at.get(argument.value_kind)
-        if source is not None:
+        if source is not None and (as_captured or argument.value_kind not in computed):
             value = int.from_bytes(capture.kernarg[source.offset : source.offset + source.size], "little")
         else:
             value = computed.get(argument.value_kind, 0)

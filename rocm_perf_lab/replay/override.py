@@ -8,12 +8,13 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.replay.kernarg import HIDDEN, HOST_SERVICES, IN_MEMORY, dynamic_lds_bytes, explicit_arguments
+from rocm_perf_lab.replay.kernarg import HIDDEN, HOST_SERVICES, IN_MEMORY, explicit_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.kernarg import ReplayGeometry
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelArgument, KernelMetadata
 
 LDS_BYTES = {"gfx950": 160 << 10}
@@ -28,8 +29,8 @@ def stand_in(capture: Capture, code_object: CodeObject) -> KernelMetadata | None
     return next((kernel for kernel in code_object.kernels if kernel.symbol == wanted), None)
 
 
-def override_violations(capture: Capture, code_object: CodeObject) -> tuple[str, ...]:
-    """Why `code_object` cannot stand in for the captured one; empty where it can."""
+def override_violations(capture: Capture, code_object: CodeObject, geometry: ReplayGeometry) -> tuple[str, ...]:
+    """Why `code_object` cannot stand in for the captured one in a dispatch of that geometry; empty where it can."""
     problems = list(_target_problems(capture.code_object, code_object))
     kernel = stand_in(capture, code_object)
     if kernel is None:
@@ -37,7 +38,7 @@ def override_violations(capture: Capture, code_object: CodeObject) -> tuple[str,
         return (*problems, f"kernel name: no kernel {capture.dispatch.kernel.mangled_name!r}; it has {known}")
     problems += _argument_problems(capture.kernel, kernel)
     problems += _hidden_problems(capture.kernel, kernel)
-    problems += _geometry_problems(capture, kernel, code_object.architecture)
+    problems += _geometry_problems(capture, geometry, kernel, code_object.architecture)
     problems += _variable_problems(capture, code_object)
     return tuple(problems)
 
@@ -82,8 +83,8 @@ def _hidden_problems(captured: KernelMetadata, other: KernelMetadata) -> Iterato
             yield f"hidden arguments: it needs {kind}, which the captured dispatch did not have"
 
 
-def _geometry_problems(capture: Capture, kernel: KernelMetadata, architecture: str) -> Iterator[str]:
-    packet = capture.dispatch.packet
+def _geometry_problems(capture: Capture, geometry: ReplayGeometry, kernel: KernelMetadata, architecture: str) -> Iterator[str]:
+    packet = geometry.packet
     if kernel.wavefront_size != capture.kernel.wavefront_size:
         yield f"wavefront size: {kernel.wavefront_size}, the captured kernel has {capture.kernel.wavefront_size}"
     required = kernel.required_workgroup_size
@@ -92,7 +93,7 @@ def _geometry_problems(capture: Capture, kernel: KernelMetadata, architecture: s
     limit = kernel.max_flat_workgroup_size or _LARGEST_WORKGROUP
     if prod(packet.workgroup_size) > limit:
         yield f"workgroup size: it was compiled for at most {limit} work-items, the dispatch has {prod(packet.workgroup_size)}"
-    dynamic, most = dynamic_lds_bytes(capture), LDS_BYTES.get(architecture, _LDS_BYTES)
+    dynamic, most = geometry.dynamic_lds_bytes, LDS_BYTES.get(architecture, _LDS_BYTES)
     if kernel.lds_bytes + dynamic > most:
         yield f"LDS: {kernel.lds_bytes:,} static + {dynamic:,} dynamic bytes, {architecture} has {most:,} for a workgroup"
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.replay.kernarg import ReplayGeometry
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 
@@ -39,8 +40,8 @@ class Replayer(Protocol):
         """What the user should know about the fidelity of this replay."""
         ...
 
-    def load(self, code_object: CodeObject, kernel: KernelMetadata) -> None:
-        """Replay this code object from now on; one that was loaded before is taken as it is."""
+    def load(self, code_object: CodeObject, kernel: KernelMetadata, geometry: ReplayGeometry) -> None:
+        """Replay this from now on; what was loaded before is taken as it is."""
         ...
 
     def restore(self) -> int:

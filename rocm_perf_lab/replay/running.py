@@ -18,6 +18,7 @@ from rocm_perf_lab.replay.check import (
 )
 from rocm_perf_lab.replay.errors import OverrideError, ReplayError
 from rocm_perf_lab.replay.job import Outcome, Verification
+from rocm_perf_lab.replay.kernarg import ReplayGeometry
 from rocm_perf_lab.replay.override import override_violations, stand_in
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ def run_job(capture: Capture, replayer: Replayer, job: Job) -> Outcome:
         OverrideError: The other code object breaks a rule; every one is named.
         DeviceFault, EmulationError: The kernel faulted or hung.
     """
-    code_object, kernel = chosen_code(capture, job)
+    geometry = chosen_geometry(capture, job)
+    code_object, kernel = chosen_code(capture, job, geometry)
     checker = _Checker.learn(capture, replayer, job.check) if job.check is not None else None
-    replayer.load(code_object, kernel)
+    replayer.load(code_object, kernel, geometry)
     warmup = [_required(replayer.dispatch(), replayer.restore()) for _ in range(job.warmup)]
     replayer.restore()
     samples: list[float] = []
@@ -69,11 +71,26 @@ def run_job(capture: Capture, replayer: Replayer, job: Job) -> Outcome:
         notes=replayer.notes,
         verification=checker.verdict() if checker is not None else None,
         counters=dict(replayer.counters()),
-        read=tuple(base64.b85encode(replayer.read(address, nbytes)).decode() for address, nbytes in job.read),
+        read=tuple(base64.b64encode(replayer.read(address, nbytes)).decode() for address, nbytes in job.read),
     )
 
 
-def chosen_code(capture: Capture, job: Job) -> tuple[CodeObject, KernelMetadata]:
+def chosen_geometry(capture: Capture, job: Job) -> ReplayGeometry:
+    """The captured one, or the one that the job wants."""
+    order = job.geometry
+    if order is None:
+        return ReplayGeometry.captured(capture)
+    dimensions = max([1, *(axis + 1 for axis in range(3) if order.grid[axis] > 1)])
+    changed = {
+        "setup": max(dimensions, capture.dispatch.packet.setup & 3),
+        "grid_size": order.grid,
+        "workgroup_size": order.workgroup,
+    }
+    scalars = {offset: bytes.fromhex(content) for offset, content in order.scalars.items()}
+    return ReplayGeometry(capture.dispatch.packet.model_copy(update=changed), order.dynamic_lds_bytes, scalars)
+
+
+def chosen_code(capture: Capture, job: Job, geometry: ReplayGeometry) -> tuple[CodeObject, KernelMetadata]:
     """The captured code object, or the one that stands in for it.
 
     Raises:
@@ -91,7 +108,7 @@ def chosen_code(capture: Capture, job: Job) -> tuple[CodeObject, KernelMetadata]
             f"the code object cannot be read: {error.strerror}", where=str(path), remedy="Check --hsaco."
         ) from error
     code_object = read_code_object(content, bundle_architecture=capture.code_object.architecture)
-    problems = override_violations(capture, code_object)
+    problems = override_violations(capture, code_object, geometry)
     kernel = stand_in(capture, code_object)
     if kernel is None or (problems and not job.force):
         raise OverrideError(
@@ -120,7 +137,7 @@ class _Checker:
     @classmethod
     def learn(cls, capture: Capture, replayer: Replayer, order: CheckOrder) -> _Checker:
         tolerances = Tolerances(rtol=order.rtol, atol=order.atol, nan=order.nan, types=order.types)
-        replayer.load(capture.code_object, capture.kernel)
+        replayer.load(capture.code_object, capture.kernel, ReplayGeometry.captured(capture))
         states = []
         for _ in range(2):
             replayer.restore()

@@ -14,7 +14,7 @@ from rocm_perf_lab.replay.hsa.agents import choose_gpu, host_agent, list_agents
 from rocm_perf_lab.replay.hsa.library import HsaLibrary, out
 from rocm_perf_lab.replay.hsa.memory import Agents, DeviceRegions
 from rocm_perf_lab.replay.hsa.queue import DispatchPacket, DispatchQueue
-from rocm_perf_lab.replay.kernarg import dynamic_lds_bytes, replay_kernarg
+from rocm_perf_lab.replay.kernarg import ReplayGeometry, replay_kernarg
 from rocm_perf_lab.replay.replayer import Environment
 
 if TYPE_CHECKING:
@@ -78,11 +78,12 @@ class HsaReplayer:
         """What the user should know."""
         return tuple(self._notes)
 
-    def load(self, code_object: CodeObject, kernel: KernelMetadata) -> None:
+    def load(self, code_object: CodeObject, kernel: KernelMetadata, geometry: ReplayGeometry) -> None:
         """Load it, lay its arguments out, fill its variables."""
-        if code_object.sha256 not in self._loaded:
-            self._loaded[code_object.sha256] = self._load(code_object, kernel)
-        self._current = self._loaded[code_object.sha256]
+        key = f"{code_object.sha256} {geometry}"
+        if key not in self._loaded:
+            self._loaded[key] = self._load(code_object, kernel, geometry)
+        self._current = self._loaded[key]
         self._memory.restore(changed_only=False)
         self._restore_small()
 
@@ -127,7 +128,7 @@ class HsaReplayer:
             raise ReplayError("no code object is loaded")
         return self._current
 
-    def _load(self, code_object: CodeObject, kernel: KernelMetadata) -> _Executable:
+    def _load(self, code_object: CodeObject, kernel: KernelMetadata, geometry: ReplayGeometry) -> _Executable:
         library, content = self._library, code_object.data
         reader, executable, symbol = c_uint64(), c_uint64(), c_uint64()
         library.call(
@@ -145,15 +146,15 @@ class HsaReplayer:
             doing=f"finding kernel {kernel.symbol}",
         )  # fmt: skip
         kernel_object = library.word("hsa_executable_symbol_get_info", symbol.value, hsa.SYMBOL_KERNEL_OBJECT, bits=64) or 0
-        kernarg = replay_kernarg(self._capture, kernel, {"hidden_queue_ptr": self._queue.address})
+        kernarg = replay_kernarg(self._capture, kernel, {"hidden_queue_ptr": self._queue.address}, geometry)
         self._notes.update(dict.fromkeys(kernarg.notes))
-        captured = self._capture.dispatch.packet
+        captured = geometry.packet
         packet = DispatchPacket(
             setup=captured.setup,
             workgroup=captured.workgroup_size,
             grid=captured.grid_size,
             scratch_bytes=max(captured.private_segment_size if self._is_captured(code_object) else 0, kernel.scratch_bytes),
-            lds_bytes=kernel.lds_bytes + dynamic_lds_bytes(self._capture),
+            lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,
             kernel_object=kernel_object,
             kernarg_address=self._kernarg_address(len(kernarg.content)),
         )

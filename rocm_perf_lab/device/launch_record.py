@@ -1,0 +1,81 @@
+"""What a device that times launches by itself writes into a database: one dispatch for every duration."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.rocprof.recording import (
+    AgentRecord,
+    CodeObjectRecord,
+    DispatchRecord,
+    KernelSymbolRecord,
+    ProcessRecord,
+    RecordedRun,
+)
+from rocm_perf_lab.rocprof.registers import reported_registers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rocm_perf_lab.device.protocol import DeviceIdentity, Launch
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
+
+_GAP_NS = 1000
+"""Between two dispatches of one run: there is no host time to show."""
+
+
+def launch_record(
+    target: Target, identity: DeviceIdentity, launch: Launch, durations_ns: Sequence[int], counters: Mapping[str, float]
+) -> RecordedRun:
+    """The dispatches of one launch, one after another; every one has the same counters."""
+    code_object = launch.code_object
+    kernel = next(k for k in code_object.kernels if k.symbol == launch.symbol)
+    symbol = _symbol_record(code_object, kernel)
+    x, y, z = (groups * size for groups, size in zip(launch.grid, launch.block, strict=True))
+    dispatches = []
+    start_ns = time.monotonic_ns()
+    for duration_ns in durations_ns:
+        dispatches.append(
+            DispatchRecord(
+                kernel_id=symbol.id,
+                start_ns=start_ns,
+                end_ns=start_ns + duration_ns,
+                grid=(x, y, z),
+                workgroup=launch.block,
+                lds_bytes=kernel.lds_bytes + launch.dynamic_lds_bytes,
+                scratch_bytes=kernel.scratch_bytes,
+                counters=counters,
+            )
+        )
+        start_ns += duration_ns + _GAP_NS
+    return RecordedRun(
+        agent=AgentRecord.from_target(target, device=identity.name, emulated=identity.emulated, versions=identity.versions),
+        process=ProcessRecord(f"rocm-perf-lab {identity.name}: {kernel.name}"),
+        code_objects=(CodeObjectRecord(1, "memory://code_object", len(code_object.data), code_object.sha256),),
+        kernels=(symbol,),
+        dispatches=tuple(dispatches),
+    )
+
+
+def _symbol_record(code_object: CodeObject, kernel: KernelMetadata) -> KernelSymbolRecord:
+    registers = reported_registers(
+        code_object.architecture,
+        compute_pgm_rsrc1=kernel.descriptor.compute_pgm_rsrc1,
+        compute_pgm_rsrc3=kernel.descriptor.compute_pgm_rsrc3,
+        wavefront_size=kernel.wavefront_size,
+    )
+    return KernelSymbolRecord(
+        id=1,
+        code_object_id=1,
+        mangled_name=kernel.symbol,
+        display_name=kernel.name,
+        arch_vgpr_count=registers.arch_vgprs,
+        accum_vgpr_count=registers.accum_vgprs,
+        sgpr_count=registers.sgprs,
+        static_lds_bytes=kernel.lds_bytes,
+        static_scratch_bytes=kernel.scratch_bytes,
+        kernarg_bytes=kernel.kernarg_bytes,
+        kernarg_alignment=kernel.kernarg_alignment,
+    )

@@ -1,0 +1,243 @@
+"""Replay as a measuring device: the dispatch is captured once, every candidate runs on the captured memory.
+
+A :class:`ReplayDevice` takes launches as any device does. The launch's code object, geometry and scalars are the candidate's; its
+buffers are those of the capture, at their addresses. Setting up a candidate costs milliseconds, because nothing else is set up.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from rocm_perf_lab import __version__
+from rocm_perf_lab.device.choice import KFD
+from rocm_perf_lab.device.launch_record import launch_record
+from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.replay.capture import open_capture
+from rocm_perf_lab.replay.job import GeometryOrder, Job
+from rocm_perf_lab.replay.kernarg import explicit_arguments
+from rocm_perf_lab.replay.session import ReplaySession
+from rocm_perf_lab.rocprof.writer import write_database
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.job import Outcome
+    from rocm_perf_lab.replay.session import DeviceName
+    from rocm_perf_lab.target.model import Target
+
+_WARMUP_ON_A_GPU = 3
+
+
+@runtime_checkable
+class KnowsResults(Protocol):
+    """A device that knows what its dispatch has to leave behind."""
+
+    def known_results(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
+        """Right outputs by argument name; None where the description tells them."""
+        ...
+
+
+class CaptureSource(Protocol):
+    """Where the capture comes from."""
+
+    def __call__(self, launch: Launch) -> Path:
+        """The folder; called with the first launch."""
+        ...
+
+
+class ReplayDevice:
+    """Runs launches on the memory of one capture.
+
+    Args:
+        target: The GPU of the emulator, or the one whose facts count.
+        device: Where replays run: emulator, rocm, or auto for the best that is here.
+        capture: Folder of the capture.
+        timeout_s: Longest time of one launch with all its runs.
+        source: Makes the capture from the first launch, in place of `capture`.
+        max_instructions: Of one emulated dispatch.
+        threads: Of the emulator; 0 takes one per core.
+        library: Path of the HSA runtime, where the usual places are not meant.
+
+    Raises:
+        LabError: Neither a folder nor a source.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: Target,
+        device: str = "auto",
+        capture: str | None = None,
+        timeout_s: float = 600.0,
+        source: CaptureSource | None = None,
+        max_instructions: int = 20_000_000_000,
+        threads: int = 0,
+        library: str | None = None,
+    ) -> None:
+        if capture is None and source is None:
+            raise LabError(
+                "device=replay needs a capture",
+                where="device.capture",
+                remedy="rocm-perf replay capture makes one; name its folder.",
+            )
+        self._target = target
+        self._device: DeviceName = "rocm" if device == "rocm" or (device == "auto" and KFD.exists()) else "emulator"
+        self._folder = Path(capture) if capture is not None else None
+        self._is_given = capture is not None
+        self._source = source
+        self._timeout_s = timeout_s
+        self._max_instructions = max_instructions
+        self._threads = threads or os.cpu_count() or 1
+        self._library = library
+        self._capture: Capture | None = None
+        self._session: ReplaySession | None = None
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        """A replay on the emulator is as emulated as the emulator."""
+        where = str(self._folder) if self._is_given else "the dispatch of the baseline"
+        return DeviceIdentity(
+            name=f"replay on {self._device}",
+            emulated=self._device == "emulator",
+            reason=f"candidates run on a capture: {where}",
+            versions={"rocm-perf-lab": __version__},
+        )
+
+    @property
+    def deterministic(self) -> bool:
+        """As the device below."""
+        return self._device == "emulator"
+
+    def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
+        """Replay with the launch's code object; memory is restored before every run.
+
+        Raises:
+            LabError: The launch is not the captured one with another code object.
+            DeviceFault, OverrideError, ReplayError: As they say.
+        """
+        if att is not None:
+            raise LabError(
+                "a replay takes no thread trace", where="passes.thread_trace", remedy="Trace the kernel on the device itself."
+            )
+        capture = self._opened(launch)
+        places = _places(capture, launch)
+        outputs = [a for a in launch.arguments if isinstance(a, BufferValue) and a.written]
+        with tempfile.NamedTemporaryFile(prefix="rocm-perf-lab-", suffix=".hsaco") as file:
+            file.write(launch.code_object.data)
+            file.flush()
+            outcome = self._running(capture).run(
+                Job(
+                    iterations=runs,
+                    warmup=0 if self.deterministic else _WARMUP_ON_A_GPU,
+                    hsaco=file.name,
+                    geometry=_geometry(capture, launch),
+                    read=tuple((places[a.name], a.data.nbytes) for a in outputs),
+                )
+            )
+        durations = [round(sample * 1e3) for sample in outcome.samples_us]
+        wanted = {name: outcome.counters[name] for name in counters if name in outcome.counters}
+        write_database(database, launch_record(self._target, self.identity, launch, durations, wanted))
+        return DeviceRun(_outputs(outputs, outcome), database)
+
+    def known_results(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
+        """Of a capture that was given: what its dispatch left. One made from the launch has the description's own truth."""
+        if not self._is_given:
+            return None
+        capture = self._opened(launch)
+        if not capture.has_after:
+            return None
+        places = _places(capture, launch)
+        return {
+            a.name: _captured_result(capture, places[a.name], a.data.nbytes).view(a.data.dtype).reshape(a.data.shape)
+            for a in launch.arguments
+            if isinstance(a, BufferValue) and a.written
+        }
+
+    def close(self) -> None:
+        """End the process of the replays."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _opened(self, launch: Launch) -> Capture:
+        if self._capture is None:
+            if self._folder is None and self._source is not None:
+                self._folder = self._source(launch)
+            self._capture = open_capture(Path(str(self._folder)))
+        return self._capture
+
+    def _running(self, capture: Capture) -> ReplaySession:
+        if self._session is None:
+            self._session = ReplaySession(
+                capture,
+                device=self._device,
+                target=self._target if self._device == "emulator" else None,
+                timeout_s=self._timeout_s,
+                max_instructions=self._max_instructions,
+                threads=self._threads,
+                library=self._library,
+            )
+        return self._session
+
+
+def _places(capture: Capture, launch: Launch) -> dict[str, int]:
+    """Captured address of every buffer of a launch.
+
+    Raises:
+        LabError: Another kernel, other arguments, or larger buffers than those of the capture.
+    """
+    expected = explicit_arguments(capture.kernel)
+    if launch.symbol != capture.kernel.symbol or len(expected) != len(launch.arguments):
+        raise LabError(
+            f"the capture is of {capture.kernel.symbol} with {len(expected)} arguments, "
+            f"the launch of {launch.symbol} with {len(launch.arguments)}",
+            where=str(capture.folder),
+            remedy="Capture the dispatch of this kernel.",
+        )
+    places = {}
+    for place, value in zip(expected, launch.arguments, strict=True):
+        if not isinstance(value, BufferValue):
+            continue
+        address = int.from_bytes(capture.kernarg[place.offset : place.offset + place.size], "little")
+        region = capture.memory.region_at(address)
+        blocks = [b for b in region.requested if b.base <= address < b.base + b.size] if region is not None else []
+        end = blocks[0].base + blocks[0].size if blocks else region.end if region is not None else address
+        if address + value.data.nbytes > end:
+            raise LabError(
+                f"buffer {value.name!r} has {value.data.nbytes:,} bytes, the captured one {end - address:,}",
+                where=str(capture.folder),
+                remedy="A replay runs the captured problem: leave sizes as they were, or capture again.",
+            )
+        places[value.name] = address
+    return places
+
+
+def _geometry(capture: Capture, launch: Launch) -> GeometryOrder:
+    x, y, z = (groups * size for groups, size in zip(launch.grid, launch.block, strict=True))
+    pairs = zip(explicit_arguments(capture.kernel), launch.arguments, strict=True)
+    scalars = {place.offset: value.encoded.hex() for place, value in pairs if not isinstance(value, BufferValue)}
+    return GeometryOrder(grid=(x, y, z), workgroup=launch.block, dynamic_lds_bytes=launch.dynamic_lds_bytes, scalars=scalars)
+
+
+def _outputs(buffers: Sequence[BufferValue], outcome: Outcome) -> dict[str, NDArray[np.generic]]:
+    return {
+        buffer.name: np.frombuffer(base64.b64decode(content), dtype=buffer.data.dtype).reshape(buffer.data.shape)
+        for buffer, content in zip(buffers, outcome.read, strict=True)
+    }
+
+
+def _captured_result(capture: Capture, address: int, nbytes: int) -> NDArray[np.uint8]:
+    region = next(r for r in capture.regions if r.base <= address < r.end)
+    after = capture.expected(region)
+    return after[address - region.base :][:nbytes].copy()
