@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from rocm_perf_lab.autotune.space import SpaceDescription
 from rocm_perf_lab.components import Component, ComponentError, accepted_arguments, resolve
@@ -126,6 +126,8 @@ class OptimizerConfig(_Strict):
     """Ask at the terminal before a model is called."""
     search: Literal["greedy", "beam"] = "greedy"
     beam_width: PositiveInt = 3
+    measure: Literal["run", "replay"] = "run"
+    """`replay`: capture the dispatch once and measure every candidate on the captured memory."""
     beam_slack: float = Field(0.05, ge=0)
     """How much slower than the best a source may be and still be rewritten further."""
     min_improvement: float = Field(0.02, ge=0, lt=1)
@@ -164,6 +166,23 @@ class LabConfig(_Strict):
     job: Component
     toolchain: ToolchainConfig = ToolchainConfig()
     display: Literal["table", "json", "runtime", "none"] = "table"
+    measure: Literal["run", "replay"] = "run"
+    """Written as `device.measure`: how candidates are measured by autotune and optimize."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_measure(cls, composed: Any) -> Any:
+        """`device.measure` says how a device is used; devices themselves do not know it."""
+        device = composed.get("device") if isinstance(composed, dict) else None
+        if not isinstance(device, dict):
+            return composed
+        rows = {name: _without_measure(value) for name, value in _without_measure(device).items()}
+        measure = {"measure": device["measure"]} if "measure" in device else {}
+        return {**composed, "device": rows, **measure}
+
+
+def _without_measure(row: Any) -> Any:
+    return {name: value for name, value in row.items() if name != "measure"} if isinstance(row, dict) else row
 
 
 def parse_config(composed: Mapping[str, Any], origins: Origins) -> LabConfig:

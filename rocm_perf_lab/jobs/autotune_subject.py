@@ -108,14 +108,14 @@ def kernel_subject(lab: Lab, space: Space) -> Subject:
     Raises:
         LabError: The kernel does not have the parameters of the space.
     """
-    config, settings, identity = lab.config, lab.config.autotune, lab.device.identity
+    config, settings, identity = lab.config, lab.config.autotune, lab.measuring_device.identity
     builder = KernelBuilder(
         config.kernel, config.target, config.toolchain.compilers, config.toolchain.optimisation, settings.max_spills
     )
     builder.check(space)
     objective = KernelObjective(
         builder,
-        lab.device,
+        lab.measuring_device,
         Gate(config.passes.runs, settings.max_cv, settings.max_rounds),
         TrialCache(cache_dir() / "trials") if settings.cache else None,
         _circumstances(lab),
@@ -128,7 +128,7 @@ def _circumstances(lab: Lab) -> dict[str, Any]:
     """What a device's results depend on beside its name and versions."""
     row = lab.config.device
     found: dict[str, Any] = {"device_target": row.target, "settings": row.arguments}
-    if lab.device.identity.emulated:
+    if lab.measuring_device.identity.emulated:
         from rocm_perf_lab.emulator.fingerprint import emulator_fingerprint
 
         found["emulator"] = emulator_fingerprint()

@@ -72,6 +72,15 @@ class Lab:
         return device
 
     @cached_property
+    def measuring_device(self) -> Device:
+        """What candidates are measured on: the device, or replays on it of the dispatch that the first launch makes."""
+        if "replay" not in (self.config.measure, self.config.optimizer.measure):
+            return self.device
+        from rocm_perf_lab.jobs.replay_capture import replaying
+
+        return replaying(self.config, self.device, self.output_dir / "capture")
+
+    @cached_property
     def tracker(self) -> RunTracker:
         """The run that everything is logged to."""
         tracker: RunTracker = build(
@@ -103,7 +112,7 @@ class Lab:
 
     def announce_device(self) -> None:
         """Say where kernels will run, and why there."""
-        identity = self.device.identity
+        identity = self.measuring_device.identity
         self.console.print(f"[bold]device[/]  {identity.name}: {identity.reason}")
 
     def answer(self, document: Path, runtime: str) -> None:

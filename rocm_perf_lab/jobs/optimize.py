@@ -65,7 +65,7 @@ class OptimizeJob:
         lab.announce_device()
         lab.console.print(f"[bold]sandbox[/] {parts.sandbox.abilities()}", soft_wrap=True)
         with lab.tracker as tracker:
-            bench = Workbench(_with_unseen_inputs(lab.config), lab.device)
+            bench = Workbench(_with_unseen_inputs(lab.config), lab.measuring_device)
             with lab.console.status("profiling the baseline"):
                 compiled = bench.compile(lab.config.kernel.source_path)
                 turn = bench.run(compiled, lab.output_dir / "baseline")

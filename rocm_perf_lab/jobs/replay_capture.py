@@ -12,6 +12,7 @@ from rocm_perf_lab.device.kernel import BufferArgument
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.jobs.workbench import Workbench
+from rocm_perf_lab.replay.device import ReplayDevice
 from rocm_perf_lab.replay.emulated_capture import capture_launch
 from rocm_perf_lab.replay.kernarg import explicit_arguments
 
@@ -98,6 +99,34 @@ def capture_on_emulator(config: LabConfig, device: Device, launch: Launch, folde
         )
     with device.machine() as machine:
         capture_launch(machine, launch, folder, target=config.target, mode=mode, argument_types=_argument_types(config, launch))
+
+
+def replaying(config: LabConfig, device: Device, folder: Path) -> Device:
+    """Replays in place of runs: the first launch is captured, every launch runs on its memory.
+
+    Raises:
+        LabError: The device is a GPU: there an application is captured first, and device=replay takes the capture.
+    """
+    if isinstance(device, ReplayDevice):
+        return device
+    if not isinstance(device, EmulatorDevice):
+        raise LabError(
+            f"measure=replay captures described kernels on the emulator, the device is {device.identity.name}",
+            where="device.measure or optimizer.measure",
+            remedy="rocm-perf replay capture --kernel NAME -- ./app, then device=replay device.capture=DIR",
+        )
+
+    def source(launch: Launch) -> Path:
+        capture_on_emulator(config, device, launch, folder, mode="reachable")
+        return folder
+
+    return ReplayDevice(
+        target=config.target,
+        device="emulator",
+        source=source,
+        max_instructions=device.max_instructions,
+        threads=device.threads,
+    )
 
 
 def _argument_types(config: LabConfig, launch: Launch) -> Mapping[str, str]:
