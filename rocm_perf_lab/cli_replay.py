@@ -64,8 +64,13 @@ def _where(command: _Command) -> _Command:
     "--output", type=click.Path(file_okay=False), default="isolate_capture", show_default=True, help="The folder to make."
 )
 @click.option("--mode", type=click.Choice(["reachable", "full", "arguments"]), default="reachable", show_default=True)
+@click.option("--limit", "limit_mib", type=click.IntRange(min=0), default=0, metavar="MIB", help="Largest capture; 0: none.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="To drain the GPU.")
+@click.option("--application-timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Of the application.")
+@click.option("--preload", is_flag=True, help="Load the tool with LD_PRELOAD, where the application sets HSA_TOOLS_LIB itself.")
+@click.option("--no-command", is_flag=True, help="Leave the command line out of the capture.")
 @_DEBUG
-def capture(words: tuple[str, ...], kernel: str | None, dispatch: int, output: str, mode: str, debug: bool) -> None:
+def capture(words: tuple[str, ...], debug: bool, **options: Any) -> None:
     """Capture one dispatch: memory before it, the pages that it changed, code object, arguments.
 
     \b
@@ -74,13 +79,35 @@ def capture(words: tuple[str, ...], kernel: str | None, dispatch: int, output: s
     """
 
     def run() -> None:
-        from rocm_perf_lab.entry import run_hydra
+        if all("=" in word for word in words):
+            from rocm_perf_lab.entry import run_hydra
 
-        if any("=" not in word for word in words):
-            raise click.UsageError("captures of applications need the capture tool")
-        given = {"job.output": output, "job.mode": mode, "job.entry": kernel, "job.dispatch": dispatch}
-        overrides = [f"{key}={value}" for key, value in given.items() if value is not None]
-        run_hydra(["job=replay_capture", "device=emulator", *words, *overrides])
+            given = {"job.output": options["output"], "job.mode": options["mode"], "job.entry": options["kernel"]}
+            overrides = [f"{key}={value}" for key, value in given.items() if value is not None]
+            run_hydra(["job=replay_capture", "device=emulator", *words, *overrides, f"job.dispatch={options['dispatch']}"])
+            return
+        if options["kernel"] is None:
+            raise click.UsageError("an application dispatches many kernels: name one with --kernel NAME")
+        from pathlib import Path
+
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.replay import run_capture
+        from rocm_perf_lab.replay.launcher import CaptureRequest
+
+        request = CaptureRequest(
+            command=words,
+            kernel=options["kernel"],
+            output=Path(options["output"]),
+            dispatch=options["dispatch"],
+            mode=options["mode"],
+            limit_bytes=options["limit_mib"] << 20,
+            timeout_s=options["timeout"],
+            application_timeout_s=options["application_timeout"],
+            preload=options["preload"],
+            record_command=not options["no_command"],
+        )
+        run_capture(request, Console(highlight=False))
 
     _answer(run, debug)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.document import ReplayDocument
+    from rocm_perf_lab.replay.launcher import CaptureRequest
     from rocm_perf_lab.replay.session import DeviceName
 
 DEFAULT_FOLDERS = (Path("isolate_capture"), Path("rocm_perf_lab/isolate/tool/isolate_capture"))
@@ -133,6 +134,22 @@ def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> i
         _show_replay(document, console)
     failed = document.verification is not None and not document.verification.passed
     return EXIT_MISMATCH if failed else 0
+
+
+def run_capture(request: CaptureRequest, console: Console) -> None:
+    """Run an application and capture one of its dispatches.
+
+    Raises:
+        LabError: There is no capture; the message says why.
+    """
+    from rocm_perf_lab.replay.launcher import capture
+
+    outcome = capture(request)
+    for warning in outcome.warnings:
+        console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
+    if outcome.exit_code:
+        console.print(f"[yellow]note[/]: the application ended with exit code {outcome.exit_code}; the capture is complete")
+    console.print(f"[bold]capture[/] {escape(str(outcome.folder))}", soft_wrap=True)
 
 
 def run_reserve_check(where: ReplayTarget, console: Console, *, as_json: bool) -> int:
