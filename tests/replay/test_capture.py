@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.replay.launcher import CaptureError, CaptureOutcome, CaptureRequest, capture
+from rocm_perf_lab.replay.launcher import CaptureError, CaptureOutcome, CaptureRequest, capture, tool_environment
 from rocm_perf_lab.replay.tool_build import build_tool
 from tests.builders.hsa_stand_in import build
 
@@ -234,6 +234,42 @@ def test_processes_that_capture_at_the_same_time_do_not_disturb_each_other(envir
     assert [outcome.exit_code for outcome in outcomes] == [0, 0]
 
 
+def test_earlier_work_of_other_queues_is_finished_before_the_memory_is_saved(capturing: Capturing) -> None:
+    folder = capturing("walk", 0, "backlog 20", mode="full").folder
+
+    cells = [r for r in regions(folder) if r["requested"][0]["size"] == 4 and r["location"] == "gpu"]
+    values = {struct.unpack("<i", content(folder, int(r["base"], 16), 4))[0] for r in cells}
+
+    assert 20_000 in values
+    assert all(r["after"] is None for r in cells if not r["zero_pages"])
+
+
+def test_work_that_a_waiting_thread_has_to_release_is_waited_for(capturing: Capturing) -> None:
+    outcome = capturing("walk", 0, "opened-by-third", timeout_s=4.0)
+
+    assert outcome.exit_code == 0
+
+
+def test_work_that_never_finishes_before_is_no_deadlock(capturing: Capturing) -> None:
+    with pytest.raises(CaptureError, match=r"other work on the GPU did not finish in 1 s"):
+        capturing("walk", 0, "opened-afterwards", timeout_s=1.0)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_another_tool_sees_the_same_dispatches(environment: dict[str, str], tmp_path: Path, is_first: bool) -> None:
+    tool, other = str(build_tool()), str(build.shared_object("other_tool"))
+    command = (str(build.application("application")), str(build.kernels()), "normal", "3")
+    request = CaptureRequest(command, "scale", tmp_path / "capture")
+    variables = tool_environment(request, build_tool(), tmp_path, environment)
+    variables["HSA_TOOLS_LIB"] = f"{other} {tool}" if is_first else f"{tool} {other}"
+
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True, timeout=60)
+
+    (folder,) = tmp_path.glob("capture-*")
+    assert (folder / "manifest.json").exists()
+    assert "the other tool saw 12 dispatches" in done.stdout
+
+
 def test_the_tool_is_built_once(tmp_path: Path) -> None:
     first = build_tool()
     stamp = first.stat().st_mtime_ns
@@ -342,7 +378,8 @@ def test_a_limit_is_kept_and_the_application_goes_on(capturing: Capturing) -> No
 
 
 def test_a_full_disk_leaves_no_manifest_and_a_working_application(capturing: Capturing, tmp_path: Path) -> None:
-    variables = {"LD_PRELOAD": str(build.shared_object("full_disk")), "FULL_DISK_AFTER": "20000"}
+    room = build.kernels().stat().st_size + 2 * PAGE  # for the tool's copy of the code object, and a part of the memory
+    variables = {"LD_PRELOAD": str(build.shared_object("full_disk")), "FULL_DISK_AFTER": str(room)}
 
     with pytest.raises(CaptureError, match=r"incomplete: .*No space left on device") as error:
         capturing("scale", variables=variables)

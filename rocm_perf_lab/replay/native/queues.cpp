@@ -8,7 +8,8 @@
 namespace capture {
 namespace {
 
-constexpr std::chrono::milliseconds kAttempt{5000}, kPause{20};
+constexpr std::chrono::milliseconds kPause{20};
+constexpr int kAttempts = 4;
 
 hsa_barrier_and_packet_t barrier(hsa_signal_t done) {
   hsa_barrier_and_packet_t packet{};
@@ -79,7 +80,7 @@ void Queues::stop_all(Queue& own, PacketWriter writer, std::chrono::milliseconds
       is_stopped_ = true;
     }
     ask_all(own, writer, warnings);
-    if (all_drained(std::min(end, std::chrono::steady_clock::now() + kAttempt))) return;
+    if (all_drained(std::min(end, std::chrono::steady_clock::now() + time / kAttempts))) return;
     go_on();  // what is not finished may wait for work that other threads could not submit
     if (std::chrono::steady_clock::now() >= end)
       throw Failure("other work on the GPU did not finish in " + seconds(time));

@@ -1,5 +1,8 @@
 // The HSA tools library: OnLoad puts hooks into the runtime's API table; each does the call and notes what came of it.
+#include <dlfcn.h>
 #include <unistd.h>
+
+#include <cstring>
 
 #include "capture.h"
 #include "failure.h"
@@ -320,15 +323,44 @@ void on_packets(const void* packets, uint64_t count, uint64_t, void* data, Packe
   else writer(packets, count);
 }
 
+// False for a queue that cannot be intercepted.
+bool watch(hsa_queue_t* queue, hsa_agent_t agent, hsa_queue_type32_t type) {
+  if (tool->queues.find(queue) != nullptr) return true;
+  Queue* known = tool->queues.add(queue, agent, type);
+  if (ok(api.hsa_amd_queue_intercept_register(queue, on_packets, known))) return true;
+  tool->queues.remove(queue);
+  return false;
+}
+
+// Another tool has hooked the creation of queues before: then its queues are intercept queues already, and it has to see them.
+bool is_hooked_by_another() {
+  Dl_info place{};
+  return dladdr(reinterpret_cast<void*>(api.hsa_queue_create), &place) == 0 || place.dli_fname == nullptr ||
+         std::strstr(place.dli_fname, "libhsa-runtime64") == nullptr;
+}
+
 hsa_status_t on_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type, QueueErrorCallback callback, void* data,
                              uint32_t private_size, uint32_t group_size, hsa_queue_t** queue) {
   auto plain = [&] { return api.hsa_queue_create(agent, size, type, callback, data, private_size, group_size, queue); };
   if (!is_watching() || !tool->agents.all()[size_t(tool->agents.index_of(agent))].is_gpu) return plain();
+  if (is_hooked_by_another()) {
+    hsa_status_t status = plain();
+    if (!ok(status) || watch(*queue, agent, type)) return status;
+    api.hsa_queue_destroy(*queue);
+  }
   hsa_status_t status = api.hsa_amd_queue_intercept_create(agent, size, type, callback, data, private_size, group_size, queue);
-  if (ok(status) && ok(api.hsa_amd_queue_intercept_register(*queue, on_packets, tool->queues.add(*queue, agent, type)))) return status;
+  if (ok(status) && watch(*queue, agent, type)) return status;
   if (ok(status)) api.hsa_queue_destroy(*queue);
   tool->warn("a queue could not be watched: dispatches on it are not seen");
   return plain();
+}
+
+// What tools that were loaded later call for their own queues.
+hsa_status_t on_intercept_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type, QueueErrorCallback callback, void* data,
+                                 uint32_t private_size, uint32_t group_size, hsa_queue_t** queue) {
+  hsa_status_t status = api.hsa_amd_queue_intercept_create(agent, size, type, callback, data, private_size, group_size, queue);
+  if (ok(status) && is_watching() && !watch(*queue, agent, type)) tool->warn("a queue of another tool could not be watched");
+  return status;
 }
 
 hsa_status_t on_queue_destroy(hsa_queue_t* queue) {
@@ -374,6 +406,7 @@ hsa_status_t on_set_profiler(hsa_queue_t* queue, int enable) {
   X(amd, 26, hsa_amd_interop_unmap_buffer, on_interop_unmap)          \
   X(amd, 31, hsa_amd_ipc_memory_attach, on_ipc_attach)                \
   X(amd, 32, hsa_amd_ipc_memory_detach, on_ipc_detach)                \
+  X(amd, 37, hsa_amd_queue_intercept_create, on_intercept_create)     \
   X(amd, 42, hsa_amd_memory_lock_to_pool, on_lock_to_pool)            \
   X(amd, 46, hsa_amd_svm_attributes_set, on_svm_attributes)           \
   X(amd, 57, hsa_amd_vmem_handle_create, on_handle_create)            \

@@ -93,6 +93,58 @@ void work(Gpu& gpu, const std::string& path, int rounds) {
   other.join();
 }
 
+// Work that waits on one queue while another gets a dispatch: `walk` of an empty list.
+struct Backlog {
+  Gpu& gpu;
+  Module module;
+  Queue busy, other;
+  int* cell;
+  hsa_signal_t gate, last{};
+
+  // `closed`: the work waits until `gate` is opened.
+  Backlog(Gpu& gpu_, const std::string& path, int launches, bool closed)
+      : gpu(gpu_), module(gpu_, path), busy(gpu_), other(gpu_), cell(gpu_.device_memory<int>(1)) {
+    HSA(hsa_signal_create(closed ? 1 : 0, 0, nullptr, &gate));
+    busy.wait_for(gate);
+    for (int i = 0; i < launches; ++i) last = busy.start(module.kernel("count_up"), {1, 1}, cell);
+  }
+  void walk() { other.run(module.kernel("walk"), {1, 1}, static_cast<Node*>(nullptr), gpu.device_memory<float>(1)); }
+  void finish(int launches) {
+    hsa_signal_wait_scacquire(last, HSA_SIGNAL_CONDITION_LT, 1, UINT64_MAX, HSA_WAIT_STATE_BLOCKED);
+    int seen = 0;
+    gpu.copy(&seen, cell, sizeof seen);
+    expect(seen == 1000 * launches, "count_up");
+  }
+};
+
+void backlog(Gpu& gpu, const std::string& path, int launches) {
+  Backlog work(gpu, path, launches, false);
+  work.walk();
+  work.finish(launches);
+}
+
+// The waiting work can go on only after the dispatch.
+void opened_afterwards(Gpu& gpu, const std::string& path) {
+  Backlog work(gpu, path, 1, true);
+  work.walk();
+  hsa_signal_store_screlease(work.gate, 0);
+  work.finish(1);
+}
+
+// The waiting work can go on after a dispatch that a third thread submits a little later.
+void opened_by_third(Gpu& gpu, const std::string& path) {
+  Backlog work(gpu, path, 1, true);
+  Queue third(gpu);
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    third.run(work.module.kernel("reverse_tile"), {1, 256, 1024}, gpu.device_memory<float>(256), gpu.device_memory<float>(256));
+    hsa_signal_store_screlease(work.gate, 0);
+  });
+  work.walk();
+  opener.join();
+  work.finish(1);
+}
+
 // One in-place dispatch on a buffer of `mebibytes`; every 4 KiB page has content.
 void large(Gpu& gpu, const std::string& path, uint64_t mebibytes) {
   Module module(gpu, path);
@@ -147,6 +199,12 @@ int main(int count, char** words) {
     queue.run(module.kernel("spin"), {1, 1}, stop);
   } else if (scenario == "large") {
     large(gpu, path, uint64_t(number));
+  } else if (scenario == "backlog") {
+    backlog(gpu, path, number);
+  } else if (scenario == "opened-afterwards") {
+    opened_afterwards(gpu, path);
+  } else if (scenario == "opened-by-third") {
+    opened_by_third(gpu, path);
   } else if (scenario == "out-of-bounds") {
     Module module(gpu, path);
     Queue queue(gpu);

@@ -48,3 +48,7 @@ extern "C" __global__ void spin(volatile int* stop) {
 }
 
 extern "C" __global__ void touch(float* far) { *far = 1.0f; }
+
+extern "C" __global__ void count_up(int* cell) {
+  for (int i = 0; i < 1000; ++i) __hip_atomic_fetch_add(cell, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}

@@ -142,6 +142,13 @@ struct Queue {
     HSA(hsa_signal_destroy(done));
   }
 
+  // What is submitted later waits until the signal is 0.
+  void wait_for(hsa_signal_t signal) {
+    hsa_barrier_and_packet_t made{};
+    made.dep_signal[0] = signal;
+    submit(made, HSA_PACKET_TYPE_BARRIER_AND | 1u << 8);
+  }
+
   template <class... Arguments> hsa_signal_t start(const Kernel& kernel, Shape shape, Arguments... arguments) {
     auto* kernarg = gpu.host_memory<uint8_t>(kernel.kernarg + 64);  // leaks: programs here are short
     size_t offset = 0;
@@ -149,9 +156,6 @@ struct Queue {
     fill_implicit(kernarg + (offset + 7) / 8 * 8, kernarg + kernel.kernarg, shape);
     hsa_signal_t done;
     HSA(hsa_signal_create(1, 0, nullptr, &done));
-    uint64_t index = hsa_queue_add_write_index_screlease(queue, 1);
-    while (index - hsa_queue_load_read_index_scacquire(queue) >= queue->size) {}
-    auto* packet = static_cast<hsa_kernel_dispatch_packet_t*>(queue->base_address) + index % queue->size;
     hsa_kernel_dispatch_packet_t made{};
     made.setup = 1;
     made.workgroup_size_x = uint16_t(shape.items), made.workgroup_size_y = made.workgroup_size_z = 1;
@@ -161,14 +165,21 @@ struct Queue {
     made.kernel_object = kernel.object;
     made.kernarg_address = kernarg;
     made.completion_signal = done;
-    std::memcpy(reinterpret_cast<uint8_t*>(packet) + 4, reinterpret_cast<uint8_t*>(&made) + 4, sizeof made - 4);
-    const uint32_t header = HSA_PACKET_TYPE_KERNEL_DISPATCH | 2u << 9 | 2u << 11 | 1u << 8;
-    reinterpret_cast<std::atomic<uint32_t>*>(packet)->store(header | uint32_t(made.setup) << 16, std::memory_order_release);
-    hsa_signal_store_screlease(queue->doorbell_signal, int64_t(index));
+    submit(made, HSA_PACKET_TYPE_KERNEL_DISPATCH | 2u << 9 | 2u << 11 | 1u << 8 | uint32_t(made.setup) << 16);
     return done;
   }
 
  private:
+  // Everything but the first four bytes, then these at once.
+  template <class Packet> void submit(const Packet& made, uint32_t first) {
+    uint64_t index = hsa_queue_add_write_index_screlease(queue, 1);
+    while (index - hsa_queue_load_read_index_scacquire(queue) >= queue->size) {}
+    auto* slot = static_cast<uint8_t*>(queue->base_address) + index % queue->size * sizeof made;
+    std::memcpy(slot + 4, reinterpret_cast<const uint8_t*>(&made) + 4, sizeof made - 4);
+    reinterpret_cast<std::atomic<uint32_t>*>(slot)->store(first, std::memory_order_release);
+    hsa_signal_store_screlease(queue->doorbell_signal, int64_t(index));
+  }
+
   template <class T> static void place(uint8_t* kernarg, size_t& offset, T value) {
     offset = (offset + alignof(T) - 1) / alignof(T) * alignof(T);
     std::memcpy(kernarg + offset, &value, sizeof value);

@@ -43,6 +43,7 @@ std::mutex events_lock;
 hsa_amd_system_event_callback_t event_handler;
 void* event_data;
 thread_local Queue* intercepting;  // whose handlers run on this thread
+thread_local size_t level;         // of its handlers: how many are still to be called, the latest first
 
 Queue* queue_of(const hsa_queue_t* face) { return reinterpret_cast<Queue*>(const_cast<hsa_queue_t*>(face)); }
 
@@ -135,7 +136,7 @@ void process(Queue& queue) {
   }
 }
 
-void submit(const void* packets, uint64_t count) {
+void to_hardware(const void* packets, uint64_t count) {
   Queue& inner = *intercepting->inner;
   for (uint64_t i = 0; i < count; ++i) {
     const auto* packet = static_cast<const uint8_t*>(packets) + i * kPacketBytes;
@@ -149,6 +150,14 @@ void submit(const void* packets, uint64_t count) {
   }
 }
 
+// What handlers get as their writer.
+void submit(const void* packets, uint64_t count) {
+  if (level == 0) return to_hardware(packets, count);
+  const Handler& next = intercepting->handlers[--level];
+  next.call(packets, count, intercepting->read, next.data, &submit);
+  ++level;
+}
+
 // Handlers run on the ringing thread under the queue's lock; a doorbell rung inside of a handler is left to another thread.
 void intercept(Queue& queue) {
   if (intercepting != nullptr) {
@@ -159,8 +168,8 @@ void intercept(Queue& queue) {
   intercepting = &queue;
   while (!queue.stop && queue.read < queue.write && type_of(queue.slot(queue.read)) != HSA_PACKET_TYPE_INVALID) {
     uint8_t* slot = queue.slot(queue.read);
-    if (queue.handlers.empty()) submit(slot, 1);
-    else queue.handlers.back().call(slot, 1, queue.read, queue.handlers.back().data, &submit);
+    level = queue.handlers.size();
+    submit(slot, 1);
     header_of(slot).store(HSA_PACKET_TYPE_INVALID, std::memory_order_release);
     ++queue.read;
   }

@@ -146,7 +146,7 @@ def serve(path: Path) -> None:
 def _serve_one(connection: socket.socket) -> None:
     _, files, _, _ = socket.recv_fds(connection, 1, 1)
     client = Client(files[0])
-    with connection.makefile("rw") as stream, suppress(BrokenPipeError, ConnectionResetError):
+    with suppress(BrokenPipeError, ConnectionResetError), connection.makefile("rw") as stream:
         for line in stream:
             stream.write(client.answer(line.rstrip("\n")).replace("\n", " ") + "\n")
             stream.flush()
