@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.objective import Infeasible
 from rocm_perf_lab.device.compilation import compile_description
-from rocm_perf_lab.device.launch import LaunchError, build_launch
+from rocm_perf_lab.device.launch import LaunchError, build_launch, launch_geometry
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.expressions import ExpressionError
 from rocm_perf_lab.target.occupancy import LaunchImpossible, launch_occupancy
@@ -25,6 +25,7 @@ from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Configuration, Space
     from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.device.launch import LaunchGeometry
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy
@@ -35,13 +36,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A compiled configuration that fits the target."""
+    """A compiled configuration that fits the target; its inputs are made when it is launched."""
 
     description: KernelDescription
     build: BuildResult
     kernel: KernelMetadata
-    launch: Launch
+    geometry: LaunchGeometry
     occupancy: Occupancy
+
+    @cached_property
+    def launch(self) -> Launch:
+        """Ready to run.
+
+        Raises:
+            LaunchError: A shape that is not positive, an input that cannot be read, a value that does not fit.
+        """
+        return build_launch(self.description, self.build.code_object, self.kernel.symbol, self.build.contract)
+
+    @property
+    def lds_bytes(self) -> int:
+        """Of a workgroup, static and dynamic."""
+        return self.kernel.lds_bytes + self.geometry.dynamic_lds_bytes
 
 
 @dataclass(frozen=True)
@@ -103,19 +118,18 @@ class KernelBuilder:
                 optimisation=self.optimisation,
             )
             kernel = find_kernel(build.code_object, description.entry)
-            launch = build_launch(description, build.code_object, kernel.symbol, build.contract)
-            asked = occupancy_request(kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes)
+            geometry = launch_geometry(description, build.contract)
+            items = prod(geometry.block)
+            asked = occupancy_request(kernel, workgroup_size=items, dynamic_lds_bytes=geometry.dynamic_lds_bytes)
             occupancy = launch_occupancy(self.target, asked)
         except CompileError as error:
             return Infeasible(f"does not compile: {error.what.splitlines()[0]}", stage="compile")
         except (LaunchError, LaunchImpossible, ExpressionError) as error:
             return Infeasible(error.what, stage="resources")
-        if prod(launch.block) > kernel.max_flat_workgroup_size:
-            what = (
-                f"the workgroup has {prod(launch.block)} work-items, the kernel was compiled for {kernel.max_flat_workgroup_size}"
-            )
-            return Infeasible(what, stage="resources")
+        most = kernel.max_flat_workgroup_size
+        if items > most:
+            return Infeasible(f"the workgroup has {items} work-items, the kernel was compiled for {most}", stage="resources")
         if self.max_spills is not None and kernel.vgpr_spill_count > self.max_spills:
             what = f"{kernel.vgpr_spill_count} VGPRs are spilled to memory, autotune.max_spills allows {self.max_spills}"
             return Infeasible(what, stage="resources")
-        return Candidate(description, build, kernel, launch, occupancy)
+        return Candidate(description, build, kernel, geometry, occupancy)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.repeats import Gate, measure
 from rocm_perf_lab.autotune.trial_cache import TrialCache, digest, launch_key, loaded_sha256
-from rocm_perf_lab.device.launch import build_launch
+from rocm_perf_lab.device.launch import LaunchError
 from rocm_perf_lab.device.reference import BASELINE, expected_outputs
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.expressions import ExpressionError
 from rocm_perf_lab.optimize.verification import verify_outputs
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.selection import rank_kernels, select_kernel
@@ -78,6 +79,10 @@ class KernelObjective:
         candidate = self.builder.build(configuration)
         if isinstance(candidate, Infeasible):
             return candidate
+        try:
+            candidate.launch  # noqa: B018 - its inputs are made here
+        except (LaunchError, ExpressionError) as error:
+            return Infeasible(error.what, stage="resources")
         key = launch_key(candidate.launch, **self._circumstances(candidate))
         known = self.cache.load(key) if self.cache is not None else None
         result = known if known is not None else self._measure(candidate)
@@ -141,9 +146,8 @@ class KernelObjective:
                 where=str(self.builder.description.source_path),
                 remedy="correct kernel.params, or give the kernel a reference",
             )
-        launch = build_launch(baseline.description, baseline.build.code_object, baseline.kernel.symbol, baseline.build.contract)
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
-            return run_passes(self.device, launch, folder=Path(folder), runs=1, counters=()).outputs
+            return run_passes(self.device, baseline.launch, folder=Path(folder), runs=1, counters=()).outputs
 
     def _circumstances(self, candidate: Candidate) -> dict[str, Any]:
         identity, description = self.device.identity, candidate.description
@@ -167,7 +171,7 @@ def _resources(candidate: Candidate) -> dict[str, Any]:
         "vgpr": kernel.vgpr_count - kernel.agpr_count,
         "agpr": kernel.agpr_count,
         "sgpr": kernel.sgpr_count,
-        "lds_bytes": kernel.lds_bytes + candidate.launch.dynamic_lds_bytes,
+        "lds_bytes": candidate.lds_bytes,
         "scratch_bytes": kernel.scratch_bytes,
         "vgpr_spills": kernel.vgpr_spill_count,
         "waves_per_simd": candidate.occupancy.waves_per_simd,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import optuna
     from optuna.trial import FrozenTrial
@@ -45,6 +45,20 @@ class Objective(Protocol):
 
     def __call__(self, configuration: Configuration) -> Measurement | Infeasible:
         """Measure one configuration, with its fixed and derived values."""
+        ...
+
+
+@runtime_checkable
+class Repeatable(Protocol):
+    """An objective that can be asked for more times of a configuration."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether one time tells all."""
+        ...
+
+    def sample(self, configuration: Configuration, runs: int) -> Sequence[float] | Infeasible:
+        """So many further times, in ms; never from a cache."""
         ...
 
 

@@ -6,27 +6,29 @@ Knows neither kernels nor commands nor where a study is kept; an objective measu
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.objective import search
+from rocm_perf_lab.autotune.objective import Repeatable, search
+from rocm_perf_lab.autotune.racing import race
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.storage import release_stale
 from rocm_perf_lab.autotune.trials import record, records, release_running
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import optuna
     from optuna.trial import FrozenTrial
 
-    from rocm_perf_lab.autotune.objective import Objective
+    from rocm_perf_lab.autotune.objective import Infeasible, Objective
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
 
 _CONFIRMED = 8
 """Trials in a row that only confirm the best; after them a search without a budget ends."""
+_RACE = "race"
 _HOPELESS = 50
 """Trials that all fail, before one has run, after which a search gives up."""
 
@@ -52,6 +54,7 @@ class Tuned:
         warning: `low_model_confidence`, or None.
         stop_reason: Why it ended.
         importances: Parameter -> share of the variation of times; empty where there are too few trials.
+        race: How configurations that were too close to call were decided; None where there was nothing to decide.
     """
 
     space_size: int
@@ -62,6 +65,7 @@ class Tuned:
     warning: str | None
     stop_reason: str
     importances: dict[str, float] = field(default_factory=dict)
+    race: dict[str, Any] | None = None
 
     @property
     def pruned(self) -> int:
@@ -89,6 +93,7 @@ class Tuner:
         objective: Measures one configuration.
         budget: Configurations in all, those of earlier runs of the study included; None: all that are worth it.
         told: Called with every trial that has ended.
+        max_races: Further rounds for configurations that are too close to call.
         exclusive: Nobody else uses the study: what is still running in it belongs to a process that is gone.
     """
 
@@ -97,6 +102,7 @@ class Tuner:
     objective: Objective
     budget: int | None = None
     told: Callable[[TrialRecord], None] = lambda _: None
+    max_races: int = 0
     exclusive: bool = True
     stop_reason: str = EXHAUSTED
 
@@ -130,6 +136,20 @@ class Tuner:
         elif self.budget is not None and trials >= self.budget:
             self.stop_reason = USED_UP
         require_a_result(self.study, self.space)
+        if isinstance(self.objective, Repeatable) and not self.objective.deterministic:
+            self._race(self.objective)
+
+    def _race(self, objective: Repeatable) -> None:
+        """Decide between the fastest, and keep how in the study: what a trial was told cannot change any more."""
+        ran = {trial.number: trial for trial in records(self.study, self.space) if trial.details.get("times_ms")}
+
+        def sample(number: int) -> Sequence[float] | Infeasible:
+            trial = ran[number]
+            return objective.sample(self.space.complete(trial.parameters), trial.details["runs"])
+
+        times = {number: trial.details["times_ms"] for number, trial in ran.items()}
+        found = race(times, sample, max_rounds=self.max_races)
+        self.study.set_user_attr(_RACE, found.as_json() if found is not None else None)
 
     def result(self) -> Tuned:
         """What has been found so far; also after an interrupt."""
@@ -141,13 +161,18 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str) -> Tuned:
     trials = tuple(records(study, space))
     ran = [trial for trial in trials if trial.runtime_ms is not None]
     best = min(ran, key=lambda trial: trial.runtime_ms or 0.0, default=None)
+    decided = study.user_attrs.get(_RACE)
+    if decided is not None:
+        winner = decided["standings"][0]
+        raced = next(trial for trial in ran if trial.number == winner["trial"])
+        best = replace(raced, runtime_ms=winner["median_ms"])
     rows: tuple[int, ...] = ()
     model, warning = None, None
     if isinstance(study.sampler, RegressionSampler):
         report = study.sampler.report(study)
         rows = tuple(study.sampler.pruned_rows(study).tolist())
         model, warning = report.model, report.warning
-    return Tuned(len(space), trials, best, rows, model, warning, stop_reason, importances(study, len(ran)))
+    return Tuned(len(space), trials, best, rows, model, warning, stop_reason, importances(study, len(ran)), decided)
 
 
 def require_a_result(study: optuna.Study, space: Space) -> None:

@@ -5,6 +5,7 @@ Takes a :class:`KernelDescription` and a compiled code object; gives a :class:`L
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -58,6 +59,31 @@ def compile_defines(description: KernelDescription) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class LaunchGeometry:
+    """Of a launch all that needs no memory: `grid` counts workgroups, `block` work-items per workgroup."""
+
+    grid: Dim3
+    block: Dim3
+    dynamic_lds_bytes: int
+
+
+def launch_geometry(description: KernelDescription, contract: LaunchContract | None = None) -> LaunchGeometry:
+    """Evaluate the geometry alone.
+
+    Raises:
+        LaunchError: A dimension that is not positive.
+        ExpressionError: An expression with an unknown name or forbidden syntax.
+    """
+    params = description.params
+    lds_bytes = evaluate_integer(description.dynamic_lds_bytes, params, where="kernel.dynamic_lds_bytes")
+    return LaunchGeometry(
+        grid=_dim3(description.grid, params, "kernel.grid"),
+        block=(contract.work_items, 1, 1) if contract else _dim3(description.block, params, "kernel.block"),
+        dynamic_lds_bytes=lds_bytes + (contract.dynamic_lds_bytes if contract else 0),
+    )
+
+
 def build_launch(
     description: KernelDescription, code_object: CodeObject, symbol: str, contract: LaunchContract | None = None
 ) -> Launch:
@@ -73,14 +99,13 @@ def build_launch(
         _buffer(argument, description, index) if isinstance(argument, BufferArgument) else _scalar(argument, description)
         for index, argument in enumerate(description.arguments)
     )
-    params = description.params
-    lds_bytes = evaluate_integer(description.dynamic_lds_bytes, params, where="kernel.dynamic_lds_bytes")
+    geometry = launch_geometry(description, contract)
     return Launch(
         code_object=code_object,
         symbol=symbol,
-        grid=_dim3(description.grid, params, "kernel.grid"),
-        block=(contract.work_items, 1, 1) if contract else _dim3(description.block, params, "kernel.block"),
-        dynamic_lds_bytes=lds_bytes + (contract.dynamic_lds_bytes if contract else 0),
+        grid=geometry.grid,
+        block=geometry.block,
+        dynamic_lds_bytes=geometry.dynamic_lds_bytes,
         arguments=_by_contract(arguments, contract, code_object, symbol) if contract else arguments,
     )
 

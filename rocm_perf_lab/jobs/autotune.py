@@ -16,7 +16,6 @@ from rocm_perf_lab.jobs.spaces import configured_space
 if TYPE_CHECKING:
     import optuna
 
-    from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.tracking.store import RunTracker
 
@@ -52,23 +51,25 @@ class AutotuneJob:
         Raises:
             LabError: The space is contradictory, the kernel or template does not go with it, or nothing runs.
         """
-        space = configured_space(lab.config)
-        subject = command_subject(lab, space, self._command) if self._command else kernel_subject(lab, space)
-        storage = open_storage(lab.config.autotune.storage, folder=lab.output_dir)
-        name = lab.config.autotune.study or f"autotune-{subject.name}"
-        study = open_study(storage, name, space, configured_sampler(lab.config, space))
+        settings, whole = lab.config.autotune, configured_space(lab.config)
+        subject = command_subject(lab, whole, self._command) if self._command else kernel_subject(lab, whole)
+        storage = open_storage(settings.storage, folder=lab.output_dir)
+        sampler = configured_sampler(lab.config, subject.space, features=subject.features)
+        study = open_study(storage, settings.study or f"autotune-{subject.name}", subject.space, sampler)
         lab.console.print(f"[bold]times[/]   {subject.timing}", soft_wrap=True)
         with lab.tracker as tracker:
-            return _search(lab, tracker, study, space, subject)
+            return _search(lab, tracker, study, subject)
 
 
-def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, space: Space, subject: Subject) -> float:
-    budget = lab.config.autotune.budget
+def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: Subject) -> float:
+    settings, space = lab.config.autotune, subject.space
+    budget = settings.budget
     if budget is not None and budget > len(space):
         lab.console.print(f"[bold]note[/]    the budget of {budget} is larger than the space: all {len(space)} are evaluated")
     with lab.console.status("starting") as status:
         log = TrialLog(tracker, budget, lambda: subject.objective.time_kind, status.update)
-        tuner = Tuner(study, space, subject.objective, budget, log.told, exclusive=lab.config.autotune.storage is None)
+        alone = settings.storage is None
+        tuner = Tuner(study, space, subject.objective, budget, log.told, max_races=settings.max_races, exclusive=alone)
         try:
             tuner.run()
         finally:

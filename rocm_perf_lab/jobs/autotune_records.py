@@ -165,6 +165,7 @@ def result_document(config: LabConfig, tuned: Tuned, space: Space, origin: Origi
         "phases": tuned.phases,
         "warning": tuned.warning,
         "stop_reason": tuned.stop_reason,
+        "race": tuned.race,
         "parameter_importances": tuned.importances,
         "failures": [
             {"trial": t.number, "parameters": t.parameters, "stage": t.stage, "reason": t.reason} for t in tuned.failures

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.autotune.candidate import KernelBuilder
 from rocm_perf_lab.autotune.clocks import UNITS_IN_MS, ProfiledTime, WallClock, printed_time
 from rocm_perf_lab.autotune.command import CommandObjective, CommandTemplate
+from rocm_perf_lab.autotune.features import compile_space
 from rocm_perf_lab.autotune.kernel_objective import KernelObjective
 from rocm_perf_lab.autotune.repeats import Gate
 from rocm_perf_lab.autotune.trial_cache import TrialCache
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocm_perf_lab.autotune.clocks import Clock
+    from rocm_perf_lab.autotune.features import CompiledSpace
+    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.jobs.lab import Lab
 
@@ -32,12 +35,23 @@ _PROFILED_RUNS = 3
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tuned: `origin` says where its times come from; ask after the last of them was taken."""
+    """What is tuned.
+
+    Args:
+        name: For titles.
+        timing: What its times are times of, in words.
+        objective: Measures a configuration.
+        space: What is searched: without configurations that are known to be impossible.
+        origin: Says where the times come from; asked after the last of them was taken.
+        features: What is known of every configuration of `space` besides its parameters.
+    """
 
     name: str
     timing: str
     objective: KernelObjective | CommandObjective
+    space: Space
     origin: Callable[[], Origin]
+    features: Column | None = None
 
 
 @dataclass(frozen=True)
@@ -99,14 +113,14 @@ def command_subject(lab: Lab, space: Space, settings: CommandSettings) -> Subjec
     def origin() -> Origin:
         return Origin(name, clock.meaning, clock.time_kind, {**provenance, "emulated": clock.time_kind == "emulated"})
 
-    return Subject(name, clock.meaning, CommandObjective(template, clock, gate), origin)
+    return Subject(name, clock.meaning, CommandObjective(template, clock, gate), space, origin)
 
 
 def kernel_subject(lab: Lab, space: Space) -> Subject:
-    """The configured kernel on the configured device.
+    """The configured kernel on the configured device; with `autotune.features: [compiled]` all of it is compiled first.
 
     Raises:
-        LabError: The kernel does not have the parameters of the space.
+        LabError: The kernel does not have the parameters of the space, or no configuration of it can run.
     """
     config, settings, identity = lab.config, lab.config.autotune, lab.measuring_device.identity
     builder = KernelBuilder(
@@ -120,8 +134,29 @@ def kernel_subject(lab: Lab, space: Space) -> Subject:
         TrialCache(cache_dir() / "trials") if settings.cache else None,
         _circumstances(lab),
     )
-    origin = Origin.of_kernel(config, identity)
-    return Subject(config.kernel.name, origin.timing, objective, lambda: origin)
+    if "compiled" not in settings.features:
+        origin = Origin.of_kernel(config, identity)
+        return Subject(config.kernel.name, origin.timing, objective, space, lambda: origin)
+    compiled = _compile(lab, space, builder)
+    origin = Origin.of_kernel(config, identity, compiled.discarded)
+    return Subject(config.kernel.name, origin.timing, objective, compiled.space, lambda: origin, compiled.columns())
+
+
+def _compile(lab: Lab, space: Space, builder: KernelBuilder) -> CompiledSpace:
+    settings = lab.config.autotune
+    if len(space) > settings.max_compiled:
+        raise LabError(
+            f"{len(space):,} configurations are too many to compile",
+            where="autotune.features",
+            remedy=f"add constraints, raise autotune.max_compiled ({settings.max_compiled:,}), or take features: [parameters]",
+        )
+    with lab.console.status("compiling") as status:
+        compiled = compile_space(
+            space, builder, workers=settings.workers, told=lambda done, of: status.update(f"compiled {done:,} of {of:,}")
+        )
+    can_run, cannot = len(compiled.space), compiled.discarded.total
+    lab.console.print(f"[bold]compiled[/] {len(space):,} configurations: {can_run:,} can run, {cannot:,} are discarded")
+    return compiled
 
 
 def _circumstances(lab: Lab) -> dict[str, Any]:

@@ -1,0 +1,103 @@
+"""Compile-time features: what code objects say of every configuration before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import yaml
+
+from rocm_perf_lab.autotune.candidate import KernelBuilder
+from rocm_perf_lab.autotune.features import compile_space
+from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.space import SpaceError, build_space, describe
+from rocm_perf_lab.device.kernel import KernelDescription
+from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.target.catalog import load_target
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.space import Space
+
+FOLDER = resource_dir("experiments") / "gemm_hip"
+RUNTIME_ONLY = ("achieved", "sq_", "tcc_", "counter", "runtime", "duration", "hit_rate")
+
+
+@pytest.fixture(scope="module")
+def builder() -> KernelBuilder:
+    content = yaml.safe_load((FOLDER / "kernel.yaml").read_text()) | {"folder": FOLDER}
+    return KernelBuilder(KernelDescription.model_validate(content), load_target("mi300x"), ("hipcc", "clang", "pip"))
+
+
+def space(**parameters: Any) -> Space:
+    return build_space(describe({"parameters": parameters}, where="space.yaml"), where="space.yaml")
+
+
+@pytest.fixture(scope="module")
+def tiles() -> Space:
+    """The tile of A and B in f32: 4 * block_k * (block_m + 1 + 64) bytes of LDS."""
+    return space(block_m=[32, 64], block_k=[16, 32, 256], num_warps=[4])
+
+
+def test_every_configuration_is_compiled_and_those_that_cannot_run_are_discarded_with_the_reason(
+    builder: KernelBuilder, tiles: Space
+) -> None:
+    compiled = compile_space(tiles, builder, workers=2)
+
+    assert len(compiled.space) == 4
+    assert compiled.discarded.total == 2
+    assert [(row["configurations"], row["stage"]) for row in compiled.discarded.as_json()] == [(2, "compile")]
+    assert "exceeds limit (65536)" in compiled.discarded.as_json()[0]["reason"]
+    for row, facts in enumerate(compiled.facts):
+        configuration = compiled.space.configuration(row)
+        block_m, block_k = int(configuration["block_m"]), int(configuration["block_k"])
+        assert facts["lds_bytes"] == 4 * block_k * (block_m + 1 + 64)
+        assert facts["workgroups"] == 256 // block_m * (256 // 64)
+        assert facts["work_items"] == 256
+        assert sum(facts[name] for name in facts if name.endswith("_share")) <= 1
+
+
+def test_no_feature_needs_a_run(builder: KernelBuilder, tiles: Space) -> None:
+    names = compile_space(tiles, builder, workers=1).names
+
+    assert {"vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes", "vgpr_spills", "waves_per_simd", "valu_share"} <= set(names)
+    assert not [name for name in names if any(word in name for word in RUNTIME_ONLY)]
+
+
+def test_columns_lie_between_0_and_1_and_say_nothing_twice(builder: KernelBuilder, tiles: Space) -> None:
+    columns = compile_space(tiles, builder, workers=1).columns()
+
+    assert columns.shape[0] == 4
+    assert columns.shape[1] > 1
+    assert columns.min() == 0
+    assert columns.max() == 1
+    assert (np.ptp(columns, axis=0) > 0).all()
+    RegressionSampler(tiles, features=np.zeros((len(tiles), 1)))
+
+
+@pytest.mark.slow
+def test_spills_above_a_threshold_discard_a_configuration(builder: KernelBuilder) -> None:
+    large = space(block_m=[32, 128], block_n=[256], num_warps=[1])
+
+    free = compile_space(large, builder, workers=1)
+    strict = compile_space(large, replace(builder, max_spills=0), workers=1)
+
+    spilling = [facts["vgpr_spills"] > 0 for facts in free.facts]
+    assert any(spilling) and not all(spilling)
+    assert strict.discarded.total == sum(spilling)
+    assert "VGPRs are spilled" in strict.discarded.as_json()[0]["reason"]
+
+
+def test_a_default_that_cannot_run_is_no_default_any_more(builder: KernelBuilder) -> None:
+    content = {"parameters": {"block_k": [16, 512]}, "defaults": {"block_k": 512}}
+
+    compiled = compile_space(build_space(describe(content, where="s")), builder, workers=1)
+
+    assert compiled.space.defaults is None
+    assert len(compiled.space) == 1
+
+
+def test_a_space_in_which_nothing_can_run_is_an_error(builder: KernelBuilder) -> None:
+    with pytest.raises(SpaceError, match="no configuration of the space can run"):
+        compile_space(space(block_k=[512, 1024]), builder, workers=1)
