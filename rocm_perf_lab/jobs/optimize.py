@@ -30,12 +30,14 @@ from rocm_perf_lab.optimize.proposers.transcript import TRANSCRIPT
 from rocm_perf_lab.optimize.ranking import rank, reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
 from rocm_perf_lab.optimize.search import Beam, Greedy
+from rocm_perf_lab.optimize.transforms.selection import select_transforms
 from rocm_perf_lab.optimize.trial_runs import DeviceRunner, EmulatorRunner
 from rocm_perf_lab.optimize.trials import reseeded
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rocm_perf_lab.config import LabConfig, OptimizerConfig
@@ -107,9 +109,10 @@ class OptimizeJob:
         def folder_of(proposal: Proposal) -> Path:
             return lab.output_dir / "baseline" if proposal.id == baseline.id else loop_bench.folder(proposal)
 
+        transforms = _selected(lab, parts.transforms, turn)
         with (
             judging(lab.console) as progress,
-            open_proposer(lab, parts.model, parts.transforms, parts.guards, tracker, folder_of) as proposer,
+            open_proposer(lab, parts.model, transforms, parts.guards, tracker, folder_of) as proposer,
         ):
             loop = ClosedLoop(
                 bench=loop_bench,
@@ -149,7 +152,10 @@ class _Parts:
                 remedy="choose a kernel with a HIP source, for example kernel=softmax",
             )
         return cls(
-            [build(t, where=f"optimizer.transforms[{i}]", target=target) for i, t in enumerate(settings.transforms)],
+            [
+                build(t, where=f"optimizer.transforms[{i}]", target=target, kernel=lab.config.kernel)
+                for i, t in enumerate(settings.transforms)
+            ],
             [build(g, where=f"optimizer.guards[{i}]", target=target) for i, g in enumerate(settings.guards)],
             Beam(settings.beam_width, settings.beam_slack) if settings.search == "beam" else Greedy(),
             Sandbox(_limits(settings, settings.isolation.compile_timeout_s)),
@@ -160,6 +166,17 @@ class _Parts:
 def _with_unseen_inputs(config: LabConfig) -> LabConfig:
     """Times are taken on inputs that no proposal can know: a source that returns known results gains nothing."""
     return config.model_copy(update={"kernel": reseeded(config.kernel, config.optimizer.verification.seed)})
+
+
+def _selected(lab: Lab, transforms: Sequence[Transform], turn: Turn) -> Sequence[Transform]:
+    """What the evidence calls for."""
+    bottleneck = turn.diagnosis.bottleneck
+    chosen = select_transforms(transforms, (bottleneck.name, *bottleneck.others))
+    passed_over = [t.name for t in transforms if t not in chosen]
+    if passed_over:
+        names = ", ".join((bottleneck.name, *bottleneck.others))
+        lab.console.print(f"[dim]not tried, since they address none of {names}: {', '.join(passed_over)}[/]", soft_wrap=True)
+    return chosen
 
 
 def _examiner(lab: Lab, bench: Workbench, sandbox: Sandbox) -> Examiner:

@@ -85,9 +85,9 @@ class SourceUnit:
     def _functions(self) -> dict[str, list[Node]]:
         """Definitions with a body, by plain name."""
         found: dict[str, list[Node]] = {}
-        for node in _walk(self._root):
+        for node in walk(self._root):
             if node.type == "function_definition" and node.child_by_field_name("body") is not None:
-                name = _function_name(node)
+                name = function_name(node)
                 if name:
                     found.setdefault(name, []).append(node)
         return found
@@ -96,11 +96,11 @@ class SourceUnit:
     def _macros(self) -> dict[str, frozenset[str]]:
         """Words of each macro's text; those of several definitions together."""
         found: dict[str, frozenset[str]] = {}
-        for node in _walk(self._root):
+        for node in walk(self._root):
             if node.type in ("preproc_def", "preproc_function_def"):
                 name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-                words = frozenset(_WORDS.findall(_text(value))) if value is not None else frozenset()
-                found[_text(name)] = found.get(_text(name), frozenset()) | words
+                words = frozenset(_WORDS.findall(text_of(value))) if value is not None else frozenset()
+                found[text_of(name)] = found.get(text_of(name), frozenset()) | words
         return found
 
     def _expanded(self, word: str) -> frozenset[str]:
@@ -129,14 +129,14 @@ class SourceUnit:
             return candidates[0]
         kernels = sorted(n for n, nodes in self._functions.items() if any(self._is_kernel(node) for node in nodes))
         if not candidates:
-            error = next((node for node in _walk(self._root) if node.type == "ERROR"), None)
+            error = next((node for node in walk(self._root) if node.type == "ERROR"), None)
             raise SourceError(
                 f"the source has no kernel {wanted!r}",
                 where="kernel.entry",
                 remedy=f"kernels in it: {', '.join(kernels) or 'none'}"
-                + (f"; line {_line(error)} is not understood by the parser" if error is not None else ""),
+                + (f"; line {line_of(error)} is not understood by the parser" if error is not None else ""),
             )
-        lines = ", ".join(str(_line(node)) for node in candidates)
+        lines = ", ".join(str(line_of(node)) for node in candidates)
         raise SourceError(
             f"the source has {len(candidates)} kernels {wanted!r} (lines {lines})",
             where="kernel.entry",
@@ -145,14 +145,14 @@ class SourceUnit:
 
     def _is_kernel(self, function: Node) -> bool:
         """True where `__global__`, or a macro for it, stands before the declarator."""
-        length = _declarator(function).start_byte - function.start_byte
+        length = function_declarator(function).start_byte - function.start_byte
         words = _WORDS.findall((function.text or b"")[:length].decode(errors="replace"))
         return any(word == "__global__" or "__global__" in self._expanded(word) for word in words)
 
     def signature(self) -> str:
         """The tokens of the kernel's declarator: equal for declarators that differ in white space and comments alone."""
-        leaves = (node for node in _walk(_declarator(self.kernel)) if not node.children)
-        return " ".join(_text(leaf) for leaf in leaves if leaf.type != "comment")
+        leaves = (node for node in walk(function_declarator(self.kernel)) if not node.children)
+        return " ".join(text_of(leaf) for leaf in leaves if leaf.type != "comment")
 
     def fixed_items(self) -> tuple[FixedItem, ...]:
         """Everything at the top of the file but the kernel and functions that run on the device alone, in source order."""
@@ -164,25 +164,25 @@ class SourceUnit:
                 continue
             body = node.child_by_field_name("body")
             if node.type in _CONTAINERS and body is not None and body.type == "declaration_list":
-                yield FixedItem(node.type, _line(node), _tokens(node, without=body))
+                yield FixedItem(node.type, line_of(node), _tokens(node, without=body))
                 yield from self._fixed(body)
             elif node.type == "linkage_specification" and body is not None and self._is_free(body):
                 continue
             elif not self._is_free(node):
-                yield FixedItem(node.type, _line(node), _tokens(node))
+                yield FixedItem(node.type, line_of(node), _tokens(node))
 
     def _is_free(self, node: Node) -> bool:
         """The kernel itself, and functions (and templates of them) that run on the device alone."""
         if node.type == "template_declaration":
             node = next((child for child in node.named_children if child.type == "function_definition"), node)
         if node.type == "declaration":  # a prototype
-            words = set(_WORDS.findall(_text(node)))
+            words = set(_WORDS.findall(text_of(node)))
             return "__device__" in words and not words & {"__host__", "__constant__"} and _has_prototype(node)
         if node.type != "function_definition":
             return False
         if node == self.kernel:
             return True
-        length = _declarator(node).start_byte - node.start_byte
+        length = function_declarator(node).start_byte - node.start_byte
         words = set(_WORDS.findall((node.text or b"")[:length].decode(errors="replace")))
         words |= {inner for word in tuple(words) for inner in self._expanded(word)}
         return "__device__" in words and not words & {"__host__", "__global__"}
@@ -191,9 +191,18 @@ class SourceUnit:
         """Loops of the kernel and of the device functions that it calls, in source order."""
         loops: list[Loop] = []
         for function in self._reachable(self.kernel):
-            name = _function_name(function)
-            loops += [self._loop(node, name) for node in _walk(function) if node.type in _LOOPS]
+            name = function_name(function)
+            loops += [self._loop(node, name) for node in walk(function) if node.type in _LOOPS]
         return tuple(sorted(loops, key=lambda loop: loop.start))
+
+    def functions(self) -> list[Node]:
+        """The kernel and the functions of this file that it calls, in source order."""
+        return sorted(self._reachable(self.kernel), key=lambda node: node.start_byte)
+
+    def loop_at(self, node: Node) -> Loop:
+        """What is known of the loop statement `node`."""
+        function = next((parent for parent in ancestors(node) if parent.type == "function_definition"), self.kernel)
+        return self._loop(node, function_name(function))
 
     def _reachable(self, start: Node) -> list[Node]:
         """`start` and the functions of this file that it calls, directly or not."""
@@ -203,9 +212,9 @@ class SourceUnit:
             if node.start_byte in reached:
                 continue
             reached[node.start_byte] = node
-            for inner in _walk(node):
+            for inner in walk(node):
                 if inner.type == "call_expression":
-                    pending.extend(self._functions.get(_called(inner), []))
+                    pending.extend(self._functions.get(called_name(inner), []))
         return list(reached.values())
 
     @cached_property
@@ -213,11 +222,11 @@ class SourceUnit:
         """Arrays of dynamic shared memory, and the pointers and references that are initialised from them."""
         names = {name.decode() for name in re.findall(rb"\bHIP_DYNAMIC_SHARED\s*\([^,()]+,\s*(\w+)\s*\)", self.content)}
         aliases: list[tuple[str, frozenset[str]]] = []
-        for node in _walk(self._root):
+        for node in walk(self._root):
             if node.type != "declaration":
                 continue
-            if {"extern", "__shared__"} <= set(_WORDS.findall(_text(node))):
-                names.update(_text(i) for i in _walk(node) if i.type == "identifier")
+            if {"extern", "__shared__"} <= set(_WORDS.findall(text_of(node))):
+                names.update(text_of(i) for i in walk(node) if i.type == "identifier")
             aliases += _aliases(node)
         size = -1
         while size != len(names):
@@ -234,7 +243,7 @@ class SourceUnit:
         header = (node.text or b"")[: header_end - node.start_byte].decode(errors="replace")
         pragma, foreign = self._pragmas(start)
         obstacle = self._obstacle(node) or (f"has a pragma of its own: {foreign}" if foreign else None)
-        return Loop(start, _line(node), function, " ".join(header.split()), obstacle, pragma)
+        return Loop(start, line_of(node), function, " ".join(header.split()), obstacle, pragma)
 
     def _pragmas(self, start: int) -> tuple[tuple[int, int] | None, str | None]:
         """Of the pragmas right before `start`: the line with `#pragma unroll`, and another that decides about unrolling."""
@@ -252,13 +261,13 @@ class SourceUnit:
     def _obstacle(self, loop: Node) -> str | None:
         if loop.type not in _FOR_LOOPS:
             return "is not a for loop"
-        if any(_called(call) in self._macros for call in _ancestors(loop) if call.type == "call_expression"):
+        if any(called_name(call) in self._macros for call in ancestors(loop) if call.type == "call_expression"):
             return "stands in the arguments of a macro"
         for part in self._reachable(loop):
-            for node in _walk(part):
+            for node in walk(part):
                 reason = (_jump(node, loop) if part == loop else None) or self._forbidden(node)
                 if reason is not None:
-                    return f"{reason} (line {_line(node)})"
+                    return f"{reason} (line {line_of(node)})"
         return None
 
     def _forbidden(self, node: Node) -> str | None:
@@ -268,12 +277,12 @@ class SourceUnit:
         if node.type == "ERROR":
             return "is not understood by the parser"
         if node.type == "identifier":
-            name = _text(node)
+            name = text_of(node)
             if name in self._dynamic_shared_names:
                 return "uses dynamic shared memory"
             reasons = sorted(filter(None, map(_forbidden_word, self._expanded(name))))
             return f"{reasons[0]} in the macro {name}" if reasons else None
-        return _forbidden_call(_called(node)) if node.type == "call_expression" else None
+        return _forbidden_call(called_name(node)) if node.type == "call_expression" else None
 
 
 def parse_source(content: bytes, entry: str) -> SourceUnit:
@@ -302,7 +311,7 @@ def _jump(node: Node, loop: Node) -> str | None:
 
 def _nearest(node: Node, types: set[str], last: Node) -> Node | None:
     """The first of `types` around `node`, up to `last`."""
-    return next((parent for parent in _ancestors(node) if parent == last or parent.type in types), None)
+    return next((parent for parent in ancestors(node) if parent == last or parent.type in types), None)
 
 
 def _forbidden_call(name: str) -> str | None:
@@ -329,29 +338,30 @@ def _aliases(declaration: Node) -> Iterator[tuple[str, frozenset[str]]]:
         declarator, value = child.child_by_field_name("declarator"), child.child_by_field_name("value")
         if child.type != "init_declarator" or declarator is None or value is None:
             continue
-        if declarator.type in ("pointer_declarator", "reference_declarator") or (kind is not None and _text(kind) == "auto"):
-            sources = frozenset(_text(node) for node in _walk(value) if node.type == "identifier")
-            yield from ((_text(node), sources) for node in _walk(declarator) if node.type == "identifier")
+        if declarator.type in ("pointer_declarator", "reference_declarator") or (kind is not None and text_of(kind) == "auto"):
+            sources = frozenset(text_of(node) for node in walk(value) if node.type == "identifier")
+            yield from ((text_of(node), sources) for node in walk(declarator) if node.type == "identifier")
 
 
 def _tokens(node: Node, *, without: Node | None = None) -> str:
-    leaves = (leaf for leaf in _walk(node) if not leaf.children and leaf.type != "comment")
+    leaves = (leaf for leaf in walk(node) if not leaf.children and leaf.type != "comment")
     kept = (leaf for leaf in leaves if without is None or not without.start_byte <= leaf.start_byte < without.end_byte)
-    return " ".join(_text(leaf) for leaf in kept)
+    return " ".join(text_of(leaf) for leaf in kept)
 
 
 def _has_prototype(declaration: Node) -> bool:
     return any(child.type == "function_declarator" for child in declaration.named_children)
 
 
-def _ancestors(node: Node) -> Iterator[Node]:
+def ancestors(node: Node) -> Iterator[Node]:
+    """The nodes around `node`, innermost first."""
     parent = node.parent
     while parent is not None:
         yield parent
         parent = parent.parent
 
 
-def _walk(node: Node) -> Iterator[Node]:
+def walk(node: Node) -> Iterator[Node]:
     """`node` and all below it, in source order."""
     pending = [node]
     while pending:
@@ -360,7 +370,8 @@ def _walk(node: Node) -> Iterator[Node]:
         pending.extend(reversed(node.children))
 
 
-def _declarator(function: Node) -> Node:
+def function_declarator(function: Node) -> Node:
+    """Name and parameters of a function definition."""
     declarator = function.child_by_field_name("declarator")
     assert declarator is not None
     while declarator.type != "function_declarator":
@@ -373,21 +384,23 @@ def _declarator(function: Node) -> Node:
     return declarator
 
 
-def _function_name(function: Node) -> str:
+def function_name(function: Node) -> str:
+    """Plain name of a function definition."""
     declarator = function.child_by_field_name("declarator")
     if declarator is None:
         return ""
-    name = _declarator(function).child_by_field_name("declarator")
-    return _text(name).rpartition("::")[2] if name is not None else ""
+    name = function_declarator(function).child_by_field_name("declarator")
+    return text_of(name).rpartition("::")[2] if name is not None else ""
 
 
 def _qualified_name(function: Node) -> str:
     """With the named namespaces around it."""
-    names = [node.child_by_field_name("name") for node in _ancestors(function) if node.type == "namespace_definition"]
-    return "::".join([*(_text(name) for name in reversed(names) if name is not None), _function_name(function)])
+    names = [node.child_by_field_name("name") for node in ancestors(function) if node.type == "namespace_definition"]
+    return "::".join([*(text_of(name) for name in reversed(names) if name is not None), function_name(function)])
 
 
-def _called(call: Node) -> str:
+def called_name(call: Node) -> str:
+    """Plain name of what a call expression calls."""
     function = call.child_by_field_name("function")
     if function is None:
         return ""
@@ -395,12 +408,14 @@ def _called(call: Node) -> str:
         function = function.child_by_field_name("name") or function
     if function.type == "field_expression":
         function = function.child_by_field_name("field") or function
-    return _text(function).rpartition("::")[2]
+    return text_of(function).rpartition("::")[2]
 
 
-def _text(node: Node | None) -> str:
+def text_of(node: Node | None) -> str:
+    """Source text of a node."""
     return ((node.text if node is not None else None) or b"").decode(errors="replace")
 
 
-def _line(node: Node) -> int:
+def line_of(node: Node) -> int:
+    """Line of a node, from 1."""
     return int(node.start_point[0]) + 1

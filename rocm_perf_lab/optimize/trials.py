@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Inputs = Literal["random", "zeros", "special"]
 _ODD_SIZES = (5, 133, 37, 3, 67)
-_MOST_ELEMENTS = 1 << 22
+_MOST_ELEMENTS = 1 << 18
 _SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 1e-42, 6e4)
 """The last two: a number below the smallest normal float, and one near the largest half."""
 _SPECIAL_PLACES = 6
@@ -171,6 +171,8 @@ def _other_sizes(description: KernelDescription) -> list[dict[str, int | float |
     ]
     odd = {n: min(int(description.params[n]), _ODD_SIZES[i % len(_ODD_SIZES)]) for i, n in enumerate(sizes)}
     half = {n: -(-int(description.params[n]) // 2) for n in sizes}
+    while sizes and max(half.values()) > 1 and elements(description, {**description.params, **half}) > _MOST_ELEMENTS:
+        half = {n: -(-value // 2) for n, value in half.items()}
     multiple = {n: min(int(description.params[n]), 64 * (1 + i % 3)) for i, n in enumerate(sizes)}
     found: list[dict[str, int | float | str]] = []
     for other in (odd, multiple, half):

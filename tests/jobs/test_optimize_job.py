@@ -46,7 +46,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
         environment.delenv("MLFLOW_TRACKING_URI", raising=False)
         with (folder / "printed.txt").open("w") as sink:
             patch.setattr("sys.stdout", sink)
-            words = ["+experiment=softmax_optimize", "kernel.params.rows=64", f"optimizer.max_iterations={ROUNDS}"]
+            words = [
+                "+experiment=softmax_optimize",
+                "optimizer=greedy_unroll",
+                "kernel.params.rows=64",
+                f"optimizer.max_iterations={ROUNDS}",
+            ]
             assert run_lab(words) == 0
     (run,) = (folder / "outputs").glob("*/*")
     return Demo((folder / "printed.txt").read_text(), run, f"sqlite:///{folder / 'mlflow.db'}")

@@ -26,7 +26,11 @@ class Rejection:
 
 
 class Transform(Protocol):
-    """One kind of rewrite, named by `_target_` in YAML."""
+    """One kind of rewrite, named by `_target_` in YAML.
+
+    A transform may also have `addresses`, the bottlenecks (names of `analysis/bottleneck.yaml`) that it can relieve; one
+    without is tried whatever the bottleneck is. It has to take sources that were rewritten already.
+    """
 
     name: str
 

@@ -1,0 +1,161 @@
+"""Loop-invariant accesses to memory move out of the loop: what is read again and again, or summed up in place, stays in a
+register.
+
+The compiler cannot do this where another pointer might lead to the same place. Here it is known that it does not: the
+arguments of a kernel are distinct buffers, as its description has them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.optimize.source_tree import line_of, text_of, walk
+from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
+from rocm_perf_lab.optimize.transforms.rewriting import (
+    CountedLoop,
+    Edit,
+    apply,
+    assigned_names,
+    calls_in,
+    counted_loop,
+    element_type,
+    enclosing_function,
+    indentation,
+    is_written,
+    jumps_in,
+    names_in,
+    newline,
+    statements_with_pragma,
+    subscript_index,
+    substituted,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
+
+_CONDITIONS = frozenset(
+    {"if_statement", "conditional_expression", "switch_statement", "for_statement", "while_statement", "do_statement",
+     "lambda_expression"}
+)  # fmt: skip
+
+
+class HoistInvariants:
+    """Each invariant access alone, then all of a loop."""
+
+    name = "hoist invariants"
+    addresses = frozenset(
+        {"memory_bandwidth_bound", "latency_bound", "compute_bound", "under_occupied", "launch_bound", "balanced", "unknown"}
+    )
+
+    def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
+        """One rewrite per loop with such accesses."""
+        rewrites = []
+        for node, found in _candidates(unit):
+            if isinstance(found, dict):
+                loop = counted_loop(node)
+                assert loop is not None
+                what = ", ".join(found)
+                text = apply(unit.content, [_edit(unit, loop, found)])
+                rewrites.append(Rewrite(f"keep {what} in a register in line {line_of(node)}", text))
+        return tuple(rewrites)
+
+    def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
+        """Loops that are left alone."""
+        return tuple(Rejection(line_of(node), why) for node, why in _candidates(unit) if isinstance(why, str))
+
+
+def _candidates(unit: SourceUnit) -> list[tuple[Node, dict[str, tuple[str, bool]] | str]]:
+    loops = [node for function in unit.functions() for node in walk(function) if node.type == "for_statement"]
+    return [(node, _invariants(unit, node)) for node in loops]
+
+
+def _invariants(unit: SourceUnit, node: Node) -> dict[str, tuple[str, bool]] | str:
+    """Accesses by their text: element type and whether they are written; or why there are none."""
+    loop = counted_loop(node)
+    if loop is None:
+        return "is no counted loop"
+    obstacle = unit.loop_at(node).obstacle
+    if obstacle is not None:
+        return obstacle
+    if jumps_in(loop.body):
+        return "may end early"
+    function = enclosing_function(node)
+    if calls_in(loop.body) & {name for name, _ in _own_functions(unit)}:
+        return "calls a function of this file"
+    read, written = touched(function, loop.body)
+    if read is None or written is None:
+        return "uses a pointer whose buffer is not plain to see"
+    changing = assigned_names(node)
+    found: dict[str, tuple[str, bool]] = {}
+    for access in (n for n in walk(loop.body) if n.type == "subscript_expression"):
+        base, index = access.child_by_field_name("argument"), subscript_index(access)
+        if base is None or base.type != "identifier" or index is None or (names_in(index) | {text_of(base)}) & changing:
+            continue
+        kind, root = element_type(function, text_of(base)), root_of(function, text_of(base))
+        if kind is None or root is None or calls_in(index) or _is_conditional(access, loop.body):
+            continue
+        same = [n for n in walk(loop.body) if n.type == "subscript_expression" and text_of(n) == text_of(access)]
+        others = [
+            n for n in walk(loop.body)
+            if n.type == "subscript_expression" and text_of(n) != text_of(access)
+            and root_of(function, text_of(n).partition("[")[0]) == root
+        ]  # fmt: skip
+        is_stored = any(map(is_written, same))
+        if (is_stored and (others or any(_is_conditional(n, loop.body) for n in same))) or any(map(is_written, others)):
+            continue
+        found[text_of(access)] = (kind, is_stored)
+    return found or "has no invariant access to memory"
+
+
+def _own_functions(unit: SourceUnit) -> list[tuple[str, Node]]:
+    from rocm_perf_lab.optimize.source_tree import function_name
+
+    return [(function_name(node), node) for node in unit.functions()]
+
+
+def _is_conditional(access: Node, body: Node) -> bool:
+    """Whether an iteration may pass without the access."""
+    node = access
+    while node != body and node.parent is not None:
+        parent = node.parent
+        if parent.type in _CONDITIONS:
+            return True
+        if parent.type == "binary_expression" and text_of(parent.child_by_field_name("operator")) in ("&&", "||"):
+            return True
+        node = parent
+    return body.type in _CONDITIONS
+
+
+def _edit(unit: SourceUnit, loop: CountedLoop, found: dict[str, tuple[str, bool]]) -> Edit:
+    content, space = unit.content, indentation(unit.content, loop.node.start_byte)
+    start, pragma = statements_with_pragma(unit, loop.node)
+    names = {text: _fresh(unit, number) for number, text in enumerate(found)}
+    shift = loop.node.start_byte
+    edits = [
+        Edit(node.start_byte - shift, node.end_byte - shift, names[text_of(node)])
+        for node in walk(loop.body)
+        if node.type == "subscript_expression" and text_of(node) in names
+    ]
+    changed = apply(content[loop.node.start_byte : loop.node.end_byte], edits)
+    test = text_of(loop.node.child_by_field_name("condition"))
+    lines = [
+        f"if ({substituted(test, loop.index, f'({loop.start_text})')}) {{",
+        *(f"  {'' if stored else 'const '}{kind} {names[text]} = {text};" for text, (kind, stored) in found.items()),
+        *([pragma.rstrip()] if pragma else []),
+        f"  {changed}",
+        *(f"  {text} = {names[text]};" for text, (_, stored) in found.items() if stored),
+        "}",
+    ]
+    lead = space if start != loop.node.start_byte else ""
+    return Edit(start, loop.node.end_byte, lead + f"{newline(content)}{space}".join(lines))
+
+
+def _fresh(unit: SourceUnit, number: int) -> str:
+    """A name that the source does not use."""
+    name = f"kept_{number}"
+    while name.encode() in unit.content:
+        name += "_"
+    return name

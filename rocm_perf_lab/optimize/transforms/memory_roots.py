@@ -1,0 +1,77 @@
+"""Which buffer a pointer of the kernel leads to: two pointers with different roots never meet.
+
+The root is a pointer parameter or an LDS array. Arguments of a kernel are distinct buffers, as its description has them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.optimize.source_tree import function_declarator, text_of, walk
+from rocm_perf_lab.optimize.transforms.rewriting import initialiser, is_written, names_in
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+def root_of(function: Node, pointer: str, *, depth: int = 8) -> str | None:
+    """Name of the parameter or array that `pointer` leads to; None where that is not plain to see."""
+    origins = _parameters(function) | _arrays(function)
+    if pointer in origins:
+        return pointer
+    value = initialiser(function, pointer)
+    if value is None or depth == 0:
+        return None
+    found = {root for name in names_in(value) if (root := root_of(function, name, depth=depth - 1)) is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+def touched(function: Node, part: Node) -> tuple[set[str] | None, set[str] | None]:
+    """Roots that are read and roots that are written below `part`; None where one of them is unknown.
+
+    What is dereferenced or called with a pointer counts as both.
+    """
+    read: set[str | None] = set()
+    written: set[str | None] = set()
+    for node in walk(part):
+        if node.type == "subscript_expression":
+            base = node.child_by_field_name("argument")
+            while base is not None and base.type == "subscript_expression":
+                base = base.child_by_field_name("argument")
+            if (
+                node.parent is not None
+                and node.parent.type == "subscript_expression"
+                and node.parent.child_by_field_name("argument") == node
+            ):
+                continue
+            root = root_of(function, text_of(base)) if base is not None and base.type == "identifier" else None
+            read.add(root)
+            if is_written(node):
+                written.add(root)
+        elif node.type == "pointer_expression" and text_of(node).startswith("*"):
+            roots = {root_of(function, name) for name in names_in(node)} - {None}
+            read.add(next(iter(roots)) if len(roots) == 1 else None)
+            written.add(next(iter(roots)) if len(roots) == 1 else None)
+    return (None if None in read else {r for r in read if r}, None if None in written else {r for r in written if r})
+
+
+def _parameters(function: Node) -> set[str]:
+    parameters = function_declarator(function).child_by_field_name("parameters")
+    found = set()
+    for parameter in parameters.named_children if parameters is not None else []:
+        declarator = parameter.child_by_field_name("declarator")
+        if declarator is not None and declarator.type == "pointer_declarator":
+            found.add(text_of(declarator.named_children[-1]))
+    return found
+
+
+def _arrays(function: Node) -> set[str]:
+    found = set()
+    for node in walk(function):
+        if node.type == "declaration":
+            for declarator in (c for c in node.named_children if c.type == "array_declarator"):
+                inner: Node | None = declarator
+                while inner is not None and inner.type == "array_declarator":
+                    inner = inner.child_by_field_name("declarator")
+                found.add(text_of(inner))
+    return found

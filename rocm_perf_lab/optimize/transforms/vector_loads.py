@@ -1,0 +1,332 @@
+"""Loads and stores of two or four elements at once, in loops whose accesses are proven to be neighbours.
+
+Three kinds of loops are taken. `i += 1`: one work-item walks over neighbours; its iterations stay in order. Steps of the
+workgroup or of the whole grid, from the work-item's own number: the work-items together cover every index once, and each
+takes neighbours instead; sums and extremes over its share then gather other elements, which is a reassociation.
+Alignment is tested where the loop begins; the loop as it was remains for what is not aligned, and for the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.expressions import ExpressionError, evaluate, evaluate_integer
+from rocm_perf_lab.optimize.source_tree import ancestors, line_of, text_of, walk
+from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
+from rocm_perf_lab.optimize.transforms.rewriting import (
+    CountedLoop,
+    Edit,
+    apply,
+    assigned_names,
+    counted_loop,
+    element_type,
+    enclosing_function,
+    indentation,
+    initialiser,
+    is_written,
+    jumps_in,
+    loops_in,
+    names_in,
+    newline,
+    statements_with_pragma,
+    subscript_index,
+    substituted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tree_sitter import Node
+
+    from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
+
+_VECTORS = {"float": "float", "int": "int", "unsigned int": "uint", "unsigned": "uint", "int32_t": "int", "uint32_t": "uint"}
+_LANES = "xyzw"
+_ELEMENT_BYTES = 4
+_GATHERING_CALLS = re.compile(r"f?max[f]?|f?min[f]?|__builtin_f(?:max|min)f?|std::(?:max|min)")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A loop that can be vectorised. `accesses` by their text: element type, whether read, whether written."""
+
+    loop: CountedLoop
+    accesses: dict[str, tuple[str, bool, bool]]
+    strided: bool
+
+
+class VectorLoads:
+    """Each loop alone, then all together, at each width.
+
+    Args:
+        kernel: The description: the workgroup is what steps are compared with.
+        widths: Elements at once: 2, 4, or both.
+
+    Raises:
+        LabError: Another width.
+    """
+
+    name = "vector loads"
+    addresses = frozenset({"memory_bandwidth_bound", "latency_bound", "under_occupied", "launch_bound", "balanced", "unknown"})
+
+    def __init__(self, *, kernel: KernelDescription, widths: Sequence[int] = (2, 4)) -> None:
+        if not widths or any(width not in (2, 4) for width in widths):
+            raise LabError(
+                f"widths must be 2 or 4, not {list(widths)}",
+                where="optimizer.transforms: widths",
+                remedy="for example widths: [4]",
+            )
+        self._kernel = kernel
+        self._widths = tuple(sorted(set(widths), reverse=True))
+
+    def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
+        """One rewrite per group of loops and width."""
+        plans = [plan for _, plan in self._plans(unit) if isinstance(plan, _Plan)]
+        groups = ([plans] if len(plans) > 1 else []) + [[plan] for plan in plans]
+        rewrites = []
+        for group in groups:
+            for width in self._widths:
+                lines = ", ".join(str(line_of(plan.loop.node)) for plan in group)
+                edits = [_edit(unit, plan, width) for plan in group]
+                rewrites.append(Rewrite(f"{width} elements at once in line {lines}", apply(unit.content, edits)))
+        return tuple(rewrites)
+
+    def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
+        """Loops that are left alone."""
+        return tuple(Rejection(line_of(node), why) for node, why in self._plans(unit) if isinstance(why, str))
+
+    def _plans(self, unit: SourceUnit) -> list[tuple[Node, _Plan | str]]:
+        loops = [node for function in unit.functions() for node in walk(function) if node.type == "for_statement"]
+        return [(node, self._plan(unit, node)) for node in loops]
+
+    def _plan(self, unit: SourceUnit, node: Node) -> _Plan | str:
+        """What to do with a loop, or why nothing."""
+        loop = counted_loop(node)
+        if loop is None:
+            return "is no counted loop"
+        obstacle = unit.loop_at(node).obstacle
+        if obstacle is not None and not (obstacle.startswith("contains an atomic") and _atomics_are_statements(loop.body)):
+            return obstacle
+        if jumps_in(loop.body) or loops_in(loop.body):
+            return "is no innermost loop that runs to its end"
+        if any("(size_t)(&" in text_of(p.child_by_field_name("condition")) for p in ancestors(node) if p.type == "if_statement"):
+            return "is vectorised already"
+        strided = self._is_strided(unit, loop)
+        if loop.step_text != "1" and not strided:
+            return f"steps by {loop.step_text}, which is not proven to be the workgroup or the grid"
+        if strided and (gathered := _order_matters(loop)):
+            return gathered
+        return self._with_accesses(enclosing_function(node), loop, strided)
+
+    def _with_accesses(self, function: Node, loop: CountedLoop, strided: bool) -> _Plan | str:
+        changing = assigned_names(loop.node)
+        if changing & set(re.findall(r"[A-Za-z_]\w*", loop.end_text)):
+            return "has an end that changes"
+        found: dict[str, tuple[str, bool, bool]] = {}
+        for access in (n for n in walk(loop.body) if n.type == "subscript_expression"):
+            base, index = access.child_by_field_name("argument"), subscript_index(access)
+            if base is None or index is None or base.type != "identifier" or loop.index not in names_in(index):
+                continue
+            kind = element_type(function, text_of(base))
+            if not _is_neighbour(index, loop.index) or kind not in _VECTORS or (names_in(index) - {loop.index}) & changing:
+                continue
+            written = is_written(access)
+            if written and not _is_plain_store(access, loop.body):
+                return f"stores {text_of(access)} on a condition"
+            old = found.get(text_of(access), (kind, False, False))
+            found[text_of(access)] = (kind, old[1] or not written or _also_reads(access), old[2] or written)
+        if not found:
+            return "has no neighbouring accesses of 4-byte elements"
+        return self._without_conflicts(function, loop, found, strided)
+
+    def _without_conflicts(
+        self, function: Node, loop: CountedLoop, found: dict[str, tuple[str, bool, bool]], strided: bool
+    ) -> _Plan | str:
+        """Loads move up and stores down past each other: that is allowed between different buffers only."""
+        read, written = touched(function, loop.body)
+        if read is None or written is None:
+            return "uses a pointer whose buffer is not plain to see"
+        for root in written:
+            texts = {t for t in found if root_of(function, t.partition("[")[0]) == root}
+            others = [n for n in walk(loop.body) if _leads_to(function, n, root) and text_of(n) not in texts]
+            if texts and (len(texts) > 1 or others):
+                return f"reads and writes {root} at several places"
+        return _Plan(loop, found, strided)
+
+    def _is_strided(self, unit: SourceUnit, loop: CountedLoop) -> bool:
+        """Whether start and step are the work-item's number and the workgroup, or those of the whole grid."""
+        function = enclosing_function(loop.node)
+        if function != unit.kernel or any(n != 1 for n in self._sizes()[1:]):
+            return False
+        start, step = (self._normal(function, text) for text in (loop.start_text, loop.step_text))
+        return (start, step) == ("threadIdx.x", "blockDim.x") or (
+            start in ("blockIdx.x*blockDim.x+threadIdx.x", "threadIdx.x+blockIdx.x*blockDim.x")
+            and step in ("blockDim.x*gridDim.x", "gridDim.x*blockDim.x")
+        )
+
+    def _normal(self, function: Node, text: str) -> str:
+        """With local names replaced by what they stand for, macros of the workgroup's size by `blockDim.x`."""
+        for _ in range(4):
+            for word in set(re.findall(r"(?<![\w.])[A-Za-z_]\w*\b(?!\.)", text)):
+                value = initialiser(function, word)
+                if value is not None:
+                    text = substituted(text, word, text_of(value))
+                elif self._is_block(word):
+                    text = substituted(text, word, "blockDim.x")
+        bare = re.sub(r"\((?:int|unsigned|unsigned int|size_t)\)|\s+", "", text)
+        return "blockDim.x" if bare.isdigit() and int(bare) == self._sizes()[0] else bare
+
+    def _is_block(self, word: str) -> bool:
+        if word not in self._kernel.defines:
+            return False
+        try:
+            return bool(evaluate(self._kernel.defines[word], self._kernel.params, where="kernel.defines") == self._sizes()[0])
+        except ExpressionError:
+            return False
+
+    def _sizes(self) -> list[int]:
+        sizes = [evaluate_integer(e, self._kernel.params, where="kernel.block") for e in self._kernel.block]
+        return [*sizes, 1, 1] if prod(sizes) else [0, 0, 0]
+
+
+def _atomics_are_statements(body: Node) -> bool:
+    """Whether no result of an atomic is used: then their order does not matter for integers."""
+    calls = [
+        n for n in walk(body) if n.type == "call_expression" and "atomic" in text_of(n.child_by_field_name("function")).lower()
+    ]
+    return all(call.parent is not None and call.parent.type == "expression_statement" for call in calls)
+
+
+def _order_matters(loop: CountedLoop) -> str | None:
+    """A variable of the work-item that carries more than a sum or an extreme from one iteration to the next."""
+    declared = {text_of(n.child_by_field_name("declarator")) for n in walk(loop.body) if n.type == "init_declarator"}
+    for node in walk(loop.body):
+        if node.type == "update_expression" and text_of(node.child_by_field_name("argument")) not in declared:
+            return f"counts with {text_of(node)}"
+        if node.type != "assignment_expression":
+            continue
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        name, operator = text_of(left), text_of(node.child_by_field_name("operator"))
+        if left is None or right is None or left.type == "subscript_expression" or name in declared or operator == "+=":
+            continue
+        is_extreme = (
+            right.type == "call_expression"
+            and _GATHERING_CALLS.fullmatch(text_of(right.child_by_field_name("function"))) is not None
+            and name in {text_of(a) for a in (right.child_by_field_name("arguments") or right).named_children}
+        )
+        if not is_extreme:
+            return f"carries {name} from one iteration to the next"
+    return None
+
+
+def _is_neighbour(index: Node, name: str) -> bool:
+    """Whether an index is a sum in which `name` stands once, alone."""
+    if index.type == "identifier":
+        return text_of(index) == name
+    if index.type == "parenthesized_expression" and len(index.named_children) == 1:
+        return _is_neighbour(index.named_children[0], name)
+    if index.type != "binary_expression" or text_of(index.child_by_field_name("operator")) not in "+-":
+        return False
+    left, right = index.child_by_field_name("left"), index.child_by_field_name("right")
+    if left is None or right is None:
+        return False
+    if name in names_in(right):
+        return text_of(index.child_by_field_name("operator")) == "+" and name not in names_in(left) and _is_neighbour(right, name)
+    return _is_neighbour(left, name)
+
+
+def _leads_to(function: Node, node: Node, root: str) -> bool:
+    """Whether a node is an access to the buffer `root`."""
+    return node.type == "subscript_expression" and root_of(function, text_of(node).partition("[")[0]) == root
+
+
+def _is_plain_store(access: Node, body: Node) -> bool:
+    statement = access.parent.parent if access.parent is not None else None
+    return statement is not None and statement.type == "expression_statement" and (statement == body or statement.parent == body)
+
+
+def _also_reads(access: Node) -> bool:
+    parent = access.parent
+    return parent is not None and (parent.type == "update_expression" or text_of(parent.child_by_field_name("operator")) != "=")
+
+
+def _edit(unit: SourceUnit, plan: _Plan, width: int) -> Edit:
+    loop, content = plan.loop, unit.content
+    start, pragma = statements_with_pragma(unit, loop.node)
+    end_of_line, space = newline(content), indentation(content, loop.node.start_byte)
+    first = "0" if plan.strided else f"({loop.start_text})"
+    places = " | ".join(f"(size_t)(&{substituted(text, loop.index, first)})" for text in plan.accesses)
+    original = content[loop.node.start_byte : loop.node.end_byte].decode()
+    body = content[loop.body.start_byte : loop.body.end_byte].decode()
+    head = f"for ({loop.type_name} {loop.index}"
+    index, end, step = loop.index, loop.end_text, loop.step_text
+    test = f"{index} + {width - 1} < {end}"
+    if plan.strided:
+        fast = f"{head} = ({loop.start_text}) * {width}; {test}; {index} += ({step}) * {width})"
+        rest = f"{head} = ({end}) / {width} * {width} + ({loop.start_text}); {index} < {end}; {index} += {step}) {body}"
+        declared: list[str] = []
+    else:
+        declared = [f"{loop.type_name} {loop.index} = {loop.start_text};"]
+        fast = f"for (; {test}; {index} += {width})"
+        rest = f"for (; {index} < {end}; ++{index}) {body}"
+    lines = [
+        f"if ((({places}) & {width * _ELEMENT_BYTES - 1}) == 0) {{",
+        *(f"  {line}" for line in declared),
+        f"  {fast} {{",
+        *(f"    {line}" for line in _vector_body(unit, plan, width)),
+        "  }",
+        f"  {rest}",
+        "} else {",
+        *([pragma.rstrip()] if pragma else []),
+        f"  {original}",
+        "}",
+    ]
+    lead = space if start != loop.node.start_byte else ""
+    return Edit(start, loop.node.end_byte, lead + f"{end_of_line}{space}".join(lines))
+
+
+def _vector_body(unit: SourceUnit, plan: _Plan, width: int) -> list[str]:
+    names = {text: _fresh(unit, number) for number, text in enumerate(plan.accesses)}
+    lines = []
+    for text, (kind, is_read, is_stored) in plan.accesses.items():
+        vector = f"{_VECTORS[kind]}{width}"
+        value = f" = *reinterpret_cast<const {vector}*>(&{text})" if is_read else ""
+        lines.append(f"{'' if is_stored else 'const '}{vector} {names[text]}{value};")
+    lines += [_lane(unit, plan, names, lane) for lane in range(width)]
+    for text, (kind, _, is_stored) in plan.accesses.items():
+        if is_stored:
+            lines.append(f"*reinterpret_cast<{_VECTORS[kind]}{width}*>(&{text}) = {names[text]};")
+    return lines
+
+
+def _lane(unit: SourceUnit, plan: _Plan, names: dict[str, str], lane: int) -> str:
+    """The body for one element."""
+    body, edits, covered = plan.loop.body, [], []
+    for node in walk(body):
+        if node.type == "subscript_expression" and text_of(node) in names:
+            edits.append((node, f"{names[text_of(node)]}.{_LANES[lane]}"))
+            covered.append((node.start_byte, node.end_byte))
+    for node in walk(body):
+        inside = any(start <= node.start_byte < end for start, end in covered)
+        if node.type == "identifier" and text_of(node) == plan.loop.index and not inside and lane:
+            edits.append((node, f"({plan.loop.index} + {lane})"))
+    shift = body.start_byte
+    content = unit.content[body.start_byte : body.end_byte]
+    text = apply(content, [Edit(node.start_byte - shift, node.end_byte - shift, by) for node, by in edits])
+    if "//" not in text and "#" not in text:
+        text = " ".join(text.split())
+    return text if body.type == "compound_statement" else f"{{ {text} }}"
+
+
+def _fresh(unit: SourceUnit, number: int) -> str:
+    """A name that the source does not use."""
+    name = f"vector_{number}"
+    while name.encode() in unit.content:
+        name += "_"
+    return name

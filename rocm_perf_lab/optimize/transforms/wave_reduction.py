@@ -1,0 +1,173 @@
+"""Atomics of all work-items on one place become a reduction in registers and one atomic per wavefront.
+
+Taken are statements `atomicAdd(&place, value)` (and Max, Min, And, Or, Xor) that every work-item of a workgroup of whole
+wavefronts executes, or that stand alone under a condition which then becomes a neutral value, and whose place is the same
+for all of them. A sum of floats is gathered in another order; that of atomics was never fixed.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.expressions import evaluate_integer
+from rocm_perf_lab.optimize.source_tree import ancestors, called_name, line_of, text_of, walk
+from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, indentation, names_in, newline, subscript_index
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
+
+_WAVE = 64
+_COMBINED = {
+    "atomicAdd": "{a} + {b}",
+    "atomicMax": "({a} > {b} ? {a} : {b})",
+    "atomicMin": "({a} < {b} ? {a} : {b})",
+    "atomicAnd": "{a} & {b}",
+    "atomicOr": "{a} | {b}",
+    "atomicXor": "{a} ^ {b}",
+}
+_NEUTRAL_IS_ZERO = frozenset({"atomicAdd", "atomicOr", "atomicXor"})
+_CONDITIONS = frozenset(
+    {"if_statement", "for_statement", "while_statement", "do_statement", "switch_statement", "conditional_expression"}
+)
+_LANE_DEPENDENT = re.compile(r"\b(?:threadIdx|__lane_id|__builtin_amdgcn_(?:workitem|mbcnt)\w*)\b")
+
+
+class WaveReduction:
+    """Each such atomic alone, then all together.
+
+    Args:
+        kernel: The description: its workgroup has to consist of whole wavefronts.
+    """
+
+    name = "wave reduction"
+    addresses = frozenset(
+        {"lds_bank_conflicts", "latency_bound", "divergence_limited", "under_occupied", "compute_bound", "memory_bandwidth_bound",
+         "launch_bound", "balanced", "unknown"}
+    )  # fmt: skip
+
+    def __init__(self, *, kernel: KernelDescription) -> None:
+        self._kernel = kernel
+
+    def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
+        """One rewrite per group of atomics."""
+        free = [(call, edit) for call, edit, _ in self._found(unit) if edit is not None]
+        groups = ([free] if len(free) > 1 else []) + [[row] for row in free]
+        return tuple(
+            Rewrite(
+                f"one atomic per wavefront in line {', '.join(str(line_of(call)) for call, _ in group)}",
+                apply(unit.content, [edit for _, edit in group]),
+            )
+            for group in groups
+        )
+
+    def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
+        """Atomics that are left alone."""
+        return tuple(Rejection(line_of(call), why) for call, edit, why in self._found(unit) if edit is None)
+
+    def _found(self, unit: SourceUnit) -> list[tuple[Node, Edit | None, str]]:
+        calls = [n for n in walk(unit.kernel) if n.type == "call_expression" and called_name(n) in _COMBINED]
+        rows = []
+        for number, call in enumerate(calls):
+            why = self._obstacle(unit, call)
+            rows.append((call, None if why else _edit(unit, call, number), why or ""))
+        return rows
+
+    def _obstacle(self, unit: SourceUnit, call: Node) -> str | None:
+        items = prod(evaluate_integer(e, self._kernel.params, where="kernel.block") for e in self._kernel.block)
+        if items % _WAVE:
+            return "the workgroup does not consist of whole wavefronts"
+        statement = call.parent
+        if statement is None or statement.type != "expression_statement":
+            return "its result is used"
+        place, value = _arguments(call)
+        if place is None or value is None:
+            return "it has other arguments than a place and a value"
+        if "rpl_lane" in text_of(statement.parent) and "__shfl_xor" in text_of(statement.parent):
+            return "is one per wavefront already"
+        if _depends_on_lane(unit.kernel, place):
+            return "its place differs from work-item to work-item"
+        condition = _lone_condition(statement)
+        outer = condition or statement
+        if any(p.type in _CONDITIONS for p in ancestors(outer) if unit.kernel.start_byte < p.start_byte):
+            return "not every work-item executes it"
+        if condition is not None and called_name(call) not in _NEUTRAL_IS_ZERO:
+            return "it stands under a condition and has no neutral value"
+        if any(n.type == "return_statement" and n.end_byte < call.start_byte for n in walk(unit.kernel)):
+            return "work-items may have returned before"
+        return None
+
+
+def _arguments(call: Node) -> tuple[Node | None, Node | None]:
+    arguments = call.child_by_field_name("arguments")
+    given = [c for c in (arguments.named_children if arguments is not None else []) if c.type != "comment"]
+    return (given[0], given[1]) if len(given) == 2 else (None, None)
+
+
+def _depends_on_lane(function: Node, place: Node, *, depth: int = 6) -> bool:
+    """Whether an address may differ within a workgroup: through the work-item's number, or anything that is loaded."""
+    if _LANE_DEPENDENT.search(text_of(place)):
+        return True
+    if any(_loads_in_index(node) for node in walk(place)):
+        return True
+    if depth == 0:
+        return True
+    for name in names_in(place):
+        for node in walk(function):
+            value = None
+            if node.type == "init_declarator" and text_of(node.child_by_field_name("declarator")).lstrip("*& ") == name:
+                value = node.child_by_field_name("value")
+            elif node.type == "assignment_expression" and text_of(node.child_by_field_name("left")) == name:
+                return True  # assigned along the way: not followed
+            if value is not None and (_depends_on_lane(function, value, depth=depth - 1) or "[" in text_of(value)):
+                return True
+    return False
+
+
+def _loads_in_index(node: Node) -> bool:
+    if node.type != "subscript_expression":
+        return False
+    index = subscript_index(node)
+    return index is None or any(inner.type == "subscript_expression" for inner in walk(index))
+
+
+def _lone_condition(statement: Node) -> Node | None:
+    """The `if` whose only content is this statement."""
+    parent = statement.parent
+    if parent is not None and parent.type == "compound_statement" and len(parent.named_children) == 1:
+        parent = parent.parent
+    if parent is None or parent.type != "if_statement" or parent.child_by_field_name("alternative") is not None:
+        return None
+    return parent
+
+
+def _edit(unit: SourceUnit, call: Node, number: int) -> Edit:
+    place, value = _arguments(call)
+    statement = call.parent
+    assert statement is not None and place is not None and value is not None
+    condition = _lone_condition(statement)
+    outer = condition or statement
+    test = text_of(condition.child_by_field_name("condition")) if condition is not None else None
+    start = text_of(value) if test is None else f"{test} ? {text_of(value)} : 0"
+    name = f"wave_value_{number}"
+    while name.encode() in unit.content:
+        name += "_"
+    combined = _COMBINED[called_name(call)].format(a=name, b="rpl_other")
+    content, space = unit.content, indentation(unit.content, outer.start_byte)
+    pointee = f"__typeof__(*({text_of(place)}))"
+    lines = [
+        "{",
+        f"  {pointee} {name} = {start};",
+        f"  for (int rpl_lane = {_WAVE // 2}; rpl_lane > 0; rpl_lane >>= 1) {{",
+        f"    const {pointee} rpl_other = __shfl_xor({name}, rpl_lane);",
+        f"    {name} = {combined};",
+        "  }",
+        f"  if (__lane_id() == 0) {called_name(call)}({text_of(place)}, {name});",
+        "}",
+    ]
+    return Edit(outer.start_byte, outer.end_byte, f"{newline(content)}{space}".join(lines))
