@@ -259,3 +259,13 @@ def test_a_kernel_name_of_64_kb_is_read_whole(tmp_path: Path) -> None:
     write_database(tmp_path / "x.db", recorded_run(TARGET, [dispatch(0, 1, kernel=long)], kernels=(long,)))
 
     assert len(read_database(tmp_path / "x.db").kernels[0].name) == 65536
+
+
+def test_a_file_cut_at_any_page_is_refused(database: Path) -> None:
+    content = database.read_bytes()
+    page = int.from_bytes(content[16:18])
+
+    for end in range(page, len(content), page):
+        database.write_bytes(content[:end])
+        with pytest.raises(DatabaseError, match="truncated"):
+            read_database(database)
