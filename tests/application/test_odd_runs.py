@@ -156,11 +156,8 @@ def test_a_missing_table_or_column_is_named(workplace: Workplace, statement: str
 
 def test_counter_runs_of_a_folder_are_passes_of_their_own(workplace: Workplace) -> None:
     recorded(workplace.folder, dispatch(1000, END))
-    groups: tuple[Mapping[str, float], ...] = (
-        {"SQ_WAVES": 16384.0},
-        {"SQ_WAVES": 16384.0},
-        {"SQ_INSTS": 5.0, "SQ_WAIT_ANY": 2.0},
-    )
+    waves, others = {"SQ_WAVES": 16384.0}, {"SQ_INSTS": 5.0, "SQ_WAIT_ANY": 2.0}
+    groups: tuple[Mapping[str, float], ...] = (waves, waves, others)
     for number, counters in enumerate(groups):
         folder = workplace.folder / "counters" / f"pass_{number}"
         folder.mkdir(parents=True)
