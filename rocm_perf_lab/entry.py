@@ -191,9 +191,13 @@ def _told(arguments: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _writing() -> Iterator[None]:
+    from hydra.errors import HydraException
+
     try:
         yield
     except OSError as error:
+        if isinstance(error, HydraException):
+            raise  # an option that does not exist is an OSError too, to Hydra
         raise LabError(
             f"cannot write the run's folder: {error.strerror or error}",
             where=str(error.filename or Path.cwd() / "outputs"),
@@ -260,6 +264,7 @@ def _explain(error: Exception, arguments: Sequence[str]) -> ConfigError:
 
         near = difflib.get_close_matches(name, available, n=1, cutoff=0.4)
         hint = f"did you mean {group}={near[0]}? " if near else ""
+        hint += "joblib, submitit and ray come with pip install 'rocm-perf-lab[cluster]'; " if group == "hydra/launcher" else ""
         return ConfigError(
             f"there is no {group or 'option'} named {name!r}",
             where=f"the override {group}={name}" if group else option[1],

@@ -1,0 +1,98 @@
+"""A folder where a user sweeps: a job that costs nothing and tells where it ran, and a space for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPOSITORY = Path(__file__).parents[2]
+JOB = '''
+import json, os, signal, time
+from rocm_perf_lab.errors import LabError
+
+class Stand:
+    """A job whose time is |block - 256| + 1 ms; some blocks kill their worker, are refused, or raise."""
+
+    def __init__(self, *, kill=-1, refuse=-1, fail=-1, hang=-1, pause=0.0):
+        self.kill, self.refuse, self.fail, self.hang, self.pause = kill, refuse, fail, hang, pause
+
+    def run(self, lab):
+        block = lab.config.kernel.params["block"]
+        device = lab.config.device.arguments
+        told = {"block": block, "pid": os.getpid(), "gpu": os.environ.get("HIP_VISIBLE_DEVICES"),
+                "threads": device.get("threads"), "display": lab.config.display}
+        (lab.output_dir / "told.json").write_text(json.dumps(told))
+        with lab.tracker as tracker:
+            tracker.log_params({"block": block})
+            time.sleep(self.pause)
+            if block == self.hang:
+                time.sleep(600)
+            if block == self.kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if block == self.refuse:
+                raise LabError("the kernel computes something else", where="block 96", remedy="correct it")
+            if block == self.fail:
+                raise ZeroDivisionError("by hand")
+        return abs(block - 256) + 1.0
+'''
+BLOCKS = [64, 96, 128, 256, 512, 1024]
+
+
+class SweepPlace:
+    """`folder` has the job's module and `space.yaml`; sweeps run there."""
+
+    def __init__(self, folder: Path, blocks: list[int] | None = None) -> None:
+        self.folder = folder
+        (folder / "stand_job.py").write_text(JOB)
+        self.space = folder / "space.yaml"
+        self.space.write_text(yaml.safe_dump({"parameters": {"block": blocks or BLOCKS}}))
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+            "RAY_DISABLE_IMPORT_WARNING": "1",
+        }
+
+    def words(self, *more: str) -> list[str]:
+        """The command line of a sweep over the space."""
+        tracking = [] if any(word.startswith("tracking") for word in more) else ["tracking=none"]
+        return [
+            "job._target_=stand_job.Stand", "kernel=vector_add", "device=emulator", f"autotune.space={self.space}",
+            "hydra.sweep.dir=swept", *tracking, *more, "--multirun",
+        ]  # fmt: skip
+
+    def begin(self, *more: str) -> subprocess.Popen[str]:
+        """Start a sweep in a process group of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "rocm_perf_lab", *self.words(*more)],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def sweep(self, *more: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """A sweep from beginning to end."""
+        process = self.begin(*more)
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def result(self, sweep: str = "swept") -> dict[str, Any]:
+        """autotune.json of a sweep."""
+        content: dict[str, Any] = json.loads((self.folder / sweep / "autotune.json").read_text())
+        return content
+
+    def told(self, sweep: str = "swept") -> list[dict[str, Any]]:
+        """What each job told of itself, in the order of trials."""
+        files = sorted((self.folder / sweep).glob("*/told.json"), key=lambda path: int(path.parent.name))
+        return [json.loads(path.read_text()) for path in files]

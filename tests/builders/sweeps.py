@@ -1,0 +1,62 @@
+"""Small spaces and places for tests of sweeps: what is told, and in which order, without Hydra and without a kernel."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+from rocm_perf_lab.autotune.space import build_space, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from optuna import Study
+
+    from rocm_perf_lab.autotune.slots import Task
+    from rocm_perf_lab.autotune.space import Configuration, Space
+
+Measure = "Callable[[Configuration], Measurement | Infeasible]"
+
+
+def small_space(**more: Any) -> Space:
+    """36 combinations, 26 of them valid; the fastest is x=3, y=2, order=a."""
+    content = {
+        "parameters": {"x": [1, 2, 3, 4, 5, 6], "y": [1, 2, 3], "order": ["a", "b"]},
+        "derived": {"tile": "x * y"},
+        "constraints": ["tile <= 12", "tile != 4"],
+        **more,
+    }
+    return build_space(describe(content, where="test"))
+
+
+def time_of(configuration: Configuration) -> Measurement:
+    """A time that one can work out in the head; in ms."""
+    x, y = int(configuration["x"]), int(configuration["y"])
+    return Measurement(1.0 + abs(x - 3) + abs(y - 2) + 0.5 * (configuration["order"] == "b"))
+
+
+class ThreadSlots:
+    """Slots in threads, each with a worker of its own."""
+
+    def __init__(self, count: int, measure: Callable[[Configuration], Measurement | Infeasible] = time_of) -> None:
+        self.count = count
+        self.begun: list[Task] = []
+        self.stopped = False
+        self._measure = measure
+        self._threads = ThreadPoolExecutor(count)
+
+    def start(self, task: Task) -> Future[Measurement | Infeasible]:
+        """Begin in a free thread."""
+        self.begun.append(task)
+        return self._threads.submit(self._measure, task.configuration)
+
+    def stop(self) -> None:
+        """Wait for the rest."""
+        self.stopped = True
+        self._threads.shutdown(wait=True)
+
+
+def proposed(study: Study) -> list[tuple[Any, ...]]:
+    """The parameters of every trial that has any."""
+    return [tuple(sorted(trial.params.items())) for trial in study.get_trials() if trial.params]

@@ -1,0 +1,249 @@
+"""`--multirun` with a space, through each launcher, as a user calls it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from mlflow import MlflowClient
+
+from rocm_perf_lab.entry import run_lab
+from tests.builders.sweep_place import BLOCKS, SweepPlace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def needs(module: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} is not installed")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepPlace:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return SweepPlace(tmp_path)
+
+
+def test_the_basic_launcher_searches_the_space_in_this_process(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run_lab(place.words("+job.refuse=96", "+job.fail=128"))
+
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    result = place.result()
+    assert result["best_config"] == {"parameters": {"block": 256}, "runtime_ms": 1.0}
+    assert result["search_space_size"] == result["evaluated_configs"] == len(BLOCKS)
+    reasons = {failure["parameters"]["block"]: failure["reason"].splitlines()[0] for failure in result["failures"]}
+    assert reasons == {96: "the kernel computes something else", 128: "ZeroDivisionError: by hand"}
+    assert {job["pid"] for job in place.told()} == {os.getpid()}
+    assert {job["display"] for job in place.told()} == {"none"}
+    results = yaml.safe_load((place.folder / "swept" / "optimization_results.yaml").read_text())
+    assert (results["best_params"], results["best_value"], results["failed"]) == ({"block": 256}, 1.0, 2)
+    assert "block=256" in shown.out
+
+
+def test_jobs_are_child_runs_of_the_sweep(place: SweepPlace) -> None:
+    store = f"sqlite:///{place.folder}/runs.db"
+
+    code = run_lab(place.words("tracking=mlflow", f"tracking.uri={store}", "+job.refuse=96", "autotune.budget=6"))
+
+    assert code == 0
+    client = MlflowClient(store)
+    runs = client.search_runs([client.get_experiment_by_name("rocm-perf-lab").experiment_id])
+    parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    assert [run.info.run_name for run in parents] == ["sweep stand_job vector_add"]
+    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parents[0].info.run_id}
+    assert sorted(int(run.data.tags["trial"]) for run in children) == list(range(6))
+    assert Counter(run.info.status for run in children) == {"FINISHED": 5, "FAILED": 1}
+    assert parents[0].data.params["sampler"] == "RegressionSampler"
+    assert parents[0].data.metrics["emulated_best_runtime_ms"] == 1.0
+    assert {"autotune.json", "optimization_results.yaml"} <= {a.path for a in client.list_artifacts(parents[0].info.run_id)}
+
+
+def test_a_sampler_of_optuna_is_named_in_yaml(place: SweepPlace) -> None:
+    code = run_lab(place.words("autotune.sampler={_target_: optuna.samplers.GridSampler}", "autotune.budget=4"))
+
+    assert code == 0
+    results = yaml.safe_load((place.folder / "swept" / "optimization_results.yaml").read_text())
+    assert (results["sampler"], results["trials"]) == ("GridSampler", 4)
+    assert len({job["block"] for job in place.told()}) == 4
+
+
+def test_without_a_space_all_combinations_run(place: SweepPlace) -> None:
+    words = [word for word in place.words("kernel.params.block=64,128", "kernel.params.n=10,20") if "autotune.space" not in word]
+
+    code = run_lab(words)
+
+    assert code == 0
+    assert [job["block"] for job in place.told()] == [64, 64, 128, 128]
+
+
+@needs("joblib")
+def test_joblib_runs_a_worker_for_each_slot_and_outlives_a_killed_one(place: SweepPlace) -> None:
+    done = place.sweep(
+        "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.sweeper.gpus=[5,7]", "+job.kill=512", "+job.pause=0.3"
+    )
+
+    assert done.returncode == 0, done.stderr
+    result, told = place.result(), place.told()
+    assert result["best_config"]["parameters"] == {"block": 256}
+    assert Counter(job["block"] for job in told) == Counter(BLOCKS)
+    killed = next(failure for failure in result["failures"] if failure["parameters"]["block"] == 512)
+    assert "killed by SIGKILL" in killed["reason"]
+    assert len(result["failures"]) == 1
+    gpus: dict[int, set[str]] = {}
+    for job in told:
+        gpus.setdefault(job["pid"], set()).add(job["gpu"])
+    assert len(gpus) >= 2
+    assert {gpu for seen in gpus.values() for gpu in seen} == {"5", "7"}
+    assert all(len(seen) == 1 for seen in gpus.values()), "a worker keeps its GPU"
+    assert {job["threads"] for job in told} == {max(1, (os.cpu_count() or 1) // 2)}
+
+
+@pytest.mark.slow
+@needs("submitit")
+def test_submitit_submits_each_trial(place: SweepPlace) -> None:
+    done = place.sweep("hydra/launcher=submitit_local", "hydra.sweeper.slots=2", "autotune.budget=4", "+job.kill=1024")
+
+    assert done.returncode == 0, done.stderr
+    result = place.result()
+    assert result["evaluated_configs"] == 4
+    assert len({job["pid"] for job in place.told()}) == 4
+    assert len({job["block"] for job in place.told()}) == 4
+
+
+@pytest.mark.slow
+@needs("ray")
+def test_ray_finds_places_for_trials(place: SweepPlace) -> None:
+    done = place.sweep("hydra/launcher=ray", "+hydra.launcher.ray.init.num_cpus=2", "+job.kill=1024", "+job.refuse=96")
+
+    assert done.returncode == 0, done.stderr
+    result = place.result()
+    assert result["best_config"]["parameters"] == {"block": 256}
+    assert sorted(job["block"] for job in place.told()) == BLOCKS
+    assert {failure["parameters"]["block"] for failure in result["failures"]} == {96, 1024}
+    assert "2 slots" in done.stdout
+
+
+def interrupt(place: SweepPlace, kind: signal.Signals, trials: int, *words: str) -> subprocess.CompletedProcess[str]:
+    """Send a signal to a sweep that has begun that many trials and does not end by itself."""
+    process = place.begin(*words)
+    waited = time.monotonic()
+    while len(place.told()) < trials and process.poll() is None and time.monotonic() - waited < 200:
+        time.sleep(0.1)
+    time.sleep(1)
+    os.killpg(process.pid, kind)
+    out, err = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def test_a_scheduler_s_sigterm_ends_a_sweep_like_ctrl_c(place: SweepPlace) -> None:
+    place.space.write_text("parameters: {block: [64, 128]}\ndefaults: {block: 64}")
+
+    done = interrupt(place, signal.SIGTERM, 2, "+job.hang=128")
+
+    assert done.returncode == 130, done.stderr
+    assert [trial["parameters"]["block"] for trial in place.result()["trials"]] == [64]
+    assert place.result()["stop_reason"] == "interrupted"
+
+
+@pytest.mark.slow
+@needs("joblib")
+def test_an_interrupt_keeps_what_was_measured_and_the_sweep_can_go_on(place: SweepPlace) -> None:
+    store = f"sqlite:///{place.folder}/runs.db"
+    words = [
+        "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"autotune.storage=sqlite:///{place.folder}/study.db",
+        "tracking=mlflow", f"tracking.uri={store}",
+    ]  # fmt: skip
+
+    done = interrupt(place, signal.SIGINT, 4, *words, "+job.hang=128")
+
+    assert done.returncode == 130, done.stderr
+    assert "what was finished is kept" in done.stderr
+    kept = {trial["parameters"]["block"] for trial in place.result()["trials"]}
+    assert kept and 128 not in kept
+    assert place.result()["stop_reason"] == "interrupted"
+    client = MlflowClient(store)
+    runs = client.search_runs([client.get_experiment_by_name("rocm-perf-lab").experiment_id])
+    assert {run.info.status for run in runs} <= {"FINISHED", "KILLED"}
+
+    again = place.sweep(*words, "hydra.sweep.dir=again")
+
+    assert again.returncode == 0, again.stderr
+    assert {trial["parameters"]["block"] for trial in place.result("again")["trials"]} == set(BLOCKS)
+    assert not {job["block"] for job in place.told("again")} & kept
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    code = run_lab(words)
+    text = capsys.readouterr().err
+    assert code == 2
+    assert "Traceback" not in text
+    return text
+
+
+def test_an_unknown_launcher_is_named_with_those_that_are_there(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(place.words("hydra/launcher=slumr"), capsys)
+
+    assert "no hydra/launcher named 'slumr'" in text
+    assert "basic" in text
+    assert "rocm-perf-lab[cluster]" in text
+    assert not (place.folder / "swept").exists()
+
+
+def test_a_space_that_the_kernel_does_not_know_is_refused_before_anything_runs(
+    place: SweepPlace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.space.write_text("parameters: {tile: [1, 2]}")
+
+    text = refused(place.words(), capsys)
+
+    assert "'tile'" in text
+    assert "block" in text
+    assert not (place.folder / "swept").exists()
+
+
+def test_lists_and_a_space_exclude_each_other(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(place.words("kernel.params.n=10,20"), capsys)
+
+    assert "kernel.params.n=10,20" in text
+
+
+@needs("psycopg")
+def test_a_storage_that_cannot_be_reached_is_one_clear_error(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(place.words("autotune.storage=postgresql://lab:secret@127.0.0.1:1/none"), capsys)
+
+    assert "refused" in text
+    assert "secret" not in text
+
+
+def test_a_study_is_not_resumed_with_another_space(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    shared = ["autotune.storage=sqlite:///shared.db", "autotune.study=blocks"]
+    assert run_lab(place.words(*shared, "autotune.budget=2")) == 0
+    place.space.write_text("parameters: {block: [64, 2048]}")
+
+    text = refused(place.words(*shared), capsys)
+
+    assert "block is [64, 96, 128, 256, 512, 1024] in the study and [64, 2048] here" in " ".join(text.split())
+
+
+def test_more_slots_than_the_launcher_has_is_an_error(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(place.words("hydra.sweeper.slots=3"), capsys)
+
+    assert "hydra/launcher=joblib" in text
+
+
+def test_a_sweep_in_which_nothing_runs_says_why(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    place.space.write_text("parameters: {block: [96]}")
+
+    text = refused(place.words("+job.refuse=96"), capsys)
+
+    assert "the kernel computes something else" in text

@@ -1,0 +1,155 @@
+"""Ask and tell over slots: nobody waits for a slow trial, failures are told as such, an interrupt keeps what was measured."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from optuna.trial import TrialState
+
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.slots import sweep
+from rocm_perf_lab.autotune.storage import open_storage, open_study
+from tests.builders.sweeps import ThreadSlots, proposed, small_space, time_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from optuna import Study
+
+    from rocm_perf_lab.autotune.slots import Task
+    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.trials import TrialRecord
+
+SPACE = small_space()
+
+
+def new_study(folder: Path) -> Study:
+    return open_study(open_storage(None, folder=folder), "study", SPACE, RegressionSampler(SPACE, seeds=4))
+
+
+def test_every_configuration_is_measured_once_and_the_fastest_is_found(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+
+    sweep(study, SPACE, ThreadSlots(3), budget=len(SPACE) + 10)
+
+    assert len(study.trials) == len(SPACE) == 28
+    assert len(set(proposed(study))) == 28
+    assert (study.best_params, study.best_value) == ({"x": 3, "y": 2, "order": "a"}, 1.0)
+
+
+def test_a_slow_trial_does_not_hold_the_others_up(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+    others_done = threading.Event()
+    first: list[Configuration] = []
+    order: list[int] = []
+
+    def measure(configuration: Configuration) -> Measurement:
+        if not first:
+            first.append(configuration)
+        if configuration == first[0]:
+            assert others_done.wait(timeout=60)
+        return time_of(configuration)
+
+    def finished(task: Task, trial: TrialRecord) -> bool:
+        order.append(trial.number)
+        if len(order) == 5:
+            others_done.set()
+        return False
+
+    sweep(study, SPACE, ThreadSlots(2, measure), budget=6, finished=finished)
+
+    assert order == [1, 2, 3, 4, 5, 0]
+
+
+def test_a_slot_has_one_trial_at_a_time(tmp_path: Path) -> None:
+    slots = ThreadSlots(2)
+
+    sweep(new_study(tmp_path), SPACE, slots, budget=8)
+
+    assert {task.slot for task in slots.begun} == {0, 1}
+    assert slots.stopped
+
+
+def test_a_failed_trial_is_told_as_failed_with_its_reason(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+
+    def measure(configuration: Configuration) -> Measurement | Infeasible:
+        if configuration["x"] == 3:
+            raise RuntimeError("the device is gone")
+        if configuration["y"] == 2:
+            return Infeasible("65 KiB of LDS", stage="resources")
+        return time_of(configuration)
+
+    sweep(study, SPACE, ThreadSlots(2, measure), budget=len(SPACE))
+
+    raised = next(trial for trial in study.trials if trial.params["x"] == 3)
+    infeasible = next(trial for trial in study.trials if trial.params["y"] == 2 and trial.params["x"] != 3)
+    assert (raised.state, raised.values, raised.user_attrs["reason"]) == (
+        TrialState.FAIL,
+        None,
+        "RuntimeError: the device is gone",
+    )
+    assert (infeasible.state, infeasible.values, infeasible.user_attrs["stage"]) == (TrialState.FAIL, None, "resources")
+    assert study.best_value == 3.0
+
+
+def test_derived_values_reach_the_job(tmp_path: Path) -> None:
+    slots = ThreadSlots(1)
+
+    sweep(new_study(tmp_path), SPACE, slots, budget=3)
+
+    assert all(task.configuration["tile"] == task.configuration["x"] * task.configuration["y"] for task in slots.begun)
+
+
+def test_a_budget_counts_what_the_study_has_already(tmp_path: Path) -> None:
+    sweep(new_study(tmp_path), SPACE, ThreadSlots(2), budget=7)
+
+    again = new_study(tmp_path)
+    sweep(again, SPACE, ThreadSlots(2), budget=10)
+
+    assert len(again.trials) == len(set(proposed(again))) == 10
+
+
+def test_who_shows_progress_may_end_the_sweep(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+
+    sweep(study, SPACE, ThreadSlots(2), budget=20, finished=lambda task, trial: trial.number >= 3)
+
+    assert 4 <= len(study.trials) <= 6
+    assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
+
+
+def test_an_interrupt_keeps_what_was_measured_and_frees_the_rest(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+    go_on = threading.Event()
+
+    def measure(configuration: Configuration) -> Measurement:
+        if configuration["x"] == 6:
+            go_on.wait(timeout=60)
+        return time_of(configuration)
+
+    def finished(task: Task, trial: TrialRecord) -> bool:
+        if trial.number >= 5:
+            threading.Timer(0.2, go_on.set).start()
+            raise KeyboardInterrupt
+        return False
+
+    slots = ThreadSlots(3, measure)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(study, SPACE, slots, budget=20, finished=finished)
+
+    states = {trial.state for trial in study.trials}
+    assert states <= {TrialState.COMPLETE, TrialState.FAIL}
+    assert slots.stopped
+    kept = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
+    assert all(trial.user_attrs["interrupted"] for trial in study.trials if trial.state == TrialState.FAIL)
+    assert len(kept) >= 4
+
+    again = new_study(tmp_path)
+    sweep(again, SPACE, ThreadSlots(3), budget=len(SPACE))
+
+    measured = [tuple(t.params.items()) for t in again.trials if t.state == TrialState.COMPLETE]
+    assert len(measured) == len(set(measured)) == len(SPACE)
