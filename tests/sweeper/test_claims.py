@@ -14,6 +14,7 @@ from rocm_perf_lab.autotune.storage import open_storage, open_study
 from tests.builders.sweeps import ThreadSlots, proposed, small_space
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from optuna import Study
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*QMC.*", "ignore:Constraints ha
 
 
 GRID: dict[str, Any] = {name: list(values) for name, values in SPACE.values.items()}
-SAMPLERS: dict[str, tuple[type[BaseSampler], dict[str, Any]]] = {
+SAMPLERS: dict[str, tuple[Callable[..., BaseSampler], dict[str, Any]]] = {
     "random": (optuna.samplers.RandomSampler, {}),
     "tpe": (optuna.samplers.TPESampler, {"n_startup_trials": 5}),
     "multivariate tpe": (optuna.samplers.TPESampler, {"n_startup_trials": 5, "multivariate": True, "constant_liar": True}),

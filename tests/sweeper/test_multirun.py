@@ -20,9 +20,15 @@ from tests.builders.sweep_place import BLOCKS, SweepPlace
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mlflow.entities import Run
+
 
 def needs(module: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} is not installed")
+
+
+def runs_in(client: MlflowClient) -> list[Run]:
+    return [run for experiment in client.search_experiments() for run in client.search_runs([experiment.experiment_id])]
 
 
 @pytest.fixture
@@ -56,7 +62,7 @@ def test_jobs_are_child_runs_of_the_sweep(place: SweepPlace) -> None:
 
     assert code == 0
     client = MlflowClient(store)
-    runs = client.search_runs([client.get_experiment_by_name("rocm-perf-lab").experiment_id])
+    runs = runs_in(client)
     parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
     assert [run.info.run_name for run in parents] == ["sweep stand_job vector_add"]
@@ -172,7 +178,7 @@ def test_an_interrupt_keeps_what_was_measured_and_the_sweep_can_go_on(place: Swe
     assert kept and 128 not in kept
     assert place.result()["stop_reason"] == "interrupted"
     client = MlflowClient(store)
-    runs = client.search_runs([client.get_experiment_by_name("rocm-perf-lab").experiment_id])
+    runs = runs_in(client)
     assert {run.info.status for run in runs} <= {"FINISHED", "KILLED"}
 
     again = place.sweep(*words, "hydra.sweep.dir=again")

@@ -101,7 +101,7 @@ def test_derived_values_reach_the_job(tmp_path: Path) -> None:
 
     sweep(new_study(tmp_path), SPACE, slots, budget=3)
 
-    assert all(task.configuration["tile"] == task.configuration["x"] * task.configuration["y"] for task in slots.begun)
+    assert all(task.configuration["tile"] == int(c["x"]) * int(c["y"]) for task in slots.begun for c in [task.configuration])
 
 
 def test_a_budget_counts_what_the_study_has_already(tmp_path: Path) -> None:
