@@ -24,6 +24,8 @@ _MOST = 8
 """Contenders of a race, the fastest ones."""
 _FEWEST_TIMES = 3
 """Fewer say nothing of the spread."""
+_LIKELY_SPREAD = 0.10
+"""What is assumed then: who is slower than the fastest by more does not race."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,10 @@ def race(
 
 class _Field:
     def __init__(self, times_ms: Mapping[int, Sequence[float]]) -> None:
-        first = sorted(times_ms, key=lambda trial: float(np.median(times_ms[trial])))[:_MOST]
+        medians = {trial: float(np.median(times)) for trial, times in times_ms.items()}
+        limit = min(medians.values(), default=0.0) * (1 + _LIKELY_SPREAD)
+        able = [trial for trial in medians if len(times_ms[trial]) >= _FEWEST_TIMES or medians[trial] <= limit]
+        first = sorted(able, key=medians.__getitem__)[:_MOST]
         self._times = {trial: _settled(times_ms[trial]) for trial in first}
         self._rounds = dict.fromkeys(first, 0)
         self._outcome: dict[int, str] = {}

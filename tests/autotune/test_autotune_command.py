@@ -271,7 +271,7 @@ def test_a_search_that_was_ended_goes_on_and_measures_nothing_twice(folder: Fold
 
 
 def test_a_run_that_has_ended_can_be_given_more_budget(folder: Folder) -> None:
-    folder.tune(folder.program(RECORDING), *PRINTED, "--runs", "1", "--budget", "2")
+    folder.tune(folder.program(RECORDING), *PRINTED, "--runs", "1", "--budget", "2", "autotune.max_races=0")
 
     answer = CliRunner().invoke(main, ["autotune", "--resume", str(folder.run_dir), "--budget", "5"], catch_exceptions=False)
 

@@ -18,6 +18,8 @@ from rocm_perf_lab.resources import resource_dir
 from rocm_perf_lab.target.catalog import load_target
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rocm_perf_lab.autotune.space import Space
 
 FOLDER = resource_dir("experiments") / "gemm_hip"
@@ -76,17 +78,35 @@ def test_columns_lie_between_0_and_1_and_say_nothing_twice(builder: KernelBuilde
     RegressionSampler(tiles, features=np.zeros((len(tiles), 1)))
 
 
-@pytest.mark.slow
-def test_spills_above_a_threshold_discard_a_configuration(builder: KernelBuilder) -> None:
-    large = space(block_m=[32, 128], block_n=[256], num_warps=[1])
+SPILLING = """#include <hip/hip_runtime.h>
+extern "C" __global__ void __launch_bounds__(1024) keep(const volatile float* in, float* out) {
+  float values[LIVE];
+#pragma unroll
+  for (int i = 0; i < LIVE; i++) values[i] = in[i * 1024 + threadIdx.x];
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < LIVE; i++) out[i * 1024 + threadIdx.x] = values[i] * values[LIVE - 1 - i];
+}
+"""
 
-    free = compile_space(large, builder, workers=1)
-    strict = compile_space(large, replace(builder, max_spills=0), workers=1)
 
-    spilling = [facts["vgpr_spills"] > 0 for facts in free.facts]
-    assert any(spilling) and not all(spilling)
-    assert strict.discarded.total == sum(spilling)
-    assert "VGPRs are spilled" in strict.discarded.as_json()[0]["reason"]
+def test_spills_above_a_threshold_discard_a_configuration(builder: KernelBuilder, tmp_path: Path) -> None:
+    """Of 1024 work-items each has 128 registers."""
+    (tmp_path / "keep.hip").write_text(SPILLING)
+    buffers = [
+        {"name": name, "kind": "buffer", "dtype": "f32", "shape": ["live * 1024"], "access": "inout"} for name in ("in", "out")
+    ]
+    content = {"name": "keep", "source": "keep.hip", "entry": "keep", "params": {"live": 16}, "defines": {"LIVE": "live"}}
+    content |= {"arguments": buffers, "grid": [1], "block": [1024], "folder": tmp_path}
+    spilling = replace(builder, description=KernelDescription.model_validate(content))
+    both = space(live=[16, 200])
+
+    free = compile_space(both, spilling, workers=1)
+    strict = compile_space(both, replace(spilling, max_spills=8), workers=1)
+
+    assert [facts["vgpr_spills"] > 8 for facts in free.facts] == [False, True]
+    assert strict.discarded.total == 1
+    assert "VGPRs are spilled to memory, autotune.max_spills allows 8" in strict.discarded.as_json()[0]["reason"]
 
 
 def test_a_default_that_cannot_run_is_no_default_any_more(builder: KernelBuilder) -> None:

@@ -65,6 +65,15 @@ def test_a_clear_winner_needs_no_race() -> None:
     assert race({1: [1.0, 1.01, 1.02, 1.0], 2: [2.0, 2.1, 2.05, 2.0]}, lambda trial: [], max_rounds=5) is None
 
 
+def test_after_one_time_each_only_those_that_noise_may_have_swapped_race() -> None:
+    noisy = Noisy(7, {1: 1.0, 2: 1.05, 3: 1.5}, noise=0.01)
+
+    found = race({1: [1.0], 2: [1.05], 3: [1.5]}, noisy.sample, max_rounds=5)
+
+    assert found is not None
+    assert [standing.trial for standing in found.standings] == [1, 2]
+
+
 def test_rounds_are_limited_and_what_they_did_not_decide_is_said() -> None:
     noisy = Noisy(4, {1: 1.0, 2: 1.001}, noise=0.3)
 
