@@ -96,7 +96,13 @@ def test_spills_above_a_threshold_discard_a_configuration(builder: KernelBuilder
     buffers = [
         {"name": name, "kind": "buffer", "dtype": "f32", "shape": ["live * 1024"], "access": "inout"} for name in ("in", "out")
     ]
-    content = {"name": "keep", "source": "keep.hip", "entry": "keep", "params": {"live": 16}, "defines": {"LIVE": "live"}}
+    content: dict[str, Any] = {
+        "name": "keep",
+        "source": "keep.hip",
+        "entry": "keep",
+        "params": {"live": 16},
+        "defines": {"LIVE": "live"},
+    }
     content |= {"arguments": buffers, "grid": [1], "block": [1024], "folder": tmp_path}
     spilling = replace(builder, description=KernelDescription.model_validate(content))
     both = space(live=[16, 200])
