@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -254,7 +255,8 @@ def _rebuild(result: LoopResult, bench: Workbench, best: Path, sandbox: Sandbox)
     """Compile the stored source once more, in another folder and past the cache: the code object has to be the same."""
     first = bench.compile(best, sandbox=sandbox)
     again = bench.compile(best, sandbox=sandbox, fresh=True)
-    return RebuildCheck(first.build.code_object.sha256, again.build.code_object.sha256, again.build.command)
+    command = tuple(word.replace(f"{best.parent}{os.sep}", "") for word in again.build.command)
+    return RebuildCheck(first.build.code_object.sha256, again.build.code_object.sha256, command)
 
 
 def _finish(lab: Lab, tracker: RunTracker, result: LoopResult, parts: _Parts, bench: Workbench) -> None:

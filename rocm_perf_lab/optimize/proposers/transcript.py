@@ -62,6 +62,10 @@ class RecordedModel:
         self._answers = [call.answer for call in read_transcript(path)]
         self._next = 0
 
+    def skip(self, answers: int) -> None:
+        """Pass over answers that were given before an interruption."""
+        self._next += answers
+
     def complete(self, conversation: Conversation) -> Answer:
         """The next answer."""
         if self._next >= len(self._answers):
@@ -87,6 +91,8 @@ class TranscribedModel:
         self._path = path
         self._budget = budget
         self._earlier = list(read_transcript(path, cut_short=True)) if path.exists() else []
+        if isinstance(model, RecordedModel):
+            model.skip(len(self._earlier))
         self.calls = 0
         self.read = 0
         self.written = 0

@@ -79,6 +79,15 @@ def test_after_an_interruption_no_call_is_paid_twice(tmp_path: Path, cut: int) -
     assert [call.call for call in read_transcript(path)] == [1, 2, 3]
 
 
+def test_an_interrupted_replay_goes_on_with_the_next_answer(tmp_path: Path) -> None:
+    calls(TranscribedModel(Counting(), tmp_path / "whole.jsonl", PLENTY), 3)
+    calls(TranscribedModel(RecordedModel(tmp_path / "whole.jsonl"), tmp_path / "cut.jsonl", PLENTY), 2)
+
+    calls(TranscribedModel(RecordedModel(tmp_path / "whole.jsonl"), tmp_path / "cut.jsonl", PLENTY), 3)
+
+    assert (tmp_path / "cut.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("budget", "allowed", "reason"),
     [

@@ -1,0 +1,232 @@
+"""Rewrites by a model, end to end on the emulator: recorded answers, a live endpoint, an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mlflow import MlflowClient
+
+from rocm_perf_lab.entry import resume_run, run_lab
+from rocm_perf_lab.optimize.proposers.transcript import read_transcript
+from rocm_perf_lab.resources import resource_dir
+from tests.builders.chat_server import ChatServer, Fails, Says, chat_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SMALL = {"softmax": ["kernel.params.rows=64"], "histogram": []}
+EXPECTED = {
+    "softmax": [
+        ("compile", "softmax.hip:18:69: expected ';' at end of declaration"),
+        ("gate", "kernel softmax_kernel: load of 16 bytes"),
+        ("verification", "output [other inputs]: "),
+        ("measurement", "4.6% more time"),
+        ("accepted", "52.6% less time"),
+    ],
+    "histogram": [
+        ("compile", "histogram.hip:9:33: use of undeclared identifier 'WAVES'"),
+        ("verification", "bins [other shape (n=5)]: 5 of 256 elements are wrong"),
+        ("guard", "host: line 8 is new"),
+        ("measurement", "1.8% more time"),
+        ("accepted", "38.3% less time"),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    folder: Path
+    store: str
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        summary: dict[str, Any] = json.loads((self.folder / "optimize.json").read_text())
+        return summary
+
+    @property
+    def verdicts(self) -> list[tuple[str, str]]:
+        return [("accepted" if v["accepted"] else v["stage"], v["reason"]) for v in self.summary["verdicts"]]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("llm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        patch.delenv("OPENAI_API_KEY", raising=False)
+        yield folder
+
+
+def optimize(workplace: Path, name: str, experiment: str, *words: str) -> Run:
+    folder = workplace / name
+    given = [f"+experiment={experiment}_llm", *SMALL[experiment], f"hydra.run.dir={folder}", "display=runtime", *words]
+    assert run_lab(given) == 0
+    return Run(folder, f"sqlite:///{workplace}/mlflow.db")
+
+
+@pytest.fixture(scope="module")
+def softmax(workplace: Path) -> Run:
+    return optimize(workplace, "softmax", "softmax", "optimizer.proposer=recorded")
+
+
+@pytest.fixture(scope="module")
+def histogram(workplace: Path) -> Run:
+    return optimize(workplace, "histogram", "histogram", "optimizer.proposer=recorded", "tracking=none")
+
+
+@pytest.mark.parametrize("experiment", ["softmax", "histogram"])
+def test_each_recorded_answer_gets_the_verdict_that_it_deserves(experiment: str, request: pytest.FixtureRequest) -> None:
+    verdicts = request.getfixturevalue(experiment).verdicts
+
+    assert [stage for stage, _ in verdicts] == [stage for stage, _ in EXPECTED[experiment]]
+    assert all(reason.startswith(expected) for (_, reason), (_, expected) in zip(verdicts, EXPECTED[experiment], strict=True))
+
+
+def test_the_transcript_of_a_replay_has_the_same_answers_and_what_was_asked(softmax: Run) -> None:
+    recorded = read_transcript(resource_dir("experiments") / "softmax" / "transcript.jsonl")
+    replayed = read_transcript(softmax.folder / "transcript.jsonl")
+
+    assert [call.answer for call in replayed] == [call.answer for call in recorded]
+    assert [call.purpose for call in replayed] == ["propose", "repair", "propose", "propose", "propose"]
+    assert "expected ';'" in replayed[1].conversation[-1].content  # the compiler's words
+    told = replayed[2].conversation[-1].content
+    assert "rejected at gate" in told
+    assert "past the end of buffer 'input'" in told
+    assert "softmax.hip:18" in told
+    assert "max_tokens" not in told
+    assert "verification" in replayed[4].conversation[-1].content
+
+
+def test_a_replay_is_the_same_from_run_to_run(workplace: Path, softmax: Run) -> None:
+    again = optimize(workplace, "again", "softmax", "optimizer.proposer=recorded", "tracking=none")
+
+    assert (again.folder / "optimize.json").read_text() == (softmax.folder / "optimize.json").read_text()
+    assert (again.folder / "transcript.jsonl").read_bytes() == (softmax.folder / "transcript.jsonl").read_bytes()
+
+
+def test_the_winner_is_rebuilt_to_the_same_code_object(softmax: Run) -> None:
+    rebuild = softmax.summary["rebuild"]
+
+    assert rebuild["identical"] is True
+    assert rebuild["measured"] == rebuild["rebuilt"]
+    assert "-O3" in rebuild["command"]
+
+
+def test_the_report_says_that_a_deterministic_device_is_only_compared(softmax: Run) -> None:
+    assert softmax.summary["comparison"]["pairs"] == 1
+    assert "deterministic" in softmax.summary["comparison"]["method"]
+
+
+def test_mlflow_has_transcript_verdicts_and_what_it_cost(softmax: Run) -> None:
+    client = MlflowClient(tracking_uri=softmax.store)
+    (experiment,) = [e for e in client.search_experiments() if e.name == "rocm-perf-lab"]
+    runs = client.search_runs([experiment.experiment_id])
+    (parent,) = [r for r in runs if r.data.tags.get("best_proposal") == softmax.summary["best"]["proposal"]]
+    children = [r for r in runs if r.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+
+    assert "transcript.jsonl" in {a.path for a in client.list_artifacts(parent.info.run_id)}
+    assert parent.data.metrics["llm_calls"] == 5
+    assert parent.data.params["optimizer.proposer"] == "recorded"
+    assert sorted(r.data.tags["verdict.stage"] for r in children) == sorted(
+        ["compile", "gate", "verification", "measurement", "measurement"]
+    )
+    assert sum(r.data.tags["rolled_back"] == "true" for r in children) == 1
+
+
+def live(server: ChatServer, *words: str) -> list[str]:
+    llm = "optimizer.llm"
+    return [f"{llm}.base_url={server.url}", f"{llm}.model=scripted", f"{llm}.first_wait_s=0", "tracking=none", *words]
+
+
+def answers() -> list[str]:
+    return [call.answer.text for call in read_transcript(resource_dir("experiments") / "softmax" / "transcript.jsonl")]
+
+
+@pytest.mark.slow
+def test_a_live_endpoint_with_errors_gives_the_same_verdicts(workplace: Path, softmax: Run) -> None:
+    first, *others = [Says(text, usage=(1000, 500)) for text in answers()]
+    with chat_server([Fails(429), first, Fails(500), *others, Fails(401)]) as server:
+        run = optimize(
+            workplace, "live", "softmax", *live(server, "optimizer.llm.price_per_million_written=2", "optimizer.llm.max_cost=1")
+        )
+
+    assert run.verdicts == softmax.verdicts
+    assert run.summary["stop_reason"].startswith("the model did not answer: ")
+    calls = read_transcript(run.folder / "transcript.jsonl")
+    assert [len(call.answer.failures) for call in calls] == [1, 1, 0, 0, 0]
+    assert {call.answer.model for call in calls} == {"scripted"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", "the answer is empty"),
+        ("Loops should be unrolled.", "the answer has no code block"),
+        ("```\nint a;\n```\n```\nint b;\n```", "the answer has 2 code blocks"),
+        ('```\n#include <hip/hip_runtime.h>\nextern "C" __global__ void other() {}\n```', "the kernel has to keep its name"),
+        ("```\n" + "x" * 1_000_000 + "\n```", "the answer is longer than 262,144 bytes"),
+    ],
+    ids=["nothing", "prose", "two blocks", "renamed", "megabyte"],
+)
+def test_an_answer_without_a_usable_source_is_a_verdict(workplace: Path, answer: str, reason: str) -> None:
+    with chat_server([Says(answer)]) as server:
+        words = live(server, "optimizer.llm.repairs=0", "optimizer.max_iterations=1", "kernel.params.rows=4")
+        run = optimize(workplace, f"answer {len(answer)}", "softmax", *words)
+
+    ((stage, said),) = run.verdicts
+    assert (stage, said.startswith(reason)) == ("answer", True)
+    assert run.summary["speedup"] == 1.0
+
+
+def test_an_endpoint_that_never_answers_ends_the_run_with_an_error(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with chat_server([Fails(503)]) as server:
+        words = live(server, "optimizer.llm.max_retries=1", "kernel.params.rows=4", f"hydra.run.dir={workplace / 'down'}")
+        code = run_lab(["+experiment=softmax_llm", "display=json", *words])
+
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (2, "")
+    assert "the model did not answer 2 times" in printed.err
+    assert not (workplace / "down" / "optimize.json").exists()
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_nothing_had_been(
+    workplace: Path, softmax: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, store = workplace / "killed", f"sqlite:///{workplace}/killed.db"
+    words = ["+experiment=softmax_llm", *SMALL["softmax"], "optimizer.proposer=recorded", f"hydra.run.dir={folder}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rocm_perf_lab", *words, f"tracking.uri={store}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    journal = folder / "journal.jsonl"
+    while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b'{"verdict"') >= 3):
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = journal.read_bytes()
+    capsys.readouterr()
+
+    resume_run(str(folder), display="json")
+
+    assert json.loads(capsys.readouterr().out)["verdicts"] == softmax.summary["verdicts"]
+    assert journal.read_bytes().startswith(before)
+    runs = MlflowClient(tracking_uri=store).search_runs(["1"])
+    finished = [r for r in runs if r.info.status == "FINISHED"]
+    assert [r for r in runs if r.info.status == "RUNNING"] == []
+    assert len([r for r in finished if "mlflow.parentRunId" not in r.data.tags]) == 1
+    assert len([r for r in finished if "mlflow.parentRunId" in r.data.tags]) == 5
