@@ -112,7 +112,7 @@ class ClassicSearch:
             return None
         row = self._seeds.next(seen, len(self._space))
         if row is not None:
-            return Choice(row, "seed", {"why": "fills the space"})
+            return Choice(row, "seed", {"why": "represents the space"})
         if seen.feasible.sum() < 2:
             return Choice(self._seeds.more(seen, len(self._space)), "seed", {"why": "too few configurations have run"})
         model, predicted, keep = self._fit(seen)

@@ -24,6 +24,7 @@ def encode(space: Space, *, factors: bool = True) -> Column:
 
     Numbers become their logarithm where they span a wide range, text and mixtures one column a value. With `factors`, whole
     numbers that mix powers of two with others get their factors of two besides: hardware is built in powers of two.
+    Derived values that are numbers are columns too, for somebody thought them worth a name.
     """
     columns: list[Column] = []
     for position, values in enumerate(space.values.values()):
@@ -35,6 +36,8 @@ def encode(space: Space, *, factors: bool = True) -> Column:
             by_code = np.zeros(len(values))
             by_code[present] = feature
             columns.append(by_code[space.codes[:, position]])
+    if factors:
+        columns += [column for values in _derived(space) for column in _numbers(values)]
     return np.column_stack(columns) if columns else np.zeros((len(space), 1))
 
 
@@ -51,6 +54,19 @@ def _features(values: Sequence[Any], *, factors: bool) -> list[Column]:
     if factors and positive and whole and len(values) > 2:
         features += _factors_of_two(numbers.astype(np.int64))
     return [(feature - feature.min()) / np.ptp(feature) for feature in features if np.ptp(feature) > 0]
+
+
+def _derived(space: Space) -> list[Column]:
+    columns = [space.derived_column(name) for name in space.derived]
+    return [column.astype(float) for column in columns if column.dtype.kind in "iufb"]
+
+
+def _numbers(values: Column) -> list[Column]:
+    """One column of whatever numbers, on a logarithmic scale where they span a wide range."""
+    smallest = values.min()
+    if smallest >= 0 and values.max() >= _WIDE * max(smallest, 1.0):
+        values = np.log2(values + (smallest == 0))
+    return [(values - values.min()) / np.ptp(values)] if np.ptp(values) > 0 else []
 
 
 def _factors_of_two(numbers: Column) -> list[Column]:

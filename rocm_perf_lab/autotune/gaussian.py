@@ -42,8 +42,11 @@ class GaussianProcess:
         self._theta = self._prior_mean.copy()
         self._columns = columns
 
-    def tune(self, points: Column, targets: Column, iterations: int = 30) -> None:
-        """Find the most probable length scales, amplitude, noise and direction."""
+    def tune(self, points: Column, targets: Column, iterations: int = 30) -> float:
+        """Find the most probable length scales, amplitude, noise and direction; returns the logarithm of their probability.
+
+        It is comparable between models of the same targets: an input that explains nothing does not raise it.
+        """
         from scipy.optimize import minimize
 
         steps = points[:, None, :] - points[None]
@@ -59,6 +62,7 @@ class GaussianProcess:
         )
         if np.isfinite(found.x).all():
             self._theta = found.x
+        return -float(found.fun)
 
     def fit(self, points: Column, targets: Column) -> None:
         """Condition on measurements."""

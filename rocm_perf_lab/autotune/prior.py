@@ -114,23 +114,12 @@ def _fill(space: Space, logs: Column, known: Column) -> Column:
 
 
 class Trust:
-    """How far a prior is believed: as far as it ranks what has been measured since."""
+    """What a prior is worth trying for: a few configurations to measure, and a column for a model that may believe it."""
 
     def __init__(self, space: Space, prior: Prior, promising: int) -> None:
         self._feature = prior.feature()
+        self.source = prior.source
         self.promising = _spread_out(space, self._feature, promising)
-
-    def correlation(self, rows: Column, times: Column) -> float:
-        """Rank correlation of the earlier and the new times; below zero counts as none."""
-        from scipy.stats import spearmanr
-
-        if len(rows) < _FEWEST:
-            return 1.0
-        worst = np.where(np.isfinite(times), times, np.finfo(float).max)
-        earlier = self._feature[rows]
-        if np.ptp(earlier) == 0 or np.ptp(worst) == 0:
-            return 0.0
-        return max(0.0, float(spearmanr(earlier, worst).statistic))
 
     def column(self) -> Column:
         """The prior as a column of the model's input."""

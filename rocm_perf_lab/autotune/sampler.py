@@ -74,7 +74,7 @@ class RegressionSampler(BaseSampler):
         features: What else is known of every configuration before anything runs, one row each, columns between 0 and 1.
 
     Raises:
-        SamplerError: An unknown model, or a prior for the classic one.
+        SamplerError: An unknown model, features of another length, or a prior for the classic one.
     """
 
     def __init__(
@@ -91,6 +91,12 @@ class RegressionSampler(BaseSampler):
             raise SamplerError(f"unknown model {model!r}", where="autotune.model", remedy=f"models: {', '.join(MODELS)}")
         if model == "classic" and prior is not None:
             raise SamplerError("the classic model takes no prior", where="autotune.prior", remedy=f"use model: {MODELS[0]}")
+        if features is not None and features.shape[:1] != (len(space),):
+            raise SamplerError(
+                f"features of {len(features)} configurations for {len(space)}",
+                where="autotune.features",
+                remedy="give one row for every configuration of the space",
+            )
         self._space = space
         self._distributions: dict[str, BaseDistribution] = dict(space.distributions())
         self._fingerprint = space.fingerprint()

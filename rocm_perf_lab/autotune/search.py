@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.prior import Prior
     from rocm_perf_lab.autotune.space import Space
 
-SEEDS = 10
+SEEDS = 8
 LOW_CONFIDENCE = 0.75
 """R² below which predictions must not exclude anything."""
 WARNING = "low_model_confidence"
@@ -30,16 +30,18 @@ _POOL = 16_000
 _AROUND = 8
 _POINTS = 400
 """Measurements that a model learns from; of more it takes the best half and a sample of the others."""
-_SEED_SAMPLE = 200
+_SEED_SAMPLE = 1000
+"""Configurations that stand for the space when seeds are chosen."""
+_SEED_TRIES = 300
 _SETTLED = 0.001
 """Expected improvement (as a fraction of the time) below which further trials only confirm the best."""
 _RETUNE = 5
 """New measurements after which length scales are found anew, at most."""
 _COMPRESS = (False, True)
 _PROMISING = 4
-"""Seeds that a prior proposes."""
-_BELIEVABLE = 0.25
-"""Rank correlation from which on a prior is believed."""
+"""Seeds that a prior proposes, at most: each but the first only after two of the design, and while those before it were good."""
+_CONFIRMED = 2
+"""Proposals of a prior that beat the whole design so far, from which on the design need not be completed."""
 
 
 @dataclass(frozen=True)
@@ -117,17 +119,21 @@ class Strategy(Protocol):
 
 
 class Seeds:
-    """A design that fills the valid configurations: each is far from all before it. Defaults come first."""
+    """A design that represents the valid configurations: each brings the others, on average, as near to a seed as one more can.
 
-    def __init__(self, space: Space, seed: int, count: int, first: tuple[int, ...] = ()) -> None:
-        self._points = encode(space, factors=False).astype(np.float32)
+    Unlike a design of greatest distances it does not spend itself on corners, where GPU kernels are slow. Defaults come first.
+    """
+
+    def __init__(self, space: Space, seed: int, count: int) -> None:
         self._random = np.random.default_rng([seed, 0])
+        points = encode(space, factors=False).astype(np.float32)
+        sample = self._random.choice(len(space), min(_SEED_SAMPLE, len(space)), replace=False)
+        self._rows, self._sample, self._candidates = sample, points[sample], points
         start = space.index(space.defaults) if space.defaults else None
         self._planned: list[int] = []
-        self._distance = np.full(len(space), np.inf, np.float32)
-        for row in ([start] if start is not None else []) + list(first):
-            if row not in self._planned:
-                self._add(row)
+        self._distance = np.full(len(sample), np.inf, np.float32)
+        if start is not None:
+            self._add(start)
         self.count = min(count, len(space))
 
     def next(self, seen: Observations, size: int) -> int | None:
@@ -136,7 +142,7 @@ class Seeds:
         position = 0
         while position < self.count:
             if position == len(self._planned):
-                self._add(self._far())
+                self._add(self._representative())
             if free[self._planned[position]]:
                 return self._planned[position]
             position += 1
@@ -147,40 +153,48 @@ class Seeds:
         free = np.flatnonzero(seen.open(size))
         return int(np.random.default_rng([int(self._random.integers(2**31)), len(seen.rows)]).choice(free))
 
-    def _far(self) -> int:
-        sample = self._random.choice(len(self._points), min(_SEED_SAMPLE, len(self._points)), replace=False)
+    def _representative(self) -> int:
         if not self._planned:
-            return int(sample[0])
-        distances = self._distance[sample]
-        if distances.max() > 0:
-            return int(sample[np.argmax(distances)])
-        return int(np.argmax(self._distance))
+            return int(self._rows[0])
+        fresh = np.setdiff1d(self._rows, self._planned, assume_unique=True)
+        if not len(fresh):
+            return int(self._random.choice(np.setdiff1d(np.arange(len(self._candidates)), self._planned)))
+        tried = self._random.permutation(fresh)[:_SEED_TRIES]
+        nearer = np.minimum(_distances(self._candidates[tried], self._sample), self._distance)
+        return int(tried[np.argmin(nearer.sum(axis=1))])
 
     def _add(self, row: int) -> None:
         self._planned.append(row)
-        step = ((self._points - self._points[row]) ** 2).sum(1)
-        self._distance = np.minimum(self._distance, step)
-        self._distance[row] = -1
+        self._distance = np.minimum(self._distance, _distances(self._candidates[[row]], self._sample)[0])
+
+
+def _distances(left: Column, right: Column) -> Column:
+    """Euclidean distances of shape (left, right)."""
+    squares = (left * left).sum(1)[:, None] + (right * right).sum(1) - 2 * left @ right.T
+    return np.asarray(np.sqrt(np.maximum(squares, 0)))
 
 
 class _View:
     """One model of the times, as they are or compressed."""
 
-    def __init__(self, columns: int, *, compress: bool) -> None:
-        self.model = GaussianProcess(columns)
+    def __init__(self, inputs: Column, *, compress: bool) -> None:
+        self.model = GaussianProcess(inputs.shape[1])
+        self.candidates = inputs.astype(np.float32)
+        self._inputs = inputs
+        self.evidence = 0.0
         self._compress = compress
         self._tuned = 0
 
-    def fit(self, inputs: Column, seen: Observations, used: Column) -> Targets:
+    def fit(self, seen: Observations, used: Column) -> Targets:
         """Learn from what was measured; what is being measured counts with the value that is expected of it."""
         targets = Targets.of(seen.times[used], used, compress=self._compress)
-        points, count = inputs[seen.rows[used]], len(seen.rows)
+        points, count = self._inputs[seen.rows[used]], len(seen.rows)
         if count >= self._tuned + max(1, min(_RETUNE, count // 10)) or count < self._tuned:
-            self.model.tune(points, targets.values)
+            self.evidence = self.model.tune(points, targets.values)
             self._tuned = count
         self.model.fit(points, targets.values)
         if len(seen.pending):
-            waiting = inputs[seen.pending]
+            waiting = self._inputs[seen.pending]
             believed = self.model.predict(waiting.astype(np.float32)).mean
             self.model.fit(np.vstack([points, waiting]), np.concatenate([targets.values, believed]))
         return targets
@@ -200,33 +214,28 @@ class GaussianSearch:
     ) -> None:
         self._space = space
         self._seed = seed
-        self._points = encode(space) if features is None else np.column_stack([encode(space), features])
+        points = encode(space) if features is None else np.column_stack([encode(space), features])
+        self._views = [_View(points, compress=compress) for compress in _COMPRESS]
+        self._seeds = Seeds(space, seed, seeds)
         self._trust = Trust(space, prior, _PROMISING) if prior is not None else None
-        self._believes = self._trust is not None
-        self._prepare()
-        self._seeds = Seeds(space, seed, seeds, self._trust.promising if self._trust else ())
-
-    def _prepare(self) -> None:
-        """A new model, with the prior as one more column where it is believed."""
-        points = self._points
-        if self._trust is not None and self._believes:
-            points = np.column_stack([points, self._trust.column()])
-        self._inputs, self._candidates = points, points.astype(np.float32)
-        self._views = [_View(points.shape[1], compress=compress) for compress in _COMPRESS]
+        self._believing: list[_View] = []
+        if self._trust is not None:
+            with_prior = np.column_stack([points, self._trust.column()])
+            self._believing = [_View(with_prior, compress=compress) for compress in _COMPRESS]
 
     def choose(self, seen: Observations) -> Choice | None:
         """See :class:`Strategy`."""
         free = seen.open(len(self._space))
         if not free.any():
             return None
-        row = self._seeds.next(seen, len(self._space))
-        if row is not None:
-            return Choice(row, "seed", {"why": "fills the space"})
+        seed = self._seed_choice(seen, free)
+        if seed is not None:
+            return seed
         if seen.feasible.sum() < 2:
             return Choice(self._seeds.more(seen, len(self._space)), "seed", {"why": "too few configurations have run"})
-        model, targets = self._fit(seen, len(seen.rows) + len(seen.pending))
+        view, targets = self._fit(seen, len(seen.rows) + len(seen.pending))
         pool = self._pool(seen, free)
-        predicted = model.predict(self._candidates[pool], _PREDICTED)
+        predicted = view.model.predict(view.candidates[pool], _PREDICTED)
         gain = log_expected_improvement(predicted.mean, predicted.deviation, float(targets.values.min()))
         best = int(np.argmax(gain))
         decision = {
@@ -235,15 +244,34 @@ class GaussianSearch:
             "expected_improvement": float(np.exp(gain[best])) * targets.scale,
             "candidates": len(pool),
         }
+        if self._believing:
+            decision["prior_believed"] = view in self._believing
         settled = decision["expected_improvement"] < _SETTLED
         return Choice(int(pool[best]), "confirmation" if settled else "prediction", decision)
+
+    def _seed_choice(self, seen: Observations, free: Column) -> Choice | None:
+        """The design, and among it what a prior proposes, as long as that proves good."""
+        if self._trust is not None:
+            proposed = np.isin(seen.rows, self._trust.promising)
+            best = seen.times[proposed].min(initial=np.inf)
+            design = seen.times[~proposed]
+            proves_good = not len(design) or best < np.median(design)
+            open_proposals = [row for row in self._trust.promising if free[row]]
+            asked = len(self._trust.promising) - len(open_proposals)
+            if open_proposals and proves_good and len(design) >= min(2 * asked, self._seeds.count):
+                return Choice(open_proposals[0], "seed", {"why": f"fast according to {self._trust.source}"})
+            beaten = (seen.times[proposed] < design.min(initial=np.inf)).sum()
+            if len(design) >= self._seeds.count // 2 and beaten >= _CONFIRMED:
+                return None
+        row = self._seeds.next(seen, len(self._space))
+        return None if row is None else Choice(row, "seed", {"why": "represents the space"})
 
     def assess(self, seen: Observations) -> Assessment:
         """See :class:`Strategy`."""
         if seen.feasible.sum() < 3:
             return Assessment(self.name, None, None)
-        model, targets = self._fit(Observations(seen.rows, seen.times), 0)
-        left_out = model.left_out()
+        view, targets = self._fit(Observations(seen.rows, seen.times), 0)
+        left_out = view.model.left_out()
         kept = np.isfinite(seen.times[targets.used])
         truth, guess = targets.values[kept], left_out[kept]
         spread = float(((truth - truth.mean()) ** 2).sum())
@@ -252,18 +280,21 @@ class GaussianSearch:
         if r2 >= LOW_CONFIDENCE:
             free = np.flatnonzero(seen.open(len(self._space)))
             for part in np.array_split(free, max(1, len(free) // 20_000)):
-                predicted = model.predict(self._candidates[part])
+                predicted = view.model.predict(view.candidates[part])
                 pruned.append(part[predicted.mean - 2 * predicted.deviation > targets.values.min()])
         return Assessment(self.name, r2, float(np.std(truth - guess)) * targets.scale, np.concatenate(pruned))
 
-    def _fit(self, seen: Observations, turn: int) -> tuple[GaussianProcess, Targets]:
-        if self._trust is not None:
-            believes = self._trust.correlation(seen.rows, seen.times) >= _BELIEVABLE
-            if believes != self._believes:
-                self._believes = believes
-                self._prepare()
-        view = self._views[turn % len(self._views)]
-        return view.model, view.fit(self._inputs, seen, _informative(seen, self._seed))
+    def _fit(self, seen: Observations, turn: int) -> tuple[_View, Targets]:
+        """The view whose turn it is; of that with the prior and that without, the one that explains the measurements better."""
+        used, turn = _informative(seen, self._seed), turn % len(self._views)
+        view = self._views[turn]
+        targets = view.fit(seen, used)
+        if self._believing:
+            believing = self._believing[turn]
+            believing.fit(seen, used)
+            if believing.evidence > view.evidence:
+                return believing, targets
+        return view, targets
 
     def _pool(self, seen: Observations, free: Column) -> Column:
         rows = np.flatnonzero(free)

@@ -162,6 +162,16 @@ class Space:
         """The values of one parameter over all valid configurations."""
         return _as_column(self.values[name])[self.codes[:, self.names.index(name)]]
 
+    def derived_column(self, name: str) -> Column:
+        """A derived value over all valid configurations."""
+        formula, columns = self.derived[name], {}
+        for other in formula.names:
+            if other in self.fixed:
+                columns[other] = np.broadcast_to(_as_column([self.fixed[other]]), (len(self),))
+            else:
+                columns[other] = self.derived_column(other) if other in self.derived else self.column(other)
+        return formula.over(columns, len(self))
+
     def neighbours(self, index: int) -> Column:
         """Rows that differ from `index` in exactly one parameter."""
         return np.flatnonzero((self.codes != self.codes[index]).sum(axis=1) == 1)

@@ -20,6 +20,7 @@ from rocm_perf_lab.autotune.search import GaussianSearch, Observations, log_expe
 from rocm_perf_lab.autotune.space import build_space, describe
 
 if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.space import Configuration, Space
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -143,7 +144,7 @@ def test_noise_without_structure_is_reported_as_low_confidence_and_prunes_nothin
 
 def test_configurations_that_cannot_run_are_told_as_failed_and_avoided() -> None:
     def objective(configuration: Configuration) -> Measurement | Infeasible:
-        return Infeasible("too many registers") if configuration["x"] > 64 else measure(configuration)
+        return Infeasible("too many registers") if float(configuration["x"]) > 64 else measure(configuration)
 
     sampler = RegressionSampler(tiles(), seed=1)
     study = study_of(sampler)
@@ -208,8 +209,8 @@ def test_an_interrupted_measurement_is_made_again() -> None:
     space = tiles()
     study = study_of(RegressionSampler(space, seed=1))
 
-    def interrupt(_: Configuration) -> Measurement:
-        raise KeyboardInterrupt
+    def interrupt(configuration: Configuration) -> Measurement:
+        raise KeyboardInterrupt(str(configuration))
 
     with pytest.raises(KeyboardInterrupt):
         search(study, space, interrupt, 1)
@@ -250,6 +251,27 @@ def test_what_the_sampler_cannot_serve_is_refused() -> None:
         study.ask().suggest_int("z", 0, 3)
 
 
+def test_features_that_tell_the_time_shorten_the_search() -> None:
+    space = tiles()
+    noise = np.random.default_rng(4).lognormal(size=len(space))
+
+    def told(configuration: Configuration) -> Measurement | Infeasible:
+        row = space.index(configuration)
+        return Measurement(float(noise[row])) if row is not None else Infeasible("unknown")
+
+    def best_of(features: Column | None) -> float:
+        study = study_of(RegressionSampler(space, seed=2, features=features))
+        search(study, space, told, 14)
+        return float(study.best_value)
+
+    assert best_of(np.log(noise)[:, None] / 10) == noise.min() < best_of(None)
+
+
+def test_features_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(SamplerError, match="features of 3 configurations"):
+        RegressionSampler(tiles(), features=np.zeros((3, 1)))
+
+
 def test_a_prior_shortens_the_search_and_a_misleading_one_hardly_lengthens_it() -> None:
     space = tiles()
     everything = [space.configuration(i) for i in range(len(space))]
@@ -268,6 +290,23 @@ def test_a_prior_shortens_the_search_and_a_misleading_one_hardly_lengthens_it() 
 
     assert evaluations(good) < alone
     assert evaluations(bad) <= alone + 6
+
+
+def test_a_prior_proposes_at_once_and_goes_on_only_while_it_proves_good() -> None:
+    space = tiles()
+    everything = [space.configuration(i) for i in range(len(space))]
+
+    def seeds_with(prior: Prior) -> list[str]:
+        study = study_of(RegressionSampler(space, prior=prior))
+        search(study, space, measure, 20)
+        return [t.user_attrs["decision"]["why"] for t in study.trials if t.user_attrs["phase"] == "seed"]
+
+    good = seeds_with(Prior.from_results(space, [(c, bowl(c)) for c in everything], "old GPU"))
+    bad = seeds_with(Prior.from_results(space, [(c, 1 / bowl(c)) for c in everything], "old GPU"))
+
+    fast, other = "fast according to old GPU", "represents the space"
+    assert good[0] == fast and good.count(fast) > 1
+    assert bad == [fast, *[other] * 8]
 
 
 def test_a_prior_of_a_study_is_completed_where_it_measured_nothing() -> None:
