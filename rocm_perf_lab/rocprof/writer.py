@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sqlite3
-import tempfile
 import time
-from pathlib import Path
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.errors import LabError
@@ -20,6 +18,7 @@ from rocm_perf_lab.rocprof import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from rocm_perf_lab.rocprof.recording import KernelSymbolRecord, RecordedRun
 
@@ -44,9 +43,7 @@ def write_database(path: Path, run: RecordedRun) -> None:
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
         _fill(temporary, run)
         temporary.replace(path)
     except (OSError, sqlite3.Error) as error:
