@@ -5,17 +5,16 @@ Where a trial runs (this process, a worker, a cluster) is the business of :class
 
 from __future__ import annotations
 
+import threading
 import time
-import warnings
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, Self
 
-from rocm_perf_lab.autotune.claims import refuse
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted
 from rocm_perf_lab.autotune.storage import HEARTBEAT_S, StorageError, beat, release_stale, storage_errors
-from rocm_perf_lab.autotune.trials import INTERRUPTED, PHASE, record, release, tell
+from rocm_perf_lab.autotune.trials import INTERRUPTED, PHASE, ask, record, release, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
     from rocm_perf_lab.autotune.space import Configuration, Space
-    from rocm_perf_lab.autotune.trials import TrialRecord
+    from rocm_perf_lab.autotune.trials import Asked, TrialRecord
 
 Result = Measurement | Infeasible
 
@@ -77,27 +76,27 @@ def sweep(
     """
     running: dict[Future[Result], _Running] = {}
     free = list(range(slots.count))[::-1]
-    beaten, ended = time.monotonic(), False
+    ended = False
     try:
-        with storage_errors(f"study {study.study_name}"):
-            release_stale(study)
+        with storage_errors(f"study {study.study_name}"), _Heart(study) as heart:
             while True:
-                while free and not ended and (trial := _ask(study, space, budget)) is not None:
-                    task = _task(trial, space, free.pop())
-                    begun = _Running(trial, task, time.monotonic())
-                    beat(study, [trial._trial_id])
-                    running[slots.start(task)] = begun
+                release_stale(study)
+                while free and not ended and (asked := _ask(study, space, budget)) is not None:
+                    one = _Running(asked.trial, Task(asked.trial.number, free.pop(), asked.configuration, _phase(asked.trial)))
+                    heart.begin(asked.trial._trial_id)
+                    try:
+                        running[slots.start(one.task)] = one
+                    except BaseException:
+                        release(study, asked.trial)
+                        raise
                 if not running:
                     return
                 done, _ = wait(running, timeout=HEARTBEAT_S, return_when=FIRST_COMPLETED)
-                for future in sorted(done, key=lambda one: running[one].task.number):
+                for future in sorted(done, key=lambda future: running[future].task.number):
                     one = running.pop(future)
+                    heart.end(one.trial._trial_id)
                     free.append(one.task.slot)
                     ended |= finished(one.task, _tell(study, one, future))
-                if time.monotonic() - beaten >= HEARTBEAT_S:
-                    beat(study, [waiting.trial._trial_id for waiting in running.values()])
-                    release_stale(study)
-                    beaten = time.monotonic()
     finally:
         _give_up(study, running)
         slots.stop()
@@ -107,7 +106,39 @@ def sweep(
 class _Running:
     trial: Trial
     task: Task
-    since: float
+    since: float = field(default_factory=time.monotonic)
+
+
+class _Heart:
+    """Heartbeats of the trials in hand, from a thread: a slot may block the loop for as long as its trial takes."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._ids: frozenset[int] = frozenset()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+
+    def begin(self, trial_id: int) -> None:
+        """From now on this trial is being measured."""
+        beat(self._study, [trial_id])
+        self._ids |= {trial_id}
+
+    def end(self, trial_id: int) -> None:
+        """It has come to its end."""
+        self._ids -= {trial_id}
+
+    def _run(self) -> None:
+        while not self._stopped.wait(HEARTBEAT_S):
+            with suppress(StorageError), storage_errors(f"study {self._study.study_name}"):
+                beat(self._study, self._ids)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
 
 
 def measured(study: Study) -> int:
@@ -118,26 +149,18 @@ def measured(study: Study) -> int:
     return sum(1 for trial in study.get_trials(deepcopy=False, states=states) if INTERRUPTED not in trial.user_attrs)
 
 
-def _ask(study: Study, space: Space, budget: int) -> Trial | None:
+def _ask(study: Study, space: Space, budget: int) -> Asked | None:
     """The next trial to measure; None where the budget or the space is used up."""
-    while measured(study) < min(budget, len(space)):
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Heartbeat of storage", category=UserWarning)  # the loop above sends them
-            trial = study.ask()
-        try:
-            parameters = {name: trial.suggest_categorical(name, values) for name, values in space.values.items()}
-        except BaseException as error:
-            release(study, trial)
-            if isinstance(error, SpaceExhausted):
-                return None
-            raise
-        if not refuse(study, trial, space, parameters):
-            return trial
-    return None
+    if measured(study) >= min(budget, len(space)):
+        return None
+    try:
+        return ask(study, space)
+    except SpaceExhausted:
+        return None
 
 
-def _task(trial: Trial, space: Space, slot: int) -> Task:
-    return Task(trial.number, slot, space.complete(trial.params), trial.user_attrs.get(PHASE, "sampler"))
+def _phase(trial: Trial) -> str:
+    return str(trial.user_attrs.get(PHASE, "sampler"))
 
 
 def _tell(study: Study, ended: _Running, future: Future[Result]) -> TrialRecord:

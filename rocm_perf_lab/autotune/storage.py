@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Space
 
 HEARTBEAT_S = 15
-GRACE_S = 60
+GRACE_S = 120
 """A trial without a heartbeat for this long belongs to nobody any more."""
 _SPACE = "space"
 _JOURNAL = "journal:///"

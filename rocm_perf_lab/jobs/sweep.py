@@ -69,53 +69,58 @@ class Sweep:
         storage = open_storage(settings.storage, folder=lab.output_dir)
         name = settings.study or f"{lab.job_name}-{lab.config.kernel.name}"
         study = open_study(storage, name, self.space, configured_sampler(lab.config, self.space))
-        if len(study.get_trials(deepcopy=False)):
-            study.sampler = configured_sampler(lab.config, self.space, seed=settings.seed + len(study.get_trials(deepcopy=False)))
+        known = len(study.get_trials(deepcopy=False))
+        if known:
+            study.sampler = configured_sampler(lab.config, self.space, seed=settings.seed + known)
         run_name = f"sweep {lab.job_name} {lab.config.kernel.name}"
         tracker: RunTracker = build(lab.config.tracking, where="tracking", run_name=run_name)
         with tracker:
-            tuned, identity = self._search(study, tracker)
+            tuned, word = self._search(study, tracker)
         require_a_result(study, self.space)
         assert tuned.best is not None and tuned.best.runtime_ms is not None
-        show_result(lab.console, tuned, self.space, identity.time_word, lab.config.kernel.name)
+        show_result(lab.console, tuned, self.space, word, lab.config.kernel.name)
         lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
         if tracker.uri is not None:
             lab.console.print(f"[bold]compare[/] {ui_command(tracker.uri)}", soft_wrap=True)
-        lab.answer(lab.output_dir / "autotune.json", runtime_text(tuned.best.runtime_ms * _NS_PER_MS, identity.time_word))
+        lab.answer(lab.output_dir / "autotune.json", runtime_text(tuned.best.runtime_ms * _NS_PER_MS, word))
         return tuned
 
-    def _search(self, study: Study, tracker: RunTracker) -> tuple[Tuned, DeviceIdentity]:
+    def _search(self, study: Study, tracker: RunTracker) -> tuple[Tuned, str]:
+        """The outcome, and the word for its times."""
         lab, settings = self.lab, self.lab.config.autotune
-        budget = settings.budget if settings.budget is not None else len(self.space)
         slots = self.places(tracker.run_id)
+        tracker.log_params(
+            {
+                "kernel": lab.config.kernel.name,
+                "target": lab.config.target.name,
+                "sampler": _name(study),
+                "seed": settings.seed,
+                "launcher": self.launcher,
+                "slots": slots.count,
+            }
+        )
         lab.console.print(f"[bold]sweep[/]   {len(self.space):,} configurations, {self.launcher}, {_plural(slots.count, 'slot')}")
         log = _Log(lab, End(settings.budget is None, records(study, self.space)))
-        stop_reason = INTERRUPT
+        budget = settings.budget if settings.budget is not None else len(self.space)
         try:
             sweep(study, self.space, slots, budget=budget, finished=log.finished)
-            stop_reason = SETTLED if log.end.settled else EXHAUSTED if settings.budget is None else USED_UP
+        except KeyboardInterrupt:
+            self._keep(study, tracker, INTERRUPT)
+            raise
         finally:
             tracker.end_children("KILLED")
-            tuned = outcome(study, self.space, stop_reason)
-            identity = _identity(lab, tuned)
-            path = write_result(lab, tracker, tuned, self.space, Origin.of_kernel(lab.config, identity))
-            results = lab.output_dir / RESULTS
-            write_text(results, _results(study, tuned))
-            tracker.log_artifact(results)
-            tracker.log_params(
-                {
-                    "kernel": lab.config.kernel.name,
-                    "target": lab.config.target.name,
-                    "space.configurations": len(self.space),
-                    "sampler": _name(study),
-                    "seed": settings.seed,
-                    "launcher": self.launcher,
-                    "slots": slots.count,
-                }
-            )
-            tracker.set_tags({"device": identity.name, "device.reason": identity.reason, "study": study.study_name})
-            lab.console.print(f"[bold]result[/]  {path}", soft_wrap=True) if stop_reason == INTERRUPT else None
-        return tuned, identity
+        return self._keep(study, tracker, SETTLED if log.end.settled else EXHAUSTED if settings.budget is None else USED_UP)
+
+    def _keep(self, study: Study, tracker: RunTracker, stop_reason: str) -> tuple[Tuned, str]:
+        lab = self.lab
+        tuned = outcome(study, self.space, stop_reason)
+        identity = _identity(lab, tuned)
+        tracker.set_tags({"device": identity.name, "device.reason": identity.reason, "study": study.study_name})
+        write_result(lab, tracker, tuned, self.space, Origin.of_kernel(lab.config, identity))
+        results = lab.output_dir / RESULTS
+        write_text(results, _results(study, tuned))
+        tracker.log_artifact(results)
+        return tuned, identity.time_word
 
 
 @dataclass
