@@ -148,6 +148,12 @@ class Seeds:
             position += 1
         return None
 
+    def design(self) -> list[int]:
+        """The whole plan."""
+        while len(self._planned) < self.count:
+            self._add(self._representative())
+        return self._planned
+
     def more(self, seen: Observations, size: int) -> int:
         """One beyond the plan, for a start on which nothing ran."""
         free = np.flatnonzero(seen.open(size))
@@ -231,9 +237,10 @@ class GaussianSearch:
         seed = self._seed_choice(seen, free)
         if seed is not None:
             return seed
-        if seen.feasible.sum() < 2:
+        learned = self._learned_from(seen)
+        if learned.feasible.sum() < 2:
             return Choice(self._seeds.more(seen, len(self._space)), "seed", {"why": "too few configurations have run"})
-        view, targets = self._fit(seen, len(seen.rows) + len(seen.pending))
+        view, targets = self._fit(learned, len(learned.rows) + len(learned.pending))
         pool = self._pool(seen, free)
         predicted = view.model.predict(view.candidates[pool], _PREDICTED)
         gain = log_expected_improvement(predicted.mean, predicted.deviation, float(targets.values.min()))
@@ -252,27 +259,43 @@ class GaussianSearch:
     def _seed_choice(self, seen: Observations, free: Column) -> Choice | None:
         """The design, and among it what a prior proposes, as long as that proves good."""
         if self._trust is not None:
-            proposed = np.isin(seen.rows, self._trust.promising)
-            best = seen.times[proposed].min(initial=np.inf)
-            design = seen.times[~proposed]
-            proves_good = not len(design) or best < np.median(design)
-            open_proposals = [row for row in self._trust.promising if free[row]]
-            asked = len(self._trust.promising) - len(open_proposals)
-            if open_proposals and proves_good and len(design) >= min(2 * asked, self._seeds.count):
-                return Choice(open_proposals[0], "seed", {"why": f"fast according to {self._trust.source}"})
-            beaten = (seen.times[proposed] < design.min(initial=np.inf)).sum()
-            if len(design) >= self._seeds.count // 2 and beaten >= _CONFIRMED:
+            proposed, design = self._proposals(seen)
+            times = seen.times[proposed]
+            proves_good = not len(design) or times.min(initial=np.inf) < np.median(design)
+            waiting = [row for row in self._trust.promising if free[row]]
+            asked = len(self._trust.promising) - len(waiting)
+            if waiting and proves_good and len(design) >= min(2 * asked, self._seeds.count):
+                return Choice(waiting[0], "seed", {"why": f"fast according to {self._trust.source}"})
+            better = (times < design.min(initial=np.inf)).sum()
+            if len(design) >= self._seeds.count // 2 and better >= _CONFIRMED:
                 return None
         row = self._seeds.next(seen, len(self._space))
         return None if row is None else Choice(row, "seed", {"why": "represents the space"})
 
+    def _proposals(self, seen: Observations) -> tuple[Column, Column]:
+        """Which measurements the prior proposed, and the times of the design."""
+        assert self._trust is not None
+        planned = np.isin(seen.rows, self._seeds.design())
+        return np.isin(seen.rows, self._trust.promising) & ~planned, seen.times[planned]
+
+    def _learned_from(self, seen: Observations) -> Observations:
+        """All measurements but what a prior proposed in vain: a prior that misleads must cost no more than those."""
+        if self._trust is None:
+            return seen
+        proposed, design = self._proposals(seen)
+        if not len(design):
+            return seen
+        kept = ~(proposed & (seen.times >= np.median(design)))
+        return Observations(seen.rows[kept], seen.times[kept], seen.pending)
+
     def assess(self, seen: Observations) -> Assessment:
         """See :class:`Strategy`."""
-        if seen.feasible.sum() < 3:
+        learned = self._learned_from(Observations(seen.rows, seen.times))
+        if learned.feasible.sum() < 3:
             return Assessment(self.name, None, None)
-        view, targets = self._fit(Observations(seen.rows, seen.times), 0)
+        view, targets = self._fit(learned, 0)
         left_out = view.model.left_out()
-        kept = np.isfinite(seen.times[targets.used])
+        kept = np.isfinite(learned.times[targets.used])
         truth, guess = targets.values[kept], left_out[kept]
         spread = float(((truth - truth.mean()) ** 2).sum())
         r2 = 1 - float(((truth - guess) ** 2).sum()) / spread if spread > 0 else 0.0
@@ -285,11 +308,13 @@ class GaussianSearch:
         return Assessment(self.name, r2, float(np.std(truth - guess)) * targets.scale, np.concatenate(pruned))
 
     def _fit(self, seen: Observations, turn: int) -> tuple[_View, Targets]:
-        """The view whose turn it is; of that with the prior and that without, the one that explains the measurements better."""
+        """The view whose turn it is; where a proposal of the prior was good, of that with the prior and that without the one that
+        explains the measurements better.
+        """
         used, turn = _informative(seen, self._seed), turn % len(self._views)
         view = self._views[turn]
         targets = view.fit(seen, used)
-        if self._believing:
+        if self._trust is not None and self._proposals(seen)[0].any():
             believing = self._believing[turn]
             believing.fit(seen, used)
             if believing.evidence > view.evidence:

@@ -309,6 +309,20 @@ def test_a_prior_proposes_at_once_and_goes_on_only_while_it_proves_good() -> Non
     assert bad == [fast, *[other] * 8]
 
 
+def test_a_prior_that_misleads_costs_one_measurement_and_changes_nothing_else() -> None:
+    space = tiles()
+    bad = Prior.from_results(
+        space, [(space.configuration(i), 1 / bowl(space.configuration(i))) for i in range(len(space))], "bad"
+    )
+
+    def trials(prior: Prior | None) -> list[dict[str, Any]]:
+        study = study_of(RegressionSampler(space, seed=3, prior=prior))
+        search(study, space, measure, 30)
+        return configurations(study)
+
+    assert trials(bad)[1:] == trials(None)[:29]
+
+
 def test_a_prior_of_a_study_is_completed_where_it_measured_nothing() -> None:
     space = tiles()
     study = study_of(RegressionSampler(space))
