@@ -144,7 +144,8 @@ def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:
 def show_where(lab: Lab, logged: RunTracker | None = None) -> None:
     """Where the files are, and how to look at the run."""
     lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
-    lab.console.print(f"[bold]report[/]  {lab.output_dir / 'report.html'}", soft_wrap=True)
+    if (lab.output_dir / "report.html").exists():
+        lab.console.print(f"[bold]report[/]  {lab.output_dir / 'report.html'}", soft_wrap=True)
     uri = (logged or lab.tracker).uri
     if uri is not None:
         lab.console.print(f"[bold]compare[/] {ui_command(uri)}", soft_wrap=True)
