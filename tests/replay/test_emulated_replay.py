@@ -1,0 +1,285 @@
+"""Replays on the emulator, each in a process of its own: the same bytes at the same addresses."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from rocm_perf_lab.replay.capture import Capture, open_capture
+from rocm_perf_lab.replay.errors import DeviceFault, OverrideError, ReplayError
+from rocm_perf_lab.replay.job import CheckOrder, GeometryOrder, Job
+from rocm_perf_lab.replay.session import ReplaySession
+from tests.builders.captures import Scene, code_object, list_capture, scale_capture, tree_capture
+from tests.builders.kernels import build_hip
+from tests.builders.targets import mi300x
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocm_perf_lab.replay.job import Outcome
+
+EXACTLY = CheckOrder()
+
+
+def session(capture: Capture, **options: float) -> ReplaySession:
+    return ReplaySession(capture, device="emulator", target=mi300x(), threads=1, **options)  # type: ignore[arg-type]
+
+
+def replay(folder: Path, job: Job) -> Outcome:
+    with session(open_capture(folder)) as running:
+        return running.run(job)
+
+
+def hsaco(folder: Path, **defines: str | int) -> str:
+    path = folder / "override.hsaco"
+    path.write_bytes(code_object(**defines).data)
+    return str(path)
+
+
+def compiled(folder: Path, source: str) -> str:
+    path = folder / "other.hsaco"
+    path.write_bytes(build_hip("#include <hip/hip_runtime.h>\n" + source, folder).code_object.data)
+    return str(path)
+
+
+@pytest.mark.parametrize("make", [scale_capture, list_capture, tree_capture], ids=["buffers", "linked list", "tree"])
+def test_a_replay_in_another_process_leaves_the_captured_bytes(make: type, tmp_path: Path) -> None:
+    outcome = replay(make(tmp_path / "c"), Job(iterations=3, check=EXACTLY))
+
+    assert outcome.pid != os.getpid()
+    assert outcome.verification is not None
+    assert outcome.verification.passed
+    assert outcome.verification.baseline_reproduces
+    assert outcome.verification.checked_replays == 3
+    assert outcome.verification.indeterminate_bytes == 0
+    assert outcome.emulated
+
+
+def test_memory_is_restored_between_iterations_or_goes_on_from_where_it_was(tmp_path: Path) -> None:
+    scene = Scene()
+    x = scene.buffer(np.ones(64, dtype=np.float32))
+    folder = scene.capture(tmp_path / "c", "in_place", [x])
+    capture = open_capture(folder)
+
+    with session(capture) as running:
+        restored = running.run(Job(iterations=4, read=((capture.regions[0].base, 4),)))
+        stateful = running.run(Job(iterations=4, recopy=False, read=((capture.regions[0].base, 4),)))
+
+    assert [read(restored), read(stateful)] == [2.0, 16.0]
+    assert restored.restored_bytes == 3 * 4096
+    assert stateful.restored_bytes == 0
+
+
+def read(outcome: Outcome) -> float:
+    import base64
+
+    return float(struct.unpack("<f", base64.b64decode(outcome.read[0]))[0])
+
+
+def test_module_variables_start_from_their_captured_values(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.loaded.device_global("calls").view(np.int32)[0] = 40
+    out = scene.buffer(np.zeros(1, dtype=np.int32), "out")
+    folder = scene.capture(tmp_path / "c", "count", [out])
+
+    outcome = replay(folder, Job(iterations=3, check=EXACTLY))
+
+    assert outcome.verification is not None
+    assert outcome.verification.passed, outcome.verification.mismatches
+    capture = open_capture(folder)
+    assert capture.expected(capture.regions[0]).view(np.int32)[0] == 41
+
+
+def test_dynamic_lds_is_that_of_the_packet(tmp_path: Path) -> None:
+    scene = Scene()
+    x, out = scene.buffer(np.arange(128, dtype=np.int32)), scene.buffer(np.zeros(128, dtype=np.int32), "out")
+    folder = scene.capture(tmp_path / "c", "turn", [x, out], block=128, lds=512)
+
+    outcome = replay(folder, Job(check=EXACTLY))
+
+    assert outcome.verification is not None
+    assert outcome.verification.passed
+
+
+def test_an_equal_code_object_may_stand_in_and_a_wrong_one_is_found_out(tmp_path: Path) -> None:
+    scene = Scene()
+    folder = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))], types={"@0": "f32"})
+    near, far = hsaco(tmp_path, FACTOR="2.00001f"), compiled(tmp_path, IN_PLACE.replace("FACTOR", "2.5f"))
+
+    with session(open_capture(folder)) as running:
+        exact = running.run(Job(hsaco=near, check=EXACTLY)).verification
+        typed = running.run(Job(hsaco=near, check=CheckOrder(rtol=1e-4, nan="equal"))).verification
+        wrong = running.run(Job(hsaco=far, check=CheckOrder(rtol=1e-4, nan="equal"))).verification
+
+    assert exact is not None and not exact.passed
+    assert typed is not None and typed.passed
+    assert wrong is not None and not wrong.passed
+    assert "64 elements (f32) differ" in wrong.mismatches[0]
+    assert "2.5 instead of 2, largest error 0.5" in wrong.mismatches[0]
+
+
+IN_PLACE = 'extern "C" __global__ void in_place(float* x) { x[threadIdx.x] = x[threadIdx.x] * FACTOR; }'
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ('extern "C" __global__ void other(float* x) { *x = 1; }', "kernel name: no kernel 'in_place'; it has other"),
+        (
+            'extern "C" __global__ void in_place(float* x, int n) { *x = n; }',
+            "kernarg layout: 2 arguments, the captured kernel has 1",
+        ),
+        ('extern "C" __global__ void in_place(int x) { if (x > 5) __builtin_trap(); }', "argument 0 is by_value of 4 bytes at 0"),
+        (
+            'extern "C" __global__ void __launch_bounds__(32) in_place(float* x) { *x = 1; }',
+            "workgroup size: it was compiled for at most 32 work-items, the dispatch has 64",
+        ),
+        (
+            'extern "C" __global__ void in_place(float* x) { printf("%f", x[0]); }',
+            "hidden arguments: it needs hidden_hostcall_buffer",
+        ),
+        (
+            "__device__ long calls = 5;" + IN_PLACE.replace("FACTOR", "calls"),
+            "module variables: calls has 8 bytes, 4 in the captured code object",
+        ),
+    ],
+    ids=["name", "arguments", "kind", "workgroup", "hidden", "variables"],
+)
+def test_an_override_that_breaks_a_rule_is_refused_by_its_name(source: str, rule: str, tmp_path: Path) -> None:
+    scene = Scene()
+    folder = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))])
+
+    with pytest.raises(OverrideError, match="cannot stand in") as error:
+        replay(folder, Job(hsaco=compiled(tmp_path, source)))
+
+    assert rule in str(error.value)
+
+
+def test_an_override_for_another_architecture_is_refused(tmp_path: Path) -> None:
+    folder = scale_capture(tmp_path / "c")
+    path = tmp_path / "other.hsaco"
+    path.write_bytes(
+        build_hip(
+            "#include <hip/hip_runtime.h>\n" + IN_PLACE, tmp_path, architecture="gfx90a", defines={"FACTOR": 2}
+        ).code_object.data
+    )
+
+    with pytest.raises(OverrideError, match="target id: it is for gfx90a, the capture is of gfx942"):
+        replay(folder, Job(hsaco=str(path)))
+
+
+def test_hidden_arguments_of_an_override_are_laid_out_anew(tmp_path: Path) -> None:
+    """`in_place` needs none; one that asks for the grid gets it."""
+    scene = Scene()
+    folder = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(256, dtype=np.float32))], grid=4)
+    source = (
+        'extern "C" __global__ void in_place(float* x) { if (threadIdx.x == 0) x[blockIdx.x] = gridDim.x * 100 + blockDim.x; }'
+    )
+    capture = open_capture(folder)
+
+    with session(capture) as running:
+        outcome = running.run(Job(hsaco=compiled(tmp_path, source), force=True, read=((capture.regions[0].base, 4),)))
+
+    assert read(outcome) == 464.0
+
+
+def test_another_geometry_and_other_scalars_run_on_the_captured_memory(tmp_path: Path) -> None:
+    capture = open_capture(scale_capture(tmp_path / "c", n=256))
+    order = GeometryOrder(
+        grid=(256, 1, 1), workgroup=(128, 1, 1), dynamic_lds_bytes=0, scalars={16: struct.pack("<f", 10.0).hex()}
+    )
+
+    with session(capture) as running:
+        outcome = running.run(Job(geometry=order, read=((capture.regions[1].base + 4 * 255, 4),)))
+
+    assert read(outcome) == 2550.0
+
+
+def test_a_kernel_that_never_ends_is_stopped(tmp_path: Path) -> None:
+    scene = Scene()
+    folder = scene.capture(tmp_path / "c", "hang", [scene.buffer(np.zeros(1, dtype=np.int32), "flag")])
+    endless = hsaco(tmp_path, FLAG=0)
+
+    with session(open_capture(folder), timeout_s=1, max_instructions=10**12) as running:
+        with pytest.raises(DeviceFault, match="no end after 1 s"):
+            running.run(Job(hsaco=endless))
+        assert running.run(Job()).samples_us[0] > 0  # the next job has a process of its own
+
+    with session(open_capture(folder), max_instructions=10**5) as running, pytest.raises(DeviceFault, match="budget exceeded"):
+        running.run(Job(hsaco=endless))
+
+
+def test_a_fault_names_the_allocation(tmp_path: Path) -> None:
+    scene = Scene()
+    x = scene.buffer(np.zeros(4, dtype=np.int32))
+    folder = scene.capture(tmp_path / "c", "at", [x, struct.pack("<q", 1)])
+
+    with pytest.raises(DeviceFault, match=r"past the end of buffer 'captured allocation 0x10"):
+        replay(folder, Job(hsaco=hsaco(tmp_path, OFFSET=1000)))
+
+
+def test_a_capture_of_another_architecture_is_not_replayed(tmp_path: Path) -> None:
+    folder = scale_capture(tmp_path / "c")
+    capture = open_capture(folder)
+    path = tmp_path / "gfx90a"
+    path.mkdir()
+    source = 'extern "C" __global__ void scale(const float* x, float* y, float factor, int n) { y[0] = x[0]; }'
+    other = build_hip("#include <hip/hip_runtime.h>\n" + source, path, architecture="gfx90a").code_object
+
+    import hashlib
+    import json
+
+    (folder / "kernel.hsaco").write_bytes(other.data)
+    digest = hashlib.sha256(other.data).hexdigest()
+    dispatch = json.loads((folder / "dispatch.json").read_text())
+    dispatch["code_object"]["sha256"] = digest
+    (folder / "dispatch.json").write_text(json.dumps(dispatch))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name in ("kernel.hsaco", "dispatch.json"):
+        content = (folder / name).read_bytes()
+        manifest["files"][name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+    with session(open_capture(folder)) as running, pytest.raises(ReplayError, match="the capture is of gfx90a"):
+        running.start()
+    assert capture.code_object.architecture == "gfx942"
+
+
+def test_addresses_that_the_kernel_of_this_machine_keeps_are_refused(tmp_path: Path) -> None:
+    """Address 4096 lies below vm.mmap_min_addr or beside it; the last pages of the address space can never be had."""
+    capture = open_capture(scale_capture(tmp_path / "c"))
+    region = capture.regions[0].model_copy(update={"base": 0x7FFF_FFFF_F000, "requested": (), "size": 4096})
+    moved = capture.memory.model_copy(update={"regions": (*capture.memory.regions[1:], region)})
+
+    from dataclasses import replace
+
+    with session(replace(capture, memory=moved)) as running, pytest.raises(ReplayError, match="in use in every process"):
+        running.start()
+
+
+def test_a_process_that_finds_its_addresses_taken_starts_again_without_randomisation(tmp_path: Path) -> None:
+    """A range where the executable or its libraries lie in most layouts: claimed at last, or refused; never relocated."""
+    import subprocess
+    import sys
+
+    program = (
+        "import os, sys\n"
+        "from rocm_perf_lab.replay import address_space as a\n"
+        "here = int(os.environ.get(a.ATTEMPT_VARIABLE, '0'))\n"
+        "blocked = int(sys.argv[1])\n"
+        "if here < blocked: a.reserve(0x200000000000, 4096)\n"
+        "print(here, a.claim([(0x200000000000, 8192)]))\n"
+    )
+    script = tmp_path / "claims.py"
+    script.write_text(program)
+
+    runs = [
+        subprocess.run([sys.executable, str(script), str(blocked)], capture_output=True, text=True, check=True).stdout.strip()
+        for blocked in (0, 3, 100)
+    ]
+
+    assert runs == ["0 []", "3 []", "9 [(35184372088832, 8192)]"]
