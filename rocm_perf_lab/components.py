@@ -25,7 +25,7 @@ class ComponentError(LabError):
 class Component(BaseModel):
     """One row with a `_target_`. Nested rows stay plain data until :func:`build`."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     target: str = Field(alias="_target_")
 

@@ -191,11 +191,11 @@ def _told(arguments: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _writing() -> Iterator[None]:
-    from hydra.errors import HydraException
-
     try:
         yield
     except OSError as error:
+        from hydra.errors import HydraException
+
         if isinstance(error, HydraException):
             raise  # an option that does not exist is an OSError too, to Hydra
         raise LabError(

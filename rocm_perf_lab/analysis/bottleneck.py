@@ -48,7 +48,7 @@ class Bottleneck:
 
 
 class _Advice(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     reasons: tuple[str, ...]
     recommendations: tuple[str, ...]
@@ -61,7 +61,7 @@ class _Rule(_Advice):
 
 
 class _Rules(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     thresholds: dict[str, float]
     rules: tuple[_Rule, ...]

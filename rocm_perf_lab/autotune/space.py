@@ -45,7 +45,7 @@ Configuration = dict[str, bool | int | float | str]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Range(_Strict):

@@ -27,7 +27,7 @@ class CounterPassError(LabError):
 
 
 class _Block(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     slots: int
     prefixes: tuple[str, ...]

@@ -24,7 +24,7 @@ class DocumentError(LabError):
 class Part(BaseModel):
     """A part of a document."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Document(Part):

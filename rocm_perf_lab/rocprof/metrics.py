@@ -60,7 +60,7 @@ class MetricValue:
 
 
 class _Row(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     unit: str
     kind: Literal["events", "cycles"]

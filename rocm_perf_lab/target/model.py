@@ -13,7 +13,7 @@ from rocm_perf_lab.target.timing import TimingParameters
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class WaveLimits(_Strict):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 class TimingParameters(BaseModel):
     """Issue times and latencies in shader clocks, rates in bytes per clock."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     valu_cycles: int
     """A SIMD is busy this long with one wave64 vector instruction."""
