@@ -133,6 +133,10 @@ class Examiner:
                     return Examination(VerificationResult(tuple(checks)), None, self.trials)
         return Examination(VerificationResult(tuple(checks)), None, self.trials)
 
+    def learned(self) -> tuple[Lesson, ...]:
+        """What the unmodified kernel taught, one lesson per trial."""
+        return tuple(self._lessons)
+
     @property
     def trials(self) -> tuple[str, ...]:
         """Names of the trials that the unmodified kernel can take."""

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _EXACT_KINDS = "biu"
 _SHOWN_CHECKS = 3
+ULP_EDGES = (0, 1, 2, 4, 16, 256)
+"""Largest distance of each class of the histogram."""
+_INTEGERS_OF_SIZE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 class VerificationError(LabError):
@@ -41,6 +44,8 @@ class OutputCheck:
     worst_index: tuple[int, ...]
     actual: float
     expected: float
+    ulp_histogram: tuple[int, ...] = ()
+    """Elements by their distance in units in the last place: one count for each of `ULP_EDGES` and one for more; floats only."""
 
     def __str__(self) -> str:
         if self.passed:
@@ -101,9 +106,9 @@ def _check(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any
 
 
 def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: Tolerance) -> OutputCheck:
-    got: NDArray[Any] = actual.astype(np.float64)
-    want: NDArray[Any] = expected.astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # unwritten memory may hold a signalling NaN
+        got: NDArray[Any] = actual.astype(np.float64)
+        want: NDArray[Any] = expected.astype(np.float64)
         same, error = _difference(actual, expected)
         allowed = limits.atol + limits.rtol * np.abs(want)
         finite = np.isfinite(got) & np.isfinite(want)
@@ -121,7 +126,28 @@ def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: To
         worst_index=tuple(int(i) for i in worst) if worst is not None else (),
         actual=_value(actual[worst]) if worst is not None else math.nan,
         expected=_value(expected[worst]) if worst is not None else math.nan,
+        ulp_histogram=ulp_histogram(actual, expected),
     )
+
+
+def ulp_histogram(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[int, ...]:
+    """How many floats lie how far apart, counted in floats of their type between them; NaN against a number counts as more.
+
+    The bits of IEEE floats, read as integers with the sign folded, are in the order of their values.
+    """
+    if actual.dtype.kind in _EXACT_KINDS or "8" in actual.dtype.name:
+        return ()
+    distance = np.abs(_ordered(actual) - _ordered(expected))
+    nan = np.isnan(actual.astype(np.float64)), np.isnan(expected.astype(np.float64))
+    distance = np.where(nan[0] & nan[1], 0.0, np.where(nan[0] ^ nan[1], np.inf, distance))
+    counts = np.bincount(np.searchsorted(ULP_EDGES, distance.reshape(-1)), minlength=len(ULP_EDGES) + 1)
+    return tuple(int(count) for count in counts)
+
+
+def _ordered(values: NDArray[Any]) -> NDArray[np.float64]:
+    kind = _INTEGERS_OF_SIZE[values.dtype.itemsize]
+    bits = np.ascontiguousarray(values).view(kind).astype(np.int64)
+    return np.where(bits < 0, np.iinfo(kind).min - bits, bits).astype(np.float64)
 
 
 def _difference(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:

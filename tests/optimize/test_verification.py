@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 from rocm_perf_lab.device.kernel import Tolerance
-from rocm_perf_lab.optimize.verification import OutputCheck, VerificationError, verify_outputs
+from rocm_perf_lab.optimize.verification import OutputCheck, VerificationError, ulp_histogram, verify_outputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -219,3 +219,14 @@ def test_the_answer_is_numpys(actual: float, expected: float, rtol: float, atol:
         close = bool(np.isclose(actual, expected, rtol=rtol, atol=atol))
 
     assert check([actual], [expected], tolerance=Tolerance(rtol=rtol, atol=atol)).passed is close
+
+
+def test_distances_in_units_in_the_last_place_are_counted_by_class() -> None:
+    one = np.float32(1.0)
+    near = np.nextafter(one, np.float32(2.0))
+    expected = np.array([1.0, 1.0, -1.0, 0.0, np.nan, np.nan, 1.0, 1.0], np.float32)
+    actual = np.array([one, near, -near, -0.0, np.nan, 1.0, 2.0, 1.0 + 100 * 2.0**-23], np.float32)
+
+    # 0: 1.0, -0.0 against 0.0, NaN against NaN; 1: two neighbours; up to 256: 100 steps; more: NaN against 1, and 1 against 2
+    assert ulp_histogram(actual, expected) == (3, 2, 0, 0, 0, 1, 2)
+    assert ulp_histogram(np.arange(3), np.arange(3)) == ()
