@@ -21,7 +21,7 @@ _EXACT_KINDS = "biu"
 _SHOWN_CHECKS = 3
 ULP_EDGES = (0, 1, 2, 4, 16, 256)
 """Largest distance of each class of the histogram."""
-_INTEGERS_OF_SIZE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+_INTEGERS_OF_SIZE: Mapping[int, Any] = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 class VerificationError(LabError):
@@ -145,9 +145,10 @@ def ulp_histogram(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[int, ..
 
 
 def _ordered(values: NDArray[Any]) -> NDArray[np.float64]:
-    kind = _INTEGERS_OF_SIZE[values.dtype.itemsize]
+    kind: Any = _INTEGERS_OF_SIZE[values.dtype.itemsize]
     bits = np.ascontiguousarray(values).view(kind).astype(np.int64)
-    return np.where(bits < 0, np.iinfo(kind).min - bits, bits).astype(np.float64)
+    ordered: NDArray[np.float64] = np.where(bits < 0, np.iinfo(kind).min - bits, bits).astype(np.float64)
+    return ordered
 
 
 def _difference(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:

@@ -95,6 +95,7 @@ def _obstacle(function: Node, declaration: Node, name: str, size: Node) -> str |
             and first.child_by_field_name("argument") == node
             and second.child_by_field_name("argument") == first
         )
-        if not indexed_twice:
+        around = second.parent if second is not None else None
+        if not indexed_twice or (around is not None and around.type == "pointer_expression"):
             return f"is used without both indices (line {line_of(node)})"
     return None

@@ -248,7 +248,9 @@ def _leads_to(function: Node, node: Node, root: str) -> bool:
 
 def _is_plain_store(access: Node, body: Node) -> bool:
     statement = access.parent.parent if access.parent is not None else None
-    return statement is not None and statement.type == "expression_statement" and (statement == body or statement.parent == body)
+    if statement is None or statement.type != "expression_statement":
+        return False
+    return statement == body or (statement.parent == body and body.type == "compound_statement")
 
 
 def _also_reads(access: Node) -> bool:

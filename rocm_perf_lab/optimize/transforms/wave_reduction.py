@@ -35,6 +35,7 @@ _NEUTRAL_IS_ZERO = frozenset({"atomicAdd", "atomicOr", "atomicXor"})
 _CONDITIONS = frozenset(
     {"if_statement", "for_statement", "while_statement", "do_statement", "switch_statement", "conditional_expression"}
 )
+_ONE_LANE = re.compile(r"(?:__lane_id\(\)|threadIdx\.x)\s*==\s*\w+")
 _LANE_DEPENDENT = re.compile(r"\b(?:threadIdx|__lane_id|__builtin_amdgcn_(?:workitem|mbcnt)\w*)\b")
 
 
@@ -88,11 +89,11 @@ class WaveReduction:
         place, value = _arguments(call)
         if place is None or value is None:
             return "it has other arguments than a place and a value"
-        if "rpl_lane" in text_of(statement.parent) and "__shfl_xor" in text_of(statement.parent):
-            return "is one per wavefront already"
         if _depends_on_lane(unit.kernel, place):
             return "its place differs from work-item to work-item"
         condition = _lone_condition(statement)
+        if condition is not None and _ONE_LANE.search(text_of(condition.child_by_field_name("condition"))):
+            return "one work-item executes it alone"
         outer = condition or statement
         if any(p.type in _CONDITIONS for p in ancestors(outer) if unit.kernel.start_byte < p.start_byte):
             return "not every work-item executes it"
@@ -113,6 +114,8 @@ def _depends_on_lane(function: Node, place: Node, *, depth: int = 6) -> bool:
     """Whether an address may differ within a workgroup: through the work-item's number, or anything that is loaded."""
     if _LANE_DEPENDENT.search(text_of(place)):
         return True
+    if re.fullmatch(r"&\s*\w+", text_of(place)):  # the address of a variable, whatever its content
+        return False
     if any(_loads_in_index(node) for node in walk(place)):
         return True
     if depth == 0:

@@ -1,0 +1,304 @@
+"""Transforms: what they write, what they leave alone, and that what they write is right where the kernel runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocm_perf_lab.device.kernel import BufferArgument, KernelDescription, ScalarArgument
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.optimize.transforms.hoisting import HoistInvariants
+from rocm_perf_lab.optimize.transforms.launch_bounds import LaunchBounds, WavesPerEu
+from rocm_perf_lab.optimize.transforms.parameters import RestrictPointers
+from rocm_perf_lab.optimize.transforms.selection import select_transforms
+from rocm_perf_lab.optimize.transforms.shared_padding import PadSharedMemory
+from rocm_perf_lab.optimize.transforms.strength_reduction import ReduceStrength
+from rocm_perf_lab.optimize.transforms.unroll import UnrollLoops
+from rocm_perf_lab.optimize.transforms.vector_loads import VectorLoads
+from rocm_perf_lab.optimize.transforms.wave_reduction import WaveReduction
+from rocm_perf_lab.resources import resource_dir
+from tests.builders.judging import described, judge_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocm_perf_lab.optimize.judge import Judge
+    from rocm_perf_lab.optimize.transforms.base import Transform
+
+KERNEL = KernelDescription(
+    name="k",
+    source="k.hip",  # type: ignore[arg-type]
+    entry="k",
+    params={"n": 100, "block": 256},
+    defines={"BLOCK": "block"},
+    arguments=(
+        BufferArgument(name="x", dtype="f32", shape=("n",), access="inout"),
+        ScalarArgument(kind="scalar", name="n", dtype="i32", value="n"),
+    ),
+    grid=(1,),
+    block=("block",),
+)
+SMALL = {
+    "softmax": {"rows": 6, "cols": 300},
+    "softmax_atomics": {"rows": 6, "cols": 300},
+    "layernorm": {"rows": 6, "cols": 300},
+    "transpose": {"rows": 96, "cols": 70},
+    "gemm_naive": {"m": 12, "n": 70, "k": 36},
+    "reduction": {"n": 40_000, "groups": 8},
+    "histogram": {"n": 8_000, "groups": 4},
+}
+"""Experiments at sizes that take no time; no size is a multiple of a vector or a wavefront everywhere."""
+
+
+def transforms(kernel: KernelDescription = KERNEL) -> dict[str, Transform]:
+    """All of them, by name."""
+    found: list[Transform] = [
+        WaveReduction(kernel=kernel), PadSharedMemory(), HoistInvariants(), VectorLoads(kernel=kernel), ReduceStrength(),
+        UnrollLoops(factors=(2, 8)), RestrictPointers(), LaunchBounds(kernel=kernel), WavesPerEu(waves=(4,)),
+    ]  # fmt: skip
+    return {transform.name: transform for transform in found}
+
+
+def texts(name: str, source: str) -> list[str]:
+    return [r.text for r in transforms()[name].propose(parse_source(source.encode(), "k"))]
+
+
+def reasons(name: str, source: str) -> list[str]:
+    return [r.reason for r in transforms()[name].rejections(parse_source(source.encode(), "k"))]
+
+
+def kernel(body: str, parameters: str = "float* x, int n") -> str:
+    return f'extern "C" __global__ void k({parameters}) {{ {body} }}\n'
+
+
+def test_pointers_are_restricted_and_what_is_only_read_becomes_const() -> None:
+    source = kernel("y[n] = x[n];", "float* x, float* y, int n")
+
+    assert texts("restrict", source) == [kernel("y[n] = x[n];", "const float* __restrict__ x, float* __restrict__ y, int n")]
+
+
+def test_const_is_not_added_where_it_would_change_the_mangled_name() -> None:
+    source = "__global__ void k(float* x, float* y) { y[0] = x[0]; }"
+
+    assert texts("restrict", source) == ["__global__ void k(float* __restrict__ x, float* __restrict__ y) { y[0] = x[0]; }"]
+
+
+@pytest.mark.parametrize("use", ["float* p = x; p[0] = 1;", "*x = 1;", "f(x);", "x[0]++;", "atomicAdd(&x[0], 1.0f);"])
+def test_const_is_not_added_where_the_pointer_is_used_otherwise_than_for_reading(use: str) -> None:
+    (text,) = texts("restrict", kernel(use))
+
+    assert "const" not in text
+
+
+def test_the_bound_is_the_macro_of_the_workgroup_where_the_source_has_it() -> None:
+    with_macro = kernel("x[0] = BLOCK;")
+
+    assert texts("launch bounds", with_macro) == [with_macro.replace(" k(", " __launch_bounds__(BLOCK) k(")]
+    assert texts("launch bounds", kernel("")) == [kernel("").replace(" k(", " __launch_bounds__(256) k(")]
+    assert texts("launch bounds", texts("launch bounds", with_macro)[0]) == []
+
+
+def test_waves_per_eu_are_asked_for_once() -> None:
+    (text,) = texts("waves per EU", kernel(""))
+
+    assert "void __attribute__((amdgpu_waves_per_eu(4))) k(" in text
+    assert texts("waves per EU", text) == []
+
+
+def test_rows_of_an_array_in_lds_are_padded_once() -> None:
+    source = kernel("__shared__ float t[32][32]; t[threadIdx.x][0] = 1; x[0] = t[0][n];")
+
+    (text,) = texts("pad LDS", source)
+
+    assert "t[32][32 + 1];" in text
+    assert texts("pad LDS", text) == []
+
+
+@pytest.mark.parametrize("use", ["float* p = t[0];", "f(t);", "x[0] = sizeof(t);", "f(&t[0][0]);"])
+def test_arrays_that_something_else_can_see_are_not_padded(use: str) -> None:
+    source = kernel(f"__shared__ float t[32][32]; {use}")
+
+    assert texts("pad LDS", source) == []
+
+
+def test_a_sum_in_memory_moves_to_a_register_and_back() -> None:
+    source = kernel("for (int i = 0; i < n; ++i) c[n] += x[i];", "float* c, const float* x, int n")
+
+    (text,) = texts("hoist invariants", source)
+
+    assert "if ((0) < n) {" in text
+    assert "float kept_0 = c[n];" in text
+    assert "kept_0 += x[i];" in text
+    assert "c[n] = kept_0;" in text
+    assert texts("hoist invariants", text) == []
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for (int i = 0; i < n; ++i) c[i] += x[i];",  # not invariant
+        "for (int i = 0; i < n; ++i) { c[n] += x[i]; c[i] = 0; }",  # the same buffer elsewhere
+        "for (int i = 0; i < n; ++i) if (i > 2) c[n] += x[i];",  # not in every iteration
+        "for (int i = 0; i < n; ++i) { c[n] += x[i]; if (x[i] > 0) break; }",  # may end early
+        "for (int i = 0; i < n; ++i) { c[n] += x[i]; __syncthreads(); }",  # others may look
+        "for (int i = 0; i < n; ++i) { c[n] += x[i]; n = n - 1; }",  # the place moves
+        "float* p = n > 3 ? c : (float*)x; for (int i = 0; i < n; ++i) { c[n] += x[i]; p[i] = 1; }",  # may be the same buffer
+    ],
+)
+def test_accesses_that_may_not_leave_the_loop_stay(loop: str) -> None:
+    assert texts("hoist invariants", kernel(loop, "float* c, const float* x, int n")) == []
+
+
+def test_a_division_by_an_unchanging_float_becomes_a_product() -> None:
+    (text,) = texts("strength reduction", kernel("float d = n; for (int i = 0; i < n; ++i) x[i] = x[i] / d;"))
+
+    assert "const float reciprocal_of_d = 1.0f / d;" in text
+    assert "x[i] = x[i] * reciprocal_of_d;" in text
+
+
+def test_quotient_and_remainder_of_the_index_are_carried_along() -> None:
+    source = kernel("for (int i = threadIdx.x; i < n; i += 256) x[i / w] = i % w;", "float* x, int n, int w")
+
+    (text,) = texts("strength reduction", source)
+
+    assert "int i_quotient = (threadIdx.x) / w;" in text
+    assert "x[i_quotient] = i_remainder;" in text
+
+
+@pytest.mark.parametrize(
+    "loop", ["for (int i = 0; i < n; ++i) { d = d + 1; x[i] = x[i] / d; }", "for (int i = 0; i < n; ++i) x[i] = x[i] / n;"]
+)
+def test_divisions_by_what_changes_or_is_no_float_stay(loop: str) -> None:
+    assert texts("strength reduction", kernel(f"float d = 1; {loop}")) == []
+
+
+def test_neighbours_are_loaded_and_stored_together_where_they_are_aligned() -> None:
+    source = kernel("for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = 2 * x[i];", "const float* x, float* y, int n")
+
+    four, two = texts("vector loads", source)
+
+    assert "if ((((size_t)(&y[0]) | (size_t)(&x[0])) & 15) == 0) {" in four
+    assert "const float4 vector_1 = *reinterpret_cast<const float4*>(&x[i]);" in four
+    assert "vector_0.w = 2 * vector_1.w;" in four
+    assert "*reinterpret_cast<float4*>(&y[i]) = vector_0;" in four
+    assert "& 7) == 0" in two
+    assert texts("vector loads", four) == []  # the loops that are left are no longer taken
+
+
+def test_the_macro_of_the_workgroup_and_a_name_for_the_work_item_are_understood() -> None:
+    loop = "int lane = threadIdx.x; for (int i = lane; i < n; i += BLOCK) y[i] = x[i];"
+
+    assert len(texts("vector loads", kernel(loop, "const float* x, float* y, int n"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("loop", "reason"),
+    [
+        ("for (int i = threadIdx.x; i < n; i += 64) y[i] = x[i];", "not proven to be the workgroup"),
+        ("for (int i = threadIdx.x; i < n; i += blockDim.x) y[2 * i] = x[2 * i];", "no neighbouring"),
+        ("for (int i = threadIdx.x; i < n; i += blockDim.x) if (x[i] > 0) y[i] = x[i];", "on a condition"),
+        ("for (int i = 0; i < n; ++i) y[i] = y[i + 1];", "at several places"),
+        ("for (int i = 0; i < n; ++i) y[i] = y[i - 1] + x[i];", "at several places"),
+        ("int last = 0; for (int i = threadIdx.x; i < n; i += blockDim.x) last = x[i];", "carries last"),
+        ("for (int i = 0; i < n; ++i) { y[i] = x[i]; __syncthreads(); }", "barrier"),
+        ("for (int i = 0; i < n; ++i) { if (x[i] > 0) break; y[i] = x[i]; }", "break"),
+        ("for (int i = 0; i < n; ++i) { y[i] = x[i]; n = 3; }", "an end that changes"),
+    ],
+)
+def test_loops_whose_accesses_are_not_proven_neighbours_are_left_alone(loop: str, reason: str) -> None:
+    source = kernel(loop, "const float* x, float* y, int n")
+
+    assert texts("vector loads", source) == []
+    assert any(reason in r for r in reasons("vector loads", source)), reasons("vector loads", source)
+
+
+def test_atomics_on_one_place_become_one_per_wavefront() -> None:
+    (text,) = texts("wave reduction", kernel("__shared__ float t; atomicAdd(&t, x[threadIdx.x]);"))
+
+    assert "__shfl_xor(wave_value_0, rpl_lane)" in text
+    assert "if (__lane_id() == 0) atomicAdd(&t, wave_value_0);" in text
+    assert texts("wave reduction", text) == []
+
+
+def test_a_condition_becomes_a_neutral_value() -> None:
+    (text,) = texts("wave reduction", kernel("if (threadIdx.x < n) atomicAdd(x, 2.0f);"))
+
+    assert "wave_value_0 = (threadIdx.x < n) ? 2.0f : 0;" in text
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "atomicAdd(&x[threadIdx.x & 7], 1.0f);",  # places differ
+        "int place = threadIdx.x; atomicAdd(&x[place], 1.0f);",
+        "float old = atomicAdd(x, 1.0f); x[1] = old;",  # the result is used
+        "if (threadIdx.x < n) return; atomicAdd(x, 1.0f);",  # some are gone
+        "for (int i = threadIdx.x; i < n; ++i) atomicAdd(x, 1.0f);",  # some come more often
+        "if (threadIdx.x < n) atomicMax((int*)x, 3);",  # no neutral value
+    ],
+)
+def test_other_atomics_are_left_alone(statement: str) -> None:
+    assert texts("wave reduction", kernel(statement)) == []
+    assert reasons("wave reduction", kernel(statement))
+
+
+def test_transforms_are_chosen_by_the_bottleneck() -> None:
+    everything = tuple(transforms().values())
+
+    assert "pad LDS" in {t.name for t in select_transforms(everything, ["lds_bank_conflicts"])}
+    assert "pad LDS" not in {t.name for t in select_transforms(everything, ["compute_bound"])}
+    assert "unroll" in {t.name for t in select_transforms(everything, ["compute_bound"])}  # addresses whatever there is
+    assert select_transforms((PadSharedMemory(),), ["compute_bound"]) != ()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: VectorLoads(kernel=KERNEL, widths=(3,)),
+        lambda: WavesPerEu(waves=(9,)),
+        lambda: PadSharedMemory(elements=(0,)),
+        lambda: PadSharedMemory(elements=()),
+    ],
+)
+def test_arguments_out_of_range_are_refused(make: object) -> None:
+    with pytest.raises(LabError, match="must be"):
+        make()  # type: ignore[operator]
+
+
+def _judged(name: str, chosen: set[str], folder: Path) -> list[tuple[str, str, str]]:
+    """What became of every proposal for an experiment that is not right, rewrites of the first rewrite included."""
+    description = described(resource_dir("experiments") / name, **SMALL[name])
+    judge: Judge = judge_of(description)
+    everything = [t for t in transforms(description).values() if t.name in chosen]
+    unit = parse_source(description.source_path.read_bytes(), description.entry)
+    rewrites = [(t.name, r) for t in everything for r in t.propose(unit)]
+    for _, rewrite in list(rewrites)[:2]:
+        again = parse_source(rewrite.text.encode(), description.entry)
+        rewrites += [(t.name, r) for t in everything for r in t.propose(again)][:6]
+    assert rewrites
+    found: list[tuple[str, str, str]] = []
+    for number, (transform, rewrite) in enumerate(rewrites):
+        source = folder / str(number) / description.source.name
+        source.parent.mkdir()
+        source.write_text(rewrite.text)
+        judgement = judge.judge(source)
+        if judgement.stage != "right" and not (judgement.stage == "guard" and transform in ("unroll", "waves per EU")):
+            found.append((f"{transform}: {rewrite.description}", judgement.stage, judgement.reason))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [("softmax_atomics", {"wave reduction"}), ("transpose", {"pad LDS"}), ("gemm_naive", {"hoist invariants"}),
+     ("histogram", {"vector loads"})],
+)  # fmt: skip
+def test_rewrites_are_right_where_the_kernel_runs(name: str, chosen: set[str], tmp_path: Path) -> None:
+    assert _judged(name, chosen, tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_every_rewrite_of_every_experiment_is_right(name: str, tmp_path: Path) -> None:
+    assert _judged(name, set(transforms()), tmp_path) == []
