@@ -9,6 +9,7 @@ from rocm_perf_lab.autotune.tuner import Tuner
 from rocm_perf_lab.jobs.autotune_records import TrialLog, write_result
 from rocm_perf_lab.jobs.autotune_show import show_result
 from rocm_perf_lab.jobs.autotune_subject import CommandSettings, Subject, command_subject, kernel_subject
+from rocm_perf_lab.jobs.priors import configured_prior
 from rocm_perf_lab.jobs.samplers import configured_sampler
 from rocm_perf_lab.jobs.show import runtime_text, show_where
 from rocm_perf_lab.jobs.spaces import configured_space
@@ -53,10 +54,13 @@ class AutotuneJob:
         """
         settings, whole = lab.config.autotune, configured_space(lab.config)
         subject = command_subject(lab, whole, self._command) if self._command else kernel_subject(lab, whole)
+        prior = configured_prior(lab.config, subject.space)
         storage = open_storage(settings.storage, folder=lab.output_dir)
-        sampler = configured_sampler(lab.config, subject.space, features=subject.features)
+        sampler = configured_sampler(lab.config, subject.space, prior=prior, features=subject.features)
         study = open_study(storage, settings.study or f"autotune-{subject.name}", subject.space, sampler)
         lab.console.print(f"[bold]times[/]   {subject.timing}", soft_wrap=True)
+        if prior is not None:
+            lab.console.print(f"[bold]prior[/]   {prior.known:,} configurations of {prior.source}", soft_wrap=True)
         with lab.tracker as tracker:
             return _search(lab, tracker, study, subject)
 

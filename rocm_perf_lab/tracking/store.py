@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import shlex
+import tempfile
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -256,6 +257,26 @@ def open_mlflow_tracker(
         more = _shortened({name: str(value) for name, value in (tags or {}).items()})
         run = client.create_run(experiment_id, run_name=run_name, tags=more | own)
     return MlflowTracker(client, store, experiment_id, run.info.run_id)
+
+
+def read_artifact(run_id: str, name: str, *, uri: str | None = None) -> str:
+    """The text of a file that a run has kept.
+
+    Args:
+        run_id: Of the run.
+        name: Of the file, among the run's artifacts.
+        uri: The store; None takes MLFLOW_TRACKING_URI, else the SQLite file of the working folder.
+
+    Raises:
+        TrackingError: The store cannot be reached, or has no such run or file.
+    """
+    store = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+    _set_environment()
+    from mlflow import MlflowClient
+
+    _quieten()
+    with _store_errors(store), tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
+        return Path(MlflowClient(tracking_uri=_absolute(store)).download_artifacts(run_id, name, folder)).read_text("utf-8")
 
 
 def ui_command(uri: str) -> str:

@@ -1,0 +1,177 @@
+"""`job=autotune` on described kernels: tuned end to end on the emulator, warm starts, any sampler, what MLflow keeps."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mlflow import MlflowClient
+
+from rocm_perf_lab.entry import run_lab
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPACE = """
+parameters: {block_m: [16, 32], block_n: [32, 64], block_k: [16, 512], num_warps: [1, 4]}
+constraints: [block_m * block_n >= 256 * num_warps, block_k == 16 or block_m == 16 and num_warps == 1]
+defaults: {block_m: 32, block_n: 64, block_k: 16, num_warps: 4}
+"""
+SMALL = ("kernel.params.m=64", "kernel.params.n=64", "kernel.params.k=32", "device=emulator")
+
+
+def tuned(folder: Path, *words: str) -> Any:
+    space = folder.parent / "space.yaml"
+    space.write_text(SPACE)
+    where = (f"autotune.space={space}", f"hydra.run.dir={folder}")
+    assert run_lab(["job=autotune", "kernel=gemm_hip", *SMALL, *where, *words]) == 0
+    return json.loads((folder / "autotune.json").read_text())
+
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('store') / 'runs.db'}"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, store: str) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("tune") / "run"
+    return folder, tuned(folder, "autotune.features=[parameters,compiled]", "autotune.budget=6", f"tracking.uri={store}")
+
+
+def test_what_cannot_run_is_discarded_before_anything_is_measured(run: tuple[Path, Any]) -> None:
+    _, result = run
+
+    assert result["search_space_size"] == 9
+    assert result["discarded_configs"] == 2  # block_k = 512 needs 4 * 512 * (16 + 1 + 32) bytes of LDS and more
+    assert "exceeds limit (65536)" in result["discarded"][0]["reason"]
+    assert all(trial["parameters"]["block_k"] == 16 for trial in result["trials"])
+
+
+def test_the_best_is_the_fastest_of_verified_emulated_times(run: tuple[Path, Any]) -> None:
+    _, result = run
+    times = [trial["runtime_ms"] for trial in result["trials"]]
+
+    assert result["evaluated_configs"] == len(times) == 6
+    assert result["best_config"]["runtime_ms"] == min(times)
+    assert result["time_kind"] == "emulated"
+    assert result["provenance"]["emulated"] is True
+    assert result["trials"][0]["parameters"] == {"block_m": 32, "block_n": 64, "block_k": 16, "num_warps": 4}  # the default
+    assert result["stop_reason"] == "the budget is used up"
+    assert set(result["model"]) == {"name", "r2", "residual_std"}
+    assert result["warning"] in (None, "low_model_confidence")
+    assert result["race"] is None
+
+
+def test_the_page_shows_predictions_the_pruned_region_and_what_was_discarded(run: tuple[Path, Any]) -> None:
+    page = (run[0] / "report.html").read_text()
+
+    for text in (
+        "Pruned region",
+        "Every time on this page is emulated",
+        "exceeds limit (65536)",
+        "block_m",
+        "Best configurations",
+    ):
+        assert text in page
+    assert page.count("<circle") >= 6
+    assert "http" not in page
+
+
+def test_mlflow_has_a_child_run_for_every_trial_with_phase_and_time(run: tuple[Path, Any], store: str) -> None:
+    _, result = run
+    client = MlflowClient(tracking_uri=store)
+    (experiment,) = client.search_experiments(filter_string="name = 'rocm-perf-lab'")
+    runs = client.search_runs([experiment.experiment_id])
+    parents = [one for one in runs if "mlflow.parentRunId" not in one.data.tags]
+    (parent,) = [one for one in parents if one.data.metrics.get("evaluated_configs") == 6]
+    children = [one for one in runs if one.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+
+    assert len(children) == 6
+    assert {child.data.metrics["emulated_runtime_ms"] for child in children} == {t["runtime_ms"] for t in result["trials"]}
+    assert all(child.data.tags["phase"] == "seed" and child.data.params["block_k"] == "16" for child in children)
+    assert parent.info.status == "FINISHED"
+    assert json.loads(parent.data.tags["phases"]) == result["phases"]
+    assert parent.data.metrics["emulated_best_runtime_ms"] == result["best_config"]["runtime_ms"]
+    assert parent.data.params["best.block_k"] == "16"
+
+
+def test_an_equal_run_gives_an_equal_result_and_measures_nothing(run: tuple[Path, Any], tmp_path: Path) -> None:
+    again = tuned(tmp_path / "again", "autotune.features=[parameters,compiled]", "autotune.budget=6", "tracking=none")
+
+    assert all(trial["details"].pop("cached") for trial in again["trials"])
+    for trial in run[1]["trials"]:
+        trial["details"].pop("cached", None)
+    assert again == run[1]
+
+
+@pytest.mark.parametrize("source", ["folder", "file", "study", "mlflow"])
+def test_a_warm_start_measures_the_best_of_before_among_its_first(
+    run: tuple[Path, Any], store: str, tmp_path: Path, source: str
+) -> None:
+    folder, result = run
+    client = MlflowClient(tracking_uri=store)
+    (experiment,) = client.search_experiments(filter_string="name = 'rocm-perf-lab'")
+    (parent,) = [r for r in client.search_runs([experiment.experiment_id]) if r.data.metrics.get("evaluated_configs") == 6]
+    prior = {
+        "folder": str(folder),
+        "file": str(folder / "autotune.json"),
+        "study": f"'study:autotune-gemm_hip@sqlite:///{folder}/study.db'",
+        "mlflow": f"'mlflow:{parent.info.run_id}'",
+    }[source]
+
+    warm = tuned(tmp_path / "warm", f"autotune.prior={prior}", "autotune.budget=2", f"tracking.uri={store}")
+
+    assert result["best_config"]["parameters"] in [trial["parameters"] for trial in warm["trials"]]
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ("nowhere.json.gz", "there are no earlier results"),
+        ("study:x", "names no storage"),
+        ("space.yaml", "cannot read the landscape"),
+    ],
+)
+def test_a_prior_that_cannot_be_read_is_told(
+    prior: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "space.yaml").write_text(SPACE)
+
+    words = ["job=autotune", "kernel=gemm_hip", "autotune.space=space.yaml", *SMALL, "tracking=none", f"autotune.prior='{prior}'"]
+
+    assert run_lab(words) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sampler", ["TPESampler", "RandomSampler"])
+def test_any_sampler_of_optuna_searches_without_measuring_anything_twice(sampler: str, tmp_path: Path) -> None:
+    result = tuned(
+        tmp_path / "run", f"+autotune.sampler._target_=optuna.samplers.{sampler}", "autotune.budget=5", "tracking=none"
+    )
+
+    taken = [tuple(trial["parameters"].values()) for trial in result["trials"]]
+    assert len(set(taken)) == len(taken) == 5
+    assert all(m * n >= 256 * warps for m, n, _, warps in taken)
+    assert result["model"] is None
+
+
+def test_the_classic_model_is_selectable(tmp_path: Path) -> None:
+    result = tuned(tmp_path / "run", "autotune.model=classic", "autotune.budget=3", "tracking=none")
+
+    assert result["model"]["name"] == "polynomial_2"
+
+
+def test_a_storage_that_cannot_be_reached_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "space.yaml").write_text(SPACE)
+    words = ["job=autotune", "kernel=gemm_hip", f"autotune.space={tmp_path}/space.yaml", *SMALL, "tracking=none"]
+
+    code = run_lab([*words, "autotune.storage='postgresql://nobody@127.0.0.1:9/none'", f"hydra.run.dir={tmp_path}/run"])
+
+    assert code == 2
+    assert "autotune.storage" in capsys.readouterr().err
