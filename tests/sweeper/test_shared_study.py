@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-BLOCKS = [64 * factor for factor in range(1, 17)]
+BLOCKS = [64 * factor for factor in range(1, 11)]
 TPE = "autotune.sampler={_target_: optuna.samplers.TPESampler, n_startup_trials: 4}"
 without_postgres = pytest.mark.skipif(
     server_binaries() is None or importlib.util.find_spec("psycopg") is None, reason="no PostgreSQL server, or no psycopg"
@@ -59,7 +59,7 @@ def test_two_processes_share_a_study_without_a_duplicated_trial(kind: str, sampl
     place = SweepPlace(tmp_path, BLOCKS)
     with (
         storage(kind, tmp_path) as url,
-        two_sweeps(place, sampler, f"autotune.storage={url}", "autotune.study=shared", "+job.pause=0.5", "autotune.budget=16"),
+        two_sweeps(place, sampler, f"autotune.storage={url}", "autotune.study=shared", "+job.pause=0.5", "autotune.budget=10"),
     ):
         study = optuna.load_study(study_name="shared", storage=open_storage(url, folder=tmp_path))
         trials, best = study.get_trials(), study.best_params
