@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab.device.kernel import BufferArgument, Tolerance
+from rocm_perf_lab.device.launch import compile_defines
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.device.reference import BASELINE, expected_outputs
 from rocm_perf_lab.errors import LabError
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     Compile = Callable[[KernelDescription, Path], BuildResult]
 
 _SLACK = 50
-_LEAST_BUDGET = 20_000_000
+_LEAST_BUDGET = 2_000_000
 _FIRST_POISON, _SECOND_POISON, _THIRD_POISON = 1, 2, 3
 
 
@@ -91,6 +92,7 @@ class Examiner:
     policy: TrialPolicy = field(default_factory=TrialPolicy)
     notes: list[str] = field(default_factory=list)
     _lessons: list[Lesson] = field(default_factory=list)
+    _builds: dict[tuple[Path, tuple[tuple[str, str], ...]], BuildResult] = field(default_factory=dict)
 
     def learn(self, source: Path) -> None:
         """Run every trial with the unmodified source.
@@ -116,6 +118,7 @@ class Examiner:
     def examine(self, source: Path) -> Examination:
         """Run every trial with a rewrite; the first that fails ends the examination."""
         checks: list[OutputCheck] = []
+        self._builds.clear()  # the file may have been written anew
         for runner in self.runners:
             for lesson in self._lessons:
                 if lesson.trial.in_place and runner is not self.runners[0]:
@@ -147,10 +150,20 @@ class Examiner:
 
     def _run(self, trial: Trial, source: Path, poison: int, runner: TrialRunner, budget: int) -> tuple[TrialRun, Launch]:
         description = described(self.description, trial)
-        build = self.compile_source(description, source)
+        build = self._built(description, source)
         symbol = find_kernel(build.code_object, self.description.entry).symbol
         launches = trial_launches(self.description, trial, build, symbol, poison=poison)
         return runner.run(launches, in_place_pairs(self.description, trial), budget=budget), launches[-1]
+
+    def _built(self, description: KernelDescription, source: Path) -> BuildResult:
+        """Trials of one source with equal macros share a build."""
+        macros = compile_defines(description) if description.language == "hip" else description.params
+        key = (source, tuple(sorted((name, str(value)) for name, value in macros.items())))
+        if key not in self._builds:
+            if any(known != source for known, _ in self._builds):
+                self._builds.clear()
+            self._builds[key] = self.compile_source(description, source)
+        return self._builds[key]
 
     def _learn(self, trial: Trial, source: Path) -> Lesson | None:
         first, launch = self._run(trial, source, _FIRST_POISON, self.runners[0], DEFAULT_BUDGET)
