@@ -28,15 +28,13 @@ _PREDICTED = 1500
 _POOL = 16_000
 """Larger spaces are searched in samples of this size, and around the best configurations."""
 _AROUND = 8
-_POINTS = 400
+_POINTS = 300
 """Measurements that a model learns from; of more it takes the best half and a sample of the others."""
 _SEED_SAMPLE = 1000
 """Configurations that stand for the space when seeds are chosen."""
 _SEED_TRIES = 300
 _SETTLED = 0.001
 """Expected improvement (as a fraction of the time) below which further trials only confirm the best."""
-_RETUNE = 5
-"""New measurements after which length scales are found anew, at most."""
 _COMPRESS = (False, True)
 _PROMISING = 4
 """Seeds that a prior proposes, at most: each but the first only after two of the design, and while those before it were good."""
@@ -195,7 +193,7 @@ class _View:
         """Learn from what was measured; what is being measured counts with the value that is expected of it."""
         targets = Targets.of(seen.times[used], used, compress=self._compress)
         points, count = self._inputs[seen.rows[used]], len(seen.rows)
-        if count >= self._tuned + max(1, min(_RETUNE, count // 10)) or count < self._tuned:
+        if count >= self._tuned + _patience(count) or count < self._tuned:
             self.evidence = self.model.tune(points, targets.values)
             self._tuned = count
         self.model.fit(points, targets.values)
@@ -204,6 +202,11 @@ class _View:
             believed = self.model.predict(waiting.astype(np.float32)).mean
             self.model.fit(np.vstack([points, waiting]), np.concatenate([targets.values, believed]))
         return targets
+
+
+def _patience(count: int) -> int:
+    """New measurements after which length scales are found anew: it takes longer and changes less, the more there are."""
+    return max(1, min(5, count // 10), count // 20)
 
 
 class GaussianSearch:

@@ -323,6 +323,18 @@ def test_a_prior_that_misleads_costs_one_measurement_and_changes_nothing_else() 
     assert trials(bad)[1:] == trials(None)[:29]
 
 
+def test_whether_a_prior_is_believed_is_visible_in_the_study() -> None:
+    space = tiles()
+    prior = Prior.from_results(
+        space, [(space.configuration(i), bowl(space.configuration(i)) ** 2) for i in range(len(space))], "old"
+    )
+    study = study_of(RegressionSampler(space, prior=prior))
+    search(study, space, measure, 20)
+    predicted = [t.user_attrs["decision"] for t in study.trials if t.user_attrs["phase"] != "seed"]
+
+    assert predicted and all(decision["prior_believed"] for decision in predicted)
+
+
 def test_a_prior_of_a_study_is_completed_where_it_measured_nothing() -> None:
     space = tiles()
     study = study_of(RegressionSampler(space))
