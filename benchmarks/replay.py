@@ -1,5 +1,6 @@
-"""Figures of capture and replay: `python -m benchmarks.replay [--json FILE] [--gibibytes N] [--folder DIR]`.
+"""Figures of capture and replay: `python -m benchmarks.replay [--json FILE] [--gibibytes N] [--processes N] [--folder DIR]`.
 
+Replays run on the emulator; those in fresh processes on the HSA engine, with the stand-in runtime of the tests.
 Captures are made by the real capture tool in an application on the stand-in runtime of the tests. Their time is that which
 the application loses, until the bytes are on the disk; the disk's own speed is measured in the same folder, the same way.
 """
@@ -15,11 +16,24 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from struct import pack
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.memory import PAGE_BYTES
+from rocm_perf_lab.replay.capture import open_capture
+from rocm_perf_lab.replay.errors import RelocationError
+from rocm_perf_lab.replay.job import CheckOrder, Job
 from rocm_perf_lab.replay.launcher import CaptureRequest, tool_environment
+from rocm_perf_lab.replay.launcher import capture as capture_application
+from rocm_perf_lab.replay.session import ReplaySession
 from rocm_perf_lab.replay.tool_build import build_tool
+from rocm_perf_lab.target.catalog import load_target
+from tests.builders.captures import scale_capture
 from tests.builders.hsa_stand_in import build
+from tests.builders.kernels import build_hip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +57,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--gibibytes", type=int, default=4, help="device memory of the large capture")
+    parser.add_argument("--processes", type=int, default=200, help="replays in a fresh process each")
     parser.add_argument("--folder", type=Path, help="where the large capture goes, and the disk is measured")
     options = parser.parse_args()
-    figures = [*large_capture(options.gibibytes * GIB, options.folder)]
+    figures = [*replays_of_a_small_kernel(), *restore_of_changed_pages(GIB)]
+    figures += [*fresh_processes(options.processes), *large_capture(options.gibibytes * GIB, options.folder)]
     _print(figures)
     if options.json:
         options.json.write_text(json.dumps([figure.__dict__ for figure in figures], indent=2) + "\n")
@@ -65,6 +81,78 @@ def large_capture(nbytes: int, folder: Path | None) -> Iterator[Figure]:
     yield Figure(f"sequential write of {size} to the disk", f"{disk / MIB:,.0f} MiB/s", "")
     yield Figure(f"capture of {size}, before and after", f"{speed / MIB:,.0f} MiB/s, {speed / disk:.2f} of the disk", ">= 0.5")
     yield Figure("growth of the process meanwhile", f"{growth / MIB:,.0f} MiB", "< 256 MiB")
+
+
+def replays_of_a_small_kernel(replays: int = 1000) -> Iterator[Figure]:
+    """Time of one replay beyond what the emulated instructions take, in one process, memory restored before each."""
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch:
+        capture = open_capture(scale_capture(Path(scratch) / "capture", n=256))
+        with ReplaySession(capture, device="emulator", target=load_target("mi300x"), threads=1) as session:
+            session.run(Job(iterations=10))
+            outcome = session.run(Job(iterations=replays))
+    outside_ms = (outcome.wall_ms - outcome.dispatch_ms) / replays
+    yield Figure(f"{replays:,} replays of a small kernel, each", f"{outcome.wall_ms / replays:.3f} ms in all", "< 1 ms")
+    yield Figure("of which restoring and bookkeeping", f"{outside_ms:.3f} ms", "")
+
+
+def restore_of_changed_pages(nbytes: int, dirty: float = 0.01) -> Iterator[Figure]:
+    """Restore of a region of which a kernel wrote some pages, against a copy of all of it."""
+    elements = nbytes // 4
+    pages = round(nbytes / PAGE_BYTES * dirty)
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch:
+        code = build_hip(_SCATTER, Path(scratch)).code_object
+    with Machine(load_target("mi300x"), max_instructions=10**9) as machine:
+        buffer = machine.allocate("x", nbytes)
+        image = np.arange(elements, dtype=np.uint32).view(np.uint8)
+        machine.write(buffer, image)
+        tracked = machine.memory.track_writes(buffer.address, nbytes)
+        loaded = machine.load(code)
+        stride = elements // pages // 1024 * 1024
+        changed, whole = [], []
+        for _ in range(5):
+            groups = (-(-pages // 64), 1, 1)
+            machine.launch(loaded, "scatter", groups, (64, 1, 1), [buffer, pack("<q", stride), pack("<i", pages)])
+            start = time.perf_counter()
+            copied = tracked.restore(image)
+            changed.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            machine.write(buffer, image)
+            whole.append(time.perf_counter() - start)
+    restore_s, copy_s = min(changed), min(whole)
+    size = f"{nbytes / GIB:g} GiB"
+    yield Figure(f"copy of all of {size}", f"{copy_s * 1e3:.1f} ms", "")
+    yield Figure(
+        f"restore of {size}, {copied:,} pages written",
+        f"{restore_s * 1e3:.2f} ms, {copy_s / restore_s:.0f} times faster",
+        ">= 20",
+    )
+
+
+def fresh_processes(count: int) -> Iterator[Figure]:
+    """Replays of an application's capture on the stand-in runtime, each in a process of its own."""
+    relocations = 0
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch, build.emulator() as environment:
+        command = (str(build.application("application")), str(build.kernels()), "normal", "2")
+        request = CaptureRequest(command=command, kernel="walk", output=Path(scratch) / "capture")
+        capture = open_capture(capture_application(request, environment=environment).folder)
+        os.environ.update({name: environment[name] for name in ("STAND_IN_HSA_EMULATOR", "LD_LIBRARY_PATH")})
+        start = time.perf_counter()
+        for _ in range(count):
+            with ReplaySession(capture, device="rocm") as session:
+                try:
+                    session.run(Job(check=CheckOrder()))
+                except RelocationError:
+                    relocations += 1
+    each = (time.perf_counter() - start) / max(count, 1)
+    yield Figure(f"{count} replays in fresh processes ({each:.2f} s each)", f"{relocations} relocations", "0")
+
+
+_SCATTER = """#include <hip/hip_runtime.h>
+extern "C" __global__ void scatter(unsigned* x, long stride, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i * stride] = 7;
+}
+"""
 
 
 def _disk_bytes_per_s(path: Path, nbytes: int) -> float:

@@ -360,14 +360,18 @@ def document_text(document: CaptureModel) -> str:
 
 
 def export_schemas(folder: Path) -> tuple[Path, ...]:
-    """Write the JSON Schema of every document as `<document>.schema.json`."""
+    """Write the JSON Schemas of a capture's documents, `capture_<document>.schema.json`, and `replay.schema.json`."""
+    from rocm_perf_lab.replay.document import ReplayDocument
+
+    named: dict[str, type[BaseModel]] = {f"capture_{name}": model for name, model in DOCUMENTS.items()}
     paths = []
-    for name, model in DOCUMENTS.items():
+    named["replay.json"] = ReplayDocument
+    for name, model in named.items():
         schema: dict[str, Any] = {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             **model.model_json_schema(mode="validation"),
         }
-        path = folder / f"capture_{name.replace('.json', '.schema.json')}"
+        path = folder / name.replace(".json", ".schema.json")
         write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
         paths.append(path)
     return tuple(paths)

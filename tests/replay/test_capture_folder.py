@@ -124,6 +124,8 @@ def test_documents_fit_their_schemas(original: Path, tmp_path: Path) -> None:
     import jsonschema  # type: ignore[import-untyped]
 
     for path in export_schemas(tmp_path):
+        if not path.name.startswith("capture_"):
+            continue
         name = path.name.removeprefix("capture_").replace(".schema.json", ".json")
         jsonschema.validate(json.loads((original / name).read_text()), json.loads(path.read_text()))
 

@@ -1,0 +1,144 @@
+"""Captures of kerncap and of the original rocm-perf-lab: their layouts, read as ours."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from rocm_perf_lab.replay.capture import capture_problems, open_capture
+from rocm_perf_lab.replay.errors import CaptureError
+from rocm_perf_lab.replay.job import CheckOrder, Job
+from rocm_perf_lab.replay.session import ReplaySession
+from tests.builders.captures import scale_capture
+from tests.builders.targets import mi300x
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+N = 1000
+
+
+def flat_dispatch(ours: Any, **more: Any) -> dict[str, Any]:
+    packet = ours.dispatch.packet
+    return {
+        "mangled_name": "scale",
+        "demangled_name": "",
+        "kernel_object": 1234567,
+        "grid": list(packet.grid_size),
+        "block": list(packet.workgroup_size),
+        "group_segment_size": packet.group_segment_size,
+        "private_segment_size": packet.private_segment_size,
+        "kernarg_size": len(ours.kernarg),
+        "dispatch_index": 0,
+        **more,
+    }
+
+
+@pytest.fixture(params=["original rocm-perf-lab", "kerncap"])
+def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    """The same dispatch as each of the two tools leaves it: decimal addresses, allocations at their exact sizes, no manifest."""
+    ours = open_capture(scale_capture(tmp_path / "ours", n=N))
+    folder = tmp_path / "foreign"
+    (folder / "memory").mkdir(parents=True)
+    shutil.copy(ours.folder / "kernel.hsaco", folder)
+    shutil.copy(ours.folder / "kernarg.bin", folder)
+    regions = []
+    for region in ours.regions[:2]:
+        block = region.requested[0]
+        (folder / "memory" / f"region_{block.base:x}.bin").write_bytes(ours.image(region)[: block.size].tobytes())
+        regions.append({"base": block.base, "size": block.size, "is_pool": True, "is_vmem": False, "handle": 0, "access": 0})
+    more: dict[str, Any] = {}
+    if request.param == "kerncap":
+        more = {"agent_name": "gfx942", "isa_name": "amdgcn-amd-amdhsa--gfx942", "wavefront_size": 64, "mangled_name": "scale.kd"}
+        (folder / "metadata.json").write_text(json.dumps({"kernel_name": "scale"}))
+        (folder / "module_variables.json").write_text(
+            json.dumps({"variables": [{"name": "calls", "size": 4, "blob": "memory/variable_calls.bin"}]})
+        )
+        (folder / "memory" / "variable_calls.bin").write_bytes((77).to_bytes(4, "little"))
+    (folder / "dispatch.json").write_text(json.dumps(flat_dispatch(ours, **more)))
+    (folder / "memory_regions.json").write_text(json.dumps({"regions": regions}))
+    return folder, request.param
+
+
+def test_the_layout_is_told_and_the_memory_lies_in_whole_pages(foreign: tuple[Path, str]) -> None:
+    capture = open_capture(foreign[0])
+
+    assert capture.layout == foreign[1]
+    assert not capture.has_after
+    assert [region.size for region in capture.regions] == [4096, 4096]
+    assert capture.image(capture.regions[0])[: 4 * N].view(np.float32).tolist() == list(range(N))
+    assert capture.kernel.symbol == "scale"
+    assert capture_problems(foreign[0]) == []
+
+
+def test_it_replays_and_is_checked_against_its_own_first_replay(foreign: tuple[Path, str]) -> None:
+    capture = open_capture(foreign[0])
+    y = capture.regions[1].base
+
+    with ReplaySession(capture, device="emulator", target=mi300x(), threads=1) as session:
+        outcome = session.run(Job(iterations=2, check=CheckOrder(), read=((y, 4 * N),)))
+
+    import base64
+
+    assert np.frombuffer(base64.b64decode(outcome.read[0]), np.float32).tolist() == [3.0 * i for i in range(N)]
+    assert outcome.verification is not None
+    assert outcome.verification.passed
+    assert outcome.verification.compared_with == "first baseline replay"
+    warned = any("kerncap copies memory after the dispatch" in note for note in outcome.notes)
+    assert warned == (foreign[1] == "kerncap")
+
+
+def test_regions_that_share_a_page_are_put_together_at_their_true_offsets(foreign: tuple[Path, str]) -> None:
+    folder = foreign[0]
+    base = 0x2000_0000_0000
+    for start, content in ((16, b"a" * 100), (3000, b"b" * 2000)):
+        (folder / "memory" / f"region_{base + start:x}.bin").write_bytes(content)
+    regions = [{"base": base + start, "size": size} for start, size in ((3000, 2000), (16, 100))]
+    (folder / "memory_regions.json").write_text(json.dumps({"regions": regions}))
+
+    capture = open_capture(folder)
+    (region,) = capture.regions
+    image = capture.image(region).tobytes()
+
+    assert (region.base, region.size) == (base, 8192)
+    assert image == bytes(16) + b"a" * 100 + bytes(2884) + b"b" * 2000 + bytes(8192 - 5000)
+
+
+def test_a_region_that_the_tool_could_not_copy_is_a_note(foreign: tuple[Path, str]) -> None:
+    document = json.loads((foreign[0] / "memory_regions.json").read_text())
+    document["regions"].append({"base": 0x3000_0000_0000, "size": 64})
+    (foreign[0] / "memory_regions.json").write_text(json.dumps(document))
+
+    capture = open_capture(foreign[0])
+
+    assert len(capture.regions) == 2
+    assert any("has no file: it was not copied" in warning for warning in capture.dispatch.warnings)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("memory_regions.json", '{"regions": [{"base": "x", "size": 1}]}', "memory_regions.json is not as kerncap"),
+        ("memory_regions.json", '{"regions": [,]}', "memory_regions.json is not as kerncap"),
+        ("dispatch.json", '{"mangled_name": "none", "grid": [64], "block": [64]}', "no kernel 'none'"),
+        ("dispatch.json", '{"mangled_name": "scale", "grid": [64], "block": [0]}', "workgroup size"),
+        ("kernarg.bin", "short", "kernarg.bin has 5 bytes"),
+    ],
+)
+def test_what_is_damaged_is_refused(name: str, content: str, message: str, foreign: tuple[Path, str]) -> None:
+    (foreign[0] / name).write_text(content)
+
+    with pytest.raises(CaptureError, match=message):
+        open_capture(foreign[0])
+
+
+def test_a_truncated_blob_is_refused(foreign: tuple[Path, str]) -> None:
+    blob = sorted((foreign[0] / "memory").glob("region_*"))[0]
+    blob.write_bytes(blob.read_bytes()[:-1])
+
+    with pytest.raises(CaptureError, match="3,999 bytes, 4,000 were captured"):
+        open_capture(foreign[0])
