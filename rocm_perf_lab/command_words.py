@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 
 from rocm_perf_lab.errors import LabError
@@ -148,15 +149,20 @@ class OptimizeWords:
         if found.is_application and missing:
             raise LabError(
                 f"to rewrite an application, {' and '.join(missing)} must be given",
-                where=words[0],
+                where=found.command[0],
                 remedy='rocm-perf optimize ./app --source kernel.hip --build "hipcc -O3 {source} -o {binary}"',
             )
         return found
 
     @property
     def is_application(self) -> bool:
-        """Whether the words are a command line and not overrides."""
-        return bool(self.words) and not _OVERRIDE.match(self.words[0])
+        """Whether a command line stands behind the overrides."""
+        return bool(self.command)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """From the first word that is no override: what stands before it is the lab's, the rest the application's."""
+        return tuple(dropwhile(_OVERRIDE.match, self.words))
 
     @property
     def display(self) -> str | None:
@@ -179,7 +185,7 @@ class OptimizeWords:
         ]
         if not self.is_application:
             return ["job=optimize", *self.words, *common]
-        command = ",".join(quoted(word) for word in self.words)
+        command = ",".join(quoted(word) for word in self.command)
         files = ",".join(quoted(name) for name in self.compare_files)
         return [
             "job=optimize_application",
@@ -189,5 +195,6 @@ class OptimizeWords:
             *([f"job.verify={quoted(self.verify)}"] if self.verify else []),
             f"job.compare_files=[{files}]",
             *([f"job.kernel={quoted(self.kernel)}"] if self.kernel else []),
+            *self.words[: len(self.words) - len(self.command)],
             *common,
         ]

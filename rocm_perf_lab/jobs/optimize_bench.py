@@ -20,6 +20,7 @@ from rocm_perf_lab.toolchain.build import CompileError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rocm_perf_lab.jobs.examination import Examined
     from rocm_perf_lab.jobs.workbench import CompiledKernel, Turn, Workbench
     from rocm_perf_lab.optimize.acceptance import Acceptance, Comparison, Pair
     from rocm_perf_lab.optimize.examiner import Examiner
@@ -160,7 +161,7 @@ def evaluation_of(turn: Turn, *, runtime_ns: float | None = None) -> Evaluation:
     return Evaluation(verification, runtime_ns if runtime_ns is not None else turn.runtime_ns, share_of(turn))
 
 
-def share_of(turn: Turn) -> KernelShare:
+def share_of(turn: Examined) -> KernelShare:
     """The kernel's part of the critical path, and how far it is from the roof."""
     roof = turn.diagnosis.roofline
     headroom = turn.runtime_ns / roof.bound_ns if isinstance(roof, Roofline) and roof.bound_ns > 0 else None

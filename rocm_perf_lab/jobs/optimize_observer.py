@@ -10,9 +10,11 @@ from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenan
 from rocm_perf_lab.jobs.show import show_verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rocm_perf_lab.jobs.lab import Lab
-    from rocm_perf_lab.jobs.optimize_bench import LoopBench
     from rocm_perf_lab.jobs.progress import JudgingProgress
+    from rocm_perf_lab.jobs.workbench import Turn
     from rocm_perf_lab.optimize.proposal import Proposal, Verdict
     from rocm_perf_lab.optimize.resume import Journal
     from rocm_perf_lab.tracking.store import RunTracker
@@ -25,7 +27,7 @@ class ConsoleAndTracker:
         self,
         lab: Lab,
         tracker: RunTracker,
-        bench: LoopBench,
+        turns: Mapping[str, Turn],
         baseline: Proposal,
         progress: JudgingProgress,
         journal: Journal,
@@ -33,7 +35,7 @@ class ConsoleAndTracker:
         self._progress = progress
         self._lab = lab
         self._tracker = tracker
-        self._bench = bench
+        self._turns = turns
         self._baseline = baseline
         self._journal = journal
         self._parents = {baseline.id: baseline}
@@ -74,7 +76,7 @@ class ConsoleAndTracker:
         with self._tracker.child(f"{number:02d} {proposal.description}", tags=verdict_tags(verdict)) as child:
             child.log_params({"transform": proposal.transform, "description": proposal.description})
             child.log_metrics(verdict_metrics(verdict, identity.time_word))
-            turn = self._bench.turns.get(proposal.id)
+            turn = self._turns.get(proposal.id)
             if turn is not None:
                 child.set_tags(provenance_tags(identity, turn))
                 child.log_params(profile_params(self._lab.config, turn))

@@ -28,10 +28,10 @@ VALUES = {"-f", "-d", "-o", "--kernel-include-regex", "--att-target-cu", "--att-
 GAP_NS = 2000
 
 
-def launch(kernel: str, queue: int = 0, **params: int) -> None:
-    """What a test program calls in place of a kernel launch: an experiment's kernel with params."""
+def launch(kernel: str, queue: int = 0, source: str | None = None, **params: int) -> None:
+    """What a test program calls in place of a kernel launch: an experiment's kernel with params, or another source of it."""
     with Path(os.environ[DISPATCHES]).open("a") as sink:
-        sink.write(json.dumps({"kernel": kernel, "queue": queue, "params": params}) + "\n")
+        sink.write(json.dumps({"kernel": kernel, "queue": queue, "source": source, "params": params}) + "\n")
 
 
 class Words:
@@ -144,7 +144,7 @@ class Recording:
         from rocm_perf_lab.rocprof.recording import DispatchRecord, KernelSymbolRecord
         from rocm_perf_lab.target.catalog import load_target
 
-        launch, symbol = described(row["kernel"], row["params"])
+        launch, symbol = described(row["kernel"], row["params"], row["source"])
         wanted = self._counters if self._included.search(symbol.removesuffix(".kd")) else []
         folder = scratch / f"{len(self._dispatches)}"
         folder.mkdir()
@@ -205,7 +205,7 @@ class Recording:
         write_database(path, run)
 
 
-def described(kernel: str, params: dict[str, int]) -> Any:
+def described(kernel: str, params: dict[str, int], source: str | None = None) -> Any:
     """Launch and symbol of an experiment."""
     import yaml
 
@@ -220,7 +220,10 @@ def described(kernel: str, params: dict[str, int]) -> Any:
     row = yaml.safe_load((folder / "kernel.yaml").read_text())
     description = KernelDescription.model_validate(row | {"folder": folder, "params": row["params"] | params})
     built = compile_description(
-        description, description.source_path, architecture="gfx942", compiler=lambda: find_compiler(("hipcc", "clang", "pip"))
+        description,
+        Path(source) if source else description.source_path,
+        architecture="gfx942",
+        compiler=lambda: find_compiler(("hipcc", "clang", "pip")),
     )
     symbol = find_kernel(built.code_object, description.entry).symbol
     return build_launch(description, built.code_object, symbol, built.contract), symbol

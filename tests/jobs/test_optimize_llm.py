@@ -23,7 +23,7 @@ from tests.builders.chat_server import ChatServer, Fails, Says, chat_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SMALL = {"softmax": ["kernel.params.rows=64"], "histogram": []}
+SMALL = {"softmax": ["kernel.params.rows=64"], "histogram": [], "gemm": []}
 EXPECTED = {
     "softmax": [
         ("compile", "softmax.hip:18:69: expected ';' at end of declaration"),
@@ -38,6 +38,13 @@ EXPECTED = {
         ("guard", "host: line 8 is new"),
         ("measurement", "1.8% more time"),
         ("accepted", "38.3% less time"),
+    ],
+    "gemm": [
+        ("compile", "gemm_naive.hip:11:135: expected ';' after expression"),
+        ("verification", "c [other shape (m=5, n=70, k=33)]: 350 of 350 elements are wrong"),
+        ("verification", "c [other inputs]: 65,536 of 65,536 elements are wrong"),
+        ("measurement", "51.8% more time"),
+        ("accepted", "78.2% less time"),
     ],
 }
 
@@ -86,7 +93,12 @@ def histogram(workplace: Path) -> Run:
     return optimize(workplace, "histogram", "histogram", "optimizer.proposer=recorded", "tracking=none")
 
 
-@pytest.mark.parametrize("experiment", ["softmax", "histogram"])
+@pytest.fixture(scope="module")
+def gemm(workplace: Path) -> Run:
+    return optimize(workplace, "gemm", "gemm", "optimizer.proposer=recorded", "tracking=none")
+
+
+@pytest.mark.parametrize("experiment", ["softmax", "histogram", "gemm"])
 def test_each_recorded_answer_gets_the_verdict_that_it_deserves(experiment: str, request: pytest.FixtureRequest) -> None:
     verdicts = request.getfixturevalue(experiment).verdicts
 

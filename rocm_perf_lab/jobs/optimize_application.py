@@ -1,0 +1,227 @@
+"""`job=optimize_application`: the closed loop on a kernel inside an application of the user's own."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.device.kernel import KernelDescription
+from rocm_perf_lab.device.rocprofv3 import Rocprofv3
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.jobs.application_bench import ApplicationBench, ApplicationMaker, ApplicationSource
+from rocm_perf_lab.jobs.application_outputs import OutputJudge
+from rocm_perf_lab.jobs.examination import Choice, examine, target_of_trace
+from rocm_perf_lab.jobs.optimize_bench import read_source, share_of
+from rocm_perf_lab.jobs.optimize_finish import finish
+from rocm_perf_lab.jobs.optimize_observer import ConsoleAndTracker
+from rocm_perf_lab.jobs.optimize_proposers import open_proposer
+from rocm_perf_lab.jobs.optimize_setup import Parts, confirm, policy_of, start_anew
+from rocm_perf_lab.jobs.progress import judging
+from rocm_perf_lab.jobs.records import RebuildCheck, examination_params, optimizer_params, profile_metrics
+from rocm_perf_lab.jobs.run_folder import ROCPD_FOLDER
+from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
+from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
+from rocm_perf_lab.optimize.proposal import Proposal
+from rocm_perf_lab.optimize.proposers.llm import LlmProposer
+from rocm_perf_lab.optimize.ranking import reason_to_stop
+from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
+from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.profiling.application import ApplicationRuns
+from rocm_perf_lab.profiling.selection import rank_kernels
+from rocm_perf_lab.toolchain.compilers import find_compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.jobs.examination import Examination
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.tracking.store import RunTracker
+
+
+class OptimizeApplicationJob:
+    """Builds, profiles, rewrites, rebuilds, compares, keeps or rolls back.
+
+    Args:
+        command: Program and arguments.
+        source: File with the kernel.
+        build: Command that makes the program, with `{source}` and `{binary}`.
+        verify: Command that ends with 0 where the outputs are right, with `{binary}`; None compares outputs.
+        compare_files: Files that the application writes.
+        kernel: Regular expression; None takes the kernel that contributes most to the critical path.
+        timeout_s: Of one run and of one build.
+    """
+
+    def __init__(
+        self,
+        *,
+        command: Sequence[str],
+        source: str,
+        build: str,
+        verify: str | None = None,
+        compare_files: Sequence[str] = (),
+        kernel: str | None = None,
+        timeout_s: float = 600.0,
+    ) -> None:
+        missing = [name for name in ("{source}", "{binary}") if name not in build]
+        if missing:
+            raise LabError(
+                f"the build command has no {' and no '.join(missing)}",
+                where=f"--build {shlex.quote(build)}",
+                remedy='for example "hipcc -O3 {source} -o {binary}"',
+            )
+        self._application = ApplicationSource(Path(source), build, tuple(map(str, command)))
+        self._judge = OutputJudge(tuple(Path(name).absolute() for name in compare_files), verify, timeout_s)
+        self._kernel = kernel
+        self._timeout_s = timeout_s
+
+    def run(self, lab: Lab) -> None:
+        """Raises LabError where the application cannot be built, run, profiled or compared as it is."""
+        text = read_source(self._application.source)
+        profiler = Rocprofv3.find()
+        if not lab.resumed:
+            start_anew(lab.output_dir)
+        maker = ApplicationMaker(self._application, lab.output_dir / "proposals", self._timeout_s)
+        baseline = Proposal.of(text, transform="none", description="the source as it is", parent=None)
+        found, symbol = self._first_look(lab, profiler, baseline, maker)
+        described = KernelDescription(
+            name=found.profile.kernel.name.partition("(")[0],
+            source=self._application.source.absolute(),
+            entry=symbol,
+            arguments=(),
+            grid=tuple(found.profile.grid),
+            block=tuple(found.profile.block),
+        )
+        lab = replace(lab, config=lab.config.model_copy(update={"kernel": described, "target": found.profile.target}))
+        parse_source(text.encode(), symbol)
+        parts = Parts.of(lab)
+        confirm(lab, parts.model)
+        lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
+        with lab.tracker as tracker:
+            show_profile(lab.console, found, found.word, "baseline")
+            tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._application.command), "time_kind": found.word})
+            tracker.log_params({**examination_params(found), **optimizer_params(lab.config)})
+            tracker.log_metrics(profile_metrics(found, found.word))
+            bench = self._bench(lab, profiler, parts, found, maker)
+            result = self._search(lab, parts, bench, tracker, baseline, found)
+            finish(
+                lab,
+                tracker,
+                result,
+                rebuild=lambda _: _rebuild(bench, result.best),
+                isolation=str(parts.sandbox.abilities()),
+                word=found.word,
+            )
+            lab.console.print(f"[bold]binary[/]  {maker.binary(result.best)}", soft_wrap=True)
+        show_where(lab, lab.tracker)
+        lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.word))
+
+    def _first_look(self, lab: Lab, profiler: Rocprofv3, baseline: Proposal, maker: ApplicationMaker) -> tuple[Examination, str]:
+        """Build the source as it is and profile it, counters included; the kernel that is rewritten."""
+        with lab.console.status("building and profiling the application") as status:
+            maker.place(baseline)
+            maker.make(baseline)
+            runs = ApplicationRuns(
+                profiler,
+                tuple(maker.command(baseline)),
+                lab.output_dir / "baseline" / ROCPD_FOLDER,
+                self._timeout_s,
+                status.update,
+            )
+            traces, problems = runs.times(1)
+            target = target_of_trace(traces[0], lab.config.target)
+            kernel = Choice(self._kernel, self._kernel is None, lab.config.passes.helper_kernels).of(traces[0], target)
+            counted, more = runs.counters(target.architecture, lab.config.passes.counters, kernel.mangled_name)
+            found = examine(
+                traces,
+                lab.output_dir / "baseline",
+                kernel=kernel,
+                target=target,
+                helper_patterns=lab.config.passes.helper_kernels,
+                note=f"rocprofv3 {profiler.version}: {shlex.join(self._application.command)}",
+                counter_traces=counted,
+                problems=(*problems, *more),
+            )
+        return found, kernel.mangled_name.removesuffix(".kd")
+
+    def _bench(
+        self, lab: Lab, profiler: Rocprofv3, parts: Parts, found: Examination, maker: ApplicationMaker
+    ) -> ApplicationBench:
+        helpers, mangled = lab.config.passes.helper_kernels, found.profile.kernel.mangled_name
+        x, y, z = found.profile.block
+
+        def runs_of(command: list[str], place: Path) -> ApplicationRuns:
+            return ApplicationRuns(profiler, tuple(command), place / ROCPD_FOLDER, self._timeout_s, lambda _: None)
+
+        def profile(command: list[str], place: Path) -> Examination:
+            traces, problems = runs_of(command, place).times(1)
+            kernel = Choice(f"^{mangled.removesuffix('.kd')}", False, helpers).of(traces[0], lab.config.target)
+            note = f"rocprofv3 {profiler.version}: {shlex.join(command)}"
+            return examine(
+                traces, place, kernel=kernel, target=lab.config.target, helper_patterns=helpers, note=note, problems=problems
+            )
+
+        def time_ns(command: list[str], place: Path) -> float:
+            (trace,), _ = runs_of(command, place).times(1)
+            (kernel,) = [k for k in rank_kernels(trace, helpers) if k.mangled_name == mangled]
+            return kernel.total_ns / len(kernel.dispatches)
+
+        return ApplicationBench(
+            maker=maker,
+            kernel=mangled.removesuffix(".kd"),
+            block=x * y * z,
+            target=lab.config.target,
+            compiler=find_compiler(lab.config.toolchain.compilers),
+            sandbox=parts.sandbox,
+            judge=self._judge,
+            profile=profile,
+            time_ns=time_ns,
+            deterministic=found.profile.provenance.trace.emulated,
+        )
+
+    def _search(
+        self, lab: Lab, parts: Parts, bench: ApplicationBench, tracker: RunTracker, baseline: Proposal, found: Examination
+    ) -> LoopResult:
+        settings = lab.config.optimizer
+        share = share_of(found)
+        stop = reason_to_stop(share, settings.min_improvement)
+        built = bench.build(baseline)
+        evaluation = bench.evaluate(baseline, built)
+        if stop is not None:
+            lab.console.print(f"[yellow]nothing to gain[/]: {stop}")
+            return LoopResult(baseline, evaluation.runtime_ns, baseline, evaluation.runtime_ns, (), stop)
+        lab.console.print(f"[bold]rank[/]    {share.name}: {share.possible_gain:.0%} of the whole time could be saved")
+        journal = Journal(lab.output_dir / JOURNAL)
+        beginning = journal.begin(Beginning(baseline=baseline.id, runtime_ns=evaluation.runtime_ns, tracking_run=tracker.run_id))
+
+        def folder_of(proposal: Proposal) -> Path:
+            return lab.output_dir / "baseline" if proposal.id == baseline.id else bench.maker.folder_of(proposal)
+
+        with (
+            judging(lab.console) as progress,
+            open_proposer(lab, parts.model, parts.transforms, parts.guards, tracker, folder_of) as proposer,
+        ):
+            loop = ClosedLoop(
+                bench=bench,
+                entry=bench.kernel,
+                proposer=proposer,
+                guards=parts.guards,
+                policy=policy_of(settings),
+                observer=ConsoleAndTracker(lab, tracker, bench.turns, baseline, progress, journal),
+                search=parts.search,
+                memory=journal,
+            )
+            result = loop.run(baseline, built, replace(evaluation, runtime_ns=beginning.runtime_ns))
+            if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:
+                raise proposer.failure
+            return result
+
+
+def _rebuild(bench: ApplicationBench, best: Proposal) -> RebuildCheck:
+    """The device code of the stored source, once more and past the cache."""
+    path = bench.maker.source(best)
+    if not path.exists():
+        bench.maker.place(best)
+    first, again = bench.compile(path), bench.compile(path, fresh=True)
+    return RebuildCheck(first.code_object.sha256, again.code_object.sha256, again.command)

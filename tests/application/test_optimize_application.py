@@ -1,0 +1,91 @@
+"""`rocm-perf optimize ./app --source ... --build ...`: the user's own application, against a stand-in rocprofv3."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rocm_perf_lab.resources import resource_dir
+from tests.builders.workplace import REPOSITORY
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from tests.builders.workplace import Workplace
+
+SOURCE = resource_dir("experiments") / "softmax" / "softmax.hip"
+BUILDER = REPOSITORY / "tests" / "builders" / "buildable_application.py"
+BUILD = f"{shlex.quote(sys.executable)} {shlex.quote(str(BUILDER))} {{source}} {{binary}}"
+TRANSCRIPT = resource_dir("experiments") / "softmax" / "transcript.jsonl"
+
+
+def optimize(workplace: Workplace, *words: str, build: str = BUILD) -> Result:
+    given = ["optimizer=llm", f"optimizer.llm.transcript={TRANSCRIPT}", "passes.counters=[]", "./app", "--rows", "8"]
+    given += ["--source", "my kernel.hip", "--build", build, "--proposer", "recorded", "--output", "run"]
+    return workplace.rocm_perf("optimize", *given, *words)
+
+
+@pytest.fixture
+def placed(workplace: Workplace) -> Workplace:
+    (workplace.folder / "my kernel.hip").write_text(SOURCE.read_text())
+    return workplace
+
+
+def summary() -> Any:
+    return json.loads(Path("run/optimize.json").read_text())
+
+
+@pytest.mark.slow
+def test_the_application_is_built_profiled_rewritten_and_compared(placed: Workplace) -> None:
+    answer = optimize(placed, "--compare-file", "result.bin")
+
+    assert answer.exit_code == 0, answer.output
+    verdicts = [("accepted" if v["accepted"] else v["stage"], v["reason"]) for v in summary()["verdicts"]]
+    # No trials of unseen shapes here: an application brings its own inputs. The second answer reads past no end of theirs.
+    assert [stage for stage, _ in verdicts] == ["compile", "verification", "verification", "measurement", "accepted"]
+    assert "standard output" in verdicts[1][1]
+    assert summary()["time_kind"] == "emulated"
+    assert summary()["speedup"] > 1.3
+    assert summary()["rebuild"]["identical"]
+    assert (placed.folder / "my kernel.hip").read_text() == SOURCE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "build", "said"),
+    [
+        ((), "make", "the build command has no {source} and no {binary}"),
+        ((), "false {source} {binary}", "the build command failed"),
+        ((), "true {source} {binary}", "no executable file was made"),
+        ((), "no-such-compiler {source} {binary}", "the build command does not run: No such file"),
+        (("--kernel", "other"), BUILD, "no kernel matches 'other'"),
+    ],
+)
+def test_what_cannot_be_built_or_found_is_told(placed: Workplace, words: tuple[str, ...], build: str, said: str) -> None:
+    answer = optimize(placed, *words, build=build)
+
+    assert answer.exit_code == 2
+    assert said in " ".join(answer.output.split())
+    assert not Path("run/optimize.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("./app",), "--source and --build must be given"),
+        (("./app", "--source", "a.hip"), "--build must be given"),
+        (("kernel=softmax", "--build", "x"), "--build is for applications"),
+        (("--resume", "run", "--max-iterations", "3"), "--resume does not go with max_iterations"),
+        (("--resume", "nowhere"), "there is no run to go on with"),
+        (("kernel=softmax", "--json", "--quiet"), "exclude each other"),
+    ],
+)
+def test_words_that_do_not_go_together_are_told(workplace: Workplace, words: tuple[str, ...], said: str) -> None:
+    answer = workplace.rocm_perf("optimize", *words)
+
+    assert answer.exit_code == 2
+    assert said in " ".join(answer.output.split())
