@@ -123,6 +123,28 @@ def test_what_only_pointers_lead_to_is_found(capturing: Capturing) -> None:
     assert NODE.unpack(content(folder, head, NODE.size, after=True))[2] == 2
 
 
+def test_pinned_host_memory_is_read_where_it_is(capturing: Capturing) -> None:
+    folder = capturing("walk", 0, "pinned").folder
+
+    (head,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
+    region = holding(folder, head)
+
+    assert (region["kind"], region["location"], region["size"]) == ("locked", "cpu", PAGE)
+    assert region["requested"] == [{"base": hex(head), "size": 2 * NODE.size}]
+    assert NODE.unpack(content(folder, head, NODE.size, after=True)) == (head + NODE.size, 1.0, 1)
+    assert content(folder, int(region["base"], 16), 8) == bytes([7] * 8)  # the rest of the page
+
+
+def test_words_that_point_into_code_are_told(capturing: Capturing) -> None:
+    dispatch = document(capturing("walk", 0, "pinned").folder, "dispatch.json")
+
+    (place,) = dispatch["code_pointers"]["places"]
+
+    assert dispatch["code_pointers"]["count"] == 1
+    assert place["value"] == dispatch["kernel"]["kernel_object"]
+    assert int(place["address"], 16) % PAGE == 512
+
+
 def test_modes_differ_in_what_they_follow(environment: dict[str, str], tmp_path: Path) -> None:
     sizes = {}
     for mode in ("arguments", "reachable", "full"):

@@ -39,12 +39,17 @@ Queue* Queues::find(const hsa_queue_t* queue) {
 }
 
 void Queues::remove(hsa_queue_t* queue) {
-  std::lock_guard guard(lock_);
-  auto found = queues_.find(queue);
-  if (found == queues_.end()) return;
-  found->second->gone = true;
-  removed_.push_back(found->second);
-  queues_.erase(found);
+  std::shared_ptr<Queue> known;
+  {
+    std::lock_guard guard(lock_);
+    auto found = queues_.find(queue);
+    if (found == queues_.end()) return;
+    known = found->second;
+    removed_.push_back(known);
+    queues_.erase(found);
+  }
+  std::lock_guard guard(known->in_use);
+  known->gone = true;
 }
 
 void Queues::wait_turn(Queue& queue, PacketWriter writer) {
@@ -98,7 +103,7 @@ void Queues::go_on() {
 }
 
 void Queues::ask_all(Queue& own, PacketWriter writer, std::vector<std::string>& warnings) {
-  std::vector<std::shared_ptr<Queue>> through_ring;
+  std::vector<std::pair<std::shared_ptr<Queue>, hsa_signal_t>> through_ring;
   {
     std::lock_guard guard(lock_);
     asked_.clear();
@@ -108,18 +113,15 @@ void Queues::ask_all(Queue& own, PacketWriter writer, std::vector<std::string>& 
       asked_.push_back(queue);
       if (queue.get() == &own) continue;
       queue->is_asked = true;
-      if (queue->type != HSA_QUEUE_TYPE_SINGLE) through_ring.push_back(queue);
+      if (queue->type != HSA_QUEUE_TYPE_SINGLE) through_ring.emplace_back(queue, queue->drained);
+      else warnings.push_back("queue " + std::to_string(queue->queue->id) + " has a single producer: its earlier work was not waited for");
     }
-    for (auto& queue : asked_)
-      if (queue.get() != &own && queue->type == HSA_QUEUE_TYPE_SINGLE)
-        warnings.push_back("queue " + std::to_string(queue->queue->id) + " has a single producer: its earlier work was not waited for");
   }
   const auto packet = barrier(own.drained);
   writer(&packet, 1);
   changed_.notify_all();
   std::thread([this, through_ring] {
-    for (const auto& queue : through_ring)
-      if (!queue->gone) submit(queue->queue, queue->drained);
+    for (const auto& [queue, signal] : through_ring) submit(*queue, signal);
   }).detach();
 }
 
@@ -132,7 +134,10 @@ bool Queues::all_drained(Deadline deadline) {
   return true;
 }
 
-void Queues::submit(hsa_queue_t* queue, hsa_signal_t signal) {
+void Queues::submit(Queue& known, hsa_signal_t signal) {
+  std::lock_guard guard(known.in_use);
+  if (known.gone) return;
+  hsa_queue_t* queue = known.queue;
   const uint64_t write = api_.hsa_queue_load_write_index_relaxed(queue), read = api_.hsa_queue_load_read_index_relaxed(queue);
   if (write - read >= queue->size) return;  // full: then a handler is at work, and asks for its turn
   const uint64_t index = api_.hsa_queue_add_write_index_screlease(queue, 1);

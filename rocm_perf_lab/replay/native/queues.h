@@ -22,6 +22,7 @@ struct Queue {
   hsa_agent_t agent{};
   hsa_queue_type32_t type = 0;
   std::atomic<bool> profiled{false}, gone{false};
+  std::mutex in_use;  // held while a barrier is put into its ring, and while it goes
   // Of the request to drain it, under the lock of Queues:
   hsa_signal_t drained{};
   bool is_asked = false;
@@ -33,6 +34,7 @@ class Queues {
 
   Queue* add(hsa_queue_t* queue, hsa_agent_t agent, hsa_queue_type32_t type);
   Queue* find(const hsa_queue_t* queue);
+  // Before the queue is destroyed.
   void remove(hsa_queue_t* queue);
 
   // For handlers: waits while another thread captures, and drains `queue` for it.
@@ -48,7 +50,7 @@ class Queues {
   using Lock = std::unique_lock<std::mutex>;
   void ask_all(Queue& own, PacketWriter writer, std::vector<std::string>& warnings);
   bool all_drained(Deadline deadline);
-  void submit(hsa_queue_t* queue, hsa_signal_t signal);
+  void submit(Queue& queue, hsa_signal_t signal);
 
   const Api& api_;
   std::mutex lock_;

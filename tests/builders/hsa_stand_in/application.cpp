@@ -145,6 +145,37 @@ void opened_by_third(Gpu& gpu, const std::string& path) {
   work.finish(1);
 }
 
+// A list in pinned host memory, two nodes of which share a page with other data, and a word that looks like code.
+void pinned(Gpu& gpu, const std::string& path) {
+  Module module(gpu, path);
+  Queue queue(gpu);
+  auto* host = static_cast<uint8_t*>(std::aligned_alloc(4096, 8192));
+  std::memset(host, 7, 8192);
+  auto* nodes = reinterpret_cast<Node*>(host + 1024);
+  nodes[0] = {nodes + 1, 1.0f, 0};
+  nodes[1] = {nullptr, 2.0f, 0};
+  const uint64_t code = module.kernel("walk").object;
+  std::memcpy(host + 512, &code, sizeof code);
+  void* seen = nullptr;
+  HSA(hsa_amd_memory_lock(nodes, 2 * sizeof(Node), &gpu.gpu, 1, &seen));
+  queue.run(module.kernel("walk"), {1, 1}, static_cast<Node*>(seen), gpu.device_memory<float>(1));
+  HSA(hsa_amd_memory_unlock(nodes));
+  expect(nodes[0].visits == 1 && nodes[1].visits == 1 && host[0] == 7, "walk in pinned memory");
+}
+
+// Many small dispatches, one after another: what the tool costs beside the capture.
+void many(Gpu& gpu, const std::string& path, int launches) {
+  Module module(gpu, path);
+  Queue queue(gpu);
+  Kernel walk = module.kernel("walk");
+  float* total = gpu.device_memory<float>(1);
+  queue.run(walk, {1, 1}, static_cast<Node*>(nullptr), total);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < launches; ++i) queue.run(walk, {1, 1}, static_cast<Node*>(nullptr), total);
+  const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - begin;
+  std::printf("%.2f us\n", spent.count() / launches);
+}
+
 // One in-place dispatch on a buffer of `mebibytes`; every 4 KiB page has content.
 void large(Gpu& gpu, const std::string& path, uint64_t mebibytes) {
   Module module(gpu, path);
@@ -199,6 +230,10 @@ int main(int count, char** words) {
     queue.run(module.kernel("spin"), {1, 1}, stop);
   } else if (scenario == "large") {
     large(gpu, path, uint64_t(number));
+  } else if (scenario == "pinned") {
+    pinned(gpu, path);
+  } else if (scenario == "many") {
+    many(gpu, path, number);
   } else if (scenario == "backlog") {
     backlog(gpu, path, number);
   } else if (scenario == "opened-afterwards") {

@@ -28,8 +28,8 @@ struct Executable {
   bool frozen = false;
 };
 
-std::mutex lock;
-std::map<uint64_t, LoadedKernel> kernels;  // by kernel object
+auto& lock = *new std::mutex;
+auto& kernels = *new std::map<uint64_t, LoadedKernel>;  // by kernel object
 
 Reader* reader_of(hsa_code_object_reader_t handle) { return reinterpret_cast<Reader*>(handle.handle); }
 Executable* executable_of(hsa_executable_t handle) { return reinterpret_cast<Executable*>(handle.handle); }

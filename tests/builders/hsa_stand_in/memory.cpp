@@ -22,10 +22,10 @@ constexpr hsa_amd_memory_pool_t kHostFine{11}, kHostCoarse{12};  // a GPU has 20
 
 struct Handle { uint64_t offset, size; hsa_amd_memory_pool_t pool; };
 
-std::recursive_mutex lock;
-std::map<uint64_t, Allocation> allocations;    // by address
-std::map<uint64_t, uint64_t> reservations;     // address -> size
-std::map<uint64_t, Handle> handles;
+auto& lock = *new std::recursive_mutex;
+auto& allocations = *new std::map<uint64_t, Allocation>;  // by address
+auto& reservations = *new std::map<uint64_t, uint64_t>;   // address -> size
+auto& handles = *new std::map<uint64_t, Handle>;
 uint64_t next_offset, next_handle = 1, next_in_arena = kArena;
 int file = -1;
 uint8_t* own_view;
@@ -239,7 +239,7 @@ hsa_status_t hsa_amd_memory_async_copy(void* to, hsa_agent_t, const void* from, 
                                        const hsa_signal_t* signals, hsa_signal_t done) {
   std::vector<hsa_signal_t> before(signals, signals + dependencies);
   std::thread([=] {
-    static const volatile bool never = false;
+    static const std::atomic<bool> never{false};
     for (hsa_signal_t signal : before) wait_until_zero(signal, never);
     copy(to, from, size, false);
     stand_in::hsa_signal_subtract_screlease(done, 1);

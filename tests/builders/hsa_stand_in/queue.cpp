@@ -25,7 +25,7 @@ struct Queue {
   Signal doorbell;
   hsa_queue_error_callback on_error = nullptr;
   void* error_data = nullptr;
-  volatile bool stop = false;
+  std::atomic<bool> stop{false};
   bool is_profiled = false;
   std::thread processor;
   // Of an intercept queue:
@@ -194,12 +194,13 @@ Queue* make(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type, hsa_queue
 
 bool is_size(uint32_t size) { return size > 0 && (size & (size - 1)) == 0; }
 
+// The object stays: a doorbell that was left to another thread may still name it.
 void destroy(Queue* queue) {
   queue->stop = true;
+  std::lock_guard guard(queue->lock);
   if (queue->processor.joinable()) queue->processor.join();
   release(queue->face.base_address);
   if (queue->inner != nullptr) destroy(queue->inner);
-  delete queue;
 }
 
 }  // namespace

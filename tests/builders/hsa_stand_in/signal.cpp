@@ -7,8 +7,9 @@
 namespace stand_in {
 namespace {
 
-std::mutex lock;
-std::condition_variable changed;
+// Never destroyed, like all state here: threads use it while the process ends.
+auto& lock = *new std::mutex;
+auto& changed = *new std::condition_variable;
 
 bool holds(int64_t value, hsa_signal_condition_t condition, int64_t compared) {
   switch (condition) {
@@ -50,7 +51,7 @@ int64_t wait(hsa_signal_t handle, hsa_signal_condition_t condition, int64_t comp
 
 void signal_changed() { changed.notify_all(); }
 
-bool wait_until_zero(hsa_signal_t handle, const volatile bool& stop) {
+bool wait_until_zero(hsa_signal_t handle, const std::atomic<bool>& stop) {
   std::unique_lock guard(lock);
   while (signal_of(handle)->value != 0 && !stop) changed.wait_for(guard, std::chrono::milliseconds(20));
   return !stop;

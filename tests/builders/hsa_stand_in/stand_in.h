@@ -7,6 +7,7 @@
 #include <hsa.h>
 #include <hsa_ext_amd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -68,7 +69,7 @@ inline Signal* signal_of(hsa_signal_t handle) { return reinterpret_cast<Signal*>
 inline hsa_signal_t handle_of(Signal* signal) { return {reinterpret_cast<uint64_t>(signal)}; }
 void signal_changed();
 // False when `stop` became true before.
-bool wait_until_zero(hsa_signal_t signal, const volatile bool& stop);
+bool wait_until_zero(hsa_signal_t signal, const std::atomic<bool>& stop);
 
 // ---- queues ----
 void ring(Queue* queue, uint64_t index);
