@@ -63,7 +63,7 @@ class AutotuneConfig(_Strict):
     """Coefficient of variation above which a trial is measured again."""
     max_rounds: PositiveInt = 3
     """Rounds of `passes.runs` times that a trial may take."""
-    max_races: NonNegativeInt = 8
+    max_races: NonNegativeInt = 4
     """Further rounds for configurations too close to call; 0 decides by the trials alone."""
     cache: bool = True
     """Take results of earlier runs with the same code, inputs, device and versions."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.tracking.store import RunTracker
 
 STUDY_FILE = "study.db"
+TRACKING_RUN = "tracking_run"
+"""User attribute of a study: the run in the store that a resumed search goes on with."""
 
 
 class AutotuneJob:
@@ -62,6 +64,7 @@ class AutotuneJob:
         if prior is not None:
             lab.console.print(f"[bold]prior[/]   {prior.known:,} configurations of {prior.source}", soft_wrap=True)
         with lab.tracker as tracker:
+            study.set_user_attr(TRACKING_RUN, tracker.run_id)
             return _search(lab, tracker, study, subject)
 
 

@@ -125,10 +125,11 @@ def _log_outcome(lab: Lab, tracker: RunTracker, tuned: Tuned, word: str) -> None
         metrics |= {f"model.{name}": tuned.model[name] for name in ("r2", "residual_std") if tuned.model[name] is not None}
     if tuned.best is not None and tuned.best.runtime_ms is not None:
         metrics[f"{word}_best_runtime_ms"] = tuned.best.runtime_ms
-        tracker.log_params({f"best.{name}": value for name, value in tuned.best.parameters.items()})
+    best = tuned.best.parameters if tuned.best is not None else {}
     tracker.log_metrics(metrics)
-    tracker.set_tags(
+    tracker.set_tags(  # the best is a tag, since parameters of a run that goes on later cannot change
         {
+            **{f"best.{name}": str(value) for name, value in best.items()},
             "job": lab.job_name,
             "time_kind": word,
             "stop_reason": tuned.stop_reason,

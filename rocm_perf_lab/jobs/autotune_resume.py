@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.autotune.storage import open_storage, storage_errors
 from rocm_perf_lab.config import parse_config
 from rocm_perf_lab.config_errors import Origins
 from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.jobs.autotune import STUDY_FILE
+from rocm_perf_lab.jobs.autotune import STUDY_FILE, TRACKING_RUN
 from rocm_perf_lab.jobs.lab import Lab
 
 if TYPE_CHECKING:
@@ -34,7 +35,20 @@ def resume(run: Path, changes: Mapping[str, Any]) -> None:
             node = node[parent]
         node[last] = value
     config = parse_config(content, Origins(files={}, overrides=()))
-    Lab.open(config, resolved=content, output_dir=run).run()
+    Lab.open(config, resolved=content, output_dir=run, resumed=True, tracking_run=_tracking_run(run)).run()
+
+
+def _tracking_run(run: Path) -> str | None:
+    """The run in the store that the search began with, where its study is its own."""
+    import optuna
+
+    if not (run / STUDY_FILE).is_file():
+        return None
+    storage = open_storage(None, folder=run)
+    with storage_errors(str(run)):
+        studies = optuna.get_all_study_summaries(storage)
+    known: str | None = studies[0].user_attrs.get(TRACKING_RUN) if studies else None
+    return known
 
 
 def _configuration(run: Path) -> dict[str, Any]:

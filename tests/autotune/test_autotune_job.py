@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 
+from rocm_perf_lab.autotune.space import load_space
 from rocm_perf_lab.entry import run_lab
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from rocm_perf_lab.jobs.autotune_resume import resume
+from rocm_perf_lab.jobs.spaces import find_space
 
 SPACE = """
 parameters: {block_m: [16, 32], block_n: [32, 64], block_k: [16, 512], num_warps: [1, 4]}
@@ -97,7 +98,22 @@ def test_mlflow_has_a_child_run_for_every_trial_with_phase_and_time(run: tuple[P
     assert parent.info.status == "FINISHED"
     assert json.loads(parent.data.tags["phases"]) == result["phases"]
     assert parent.data.metrics["emulated_best_runtime_ms"] == result["best_config"]["runtime_ms"]
-    assert parent.data.params["best.block_k"] == "16"
+    assert parent.data.tags["best.block_k"] == "16"
+
+
+def test_a_resumed_search_goes_on_in_the_same_run_of_the_store(run: tuple[Path, Any], store: str, tmp_path: Path) -> None:
+    folder = tmp_path / "first"
+    tuned(folder, "autotune.features=[parameters,compiled]", "autotune.budget=3", f"tracking.uri={store}")
+    client = MlflowClient(tracking_uri=store)
+    (experiment,) = client.search_experiments(filter_string="name = 'rocm-perf-lab'")
+    before = {one.info.run_id for one in client.search_runs([experiment.experiment_id])}
+
+    resume(folder, {"autotune.budget": 5})
+
+    result = json.loads((folder / "autotune.json").read_text())
+    after = {one.info.run_id for one in client.search_runs([experiment.experiment_id])}
+    assert result["evaluated_configs"] == 5
+    assert len(after - before) == 2  # the two new trials
 
 
 def test_an_equal_run_gives_an_equal_result_and_measures_nothing(run: tuple[Path, Any], tmp_path: Path) -> None:
@@ -165,6 +181,15 @@ def test_the_classic_model_is_selectable(tmp_path: Path) -> None:
     result = tuned(tmp_path / "run", "autotune.model=classic", "autotune.budget=3", "tracking=none")
 
     assert result["model"]["name"] == "polynomial_2"
+
+
+def test_a_space_that_ships_with_the_lab_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert len(load_space(find_space(Path("conf/space/gemm.yaml")))) == 864
+    (tmp_path / "conf" / "space").mkdir(parents=True)
+    (tmp_path / "conf" / "space" / "gemm.yaml").write_text(SPACE)
+    assert len(load_space(find_space(Path("conf/space/gemm.yaml")))) == 9
 
 
 def test_a_storage_that_cannot_be_reached_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
