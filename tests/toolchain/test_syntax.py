@@ -1,0 +1,73 @@
+"""The compiler's tree of a source: what it declares, with lines, and nothing of the system's headers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocm_perf_lab.toolchain.build import CompileRequest
+from rocm_perf_lab.toolchain.syntax import SyntaxTreeError, leading_includes, read_syntax
+from tests.builders.judging import the_compiler
+from tests.builders.kernels import write_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = """// first line
+#include <hip/hip_runtime.h>
+#define TWICE(x) ((x) + (x))
+namespace inner { __device__ int add(int a) { return a + WIDTH; } }
+template <class T> __device__ T same(T x) { return x; }
+
+extern "C" __global__ void k(float* x, int n) {
+  __shared__ int tile[64];
+  tile[threadIdx.x] = TWICE(n);
+  asm volatile("s_nop 0");
+  x[n] = same(1.0f) + inner::add(tile[0]);
+}
+"""
+
+
+def test_only_what_the_source_declares_is_in_the_tree_with_macros_and_templates_resolved(tmp_path: Path) -> None:
+    request = CompileRequest(write_source(SOURCE, tmp_path), defines={"WIDTH": 3})
+
+    root = read_syntax(request, compiler=the_compiler())
+
+    functions = {n.name: n for n in root.walk() if n.kind == "FunctionDecl" and n.line}
+    assert set(functions) == {"add", "same", "k"}
+    assert functions["k"].line == 7
+    assert functions["k"].type == "void (float *, int)"
+    assert functions["k"].attributes() == ("CUDAGlobalAttr",)
+    assert [n.line for n in root.walk() if n.kind == "GCCAsmStmt"] == [10]
+    assert {n.value for n in functions["add"].walk() if n.kind == "IntegerLiteral"} == {"3"}
+    assert {n.type for n in root.walk() if n.kind == "FunctionDecl" and n.name == "same"} == {"T (T)", "float (float)"}
+
+
+def test_the_second_reading_uses_the_precompiled_headers_of_the_first(tmp_path: Path) -> None:
+    request = CompileRequest(write_source(SOURCE, tmp_path), defines={"WIDTH": 3})
+    first = read_syntax(request, compiler=the_compiler())
+
+    assert read_syntax(request, compiler=the_compiler()) == first
+
+
+def test_a_source_that_does_not_compile_has_no_tree(tmp_path: Path) -> None:
+    request = CompileRequest(write_source("int f( {", tmp_path))
+
+    with pytest.raises(SyntaxTreeError, match="expected"):
+        read_syntax(request, compiler=the_compiler())
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", ()),
+        (b"#include <a.h>\r\n\r\n  # include <b/c.h> // why\n/* x\n y */\n#pragma once\n#include <d>\nint x;\n#include <e>\n",
+         ("a.h", "b/c.h", "d")),
+        (b'#include "own.h"\n#include <a.h>\n', ()),
+        (b"#define X\n#include <a.h>\n", ()),
+        (b"#include <a.h>", ("a.h",)),
+    ],
+)  # fmt: skip
+def test_leading_includes_end_with_the_first_other_line(content: bytes, found: tuple[str, ...]) -> None:
+    assert leading_includes(content) == found
