@@ -73,7 +73,7 @@ def proposals_per_minute(proposals: int, tracking: str) -> dict[str, float]:
 
 
 def _run(folder: Path, proposals: int, tracking: str) -> tuple[float, float]:
-    """Seconds of one optimization, by the clock and of processors; the builds of the run before are thrown away, the rest of the cache stays."""
+    """Seconds of one optimization, by the clock and of processors; builds of the run before are thrown away."""
     shutil.rmtree(folder / "cache" / "builds", ignore_errors=True)
     words = ["+experiment=softmax_optimize", "device=emulator", f"tracking={tracking}", f"optimizer.max_proposals={proposals}"]
     environment = {**os.environ, "ROCM_PERF_LAB_CACHE": str(folder / "cache"), "PYTHONPATH": str(Path.cwd())}
