@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 MIB, GIB = 1 << 20, 1 << 30
 BLOCK_BYTES = 64 * MIB
 SAMPLE_S = 0.005
+WATCHED_DISPATCHES = 1000
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def main() -> None:
     options = parser.parse_args()
     figures = [*replays_of_a_small_kernel(), *restore_of_changed_pages(GIB)]
     figures += [*fresh_processes(options.processes), *large_capture(options.gibibytes * GIB, options.folder)]
+    figures += [*cost_of_watching()]
     _print(figures)
     if options.json:
         options.json.write_text(json.dumps([figure.__dict__ for figure in figures], indent=2) + "\n")
@@ -153,6 +155,20 @@ extern "C" __global__ void scatter(unsigned* x, long stride, int n) {
   if (i < n) x[i * stride] = 7;
 }
 """
+
+
+def cost_of_watching() -> Iterator[Figure]:
+    """Time of a small dispatch without the tool, while it waits for another kernel, and after its capture."""
+    situations = {"without the tool": "", "while the tool watches": "never dispatched", "after the capture": "walk"}
+    with build.emulator() as environment, tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch:
+        command = (str(build.application("application")), str(build.kernels()), "many", str(WATCHED_DISPATCHES))
+        for number, (situation, kernel) in enumerate(situations.items()):
+            work = Path(scratch) / str(number)
+            work.mkdir()
+            request = CaptureRequest(command, kernel, work / "capture")
+            variables = tool_environment(request, build_tool(), work, environment) if kernel else environment
+            done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+            yield Figure(f"a small dispatch through the stand-in, {situation}", done.stdout.splitlines()[0], "")
 
 
 def _disk_bytes_per_s(path: Path, nbytes: int) -> float:

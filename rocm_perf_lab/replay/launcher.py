@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
@@ -25,7 +25,7 @@ from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.replay.tool_build import build_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 CaptureMode = Literal["reachable", "full", "arguments"]
 _SHOWN_KERNELS = 20
@@ -122,13 +122,14 @@ def capture(
         ToolBuildError: The tool cannot be built.
     """
     _check(request)
-    tool = tool or build_tool()
+    tool = (tool or build_tool()).resolve()
     request.output.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{request.output.name}.capturing-", dir=request.output.parent))
     try:
-        variables = tool_environment(request, tool, work, dict(os.environ if environment is None else environment))
         start = time.monotonic()
-        exit_code = _run(request, variables, stdout)
+        with _listable(tool) as name:
+            variables = tool_environment(request, name, work, dict(os.environ if environment is None else environment))
+            exit_code = _run(request, variables, stdout)
         return _judge(request, work, exit_code, time.monotonic() - start)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -156,6 +157,18 @@ def tool_environment(request: CaptureRequest, tool: Path, work: Path, environmen
     others = environment.get(variable)
     added[variable] = separator.join([str(tool), others] if others else [str(tool)])
     return environment | added
+
+
+@contextmanager
+def _listable(path: Path) -> Iterator[Path]:
+    """The file by a name that can stand in a list: the runtime's ends at a space, the dynamic linker's at a colon too."""
+    if not set(" :;\t") & set(str(path)):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-capture-") as folder:
+        link = Path(folder) / path.name
+        link.symlink_to(path)
+        yield link
 
 
 def _check(request: CaptureRequest) -> None:

@@ -230,6 +230,17 @@ def test_preloading_is_the_other_way_in(capturing: Capturing) -> None:
     assert (capturing("scale", preload=True).folder / "manifest.json").exists()
 
 
+@pytest.mark.parametrize("preload", [False, True])
+def test_a_tool_in_a_folder_with_a_space_is_found(environment: dict[str, str], tmp_path: Path, preload: bool) -> None:
+    tool = tmp_path / "a folder" / "tool.so"
+    tool.parent.mkdir()
+    tool.write_bytes(build_tool().read_bytes())
+    command = (str(build.application("application")), str(build.kernels()), "normal")
+    request = CaptureRequest(command, "scale", tmp_path / "the capture", preload=preload)
+
+    assert (capture(request, tool=tool, environment=environment, stdout=subprocess.DEVNULL).folder / "manifest.json").exists()
+
+
 def test_a_second_gpu_changes_nothing(capturing: Capturing) -> None:
     folder = capturing("scale", variables={"STAND_IN_HSA_FAULT": "two_agents"}).folder
 

@@ -137,9 +137,11 @@ struct Queue {
 
   // Launches and waits. The implicit arguments of code object version 5 follow the explicit ones.
   template <class... Arguments> void run(const Kernel& kernel, Shape shape, Arguments... arguments) {
-    hsa_signal_t done = start(kernel, shape, arguments...);
+    auto* kernarg = gpu.host_memory<uint8_t>(kernel.kernarg + 64);
+    hsa_signal_t done = start_with(kernarg, kernel, shape, arguments...);
     hsa_signal_wait_scacquire(done, HSA_SIGNAL_CONDITION_LT, 1, UINT64_MAX, HSA_WAIT_STATE_BLOCKED);
     HSA(hsa_signal_destroy(done));
+    HSA(hsa_amd_memory_pool_free(kernarg));
   }
 
   // What is submitted later waits until the signal is 0.
@@ -149,8 +151,14 @@ struct Queue {
     submit(made, HSA_PACKET_TYPE_BARRIER_AND | 1u << 8);
   }
 
+  // Its arguments are never given back: programs here are short.
   template <class... Arguments> hsa_signal_t start(const Kernel& kernel, Shape shape, Arguments... arguments) {
-    auto* kernarg = gpu.host_memory<uint8_t>(kernel.kernarg + 64);  // leaks: programs here are short
+    return start_with(gpu.host_memory<uint8_t>(kernel.kernarg + 64), kernel, shape, arguments...);
+  }
+
+ private:
+  template <class... Arguments>
+  hsa_signal_t start_with(uint8_t* kernarg, const Kernel& kernel, Shape shape, Arguments... arguments) {
     size_t offset = 0;
     (place(kernarg, offset, arguments), ...);
     fill_implicit(kernarg + (offset + 7) / 8 * 8, kernarg + kernel.kernarg, shape);
@@ -169,7 +177,6 @@ struct Queue {
     return done;
   }
 
- private:
   // Everything but the first four bytes, then these at once.
   template <class Packet> void submit(const Packet& made, uint32_t first) {
     uint64_t index = hsa_queue_add_write_index_screlease(queue, 1);
