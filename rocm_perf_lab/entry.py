@@ -187,6 +187,15 @@ def _told(arguments: Sequence[str]) -> Iterator[None]:
         raise _explain(error, arguments) from error
     except MarkedYAMLError as error:
         raise _explain_yaml(error) from error
+    except ValueError as error:
+        option = re.match(r"Invalid defaults list in '([^']+)'", str(error))
+        if option is None:
+            raise
+        raise ConfigError(
+            "`defaults` is Hydra's own key in an option of a group, and has to be a list there",
+            where=f"the option {option[1]}",
+            remedy="in a space write `first:`, or name the file: autotune.space=FILE",
+        ) from error
 
 
 @contextmanager

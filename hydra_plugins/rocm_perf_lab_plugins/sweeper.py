@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.config import LabConfig
 
 _BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
+_SEARCHES_BY_ITSELF = "rocm_perf_lab.jobs.autotune.AutotuneJob"
 _JOBLIB = "hydra_plugins.hydra_joblib_launcher."
 _SUBMITIT = "hydra_plugins.hydra_submitit_launcher."
 _RAY = "hydra_plugins.hydra_ray_launcher.ray_launcher."
@@ -61,7 +62,8 @@ class SpaceSweeper(Sweeper):
         from rocm_perf_lab.errors import LabError
 
         assert self.config is not None and self.hydra_context is not None
-        if self.config.autotune.space is None and not self.config.space.parameters:
+        has_space = self.config.autotune.space is not None or self.config.space.parameters
+        if not has_space or self.config.job._target_ == _SEARCHES_BY_ITSELF:
             return self._enumerate(arguments)
         overrides = OverridesParser.create(self.hydra_context.config_loader).parse_overrides(arguments)
         lists = [override.input_line or "" for override in overrides if override.is_sweep_override()]
@@ -110,7 +112,7 @@ class SpaceSweeper(Sweeper):
         lab = Lab.open(config, resolved=plain, output_dir=folder)
         launcher = str(self.config.hydra.runtime.choices.get("hydra/launcher", "basic"))
         with _terminable():
-            Sweep(lab, space, lambda parent: self._places(words, parent, folder), f"{launcher} launcher").run()
+            Sweep(lab, space, lambda parent: self._places(words, parent, folder), f"{launcher} launcher").compiled().run()
 
     def _places(self, words: _Words, parent: str | None, folder: Path) -> Any:
         from hydra.core.plugins import Plugins

@@ -15,7 +15,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from rocm_perf_lab.autotune.formula import FUNCTIONS, Column, Formula, compile_formula
 from rocm_perf_lab.errors import LabError
@@ -93,7 +103,8 @@ class SpaceDescription(_Strict):
     parameters: dict[str, Values] = {}
     derived: dict[str, str] = {}
     constraints: tuple[str, ...] = ()
-    defaults: dict[str, Value] = {}
+    defaults: dict[str, Value] = Field({}, validation_alias=AliasChoices("defaults", "first"))
+    """What is measured first. In an option of a Hydra group `defaults` is Hydra's own key: there it is called `first`."""
     fixed: dict[str, Value] = {}
 
 

@@ -6,12 +6,14 @@ The sweeper brings the places where jobs run; everything else is as in `job=auto
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from rocm_perf_lab.autotune.claims import ClaimingSampler
+from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.slots import sweep
 from rocm_perf_lab.autotune.storage import open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
@@ -21,6 +23,8 @@ from rocm_perf_lab.device.protocol import DeviceIdentity
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.autotune_records import Origin, write_result
 from rocm_perf_lab.jobs.autotune_show import show_result
+from rocm_perf_lab.jobs.autotune_subject import kernel_subject
+from rocm_perf_lab.jobs.priors import configured_prior
 from rocm_perf_lab.jobs.samplers import configured_sampler
 from rocm_perf_lab.jobs.show import runtime_text, time_text
 from rocm_perf_lab.tracking.store import ui_command
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
     from optuna import Study
 
+    from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.slots import Slots, Task
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
@@ -51,12 +56,27 @@ class Sweep:
         space: What is searched.
         places: Gives the slots, told the MLflow run that jobs belong to.
         launcher: What is said of the places.
+        features: What is known of every configuration of `space` besides its parameters.
+        discarded: What was known to be impossible, and is not in `space`.
     """
 
     lab: Lab
     space: Space
     places: Callable[[str | None], Slots]
     launcher: str
+    features: Column | None = None
+    discarded: Discarded = field(default_factory=Discarded)
+
+    def compiled(self) -> Sweep:
+        """With `autotune.features: [compiled]`: what is known once all configurations are compiled, on this machine.
+
+        Raises:
+            LabError: No configuration can run.
+        """
+        if "compiled" not in self.lab.config.autotune.features:
+            return self
+        subject = kernel_subject(self.lab, self.space)
+        return replace(self, space=subject.space, features=subject.features, discarded=subject.origin().discarded)
 
     def run(self) -> Tuned:
         """Search, keep and show the result; also of a search that was interrupted.
@@ -68,10 +88,12 @@ class Sweep:
         lab, settings = self.lab, self.lab.config.autotune
         storage = open_storage(settings.storage, folder=lab.output_dir)
         name = settings.study or f"{lab.job_name}-{lab.config.kernel.name}"
-        study = open_study(storage, name, self.space, configured_sampler(lab.config, self.space))
+        prior = configured_prior(lab.config, self.space)
+        sampler = partial(configured_sampler, lab.config, self.space, prior=prior, features=self.features)
+        study = open_study(storage, name, self.space, sampler())
         known = len(study.get_trials(deepcopy=False))
         if known:
-            study.sampler = configured_sampler(lab.config, self.space, seed=settings.seed + known)
+            study.sampler = sampler(seed=settings.seed + known)
         run_name = f"sweep {lab.job_name} {lab.config.kernel.name}"
         tracker: RunTracker = build(lab.config.tracking, where="tracking", run_name=run_name)
         with tracker:
@@ -116,7 +138,7 @@ class Sweep:
         tuned = outcome(study, self.space, stop_reason)
         identity = _identity(lab, tuned)
         tracker.set_tags({"device": identity.name, "device.reason": identity.reason, "study": study.study_name})
-        write_result(lab, tracker, tuned, self.space, Origin.of_kernel(lab.config, identity))
+        write_result(lab, tracker, tuned, self.space, Origin.of_kernel(lab.config, identity, self.discarded))
         results = lab.output_dir / RESULTS
         write_text(results, _results(study, tuned))
         tracker.log_artifact(results)

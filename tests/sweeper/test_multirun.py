@@ -92,6 +92,36 @@ def test_without_a_space_all_combinations_run(place: SweepPlace) -> None:
     assert [job["block"] for job in place.told()] == [64, 64, 128, 128]
 
 
+def test_a_space_is_an_option_of_its_group(place: SweepPlace) -> None:
+    words = [word for word in place.words("space=vector_add", "autotune.budget=1") if "autotune.space" not in word]
+
+    code = run_lab(words)
+
+    assert code == 0
+    assert [job["block"] for job in place.told()] == [256], "what the space calls `first`"
+
+
+def test_hydra_s_own_key_in_an_option_is_explained(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    (place.folder / "experiments" / "mine").mkdir(parents=True)
+    (place.folder / "experiments" / "mine" / "space.yaml").write_text("parameters: {block: [64]}\ndefaults: {block: 64}")
+
+    text = refused(place.words("space=mine"), capsys)
+
+    assert "write `first:`" in text
+
+
+def test_a_job_that_searches_by_itself_runs_once_for_each_combination(place: SweepPlace) -> None:
+    code = run_lab(
+        [
+            "job=autotune", "kernel=vector_add", "kernel.params.n=64,128", "space=vector_add", "autotune.budget=1",
+            "device=emulator", "tracking=none", "hydra.sweep.dir=swept", "--multirun",
+        ]
+    )  # fmt: skip
+
+    assert code == 0
+    assert [place.result(f"swept/{number}")["evaluated_configs"] for number in range(2)] == [1, 1]
+
+
 @needs("joblib")
 def test_joblib_runs_a_worker_for_each_slot_and_outlives_a_killed_one(place: SweepPlace) -> None:
     done = place.sweep(
