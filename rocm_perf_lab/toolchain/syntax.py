@@ -1,6 +1,6 @@
 """The compiler's own syntax tree of a source: `read_syntax(CompileRequest(...)) -> SyntaxNode`.
 
-The system headers at the top of the source are compiled once into a precompiled header, kept in the cache: clang then
+The headers at the top of the source are compiled once into a precompiled header, kept in the cache: clang then
 dumps what the source itself declares and nothing else, in a tenth of the time. Macros, includes and templates are
 resolved as the build resolves them, so nothing that the compiler sees can hide from a reader of this tree.
 """
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 60
 _MAX_BYTES = 1 << 28
+_HEADER = r"""#\s*include\s*(<[^>\n]*>|"[^"\n]*")"""
 _PREAMBLE_LINE = re.compile(
-    rb"\s*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|#\s*include\s*<[^>\n]*>[^\n]*|#\s*pragma\s+once[^\n]*)?\r?(?:\n|\Z)"
+    rf"\s*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|{_HEADER}[^\n]*|#\s*pragma\s+once[^\n]*)?\r?(?:\n|\Z)".encode()
 )
-_INCLUDE = re.compile(rb"^\s*#\s*include\s*<([^>\n]*)>", re.MULTILINE)
+_INCLUDE = re.compile(rf"^\s*{_HEADER}".encode(), re.MULTILINE)
 
 
 class SyntaxTreeError(LabError):
@@ -90,21 +91,25 @@ def read_syntax(request: CompileRequest, *, compiler: Compiler, cache_dir: Path 
     cache_dir = cache_dir or default_cache_dir()
     flags = (*compiler.hip_flags(cache_dir), "-fuse-cuid=none", *request_flags(request))
     base = (*compiler.command, "-x", request.language, "--cuda-device-only", *flags)
-    header = _precompiled(request.source.read_bytes(), base, compiler, cache_dir)
-    for attempt in (1, 2):
-        run = _run((*base, "-fsyntax-only", *_cc1("-include-pch", str(header)), *_cc1("-ast-dump=json"), str(request.source)))
-        if run.returncode == 0:
-            return _tree(run.stdout)
-        if attempt == 1:  # headers changed since it was made: clang refuses it, and it is made again
-            header.unlink(missing_ok=True)
-            header = _precompiled(request.source.read_bytes(), base, compiler, cache_dir)
+    includes = leading_includes(request.source.read_bytes())
+    of_the_system = tuple(name for name in includes if name.startswith("<"))
+    for headers in dict.fromkeys((includes, of_the_system)):  # a header of the user's own may not bear to be read twice
+        header = _precompiled(headers, base, compiler, cache_dir)
+        for attempt in (1, 2):
+            dump = _cc1("-include-pch", str(header), "-ast-dump=json")
+            run = _run((*base, "-fsyntax-only", *dump, str(request.source)))
+            if run.returncode == 0:
+                return _tree(run.stdout)
+            if attempt == 1:  # headers changed since it was made: clang refuses it, and it is made again
+                header.unlink(missing_ok=True)
+                header = _precompiled(headers, base, compiler, cache_dir)
     raise SyntaxTreeError(
         "the compiler gives no syntax tree: " + run.stderr.decode(errors="replace").strip()[:500], where=str(request.source)
     )
 
 
 def leading_includes(content: bytes) -> tuple[str, ...]:
-    """System headers that are included before anything else stands in the source."""
+    """Headers that are included before anything else stands in the source, with their brackets or quotes."""
     end = 0
     while end < len(content) and (match := _PREAMBLE_LINE.match(content, end)) and match.end() > end:
         end = match.end()
@@ -115,9 +120,9 @@ def _cc1(*words: str) -> tuple[str, ...]:
     return tuple(part for word in words for part in ("-Xclang", word))
 
 
-def _precompiled(content: bytes, base: Sequence[str], compiler: Compiler, cache_dir: Path) -> Path:
+def _precompiled(headers: Sequence[str], base: Sequence[str], compiler: Compiler, cache_dir: Path) -> Path:
     """The precompiled header of a source's leading includes; made where it is not there."""
-    text = "".join(f"#include <{name}>\n" for name in leading_includes(content))
+    text = "".join(f"#include {name}\n" for name in headers)
     key = hashlib.sha256("\0".join([compiler.fingerprint, *base, text]).encode()).hexdigest()[:32]
     folder = cache_dir / "syntax"
     finished = folder / f"{key}.pch"

@@ -51,6 +51,16 @@ def test_the_second_reading_uses_the_precompiled_headers_of_the_first(tmp_path: 
     assert read_syntax(request, compiler=the_compiler()) == first
 
 
+def test_headers_of_the_users_own_may_bring_those_of_the_system(tmp_path: Path) -> None:
+    header = "#pragma once\n#include <hip/hip_runtime.h>\n__device__ inline int one() { return 1; }\n"
+    (tmp_path / "own.h").write_text(header)
+    source = write_source('#include "own.h"\n__global__ void k(int* x) { x[0] = one(); }\n', tmp_path)
+
+    root = read_syntax(CompileRequest(source, include_dirs=(tmp_path,)), compiler=the_compiler())
+
+    assert {n.name for n in root.walk() if n.kind == "FunctionDecl" and n.line} == {"k"}
+
+
 def test_a_source_that_does_not_compile_has_no_tree(tmp_path: Path) -> None:
     request = CompileRequest(write_source("int f( {", tmp_path))
 
@@ -63,10 +73,10 @@ def test_a_source_that_does_not_compile_has_no_tree(tmp_path: Path) -> None:
     [
         (b"", ()),
         (b"#include <a.h>\r\n\r\n  # include <b/c.h> // why\n/* x\n y */\n#pragma once\n#include <d>\nint x;\n#include <e>\n",
-         ("a.h", "b/c.h", "d")),
-        (b'#include "own.h"\n#include <a.h>\n', ()),
+         ("<a.h>", "<b/c.h>", "<d>")),
+        (b'#include "own.h"\n#include <a.h>\n', ('"own.h"', "<a.h>")),
         (b"#define X\n#include <a.h>\n", ()),
-        (b"#include <a.h>", ("a.h",)),
+        (b"#include <a.h>", ("<a.h>",)),
     ],
 )  # fmt: skip
 def test_leading_includes_end_with_the_first_other_line(content: bytes, found: tuple[str, ...]) -> None:
