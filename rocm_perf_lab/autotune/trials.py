@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PATIENCE = 200
 """Proposals in a row that may break constraints before a sampler counts as used up."""
 INTERRUPTED = "interrupted"
-REASON, STAGE, PHASE, DECISION = "reason", "stage", "phase", "decision"
+REASON, STAGE, PHASE, DECISION, DETAILS = "reason", "stage", "phase", "decision", "details"
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def tell(study: optuna.Study, trial: Trial, result: Measurement | Infeasible) ->
         trial.set_user_attr(STAGE, result.stage)
         study.tell(trial, state=TrialState.FAIL)
         return
-    for name, value in result.details.items():
-        trial.set_user_attr(name, value)
+    if result.details:
+        trial.set_user_attr(DETAILS, result.details)  # one attribute: each is a transaction of its own in a database
     study.tell(trial, result.runtime_ms)
 
 
@@ -133,6 +133,7 @@ def _records(study: optuna.Study, space: Space) -> Iterator[TrialRecord]:
 def record(trial: FrozenTrial) -> TrialRecord:
     """One finished trial."""
     known = dict(trial.user_attrs)
+    known |= known.pop(DETAILS, {})
     decision = known.pop(DECISION, {})
     known.pop("configuration", None)
     reason = known.pop(REASON, None)

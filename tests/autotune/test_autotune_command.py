@@ -71,7 +71,7 @@ def test_the_fastest_configuration_by_the_times_that_the_command_prints(folder: 
     assert (result["search_space_size"], result["evaluated_configs"]) == (9, 9)
     assert result["timing"].startswith("time that the command prints, in ms")
     assert result["model"]["name"] == "gaussian_process"
-    assert result["phases"] == {"seed": 9}
+    assert result["phases"]["seed"] > 1 and sum(result["phases"].values()) == 9
     assert result["warning"] in (None, "low_model_confidence")
     assert (folder.run_dir / "report.html").is_file()
 
