@@ -101,6 +101,12 @@ def build_profile(
     kernel = select_kernel(trace, ranked, symbol=symbol or (resources.symbol if resources else None))
     longest = int(kernel.dispatches[trace.dispatches.duration_ns[kernel.dispatches].argmax()])
     block = _dim3(trace.dispatches.workgroup[longest])
+    if min(block) < 1:
+        raise ProfileError(
+            f"a dispatch of {kernel.name[:80]} has workgroups of {' x '.join(map(str, block))} work-items",
+            where=str(trace.path),
+            remedy="the trace is damaged: collect it again",
+        )
     found = resources_of(trace, longest, target, resources)
     wave_size = resources.wavefront_size if resources else target.wave_limits.wave_size
     return Profile(

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 NULL = int(np.iinfo(np.int64).min)
 """What stands for NULL in a column of integers."""
-_SUFFIX = re.compile(r"_[0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12}$")
+_METADATA = "rocpd_metadata"
+_GUID = re.compile(r"_[0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12}$", re.IGNORECASE)
 _ARROW_PAYS_FROM_BYTES = 16 << 20
 """Importing it takes a tenth of a second."""
 
@@ -36,6 +37,7 @@ _ARROW_PAYS_FROM_BYTES = 16 << 20
 @dataclass(frozen=True)
 class _Table:
     name: str
+    plain: str
     declared: tuple[str, ...]
 
 
@@ -47,12 +49,13 @@ class Tables:
         self._path = path
         self._members: dict[str, list[_Table]] = {}
         self._arrow: ArrowColumns | None = None
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        suffixed = {_SUFFIX.sub("", name) for name in names if _SUFFIX.search(name)}
-        for name in names:
-            plain = _SUFFIX.sub("", name)
-            if name.startswith("rocpd_") and (plain != name or plain not in suffixed):
-                self._members.setdefault(plain, []).append(self._described(name))
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        names = [str(name) for (name,) in connection.execute(query)]
+        plain_of = {name: _plain(name, names) for name in names if name.startswith("rocpd_")}
+        suffixed = {plain for name, plain in plain_of.items() if plain != name}
+        for name, plain in plain_of.items():
+            if plain != name or plain not in suffixed:
+                self._members.setdefault(plain, []).append(self._described(name, plain))
 
     def __contains__(self, plain: str) -> bool:
         return plain in self._members
@@ -85,7 +88,7 @@ class Tables:
             DatabaseError: A value that is no number, or NULL where there must be one.
             sqlite3.Error: No such table or column, or a damaged file.
         """
-        for member in self._members.get(plain, [_Table(plain, ())]):
+        for member in self._members.get(plain, [_Table(plain, plain, ())]):
             fills = dict(optional or {})
             there = [name for name in fills if name in member.declared]
             for guid, columns in self._read(member, (*integers, *there), tuple(reals)):
@@ -99,9 +102,25 @@ class Tables:
                 if count:
                     yield guid, columns
 
-    def _described(self, name: str) -> _Table:
+    def rows(self, plain: str, integers: Sequence[str], texts: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Guid, whole numbers (NULL is 0) and texts (NULL is empty) of a small table, by guid and id.
+
+        Raises:
+            DatabaseError: A value of another type.
+            sqlite3.Error: No such table or column, or a damaged file.
+        """
+        chosen = ", ".join(("guid", *integers, *texts))
+        rows = []
+        for guid, *values in self._connection.execute(f"SELECT {chosen} FROM {plain} ORDER BY guid, id"):
+            numbers = [value or 0 for value in values[: len(integers)]]
+            if other := next((number for number in numbers if not isinstance(number, int)), None):
+                raise self._no_number(plain, f"{str(other)[:40]!r} in one of {', '.join(integers)}")
+            rows.append((str(guid), *numbers, *(_text(value) for value in values[len(integers) :])))
+        return rows
+
+    def _described(self, name: str, plain: str) -> _Table:
         rows = self._connection.execute(f'PRAGMA main.table_info("{name}")').fetchall()
-        return _Table(name, tuple(row[1] for row in rows))
+        return _Table(name, plain, tuple(str(row[1]) for row in rows))
 
     def _read(self, table: _Table, integers: Sequence[str], reals: Sequence[str]) -> Iterator[tuple[str, Columns]]:
         try:
@@ -121,19 +140,29 @@ class Tables:
             rows = self._connection.execute(f"SELECT {chosen} FROM {source} WHERE guid = ? ORDER BY id", (guid,))
             table_of = np.array(rows.fetchall())
             if table_of.dtype != np.int64:
-                raise self._no_number(table.name, f"one of {', '.join(integers)}")
+                raise self._no_number(table.plain, f"one of {', '.join(integers)}")
             columns.update((name, np.ascontiguousarray(table_of[:, index])) for index, name in enumerate(integers))
             for name in reals:
                 rows = self._connection.execute(f"SELECT {name} FROM {source} WHERE guid = ? ORDER BY id", (guid,))
                 try:
                     columns[name] = np.array([np.nan if value is None else value for (value,) in rows], np.float64)
                 except (TypeError, ValueError) as error:
-                    raise self._no_number(table.name, error) from error
-            yield guid, columns
+                    raise self._no_number(table.plain, error) from error
+            yield str(guid), columns
 
-    def _no_number(self, table: str, error: Exception | str) -> DatabaseError:
+    def _no_number(self, plain: str, error: Exception | str) -> DatabaseError:
         return DatabaseError(
-            f"{_SUFFIX.sub('', table)} holds a value that is no whole number: {error}",
+            f"{plain} holds a value that is no whole number: {error}",
             where=str(self._path),
             remedy="collect it again",
         )
+
+
+def _plain(name: str, names: Sequence[str]) -> str:
+    """The name of a table without its suffix: what stands behind the name of a metadata table, or else a guid."""
+    suffixes = (other.removeprefix(_METADATA) for other in names if other.startswith(_METADATA) and other != _METADATA)
+    return next((name.removesuffix(suffix) for suffix in suffixes if name.endswith(suffix)), _GUID.sub("", name))
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

@@ -42,6 +42,10 @@ _CANNOT_LOCK = ("locking protocol", "disk I/O error", "unable to open database f
 """What SQLite says on file systems without locks, or where it may not write a lock file."""
 
 
+UNREADABLE = (sqlite3.Error, UnicodeError)
+"""What reading a damaged file raises: the message about a damaged name cannot be decoded either."""
+
+
 class DatabaseError(LabError):
     """A file that cannot be read as a rocpd database."""
 
@@ -57,12 +61,12 @@ def open_read_only(path: Path) -> sqlite3.Connection:
     try:
         # Reading a database in write-ahead mode would put two files beside it, unless it is said not to change.
         return _connected(uri_of(path) if in_log_mode else f"{_plain_uri(path)}?mode=ro")
-    except sqlite3.Error as error:
+    except UNREADABLE as error:
         if not any(text in str(error) for text in _CANNOT_LOCK):
             raise database_error(path, error) from error
     try:
         return _connected(uri_of(path))
-    except sqlite3.Error as error:
+    except UNREADABLE as error:
         raise database_error(path, error) from error
 
 
@@ -77,12 +81,19 @@ def _plain_uri(path: Path) -> str:
 
 def _connected(uri: str) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)
+    # Arguments of a program may be any bytes; a command line is no reason to refuse a trace.
+    connection.text_factory = lambda text: text.decode(errors="replace")
     try:
         connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error:
+    except UNREADABLE:
         connection.close()
         raise
     return connection
+
+
+def names_in(connection: sqlite3.Connection) -> frozenset[str]:
+    """Of its tables, views and indexes."""
+    return frozenset(str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master"))
 
 
 def is_rocpd(path: Path) -> bool:
@@ -101,10 +112,11 @@ def is_rocpd(path: Path) -> bool:
         # What a truncated or damaged file was cannot be told: better an error about it than data that is silently missing.
         return b"rocpd_metadata" in begin or _UNFINISHED not in error.what
     try:
-        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        check_dialect(path, names)
+        check_dialect(path, names_in(connection))
     except DatabaseError:
         return False
+    except UNREADABLE:
+        return True
     finally:
         connection.close()
     return True
@@ -125,7 +137,7 @@ def check_dialect(path: Path, tables: Collection[str]) -> None:
         raise DatabaseError(f"this SQLite file is not a rocpd database; its tables: {shown}", where=str(path), remedy=_COLLECT)
 
 
-def check_version(path: Path, version: str | None) -> str:
+def check_version(path: Path, version: object) -> str:
     """The schema version, where the reader knows its major number.
 
     Raises:
@@ -133,19 +145,19 @@ def check_version(path: Path, version: str | None) -> str:
     """
     if version is None:
         raise DatabaseError("the rocpd metadata has no schema_version", where=str(path), remedy=_COLLECT)
-    if version.partition(".")[0] not in KNOWN_MAJOR_VERSIONS:
+    if str(version).partition(".")[0] not in KNOWN_MAJOR_VERSIONS:
         known = ", ".join(sorted(KNOWN_MAJOR_VERSIONS))
         raise DatabaseError(
             f"rocpd schema version {version} is unknown; this reader knows {known}.x",
             where=str(path),
             remedy="update rocm-perf-lab, or convert the database with the rocpd tool of its ROCm release",
         )
-    return version
+    return str(version)
 
 
-def database_error(path: Path, error: sqlite3.Error) -> DatabaseError:
+def database_error(path: Path, error: Exception) -> DatabaseError:
     """What a failing query means to the user."""
-    text = str(error)
+    text = "a name in its schema is no text" if isinstance(error, UnicodeError) else str(error)
     if "locked" in text or "busy" in text:
         return DatabaseError(
             "the database is locked: its writer is still running", where=str(path), remedy="wait until it has ended"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,13 @@ import numpy as np
 from rocm_perf_lab.rocprof.columns import Tables
 from rocm_perf_lab.rocprof.counter_values import per_dispatch
 from rocm_perf_lab.rocprof.dialects import (
+    UNREADABLE,
     DatabaseError,
     check_dialect,
     check_version,
     database_error,
     is_rocpd,
+    names_in,
     open_read_only,
     uri_of,
 )
@@ -44,6 +45,7 @@ from rocm_perf_lab.rocprof.trace import (
 )
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
 _AXES = ("x", "y", "z")
 _SIZES = tuple(f"{what}_size_{axis}" for what in ("workgroup", "grid") for axis in _AXES)
+_KERNEL_SIZES = ("arch_vgpr_count", "accum_vgpr_count", "sgpr_count", "group_segment_size", "private_segment_size")
 _UNKNOWN = -1
 
 
@@ -64,8 +67,7 @@ def read_database(path: Path) -> Trace:
     """
     connection = open_read_only(path)
     try:
-        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        check_dialect(path, names)
+        check_dialect(path, names_in(connection))
         # A transaction keeps writers out while the file's pages are read.
         connection.execute("BEGIN")
         tables = Tables(connection, path)
@@ -75,7 +77,7 @@ def read_database(path: Path) -> Trace:
         with ThreadPoolExecutor(1) as beside:
             digest = beside.submit(_sha256, path)
             return _Reader(connection, tables, path).read(digest.result)
-    except sqlite3.Error as error:
+    except UNREADABLE as error:
         raise database_error(path, error) from error
     except json.JSONDecodeError as error:
         raise DatabaseError(f"an extdata column holds no JSON: {error}", where=str(path)) from error
@@ -164,7 +166,7 @@ class _Reader:
 
     def read(self, sha256: Callable[[], str]) -> Trace:
         """The trace."""
-        metadata = dict(self._connection.execute("SELECT tag, value FROM rocpd_metadata"))
+        metadata = dict(self._connection.execute("SELECT tag, value FROM rocpd_metadata").fetchall())
         version = check_version(self._path, metadata.get("schema_version"))
         processes, self._processes = self._read_processes()
         agents, self._agents = self._read_agents()
@@ -190,39 +192,31 @@ class _Reader:
         )
 
     def _read_processes(self) -> tuple[tuple[TracedProcess, ...], _Index]:
-        rows = self._connection.execute("SELECT guid, id, pid, command FROM rocpd_info_process ORDER BY guid, id").fetchall()
-        processes = tuple(TracedProcess(guid, pid, command or "") for guid, _, pid, command in rows)
+        rows = self._tables.rows("rocpd_info_process", ("id", "pid"), ("command",))
+        processes = tuple(TracedProcess(guid, pid, command) for guid, _, pid, command in rows)
         return processes, _Index(self._path, [row[:2] for row in rows])
 
     def _read_agents(self) -> tuple[tuple[TracedAgent, ...], _Index]:
-        rows = self._connection.execute(
-            "SELECT guid, id, pid, type, name, product_name, extdata FROM rocpd_info_agent ORDER BY guid, id"
-        ).fetchall()
+        rows = self._tables.rows("rocpd_info_agent", ("id", "pid"), ("type", "name", "product_name", "extdata"))
         agents = []
         for guid, row_id, pid, kind, name, product, extdata in rows:
-            properties = json.loads(extdata or "{}")
             process = self._processes.find_one(guid, pid)
-            agents.append(TracedAgent(process, row_id, kind or "", name or "", product or "", properties))
+            agents.append(TracedAgent(process, row_id, kind, name, product, _properties(extdata)))
         return tuple(agents), _Index(self._path, [row[:2] for row in rows])
 
     def _read_kernels(self) -> tuple[tuple[TracedKernel, ...], _Index]:
-        rows = self._connection.execute(
-            "SELECT guid, id, pid, display_name, kernel_name, arch_vgpr_count, accum_vgpr_count, sgpr_count,"
-            " group_segment_size, private_segment_size FROM rocpd_info_kernel_symbol ORDER BY guid, id"
-        ).fetchall()
+        rows = self._tables.rows("rocpd_info_kernel_symbol", ("id", "pid", *_KERNEL_SIZES), ("display_name", "kernel_name"))
         kernels = []
-        for guid, _, pid, display, symbol, *sizes in rows:
-            mangled = (symbol or display or "").removesuffix(".kd")
+        for guid, _, pid, *sizes, display, symbol in rows:
+            mangled = (symbol or display).removesuffix(".kd")
             name = (display or mangled).removesuffix(".kd")
             process = self._processes.find_one(guid, pid)
-            kernels.append(TracedKernel(process, name, mangled, *(int(size or 0) for size in sizes)))
+            kernels.append(TracedKernel(process, name, mangled, *sizes))
         return tuple(kernels), _Index(self._path, [row[:2] for row in rows])
 
     def _read_lanes(self, table: str) -> tuple[TracedLane, ...]:
-        if table not in self._tables:
-            return ()
-        rows = self._connection.execute(f"SELECT guid, pid, id, name FROM {table} ORDER BY guid, id")
-        return tuple(TracedLane(self._processes.find_one(guid, pid), row_id, name or "") for guid, pid, row_id, name in rows)
+        rows = self._tables.rows(table, ("id", "pid"), ("name",)) if table in self._tables else []
+        return tuple(TracedLane(self._processes.find_one(guid, pid), row_id, name) for guid, row_id, pid, name in rows)
 
     def _read_events(self) -> None:
         if "rocpd_event" in self._tables:
@@ -329,7 +323,7 @@ class _Reader:
         """One value per dispatch. Streaming samples (schema 3.0.3, `sample_id` set) belong to no dispatch: left out."""
         if "rocpd_pmc_event" not in self._tables or "rocpd_info_pmc" not in self._tables:
             return {}
-        rows = self._connection.execute("SELECT guid, id, name FROM rocpd_info_pmc").fetchall()
+        rows = self._tables.rows("rocpd_info_pmc", ("id",), ("name",))
         names = sorted({name for _, _, name in rows})
         number = {name: index for index, name in enumerate(names)}
         row_of = _Index(self._path, [row[:2] for row in rows])
@@ -397,13 +391,22 @@ def _first_after(ascending: Integers, bound: int) -> int:
     return int(np.searchsorted(ascending, bound, "right"))
 
 
+def _properties(extdata: str) -> dict[str, Any]:
+    """What the runtime reports of an agent; nothing where it is no JSON object."""
+    properties = json.loads(extdata or "{}")
+    return properties if isinstance(properties, dict) else {}
+
+
 def _provenance(agents: tuple[TracedAgent, ...]) -> TraceProvenance:
     for agent in agents:
         stated = agent.properties.get(PROVENANCE_KEY)
         if isinstance(stated, dict):
             # A device that does not say otherwise is taken for an emulator: never the other way round.
             emulated = bool(stated.get("emulated", True))
-            return TraceProvenance(str(stated.get("device", "unknown")), emulated, dict(stated.get("versions", {})))
+            versions = stated.get("versions")
+            return TraceProvenance(
+                str(stated.get("device", "unknown")), emulated, dict(versions) if isinstance(versions, dict) else {}
+            )
     return TraceProvenance("rocm", emulated=False, versions={})
 
 
