@@ -98,7 +98,10 @@ def gemm(workplace: Path) -> Run:
     return optimize(workplace, "gemm", "gemm", "optimizer.proposer=recorded", "tracking=none")
 
 
-@pytest.mark.parametrize("experiment", ["softmax", "histogram", "gemm"])
+@pytest.mark.parametrize(
+    "experiment",
+    ["softmax", pytest.param("histogram", marks=pytest.mark.slow), pytest.param("gemm", marks=pytest.mark.slow)],
+)
 def test_each_recorded_answer_gets_the_verdict_that_it_deserves(experiment: str, request: pytest.FixtureRequest) -> None:
     verdicts = request.getfixturevalue(experiment).verdicts
 
@@ -121,6 +124,7 @@ def test_the_transcript_of_a_replay_has_the_same_answers_and_what_was_asked(soft
     assert "verification" in replayed[4].conversation[-1].content
 
 
+@pytest.mark.slow
 def test_a_replay_is_the_same_from_run_to_run(workplace: Path, softmax: Run) -> None:
     again = optimize(workplace, "again", "softmax", "optimizer.proposer=recorded", "tracking=none")
 

@@ -1,0 +1,56 @@
+"""How two sources are compared on a device whose times vary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.jobs.optimize_bench import LoopBench
+from rocm_perf_lab.optimize.acceptance import Acceptance
+from rocm_perf_lab.optimize.loop import Measured
+from rocm_perf_lab.optimize.proposal import Proposal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD = Proposal.of("old", transform="none", description="", parent=None)
+NEW = Proposal.of("new", transform="none", description="", parent=OLD)
+
+
+@dataclass
+class Drifting:
+    """A GPU that gets slower with every run; the new source takes four fifths of the old one's time."""
+
+    order: list[str] = field(default_factory=list)
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
+
+    def time_ns(self, compiled: Any, folder: Path, *, dispatches: int) -> float:
+        """Of the proposal that the folder is named after."""
+        self.order.append(folder.name)
+        drift = 1 + 0.05 * len(self.order)
+        return float((800 if folder.name == NEW.id else 1000) * drift * self.random.normal(1, 0.005))
+
+
+def test_old_and_new_take_turns_so_that_drift_favours_neither(tmp_path: Path) -> None:
+    device: Any = Drifting()
+    unused: Any = None
+    bench = LoopBench(device, tmp_path, "k.hip", deterministic=False, dispatches=3, sandbox=unused, examiner=unused)
+    bench._compiled = {OLD.id: unused, NEW.id: unused}
+
+    comparison = bench.compare(Measured(OLD, 1.0), Measured(NEW, 1.0), Acceptance(0.02))
+
+    assert device.order[:4] == [OLD.id, NEW.id, NEW.id, OLD.id]
+    assert device.order.count(OLD.id) == device.order.count(NEW.id) == comparison.pairs == 8
+    assert abs(comparison.improvement - 0.2) < 0.02
+    assert Acceptance(0.02).accepts(comparison)
+
+
+def test_on_a_deterministic_device_nothing_is_run_again(tmp_path: Path) -> None:
+    unused: Any = None
+    bench = LoopBench(unused, tmp_path, "k.hip", deterministic=True, dispatches=3, sandbox=unused, examiner=unused)
+
+    comparison = bench.compare(Measured(OLD, 1000.0), Measured(NEW, 750.0), Acceptance(0.02))
+
+    assert (comparison.improvement, comparison.is_exact) == (0.25, True)
