@@ -115,7 +115,9 @@ class DeviceMemory:
             DeviceMemoryError: It overlaps another allocation.
         """
         allocation = Allocation(address, nbytes, name)
-        overlapping = next((a for a in self._allocations if a.address < allocation.end and address < a.end), None)
+        position = bisect_right(self._allocations, address, key=lambda a: a.address)
+        around = self._allocations[max(0, position - 1) : position + 1]
+        overlapping = next((a for a in around if a.address < allocation.end and address < a.end), None)
         if overlapping is not None:
             raise DeviceMemoryError(f"{name!r} at {address:#x} overlaps {overlapping.name!r} at {overlapping.address:#x}")
         insort(self._allocations, allocation)
@@ -125,7 +127,7 @@ class DeviceMemory:
     def track_writes(self, address: int, nbytes: int) -> TrackedPages:
         """From the next launch on, note which pages of a range kernels write; both are multiples of the page size."""
         pages = TrackedPages(self.runtime, address, nbytes, np.zeros(nbytes // PAGE_BYTES, dtype=np.uint8))
-        self._tracked.append(pages)
+        insort(self._tracked, pages, key=lambda t: t.address)
         return pages
 
     def free(self, allocation: Allocation) -> None:
@@ -175,8 +177,9 @@ class DeviceMemory:
     def _entry(self, allocation: Allocation) -> AllocationEntry:
         begin, end = allocation.address, allocation.end
         entry = AllocationEntry(begin, end, int(allocation in self._freed))
-        tracked = next((t for t in self._tracked if t.address <= begin and end <= t.address + t.nbytes), None)
-        if tracked is not None:
+        position = bisect_right(self._tracked, begin, key=lambda t: t.address)
+        tracked = self._tracked[position - 1] if position else None
+        if tracked is not None and end <= tracked.address + tracked.nbytes:
             entry.written, entry.first_page = tracked.written.ctypes.data, tracked.address // PAGE_BYTES
         return entry
 

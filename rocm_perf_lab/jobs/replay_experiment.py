@@ -86,19 +86,13 @@ class ReplayJob:
                 child.log_artifact(path)
             tracker.log_metrics({f"{word}_speedup": speedup})
             tracker.log_params({"override": str(self._override), "iterations": self._iterations})
-        correct = all(r.verification is None or r.verification.passed for r in replays)
-        lab.console.print(
-            f"[bold]speed-up[/] {speedup:.2f}x ({word}): {time_text(before.timing.median * 1e3, word)} to "
-            f"{time_text(after.timing.median * 1e3, word)}"
-        )
+            lab.console.print(
+                f"[bold]speed-up[/] {speedup:.2f}x ({word}): {time_text(before.timing.median * 1e3, word)} to "
+                f"{time_text(after.timing.median * 1e3, word)}"
+            )
+            _require_correct(replays, self._override)
         show_where(lab)
         lab.answer(path, runtime_text(after.timing.median * 1e3, word))
-        if not correct:
-            raise LabError(
-                "the override leaves other memory behind than the captured dispatch",
-                where=f"{self._override}\n         " + "\n         ".join(_mismatches(replays)),
-                remedy="Correct it, or the tolerance: job.rtol, job.atol.",
-            )
         return after.timing.median / 1e3
 
     def _captured(self, lab: Lab, tracker: RunTracker) -> Capture:
@@ -169,5 +163,12 @@ class ReplayJob:
         return document
 
 
-def _mismatches(replays: list[ReplayDocument]) -> list[str]:
-    return [m for r in replays if r.verification is not None for m in r.verification.mismatches]
+def _require_correct(replays: list[ReplayDocument], override: Path) -> None:
+    """Raises LabError where a replay left other memory behind than the captured dispatch."""
+    wrong = [m for r in replays if r.verification is not None for m in r.verification.mismatches]
+    if wrong:
+        raise LabError(
+            "a replay leaves other memory behind than the captured dispatch",
+            where=f"{override}\n         " + "\n         ".join(wrong),
+            remedy="Correct the override, or the tolerance: job.rtol, job.atol.",
+        )

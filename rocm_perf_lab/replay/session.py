@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from rocm_perf_lab.errors import LabError
@@ -42,6 +43,8 @@ _SHOWN_LINES = 5
 _STARTING_S = 600.0
 """To reconstruct the memory, the largest part of which is reading files."""
 _GRACE_S = 5.0
+_MAP_LIMIT = Path("/proc/sys/vm/max_map_count")
+_OTHER_MAPPINGS = 5000
 
 
 class ReplaySession:
@@ -107,6 +110,7 @@ class ReplaySession:
             ReplayError: It cannot be reconstructed here.
         """
         if self._process is None or self._process.has_ended:
+            _require_mappings(len(self._setup.ranges))
             self._process = _Process(self._setup)
             deadline = time.monotonic() + max(_STARTING_S, self._timeout_s)
             self._pid = int(self._answer(self._process, deadline, "the memory was not reconstructed")["ready"])
@@ -137,6 +141,20 @@ class ReplaySession:
         except BaseException:  # an interrupt: nobody will ever read the answer
             process.kill()
             raise
+
+
+def _require_mappings(regions: int) -> None:
+    """A process may have a limited number of mappings; each region needs up to two, the runtime some of its own."""
+    try:
+        limit = int(_MAP_LIMIT.read_text())
+    except (OSError, ValueError):
+        return
+    if 2 * regions + _OTHER_MAPPINGS > limit:
+        raise ReplayError(
+            f"the capture has {regions:,} regions, a process here may have {limit:,} mappings",
+            where=str(_MAP_LIMIT),
+            remedy=f"Raise it: sysctl vm.max_map_count={4 * regions + _OTHER_MAPPINGS}",
+        )
 
 
 class _Process:

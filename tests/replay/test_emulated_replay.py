@@ -283,3 +283,15 @@ def test_a_process_that_finds_its_addresses_taken_starts_again_without_randomisa
     ]
 
     assert runs == ["0 []", "3 []", "9 [(35184372088832, 8192)]"]
+
+
+def test_more_regions_than_a_process_can_map_are_refused_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = open_capture(scale_capture(tmp_path / "c"))
+    limit = tmp_path / "max_map_count"
+    limit.write_text("5000\n")
+    monkeypatch.setattr("rocm_perf_lab.replay.session._MAP_LIMIT", limit)
+
+    with session(capture) as running, pytest.raises(ReplayError, match="3 regions, a process here may have 5,000 mappings"):
+        running.start()

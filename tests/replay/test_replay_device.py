@@ -113,3 +113,20 @@ def test_the_experiment_captures_replays_overrides_and_compares(tmp_path: Path, 
     assert document["override"]["verification"]["passed"]
     assert document["time_kind"] == "emulated"
     assert document["speedup"] > 1
+
+
+@pytest.mark.slow
+def test_an_override_with_other_results_ends_the_experiment_with_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = tmp_path / "wrong.hip"
+    wrong.write_text(
+        "#include <hip/hip_runtime.h>\n"
+        'extern "C" __global__ void softmax_kernel(const float* input, float* output, int cols) {\n'
+        "  for (int i = threadIdx.x; i < cols; i += blockDim.x) output[blockIdx.x * cols + i] = 0.5f;\n}\n"
+    )
+    small = ["kernel.params.rows=4", "kernel.params.cols=256", "tracking=none", "device=emulator", f"job.override={wrong}"]
+
+    assert run_lab(["+experiment=softmax_replay", *small]) == 2
+    assert "1,024 elements (f32) differ" in capsys.readouterr().err
