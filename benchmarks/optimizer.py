@@ -48,7 +48,7 @@ _OTHER_SHAPES: dict[str, tuple[dict[str, int], ...]] = {
     "softmax_atomics": ({"rows": 4, "cols": 257}, {"rows": 9, "cols": 64}, {"rows": 2, "cols": 777}),
     "layernorm": ({"rows": 4, "cols": 257}, {"rows": 9, "cols": 64}, {"rows": 2, "cols": 777}),
     "transpose": ({"rows": 65, "cols": 31}, {"rows": 32, "cols": 96}, {"rows": 33, "cols": 100}),
-    "gemm_naive": ({"m": 7, "n": 65, "k": 21}, {"m": 4, "n": 128, "k": 8}, {"m": 11, "n": 40, "k": 50}),
+    "gemm_naive": ({"m": 77, "n": 65, "k": 21}, {"m": 4, "n": 128, "k": 8}, {"m": 11, "n": 40, "k": 50}),
     "reduction": ({"n": 4_097}, {"n": 70_001}, {"n": 512}),
     "histogram": ({"n": 4_097}, {"n": 9_999}, {"n": 512}),
 }

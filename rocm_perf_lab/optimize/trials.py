@@ -62,6 +62,9 @@ def planned_trials(description: KernelDescription, seed: int) -> tuple[Trial, ..
     small = sorted([*shapes, given], key=lambda params: elements(description, params))
     smallest = next((params for params in small if elements(description, params) >= _FEW_ELEMENTS), small[-1])
     trials = [Trial(f"other shape ({_changes(params, given)})", params, (_draw(seed, n),)) for n, params in enumerate(shapes)]
+    larger = _larger(description)
+    if larger:
+        trials.append(Trial(f"larger shape ({_changes(larger, given)})", larger, (_draw(seed, 100),)))
     trials += [
         Trial("three dispatches in a row", smallest, (_draw(seed, 101), _draw(seed, 102), _draw(seed, 103))),
         Trial("inputs with NaN, infinity, zeros and subnormals", smallest, (_draw(seed, 104),), inputs="special"),
@@ -159,16 +162,31 @@ def _content(
     return data
 
 
-def _other_sizes(description: KernelDescription) -> list[dict[str, int | float | str]]:
-    """Other values of the sizes that the compiled code does not know."""
+def _larger(description: KernelDescription) -> dict[str, int | float | str]:
+    """All sizes larger than those that are measured, by as much as is cheap; empty where even a little is too much."""
+    sizes = _sizes(description)
+    for numerator, most in ((64, _MOST_ELEMENTS), (32, _MOST_ELEMENTS), (16, _MOST_ELEMENTS), (9, 8 * _MOST_ELEMENTS * 4)):
+        larger = {**description.params, **{n: int(description.params[n]) * numerator // 8 + 1 for n in sizes}}
+        if sizes and elements(description, larger) <= most:
+            return larger
+    return {}
+
+
+def _sizes(description: KernelDescription) -> list[str]:
+    """Params that stand in shapes and scalar arguments, but in nothing that the compiled code knows."""
     compiled = _names([*description.defines.values(), *description.constexprs.values(), *description.block, *description.flags])
     compiled |= _names([*description.options.values(), description.dynamic_lds_bytes])
     used = set[str]()
     for argument in description.arguments:
         used |= _names(argument.shape if isinstance(argument, BufferArgument) else [argument.value])
-    sizes = [
+    return [
         name for name, value in description.params.items() if isinstance(value, int) and value > 1 and name in used - compiled
     ]
+
+
+def _other_sizes(description: KernelDescription) -> list[dict[str, int | float | str]]:
+    """Other values of the sizes that the compiled code does not know."""
+    sizes = _sizes(description)
     odd = {n: min(int(description.params[n]), _ODD_SIZES[i % len(_ODD_SIZES)]) for i, n in enumerate(sizes)}
     half = {n: -(-int(description.params[n]) // 2) for n in sizes}
     while sizes and max(half.values()) > 1 and elements(description, {**description.params, **half}) > _MOST_ELEMENTS:

@@ -70,6 +70,12 @@ def test_sizes_that_no_macro_depends_on_are_changed_and_others_are_not() -> None
     assert {"rows": 5, "cols": 133, "block": 64} in shapes
 
 
+def test_one_shape_is_larger_than_what_is_measured() -> None:
+    (larger,) = [t.params for t in planned_trials(KERNEL, 1) if t.name.startswith("larger shape")]
+
+    assert (larger["rows"], larger["cols"], larger["block"]) == (113, 1126, 64)
+
+
 def test_shapes_of_the_description_take_the_place_of_those() -> None:
     given = KERNEL.model_copy(update={"trials": ({"rows": 3}, {"rows": 4, "cols": 8})})
 
