@@ -43,9 +43,12 @@ from rocm_perf_lab.profiling.documents import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
+    from rocm_perf_lab.analysis.stability import Stability
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.trace import Trace
 
@@ -84,7 +87,7 @@ def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> ProfileDoc
         ),
         gpu=_gpu(profile),
         runtime_ms=diagnosis.stability.median_ns / _NS_PER_MS,
-        stability=_stability(profile, diagnosis),
+        stability=stability_part(diagnosis.stability, profile.durations_ns),
         resources=ResourcesPart(**asdict(profile.resources)),
         occupancy=_occupancy(profile),
         waves=waves,
@@ -113,10 +116,10 @@ def _gpu(profile: Profile) -> GpuPart:
     )
 
 
-def _stability(profile: Profile, diagnosis: Diagnosis) -> StabilityPart:
-    spread = diagnosis.stability
+def stability_part(spread: Stability, durations_ns: Sequence[int]) -> StabilityPart:
+    """The spread of these times, in ms."""
     interval, trend = spread.median_interval_ns, spread.drift
-    settled = np.asarray(profile.durations_ns)[spread.warm_up_runs :]
+    settled = np.asarray(durations_ns)[spread.warm_up_runs :]
     return StabilityPart(
         runs=spread.runs,
         mean_ms=spread.mean_ns / _NS_PER_MS,

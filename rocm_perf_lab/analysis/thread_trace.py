@@ -132,6 +132,8 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
         symbol: Mangled name of the kernel in question, where the trace holds several.
         launched_waves: Wavefronts of the whole launch, to say how many of them were seen.
     """
+    if symbol is not None and (others := _of_others_only(trace, symbol)):
+        return NoThreadTrace(f"the thread trace is of {', '.join(others[:3])}, not of {symbol}")
     rows = _rows_of(trace, symbol)
     if not rows:
         return NoThreadTrace("; ".join(("the thread trace holds no instructions", *trace.notes)))
@@ -166,6 +168,16 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
         hot_spots=_hot_spots(rows, kinds, total.cycles),
         limits=_limits(trace, total, launched_waves),
     )
+
+
+def _of_others_only(trace: AttTrace, symbol: str) -> tuple[str, ...]:
+    """The kernels of a trace that names its kernels, where `symbol` is none of them; CSV and -T shorten names."""
+    wanted = symbol.removesuffix(".kd")
+    names = [(label.mangled_name.removesuffix(".kd"), label.name) for label in trace.kernels]
+    shortened = wanted.partition("(")[0]
+    if any(wanted in pair or pair[1].partition("(")[0] == shortened for pair in names):
+        return ()
+    return tuple(name or mangled for mangled, name in names)
 
 
 def _rows_of(trace: AttTrace, symbol: str | None) -> tuple[InstructionRow, ...]:

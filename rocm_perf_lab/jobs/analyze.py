@@ -17,7 +17,7 @@ from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.report.roofline_plot import write_roofline_plots
 from rocm_perf_lab.rocprof.att.reader import read_kernel_trace
-from rocm_perf_lab.rocprof.runs import read_counter_passes, read_run
+from rocm_perf_lab.rocprof.runs import read_counter_passes, read_passes
 from rocm_perf_lab.target.catalog import load_target
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def run_analyze(request: AnalyzeRequest) -> None:
 
 
 def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
-    trace = read_run(request.databases)
+    trace, passes = read_passes(request.databases)
     target = load_target(request.target) if request.target else target_of_trace(trace, load_target(DEFAULT_TARGET))
     kernel = Choice(request.kernel, request.focus_critical, _HELPERS).of(trace, target)
-    counted: tuple[Trace, ...] = read_counter_passes(request.counters) if request.counters else ()
+    counted: tuple[Trace, ...] = (*passes, *(read_counter_passes(request.counters) if request.counters else ()))
     return examine(
         [trace],
         folder,

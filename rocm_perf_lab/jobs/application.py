@@ -111,11 +111,18 @@ class ApplicationJob:
 
     def _time(self, lab: Lab) -> None:
         """Wall time only: what can be said without a profiler."""
+        from rocm_perf_lab.analysis.describe import stability_part
+        from rocm_perf_lab.analysis.stability import stability
+
         seconds = [self._seconds() for _ in range(self._runs)]
+        times_ns = [round(one * 1e9) for one in seconds]
+        spread = stability(times_ns, deterministic=False)
         document = {
             "schema_version": "1.0",
             "command": list(self._command),
             "time_kind": "measured",
+            "runtime_ms": statistics.median(seconds) * 1e3,
+            "stability": stability_part(spread, times_ns).model_dump(mode="json"),
             "wall_ms": {"runs": len(seconds), "median": statistics.median(seconds) * 1e3, "min": min(seconds) * 1e3},
             "note": "the whole process by the clock on the wall: no kernel was profiled",
         }
@@ -125,6 +132,8 @@ class ApplicationJob:
         lab.console.print(
             f"[bold]wall[/]    {runtime_text(median_ns, 'measured')}, median of {len(seconds)}; no kernel was profiled"
         )
+        for warning in spread.warnings:
+            lab.console.print(f"[bold]note[/]    {warning}")
         lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
         lab.answer(path, runtime_text(median_ns, "measured"))
 

@@ -72,7 +72,11 @@ def read_csv(paths: Iterable[Path]) -> Trace:
         for file in find_csv(path) if path.is_dir() else (path,):
             match = _KINDS.match(file.name)
             if match is None:
-                raise CsvError("no file that rocprofv3 writes", where=str(file), remedy="give *_kernel_trace.csv, or its folder")
+                raise CsvError(
+                    "neither a trace nor counters of rocprofv3, by its name",
+                    where=str(file),
+                    remedy="give *_kernel_trace.csv, or its folder",
+                )
             kind = "api_trace" if match["kind"].endswith("_api_trace") else match["kind"]
             processes.setdefault(file.parent / match["prefix"], {}).setdefault(kind, []).append(file)
     traces = [
@@ -244,7 +248,7 @@ class _Process:
 def _read(file: Path, needed: Sequence[str]) -> Cells:
     """All columns of a file, by name."""
     try:
-        with file.open(newline="", encoding="utf-8", errors="replace") as source:
+        with file.open(newline="", encoding="utf-8-sig", errors="replace") as source:
             rows = csv.reader(source)
             header = next(rows, [])
             missing = [name for name in needed if name not in header]
@@ -264,7 +268,7 @@ def _read(file: Path, needed: Sequence[str]) -> Cells:
     if short is not None:
         raise CsvError(f"row {short} has not {len(header)} columns: cut short?", where=str(file), remedy="collect it again")
     cells = {name: [row[index] for row in content] for index, name in enumerate(header)}
-    if len(set(cells.get("Guid", ()))) > 1:
+    if any(len(set(cells.get(name, ()))) > 1 for name in ("Guid", "Process_Id")):
         raise CsvError(
             "the rows are of several processes, whose ids CSV does not keep apart",
             where=str(file),
@@ -304,7 +308,7 @@ def _agent(label: str, described: Cells | None) -> TracedAgent:
     properties = {name.lower(): _value(column[row]) for name, column in described.items()}
     return TracedAgent(
         process=0,
-        id=int(described["Node_Id"][row]),
+        id=int(number[0]) if (number := re.search(r"\d+", described["Node_Id"][row])) else 0,
         kind=described["Agent_Type"][row],
         name=described.get("Name", [""] * (row + 1))[row],
         product_name=described.get("Product_Name", [""] * (row + 1))[row],

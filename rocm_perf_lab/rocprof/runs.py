@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.rocprof.csv_reader import find_csv, read_csv
@@ -30,6 +32,38 @@ def read_run(paths: Sequence[Path]) -> Trace:
     if no_database and any(find_csv(folder) for folder in folders):
         return read_csv(folders)
     return read_databases(paths)
+
+
+def read_passes(paths: Sequence[Path]) -> tuple[Trace, tuple[Trace, ...]]:
+    """The run whose times count, and the counter passes beside it, which were other runs of the same command.
+
+    `rocprofv3 --pmc A --pmc B` leaves a database for each pass: taken together they would count every dispatch twice, and
+    divide counters of one run by those of another. Passes are told from processes of one run by their counters, which
+    differ, their commands, which do not, and their times, which do not overlap.
+
+    Raises:
+        DatabaseError: Nothing that can be read, by name and reason.
+    """
+    databases = [file for path in paths for file in (find_databases(path) if path.is_dir() and _has_database(path) else ())]
+    if len(databases) < 2 or not all(path.is_dir() for path in paths):
+        return read_run(paths), ()
+    groups: dict[tuple[str, ...], list[Trace]] = {}
+    traces = [read_database(database) for database in databases]
+    for trace in traces:
+        if len(trace.dispatches):
+            groups.setdefault(tuple(sorted(trace.counters)), []).append(trace)
+    runs = [merge(group) for _, group in sorted(groups.items(), key=lambda item: len(item[0]) > 0)]
+    if not _are_passes(runs):
+        return merge(traces), ()
+    note = f"{len(runs)} runs with different counters lie here: times are those of {runs[0].path.name}"
+    return replace(runs[0], notes=(*runs[0].notes, note)), tuple(runs[1:])
+
+
+def _are_passes(runs: Sequence[Trace]) -> bool:
+    commands = {frozenset(process.command for process in run.processes) for run in runs}
+    spans = sorted((int(run.dispatches.start_ns.min()), int(run.dispatches.end_ns.max())) for run in runs)
+    apart = all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+    return len(runs) > 1 and len(commands) == 1 and apart
 
 
 def read_counter_passes(path: Path) -> tuple[Trace, ...]:

@@ -14,6 +14,7 @@ from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.analysis.documents import DOCUMENTS, export_schemas
 from rocm_perf_lab.profiling.documents import DocumentError, write_documents
 from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.replay.format import export_schemas as export_capture_schemas
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
@@ -33,7 +34,7 @@ def written(folder: Path, counters: dict[str, float] | None = None) -> dict[str,
 
 
 def test_committed_schemas_are_those_of_the_models(tmp_path: Path) -> None:
-    exported = {path.name: path.read_text() for path in export_schemas(tmp_path)}
+    exported = {path.name: path.read_text() for path in (*export_schemas(tmp_path), *export_capture_schemas(tmp_path))}
 
     assert exported == {path.name: path.read_text() for path in SCHEMAS.glob("*.schema.json")}
 

@@ -188,6 +188,19 @@ def test_limits_say_how_many_wavefronts_were_seen() -> None:
     assert limits[-1] == "2 of 3 wave files are missing"
 
 
+def test_the_trace_of_another_kernel_is_not_taken_for_that_of_the_kernel_in_question() -> None:
+    trace = thread_trace([("v_nop", "a.hip:1")], [(1, 0, 0, 4)])
+
+    assert analyse(trace, symbol="reduce") == NoThreadTrace("the thread trace is of kernel(float*), not of reduce")
+
+
+@pytest.mark.parametrize("name", ["_Z6kernelPf", "_Z6kernelPf.kd", "kernel(float*)", "kernel"])
+def test_a_kernel_is_known_by_any_of_its_names(name: str) -> None:
+    trace = thread_trace([("v_nop", "a.hip:1")], [(1, 0, 0, 4)])
+
+    assert isinstance(analyse(trace, symbol=name), ThreadTrace)
+
+
 def test_rows_of_another_dispatched_kernel_are_left_out() -> None:
     trace = thread_trace([ADD, END, MFMA, END], [(1, 0, 0, 4), (2, 0, 0, 4)])
     rows = (*trace.rows[:2], replace(trace.rows[2], line=4, hits=1, latency=1000), replace(trace.rows[3], line=5))

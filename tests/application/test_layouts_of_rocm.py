@@ -114,6 +114,36 @@ def test_processes_of_one_file_and_of_several_are_the_same_run(workplace: Workpl
     assert parts["dag"]["critical_path_ns"] == whole["dag"]["critical_path_ns"]
 
 
+def counter_pass(path: Path, guid: str, counter: str, value: float, *, start: int, command: str = "./app") -> None:
+    """One dispatch of 700 ns with one counter."""
+    with Database(path) as database:
+        database.process(guid, 100, command)
+        database.agent(4)
+        database.kernel(1, "_Z3addPf", "add(float*)")
+        database.counter(7, counter, 4)
+        database.dispatch(1, 1, start, start + 700, agent=4, event=1)
+        database.values(1, 7, value)
+
+
+def test_passes_of_several_pmc_options_are_not_taken_for_one_run(workplace: Workplace) -> None:
+    counter_pass(workplace.folder / "out_of_rocm/pass_1/1_results.db", FIRST, "SQ_WAVES", 5.0, start=1000)
+    counter_pass(workplace.folder / "out_of_rocm/pass_2/2_results.db", SECOND, "SQ_INSTS", 10.0, start=9000)
+
+    profile = analysed(workplace, "out_of_rocm")["profile"]
+
+    assert profile["counters"] == [{"SQ_WAVES": 5.0}, {"SQ_INSTS": 10.0}]
+    assert [(k["calls"], k["total_ms"]) for k in profile["kernels"]] == [(1, 0.0007)]
+    assert "2 runs with different counters lie here: times are those of 1_results.db" in profile["notes"]
+
+
+@pytest.mark.parametrize(("start", "command"), [(1300, "./app"), (9000, "./other")], ids=["at the same time", "other command"])
+def test_processes_with_different_counters_stay_one_run(workplace: Workplace, start: int, command: str) -> None:
+    counter_pass(workplace.folder / "run/1_results.db", FIRST, "SQ_WAVES", 5.0, start=1000)
+    counter_pass(workplace.folder / "run/2_results.db", SECOND, "SQ_INSTS", 10.0, start=start, command=command)
+
+    assert analysed(workplace, "run")["profile"]["kernels"][0]["calls"] == 2
+
+
 def test_tables_without_suffix_and_with_a_suffix_that_is_no_guid(workplace: Workplace) -> None:
     with Database(workplace.folder / "plain.db", suffixed=False) as database:
         fill(database, FIRST, 100)

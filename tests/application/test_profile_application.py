@@ -189,6 +189,17 @@ def test_without_rocprof_the_wall_clock_is_all_there_is(workplace: Workplace) ->
     assert "no kernel was profiled" in json.loads(answer.stdout)["note"]
 
 
+def test_wall_times_that_spread_are_called_unstable(workplace: Workplace) -> None:
+    workplace.application('import time; time.sleep(0.4 * os.path.exists("ran")); open("ran", "w")')
+
+    answer = workplace.rocm_perf("profile", "./app", "--no-rocprof", "--runs", "2", "--output", "run")
+
+    document = json.loads((workplace.folder / "run" / "wall_time.json").read_text())
+    assert document["runtime_ms"] == document["wall_ms"]["median"]
+    assert (document["stability"]["runs"], document["stability"]["classification"]) == (2, "unstable")
+    assert "unstable" in answer.stdout
+
+
 # ---- bad input ----
 
 

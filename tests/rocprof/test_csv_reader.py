@@ -151,6 +151,49 @@ def test_older_releases_lack_columns(tmp_path: Path) -> None:
     assert trace.kernels[0].accum_vgpr_count == 0
 
 
+def test_names_with_commas_quotes_and_newlines(tmp_path: Path) -> None:
+    name = 'void f<int, "a",\n std::pair<float, 2>>(int*, char const*)'
+    write(tmp_path / "kernel_trace.csv", KERNEL, [kernel(1, 0, 5, Kernel_Name=name), kernel(2, 6, 9)])
+
+    trace = read_csv([tmp_path])
+
+    assert [trace.kernels[k].name for k in trace.dispatches.kernel] == [name, "vecCopy(double*, int)"]
+
+
+def test_instances_in_rows_of_their_own_are_summed(tmp_path: Path) -> None:
+    dimensions = [*COUNTER, "DIMENSION_XCC"]
+    rows = [{**counter(1, "SQ_WAVES", f"{value}.000000"), "DIMENSION_XCC": xcc} for xcc, value in enumerate((3, 4))]
+    rows += [{**counter(1, "TCC_HIT_max", f"{value}.000000"), "DIMENSION_XCC": xcc} for xcc, value in enumerate((3, 4))]
+    write(tmp_path / "counter_collection.csv", dimensions, rows)
+
+    assert read_csv([tmp_path]).counters_of(0) == {"SQ_WAVES": 7.0, "TCC_HIT_max": 4.0}
+
+
+def test_columns_of_any_order_with_others_between_and_a_byte_order_mark(tmp_path: Path) -> None:
+    path = write(tmp_path / "kernel_trace.csv", [*reversed(KERNEL), "Extra"], [{**kernel(1, 5, 9), "Extra": "?"}])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+
+    trace = read_csv([tmp_path])
+
+    assert (trace.dispatches.grid.tolist(), trace.dispatches.duration_ns.tolist()) == ([[1024, 2, 1]], [4])
+
+
+def test_an_agent_whose_node_is_no_number_is_agent_0(tmp_path: Path) -> None:
+    write(
+        tmp_path / "agent_info.csv", ["Node_Id", "Agent_Type", "Name"], [{"Node_Id": "?", "Agent_Type": "GPU", "Name": "gfx942"}]
+    )
+    write(tmp_path / "kernel_trace.csv", KERNEL, [kernel(1, 0, 1, Agent_Id="GPU 0")])
+
+    assert [(agent.id, agent.name) for agent in read_csv([tmp_path]).agents] == [(0, "gfx942")]
+
+
+def test_counters_of_several_processes_in_one_file_are_refused(tmp_path: Path) -> None:
+    rows = [{**counter(1, "SQ_WAVES", "1.0"), "Process_Id": pid} for pid in (7, 8)]
+    path = write(tmp_path / "counter_collection.csv", COUNTER, rows)
+
+    assert "several processes" in failing(path)
+
+
 def test_processes_with_equal_ids_stay_apart(folder: Path) -> None:
     write(folder / "43_kernel_trace.csv", KERNEL, [kernel(1, 200, 300)])
 
@@ -197,7 +240,7 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
     write(file, ["Guid", *KERNEL], [{**kernel(1, 0, 1), "Guid": guid} for guid in "ab"])
     assert "several processes" in failing(file)
     assert "neither a kernel trace nor counters" in failing(write(tmp_path / "agent_info.csv", AGENT, []))
-    assert "no file that rocprofv3 writes" in failing(write(tmp_path / "songs.csv", ["a"], []))
+    assert "neither a trace nor counters of rocprofv3" in failing(write(tmp_path / "songs.csv", ["a"], []))
 
 
 def test_a_kernel_name_of_64_kb_is_read_whole(tmp_path: Path) -> None:
