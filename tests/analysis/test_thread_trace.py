@@ -8,6 +8,7 @@ import pytest
 
 from rocm_perf_lab.analysis.thread_trace import UNKNOWN_SOURCE, NoThreadTrace, ThreadTrace, analyse
 from rocm_perf_lab.rocprof.att.model import AttTrace, KernelLabel
+from rocm_perf_lab.toolchain.static_features import instruction_class
 from tests.builders.att import thread_trace
 
 LOAD_A = ("global_load_dword v1, v0, s[0:1]", "k.hip:10")
@@ -59,6 +60,19 @@ def test_every_instruction_is_in_the_class_of_its_unit() -> None:
         "vmem": 12, "lds": 4, "smem": 4, "valu": 4, "mfma": 4, "branch": 4, "barrier": 4, "waitcnt": 4, "other": 4,
     }  # fmt: skip
     assert sum(spent.share for spent in classes.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("buffer_gl0_inv", "vmem"), ("image_sample v[0:3], v[0:1]", "vmem"), ("s_waitcnt_vscnt null, 0x0", "waitcnt"),
+        ("s_waitcnt_depctr 0xffe3", "waitcnt"), ("s_clause 0x3", "other"), ("s_inst_prefetch 0x1", "other"),
+        ("v_dot4_i32_i8 v0, v1, v2, v3", "valu"), ("s_subvector_loop_end s0", "branch"), ("s_gl1_inv", "smem"),
+        ("ds_bpermute_b32 v0, v1, v2", "lds"), ("v_unheard_of v0", "valu"), ("unheard_of v0", "other"),
+    ],
+)  # fmt: skip
+def test_instructions_of_rdna2_and_unknown_ones(text: str, kind: str) -> None:
+    assert instruction_class(text.partition(" ")[0]) == kind
 
 
 def test_lines_sum_their_instructions_and_are_ordered_by_time() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
 from rocm_perf_lab.rocprof.att.model import Column, State
 from rocm_perf_lab.rocprof.att.reader import AttError, find_folders, read_folder
 
@@ -179,6 +180,24 @@ def test_without_the_list_of_files_waves_are_found_by_their_names(tmp_path: Path
 
     assert len(trace.waves) == 1
     assert trace.notes == ("filenames.json is missing",)
+
+
+def test_waves_of_several_engines_with_long_gaps_and_categories_not_seen_yet(tmp_path: Path) -> None:
+    """A wavefront of engine 12 that slept for 10 ** 12 cycles; category 99 and row 4000 mean nothing to this reader."""
+    late = 10**12
+    gap = wave_document(end=late + 4, instructions=[[100, 99, 4, 8, 1], [late, 12, 0, 4, 4000]], timeline=[[7, late - 96]])
+
+    trace = read_folder(folder_with(tmp_path, complete() | {"se12_sm0_sl0_wv3.json": gap}))
+    found = analyse(trace)
+
+    assert [(wave.key.engine, wave.cycles) for wave in trace.waves] == [(4, 412), (12, late - 96)]
+    assert isinstance(found, ThreadTrace)
+    # Sums are those of code.json: 16 of the load and 804 of the wait.
+    assert (found.waves, found.total.cycles, found.total.hits) == (2, 820, 4)
+    assert found.limits[0].startswith("2 wavefronts were traced, on 2 compute unit(s) of 2 shader engine(s)")
+    # Engines have clocks of their own: the mean of two instructions in 412 and in nearly 10 ** 12 cycles.
+    assert found.instructions_per_cycle == pytest.approx((2 / 412 + 2 / (late - 96)) / 2)
+    assert any("of the wavefronts' cycles" in limit for limit in found.limits)
 
 
 def test_no_wave_at_all_says_what_to_choose(tmp_path: Path) -> None:
