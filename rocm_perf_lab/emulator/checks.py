@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
     from rocm_perf_lab.emulator.program import Program
 
-_CELL_BYTES = 60
+_CELL_BYTES = 64
 """sizeof(struct rpl_cell); a test compares the two."""
 _DWORD_BYTES = 4
 _CAPACITY = 256

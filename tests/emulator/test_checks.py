@@ -62,6 +62,38 @@ K void plain_histogram(const int* x, int* bins) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   bins[x[i] & 63] += 1;
 }
+K void sum_lds(int* x, int before, int after) {
+  __shared__ int total;
+  if (threadIdx.x == 0) total = 0;  // cleared
+  if (before) __syncthreads();
+  atomicAdd(&total, x[threadIdx.x]);
+  if (after) __syncthreads();
+  x[threadIdx.x] = total;
+}
+K void sum_memory(int* total, int* x, int before, int after) {
+  if (threadIdx.x == 0) *total = 0;
+  if (before) __syncthreads();
+  atomicAdd(total, 1);
+  if (after) __syncthreads();
+  x[threadIdx.x] = *total;
+}
+K void read_then_add(int* total, int* x, int writer, int barrier) {
+  __shared__ int seen;
+  if (threadIdx.x < 64) {
+    if (threadIdx.x == 0) seen = *total;
+    atomicAdd(total, 1);
+  }
+  if (barrier) __syncthreads();
+  if ((int)threadIdx.x == writer) *total = 7;
+  __syncthreads();
+  x[threadIdx.x] = seen;
+}
+K void bytes_by_wavefronts(unsigned char* x) {
+  __shared__ unsigned char tile[256];
+  tile[(threadIdx.x % 64) * 4 + threadIdx.x / 64] = 1;
+  unsigned char other = tile[(threadIdx.x % 64) * 4 + (threadIdx.x / 64 ^ 1)];
+  x[threadIdx.x] = other;
+}
 K void last_block_sums(const int* x, int* partial, int* done, int* total, int fence) {
   __shared__ int last;
   if (threadIdx.x == 0) {
@@ -220,6 +252,46 @@ def test_the_same_without_atomics_races(bench: Bench) -> None:
 
     assert "memory_races" in {f.check for f in found}
     assert all("'bins'" in f.message for f in found)
+
+
+@pytest.mark.parametrize("kernel", ["sum_lds", "sum_memory"])
+@pytest.mark.parametrize(
+    ("before", "after"), [(1, 1), (0, 1), (1, 0)], ids=["both barriers", "store before atomics", "loads behind atomics"]
+)
+def test_an_atomic_hides_no_plain_access_around_it(bench: Bench, kernel: str, before: int, after: int) -> None:
+    """Wavefront 0 stores and adds at once: what the others add may come between."""
+    total = [] if kernel == "sum_lds" else [bench.buffer("total", np.zeros(1, np.int32))]
+
+    found = bench.findings(kernel, 1, 256, *total, bench.ints("x"), number(before), number(after))
+
+    races = {"lds_races" if kernel == "sum_lds" else "memory_races"}
+    assert {f.check for f in found} == (set() if before and after else races)
+
+
+def test_an_atomic_that_races_with_a_store_is_told_with_both_lines(bench: Bench) -> None:
+    found = bench.findings("sum_lds", 1, 128, bench.ints("x"), number(0), number(1))
+
+    lines = {f"kernel.hip:{line_of('// cleared')}", f"kernel.hip:{line_of('atomicAdd(&total, x[threadIdx.x]);')}"}
+    assert {found[0].source, found[0].message.partition(" at ")[2].partition(" by ")[0]} == lines
+
+
+@pytest.mark.parametrize(
+    ("writer", "barrier", "expected"),
+    [(0, 0, set()), (64, 1, set()), (64, 0, {"memory_races"})],
+    ids=["the wavefront that read", "another behind a barrier", "another"],
+)
+def test_an_atomic_hides_no_load_before_it(bench: Bench, writer: int, barrier: int, expected: set[str]) -> None:
+    total = bench.buffer("total", np.zeros(1, np.int32))
+
+    found = bench.findings("read_then_add", 1, 128, total, bench.ints("x"), number(writer), number(barrier))
+
+    assert {f.check for f in found} == expected
+
+
+def test_wavefronts_that_store_bytes_of_one_dword_race_with_who_loads_them(bench: Bench) -> None:
+    found = bench.findings("bytes_by_wavefronts", 1, 256, bench.buffer("x", np.zeros(256, np.uint8)))
+
+    assert "lds_races" in {f.check for f in found}
 
 
 @pytest.mark.parametrize(("fence", "expected"), [(1, set()), (0, {"memory_races"})])

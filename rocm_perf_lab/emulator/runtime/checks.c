@@ -1,6 +1,7 @@
 // The checks of checks.h. Two accesses race where they touch a byte, one writes, not both are coherent, and nothing
 // orders them: program order, a barrier of their workgroup, or a release fence of the one and an acquire fence of the
-// other workgroup between them.
+// other workgroup between them. An access is forgotten once a later one is ordered behind it and races with whatever it
+// would race with (Flanagan and Freund, FastTrack, PLDI 2009); so an atomic does not hide a plain store before it.
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "access.h"
@@ -46,45 +47,78 @@ static void report_access(struct rpl_wave *w, int kind, int inst, int access, ui
 
 // ---- order ----
 
+static const uint8_t RACES_WITH[] = {
+    [RPL_PLAIN_LOAD] = 1 << RPL_COHERENT_STORE | 1 << RPL_PLAIN_STORE,
+    [RPL_COHERENT_LOAD] = 1 << RPL_PLAIN_STORE,
+    [RPL_COHERENT_STORE] = 1 << RPL_PLAIN_LOAD | 1 << RPL_PLAIN_STORE,
+    [RPL_PLAIN_STORE] = 1 << RPL_PLAIN_LOAD | 1 << RPL_COHERENT_LOAD | 1 << RPL_COHERENT_STORE | 1 << RPL_PLAIN_STORE,
+};
+
 static int is_ordered(const struct rpl_group *g, const struct rpl_touch *t, uint32_t wave) {
-  if (t->wave == wave || !t->wave) return 1;
-  uint32_t group = (t->wave - 1) / g->checks->waves_per_group;
-  if (group == g->number) return t->epoch < g->epoch;
+  if (t->wave == wave) return 1;
+  uint32_t waves = g->checks->waves_per_group;
+  if (t->wave - 1 - g->number * waves < waves) return t->time < g->passed;
+  uint32_t group = (t->wave - 1) / waves;
   return g->checks->released[group] > t->time && g->acquired > t->time;
 }
 
-static int conflicts(const struct rpl_group *g, const struct rpl_touch *before, const struct rpl_touch *now) {
-  return before->bytes & now->bytes && !(before->coherent && now->coherent) && !is_ordered(g, before, now->wave);
+static int races_no_more_than(const struct rpl_touch *before, const struct rpl_touch *now) {
+  return !(RACES_WITH[before->kind] & ~RACES_WITH[now->kind]) && !(before->bytes & ~now->bytes);
 }
 
-// The access that `now` races with, or NULL; the cell remembers `now`.
-static const struct rpl_touch *touch(const struct rpl_group *g, struct rpl_cell *cell, const struct rpl_touch *now, int access,
-                                     struct rpl_touch *raced) {
-  int reads = access != RPL_STORE, writes = access != RPL_LOAD;
-  const struct rpl_touch *found = NULL;
-  if (conflicts(g, &cell->write, now)) found = &cell->write;
-  else if (writes && conflicts(g, &cell->read, now)) found = &cell->read;
-  else if (writes && conflicts(g, &cell->other_read, now)) found = &cell->other_read;
-  if (found) *raced = *found;
-  if (writes) {
-    uint8_t bytes = now->bytes | (cell->write.wave == now->wave && cell->write.epoch == now->epoch ? cell->write.bytes : 0);
-    cell->write = *now;
-    cell->write.bytes = bytes;
+static void forget(struct rpl_cell *cell, uint32_t place) { cell->touches[place] = cell->touches[--cell->used]; }
+
+// The oldest of its kind, where there are two; of any kind with two, where all places are taken.
+static uint32_t dispensable(const struct rpl_cell *cell, uint32_t kind) {
+  uint32_t count[4] = {0}, oldest[4];
+  for (uint32_t i = 0; i < cell->used; i++) {
+    uint32_t k = cell->touches[i].kind;
+    if (!count[k]++ || cell->touches[i].time < cell->touches[oldest[k]].time) oldest[k] = i;
   }
-  if (reads && access == RPL_LOAD) {
-    uint8_t bytes = now->bytes;
-    if (cell->read.wave == now->wave) bytes |= cell->read.epoch == now->epoch ? cell->read.bytes : 0;
-    else cell->other_read = cell->read;
-    cell->read = *now;
-    cell->read.bytes = bytes;
-  }
-  return found ? raced : NULL;
+  for (uint32_t k = 0; count[kind] < 2 && k < 4; k++)
+    if (count[k] > 1) kind = k;
+  return oldest[kind];
 }
 
-// A load that this wavefront has made already since the last barrier: nothing that follows from it is new.
-static inline int is_known_load(const struct rpl_cell *cell, const struct rpl_touch *now) {
-  return cell->read.wave == now->wave && cell->read.epoch == now->epoch && (cell->read.bytes & now->bytes) == now->bytes &&
-         cell->read.coherent == now->coherent && cell->read.time == now->time;
+static void remember(struct rpl_cell *cell, const struct rpl_touch *now) {
+  uint32_t same = 0;
+  for (uint32_t i = 0; i < cell->used; i++) {
+    struct rpl_touch *t = &cell->touches[i];
+    if (t->kind != now->kind) continue;
+    if (t->wave == now->wave && t->time == now->time) {
+      t->bytes |= now->bytes;
+      return;
+    }
+    same++;
+  }
+  if (same > 1 || cell->used == RPL_CELL_PLACES) forget(cell, dispensable(cell, now->kind));
+  cell->touches[cell->used++] = *now;
+}
+
+// Whether `now` races with what the cell remembers; the cell then remembers `now`.
+static int touch(const struct rpl_group *g, struct rpl_cell *cell, const struct rpl_touch *now, struct rpl_touch *raced) {
+  int found = 0;
+  for (uint32_t i = 0; i < cell->used;) {
+    const struct rpl_touch *t = &cell->touches[i];
+    int ordered = is_ordered(g, t, now->wave);
+    if (!found && !ordered && t->bytes & now->bytes && RACES_WITH[now->kind] >> t->kind & 1) {
+      *raced = *t;
+      found = 1;
+    }
+    if (ordered && races_no_more_than(t, now)) forget(cell, i);
+    else i++;
+  }
+  remember(cell, now);
+  return found;
+}
+
+// The wavefront has done the same, or more, since the last barrier or fence: nothing that follows from it is new.
+static inline int is_known(const struct rpl_cell *cell, const struct rpl_touch *now) {
+  for (uint32_t i = 0; i < cell->used; i++) {
+    const struct rpl_touch *t = &cell->touches[i];
+    if (t->wave == now->wave && t->time == now->time && races_no_more_than(now, t)) return 1;
+  }
+  return 0;
 }
 
 static inline uint8_t byte_mask(uint64_t address, uint32_t width) {
@@ -93,10 +127,11 @@ static inline uint8_t byte_mask(uint64_t address, uint32_t width) {
 
 static struct rpl_touch touch_of(const struct rpl_wave *w, int inst, int access) {
   const struct rpl_group *g = w->group;
-  struct rpl_touch now = {.wave = g->number * g->checks->waves_per_group + w->wave_in_workgroup + 1,
-                          .epoch = g->epoch, .time = g->checks->clock, .inst = inst};
-  now.coherent = access == RPL_ATOMIC || g->checks->coherent[inst];
-  return now;
+  int coherent = access == RPL_ATOMIC || g->checks->coherent[inst];
+  uint32_t kind = access == RPL_LOAD ? (coherent ? RPL_COHERENT_LOAD : RPL_PLAIN_LOAD)
+                                     : (coherent ? RPL_COHERENT_STORE : RPL_PLAIN_STORE);
+  return (struct rpl_touch){.wave = g->number * g->checks->waves_per_group + w->wave_in_workgroup + 1,
+                            .time = g->checks->clock, .inst = (uint32_t)inst, .kind = kind};
 }
 
 // ---- accesses ----
@@ -116,9 +151,9 @@ static inline void check_dwords(const struct rpl_group *g, struct rpl_cell *cell
       if (access != RPL_STORE && (initialised[k] & now->bytes) != now->bytes) v->uninitialised |= 1ull << lane;
       if (access != RPL_LOAD) initialised[k] |= now->bytes;
     }
-    if (!cells || (access == RPL_LOAD && is_known_load(&cells[k], now))) continue;
+    if (!cells || is_known(&cells[k], now)) continue;
     struct rpl_touch raced;
-    if (touch(g, &cells[k], now, access, &raced)) {
+    if (touch(g, &cells[k], now, &raced)) {
       if (!v->raced) v->other = raced;
       v->raced |= 1ull << lane;
     }
@@ -208,7 +243,7 @@ void rpl_checked_barrier(struct rpl_wave *w, uint32_t missing) {
     }
   }
   g->arrived_at = 0;
-  g->epoch++;
+  g->passed = ++g->checks->clock;
 }
 
 // ---- workgroups ----
@@ -228,8 +263,7 @@ struct rpl_group *rpl_group_create(struct rpl_checks *checks, uint32_t lds_bytes
 
 void rpl_group_start(struct rpl_group *g, uint32_t number, uint32_t lds_bytes) {
   g->number = number;
-  g->epoch = 1;
-  g->acquired = g->arrived_at = 0;
+  g->passed = g->acquired = g->arrived_at = 0;
   memset(g->lds, 0, cell_bytes(lds_bytes));
   memset(g->lds_initialised, 0, lds_bytes / DWORD + 1);
 }

@@ -9,15 +9,20 @@ enum rpl_check_kind {
   RPL_CHECK_BARRIER, RPL_CHECK_ALIGNMENT, RPL_CHECK_KINDS
 };
 
+// What an access does, in an order in which it helps that a store is the strongest: plain accesses race with all that write,
+// coherent ones (atomic, or marked as coherent with other workgroups) only with plain ones.
+enum rpl_touch_kind { RPL_PLAIN_LOAD, RPL_COHERENT_LOAD, RPL_COHERENT_STORE, RPL_PLAIN_STORE };
+
 // One access to a dword. `wave` counts from 1 over the whole launch, 0 means nobody.
 struct rpl_touch {
-  uint32_t wave, epoch, time;  // epoch: barriers that the workgroup has passed; time: fences of the whole launch
-  int32_t inst;
-  uint8_t bytes, coherent;     // bytes of the dword; atomic, or marked as coherent with other workgroups
+  uint32_t wave, time;         // time: barriers and fences of the whole launch before it
+  uint32_t inst : 26, bytes : 4, kind : 2;  // bytes of the dword
 };
 
-// A dword's last write and its last reads by two different wavefronts.
-struct rpl_cell { struct rpl_touch write, read, other_read; };
+// Those of a dword's accesses that a later one may still race with; the first `used` places count. Of one kind two are
+// kept, of different wavefronts: whoever comes next is at most one of them.
+enum { RPL_CELL_PLACES = 5 };
+struct rpl_cell { struct rpl_touch touches[RPL_CELL_PLACES]; uint32_t used; };
 
 struct rpl_finding {
   uint32_t kind, access, width_bytes;
@@ -45,7 +50,7 @@ struct rpl_checks {
 // One resident workgroup.
 struct rpl_group {
   struct rpl_checks *checks;
-  uint32_t number, epoch, acquired;
+  uint32_t number, passed, acquired;  // passed: time of the last barrier that all have passed; acquired: of the last fence
   uint32_t arrived_at;         // resume point behind the barrier that the first waiting wavefront waits at
   struct rpl_cell *lds;        // [dword]
   uint8_t *lds_initialised;    // [dword], a bit per byte
