@@ -5,6 +5,7 @@ Knows neither kernels nor commands nor where a study is kept; an objective measu
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.trials import TrialRecord
 
 _CONFIRMED = 8
-"""Trials in a row that only confirm the best; after them a search without a budget ends."""
+"""Trials from which the model expects nothing, since the best was found; after them a search without a budget ends."""
 _RACE = "race"
 _HOPELESS = 50
 """Trials that all fail, before one has run, after which a search gives up."""
@@ -199,7 +200,7 @@ class End:
     def __init__(self, unlimited: bool, known: list[TrialRecord]) -> None:
         self._unlimited = unlimited
         self._confirmed = self._failed = 0
-        self._any_ran = False
+        self._best_ms = math.inf
         for trial in known:
             self.reached(trial)
 
@@ -210,11 +211,13 @@ class End:
 
     def reached(self, trial: TrialRecord) -> bool:
         """Whether a trial was the last."""
-        self._any_ran |= trial.runtime_ms is not None
         self._failed += trial.runtime_ms is None
-        hopes_for_nothing = trial.phase == "confirmation" and "expected_improvement" in trial.decision
-        self._confirmed = self._confirmed + 1 if hopes_for_nothing else 0
-        return self.settled or (not self._any_ran and self._failed >= _HOPELESS)
+        if trial.runtime_ms is not None and trial.runtime_ms < self._best_ms:
+            self._best_ms = trial.runtime_ms
+            self._confirmed = 0
+        elif trial.phase == "confirmation" and "expected_improvement" in trial.decision:
+            self._confirmed += 1
+        return self.settled or (self._best_ms == math.inf and self._failed >= _HOPELESS)
 
 
 def importances(study: optuna.Study, ran: int) -> dict[str, float]:
