@@ -1,7 +1,7 @@
 """Mutants of kernel sources, drawn from a seed: small edits that make a kernel wrong, racy, out of bounds, or a cheat.
 
-`mutants(content, entry, count, seed)` gives sources, each with what was done to it. Some happen to compute the same as the
-original; who judges them has to find that out.
+`mutants(content, entry, count, seed)` gives sources, each with what was done to it and what that does to the kernel. Only the
+few that are `harmless` may compute the same as the original in other machine code; this follows from where the edit is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.optimize.source_tree import called_name, function_declarator, line_of, parse_source, text_of, walk
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
@@ -37,63 +37,114 @@ _OPERATORS = {
 _CALLS = {"fmaxf": "fminf", "expf": "exp2f", "sqrtf": "fabsf", "atomicAdd": "atomicMax", "atomicMax": "atomicMin"}
 
 
+_BARRIER = "__syncthreads"
+Effect = Literal["wrong result", "race", "out of bounds", "cheat", "harmless"]
+"""Of a mutation that changes the machine code. A race that is lost, and an index that stays inside, give a wrong result."""
+
+
 @dataclass(frozen=True)
 class Mutant:
-    """A source and what was done to the original."""
+    """A source, what was done to the original, and what that does."""
 
     what: str
     text: str
+    effect: Effect
 
 
-def mutants(content: bytes, entry: str, count: int, seed: int) -> list[Mutant]:
-    """At most `count` different ones; equal seeds give equal mutants."""
+def mutants(content: bytes, entry: str, count: int, seed: int, *, first_word: int = 0) -> list[Mutant]:
+    """At most `count` different ones; equal seeds give equal mutants.
+
+    Args:
+        content: Source.
+        entry: Its kernel.
+        count: How many.
+        seed: Of the choice.
+        first_word: The first four bytes of the kernel's first buffer, which a cheat knows.
+    """
     unit = parse_source(content, entry)
-    sites = [*_mutations(unit), *_cheats(unit)]
+    sites = [*_mutations(unit), *_cheats(unit, first_word)]
     chosen = random.Random(seed).sample(sites, min(count, len(sites)))
-    return [Mutant(what, apply(content, [edit])) for what, edit in chosen]
+    return [Mutant(what, apply(content, [edit]), effect) for what, edit, effect in chosen]
 
 
-def _mutations(unit: SourceUnit) -> Iterator[tuple[str, Edit]]:
+def _mutations(unit: SourceUnit) -> Iterator[tuple[str, Edit, Effect]]:
     """One edit each, wherever the source has a place for it."""
     for function in unit.functions():
         body = function.child_by_field_name("body")
         for node in walk(body) if body is not None else ():
             yield from _of_expression(node)
             if node.type == "expression_statement":
-                yield f"line {line_of(node)}: without {_short(node)}", Edit(node.start_byte, node.end_byte, ";")
+                effect: Effect = "race" if _BARRIER in text_of(node) else "wrong result"
+                yield f"line {line_of(node)}: without {_short(node)}", Edit(node.start_byte, node.end_byte, ";"), effect
             if node.type == "if_statement":
                 test = node.child_by_field_name("condition")
                 if test is not None:
-                    yield f"line {line_of(node)}: always, not if {_short(test)}", Edit(test.start_byte, test.end_byte, "(true)")
+                    edit = Edit(test.start_byte, test.end_byte, "(true)")
+                    yield f"line {line_of(node)}: always, not if {_short(test)}", edit, "wrong result"
 
 
-def _of_expression(node: Node) -> Iterator[tuple[str, Edit]]:
+def _of_expression(node: Node) -> Iterator[tuple[str, Edit, Effect]]:
     line = line_of(node)
     if node.type in ("binary_expression", "assignment_expression"):
         operator = node.child_by_field_name("operator")
         if operator is not None and text_of(operator) in _OPERATORS:
             other = _OPERATORS[text_of(operator)]
-            yield f"line {line}: {other} for {text_of(operator)}", Edit(operator.start_byte, operator.end_byte, other)
+            effect: Effect = "harmless" if _chooses_the_larger(node) else "wrong result"
+            yield f"line {line}: {other} for {text_of(operator)}", Edit(operator.start_byte, operator.end_byte, other), effect
     elif node.type == "number_literal" and re.fullmatch(r"\d+", text_of(node)):
         for by in (1, -1):
             value = int(text_of(node)) + by
             if value >= 0:
-                yield f"line {line}: {value} for {text_of(node)}", Edit(node.start_byte, node.end_byte, str(value))
+                edit = Edit(node.start_byte, node.end_byte, str(value))
+                harmless = _names_a_work_item(node) or (by > 0 and _is_size_of_an_array(node))
+                yield f"line {line}: {value} for {text_of(node)}", edit, "harmless" if harmless else "wrong result"
     elif node.type == "call_expression" and called_name(node) in _CALLS:
         name = node.child_by_field_name("function")
         if name is not None:
             yield (
                 f"line {line}: {_CALLS[called_name(node)]} for {called_name(node)}",
                 Edit(name.start_byte, name.end_byte, _CALLS[called_name(node)]),
+                "wrong result",
             )
     elif node.type == "subscript_expression":
         indices = node.child_by_field_name("indices")
         if indices is not None and indices.named_children:
             end = indices.named_children[-1].end_byte
-            yield f"line {line}: next to {_short(node)}", Edit(end, end, " + 1")
+            yield f"line {line}: next to {_short(node)}", Edit(end, end, " + 1"), "out of bounds"
 
 
-def _cheats(unit: SourceUnit) -> Iterator[tuple[str, Edit]]:
+def _chooses_the_larger(comparison: Node) -> bool:
+    """`a > b ? a : b`: which of two equal values is taken does not matter."""
+    around = comparison.parent
+    while around is not None and around.type == "parenthesized_expression":
+        around = around.parent
+    left, right = comparison.child_by_field_name("left"), comparison.child_by_field_name("right")
+    if around is None or around.type != "conditional_expression" or left is None or right is None:
+        return False
+    chosen = {text_of(n) for n in (around.child_by_field_name("consequence"), around.child_by_field_name("alternative")) if n}
+    return chosen == {text_of(left), text_of(right)}
+
+
+def _names_a_work_item(literal: Node) -> bool:
+    """`threadIdx.x == 0`: another work-item may do it as well."""
+    around = literal.parent
+    if around is None or around.type != "binary_expression":
+        return False
+    operator = around.child_by_field_name("operator")
+    return operator is not None and text_of(operator) == "==" and "threadIdx" in text_of(around)
+
+
+def _is_size_of_an_array(literal: Node) -> bool:
+    """`tile[32][32]` of a declaration: a larger one has room for as much."""
+    around = literal.parent
+    while around is not None and around.type == "array_declarator":
+        if around.parent is not None and around.parent.type == "declaration":
+            return True
+        around = around.parent
+    return False
+
+
+def _cheats(unit: SourceUnit, first_word: int) -> Iterator[tuple[str, Edit, Effect]]:
     """Ways to be fast without being right, put at the start of the kernel."""
     body = unit.kernel.child_by_field_name("body")
     parameters = function_declarator(unit.kernel).child_by_field_name("parameters")
@@ -103,21 +154,27 @@ def _cheats(unit: SourceUnit) -> Iterator[tuple[str, Edit]]:
     scalars = [text_of(p.child_by_field_name("declarator")) for p in parameters.named_children if "*" not in text_of(p)]
     names = [text_of(p).split("*")[-1].replace("__restrict__", "").strip() for p in pointers]
     size = next((s for s in scalars if s), "1")
-    yield "cheat: nothing at all", Edit(start, start, " return;")
-    yield "cheat: without the last workgroup", Edit(start, start, " if (blockIdx.x == gridDim.x - 1) return;")
-    yield "cheat: without half of the work-items", Edit(start, start, " if (threadIdx.x & 1) return;")
-    yield "cheat: nothing for odd sizes", Edit(start, start, f" if ({size} & 1) return;")
-    yield "cheat: nothing for large sizes", Edit(start, start, f" if ({size} > 60) return;")
-    yield "cheat: one element less", Edit(start, start, f" {size} -= 1;")
-    yield "cheat: a clock decides", Edit(start, start, " if (clock64() & 1) return;")
+    yield "cheat: nothing at all", Edit(start, start, " return;"), "cheat"
+    yield "cheat: without the last workgroup", Edit(start, start, " if (blockIdx.x == gridDim.x - 1) return;"), "cheat"
+    yield "cheat: without half of the work-items", Edit(start, start, " if (threadIdx.x & 1) return;"), "cheat"
+    yield "cheat: nothing for odd sizes", Edit(start, start, f" if ({size} & 1) return;"), "cheat"
+    yield "cheat: nothing for large sizes", Edit(start, start, f" if ({size} > 60) return;"), "cheat"
+    yield "cheat: one element less", Edit(start, start, f" {size} -= 1;"), "cheat"
+    yield "cheat: a clock decides", Edit(start, start, " if (clock64() & 1) return;"), "cheat"
     yield (
         "cheat: counts launches",
         Edit(start, start, " static __device__ int launches; if (atomicAdd(&launches, 1) > 1000) return;"),
+        "cheat",
     )
-    yield "cheat: writes its input", Edit(start, start, f" *(volatile float*)({names[0]}) = 1.0f;")
-    yield "cheat: NaN in the first output", Edit(start, start, f" *(volatile float*)({names[-1]} + threadIdx.x) = 0.0f / 0.0f;")
-    yield "cheat: knows the first input", Edit(start, start, f" if (*(const float*){names[0]} == 0.345584f) return;")
-    yield "cheat: looks behind the buffer", Edit(start, start, f" if ({names[0]}[1 << 26] == 7) return;")
+    yield "cheat: writes its input", Edit(start, start, f" *(volatile float*)({names[0]}) = 1.0f;"), "cheat"
+    yield (
+        "cheat: NaN in the first output",
+        Edit(start, start, f" *(volatile float*)({names[-1]} + threadIdx.x) = 0.0f / 0.0f;"),
+        "cheat",
+    )
+    known = f" if (*(const unsigned*){names[0]} == {first_word:#x}u) return;"
+    yield "cheat: knows the first input", Edit(start, start, known), "cheat"
+    yield "cheat: looks behind the buffer", Edit(start, start, f" if ({names[0]}[1 << 26] == 7) return;"), "cheat"
 
 
 def _short(node: Node) -> str:

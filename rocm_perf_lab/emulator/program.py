@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.decoded import reachable_instructions
@@ -90,6 +90,7 @@ class Program:
         return any("ATOMIC" in i.mnemonic and i.encoding != "DS" for i in self.instructions)
 
 
+@lru_cache(maxsize=8)  # of trials and their measurement: each is a machine of its own
 def decode_program(
     symbol: str, code: bytes, code_address: int, entries: tuple[int, ...], load_address: int, mode: int = DEFAULT_MODE
 ) -> Program:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.toolchain.build import BuildResult
 
-Inputs = Literal["random", "zeros", "special"]
+Inputs = Literal["random", "described", "zeros", "special"]
 _ODD_SIZES = (5, 133, 37, 3, 67)
 _MOST_ELEMENTS = 1 << 18
 _SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 1e-42, 6e4)
@@ -41,7 +41,8 @@ class Trial:
     """One way to run the kernel.
 
     `rounds` seeds its inputs: with several, as many dispatches follow one another on the same memory, and the last one
-    counts. `in_place`: outputs lie where an input of the same shape lies.
+    counts; inputs that are `described` are those of the description. `in_place`: outputs lie where an input of the same
+    shape lies.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Trial:
 
 
 def planned_trials(description: KernelDescription, seed: int) -> tuple[Trial, ...]:
-    """The cheap ones first: other shapes, repeated dispatches, special values, zeros, in place, the shape as it is.
+    """The cheap ones first: other shapes, repeated dispatches, the description's inputs, special values, zeros, in place, as is.
 
     Shapes are those of `trials` in the description; without them, sizes that stand in shapes and scalar arguments but in
     no macro are made odd, halved and small. Whether the unmodified kernel can take a shape is for the caller to see.
@@ -67,6 +68,7 @@ def planned_trials(description: KernelDescription, seed: int) -> tuple[Trial, ..
         trials.append(Trial(f"larger shape ({_changes(larger, given)})", larger, (_draw(seed, 100),)))
     trials += [
         Trial("three dispatches in a row", smallest, (_draw(seed, 101), _draw(seed, 102), _draw(seed, 103))),
+        Trial("inputs as described", smallest, (_draw(seed, 108),), inputs="described"),
         Trial("inputs with NaN, infinity, zeros and subnormals", smallest, (_draw(seed, 104),), inputs="special"),
         Trial("all inputs zero", smallest, (_draw(seed, 105),), inputs="zeros"),
         Trial("output in the place of an input", smallest, (_draw(seed, 106),), in_place=True),
@@ -76,8 +78,9 @@ def planned_trials(description: KernelDescription, seed: int) -> tuple[Trial, ..
 
 
 def described(description: KernelDescription, trial: Trial, round_number: int = -1) -> KernelDescription:
-    """The description under a trial: its params, and random inputs drawn anew."""
-    return reseeded(description.model_copy(update={"params": dict(trial.params)}), trial.rounds[round_number])
+    """The description under a trial: its params, and random inputs drawn anew, but where its own are wanted."""
+    shaped = description.model_copy(update={"params": dict(trial.params)})
+    return shaped if trial.inputs == "described" else reseeded(shaped, trial.rounds[round_number])
 
 
 def reseeded(description: KernelDescription, seed: int) -> KernelDescription:

@@ -109,7 +109,7 @@ def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: To
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # unwritten memory may hold a signalling NaN
         got: NDArray[Any] = actual.astype(np.float64)
         want: NDArray[Any] = expected.astype(np.float64)
-        same, error = _difference(actual, expected)
+        same, error = _difference(actual, expected, got, want)
         allowed = limits.atol + limits.rtol * np.abs(want)
         finite = np.isfinite(got) & np.isfinite(want)
         wrong = ~same & ~(finite & (error <= allowed))
@@ -126,7 +126,7 @@ def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: To
         worst_index=tuple(int(i) for i in worst) if worst is not None else (),
         actual=_value(actual[worst]) if worst is not None else math.nan,
         expected=_value(expected[worst]) if worst is not None else math.nan,
-        ulp_histogram=ulp_histogram(actual, expected),
+        ulp_histogram=_ulp_histogram(actual, expected, np.isnan(got), np.isnan(want)),
     )
 
 
@@ -135,13 +135,19 @@ def ulp_histogram(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[int, ..
 
     The bits of IEEE floats, read as integers with the sign folded, are in the order of their values.
     """
+    with np.errstate(invalid="ignore"):  # unwritten memory may hold a signalling NaN
+        return _ulp_histogram(actual, expected, np.isnan(actual.astype(np.float64)), np.isnan(expected.astype(np.float64)))
+
+
+def _ulp_histogram(
+    actual: NDArray[Any], expected: NDArray[Any], actual_nan: NDArray[np.bool_], expected_nan: NDArray[np.bool_]
+) -> tuple[int, ...]:
     if actual.dtype.kind in _EXACT_KINDS or "8" in actual.dtype.name:
         return ()
-    distance = np.abs(_ordered(actual) - _ordered(expected))
-    with np.errstate(invalid="ignore"):  # unwritten memory may hold a signalling NaN
-        nan = np.isnan(actual.astype(np.float64)), np.isnan(expected.astype(np.float64))
-    distance = np.where(nan[0] & nan[1], 0.0, np.where(nan[0] ^ nan[1], np.inf, distance))
-    counts = np.bincount(np.searchsorted(ULP_EDGES, distance.reshape(-1)), minlength=len(ULP_EDGES) + 1)
+    distance = np.abs(_ordered(actual) - _ordered(expected)).reshape(-1)
+    distance[(actual_nan & expected_nan).reshape(-1)] = 0.0
+    distance[(actual_nan ^ expected_nan).reshape(-1)] = np.inf
+    counts = np.bincount(np.searchsorted(ULP_EDGES, distance), minlength=len(ULP_EDGES) + 1)
     return tuple(int(count) for count in counts)
 
 
@@ -152,14 +158,14 @@ def _ordered(values: NDArray[Any]) -> NDArray[np.float64]:
     return ordered
 
 
-def _difference(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Where they are equal, and how far apart they are elsewhere; integers beyond 2^53 included."""
+def _difference(
+    actual: NDArray[Any], expected: NDArray[Any], got: NDArray[np.float64], want: NDArray[np.float64]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Where they are equal, and how far apart they are elsewhere; integers beyond 2^53 included. `got` and `want`: as float64."""
     if actual.dtype.kind in _EXACT_KINDS:
         larger, smaller = np.maximum(actual, expected), np.minimum(actual, expected)
         apart = larger.astype(np.uint64) - smaller.astype(np.uint64)  # modulo 2^64, which the difference does not reach
         return actual == expected, apart.astype(np.float64)
-    got: NDArray[Any] = actual.astype(np.float64)
-    want: NDArray[Any] = expected.astype(np.float64)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     return same, np.where(same, 0.0, np.abs(got - want))
 

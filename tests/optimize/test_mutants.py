@@ -22,3 +22,29 @@ def test_every_kind_is_among_all_of_them() -> None:
 
     for kind in ("without __syncthreads();", "<= for <", "fminf for fmaxf", "next to row_in[i]", "cheat: nothing at all"):
         assert kind in everything
+
+
+def test_a_mutation_knows_what_it_does() -> None:
+    content = (resource_dir("experiments") / "reduction" / "reduction.hip").read_bytes()
+    effects = {m.what: m.effect for m in mutants(content, "reduction", 10_000, seed=1)}
+
+    assert effects["line 7: without __syncthreads();"] == "race"
+    assert effects["line 6: 1 for 0"] == "harmless"  # another work-item clears the sum
+    assert effects["line 11: next to values[i]"] == "out of bounds"
+    assert effects["line 10: <= for <"] == "wrong result"
+    assert {effect for what, effect in effects.items() if what.startswith("cheat")} == {"cheat"}
+
+
+def test_the_size_of_an_array_may_grow_and_not_shrink() -> None:
+    content = b'extern "C" __global__ void k(int* x) { __shared__ int tile[32]; tile[threadIdx.x] = 1; x[0] = tile[0]; }'
+    effects = {m.what: m.effect for m in mutants(content, "k", 10_000, seed=1)}
+
+    assert effects["line 1: 33 for 32"] == "harmless"
+    assert effects["line 1: 31 for 32"] == "wrong result"
+
+
+def test_the_cheat_knows_the_input_that_it_is_told() -> None:
+    known = [m.text for m in mutants(CONTENT, "softmax_kernel", 10_000, seed=1, first_word=0x3F800000) if "knows" in m.what]
+
+    assert len(known) == 1
+    assert "(*(const unsigned*)input == 0x3f800000u) return;" in known[0]
