@@ -32,6 +32,8 @@ _SPACE = "space"
 _JOURNAL = "journal:///"
 _CONNECT_S = 10
 _ATTEMPTS = 5
+_CREATED_BY_ANOTHER = "already exists"
+"""SQLite reports a table that another process has just made as it reports a file that cannot be opened."""
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _FORMS = "sqlite:///FILE, postgresql://USER@HOST/DATABASE (pip install 'rocm-perf-lab[cluster]'), journal:///FILE"
 
@@ -83,7 +85,8 @@ def _database_at(url: str, *, is_file: bool) -> RDBStorage:
                 warnings.simplefilter("ignore", ExperimentalWarning)  # heartbeats; this is the one place that uses them
                 return RDBStorage(url, engine_kwargs=engine, heartbeat_interval=HEARTBEAT_S, grace_period=GRACE_S)
         except DBAPIError as error:
-            if attempt == _ATTEMPTS - 1 or isinstance(error, OperationalError):
+            unreachable = isinstance(error, OperationalError) and _CREATED_BY_ANOTHER not in str(error)
+            if attempt == _ATTEMPTS - 1 or unreachable:
                 raise
             time.sleep(0.2 * 2**attempt)
     raise AssertionError("unreachable")

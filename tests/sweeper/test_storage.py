@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -114,3 +117,16 @@ def test_a_journal_has_no_heartbeats_and_releases_nothing(tmp_path: Path) -> Non
     beat(study, [trial._trial_id])
 
     assert release_stale(study) == 0
+
+
+def test_processes_that_begin_a_storage_together_all_get_it(tmp_path: Path) -> None:
+    begin = (
+        "import sys, time; from pathlib import Path; import optuna; from rocm_perf_lab.autotune.storage import open_storage;"
+        "time.sleep(max(0, float(sys.argv[2]) - time.time())); open_storage(sys.argv[1], folder=Path())"
+    )
+    together = str(time.time() + 4)
+    words = [sys.executable, "-c", begin, f"sqlite:///{tmp_path / 'shared.db'}", together]
+
+    processes = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+
+    assert [(process.communicate()[1], process.returncode) for process in processes] == [("", 0)] * 4
