@@ -23,6 +23,9 @@ _PRIOR_NOISE = (-5.0, 1.5)
 _PRIOR_DIRECTION = (0.3, 0.5)
 """Mean and deviation of each weight of the direction: the product of all parameters, unless measurements say otherwise."""
 
+_UNIMPORTANT = 1.0
+"""Length scale (as a logarithm) at which a column hardly counts."""
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -41,6 +44,12 @@ class GaussianProcess:
         self._prior_weight = 1 / np.concatenate([np.ones(columns), [1.0, _PRIOR_NOISE[1]], np.full(columns, deviation)]) ** 2
         self._theta = self._prior_mean.copy()
         self._columns = columns
+
+    def start_from(self, simpler: GaussianProcess) -> None:
+        """Start from what a model of all columns but the last has learned; the last one hardly counts then."""
+        columns = simpler._columns
+        learned = simpler._theta
+        self._theta = np.concatenate([learned[:columns], [_UNIMPORTANT], learned[columns:], [0.0]])
 
     def tune(self, points: Column, targets: Column, iterations: int = 30) -> float:
         """Find the most probable length scales, amplitude, noise and direction; returns the logarithm of their probability.

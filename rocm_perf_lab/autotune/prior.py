@@ -27,6 +27,15 @@ _FEWEST = 5
 _POINTS = 400
 _SLOW = 0.9
 """Quantile of the earlier times above which slow is simply slow."""
+_TESTABLE = 5
+"""Measurements below which nothing can be said of a prior."""
+_LOOK_AGAIN = 1.2
+_CLEAR = 2.0
+"""Logarithm of the Bayes factor from which on a prior is believed: odds of seven to one."""
+_CHANCE = 0.05
+"""Probability below which an agreement is no chance."""
+_HINT = 0.2
+"""The same for an agreement that is worth one measurement: where the prior misleads, it costs a fifth of one."""
 
 
 class PriorError(LabError):
@@ -114,16 +123,64 @@ def _fill(space: Space, logs: Column, known: Column) -> Column:
 
 
 class Trust:
-    """What a prior is worth trying for: a few configurations to measure, and a column for a model that may believe it."""
+    """What a prior is worth: a few configurations to measure, a column for models, and whether measurements bear that column out.
+
+    The column is believed from the moment on that the models with it explain the measurements better than those without by a clear
+    Bayes factor and the order of times agrees, and no longer when either fails. It is looked at whenever there are a fifth more
+    measurements.
+    """
 
     def __init__(self, space: Space, prior: Prior, promising: int) -> None:
         self._feature = prior.feature()
         self.source = prior.source
         self.promising = _spread_out(space, self._feature, promising)
+        self.believed = False
+        self._factors: dict[int, float] = {}
+        self._looked: dict[int, int] = {}
 
     def column(self) -> Column:
         """The prior as a column of the model's input."""
         return self._feature
+
+    def worth_a_try(self, rows: Column, times: Column) -> bool:
+        """Whether the order of the first measurements hints that what was fast is fast."""
+        return _agree(self._feature[rows], times, _HINT)
+
+    def proven(self, proposed: Column, design: Column) -> bool:
+        """Whether what was proposed is so much faster than the design that it is no chance.
+
+        Of d + k configurations the k proposed are by chance the fastest once in (d + k)! / (d! k!) times.
+        """
+        leads = len(proposed) > 0 and proposed.max() < design.min(initial=np.inf)
+        return bool(leads) and math.comb(len(design) + len(proposed), len(proposed)) * _CHANCE > 1
+
+    def due(self, model: int, count: int) -> bool:
+        """Whether `count` measurements are enough to look at a model (of several, by number) again."""
+        return count >= max(_TESTABLE, _LOOK_AGAIN * self._looked.get(model, 0)) or count < self._looked.get(model, 0)
+
+    def judge(self, model: int, log_factor: float, rows: Column, times: Column, *, proven: bool) -> None:
+        """Decide anew whether to believe.
+
+        Args:
+            model: Which of several.
+            log_factor: Logarithm of the Bayes factor of this model with the prior over the same without.
+            rows: Configurations that were measured.
+            times: Their times, infinite where one cannot run.
+            proven: Whether what the prior proposed says already that it can be believed.
+        """
+        self._looked[model], self._factors[model] = len(rows), log_factor
+        explains = sum(self._factors.values()) / len(self._factors) > (0 if self.believed or proven else _CLEAR)
+        own = ~np.isin(rows, self.promising)
+        self.believed = explains and (proven or _agree(self._feature[rows[own]], times[own], _CHANCE))
+
+
+def _agree(earlier: Column, times: Column, chance: float) -> bool:
+    """Whether what was fast is fast, by Spearman's rank correlation; a model alone might believe the opposite of a prior."""
+    from scipy.stats import rankdata, spearmanr
+
+    if np.ptp(earlier) == 0 or np.ptp(rankdata(times)) == 0:
+        return False
+    return bool(spearmanr(earlier, rankdata(times), alternative="greater").pvalue < chance)
 
 
 def _spread_out(space: Space, feature: Column, count: int) -> tuple[int, ...]:

@@ -37,9 +37,9 @@ _SETTLED = 0.001
 """Expected improvement (as a fraction of the time) below which further trials only confirm the best."""
 _COMPRESS = (False, True)
 _PROMISING = 4
-"""Seeds that a prior proposes, at most: each but the first only after two of the design, and while those before it were good."""
-_CONFIRMED = 2
-"""Proposals of a prior that beat the whole design so far, from which on the design need not be completed."""
+"""Seeds that a prior proposes, at most."""
+_FIRST_PROPOSAL = 4
+"""Seeds of the design before the first of them; two more before each other, and only while those before it lead."""
 
 
 @dataclass(frozen=True)
@@ -187,15 +187,15 @@ class _View:
         self._inputs = inputs
         self.evidence = 0.0
         self._compress = compress
-        self._tuned = 0
+        self.tuned = 0
 
     def fit(self, seen: Observations, used: Column) -> Targets:
         """Learn from what was measured; what is being measured counts with the value that is expected of it."""
         targets = Targets.of(seen.times[used], used, compress=self._compress)
         points, count = self._inputs[seen.rows[used]], len(seen.rows)
-        if count >= self._tuned + _patience(count) or count < self._tuned:
+        if count >= self.tuned + _patience(count) or count < self.tuned:
             self.evidence = self.model.tune(points, targets.values)
-            self._tuned = count
+            self.tuned = count
         self.model.fit(points, targets.values)
         if len(seen.pending):
             waiting = self._inputs[seen.pending]
@@ -244,7 +244,7 @@ class GaussianSearch:
         if learned.feasible.sum() < 2:
             return Choice(self._seeds.more(seen, len(self._space)), "seed", {"why": "too few configurations have run"})
         view, targets = self._fit(learned, len(learned.rows) + len(learned.pending))
-        pool = self._pool(seen, free)
+        pool = self._pool(learned, free)
         predicted = view.model.predict(view.candidates[pool], _PREDICTED)
         gain = log_expected_improvement(predicted.mean, predicted.deviation, float(targets.values.min()))
         best = int(np.argmax(gain))
@@ -262,33 +262,36 @@ class GaussianSearch:
     def _seed_choice(self, seen: Observations, free: Column) -> Choice | None:
         """The design, and among it what a prior proposes, as long as that proves good."""
         if self._trust is not None:
-            proposed, design = self._proposals(seen)
-            times = seen.times[proposed]
-            proves_good = not len(design) or times.min(initial=np.inf) < np.median(design)
-            waiting = [row for row in self._trust.promising if free[row]]
-            asked = len(self._trust.promising) - len(waiting)
-            if waiting and proves_good and len(design) >= min(2 * asked, self._seeds.count):
+            proposed, planned = self._proposals(seen)
+            times, design = seen.times[proposed], seen.times[planned]
+            leads = times.max(initial=0) < design.min(initial=np.inf)
+            promising = [row for row in self._trust.promising if row not in self._seeds.design()]
+            waiting = [row for row in promising if free[row]]
+            enough = min(_FIRST_PROPOSAL + 2 * (len(promising) - len(waiting)), self._seeds.count)
+            if waiting and leads and len(design) >= enough and self._trust.worth_a_try(seen.rows[planned], design):
                 return Choice(waiting[0], "seed", {"why": f"fast according to {self._trust.source}"})
-            better = (times < design.min(initial=np.inf)).sum()
-            if len(design) >= self._seeds.count // 2 and better >= _CONFIRMED:
+            if self._trust.proven(times, design):
                 return None
         row = self._seeds.next(seen, len(self._space))
         return None if row is None else Choice(row, "seed", {"why": "represents the space"})
 
     def _proposals(self, seen: Observations) -> tuple[Column, Column]:
-        """Which measurements the prior proposed, and the times of the design."""
+        """Which measurements the prior proposed, and which belong to the design."""
         assert self._trust is not None
         planned = np.isin(seen.rows, self._seeds.design())
-        return np.isin(seen.rows, self._trust.promising) & ~planned, seen.times[planned]
+        early = np.arange(len(seen.rows)) < self._seeds.count + len(self._trust.promising)
+        return np.isin(seen.rows, self._trust.promising) & early & ~planned, planned
+
+    def _proven(self, seen: Observations) -> bool:
+        assert self._trust is not None
+        proposed, planned = self._proposals(seen)
+        return self._trust.proven(seen.times[proposed], seen.times[planned])
 
     def _learned_from(self, seen: Observations) -> Observations:
-        """All measurements but what a prior proposed in vain: a prior that misleads must cost no more than those."""
-        if self._trust is None:
+        """All measurements; while the prior is neither proven nor believed without what it proposed, to cost no more than that."""
+        if self._trust is None or self._trust.believed or self._proven(seen):
             return seen
-        proposed, design = self._proposals(seen)
-        if not len(design):
-            return seen
-        kept = ~(proposed & (seen.times >= np.median(design)))
+        kept = ~self._proposals(seen)[0]
         return Observations(seen.rows[kept], seen.times[kept], seen.pending)
 
     def assess(self, seen: Observations) -> Assessment:
@@ -311,27 +314,37 @@ class GaussianSearch:
         return Assessment(self.name, r2, float(np.std(truth - guess)) * targets.scale, np.concatenate(pruned))
 
     def _fit(self, seen: Observations, turn: int) -> tuple[_View, Targets]:
-        """The view whose turn it is; where a proposal of the prior was good, of that with the prior and that without the one that
-        explains the measurements better.
+        """The view whose turn it is: that with the prior where the prior is believed.
+
+        That without is fitted no less and no more often than if there were no prior, until there is belief.
         """
         used, turn = _informative(seen, self._seed), turn % len(self._views)
-        view = self._views[turn]
-        targets = view.fit(seen, used)
-        if self._trust is not None and self._proposals(seen)[0].any():
-            believing = self._believing[turn]
-            believing.fit(seen, used)
-            if believing.evidence > view.evidence:
-                return believing, targets
-        return view, targets
+        view, count = self._views[turn], len(seen.rows)
+        if self._trust is None:
+            return view, view.fit(seen, used)
+        due = self._trust.due(turn, count)
+        believing = self._believing[turn]
+        if due or not self._trust.believed:
+            targets = view.fit(seen, used)
+            if due and view.tuned == count:
+                if not self._trust.believed:
+                    believing.model.start_from(view.model)
+                believing.tuned = 0
+                believing.fit(seen, used)
+                factor = believing.evidence - view.evidence
+                self._trust.judge(turn, factor, seen.rows, seen.times, proven=self._proven(seen))
+            if not self._trust.believed:
+                return view, targets
+        return believing, believing.fit(seen, used)
 
-    def _pool(self, seen: Observations, free: Column) -> Column:
-        rows = np.flatnonzero(free)
-        if len(rows) <= _POOL:
-            return rows
-        random = np.random.default_rng([self._seed, 1, len(seen.rows), len(seen.pending)])
-        best = seen.rows[np.argsort(seen.times, kind="stable")[:_AROUND]]
-        near = np.concatenate([self._space.neighbours(int(row)) for row in best])
-        return np.unique(np.concatenate([random.choice(rows, _POOL, replace=False), near[free[near]]]))
+    def _pool(self, learned: Observations, free: Column) -> Column:
+        rows = np.flatnonzero(learned.open(len(self._space)))
+        if len(rows) > _POOL:
+            random = np.random.default_rng([self._seed, 1, len(learned.rows), len(learned.pending)])
+            best = learned.rows[np.argsort(learned.times, kind="stable")[:_AROUND]]
+            near = np.concatenate([self._space.neighbours(int(row)) for row in best])
+            rows = np.unique(np.concatenate([random.choice(rows, _POOL, replace=False), near]))
+        return rows[free[rows]]
 
 
 @dataclass(frozen=True)
