@@ -357,7 +357,9 @@ def _trust() -> Trust:
     return Trust(space, Prior.from_results(space, [(space.configuration(i), 1.0 + i) for i in range(len(space))], "old"), 4)
 
 
-@pytest.mark.parametrize(("proposed", "design", "proven"), [(1, 8, False), (2, 4, False), (2, 8, True), (3, 4, True), (0, 8, False)])
+@pytest.mark.parametrize(
+    ("proposed", "design", "proven"), [(1, 8, False), (2, 4, False), (2, 8, True), (3, 4, True), (0, 8, False)]
+)
 def test_proposals_prove_a_prior_when_that_they_all_lead_is_no_chance(proposed: int, design: int, proven: bool) -> None:
     # 1/9, 1/15, 1/45 and 1/35 by chance; one in twenty is the limit
     assert _trust().proven(np.full(proposed, 1.0), np.full(design, 2.0)) is proven
