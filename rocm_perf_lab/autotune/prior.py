@@ -125,9 +125,8 @@ def _fill(space: Space, logs: Column, known: Column) -> Column:
 class Trust:
     """What a prior is worth: a few configurations to measure, a column for models, and whether measurements bear that column out.
 
-    The column is believed from the moment on that the models with it explain the measurements better than those without by a clear
-    Bayes factor and the order of times agrees, and no longer when either fails. It is looked at whenever there are a fifth more
-    measurements.
+    The column is believed once the models with it explain the measurements better than those without, by a clear Bayes factor,
+    and the order of times agrees; no longer when either fails. It is looked at whenever there are a fifth more measurements.
     """
 
     def __init__(self, space: Space, prior: Prior, promising: int) -> None:

@@ -288,7 +288,7 @@ class GaussianSearch:
         return self._trust.proven(seen.times[proposed], seen.times[planned])
 
     def _learned_from(self, seen: Observations) -> Observations:
-        """All measurements; without what the prior proposed while it is neither proven nor believed, to cost no more than that."""
+        """All measurements; without what the prior proposed while it is neither proven nor believed: it costs no more."""
         if self._trust is None or self._trust.believed or self._proven(seen):
             return seen
         kept = ~self._proposals(seen)[0]
