@@ -2,7 +2,7 @@
 
     python -m benchmarks.optimizer [--proposals 12] [--mutants 200] [--seed 1] [--json FILE]
 
-Proposals are those of `+experiment=softmax_optimize` at 512 x 4096, from an empty cache of builds: compiled, inspected,
+Proposals are those of all transforms for softmax at 512 x 4096, from an empty cache of builds: compiled, inspected,
 guarded, gated, verified and measured. The first run makes what all later ones share (compiler root, native runtime) and is
 not counted. A mutant counts as a false accept when the judge calls it right although the mutation is one that makes a kernel
 wrong, whatever trials say; unless its machine code is that of the original. All that are called right are printed with what
@@ -75,7 +75,8 @@ def proposals_per_minute(proposals: int, tracking: str) -> dict[str, float]:
 def _run(folder: Path, proposals: int, tracking: str) -> tuple[float, float]:
     """Seconds of one optimization, by the clock and of processors; builds of the run before are thrown away."""
     shutil.rmtree(folder / "cache" / "builds", ignore_errors=True)
-    words = ["+experiment=softmax_optimize", "device=emulator", f"tracking={tracking}", f"optimizer.max_proposals={proposals}"]
+    words = ["job=optimize", "kernel=softmax", "optimizer=transforms", "device=emulator"]
+    words += [f"tracking={tracking}", f"optimizer.max_proposals={proposals}"]
     environment = {**os.environ, "ROCM_PERF_LAB_CACHE": str(folder / "cache"), "PYTHONPATH": str(Path.cwd())}
     start, spent = time.perf_counter(), _children_cpu_s()
     subprocess.run(
