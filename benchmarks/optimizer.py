@@ -54,6 +54,11 @@ _EXPERIMENTS: dict[str, dict[str, int]] = {
     "histogram": {"n": 8_000, "groups": 4},
 }
 
+_IDENTITIES = {
+    ("layernorm", "line 36: + for -"): "the sum of (x + m)(x - m) is that of (x - m)(x - m), since m is the mean of x",
+}
+"""Mutations that an identity makes harmless, which nobody can see from the place of the edit alone."""
+
 
 def proposals_per_minute(proposals: int, tracking: str) -> dict[str, float]:
     """Judge some proposals in a process of their own, from an empty cache.
@@ -114,8 +119,10 @@ def judged_mutants(count: int, seed: int) -> dict[str, Any]:
                 print(f"{name:16} {stage:13} {mutant.effect:13} {mutant.what}", file=sys.stderr, flush=True)
                 if stage == "right":
                     same = _machine_code(_built(description, source)) == _machine_code(original)
-                    verdict = "same_machine_code" if same else "harmless" if mutant.effect == "harmless" else "false_accepts"
-                    told[verdict].append(f"{name}, {mutant.what} ({mutant.effect})\n{_difference(content.decode(), mutant.text)}")
+                    why = _IDENTITIES.get((name, mutant.what), mutant.effect)
+                    is_harmless = why != mutant.effect or mutant.effect == "harmless"
+                    verdict = "same_machine_code" if same else "harmless" if is_harmless else "false_accepts"
+                    told[verdict].append(f"{name}, {mutant.what} ({why})\n{_difference(content.decode(), mutant.text)}")
     return {"mutants": count - left, "stages": dict(stages), **told}
 
 
