@@ -35,7 +35,7 @@ _CLEAR = 2.0
 _CHANCE = 0.05
 """Probability below which an agreement is no chance."""
 _HINT = 0.2
-"""The same for an agreement that is worth one measurement: where the prior misleads, it costs a fifth of one."""
+"""The same for an agreement that is worth one measurement."""
 
 
 class PriorError(LabError):
