@@ -140,7 +140,7 @@ def test_a_warm_start_measures_the_best_of_before_among_its_first(
         "mlflow": f"'mlflow:{parent.info.run_id}'",
     }[source]
 
-    warm = tuned(tmp_path / "warm", f"autotune.prior={prior}", "autotune.budget=2", f"tracking.uri={store}")
+    warm = tuned(tmp_path / "warm", f"autotune.prior={prior}", "autotune.budget=5", f"tracking.uri={store}")
 
     assert result["best_config"]["parameters"] in [trial["parameters"] for trial in warm["trials"]]
 
