@@ -7,20 +7,19 @@ launch, except where the figure says so; the whole problems include the timing m
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from benchmarks.figures import Figure, publish
 from rocm_perf_lab.device.compilation import compile_description
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.kernel import KernelDescription
@@ -55,24 +54,13 @@ MILLION = 1e6
 BUFFER = {"kind": "buffer", "dtype": "f32", "shape": ["n"]}
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One printed line; `goal` in the words of the project."""
-
-    name: str
-    value: str
-    goal: str
-
-
 def main() -> None:
     """Measure, print, and write JSON where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     figures = [*speeds(), *scaling(), *whole_problems(), *translations(), checked(), memory()]
-    _print(figures)
-    if options.json:
-        options.json.write_text(json.dumps([figure.__dict__ for figure in figures], indent=2) + "\n")
+    publish("the emulator", figures, options.json)
 
 
 # ---- what is measured ----
@@ -245,16 +233,6 @@ def _own(name: str, params: dict[str, int], arguments: list[dict[str, Any]]) -> 
         "name": name, "language": "hip", "source": f"{name}.hip", "entry": name, "folder": KERNELS, "params": params,
         "arguments": arguments, "grid": ["ceil_div(n, block)"], "block": ["block"],
     }  # fmt: skip
-
-
-def _print(figures: list[Figure]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("figure", "value", "goal", title="the emulator")
-    for figure in figures:
-        table.add_row(figure.name, figure.value, figure.goal)
-    Console().print(table)
 
 
 if __name__ == "__main__":

@@ -8,19 +8,18 @@ the application loses, until the bytes are on the disk; the disk's own speed is 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from struct import pack
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.figures import Figure, publish
 from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.emulator.memory import PAGE_BYTES
 from rocm_perf_lab.replay.capture import open_capture
@@ -44,15 +43,6 @@ SAMPLE_S = 0.005
 WATCHED_DISPATCHES = 1000
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One printed line; `goal` in the words of the project."""
-
-    name: str
-    value: str
-    goal: str
-
-
 def main() -> None:
     """Measure, print, and write JSON where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -64,9 +54,7 @@ def main() -> None:
     figures = [*replays_of_a_small_kernel(), *restore_of_changed_pages(GIB)]
     figures += [*fresh_processes(options.processes), *large_capture(options.gibibytes * GIB, options.folder)]
     figures += [*cost_of_watching()]
-    _print(figures)
-    if options.json:
-        options.json.write_text(json.dumps([figure.__dict__ for figure in figures], indent=2) + "\n")
+    publish("capture and replay", figures, options.json)
 
 
 # ---- what is measured ----
@@ -242,12 +230,6 @@ def _resident_bytes(pid: int) -> int:
 def _expect(line: str, word: str) -> None:
     if line.strip() != word:
         raise RuntimeError(f"the application said {line!r}, not {word!r}")
-
-
-def _print(figures: list[Figure]) -> None:
-    width = max(len(figure.name) for figure in figures)
-    for figure in figures:
-        print(f"{figure.name:<{width}}  {figure.value}" + (f"  (goal: {figure.goal})" if figure.goal else ""))
 
 
 if __name__ == "__main__":
