@@ -116,7 +116,7 @@ class OptimizeWords:
         """Check what goes together.
 
         Raises:
-            LabError: Options that exclude each other, that only an application takes, or that it needs.
+            LabError: Options that exclude each other, or that only an application takes.
         """
         found = cls(words, **options)  # type: ignore[arg-type]
         if found.as_json and found.quiet:
@@ -143,13 +143,6 @@ class OptimizeWords:
             raise LabError(
                 f"{given[0]} is for applications",
                 where=words[0] if words else None,
-                remedy='rocm-perf optimize ./app --source kernel.hip --build "hipcc -O3 {source} -o {binary}"',
-            )
-        missing = [name for name in ("--source", "--build") if not only_application[name]]
-        if found.is_application and missing:
-            raise LabError(
-                f"to rewrite an application, {' and '.join(missing)} must be given",
-                where=found.command[0],
                 remedy='rocm-perf optimize ./app --source kernel.hip --build "hipcc -O3 {source} -o {binary}"',
             )
         return found
@@ -190,8 +183,8 @@ class OptimizeWords:
         return [
             "job=optimize_application",
             f"job.command=[{command}]",
-            f"job.source={quoted(self.source or '')}",
-            f"job.build={quoted(self.build_command or '')}",
+            *([f"job.source={quoted(self.source)}"] if self.source else []),
+            *([f"job.build={quoted(self.build_command)}"] if self.build_command else []),
             *([f"job.verify={quoted(self.verify)}"] if self.verify else []),
             f"job.compare_files=[{files}]",
             *([f"job.kernel={quoted(self.kernel)}"] if self.kernel else []),

@@ -12,6 +12,7 @@ from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.jobs.application_bench import ApplicationBench, ApplicationMaker, ApplicationSource
 from rocm_perf_lab.jobs.application_outputs import OutputJudge
+from rocm_perf_lab.jobs.application_source import USUAL_BUILD, find_source
 from rocm_perf_lab.jobs.examination import Choice, examine, target_of_trace
 from rocm_perf_lab.jobs.optimize_bench import read_source, share_of
 from rocm_perf_lab.jobs.optimize_finish import finish
@@ -45,8 +46,8 @@ class OptimizeApplicationJob:
 
     Args:
         command: Program and arguments.
-        source: File with the kernel.
-        build: Command that makes the program, with `{source}` and `{binary}`.
+        source: File with the kernel; None looks for it beside the program.
+        build: Command that makes the program, with `{source}` and `{binary}`; None is the usual one.
         verify: Command that ends with 0 where the outputs are right, with `{binary}`; None compares outputs.
         compare_files: Files that the application writes.
         kernel: Regular expression; None takes the kernel that contributes most to the critical path.
@@ -57,13 +58,15 @@ class OptimizeApplicationJob:
         self,
         *,
         command: Sequence[str],
-        source: str,
-        build: str,
+        source: str | None = None,
+        build: str | None = None,
         verify: str | None = None,
         compare_files: Sequence[str] = (),
         kernel: str | None = None,
         timeout_s: float = 600.0,
     ) -> None:
+        self._assumed = [name for name, value in (("--source", source), ("--build", build)) if value is None]
+        build = build if build is not None else USUAL_BUILD
         missing = [name for name in ("{source}", "{binary}") if name not in build]
         if missing:
             raise LabError(
@@ -71,7 +74,8 @@ class OptimizeApplicationJob:
                 where=f"--build {shlex.quote(build)}",
                 remedy='for example "hipcc -O3 {source} -o {binary}"',
             )
-        self._application = ApplicationSource(Path(source), build, tuple(map(str, command)))
+        words = tuple(map(str, command))
+        self._application = ApplicationSource(Path(source) if source is not None else find_source(words[0]), build, words)
         self._judge = OutputJudge(tuple(Path(name).absolute() for name in compare_files), verify, timeout_s)
         self._kernel = kernel
         self._timeout_s = timeout_s
@@ -79,6 +83,10 @@ class OptimizeApplicationJob:
     def run(self, lab: Lab) -> None:
         """Raises LabError where the application cannot be built, run, profiled or compared as it is."""
         text = read_source(self._application.source)
+        if self._assumed:
+            lab.console.print(f"[bold]source[/]  {self._application.source}", soft_wrap=True)
+            lab.console.print(f"[bold]build[/]   {self._application.build}", soft_wrap=True)
+            lab.console.print(f"        (assumed; {' and '.join(self._assumed)} would say otherwise)", soft_wrap=True)
         profiler = Rocprofv3.find()
         if not lab.resumed:
             start_anew(lab.output_dir)

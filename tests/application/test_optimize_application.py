@@ -76,8 +76,7 @@ def test_what_cannot_be_built_or_found_is_told(placed: Workplace, words: tuple[s
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("./app",), "--source and --build must be given"),
-        (("./app", "--source", "a.hip"), "--build must be given"),
+        (("./app",), "Beside the application is no file with a __global__ function"),
         (("kernel=softmax", "--build", "x"), "--build is for applications"),
         (("--resume", "run", "--max-iterations", "3"), "--resume does not go with max_iterations"),
         (("--resume", "nowhere"), "there is no run to go on with"),
@@ -89,3 +88,28 @@ def test_words_that_do_not_go_together_are_told(workplace: Workplace, words: tup
 
     assert answer.exit_code == 2
     assert said in " ".join(answer.output.split())
+
+
+@pytest.mark.parametrize("name", ["app.cu", "other.cpp"])
+def test_without_a_word_the_source_is_the_one_of_that_name_or_the_only_one(workplace: Workplace, name: str) -> None:
+    (workplace.folder / "host.cpp").write_text("int main() {}")
+    (workplace.folder / name).write_text(SOURCE.read_text())
+    hipcc = workplace.folder / "bin" / "hipcc"
+    build = BUILD.format(source='"$2"', binary='"$4"')
+    hipcc.write_text(f'#!/bin/sh\n[ "$1 $3" = "-O3 -o" ] && exec {build}\n')
+    hipcc.chmod(0o755)
+
+    answer = workplace.rocm_perf("optimize", "passes.counters=[]", "./app", "--rows", "8", "--output", "run", "--kernel", "none")
+
+    assert f"/{name}\nbuild   hipcc -O3 {{source}} -o {{binary}}\n        (assumed; --source and --build" in answer.output
+    assert "no kernel matches 'none'" in answer.output  # so it was built and profiled
+
+
+def test_several_files_with_kernels_are_listed(workplace: Workplace) -> None:
+    for name in ("a.hip", "b.hip"):
+        (workplace.folder / name).write_text(SOURCE.read_text())
+
+    answer = workplace.rocm_perf("optimize", "./app")
+
+    assert answer.exit_code == 2
+    assert "which source file is to be rewritten? Beside the application are a.hip, b.hip" in " ".join(answer.output.split())
