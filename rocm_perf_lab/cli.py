@@ -95,7 +95,8 @@ def analyze(databases: tuple[str, ...], debug: bool, **options: Any) -> None:
 @main.command()
 @click.argument("file", type=click.Path())
 @click.option("--kernel", metavar="NAME", help="Symbol or C++ name; may be left out where the file has one kernel.")
-@click.option("--grid", required=True, metavar="XxYxZ", help="Workgroups.")
+@click.option("--grid", metavar="XxYxZ", help="Workgroups.")
+@click.option("--work-items", metavar="XxYxZ", help="In place of --grid: all work-items; the last workgroup may be partial.")
 @click.option("--block", required=True, metavar="XxYxZ", help="Work-items of a workgroup.")
 @click.option("--arg", "arguments", multiple=True, metavar="TEXT", help="One argument; repeat in the kernel's order.")
 @click.option("--lds", default=0, type=click.IntRange(min=0), metavar="BYTES", help="Dynamic LDS.")
@@ -108,7 +109,8 @@ def analyze(databases: tuple[str, ...], debug: bool, **options: Any) -> None:
 def emulate(
     file: str,
     kernel: str | None,
-    grid: str,
+    grid: str | None,
+    work_items: str | None,
     block: str,
     arguments: tuple[str, ...],
     lds: int,
@@ -141,6 +143,7 @@ def emulate(
             file=Path(file),
             grid=grid,
             block=block,
+            work_items=work_items,
             arguments=arguments,
             kernel=kernel,
             dynamic_lds_bytes=lds,

@@ -362,6 +362,21 @@ def test_options_that_click_refuses(hsaco: str, words: tuple[str, ...]) -> None:
     assert "Usage:" in answer.err
 
 
+def test_work_items_in_place_of_the_grid_leave_the_last_workgroup_partial(hsaco: str) -> None:
+    words = ("--kernel", "mark", "--work-items", "40", "--block", "64", "--output", "run", "--json")
+    answer = emulate(hsaco, *words, arguments=("i32[64]:zeros:out", "i32=9"))
+
+    assert np.load("run/out.npy").tolist() == [9] * 40 + [0] * 24
+    assert (answer.document["grid"], answer.document["work_items"]) == ([1, 1, 1], [40, 1, 1])
+
+
+@pytest.mark.parametrize("words", [(), ("--grid", "1", "--work-items", "64")], ids=["neither", "both"])
+def test_one_of_grid_and_work_items_is_required(hsaco: str, words: tuple[str, ...]) -> None:
+    answer = emulate(hsaco, "--kernel", "mark", *words, "--block", "64", arguments=("i32[64]:out", "i32=9"))
+
+    refused(answer, says="one of --grid and --work-items is needed", mend="--grid counts workgroups")
+
+
 def test_grid_and_block_are_required(hsaco: str) -> None:
     assert emulate(hsaco, "--kernel", "saxpy").code == 2
 

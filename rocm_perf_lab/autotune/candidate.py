@@ -25,8 +25,8 @@ from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Configuration, Space
     from rocm_perf_lab.device.kernel import KernelDescription
-    from rocm_perf_lab.device.launch import LaunchGeometry
     from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.emulator.kernarg import Geometry
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy
     from rocm_perf_lab.toolchain.build import BuildResult
@@ -41,7 +41,7 @@ class Candidate:
     description: KernelDescription
     build: BuildResult
     kernel: KernelMetadata
-    geometry: LaunchGeometry
+    geometry: Geometry
     occupancy: Occupancy
 
     @cached_property

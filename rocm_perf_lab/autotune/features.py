@@ -128,7 +128,7 @@ class _Worker:
 def cached_facts(candidate: Candidate) -> Facts:
     """The features of a compiled configuration; disassembling takes longer than everything else, so they are kept."""
     geometry = candidate.geometry
-    launch = [geometry.grid, geometry.block, geometry.dynamic_lds_bytes, candidate.occupancy.waves_per_simd]
+    launch = [geometry.work_items, geometry.block, geometry.dynamic_lds_bytes, candidate.occupancy.waves_per_simd]
     path = cache_dir() / "features" / digest([_FORMAT, candidate.build.code_object.sha256, candidate.kernel.symbol, launch])
     stored = read_sealed(path)
     if stored is not None:

@@ -25,6 +25,8 @@ TRITON_TYPES: Mapping[str, str] = {
     "f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64",
     "f8e4m3fnuz": "fp8e4b8", "f8e5m2fnuz": "fp8e5b16", "f8e4m3fn": "fp8e4nv", "f8e5m2": "fp8e5",
 }  # fmt: skip
+_PARTIAL_WORKGROUPS = ("-fno-offload-uniform-block",)
+"""Without it the compiler takes blockDim for the size of every workgroup, the last one too."""
 
 
 def compile_description(
@@ -65,7 +67,7 @@ def hip_request(description: KernelDescription, source: Path, *, architecture: s
         source=source,
         architecture=architecture,
         defines=compile_defines(description),
-        flags=description.flags,
+        flags=(*description.flags, *(_PARTIAL_WORKGROUPS if description.work_items else ())),
         include_dirs=_folders(description),
         optimisation=optimisation,
     )

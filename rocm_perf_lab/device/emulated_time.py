@@ -44,7 +44,7 @@ def estimate_launch(
         traces=result.traces,
         buffers=[(b.address, b.nbytes) for b in buffers],
         workgroups=result.workgroups,
-        waves_per_workgroup=result.waves // result.workgroups,
+        waves_per_workgroup=result.waves_per_workgroup,
         resident_workgroups=int(launch_occupancy(target, request).workgroups_per_cu),
     )
     return estimate(load_runtime(), traced, target, thread_trace=thread_trace)

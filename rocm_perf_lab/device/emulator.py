@@ -140,6 +140,7 @@ class EmulatorDevice:
                 launch.block,
                 [buffers[a.name] if isinstance(a, BufferValue) else a.encoded for a in launch.arguments],
                 launch.dynamic_lds_bytes,
+                remainder=launch.remainder,
                 source_line=_source_lines(launch.code_object),
             )
             timing = estimate_launch(

@@ -76,8 +76,15 @@ def _dispatch(hip: Hip, function: ctypes.c_void_p, spec: dict[str, Any], kernarg
     extra = (ctypes.c_void_p * 5)(
         LAUNCH_BUFFER_POINTER, ctypes.addressof(block), LAUNCH_BUFFER_SIZE, ctypes.addressof(size), LAUNCH_END
     )
-    geometry = [ctypes.c_uint(n) for n in (*spec["grid"], *spec["block"], spec["dynamic_lds_bytes"])]
-    hip.call("hipModuleLaunchKernel", function, *geometry, None, None, extra)
+    counted = spec["work_items"] or spec["grid"]
+    geometry = [ctypes.c_uint(n) for n in (*counted, *spec["block"])]
+    lds_bytes = spec["dynamic_lds_bytes"]
+    if spec["work_items"]:  # only this call launches partial workgroups
+        events_and_flags = (None, None, ctypes.c_uint(0))
+        lds = ctypes.c_size_t(lds_bytes)
+        hip.call("hipExtModuleLaunchKernel", function, *geometry, lds, None, None, extra, *events_and_flags)
+    else:
+        hip.call("hipModuleLaunchKernel", function, *geometry, ctypes.c_uint(lds_bytes), None, None, extra)
     hip.call("hipDeviceSynchronize")
 
 

@@ -144,7 +144,9 @@ class KernelDescription(_Strict):
     constexprs: dict[str, Expression | None] = {}
     options: dict[str, Expression] = {}
     arguments: tuple[Argument, ...]
-    grid: tuple[Expression, ...] = Field(min_length=1, max_length=3)
+    grid: tuple[Expression, ...] = Field((), max_length=3)
+    work_items: tuple[Expression, ...] = Field((), max_length=3)
+    """In place of `grid`, as a dispatch packet counts: the last workgroup of an axis may be partial."""
     block: tuple[Expression, ...] = Field((), max_length=3)
     dynamic_lds_bytes: Expression = 0
     reference: dict[str, str] | str = "baseline output"
@@ -155,12 +157,15 @@ class KernelDescription(_Strict):
 
     @model_validator(mode="after")
     def _fits_the_language(self) -> Self:
-        foreign = ("block", "defines", "flags") if self.language == "triton" else ("constexprs", "options")
+        foreign = ("block", "work_items", "defines", "flags") if self.language == "triton" else ("constexprs", "options")
         given = [name for name in foreign if getattr(self, name)]
         if given:
             raise ValueError(f"a {self.language} kernel has no {', '.join(given)}")
         if self.language == "hip" and not self.block:
             raise ValueError("a hip kernel needs block: the work-items of a workgroup, for example [256]")
+        if bool(self.grid) == bool(self.work_items):
+            or_items = "" if self.language == "triton" else ", or else work_items, which the last workgroup need not fill"
+            raise ValueError(f"a kernel needs grid: the number of workgroups, for example [64]{or_items}")
         return self
 
     @property

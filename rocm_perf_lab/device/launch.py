@@ -5,7 +5,6 @@ Takes a :class:`KernelDescription` and a compiled code object; gives a :class:`L
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -23,6 +22,7 @@ from rocm_perf_lab.device.kernel import (
     UniformInit,
 )
 from rocm_perf_lab.device.protocol import BufferValue, Dim3, Launch, ScalarValue
+from rocm_perf_lab.emulator.kernarg import Geometry
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.expressions import evaluate, evaluate_integer
 
@@ -59,17 +59,8 @@ def compile_defines(description: KernelDescription) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
-class LaunchGeometry:
-    """Of a launch all that needs no memory: `grid` counts workgroups, `block` work-items per workgroup."""
-
-    grid: Dim3
-    block: Dim3
-    dynamic_lds_bytes: int
-
-
-def launch_geometry(description: KernelDescription, contract: LaunchContract | None = None) -> LaunchGeometry:
-    """Evaluate the geometry alone.
+def launch_geometry(description: KernelDescription, contract: LaunchContract | None = None) -> Geometry:
+    """Evaluate the geometry alone: of a launch all that needs no memory.
 
     Raises:
         LaunchError: A dimension that is not positive.
@@ -77,11 +68,11 @@ def launch_geometry(description: KernelDescription, contract: LaunchContract | N
     """
     params = description.params
     lds_bytes = evaluate_integer(description.dynamic_lds_bytes, params, where="kernel.dynamic_lds_bytes")
-    return LaunchGeometry(
-        grid=_dim3(description.grid, params, "kernel.grid"),
-        block=(contract.work_items, 1, 1) if contract else _dim3(description.block, params, "kernel.block"),
-        dynamic_lds_bytes=lds_bytes + (contract.dynamic_lds_bytes if contract else 0),
-    )
+    block = (contract.work_items, 1, 1) if contract else _dim3(description.block, params, "kernel.block")
+    lds_bytes += contract.dynamic_lds_bytes if contract else 0
+    if description.work_items:
+        return Geometry.of_work_items(_dim3(description.work_items, params, "kernel.work_items"), block, lds_bytes)
+    return Geometry(_dim3(description.grid, params, "kernel.grid"), block, lds_bytes)
 
 
 def build_launch(
@@ -106,6 +97,7 @@ def build_launch(
         grid=geometry.grid,
         block=geometry.block,
         dynamic_lds_bytes=geometry.dynamic_lds_bytes,
+        remainder=geometry.remainder,
         arguments=_by_contract(arguments, contract, code_object, symbol) if contract else arguments,
     )
 

@@ -33,7 +33,6 @@ def launch_record(
     code_object = launch.code_object
     kernel = next(k for k in code_object.kernels if k.symbol == launch.symbol)
     symbol = _symbol_record(code_object, kernel)
-    x, y, z = (groups * size for groups, size in zip(launch.grid, launch.block, strict=True))
     dispatches = []
     start_ns = time.monotonic_ns()
     for duration_ns in durations_ns:
@@ -42,7 +41,7 @@ def launch_record(
                 kernel_id=symbol.id,
                 start_ns=start_ns,
                 end_ns=start_ns + duration_ns,
-                grid=(x, y, z),
+                grid=launch.geometry.work_items,
                 workgroup=launch.block,
                 lds_bytes=kernel.lds_bytes + launch.dynamic_lds_bytes,
                 scratch_bytes=kernel.scratch_bytes,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from rocm_perf_lab.emulator.kernarg import Geometry
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -45,7 +47,10 @@ class ScalarValue:
 
 @dataclass(frozen=True)
 class Launch:
-    """One dispatch, ready to run. `grid` counts workgroups, `block` work-items per workgroup."""
+    """One dispatch, ready to run. `grid` counts workgroups, `block` work-items per workgroup.
+
+    `remainder` has the work-items of the last workgroup of an axis where it is partial, 0 where it is whole.
+    """
 
     code_object: CodeObject
     symbol: str
@@ -53,6 +58,12 @@ class Launch:
     block: Dim3
     dynamic_lds_bytes: int
     arguments: tuple[BufferValue | ScalarValue, ...]
+    remainder: Dim3 = (0, 0, 0)
+
+    @property
+    def geometry(self) -> Geometry:
+        """Of the dispatch."""
+        return Geometry(self.grid, self.block, self.dynamic_lds_bytes, self.remainder)
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,7 @@ def _write_launch(work: Path, launch: Launch, runs: int) -> None:
     spec = {
         "symbol": launch.symbol,
         "grid": launch.grid,
+        "work_items": launch.geometry.work_items if any(launch.remainder) else None,
         "block": launch.block,
         "dynamic_lds_bytes": launch.dynamic_lds_bytes,
         "runs": runs,

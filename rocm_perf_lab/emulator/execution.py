@@ -65,7 +65,7 @@ class Dispatch:
 
     @property
     def waves_per_workgroup(self) -> int:
-        """Wavefronts with at least one work-item."""
+        """Wavefronts of a whole workgroup with at least one work-item."""
         return -(-prod(self.geometry.block) // LANES)
 
 
@@ -74,7 +74,7 @@ class Execution:
     """What ran. `fault` is that of the earliest workgroups; None where all is well.
 
     `block_executions` and `block_active_lanes` are (n_blocks). `traces` holds, for every traced workgroup, the words
-    of each of its wavefronts.
+    of each of its wavefronts, none for wavefronts that a partial workgroup does not have.
     """
 
     block_executions: NDArray[np.uint64]
@@ -119,7 +119,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
     return Execution(
         executions.sum(axis=0, dtype=np.uint64),
         active_lanes.sum(axis=0, dtype=np.uint64),
-        _sum_counters([state.counters for state in states], dispatch),
+        _sum_counters([state.counters for state in states]),
         words,
         fault,
     )
@@ -137,6 +137,7 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
         kernel=dispatch.kernel_address,
         grid=geometry.grid,
         block=geometry.block,
+        remainder=geometry.remainder,
         user_sgpr_count=len(state.user_sgprs),
         system_sgprs=state.system_sgprs,
         work_item_id_dims=state.work_item_id_dims,
@@ -167,8 +168,7 @@ def _words(trace: Trace) -> NDArray[np.uint64]:
     return np.ctypeslib.as_array(trace.words, shape=(trace.count,)).copy()
 
 
-def _sum_counters(counters: list[MemoryCounters], dispatch: Dispatch) -> dict[str, int]:
+def _sum_counters(counters: list[MemoryCounters]) -> dict[str, int]:
     per_thread = [entry.as_dict() for entry in counters]
     totals = {name: sum(entry[name] for entry in per_thread) for name in per_thread[0]}
-    partial = totals["workgroups"] if prod(dispatch.geometry.block) % LANES else 0
-    return totals | {"full_waves": totals["waves"] - partial, "partial_waves": partial}
+    return totals | {"full_waves": totals["waves"] - totals["partial_waves"]}

@@ -70,22 +70,37 @@ def service_at(address: int) -> Service | None:
 
 @dataclass(frozen=True)
 class Geometry:
-    """One dispatch: workgroups, work-items per workgroup, LDS asked for at launch."""
+    """One dispatch: workgroups, work-items per workgroup, LDS asked for at launch.
+
+    `grid` counts partial workgroups too. `remainder` has the work-items of the last workgroup of an axis where it is
+    partial, 0 where it is whole.
+    """
 
     grid: Dim3
     block: Dim3
     dynamic_lds_bytes: int = 0
+    remainder: Dim3 = (0, 0, 0)
+
+    @classmethod
+    def of_work_items(cls, work_items: Dim3, block: Dim3, dynamic_lds_bytes: int = 0) -> Geometry:
+        """From what a dispatch packet says."""
+        x, y, z = (-(-items // size) for items, size in zip(work_items, block, strict=True))
+        in_x, in_y, in_z = (items % size for items, size in zip(work_items, block, strict=True))
+        return cls((x, y, z), block, dynamic_lds_bytes, (in_x, in_y, in_z))
 
     @property
     def work_items(self) -> Dim3:
         """Grid size in work-items, as the dispatch packet counts."""
-        x, y, z = (groups * items for groups, items in zip(self.grid, self.block, strict=True))
+        x, y, z = (
+            groups * size if not rest else (groups - 1) * size + rest
+            for groups, size, rest in zip(self.grid, self.block, self.remainder, strict=True)
+        )
         return x, y, z
 
     @property
     def dimensions(self) -> int:
         """1, 2 or 3: the last dimension that is not flat."""
-        flat = [groups * items == 1 for groups, items in zip(self.grid, self.block, strict=True)]
+        flat = [items == 1 for items in self.work_items]
         return 3 if not flat[2] else 2 if not flat[1] else 1
 
 
@@ -139,9 +154,10 @@ def hidden_values(geometry: Geometry) -> Mapping[str, int]:
         "hidden_private_base": SCRATCH_APERTURE_HIGH,
         "hidden_shared_base": LDS_APERTURE_HIGH,
     }
-    for axis, groups, items in zip("xyz", geometry.grid, geometry.block, strict=True):
-        values[f"hidden_block_count_{axis}"] = groups
+    for axis, groups, items, rest in zip("xyz", geometry.grid, geometry.block, geometry.remainder, strict=True):
+        values[f"hidden_block_count_{axis}"] = groups - (rest > 0)  # whole ones only
         values[f"hidden_group_size_{axis}"] = items
+        values[f"hidden_remainder_{axis}"] = rest
     return values
 
 

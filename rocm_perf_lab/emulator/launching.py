@@ -34,7 +34,7 @@ class LaunchResult:
 
     `counters` are exact, by rocprofv3's names; `memory` has the runtime's own (bytes requested and the like).
     `block_executions` and `block_active_lanes` are (n_blocks) of `program`. `traces[k][wave]` are the words of one
-    wavefront (see `runtime/wave.h`) of workgroup `traced_workgroups[k]`.
+    wavefront (see `runtime/wave.h`) of workgroup `traced_workgroups[k]`. `waves_per_workgroup` is of a whole workgroup.
     """
 
     program: Program
@@ -46,6 +46,7 @@ class LaunchResult:
     traces: list[list[NDArray[np.uint64]]]
     workgroups: int
     waves: int
+    waves_per_workgroup: int
     lds_bytes: int
     findings: tuple[Finding, ...] = ()
 
@@ -139,6 +140,7 @@ def _result(execution: Execution, dispatch: Dispatch, program: Program, findings
         traces=execution.traces,
         workgroups=dispatch.workgroups,
         waves=execution.counters["waves"],
+        waves_per_workgroup=dispatch.waves_per_workgroup,
         lds_bytes=dispatch.lds_bytes,
         findings=findings,
     )

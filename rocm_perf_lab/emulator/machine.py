@@ -138,6 +138,8 @@ class Machine:
         block: Dim3,
         arguments: Sequence[int | bytes | Allocation],
         dynamic_lds_bytes: int = 0,
+        *,
+        remainder: Dim3 = (0, 0, 0),
         source_line: Callable[[int], str | None] | None = None,
     ) -> LaunchResult:
         """Run a kernel to its end.
@@ -145,17 +147,18 @@ class Machine:
         Args:
             loaded: The code object.
             symbol: Symbol of the kernel in it.
-            grid: Workgroups.
+            grid: Workgroups, partial ones too.
             block: Work-items per workgroup.
             arguments: In the kernel's order: buffers or device addresses, and encoded scalars.
             dynamic_lds_bytes: LDS on top of the kernel's static LDS.
+            remainder: Work-items of the last workgroup of an axis where it is partial.
             source_line: Source line of an address of the code object, for messages.
 
         Raises:
             LaunchRefused: Geometry or LDS that the hardware does not take.
             EmulationError: The kernel did what it must not do.
         """
-        geometry = Geometry(grid, block, dynamic_lds_bytes)
+        geometry = Geometry(grid, block, dynamic_lds_bytes, remainder)
         values = [value.address if isinstance(value, Allocation) else value for value in arguments]
         kernel = loaded.kernel(symbol)
         self._validate(kernel, geometry)

@@ -71,7 +71,7 @@ class MemoryCounters(ctypes.Structure):
     _fields_ = tuple(
         (name, ctypes.c_uint64)
         for name in (
-            "waves", "work_items", "workgroups",
+            "waves", "partial_waves", "work_items", "workgroups",
             "load_bytes", "store_bytes", "atomic_operations", "lds_bytes",
             "flat_read_waves", "flat_write_waves", "flat_atomic_waves",
             "buffer_read_waves", "buffer_write_waves", "buffer_atomic_waves",
@@ -157,6 +157,7 @@ class LaunchRecord(ctypes.Structure):
         ("budget", ctypes.c_void_p),
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
+        ("remainder", ctypes.c_uint32 * 3),
         ("user_sgprs", ctypes.c_uint32 * USER_SGPR_SLOTS),
         ("user_sgpr_count", ctypes.c_uint32),
         ("system_sgprs", ctypes.c_uint32),

@@ -27,6 +27,7 @@ from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, counts_document
 from rocm_perf_lab.device.kernel import BufferArgument, KernelDescription
 from rocm_perf_lab.device.launch import DTYPES, build_launch
 from rocm_perf_lab.device.protocol import BufferValue, ScalarValue
+from rocm_perf_lab.emulator.kernarg import Geometry
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_bytes, write_text
 from rocm_perf_lab.jobs.show import time_text
@@ -67,8 +68,9 @@ class EmulateRequest:
     """The words of the command line."""
 
     file: Path
-    grid: str
+    grid: str | None
     block: str
+    work_items: str | None = None
     arguments: tuple[str, ...] = ()
     kernel: str | None = None
     dynamic_lds_bytes: int = 0
@@ -116,16 +118,17 @@ def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
         LabError: The words make no launch, or the kernel did what it must not do.
     """
     target = load_target(request.target)
-    grid, block = parse_dim3(request.grid, "--grid"), parse_dim3(request.block, "--block")
+    geometry = _geometry(request)
+    block = geometry.block
     code_object, kernel = choose_kernel(read_kernel_file(request.file), request.kernel)
     _require_emulated(code_object, target, request.file)
     names = argument_names(kernel, len(request.arguments))
     arguments = tuple(parse_argument(text, name) for text, name in zip(request.arguments, names, strict=True))
     code_object, kernel = _with_argument_layout(code_object, kernel, arguments)
-    _require_size(kernel, grid, block, arguments)
+    _require_size(kernel, geometry, arguments)
     asked = occupancy_request(kernel, workgroup_size=prod(block), dynamic_lds_bytes=request.dynamic_lds_bytes)
     occupancy = launch_occupancy(target, asked)
-    launch = _launch(request, code_object, kernel, arguments, grid, block)
+    launch = _launch(request, code_object, kernel, arguments, geometry)
     device = _device(request, target)
     exact, estimated = device.exact_counters, device.estimated_counters
     run = device.run(launch, database=database, runs=1, counters=[*exact, *estimated])
@@ -226,6 +229,7 @@ def emulation_document(emulation: Emulation, request: EmulateRequest, files: Map
         "symbol": kernel.symbol,
         "grid": list(launch.grid),
         "block": list(launch.block),
+        "work_items": list(launch.geometry.work_items),
         "dynamic_lds_bytes": launch.dynamic_lds_bytes,
         "arguments": [{"name": argument.name, "text": format_argument(argument)} for argument in emulation.arguments],
         "resources": {
@@ -267,7 +271,8 @@ def show_emulation(console: Console, emulation: Emulation) -> None:
     table.add_column(overflow="fold")
     waves = emulation.counters.get("SQ_WAVES", 0)
     table.add_row("kernel", Text(kernel.name))
-    table.add_row("grid", f"{_by(launch.grid)} workgroups of {_by(launch.block)} work-items: {waves:,.0f} wavefronts")
+    of_all = f", {_by(launch.geometry.work_items)} in all" if any(launch.remainder) else ""
+    table.add_row("grid", f"{_by(launch.grid)} workgroups of {_by(launch.block)} work-items{of_all}: {waves:,.0f} wavefronts")
     table.add_row("target", f"{emulation.target.name} ({launch.code_object.architecture}), {emulation.identity.name}")
     vgprs = kernel.vgpr_count - kernel.agpr_count
     table.add_row("registers", f"{vgprs} VGPR, {kernel.agpr_count} AGPR, {kernel.sgpr_count} SGPR")
@@ -382,11 +387,25 @@ def _require_emulated(code_object: CodeObject, target: Target, file: Path) -> No
         )
 
 
-def _require_size(kernel: KernelMetadata, grid: Sequence[int], block: Sequence[int], arguments: Sequence[TextArgument]) -> None:
-    """What the dispatch packet and this machine can hold."""
-    if max(groups * items for groups, items in zip(grid, block, strict=True)) > _LARGEST_WORK_ITEMS:
+def _geometry(request: EmulateRequest) -> Geometry:
+    block = parse_dim3(request.block, "--block")
+    if (request.grid is None) == (request.work_items is None):
         raise LabError(
-            f"{_by(grid)} workgroups of {_by(block)} work-items: a dispatch holds {_LARGEST_WORK_ITEMS:,} per dimension",
+            "one of --grid and --work-items is needed",
+            where=f"--grid {request.grid} --work-items {request.work_items}" if request.grid else "neither is there",
+            remedy="--grid counts workgroups; --work-items counts work-items, and the last workgroup may be partial",
+        )
+    if request.work_items is not None:
+        return Geometry.of_work_items(parse_dim3(request.work_items, "--work-items"), block, request.dynamic_lds_bytes)
+    return Geometry(parse_dim3(request.grid or "", "--grid"), block, request.dynamic_lds_bytes)
+
+
+def _require_size(kernel: KernelMetadata, geometry: Geometry, arguments: Sequence[TextArgument]) -> None:
+    """What the dispatch packet and this machine can hold."""
+    if max(geometry.work_items) > _LARGEST_WORK_ITEMS:
+        raise LabError(
+            f"{_by(geometry.grid)} workgroups of {_by(geometry.block)} work-items: "
+            f"a dispatch holds {_LARGEST_WORK_ITEMS:,} per dimension",
             where=f"kernel {kernel.name}, --grid",
             remedy="--grid counts workgroups, not work-items",
         )
@@ -446,8 +465,7 @@ def _launch(
     code_object: CodeObject,
     kernel: KernelMetadata,
     arguments: tuple[TextArgument, ...],
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
+    geometry: Geometry,
 ) -> Launch:
     """Through a kernel description, as every launch of the lab; raw bytes are put in their places."""
     description = KernelDescription(
@@ -455,8 +473,8 @@ def _launch(
         source=request.file,
         entry=kernel.symbol,
         arguments=tuple(argument for argument in arguments if not isinstance(argument, ScalarValue)),
-        grid=grid,
-        block=block,
+        work_items=geometry.work_items,
+        block=geometry.block,
         dynamic_lds_bytes=request.dynamic_lds_bytes,
     )
     with np.errstate(all="ignore"):  # values beyond the range of a small float become infinite, as on the device

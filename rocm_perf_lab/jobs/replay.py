@@ -210,7 +210,9 @@ def run_info(folder: Path, console: Console, *, as_json: bool) -> None:
     groups = [-(-items // size) for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True)]
     table.add_row("kernel", escape(dispatch.kernel.name))
     table.add_row("dispatch", f"{dispatch.index.kernel} of this kernel, {dispatch.index.process} of the process (from 0)")
-    table.add_row("grid", f"{_by(groups)} workgroups of {_by(packet.workgroup_size)} work-items")
+    partial = any(items % size for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True))
+    of_all = f", {_by(packet.grid_size)} in all" if partial else ""
+    table.add_row("grid", f"{_by(groups)} workgroups of {_by(packet.workgroup_size)} work-items{of_all}")
     table.add_row(
         "LDS, scratch", f"{packet.group_segment_size:,} B for a workgroup, {packet.private_segment_size:,} B for a work-item"
     )

@@ -82,6 +82,7 @@ class EmulatorRunner:
                     launch.block,
                     [buffers[a.name] if isinstance(a, BufferValue) else a.encoded for a in launch.arguments],
                     launch.dynamic_lds_bytes,
+                    remainder=launch.remainder,
                     source_line=_lines(launch.code_object),
                 )
                 findings += [Finding(f.check, str(f), f.source) for f in result.findings]

@@ -224,10 +224,11 @@ def _places(capture: Capture, launch: Launch) -> dict[str, int]:
 
 
 def _geometry(capture: Capture, launch: Launch) -> GeometryOrder:
-    x, y, z = (groups * size for groups, size in zip(launch.grid, launch.block, strict=True))
     pairs = zip(explicit_arguments(capture.kernel), launch.arguments, strict=True)
     scalars = {place.offset: value.encoded.hex() for place, value in pairs if not isinstance(value, BufferValue)}
-    return GeometryOrder(grid=(x, y, z), workgroup=launch.block, dynamic_lds_bytes=launch.dynamic_lds_bytes, scalars=scalars)
+    return GeometryOrder(
+        grid=launch.geometry.work_items, workgroup=launch.block, dynamic_lds_bytes=launch.dynamic_lds_bytes, scalars=scalars
+    )
 
 
 def _outputs(buffers: Sequence[BufferValue], outcome: Outcome) -> dict[str, NDArray[np.generic]]:

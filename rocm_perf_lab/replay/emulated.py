@@ -20,7 +20,7 @@ from rocm_perf_lab.emulator.memory import DeviceMemoryError
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.replay.address_space import materialise
 from rocm_perf_lab.replay.errors import ReplayError
-from rocm_perf_lab.replay.kernarg import HOST_SERVICES, IN_MEMORY, OF_THE_PROCESS, ReplayGeometry, replay_kernarg
+from rocm_perf_lab.replay.kernarg import HOST_SERVICES, IN_MEMORY, OF_THE_PROCESS, replay_kernarg
 from rocm_perf_lab.replay.replayer import Environment
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.memory import Allocation, TrackedPages
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.format import Region
+    from rocm_perf_lab.replay.kernarg import ReplayGeometry
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
@@ -75,7 +76,7 @@ class EmulatedReplayer:
         traced_workgroups: Workgroups whose instruction stream the timing model replays.
 
     Raises:
-        ReplayError: Another architecture, a geometry that the emulator does not run, or no memory.
+        ReplayError: Another architecture, or no memory.
     """
 
     def __init__(
@@ -84,7 +85,6 @@ class EmulatedReplayer:
         _require_emulated(capture)
         self._capture = capture
         self._target = target
-        _geometry(capture, ReplayGeometry.captured(capture))
         self._machine = Machine(
             target, max_instructions=max_instructions, threads=threads, sample=SamplePolicy(traced_workgroups)
         )
@@ -194,7 +194,8 @@ class EmulatedReplayer:
             yield memory.adopt(f"captured region {region.base:#x}", region.size, region.base)
 
     def _load(self, code_object: CodeObject, kernel: KernelMetadata, wanted: ReplayGeometry) -> _LoadedCode:
-        geometry = _geometry(self._capture, wanted)
+        packet = wanted.packet
+        geometry = Geometry.of_work_items(packet.grid_size, packet.workgroup_size, wanted.dynamic_lds_bytes)
         if code_object.sha256 not in self._loaded:
             self._loaded[code_object.sha256] = self._load_at_captured_address(code_object)
         loaded = self._loaded[code_object.sha256]
@@ -278,19 +279,6 @@ def _require_emulated(capture: Capture) -> None:
             where=str(capture.folder),
             remedy=f"Replay it on a GPU with {architecture}: --device rocm.",
         )
-
-
-def _geometry(capture: Capture, wanted: ReplayGeometry) -> Geometry:
-    packet = wanted.packet
-    groups = [items // size for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True)]
-    if any(items % size for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True)):
-        raise ReplayError(
-            f"a grid of {packet.grid_size} work-items has partial workgroups of {packet.workgroup_size}",
-            where=str(capture.folder),
-            remedy="The emulator runs whole workgroups only. Replay it on a GPU: --device rocm.",
-        )
-    x, y, z = groups
-    return Geometry((x, y, z), packet.workgroup_size, wanted.dynamic_lds_bytes)
 
 
 def _services(geometry: Geometry) -> Mapping[str, int]:

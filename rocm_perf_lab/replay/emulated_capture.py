@@ -92,9 +92,8 @@ def capture_launch(
         else:
             addresses.append(argument.encoded)
     loaded = machine.load(launch.code_object)
-    geometry = Geometry(launch.grid, launch.block, launch.dynamic_lds_bytes)
-    kernarg = pack_kernarg(loaded.kernel(launch.symbol), addresses, geometry)
-    dispatch = EmulatedDispatch(loaded, launch.symbol, geometry, kernarg, argument_types)
+    kernarg = pack_kernarg(loaded.kernel(launch.symbol), addresses, launch.geometry)
+    dispatch = EmulatedDispatch(loaded, launch.symbol, launch.geometry, kernarg, argument_types)
     return capture_dispatch(machine, dispatch, folder, target=target, mode=mode)
 
 

@@ -98,12 +98,13 @@ class Scene:
         grid: int = 1,
         block: int = 64,
         lds: int = 0,
+        remainder: int = 0,
         mode: Mode = "reachable",
         types: Mapping[str, str] | None = None,
     ) -> Path:
         """Run it, capture it, close the machine."""
         values = [a if isinstance(a, bytes | int) else a.address for a in arguments]
-        geometry = Geometry((grid, 1, 1), (block, 1, 1), lds)
+        geometry = Geometry((grid, 1, 1), (block, 1, 1), lds, (remainder, 0, 0))
         kernarg = pack_kernarg(self.loaded.kernel(kernel), values, geometry)
         dispatch = EmulatedDispatch(self.loaded, kernel, geometry, kernarg, types or {})
         capture_dispatch(self.machine, dispatch, folder, target=mi300x(), mode=mode)

@@ -131,12 +131,18 @@ class EmulatorBench:
         return np.frombuffer(self.machine.read(allocation), dtype=dtype)
 
     def launch(
-        self, kernel: str, grid: int | Dim3, block: int | Dim3, *arguments: Allocation | int | bytes, lds: int = 0
+        self,
+        kernel: str,
+        grid: int | Dim3,
+        block: int | Dim3,
+        *arguments: Allocation | int | bytes,
+        lds: int = 0,
+        remainder: Dim3 = (0, 0, 0),
     ) -> LaunchResult:
         """Run a kernel; one number means a flat grid or block."""
         groups = (grid, 1, 1) if isinstance(grid, int) else grid
         items = (block, 1, 1) if isinstance(block, int) else block
-        return self.machine.launch(self.loaded, kernel, groups, items, arguments, lds)
+        return self.machine.launch(self.loaded, kernel, groups, items, arguments, lds, remainder=remainder)
 
 
 def emulation_code_object() -> CodeObject:

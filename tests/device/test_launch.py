@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rocm_perf_lab.device.compilation import hip_request
 from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.device.launch import LaunchError, build_launch, compile_defines
 from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue
 from rocm_perf_lab.device.reference import KernelReferenceError, expected_outputs
 from rocm_perf_lab.toolchain.code_object import CodeObject
 
+PARTIAL: dict[str, Any] = {"grid": (), "work_items": ["n"]}
 EMPTY = CodeObject(data=b"", architecture="gfx942", target_id="gfx942", kernels=())
 
 
@@ -47,6 +49,25 @@ def test_geometry_is_evaluated_over_params_and_filled_up_to_three_dimensions() -
 
     assert launch.grid == (4, 1, 1)
     assert launch.block == (256, 1, 1)
+
+
+def test_a_grid_in_work_items_may_end_in_a_partial_workgroup() -> None:
+    launch = launch_of(describe(**PARTIAL))
+
+    assert (launch.grid, launch.remainder) == ((4, 1, 1), (232, 0, 0))
+    assert launch.geometry.work_items == (1000, 1, 1)
+
+
+@pytest.mark.parametrize("given", [{"grid": ()}, {"work_items": ["n"]}], ids=["neither", "both"])
+def test_a_kernel_has_a_grid_or_work_items(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="needs grid: the number of workgroups"):
+        describe(**given)
+
+
+def test_a_kernel_with_partial_workgroups_is_compiled_for_them() -> None:
+    flags = [hip_request(describe(**d), Path("scale.hip"), architecture="gfx942").flags for d in ({}, PARTIAL)]
+
+    assert flags == [(), ("-fno-offload-uniform-block",)]
 
 
 def test_defines_are_evaluated_over_params() -> None:

@@ -39,7 +39,7 @@ struct rpl_fault {
 struct rpl_checks;
 
 struct rpl_counters {
-  uint64_t waves, work_items, workgroups;
+  uint64_t waves, partial_waves, work_items, workgroups;  // partial: fewer work-items than lanes
   uint64_t load_bytes, store_bytes, atomic_operations, lds_bytes;
   uint64_t flat_read_waves, flat_write_waves, flat_atomic_waves;
   uint64_t buffer_read_waves, buffer_write_waves, buffer_atomic_waves;
@@ -66,6 +66,7 @@ struct rpl_launch {
   struct rpl_trace *traces;                         // [sampled_count][waves per workgroup]
   int64_t *budget;                                  // instructions left for the whole launch, all threads
   uint32_t grid[3], block[3];
+  uint32_t remainder[3];                            // work-items of the last workgroup of an axis; 0 where it is whole
   uint32_t user_sgprs[32];
   uint32_t user_sgpr_count;
   uint32_t system_sgprs;                            // bits: workgroup id x, y, z, workgroup info, private wave offset

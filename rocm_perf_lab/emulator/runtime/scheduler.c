@@ -5,23 +5,31 @@
 #include "access.h"
 #include "checks.h"
 
-enum { CACHE_LINE = 64, SYSTEM_SGPR_KINDS = 5, WORKGROUP_INFO = 3 };
+enum { CACHE_LINE = 64, SYSTEM_SGPR_KINDS = 5, WORKGROUP_INFO = 3, AXES = 3, SHAPES = 1 << AXES };
 
 enum { WAVE_STRIDE = (sizeof(struct rpl_wave) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE };  // vector code wants alignment
 
 struct resident {
   uint8_t *waves;          // WAVE_STRIDE bytes each
   uint8_t *lds, *scratch;
+  uint32_t count;          // waves of this workgroup: a partial one may have fewer than others
   uint32_t live, waiting;  // waves not ended, waves at a barrier
   int64_t executed;        // instructions of all its waves
   struct rpl_group *group; // NULL where the checks are off
 };
 
+// A workgroup of one size. The last one of an axis may be partial: the hardware then starts it as if it were a smaller
+// workgroup, its work-items packed into as few wavefronts as hold them.
+struct shape {
+  uint32_t items, waves;
+  uint32_t (*work_item_ids)[RPL_LANES];  // VGPR0 of each wave; NULL until a workgroup has that shape
+};
+
 struct run {
   const struct rpl_launch *launch;
   struct rpl_machine *machine;
-  uint32_t waves_per_group, items;
-  uint32_t (*work_item_ids)[RPL_LANES];  // VGPR0 of each wave: the same in every workgroup
+  uint32_t waves_per_group;              // of a whole workgroup
+  struct shape shapes[SHAPES];           // bit k of the index: the workgroup is partial along axis k
   struct resident **resident;
   uint32_t residents;
 };
@@ -63,30 +71,43 @@ static struct resident *create(const struct run *run) {
 
 // ---- initial state ----
 
-static void set_work_item_ids(struct run *run) {
-  const uint32_t *block = run->launch->block;
-  uint32_t dims = run->launch->work_item_id_dims;
-  for (uint32_t t = 0; t < run->waves_per_group * RPL_LANES; t++) {
-    uint32_t x = t % block[0], y = t / block[0] % block[1], z = t / block[0] / block[1];
-    uint32_t id = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
-    run->work_item_ids[t / RPL_LANES][t % RPL_LANES] = t < run->items ? id : 0;
+// The shape of a workgroup, made on first use. NULL where memory is short.
+static const struct shape *shape_of(struct run *run, const uint32_t workgroup[AXES]) {
+  const struct rpl_launch *launch = run->launch;
+  uint32_t size[AXES], dims = launch->work_item_id_dims;
+  int index = 0;
+  for (int k = 0; k < AXES; k++) {
+    int partial = launch->remainder[k] && workgroup[k] + 1 == launch->grid[k];
+    size[k] = partial ? launch->remainder[k] : launch->block[k];
+    index |= partial << k;
   }
+  struct shape *shape = &run->shapes[index];
+  if (shape->work_item_ids) return shape;
+  shape->items = size[0] * size[1] * size[2];
+  shape->waves = (shape->items + RPL_LANES - 1) / RPL_LANES;
+  shape->work_item_ids = calloc(shape->waves, sizeof *shape->work_item_ids);
+  if (!shape->work_item_ids) return NULL;
+  for (uint32_t t = 0; t < shape->items; t++) {
+    uint32_t x = t % size[0], y = t / size[0] % size[1], z = t / size[0] / size[1];
+    shape->work_item_ids[t / RPL_LANES][t % RPL_LANES] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
+  }
+  return shape;
 }
 
-static void set_registers(const struct run *run, struct rpl_wave *w, uint32_t index) {
+static void set_registers(const struct run *run, const struct shape *shape, struct rpl_wave *w, uint32_t index) {
   const struct rpl_launch *launch = run->launch;
   memset(w->vgpr, 0, launch->vgpr_rows * sizeof w->vgpr[0]);
   memset(w->vgpr[256], 0, launch->agpr_rows * sizeof w->vgpr[0]);
-  memcpy(w->vgpr[0], run->work_item_ids[index], sizeof w->vgpr[0]);
+  memcpy(w->vgpr[0], shape->work_item_ids[index], sizeof w->vgpr[0]);
   memset(w->sgpr, 0, sizeof w->sgpr);
   memcpy(w->sgpr, launch->user_sgprs, launch->user_sgpr_count * sizeof w->sgpr[0]);
   uint32_t next = launch->user_sgpr_count;
-  uint32_t last_wave = (index + 1 == run->waves_per_group) << 31;  // workgroup info: what LLVM calls TG_SIZE
+  uint32_t last_wave = (index + 1 == shape->waves) << 31;  // workgroup info: what LLVM calls TG_SIZE
   uint32_t values[SYSTEM_SGPR_KINDS] = {w->workgroup[0], w->workgroup[1], w->workgroup[2],
-                                        last_wave | (index == 0) << 26 | index << 6 | run->waves_per_group, 0};
+                                        last_wave | (index == 0) << 26 | index << 6 | shape->waves, 0};
   for (int k = 0; k < SYSTEM_SGPR_KINDS; k++)
     if (launch->system_sgprs >> k & 1) w->sgpr[next++] = values[k];
-  uint32_t items = run->items - index * RPL_LANES;
+  uint32_t items = shape->items - index * RPL_LANES;
   uint64_t exec = items >= RPL_LANES ? RPL_ALL_LANES : (1ull << items) - 1;
   w->sgpr[126] = (uint32_t)exec;
   w->sgpr[127] = (uint32_t)(exec >> 32);
@@ -98,20 +119,23 @@ static struct rpl_trace *trace_of(const struct run *run, uint64_t group, uint32_
   return NULL;
 }
 
-static void start(const struct run *run, struct resident *r, uint64_t group) {
+// Returns 1 where memory is short.
+static int start(struct run *run, struct resident *r, uint64_t group) {
   const struct rpl_launch *launch = run->launch;
+  uint32_t workgroup[AXES] = {(uint32_t)(group % launch->grid[0]), (uint32_t)(group / launch->grid[0] % launch->grid[1]),
+                              (uint32_t)(group / launch->grid[0] / launch->grid[1])};
+  const struct shape *shape = shape_of(run, workgroup);
+  if (!shape) return 1;
   for (uint32_t i = 0; i < launch->lds_bytes / 4; i++) rpl_write32(r->lds + 4 * i, launch->lds_poison);
   if (r->group) rpl_group_start(r->group, (uint32_t)group, launch->lds_bytes);
-  r->live = run->waves_per_group;
+  r->count = r->live = shape->waves;
   r->waiting = 0;
   r->executed = 0;
-  for (uint32_t index = 0; index < run->waves_per_group; index++) {
+  for (uint32_t index = 0; index < shape->waves; index++) {
     struct rpl_wave *w = wave_at(r, index);
-    w->workgroup[0] = (uint32_t)(group % launch->grid[0]);
-    w->workgroup[1] = (uint32_t)(group / launch->grid[0] % launch->grid[1]);
-    w->workgroup[2] = (uint32_t)(group / launch->grid[0] / launch->grid[1]);
+    memcpy(w->workgroup, workgroup, sizeof workgroup);
     w->wave_in_workgroup = index;
-    set_registers(run, w, index);
+    set_registers(run, shape, w, index);
     w->scc = w->resume = 0;
     w->status = RPL_SLICE_OVER;
     w->mode = launch->mode;
@@ -125,13 +149,15 @@ static void start(const struct run *run, struct resident *r, uint64_t group) {
     w->group = r->group;
     w->trace = trace_of(run, group, index);
     w->workgroup_number = (uint32_t)group;
-    w->waves_in_workgroup = run->waves_per_group;
+    w->waves_in_workgroup = shape->waves;
     w->vgpr_rows = launch->vgpr_rows;
     w->agpr_rows = launch->agpr_rows;
   }
   run->machine->counters.workgroups++;
-  run->machine->counters.waves += run->waves_per_group;
-  run->machine->counters.work_items += run->items;
+  run->machine->counters.waves += shape->waves;
+  run->machine->counters.partial_waves += shape->items % RPL_LANES != 0;
+  run->machine->counters.work_items += shape->items;
+  return 0;
 }
 
 // ---- turns ----
@@ -159,9 +185,9 @@ static int run_slice(const struct run *run, struct resident *r, struct rpl_wave 
   }
 }
 
-static struct rpl_wave *first_waiting(const struct run *run, const struct resident *r) {
+static struct rpl_wave *first_waiting(const struct resident *r) {
   uint32_t i = 0;
-  while (i + 1 < run->waves_per_group && wave_at(r, i)->status != RPL_BARRIER) i++;
+  while (i + 1 < r->count && wave_at(r, i)->status != RPL_BARRIER) i++;
   return wave_at(r, i);
 }
 
@@ -170,14 +196,14 @@ static int take_turn(const struct run *run, struct resident *r) {
   int barrier_passed = 1;
   while (barrier_passed) {
     barrier_passed = 0;
-    for (uint32_t i = 0; i < run->waves_per_group; i++) {
+    for (uint32_t i = 0; i < r->count; i++) {
       struct rpl_wave *w = wave_at(r, i);
       if (w->status == RPL_SLICE_OVER && run_slice(run, r, w)) return 1;
     }
     // Ended waves no longer count: hardware takes them out of the barrier.
     if (r->live && r->waiting == r->live) {
-      if (r->group) rpl_checked_barrier(first_waiting(run, r), run->waves_per_group - r->live);
-      for (uint32_t i = 0; i < run->waves_per_group; i++)
+      if (r->group) rpl_checked_barrier(first_waiting(r), r->count - r->live);
+      for (uint32_t i = 0; i < r->count; i++)
         if (wave_at(r, i)->status == RPL_BARRIER) wave_at(r, i)->status = RPL_SLICE_OVER;
       r->waiting = 0;
       barrier_passed = 1;
@@ -199,7 +225,10 @@ static int run_groups(struct run *run, uint64_t first, uint64_t last) {
         }
         run->residents++;
       }
-      start(run, run->resident[active++], next++);
+      if (start(run, run->resident[active++], next++)) {
+        run->machine->fault.kind = RPL_FAULT_HOST_MEMORY;
+        return 1;
+      }
     }
     for (uint32_t k = 0; k < active;) {
       struct resident *r = run->resident[k];
@@ -217,20 +246,17 @@ static int run_groups(struct run *run, uint64_t first, uint64_t last) {
 
 int rpl_run(const struct rpl_launch *launch, struct rpl_machine *machine, uint64_t first, uint64_t last) {
   struct run run = {.launch = launch, .machine = machine};
-  run.items = launch->block[0] * launch->block[1] * launch->block[2];
-  run.waves_per_group = (run.items + RPL_LANES - 1) / RPL_LANES;
-  run.work_item_ids = malloc(sizeof *run.work_item_ids * run.waves_per_group);
+  run.waves_per_group = (launch->block[0] * launch->block[1] * launch->block[2] + RPL_LANES - 1) / RPL_LANES;
   run.resident = calloc(launch->resident_workgroups, sizeof *run.resident);
   int failed = 1;
-  if (run.work_item_ids && run.resident) {
-    set_work_item_ids(&run);
+  if (run.resident) {
     failed = run_groups(&run, first, last);
   } else {
     machine->fault.kind = RPL_FAULT_HOST_MEMORY;
   }
   for (uint32_t k = 0; k < run.residents; k++) release(run.resident[k]);
   free(run.resident);
-  free(run.work_item_ids);
+  for (int k = 0; k < SHAPES; k++) free(run.shapes[k].work_item_ids);
   return failed;
 }
 

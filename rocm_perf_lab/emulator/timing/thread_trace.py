@@ -66,10 +66,10 @@ class Recorder:
         return not self._record.is_short_of_memory
 
     def waves(self) -> tuple[TracedWave, ...]:
-        """In order of workgroup and wavefront."""
+        """In order of workgroup and wavefront; partial workgroups have fewer."""
         return tuple(
-            _wave(record, *divmod(number, self._waves_per_workgroup)) for number, record in enumerate(self._waves)
-        )  # fmt: skip
+            _wave(record, *divmod(number, self._waves_per_workgroup)) for number, record in enumerate(self._waves) if record.count
+        )
 
 
 def _wave(record: TracedWaveRecord, workgroup: int, wave: int) -> TracedWave:

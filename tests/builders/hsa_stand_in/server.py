@@ -115,11 +115,8 @@ class Client:
         kernel = loaded.kernel(symbol)
         packet = _PACKET.unpack(ctypes.string_at(packet_address, _PACKET.size))
         block, work_items = packet[2:5], packet[6:9]
-        if any(n % b for n, b in zip(work_items, block, strict=True)):
-            return f"partial workgroups: {work_items} work-items in workgroups of {block}"
-        x, y, z = (n // b for n, b in zip(work_items, block, strict=True))
         scratch_bytes, lds_bytes, _, kernarg_address = packet[9:13]
-        geometry = Geometry((x, y, z), block, lds_bytes - kernel.lds_bytes)
+        geometry = Geometry.of_work_items(work_items, block, lds_bytes - kernel.lds_bytes)
         kernarg = ctypes.string_at(kernarg_address, kernel.kernarg_bytes) if kernel.kernarg_bytes else b""
         with self._machine.prepare(
             loaded, symbol, geometry, kernarg, kernarg_address=kernarg_address, scratch_bytes=scratch_bytes
