@@ -144,8 +144,8 @@ class KernelDescription(_Strict):
     constexprs: dict[str, Expression | None] = {}
     options: dict[str, Expression] = {}
     arguments: tuple[Argument, ...]
-    grid: tuple[Expression, ...] = Field((), max_length=3)
-    work_items: tuple[Expression, ...] = Field((), max_length=3)
+    grid: tuple[Expression, ...] = Field(default=(), max_length=3)
+    work_items: tuple[Expression, ...] = Field(default=(), max_length=3)
     """In place of `grid`, as a dispatch packet counts: the last workgroup of an axis may be partial."""
     block: tuple[Expression, ...] = Field((), max_length=3)
     dynamic_lds_bytes: Expression = 0
