@@ -1,14 +1,14 @@
 """Reads what `rocprofv3 -f csv` writes (ROCm 6.2 to 10) into the same :class:`Trace` as a database gives.
 
 Takes a folder or some of its files: `*kernel_trace.csv`, `*counter_collection.csv`, `*memory_copy_trace.csv`,
-`*_api_trace.csv`, `*agent_info.csv`. Columns are taken by name; what older releases lack (streams, AGPRs) is 0. Files with
-equal prefix are of one process; a prefix stands in for the guid that CSV lacks. CSV says less than a database: LDS is the
-static part, registers are of the dispatch, names may be demangled only.
+`*_api_trace.csv`, `*agent_info.csv`, and the tables of other tools that `csv_files.py` knows. Columns are taken by name;
+what older releases lack (streams, AGPRs, dispatch ids) is 0 or counted. Files with equal prefix are of one process; a prefix
+stands in for the guid that CSV lacks. CSV says less than a database: LDS is the static part, registers are of the dispatch,
+names may be demangled only.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 from typing import TYPE_CHECKING
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.rocprof.counter_values import per_dispatch
-from rocm_perf_lab.rocprof.dialects import DatabaseError
+from rocm_perf_lab.rocprof.csv_agents import agent_of_agent_info, agent_of_sysinfo, unknown_agent
+from rocm_perf_lab.rocprof.csv_files import files_of_processes
+from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of, counters_as_rows, read_cells
 from rocm_perf_lab.rocprof.merging import in_order, merge
 from rocm_perf_lab.rocprof.trace import (
     CounterValues,
@@ -40,24 +42,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Integers = NDArray[np.int64]
-    Cells = dict[str, list[str]]
+    from rocm_perf_lab.rocprof.csv_tables import Cells
 
-_KINDS = re.compile(
-    r"^(?P<prefix>.*?)(?:^|_)(?P<kind>kernel_trace|counter_collection|memory_copy_trace|agent_info|[a-z]+_api_trace)\.csv$"
-)
+    Integers = NDArray[np.int64]
+
 _AXES = ("X", "Y", "Z")
 _FORMAT = "csv"
+_COUNTER_COLUMNS = ("Dispatch_Id", "Counter_Name", "Counter_Value")
+_OF_DISPATCHES = ("kernel_trace", "counter_collection", "counter_columns")
+"""The tables that dispatches may come from, the best first."""
 _UNKNOWN = -1
-
-
-class CsvError(DatabaseError):
-    """CSV files that cannot be read as output of rocprofv3."""
-
-
-def find_csv(folder: Path) -> tuple[Path, ...]:
-    """The CSV files of rocprofv3 in a folder and below."""
-    return tuple(sorted(path for path in folder.rglob("*.csv") if _KINDS.match(path.name)))
+_CLONE = re.compile(r"( \[clone)? ?\.kd\]?$")
+"""What a kernel's descriptor is called besides the kernel: `copy.kd`, demangled `copy(float*) [clone .kd]`."""
 
 
 def read_csv(paths: Iterable[Path]) -> Trace:
@@ -66,31 +62,25 @@ def read_csv(paths: Iterable[Path]) -> Trace:
     Raises:
         CsvError: No kernel trace or counters among them, a column is missing, or a value is no number.
     """
-    processes: dict[Path, dict[str, list[Path]]] = {}
+    return merge(read_csv_processes(paths))
+
+
+def read_csv_processes(paths: Iterable[Path]) -> list[Trace]:
+    """The trace of each process, and of each pass where a tool writes one table per pass.
+
+    Raises:
+        CsvError: No kernel trace or counters among them, a column is missing, or a value is no number.
+    """
     given = tuple(paths)
-    for path in given:
-        for file in find_csv(path) if path.is_dir() else (path,):
-            match = _KINDS.match(file.name)
-            if match is None:
-                raise CsvError(
-                    "neither a trace nor counters of rocprofv3, by its name",
-                    where=str(file),
-                    remedy="give *_kernel_trace.csv, or its folder",
-                )
-            kind = "api_trace" if match["kind"].endswith("_api_trace") else match["kind"]
-            processes.setdefault(file.parent / match["prefix"], {}).setdefault(kind, []).append(file)
-    traces = [
-        _Process(prefix, files).read()
-        for prefix, files in processes.items()
-        if "kernel_trace" in files or "counter_collection" in files
-    ]
+    processes = files_of_processes(given)
+    traces = [_Process(prefix, files).read() for prefix, files in processes.items() if set(files) & set(_OF_DISPATCHES)]
     if not traces:
         raise CsvError(
             "neither a kernel trace nor counters among the CSV files",
             where=", ".join(str(path) for path in given),
             remedy="collect them with: rocprofv3 --kernel-trace -f csv -d FOLDER -- APP",
         )
-    return merge(traces)
+    return traces
 
 
 class _Process:
@@ -105,13 +95,12 @@ class _Process:
 
     def read(self) -> Trace:
         """The trace of this process."""
-        described = _read(self._files["agent_info"][0], ("Node_Id", "Agent_Type")) if "agent_info" in self._files else None
-        traced = "kernel_trace" in self._files
-        file = self._files["kernel_trace" if traced else "counter_collection"][0]
-        dispatches, row_of = self._dispatches(file, counters_only=not traced)
+        kind = next(kind for kind in _OF_DISPATCHES if kind in self._files)
+        file = self._files[kind][0]
+        dispatches, row_of = self._dispatches(file, counters_only=kind != "kernel_trace")
         copies, regions = self._copies(), self._regions()
-        contents = [path.read_bytes() for paths in self._files.values() for path in paths]
-        agents = tuple(_agent(label, described) for label in self._agents)
+        contents = [content_of(path) for paths in self._files.values() for path in paths]
+        agents = self._described_agents()
         return Trace(
             path=file if len(contents) == 1 else file.parent,
             sha256=hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest(),
@@ -130,6 +119,12 @@ class _Process:
             paths=tuple(path for paths in self._files.values() for path in paths),
         )
 
+    def _described_agents(self) -> tuple[TracedAgent, ...]:
+        for kind, read in (("agent_info", agent_of_agent_info), ("sysinfo", agent_of_sysinfo)):
+            if kind in self._files:
+                return tuple(read(label, self._files[kind][0]) for label in self._agents)
+        return tuple(unknown_agent(label) for label in self._agents)
+
     def _pid(self) -> int:
         """From the default name, `<pid>_kernel_trace.csv`; 0 where another one was chosen."""
         return int(self._prefix.name) if self._prefix.name.isdecimal() else 0
@@ -144,11 +139,15 @@ class _Process:
             if counters_only
             else tuple(f"{w}_Size_{a}" for w in ("Workgroup", "Grid") for a in _AXES)
         )
-        needed = ("Agent_Id", "Queue_Id", "Dispatch_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp", *sizes)
-        cells = _read(file, needed)
+        numbered = ("Dispatch_Id",) if counters_only else ()
+        cells = read_cells(file, ("Agent_Id", *numbered, "Kernel_Name", "Start_Timestamp", "End_Timestamp", *sizes))
+        # A trace of ROCm 6.2 has no dispatch ids; the rows are in order of dispatch.
+        cells.setdefault("Dispatch_Id", [str(row) for row in range(1, len(cells["Kernel_Name"]) + 1)])
         if counters_only:
             cells = _first_of_each(cells, "Dispatch_Id")
             self._notes.append("there is no kernel trace: times are those of the counter pass, sizes are products")
+        if file.name.startswith("pmc_perf."):
+            self._notes.append("pmc_perf.csv joins the counters of several runs: what divides cycles of one by another is rough")
         count = len(cells["Dispatch_Id"])
         if count == 0:
             return no_dispatches(), {}
@@ -159,7 +158,7 @@ class _Process:
         registers = [cells.get(name) or ["0"] * count for name in ("VGPR_Count", "Accum_VGPR_Count", "SGPR_Count")]
         lds, scratch = (cells.get(name) or ["0"] * count for name in ("LDS_Block_Size", "Scratch_Size"))
         rows = zip(cells["Kernel_Name"], *registers, lds, scratch, strict=True)
-        names = [(name.removesuffix(".kd"), *sizes) for name, *sizes in rows]
+        names = [(_CLONE.sub("", name), *sizes) for name, *sizes in rows]
         kernels = [self._kernels.setdefault(key, len(self._kernels)) for key in names]
         one = np.ones(count, np.int64)
         axes = (
@@ -188,8 +187,10 @@ class _Process:
     def _counters(self, position_of: Mapping[int, int]) -> dict[str, CounterValues]:
         names: dict[str, int] = {}
         name, dispatch, value, unknown = [], [], [], 0
-        for file in self._files.get("counter_collection", ()):
-            cells = _read(file, ("Dispatch_Id", "Counter_Name", "Counter_Value"))
+        tables = [(file, read_cells(file, _COUNTER_COLUMNS)) for file in self._files.get("counter_collection", ())]
+        in_columns = self._files.get("counter_columns", ())
+        tables += [(file, counters_as_rows(read_cells(file, ("Dispatch_Id",)))) for file in in_columns]
+        for file, cells in tables:
             ids = _integers(file, "Dispatch_Id", cells["Dispatch_Id"]).tolist()
             for row, counter, text in zip(ids, cells["Counter_Name"], cells["Counter_Value"], strict=True):
                 if row not in position_of:
@@ -209,7 +210,7 @@ class _Process:
         directions: dict[str, int] = {}
         parts = []
         for file in self._files.get("memory_copy_trace", ()):
-            cells = _read(file, ("Direction", "Start_Timestamp", "End_Timestamp"))
+            cells = read_cells(file, ("Direction", "Start_Timestamp", "End_Timestamp"))
             count = len(cells["Direction"])
             unknown = [str(_UNKNOWN)] * count
             ends = {
@@ -233,7 +234,7 @@ class _Process:
         names: dict[str, int] = {}
         parts = []
         for file in self._files.get("api_trace", ()):
-            cells = _read(file, ("Function", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"))
+            cells = read_cells(file, ("Function", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"))
             parts.append({
                 "process": np.zeros(len(cells["Function"]), np.int64),
                 "thread": _integers(file, "Thread_Id", cells["Thread_Id"]),
@@ -245,41 +246,10 @@ class _Process:
         return Regions(**in_order(parts)[0], names=tuple(names)) if parts else no_regions()
 
 
-def _read(file: Path, needed: Sequence[str]) -> Cells:
-    """All columns of a file, by name."""
-    try:
-        with file.open(newline="", encoding="utf-8-sig", errors="replace") as source:
-            rows = csv.reader(source)
-            header = next(rows, [])
-            missing = [name for name in needed if name not in header]
-            if missing:
-                found = ", ".join(header[:6]) or "nothing"
-                raise CsvError(
-                    f"no column {', '.join(missing)}; the file begins with: {found}",
-                    where=str(file),
-                    remedy="give the file as rocprofv3 wrote it",
-                )
-            content = [row for row in rows if row]
-    except OSError as error:
-        raise CsvError(f"cannot open the file: {error.strerror}", where=str(file)) from error
-    except csv.Error as error:
-        raise CsvError(f"the file is no CSV: {error}", where=str(file), remedy="collect it again") from error
-    short = next((line for line, row in enumerate(content, start=2) if len(row) != len(header)), None)
-    if short is not None:
-        raise CsvError(f"row {short} has not {len(header)} columns: cut short?", where=str(file), remedy="collect it again")
-    cells = {name: [row[index] for row in content] for index, name in enumerate(header)}
-    if any(len(set(cells.get(name, ()))) > 1 for name in ("Guid", "Process_Id")):
-        raise CsvError(
-            "the rows are of several processes, whose ids CSV does not keep apart",
-            where=str(file),
-            remedy="read the database that it was converted from",
-        )
-    return cells
-
-
 def _integers(file: Path, name: str, texts: Sequence[str]) -> Integers:
     try:
-        return np.array([int(text or 0) for text in texts], np.int64)
+        # A table that went through a data frame may hold whole numbers as "12.0".
+        return np.array([int(text.removesuffix(".0") or 0) for text in texts], np.int64)
     except (ValueError, OverflowError) as error:
         raise CsvError(f"column {name} holds a value that is no whole number: {error}", where=str(file)) from error
 
@@ -297,45 +267,3 @@ def _first_of_each(cells: Cells, key: str) -> Cells:
     for row, value in enumerate(cells[key]):
         seen.setdefault(value, row)
     return {name: [column[row] for row in seen.values()] for name, column in cells.items()}
-
-
-def _agent(label: str, described: Cells | None) -> TracedAgent:
-    """The agent called "Agent 4", "4" or "GPU 0" in a trace."""
-    row = _row_of_agent(label, described) if described else None
-    number = re.search(r"\d+", label)
-    if described is None or row is None:
-        return TracedAgent(0, int(number[0]) if number else 0, "GPU", "", "", {})
-    properties = {name.lower(): _value(column[row]) for name, column in described.items()}
-    return TracedAgent(
-        process=0,
-        id=int(number[0]) if (number := re.search(r"\d+", described["Node_Id"][row])) else 0,
-        kind=described["Agent_Type"][row],
-        name=described.get("Name", [""] * (row + 1))[row],
-        product_name=described.get("Product_Name", [""] * (row + 1))[row],
-        properties=properties,
-    )
-
-
-def _row_of_agent(label: str, described: Cells) -> int | None:
-    number = re.search(r"\d+", label)
-    if number is None:
-        return None
-    kind = label.split()[0].upper()
-    if kind in ("GPU", "CPU"):
-        of_kind = [row for row, found in enumerate(described["Agent_Type"]) if found.upper() == kind]
-        return of_kind[int(number[0])] if int(number[0]) < len(of_kind) else None
-    # "Agent 4" counts the agents that the process sees, a bare number is the node.
-    ids = described.get("Logical_Node_Id") if kind == "AGENT" else None
-    for column in (ids, described["Node_Id"]):
-        if column and number[0] in column:
-            return column.index(number[0])
-    return None
-
-
-def _value(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

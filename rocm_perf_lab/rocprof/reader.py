@@ -91,12 +91,21 @@ def read_databases(paths: Iterable[Path]) -> Trace:
     Raises:
         DatabaseError: One of them cannot be read, or they do not belong to one run.
     """
+    return merge([read_database(path) for path in database_files(paths)])
+
+
+def database_files(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The files themselves; a folder stands for the databases in it.
+
+    Raises:
+        DatabaseError: There is none.
+    """
     files: dict[Path, None] = {}
     for path in paths:
         files.update(dict.fromkeys(find_databases(path) if path.is_dir() else (path,)))
     if not files:
-        raise DatabaseError("no database was given", where="read_databases")
-    return merge([read_database(path) for path in files])
+        raise DatabaseError("no database was given", where="database_files")
+    return tuple(files)
 
 
 def find_databases(folder: Path) -> tuple[Path, ...]:

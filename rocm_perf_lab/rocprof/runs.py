@@ -6,10 +6,13 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.rocprof.csv_reader import find_csv, read_csv
+import numpy as np
+
+from rocm_perf_lab.rocprof.csv_files import find_csv
+from rocm_perf_lab.rocprof.csv_reader import read_csv_processes
 from rocm_perf_lab.rocprof.dialects import DatabaseError, is_rocpd
 from rocm_perf_lab.rocprof.merging import merge
-from rocm_perf_lab.rocprof.reader import find_databases, read_database, read_databases
+from rocm_perf_lab.rocprof.reader import database_files, read_database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,34 +27,26 @@ def read_run(paths: Sequence[Path]) -> Trace:
     Raises:
         DatabaseError: Nothing that can be read, by name and reason.
     """
-    files = [path for path in paths if path.suffix == ".csv" and not path.is_dir()]
-    if files and len(files) == len(paths):
-        return read_csv(files)
-    folders = [path for path in paths if path.is_dir()]
-    no_database = len(folders) == len(paths) and not any(_has_database(folder) for folder in folders)
-    if no_database and any(find_csv(folder) for folder in folders):
-        return read_csv(folders)
-    return read_databases(paths)
+    return merge(_traces(paths))
 
 
 def read_passes(paths: Sequence[Path]) -> tuple[Trace, tuple[Trace, ...]]:
     """The run whose times count, and the counter passes beside it, which were other runs of the same command.
 
-    `rocprofv3 --pmc A --pmc B` leaves a database for each pass: taken together they would count every dispatch twice, and
-    divide counters of one run by those of another. Passes are told from processes of one run by their counters, which
-    differ, their commands, which do not, and their times, which do not overlap.
+    `rocprofv3 --pmc A --pmc B` leaves a database, or CSV files, for each pass: taken together they would count every dispatch
+    twice, and divide counters of one run by those of another. Passes are told from processes of one run by their counters,
+    which differ, their commands and kernels, which do not, and their times, which do not overlap.
 
     Raises:
         DatabaseError: Nothing that can be read, by name and reason.
     """
-    databases = [file for path in paths for file in (find_databases(path) if path.is_dir() and _has_database(path) else ())]
-    if len(databases) < 2 or not all(path.is_dir() for path in paths):
-        return read_run(paths), ()
+    traces = _traces(paths)
     groups: dict[tuple[str, ...], list[Trace]] = {}
-    traces = [read_database(database) for database in databases]
     for trace in traces:
         if len(trace.dispatches):
             groups.setdefault(tuple(sorted(trace.counters)), []).append(trace)
+    if len(groups) < 2:
+        return merge(traces), ()
     runs = [merge(group) for _, group in sorted(groups.items(), key=lambda item: len(item[0]) > 0)]
     if not _are_passes(runs):
         return merge(traces), ()
@@ -63,7 +58,10 @@ def _are_passes(runs: Sequence[Trace]) -> bool:
     commands = {frozenset(process.command for process in run.processes) for run in runs}
     spans = sorted((int(run.dispatches.start_ns.min()), int(run.dispatches.end_ns.max())) for run in runs)
     apart = all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
-    return len(runs) > 1 and len(commands) == 1 and apart
+    # A pass may have counted some kernels only.
+    kernels = sorted(({run.kernels[k].name for k in np.unique(run.dispatches.kernel)} for run in runs), key=len)
+    alike = all(fewer <= more for fewer, more in itertools.pairwise(kernels))
+    return len(commands) == 1 and apart and alike
 
 
 def read_counter_passes(path: Path) -> tuple[Trace, ...]:
@@ -74,12 +72,7 @@ def read_counter_passes(path: Path) -> tuple[Trace, ...]:
     Raises:
         DatabaseError: Nothing that can be read, or no counter anywhere.
     """
-    databases = find_databases(path) if path.is_dir() and _has_database(path) else ()
-    if databases:
-        traces = [read_database(database) for database in databases]
-    else:
-        folders = sorted({file.parent for file in find_csv(path)}) if path.is_dir() else []
-        traces = [read_run([folder]) for folder in folders or [path]]
+    traces = _traces([path])
     passes: dict[tuple[str, ...], list[Trace]] = {}
     for trace in traces:
         if trace.counters:
@@ -89,6 +82,16 @@ def read_counter_passes(path: Path) -> tuple[Trace, ...]:
             "no counters were collected", where=str(path), remedy="collect some with: rocprofv3 --pmc SQ_WAVES -f rocpd -- APP"
         )
     return tuple(merge(group) for group in passes.values())
+
+
+def _traces(paths: Sequence[Path]) -> list[Trace]:
+    """One by one: a database each, or a process of CSV files each."""
+    folders = [path for path in paths if path.is_dir()]
+    if folders:
+        has_csv = len(folders) == len(paths) and not any(map(_has_database, folders)) and any(map(find_csv, folders))
+    else:
+        has_csv = all(path.name.endswith((".csv", ".csv.gz")) for path in paths)
+    return read_csv_processes(paths) if has_csv else [read_database(path) for path in database_files(paths)]
 
 
 def _has_database(folder: Path) -> bool:

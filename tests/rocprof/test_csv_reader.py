@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.profiling.profile import build_profile
-from rocm_perf_lab.rocprof.csv_reader import CsvError, read_csv
+from rocm_perf_lab.rocprof.csv_reader import read_csv
+from rocm_perf_lab.rocprof.csv_tables import CsvError
 from rocm_perf_lab.rocprof.dialects import DatabaseError
 from rocm_perf_lab.rocprof.runs import read_run
 from rocm_perf_lab.rocprof.writer import write_database

@@ -1,0 +1,82 @@
+"""Which CSV files of a folder belong together, and what each of them holds.
+
+rocprofv3 names its tables (`<prefix>_kernel_trace.csv`). rocprof-compute leaves a workload folder: a table of counters per
+pass (`results_*.csv`, older releases `pmc_perf_<n>.csv` and `SQ_*.csv`), the same joined by dispatch (`pmc_perf.csv`), and
+`sysinfo.csv` about the machine. A file of any other name that the user gives is told by its header.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of, header_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_TRACE = re.compile(
+    r"^(?P<prefix>.*?)(?:^|_)(?P<kind>kernel_trace|counter_collection|memory_copy_trace|agent_info|[a-z]+_api_trace)\.csv(\.gz)?$"
+)
+_PASS = re.compile(r"^(results_.+|pmc_perf_\d+|SQ_[A-Z_]+)\.csv(\.gz)?$")
+_JOINED = re.compile(r"^pmc_perf\.csv(\.gz)?$")
+_SYSINFO = "sysinfo.csv"
+
+
+def find_csv(folder: Path) -> tuple[Path, ...]:
+    """The tables of dispatches, counters, copies and agents in a folder and below; a joined one only without its passes."""
+    files = sorted(path for path in folder.rglob("*.csv*") if path.name.endswith((".csv", ".csv.gz")))
+    found = [path for path in files if _TRACE.match(path.name) or (_PASS.match(path.name) and _kind_by_header(path))]
+    in_passes = {path.parent for path in found if path.name.startswith(("results_", "pmc_perf_"))}
+    found += [path for path in files if _JOINED.match(path.name) and path.parent not in in_passes]
+    return tuple(sorted(path for path in found if not _is_doubled(path, found)))
+
+
+def files_of_processes(paths: Iterable[Path]) -> dict[Path, dict[str, list[Path]]]:
+    """By process, named by its files' common prefix: the files of each kind.
+
+    Kinds are `kernel_trace`, `counter_collection` (a row per counter), `counter_columns` (a column per counter),
+    `memory_copy_trace`, `api_trace`, `agent_info` and `sysinfo`.
+
+    Raises:
+        CsvError: A file that holds none of these.
+    """
+    processes: dict[Path, dict[str, list[Path]]] = {}
+    for path in paths:
+        for file in find_csv(path) if path.is_dir() else (path,):
+            prefix, kind = _place(file)
+            processes.setdefault(prefix, {}).setdefault(kind, []).append(file)
+            if kind == "counter_columns" or _PASS.match(file.name):
+                sysinfo = file.with_name(_SYSINFO)
+                if sysinfo.is_file():
+                    processes[prefix]["sysinfo"] = [sysinfo]
+    return processes
+
+
+def _place(file: Path) -> tuple[Path, str]:
+    if match := _TRACE.match(file.name):
+        return file.parent / match["prefix"], "api_trace" if match["kind"].endswith("_api_trace") else match["kind"]
+    kind = _kind_by_header(file)
+    if kind is None:
+        content_of(file)
+        raise CsvError(
+            "neither a trace nor counters of rocprofv3, by its name and its header",
+            where=str(file),
+            remedy="give *_kernel_trace.csv, or its folder",
+        )
+    return file.with_name(file.name.partition(".")[0]), kind
+
+
+def _kind_by_header(file: Path) -> str | None:
+    names = set(header_of(file))
+    if {"Kernel_Name", "Workgroup_Size_X", "Start_Timestamp"} <= names:
+        return "kernel_trace"
+    if {"Dispatch_Id", "Counter_Name", "Counter_Value"} <= names:
+        return "counter_collection"
+    return "counter_columns" if {"Dispatch_Id", "Kernel_Name", "Grid_Size"} <= names else None
+
+
+def _is_doubled(path: Path, found: list[Path]) -> bool:
+    """Whether a packed file lies beside itself unpacked."""
+    return path.suffix == ".gz" and path.with_suffix("") in found

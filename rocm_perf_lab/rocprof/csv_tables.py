@@ -1,0 +1,149 @@
+"""One CSV file of a ROCm profiler as columns, under the names that rocprofv3 gives them.
+
+Releases and tools call the same column differently: `Group_Segment_Size` (rocprofv3 6.x), `Lds_Block_Size` (rocpd convert),
+`LDS_Per_Workgroup` (rocprof-compute, rocprofv2), `lds` (rocprof). Files that end in `.gz` are unpacked on the way.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.rocprof.dialects import DatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    Cells = dict[str, list[str]]
+    """The texts of each column."""
+
+_NAMES = (
+    "Accum_VGPR_Count", "Agent_Id", "Agent_Type", "Correlation_Id", "Counter_Name", "Counter_Value", "Destination_Agent_Id",
+    "Direction", "Dispatch_Id", "Domain", "End_Timestamp", "Function", "Grid_Size", "Grid_Size_X", "Grid_Size_Y", "Grid_Size_Z",
+    "Guid", "Kernel_Id", "Kernel_Name", "Kind", "LDS_Block_Size", "Logical_Node_Id", "Name", "Node_Id", "Process_Id",
+    "Product_Name", "Queue_Id", "SGPR_Count", "Scratch_Size", "Size", "Source_Agent_Id", "Start_Timestamp", "Stream_Id",
+    "Thread_Id", "VGPR_Count", "Workgroup_Size", "Workgroup_Size_X", "Workgroup_Size_Y", "Workgroup_Size_Z",
+)  # fmt: skip
+_OTHER_NAMES = {
+    "group_segment_size": "LDS_Block_Size",
+    "private_segment_size": "Scratch_Size",
+    "lds_per_workgroup": "LDS_Block_Size",
+    "scratch_per_workitem": "Scratch_Size",
+    "arch_vgpr": "VGPR_Count",
+    "accum_vgpr": "Accum_VGPR_Count",
+    "sgpr": "SGPR_Count",
+    "gpu_id": "Agent_Id",
+    "pid": "Process_Id",
+    "tid": "Thread_Id",
+    # rocprof, and rocprofv2 with its first file plugin
+    "index": "Dispatch_Id",
+    "kernelname": "Kernel_Name",
+    "gpu-id": "Agent_Id",
+    "queue-id": "Queue_Id",
+    "grd": "Grid_Size",
+    "wgr": "Workgroup_Size",
+    "lds": "LDS_Block_Size",
+    "scr": "Scratch_Size",
+    "vgpr": "VGPR_Count",
+    "beginns": "Start_Timestamp",
+    "endns": "End_Timestamp",
+}
+_CANONICAL = {name.lower(): name for name in _NAMES} | _OTHER_NAMES
+_NO_COUNTER = {
+    "wave_size", "queue-index", "sig", "obj", "fbar", "dispatchns", "completens", "durationns", "iteration", "node",
+}  # fmt: skip
+_COUNTER = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\[\d+\])*")
+
+
+class CsvError(DatabaseError):
+    """CSV files that cannot be read as output of rocprofv3."""
+
+
+def read_cells(file: Path, needed: Sequence[str]) -> Cells:
+    """All columns of a file.
+
+    Raises:
+        CsvError: It cannot be opened, is no CSV, is cut short, lacks a column of `needed`, or is of several processes.
+    """
+    try:
+        rows = csv.reader(io.StringIO(content_of(file).decode("utf-8-sig", errors="replace"), newline=""))
+        header = [_canonical(name) for name in next(rows, [])]
+        missing = [name for name in needed if name not in header]
+        if missing:
+            found = ", ".join(header[:6]) or "nothing"
+            raise CsvError(
+                f"no column {', '.join(missing)}; the file begins with: {found}",
+                where=str(file),
+                remedy="give the file as rocprofv3 wrote it",
+            )
+        content = [row for row in rows if row]
+    except csv.Error as error:
+        raise CsvError(f"the file is no CSV: {error}", where=str(file), remedy="collect it again") from error
+    short = next((line for line, row in enumerate(content, start=2) if len(row) != len(header)), None)
+    if short is not None:
+        raise CsvError(f"row {short} has not {len(header)} columns: cut short?", where=str(file), remedy="collect it again")
+    cells = {name: [row[index] for row in content] for index, name in enumerate(header)}
+    if any(len(set(cells.get(name, ()))) > 1 for name in ("Guid", "Process_Id")):
+        raise CsvError(
+            "the rows are of several processes, whose ids CSV does not keep apart",
+            where=str(file),
+            remedy="read the database that it was converted from",
+        )
+    return cells
+
+
+def header_of(file: Path) -> tuple[str, ...]:
+    """The names of its columns; none where it cannot be read."""
+    try:
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as source:
+            line = source.readline(1 << 20)
+    except (OSError, EOFError, zlib.error):
+        return ()
+    try:
+        return tuple(_canonical(name) for name in next(csv.reader([line.decode("utf-8-sig", errors="replace")]), []))
+    except csv.Error:
+        return ()
+
+
+def content_of(file: Path) -> bytes:
+    """The bytes of a file, unpacked where its name ends in `.gz`.
+
+    Raises:
+        CsvError: It cannot be read.
+    """
+    try:
+        content = file.read_bytes()
+        return gzip.decompress(content) if file.suffix == ".gz" else content
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CsvError(f"the file cannot be unpacked: {error}", where=str(file), remedy="copy it again") from error
+    except OSError as error:
+        raise CsvError(f"cannot open the file: {error.strerror}", where=str(file)) from error
+
+
+def counters_as_rows(cells: Cells) -> Cells:
+    """A table with one column per counter (rocprof, rocprofv2, `pmc_perf.csv`) as one with a row per dispatch and counter.
+
+    `TCC_HIT[3]` is an instance of `TCC_HIT`. An empty cell was not collected.
+    """
+    counters = [name for name in cells if _is_counter(name)]
+    rows: Cells = {"Dispatch_Id": [], "Counter_Name": [], "Counter_Value": []}
+    for name in counters:
+        for dispatch, value in zip(cells["Dispatch_Id"], cells[name], strict=True):
+            if value.strip():
+                rows["Dispatch_Id"].append(dispatch)
+                rows["Counter_Name"].append(name.partition("[")[0])
+                rows["Counter_Value"].append(value)
+    return rows
+
+
+def _is_counter(name: str) -> bool:
+    return name not in _NAMES and name.lower() not in _NO_COUNTER and _COUNTER.fullmatch(name) is not None
+
+
+def _canonical(name: str) -> str:
+    return _CANONICAL.get(name.strip().lower(), name.strip())
