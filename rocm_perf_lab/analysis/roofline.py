@@ -118,11 +118,13 @@ def roofline(
         return Unavailable("the dispatch has no duration")
     compute_peaks, memory_peaks = compute_roofs(profile.target, measured), memory_roofs(profile.target, measured)
     compute = _compute_rows(compute_peaks, metrics, duration_ns)
+    peak_bytes = next((roof.gb_per_s for roof in memory_peaks if roof.level == "dram"), None)
+    if peak_bytes is None or not compute_peaks:
+        return Unavailable(f"the peaks of {profile.target.product_name} are unknown")
     peak_flops = _mixed_peak(compute_peaks, compute)
     flops = metrics.get("flops")
     total = flops.value if flops else None
     memory = _memory_rows(memory_peaks, metrics, duration_ns, total, peak_flops)
-    peak_bytes = next(roof.gb_per_s for roof in memory_peaks if roof.level == "dram")
     memory_ns, compute_ns = dram.value / peak_bytes, (total or 0.0) / peak_flops
     known = total is not None
     return Roofline(

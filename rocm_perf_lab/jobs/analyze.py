@@ -19,6 +19,7 @@ from rocm_perf_lab.report.roofline_plot import write_roofline_plots
 from rocm_perf_lab.rocprof.att.reader import read_kernel_trace
 from rocm_perf_lab.rocprof.runs import read_counter_passes, read_passes
 from rocm_perf_lab.target.catalog import load_target
+from rocm_perf_lab.target.observed import ObservedTarget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +85,8 @@ def run_analyze(request: AnalyzeRequest) -> None:
 
 def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
     trace, passes = read_passes(request.databases)
-    target = load_target(request.target) if request.target else target_of_trace(trace, load_target(DEFAULT_TARGET))
+    gpu = ObservedTarget(load_target(request.target)) if request.target else target_of_trace(trace, load_target(DEFAULT_TARGET))
+    target = gpu.target
     kernel = Choice(request.kernel, request.focus_critical, _HELPERS).of(trace, target)
     counted: tuple[Trace, ...] = (*passes, *(read_counter_passes(request.counters) if request.counters else ()))
     return examine(
@@ -95,6 +97,7 @@ def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
         helper_patterns=_HELPERS,
         note=f"analysed from {', '.join(path.name for path in request.databases)}",
         counter_traces=counted,
+        problems=gpu.notes,
         roofline_csv=request.roofline_csv,
         att=read_kernel_trace(request.att, kernel.mangled_name) if request.att else NO_THREAD_TRACE,
     )

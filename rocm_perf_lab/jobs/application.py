@@ -86,7 +86,8 @@ class ApplicationJob:
         with lab.console.status("starting") as status:
             runs = ApplicationRuns(profiler, self._command, lab.output_dir / ROCPD_FOLDER, self._timeout_s, status.update)
             traces, problems = runs.times(self._runs)
-            target = target_of_trace(traces[0], lab.config.target)
+            gpu = target_of_trace(traces[0], lab.config.target)
+            target = gpu.target
             kernel = Choice(self._kernel, self._focus_critical, passes.helper_kernels).of(traces[0], target)
             counted, more = runs.counters(target.architecture, passes.counters, kernel.mangled_name)
             att: AttTrace | str | None = NO_THREAD_TRACE
@@ -106,7 +107,7 @@ class ApplicationJob:
             roofline_csv=passes.roofline_csv,
             dag_nodes=passes.dag_nodes,
             versions={"rocprofv3": profiler.version},
-            problems=(*dict.fromkeys(problems), *more),
+            problems=(*dict.fromkeys(problems), *more, *gpu.notes),
         )
 
     def _time(self, lab: Lab) -> None:

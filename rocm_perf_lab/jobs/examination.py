@@ -16,7 +16,7 @@ from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.profile import Profile, build_profile
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.report.perfetto import write_perfetto
-from rocm_perf_lab.target.catalog import target_of
+from rocm_perf_lab.target.observed import ObservedTarget, observed_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,15 +120,18 @@ class Examination:
         return "emulated" if self.profile.provenance.trace.emulated else "measured"
 
 
-def target_of_trace(trace: Trace, preferred: Target) -> Target:
-    """The GPU that a trace is of; `preferred` where the trace names none.
+def target_of_trace(trace: Trace, preferred: Target) -> ObservedTarget:
+    """The GPU that a trace is of, the busiest of several; `preferred` where the trace names none.
 
     Raises:
-        TargetError: A GPU that no target describes.
+        TargetError: A GPU that no target describes, nor one like it.
     """
-    used = np.flatnonzero(np.bincount(trace.dispatches.agent)).tolist()
-    agents = [trace.agents[index] for index in used] or [agent for agent in trace.agents if agent.kind == "GPU"]
-    return target_of(agents[0].name, agents[0].product_name, preferred) if agents else preferred
+    # One more for each dispatch: an agent with dispatches that take no time comes before one without any.
+    busy = np.bincount(trace.dispatches.agent, weights=np.maximum(trace.dispatches.duration_ns, 0) + 1)
+    agents = [trace.agents[int(busy.argmax())]] if len(busy) else [agent for agent in trace.agents if agent.kind == "GPU"]
+    if not agents:
+        return ObservedTarget(preferred)
+    return observed_target(agents[0].name, agents[0].product_name, agents[0].properties, preferred)
 
 
 def examine(

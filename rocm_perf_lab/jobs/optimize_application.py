@@ -138,7 +138,8 @@ class OptimizeApplicationJob:
                 status.update,
             )
             traces, problems = runs.times(1)
-            target = target_of_trace(traces[0], lab.config.target)
+            gpu = target_of_trace(traces[0], lab.config.target)
+            target = gpu.target
             kernel = Choice(self._kernel, self._kernel is None, lab.config.passes.helper_kernels).of(traces[0], target)
             counted, more = runs.counters(target.architecture, lab.config.passes.counters, kernel.mangled_name)
             found = examine(
@@ -149,7 +150,7 @@ class OptimizeApplicationJob:
                 helper_patterns=lab.config.passes.helper_kernels,
                 note=f"rocprofv3 {profiler.version}: {shlex.join(self._application.command)}",
                 counter_traces=counted,
-                problems=(*problems, *more),
+                problems=(*problems, *more, *gpu.notes),
             )
         return found, kernel.mangled_name.removesuffix(".kd")
 

@@ -53,10 +53,9 @@ def show_profile(console: Console, turn: Examined, word: str, title: str) -> Non
     table.add_row("kernel", Text(f"{profile.kernel.name}  grid {x} x {y} x {z}, block {block}"))
     table.add_row("time", time_text(turn.runtime_ns, word))
     table.add_row("instructions per wave", _mix(turn))
-    table.add_row(
-        "registers",
-        f"{resources.vgpr_per_thread} VGPR, {resources.agpr_per_thread} AGPR, {resources.sgpr_per_wave} SGPR",
-    )
+    counts = f"{resources.vgpr_per_thread} VGPR, {resources.agpr_per_thread} AGPR, {resources.sgpr_per_wave} SGPR"
+    # No kernel runs without a register: a trace that states none does not know them.
+    table.add_row("registers", counts if resources.vgpr_per_thread else "not in the trace")
     table.add_row("memory", f"{resources.lds_bytes:,} B LDS, {resources.scratch_bytes:,} B scratch per work-item")
     what_if = f"; {occupancy.what_if[0]}" if occupancy.what_if else ""
     table.add_row(

@@ -52,7 +52,7 @@ class GpuPart(Part):
     simds_per_cu: int
     xcds: int
     max_clock_mhz: int
-    dram_gb_per_s: float
+    dram_gb_per_s: float | None
 
 
 class DriftPart(Part):

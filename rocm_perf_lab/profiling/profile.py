@@ -96,9 +96,9 @@ def build_profile(
         ProfileError: No usable dispatch, or a trace of another architecture.
         LaunchImpossible: The launch does not fit the target.
     """
-    _check_architecture(trace, target)
     ranked = rank_kernels(trace, helper_patterns)
     kernel = select_kernel(trace, ranked, symbol=symbol or (resources.symbol if resources else None))
+    _check_architecture(trace, kernel, target)
     longest = int(kernel.dispatches[trace.dispatches.duration_ns[kernel.dispatches].argmax()])
     block = _dim3(trace.dispatches.workgroup[longest])
     if min(block) < 1:
@@ -133,8 +133,8 @@ def build_profile(
     )
 
 
-def _check_architecture(trace: Trace, target: Target) -> None:
-    names = {trace.agents[agent].name for agent in np.flatnonzero(np.bincount(trace.dispatches.agent)).tolist()}
+def _check_architecture(trace: Trace, kernel: RankedKernel, target: Target) -> None:
+    names = {trace.agents[agent].name for agent in np.unique(trace.dispatches.agent[kernel.dispatches]).tolist()}
     # CSV without agent_info.csv does not say what the agents are.
     others = sorted(name for name in names if name and name.partition(":")[0] != target.architecture)
     if others:
@@ -185,7 +185,9 @@ def _notes(trace: Trace, ranked: Sequence[RankedKernel], resources: KernelResour
         notes.append(f"{timeless} dispatches take no time")
     if all(kernel.is_helper for kernel in ranked):
         notes.append("only runtime helper kernels were dispatched")
-    if resources.source == "profiler":
+    if resources.source == "profiler" and resources.vgpr_per_thread == 0:
+        notes.append("the trace does not say how many registers the kernel takes: occupancy is at most what is shown")
+    elif resources.source == "profiler":
         notes.append("register counts are the profiler's allocations, which include granules and padding")
     return tuple(notes)
 

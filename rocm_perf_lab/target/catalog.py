@@ -78,20 +78,21 @@ def target_of(architecture: str, product_name: str, preferred: Target | None = N
         TargetError: No target of that architecture is known.
     """
     processor = architecture.partition(":")[0]
-    if preferred and preferred.architecture == processor and _is_same_product(preferred.product_name, product_name):
+    if preferred and preferred.architecture == processor and is_same_product(preferred.product_name, product_name):
         return preferred
     known = [load_target(name) for name in target_names()]
     same = [target for target in (*([preferred] if preferred else []), *known) if target.architecture == processor]
     if not same:
         raise TargetError(
             f"no target describes {processor or 'this GPU'} ({product_name or 'of unknown name'})",
-            remedy=f"write a YAML like those in conf/target and choose it with target=; known: {', '.join(target_names())}",
+            remedy="write a YAML like those in conf/target and choose it with target= (rocm-perf analyze: --target); "
+            f"known: {', '.join(target_names())}",
         )
-    named = [target for target in same if _is_same_product(target.product_name, product_name)]
+    named = [target for target in same if is_same_product(target.product_name, product_name)]
     return (named or same)[0]
 
 
-def _is_same_product(one: str, other: str) -> bool:
-    """`AMD Instinct MI300X` and `AMD Instinct MI300X OAM` are one product."""
+def is_same_product(one: str, other: str) -> bool:
+    """Whether two names mean one: `AMD Instinct MI300X` and `AMD Instinct MI300X OAM` are one product."""
     words, stated = one.lower().split(), other.lower().split()
     return bool(words) and words[-1] in stated

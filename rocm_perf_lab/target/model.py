@@ -55,15 +55,15 @@ class Caches(_Strict):
 
 
 class Peaks(_Strict):
-    """Theoretical roofs at maximum clock. Operations per CU and clock count an FMA as two."""
+    """Theoretical roofs at maximum clock; None where unknown. Operations per CU and clock count an FMA as two."""
 
     vector_flops_per_cu_clock: dict[str, float]
     """`f64`, `f32`, `f32_packed`, `f16`, ..."""
     matrix_flops_per_cu_clock: dict[str, float] = {}
-    dram_gb_per_s: float
-    l2_gb_per_s: float
-    vector_l1_gb_per_s: float
-    lds_gb_per_s: float
+    dram_gb_per_s: float | None
+    l2_gb_per_s: float | None
+    vector_l1_gb_per_s: float | None
+    lds_gb_per_s: float | None
     mall_gb_per_s: float | None = None
 
 

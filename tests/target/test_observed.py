@@ -1,0 +1,62 @@
+"""The target of a trace: the catalog's, corrected by what the GPU says of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocm_perf_lab.rocprof.recording import AgentRecord
+from rocm_perf_lab.target.catalog import TargetError, load_target, target_names
+from rocm_perf_lab.target.observed import observed_target
+
+MI300X = load_target("mi300x")
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_a_gpu_of_the_catalog_is_its_target(name: str) -> None:
+    target = load_target(name)
+    agent = AgentRecord.from_target(target, device="rocm", emulated=False, versions={})
+
+    found = observed_target(agent.name, agent.product_name, agent.properties, MI300X)
+
+    assert (found.target, found.notes) == (target, ())
+
+
+def test_a_partition_has_its_own_units_and_bandwidths() -> None:
+    states = {"cu_count": 38, "num_xcc": 1, "num_shader_banks": 4, "max_engine_clk_fcompute": 2100}
+
+    found = observed_target("gfx942:sramecc+:xnack-", "AMD Instinct MI300X", states, MI300X)
+
+    assert (found.target.compute_units, found.target.xcds, found.target.shader_engines) == (38, 1, 4)
+    assert found.target.peaks.lds_gb_per_s == pytest.approx(38 * 128 * 2.1)  # bytes per CU and clock, GHz
+    assert found.target.peaks.l2_gb_per_s == pytest.approx(16 * 128 * 2.1)
+    assert found.notes == ("the GPU is AMD Instinct MI300X and states 38 compute units, 1 xcds, 4 shader engines",)
+
+
+def test_a_product_that_is_not_in_the_catalog_keeps_its_name_and_units() -> None:
+    found = observed_target("gfx90a", "AMD Instinct MI210", {"cu_count": 104, "num_xcc": 1}, MI300X)
+
+    assert (found.target.name, found.target.product_name, found.target.compute_units) == ("mi210", "AMD Instinct MI210", 104)
+    assert found.target.architecture == "gfx90a"
+    assert "bandwidths of L2, MALL and DRAM are those of AMD Instinct MI250X" in found.notes[0]
+
+
+def test_an_architecture_without_a_target_has_no_peaks() -> None:
+    found = observed_target("gfx950", "AMD Instinct MI355X", {"cu_count": 256, "lds_size_in_kb": 160}, MI300X)
+
+    assert (found.target.architecture, found.target.compute_units) == ("gfx950", 256)
+    assert found.target.lds_pool.max_per_workgroup_bytes == 160 * 1024
+    assert found.target.peaks.dram_gb_per_s is None
+    assert found.target.peaks.vector_flops_per_cu_clock == {}
+    assert "no target describes gfx950: occupancy is by the rules of gfx942" in found.notes[0]
+
+
+def test_a_gpu_without_a_name_is_the_preferred_one_and_that_is_said() -> None:
+    found = observed_target("", "", {}, MI300X)
+
+    assert found.target == MI300X
+    assert found.notes == ("the trace does not name its GPU: AMD Instinct MI300X is assumed, --target chooses another",)
+
+
+def test_an_architecture_that_resembles_none_is_refused() -> None:
+    with pytest.raises(TargetError, match="no target describes sm_90"):
+        observed_target("sm_90", "H100", {}, MI300X)
