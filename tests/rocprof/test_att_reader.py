@@ -124,6 +124,21 @@ def test_pc_samples_are_counted_as_samples(tmp_path: Path) -> None:
     assert (row.latency, row.stall) == (16, 8)
 
 
+def test_the_header_may_be_a_list_with_other_names(tmp_path: Path) -> None:
+    header = ["ISA", "_", "LineNumber", "Source", "Codeobj", "Vaddr", "Hit", "Latency", "Stall", "Idle",
+              "PC_Issued", "PC_Stalled", "Stall_Reasons"]  # fmt: skip
+    row = ["s_waitcnt lgkmcnt(0)", 0, 15, "kernel.cpp:539", 2, 44360, 0, 0, 0, 0, 0, 1, [0, 0, 0, 1]]
+    code_json = {"code": [[*LABEL, 0, 0, [0] * 4], row], "header": header, "version": "3.0.0"}
+    names = {"gfxip": 9, "pc_sampling": True, "is_pcs_stochastic": False, "thread_trace": False, "wave_filenames": None}
+
+    trace = read_folder(folder_with(tmp_path, {"code.json": code_json, "filenames.json": names}))
+
+    (found,) = trace.rows
+    assert found.samples is not None
+    assert (found.samples.issued, found.samples.stalled, found.samples.reasons) == (0, 1, (0, 0, 0, 1))
+    assert (trace.has_cycles, [note for note in trace.notes if "wavefront" in note]) == (False, [])
+
+
 def test_a_folder_of_pc_samples_alone_has_no_cycles(tmp_path: Path) -> None:
     files = complete()
     files["filenames.json"] |= {"thread_trace": False, "pc_sampling": True}

@@ -43,6 +43,8 @@ _COLUMNS = (
     "ISA", "_", "LineNumber", "Source", "Codeobj", "Vaddr", "Hit", "Latency", "Stall", "Idle",
 )  # fmt: skip
 """Their order where the file has no header, as in version 2."""
+_OTHER_NAMES = {"PC_Issued": "Issued", "PC_Stalled": "Stalled", "Stall_Reasons": "NotIssuedReasons"}
+"""What the columns of PC samples are called too."""
 _NAMED_IN_NOTES = 3
 
 
@@ -186,7 +188,8 @@ class _Reader:
             self._notes.append("the decoder found no code: the code object was not captured, or no wavefront was traced")
         version = str(content.get("version", ""))
         header = content.get("header")
-        names = [name.strip() for name in header.split(",")] if isinstance(header, str) else list(_COLUMNS)
+        names = header.split(",") if isinstance(header, str) else header if isinstance(header, list) else _COLUMNS
+        names = [_OTHER_NAMES.get(name, name) for name in (str(one).strip().strip("[]") for one in names)]
         try:
             return self._rows(names, content["code"] or (), version)
         except (TypeError, ValueError, LookupError, OverflowError) as error:
@@ -264,7 +267,7 @@ class _Reader:
                 damaged.append(path.name)
         if damaged:
             self._notes.append(f"{len(damaged)} wave files are damaged and were left out: {_few(sorted(damaged))}")
-        if not present:
+        if not present and names.get("thread_trace") is not False:
             self._notes.append(
                 "no wavefront was traced in detail: choose another --att-target-cu or more shader engines, "
                 "or launch more workgroups"
@@ -326,7 +329,7 @@ class _Reader:
 
 
 def _samples(entry: Sequence[Any], at: Mapping[str, int]) -> PcSamples:
-    reasons = next((entry[place] for name, place in at.items() if name.startswith(("NotIssued", "[NotIssued"))), None)
+    reasons = entry[at["NotIssuedReasons"]] if "NotIssuedReasons" in at else None
     return PcSamples(
         service=str(entry[at["ServiceType"]]) if "ServiceType" in at else "",
         issued=int(entry[at["Issued"]] or 0),
