@@ -28,7 +28,7 @@ _LEVELS: Mapping[str, MemoryLevel] = {
     "MALLBw": "mall",
     "HBMBw": "dram",
 }
-_VECTOR = {"FP16Flops": "f16", "FP32Flops": "f32", "FP64Flops": "f64"}
+_VECTOR = {"FP16Flops": "f16", "BF16Flops": "bf16", "FP32Flops": "f32", "FP64Flops": "f64", "I8Ops": "i8"}
 _MATRIX = {
     "MFMAF8Flops": "f8",
     "MFMAF16Flops": "f16",
@@ -37,7 +37,7 @@ _MATRIX = {
     "MFMAF64Flops": "f64",
     "MFMAI8Ops": "i8",
 }
-_DEVICE_COLUMNS = ("device", "gpu_id", "GPU_ID")
+_DEVICE_COLUMNS = ("device", "devID", "gpu_id", "GPU_ID")
 
 
 class RooflineCsvError(LabError):

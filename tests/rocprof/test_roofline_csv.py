@@ -35,6 +35,15 @@ def test_each_device_has_its_row(tmp_path: Path) -> None:
     assert read_roofline_csv(csv(tmp_path), device=1).memory["dram"] == 4000
 
 
+def test_newer_releases_measure_more_types_and_name_the_device_otherwise(tmp_path: Path) -> None:
+    text = "devID,HBMBw,HBMBwLow,hbmBwHigh,FP16Flops,BF16Flops,I8Ops,MFMAF4Flops,MFMAF6Flops\n1,6237.3,6233,6241,38558,5764,81175,9,8\n"
+
+    peaks = read_roofline_csv(csv(tmp_path, text), device=1)
+
+    assert peaks.memory == {"dram": 6237.3}
+    assert peaks.compute == {("vector", "f16"): 38558, ("vector", "bf16"): 5764, ("vector", "i8"): 81175}
+
+
 def test_what_was_not_measured_has_no_peak(tmp_path: Path) -> None:
     peaks = read_roofline_csv(csv(tmp_path, "device,HBMBw,MALLBw,FP32Flops,MFMAF8Flops\n0,1600,0,,0\n"))
 

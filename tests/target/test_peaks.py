@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocm_perf_lab.target.peaks import compute_roofs, memory_roofs
+from rocm_perf_lab.target.peaks import MeasuredPeaks, compute_roofs, memory_roofs
 from tests.builders.targets import mi250x, mi300x, rx6800xt
 
 
@@ -33,3 +33,15 @@ def test_bandwidths_fall_with_the_distance_from_the_arithmetic_units() -> None:
 def test_a_level_that_a_target_lacks_has_no_roof() -> None:
     assert "mall" not in {roof.level for roof in memory_roofs(mi250x())}
     assert {roof.unit for roof in compute_roofs(rx6800xt())} == {"vector"}
+
+
+@pytest.mark.parametrize(
+    ("measured", "plain", "packed"),
+    [(140_000.0, 70_000.0, 140_000.0), (75_000.0, 75_000.0, 163_430.4)],
+)
+def test_a_measured_rate_above_the_plain_roof_is_one_of_packed_instructions(measured: float, plain: float, packed: float) -> None:
+    peaks = MeasuredPeaks("roofline.csv", memory={}, compute={("vector", "f32"): measured})
+
+    roofs = {roof.data_type: roof.gflop_per_s for roof in compute_roofs(mi300x(), peaks) if roof.unit == "vector"}
+
+    assert (roofs["f32"], roofs["f32_packed"]) == pytest.approx((plain, packed))
