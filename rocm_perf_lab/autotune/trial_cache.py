@@ -78,7 +78,8 @@ def launch_key(launch: Launch, **circumstances: Any) -> str:
         for a in launch.arguments
     ]
     geometry = [launch.symbol, launch.geometry.work_items, launch.block, launch.dynamic_lds_bytes]
-    return digest([_FORMAT, loaded_sha256(launch.code_object.data), geometry, arguments, circumstances])
+    variables = [[v.name, hashlib.sha256(v.data.tobytes()).hexdigest()] for v in launch.variables]
+    return digest([_FORMAT, loaded_sha256(launch.code_object.data), geometry, arguments, variables, circumstances])
 
 
 def loaded_sha256(code_object: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.device.kernel import BufferArgument
+from rocm_perf_lab.device.kernel import BufferArgument, StructArgument
 from rocm_perf_lab.device.launch import DTYPES, compile_defines
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.expressions import evaluate, evaluate_integer
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from rocm_perf_lab.device.kernel import Argument, KernelDescription
+    from rocm_perf_lab.device.kernel import KernelDescription, ScalarArgument
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.compilers import Compiler
     from rocm_perf_lab.toolchain.sandbox import Sandbox
@@ -85,7 +85,7 @@ def _compile_triton(
     request = TritonRequest(
         source=source,
         entry=description.entry,
-        arguments=tuple(_triton_argument(argument, description) for argument in description.arguments),
+        arguments=tuple(_triton_argument(a, description) for a in description.arguments if not isinstance(a, StructArgument)),
         constexprs={name: _constexpr(name, value, description) for name, value in description.constexprs.items()},
         options={
             name: evaluate(value, description.params, where=f"kernel.options.{name}")
@@ -107,7 +107,7 @@ def _constexpr(name: str, value: Any, description: KernelDescription) -> Any:
     return result
 
 
-def _triton_argument(argument: Argument, description: KernelDescription) -> TritonArgument:
+def _triton_argument(argument: BufferArgument | ScalarArgument, description: KernelDescription) -> TritonArgument:
     from rocm_perf_lab.toolchain.triton_build import TritonArgument
 
     type_name, params = TRITON_TYPES[argument.dtype], description.params

@@ -133,8 +133,11 @@ class EmulatorDevice:
         kernel = next(k for k in launch.code_object.kernels if k.symbol == launch.symbol)
         with self.machine() as machine:
             buffers = _allocate(machine, launch)
+            loaded = machine.load(launch.code_object)
+            for variable in launch.variables:
+                loaded.fill_global(variable.name, variable.data.tobytes())
             result = machine.launch(
-                machine.load(launch.code_object),
+                loaded,
                 launch.symbol,
                 launch.grid,
                 launch.block,

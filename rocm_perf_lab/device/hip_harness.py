@@ -1,7 +1,8 @@
 """The process that rocprofv3 watches: loads a code object with HIP's module API and dispatches one kernel.
 
-Run as `python -m rocm_perf_lab.device.hip_harness FOLDER`; the folder holds `launch.json`, `code_object.hsaco` and
-`NAME.in` per buffer, and receives `NAME.out`. Only ctypes and the standard library: nothing else delays the GPU.
+Run as `python -m rocm_perf_lab.device.hip_harness FOLDER`; the folder holds `launch.json`, `code_object.hsaco`, `NAME.in`
+per buffer and `NAME.variable` per variable of the module, and receives `NAME.out`. Only ctypes and the standard library:
+nothing else delays the GPU.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def main(folder: Path) -> None:
     image = (folder / "code_object.hsaco").read_bytes()
     hip.call("hipModuleLoadData", ctypes.byref(module), image)
     hip.call("hipModuleGetFunction", ctypes.byref(function), module, spec["symbol"].encode())
+    for name in spec["variables"]:
+        _fill_variable(hip, module, name, (folder / f"{name}.variable").read_bytes())
     buffers = {row["name"]: _allocate(hip, row["bytes"]) for row in spec["arguments"] if "bytes" in row}
     kernarg = _pack(spec["arguments"], buffers)
     for run in range(spec["runs"]):
@@ -51,6 +54,14 @@ def _allocate(hip: Hip, size: int) -> ctypes.c_void_p:
     pointer = ctypes.c_void_p()
     hip.call("hipMalloc", ctypes.byref(pointer), ctypes.c_size_t(size))
     return pointer
+
+
+def _fill_variable(hip: Hip, module: ctypes.c_void_p, name: str, content: bytes) -> None:
+    pointer, size = ctypes.c_void_p(), ctypes.c_size_t()
+    hip.call("hipModuleGetGlobal", ctypes.byref(pointer), ctypes.byref(size), module, name.encode())
+    if size.value != len(content):
+        sys.exit(f"variable {name} has {size.value} bytes, {len(content)} were given")
+    hip.call("hipMemcpy", pointer, content, size, HOST_TO_DEVICE)
 
 
 def _pack(arguments: list[dict[str, Any]], buffers: dict[str, ctypes.c_void_p]) -> bytes:

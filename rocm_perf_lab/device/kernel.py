@@ -104,7 +104,32 @@ class ScalarArgument(_Strict):
     value: Expression
 
 
-Argument = Annotated[BufferArgument | ScalarArgument, Field(discriminator="kind")]
+class StructField(_Strict):
+    """One member; `offset` in bytes where it does not lie at the next multiple of its own size."""
+
+    dtype: ScalarType
+    value: Expression
+    offset: NonNegativeInt | None = None
+
+
+class StructArgument(_Strict):
+    """A struct by value, its members in the order of the declaration, those of nested structs one by one."""
+
+    kind: Literal["struct"]
+    name: str
+    fields: tuple[StructField, ...] = Field(min_length=1)
+
+
+Argument = Annotated[BufferArgument | ScalarArgument | StructArgument, Field(discriminator="kind")]
+
+
+class ModuleVariable(_Strict):
+    """A `__constant__` or `__device__` variable that the host fills before the launch; `name` is its symbol."""
+
+    name: str
+    dtype: ScalarType
+    shape: tuple[Expression, ...] = (1,)
+    init: Initialiser
 
 
 class Tolerance(_Strict):
@@ -144,6 +169,7 @@ class KernelDescription(_Strict):
     constexprs: dict[str, Expression | None] = {}
     options: dict[str, Expression] = {}
     arguments: tuple[Argument, ...]
+    variables: tuple[ModuleVariable, ...] = ()
     grid: tuple[Expression, ...] = Field(default=(), max_length=3)
     work_items: tuple[Expression, ...] = Field(default=(), max_length=3)
     """In place of `grid`, as a dispatch packet counts: the last workgroup of an axis may be partial."""
@@ -157,10 +183,14 @@ class KernelDescription(_Strict):
 
     @model_validator(mode="after")
     def _fits_the_language(self) -> Self:
-        foreign = ("block", "work_items", "defines", "flags") if self.language == "triton" else ("constexprs", "options")
+        foreign = (
+            ("block", "work_items", "variables", "defines", "flags") if self.language == "triton" else ("constexprs", "options")
+        )
         given = [name for name in foreign if getattr(self, name)]
         if given:
             raise ValueError(f"a {self.language} kernel has no {', '.join(given)}")
+        if self.language == "triton" and any(argument.kind == "struct" for argument in self.arguments):
+            raise ValueError("a triton kernel has no struct arguments")
         if self.language == "hip" and not self.block:
             raise ValueError("a hip kernel needs block: the work-items of a workgroup, for example [256]")
         if bool(self.grid) == bool(self.work_items):

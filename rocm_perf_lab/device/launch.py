@@ -19,9 +19,10 @@ from rocm_perf_lab.device.kernel import (
     NormalInit,
     PoisonInit,
     ScalarArgument,
+    StructArgument,
     UniformInit,
 )
-from rocm_perf_lab.device.protocol import BufferValue, Dim3, Launch, ScalarValue
+from rocm_perf_lab.device.protocol import BufferValue, Dim3, Launch, ScalarValue, VariableValue
 from rocm_perf_lab.emulator.kernarg import Geometry
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.expressions import evaluate, evaluate_integer
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.device.kernel import Expression, Initialiser, KernelDescription
+    from rocm_perf_lab.device.kernel import Argument, Expression, Initialiser, KernelDescription, ModuleVariable
     from rocm_perf_lab.toolchain.code_object import CodeObject, LaunchContract
 
 _DRAWN_AT_ONCE = 1 << 20
@@ -86,10 +87,7 @@ def build_launch(
         LaunchError: A shape or geometry that is not positive, an unreadable init file, a value that does not fit.
         ExpressionError: An expression with an unknown name or forbidden syntax.
     """
-    arguments = tuple(
-        _buffer(argument, description, index) if isinstance(argument, BufferArgument) else _scalar(argument, description)
-        for index, argument in enumerate(description.arguments)
-    )
+    arguments = tuple(_argument(argument, description, index) for index, argument in enumerate(description.arguments))
     geometry = launch_geometry(description, contract)
     return Launch(
         code_object=code_object,
@@ -99,7 +97,19 @@ def build_launch(
         dynamic_lds_bytes=geometry.dynamic_lds_bytes,
         remainder=geometry.remainder,
         arguments=_by_contract(arguments, contract, code_object, symbol) if contract else arguments,
+        variables=tuple(_variable(variable, description) for variable in description.variables),
     )
+
+
+def _argument(argument: Argument, description: KernelDescription, index: int) -> BufferValue | ScalarValue:
+    match argument:
+        case BufferArgument():
+            return _buffer(argument, description, index)
+        case ScalarArgument():
+            where = f"kernel.arguments.{argument.name}"
+            return ScalarValue(argument.name, _encoded(argument.value, DTYPES[argument.dtype], description, where))
+        case StructArgument():
+            return ScalarValue(argument.name, _struct(argument, description))
 
 
 def _by_contract(
@@ -124,13 +134,33 @@ def _dim3(expressions: tuple[Expression, ...], params: Mapping[str, Any], where:
     return x, y, z
 
 
-def _scalar(argument: ScalarArgument, description: KernelDescription) -> ScalarValue:
-    where = f"kernel.arguments.{argument.name}"
-    value = evaluate(argument.value, description.params, where=where)
-    dtype = DTYPES[argument.dtype]
+def _encoded(expression: Expression, dtype: np.dtype[Any], description: KernelDescription, where: str) -> bytes:
+    value = evaluate(expression, description.params, where=where)
     if dtype.kind in "iu" and not (np.iinfo(dtype).min <= value <= np.iinfo(dtype).max and value == int(value)):
-        raise LaunchError(f"{value!r} does not fit in {argument.dtype}", where=where)
-    return ScalarValue(argument.name, np.array(value).astype(dtype).tobytes())
+        word = next(word for word, known in DTYPES.items() if known == dtype)
+        raise LaunchError(f"{value!r} does not fit in {word}", where=where)
+    return np.array(value).astype(dtype).tobytes()
+
+
+def _struct(argument: StructArgument, description: KernelDescription) -> bytes:
+    """As C lays it out: each member at a multiple of its size, the end padded to the largest."""
+    content = bytearray()
+    for index, field in enumerate(argument.fields):
+        where, dtype = f"kernel.arguments.{argument.name}.fields[{index}]", DTYPES[field.dtype]
+        offset = field.offset if field.offset is not None else len(content) + -len(content) % dtype.itemsize
+        if offset < len(content):
+            raise LaunchError(f"offset {offset} lies in the member before it, which ends at {len(content)}", where=where)
+        content += bytes(offset - len(content)) + _encoded(field.value, dtype, description, where)
+    alignment = max(DTYPES[field.dtype].itemsize for field in argument.fields)
+    return bytes(content) + bytes(-len(content) % alignment)
+
+
+def _variable(variable: ModuleVariable, description: KernelDescription) -> VariableValue:
+    where = f"kernel.variables.{variable.name}"
+    shape = tuple(evaluate_integer(e, description.params, where=f"{where}.shape[{i}]") for i, e in enumerate(variable.shape))
+    if any(n < 1 for n in shape):
+        raise LaunchError(f"shape {shape} has an empty dimension", where=where)
+    return VariableValue(variable.name, _initial(variable.init, shape, DTYPES[variable.dtype], description, where))
 
 
 def _buffer(argument: BufferArgument, description: KernelDescription, index: int) -> BufferValue:

@@ -46,6 +46,14 @@ class ScalarValue:
 
 
 @dataclass(frozen=True)
+class VariableValue:
+    """A variable of the code object, by symbol, and what the host puts into it before the dispatch."""
+
+    name: str
+    data: NDArray[np.generic]
+
+
+@dataclass(frozen=True)
 class Launch:
     """One dispatch, ready to run. `grid` counts workgroups, `block` work-items per workgroup.
 
@@ -59,6 +67,7 @@ class Launch:
     dynamic_lds_bytes: int
     arguments: tuple[BufferValue | ScalarValue, ...]
     remainder: Dim3 = (0, 0, 0)
+    variables: tuple[VariableValue, ...] = ()
 
     @property
     def geometry(self) -> Geometry:

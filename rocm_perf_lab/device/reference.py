@@ -43,7 +43,8 @@ def expected_outputs(description: KernelDescription, launch: Launch) -> dict[str
     if reference == BASELINE:
         return None
     buffers = {a.name: a for a in launch.arguments if isinstance(a, BufferValue)}
-    names = {name: _widen(b.data) for name, b in buffers.items()} | dict(description.params)
+    names: dict[str, Any] = {value.name: _widen(value.data) for value in buffers.values()}
+    names |= {value.name: _widen(value.data) for value in launch.variables} | description.params
     if isinstance(reference, str):
         results = _by_output(reference, _call(description.folder, reference, names), buffers)
     else:

@@ -139,6 +139,8 @@ def _write_launch(work: Path, launch: Launch, runs: int) -> None:
         else:
             row |= {"encoded": value.encoded.hex()}
         arguments.append(row)
+    for variable in launch.variables:
+        variable.data.view(np.uint8).tofile(work / f"{variable.name}.variable")
     (work / "code_object.hsaco").write_bytes(launch.code_object.data)
     spec = {
         "symbol": launch.symbol,
@@ -148,6 +150,7 @@ def _write_launch(work: Path, launch: Launch, runs: int) -> None:
         "dynamic_lds_bytes": launch.dynamic_lds_bytes,
         "runs": runs,
         "arguments": arguments,
+        "variables": [variable.name for variable in launch.variables],
     }
     (work / "launch.json").write_text(json.dumps(spec))
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 ALLOCATION_NAME = "code object"
+_STT_OBJECT = 1
 
 _PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 _RELOCATION = struct.Struct("<QQq")
@@ -85,8 +86,31 @@ class LoadedCodeObject:
         """
         found = self.elf.symbols.get(symbol)
         if found is None:
-            raise CodeObjectError(f"no device global {symbol!r} in the code object")
+            raise CodeObjectError(
+                f"no device global {symbol!r} in the code object", remedy=f"It has: {', '.join(self.variables) or 'none'}."
+            )
         return self.memory.view(self.allocation)[found.address : found.address + found.size]
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """Symbols of its device globals, in order of their addresses."""
+        found = [s for s in self.elf.symbols.values() if s.kind == _STT_OBJECT and s.size and not s.name.endswith(".kd")]
+        return tuple(s.name for s in sorted(found, key=lambda s: s.address))
+
+    def fill_global(self, symbol: str, content: bytes) -> None:
+        """Put the first value into a device global, as a host does.
+
+        Raises:
+            CodeObjectError: No such symbol, or it has another size.
+        """
+        place = self.device_global(symbol)
+        if len(content) != len(place):
+            raise CodeObjectError(
+                f"device global {symbol!r} has {len(place):,} bytes, {len(content):,} were given",
+                where=f"kernel.variables.{symbol}",
+                remedy="Give its type and shape as the source declares them.",
+            )
+        place[:] = np.frombuffer(content, np.uint8)
 
 
 def load_code_object(memory: DeviceMemory, code_object: CodeObject, address: int | None = None) -> LoadedCodeObject:

@@ -147,6 +147,9 @@ def _arguments(kernel: KernelDescription) -> list[str]:
         if argument.kind == "buffer":
             shape = ", ".join(map(str, argument.shape))
             words.append(f"{argument.name}: {argument.dtype}[{shape}], {argument.access}")
+        elif argument.kind == "struct":
+            members = ", ".join(f"{field.dtype} = {field.value}" for field in argument.fields)
+            words.append(f"{argument.name}: struct of {members}")
         else:
             words.append(f"{argument.name}: {argument.dtype} = {argument.value}")
     params = ", ".join(f"{name}={value}" for name, value in kernel.params.items())

@@ -75,6 +75,8 @@ class EmulatorRunner:
             buffers = _allocated(machine, launches[0], aliases)
             for launch in launches:
                 _fill(machine, launch, buffers, aliases)
+                for variable in launch.variables:
+                    loaded.fill_global(variable.name, variable.data.tobytes())
                 result = machine.launch(
                     loaded,
                     launch.symbol,

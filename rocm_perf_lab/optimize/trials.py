@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from rocm_perf_lab.device.kernel import BufferArgument, IntegersInit, NormalInit, ScalarArgument, UniformInit
+from rocm_perf_lab.device.kernel import BufferArgument, IntegersInit, NormalInit, ScalarArgument, StructArgument, UniformInit
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.device.kernel import Expression, KernelDescription
+    from rocm_perf_lab.device.kernel import Argument, Expression, Initialiser, KernelDescription
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.toolchain.build import BuildResult
 
@@ -86,14 +86,19 @@ def described(description: KernelDescription, trial: Trial, round_number: int = 
 def reseeded(description: KernelDescription, seed: int) -> KernelDescription:
     """The same description with random inputs drawn from other seeds."""
 
-    def drawn(argument: BufferArgument | ScalarArgument, index: int) -> BufferArgument | ScalarArgument:
-        if isinstance(argument, BufferArgument) and isinstance(argument.init, NormalInit | UniformInit | IntegersInit):
-            init = argument.init.model_copy(update={"seed": _draw(seed, index, argument.init.seed)})
-            return argument.model_copy(update={"init": init})
-        return argument
+    def drawn(init: Initialiser | None, index: int) -> Initialiser | None:
+        if isinstance(init, NormalInit | UniformInit | IntegersInit):
+            return init.model_copy(update={"seed": _draw(seed, index, init.seed)})
+        return init
 
-    arguments = tuple(drawn(argument, index) for index, argument in enumerate(description.arguments))
-    return description.model_copy(update={"arguments": arguments})
+    arguments = tuple(
+        a.model_copy(update={"init": drawn(a.init, index)}) if isinstance(a, BufferArgument) else a
+        for index, a in enumerate(description.arguments)
+    )
+    variables = tuple(
+        v.model_copy(update={"init": drawn(v.init, len(arguments) + index)}) for index, v in enumerate(description.variables)
+    )
+    return description.model_copy(update={"arguments": arguments, "variables": variables})
 
 
 def trial_launches(description: KernelDescription, trial: Trial, build: BuildResult, symbol: str, *, poison: int) -> list[Launch]:
@@ -181,10 +186,22 @@ def _sizes(description: KernelDescription) -> list[str]:
     compiled |= _names([*description.options.values(), description.dynamic_lds_bytes])
     used = set[str]()
     for argument in description.arguments:
-        used |= _names(argument.shape if isinstance(argument, BufferArgument) else [argument.value])
+        used |= _names(_expressions(argument))
+    for variable in description.variables:
+        compiled |= _names(variable.shape)  # the code knows the size of its own variables
     return [
         name for name, value in description.params.items() if isinstance(value, int) and value > 1 and name in used - compiled
     ]
+
+
+def _expressions(argument: Argument) -> Sequence[Expression]:
+    match argument:
+        case BufferArgument():
+            return argument.shape
+        case StructArgument():
+            return [field.value for field in argument.fields]
+        case ScalarArgument():
+            return [argument.value]
 
 
 def _other_sizes(description: KernelDescription) -> list[dict[str, int | float | str]]:

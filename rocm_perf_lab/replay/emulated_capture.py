@@ -59,7 +59,6 @@ _COARSE_POOL = 4  # HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED
 _HEADER = 2 | 1 << 8 | 2 << 9 | 2 << 11
 """Kernel dispatch, barrier bit, acquire and release at system scope."""
 _LISTED_CODE_POINTERS = 1000
-_STT_OBJECT = 1
 _CPU, _GPU = 0, 1
 
 
@@ -92,6 +91,8 @@ def capture_launch(
         else:
             addresses.append(argument.encoded)
     loaded = machine.load(launch.code_object)
+    for variable in launch.variables:
+        loaded.fill_global(variable.name, variable.data.tobytes())
     kernarg = pack_kernarg(loaded.kernel(launch.symbol), addresses, launch.geometry)
     dispatch = EmulatedDispatch(loaded, launch.symbol, launch.geometry, kernarg, argument_types)
     return capture_dispatch(machine, dispatch, folder, target=target, mode=mode)
@@ -178,9 +179,7 @@ def _chosen(mode: Mode, kernarg: bytes, before: Mapping[int, NDArray[np.uint8]],
 
 def _variables(loaded: LoadedCodeObject) -> Iterator[Variable]:
     offset = 0
-    for symbol in sorted(loaded.elf.symbols.values(), key=lambda s: s.address):
-        if symbol.kind != _STT_OBJECT or not symbol.size or symbol.name.endswith(".kd"):
-            continue
+    for symbol in (loaded.elf.symbols[name] for name in loaded.variables):
         yield Variable(name=symbol.name, address=loaded.load_address + symbol.address, size=symbol.size, offset=offset)
         offset += symbol.size
 

@@ -70,6 +70,39 @@ def test_a_kernel_with_partial_workgroups_is_compiled_for_them() -> None:
     assert flags == [(), ("-fno-offload-uniform-block",)]
 
 
+def struct(*fields: dict[str, Any]) -> ScalarValue:
+    launch = launch_of(describe(arguments=[{"name": "s", "kind": "struct", "fields": fields}], reference={}))
+    value = launch.arguments[0]
+    assert isinstance(value, ScalarValue)
+    return value
+
+
+def test_a_struct_lies_as_c_lays_it_out() -> None:
+    """struct { char c; float f; short n; void* p; char d; }: gaps of 3, 6 and 7 bytes."""
+    members = [("i8", 1), ("f32", 1.0), ("i16", "n"), ("u64", 0x1122334455667788), ("i8", 2)]
+    value = struct(*({"dtype": dtype, "value": v} for dtype, v in members))
+
+    assert value.encoded.hex(" ", 4) == "01000000 0000803f e8030000 00000000 88776655 44332211 02000000 00000000"
+
+
+def test_a_member_lies_where_its_offset_says() -> None:
+    assert struct({"dtype": "i8", "value": 1}, {"dtype": "i8", "value": 2, "offset": 5}).encoded.hex() == "010000000002"
+    with pytest.raises(LaunchError, match="offset 2 lies in the member before it, which ends at 4") as caught:
+        struct({"dtype": "f32", "value": 1}, {"dtype": "i8", "value": 2, "offset": 2})
+    assert caught.value.where == "kernel.arguments.s.fields[1]"
+
+
+def test_variables_of_the_module_are_filled_and_known_to_the_reference() -> None:
+    variable = {"name": "scale", "dtype": "f32", "shape": [1], "init": {"kind": "constant", "value": 4}}
+    description = describe(variables=[variable], reference={"y": "scale * x"})
+    launch = launch_of(description)
+    expected = expected_outputs(description, launch)
+
+    assert launch.variables[0].data.tolist() == [4.0]
+    assert expected is not None
+    assert expected["y"].tolist() == (4 * buffer(launch, "x").data).tolist()
+
+
 def test_defines_are_evaluated_over_params() -> None:
     assert compile_defines(describe()) == {"BLOCK": "256", "TWICE": "512"}
 

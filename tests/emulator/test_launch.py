@@ -218,3 +218,21 @@ def test_an_unknown_kernel_is_answered_with_the_known_ones(bench: EmulatorBench)
 def test_another_architecture_is_refused() -> None:
     with pytest.raises(LaunchRefused, match="gfx90a"):
         Machine(mi250x(), max_instructions=1)
+
+
+def test_the_host_fills_a_variable_before_the_launch(code_object: CodeObject) -> None:
+    with EmulatorBench(code_object) as bench:
+        bench.loaded.fill_global("table", np.array([1, 2, 3, 4], np.int32).tobytes())
+        out = bench.buffer(np.zeros(64, np.int32))
+        bench.launch("globals", 1, 64, out)
+
+        assert list(bench.read(out))[:5] == [1, 2, 3, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [("table", bytes(12), "has 16 bytes, 12 were given"), ("tabel", bytes(16), "no device global 'tabel'")],
+)
+def test_a_variable_of_another_size_or_name(code_object: CodeObject, name: str, content: bytes, says: str) -> None:
+    with EmulatorBench(code_object) as bench, pytest.raises(CodeObjectError, match=says):
+        bench.loaded.fill_global(name, content)
