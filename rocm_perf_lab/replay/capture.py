@@ -6,7 +6,6 @@ documents say of each other. `capture_problems(folder)` collects everything that
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -31,6 +30,7 @@ from rocm_perf_lab.replay.format import (
     DispatchDocument,
     Manifest,
     MemoryDocument,
+    parsed_json,
 )
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _document(folder: CaptureFolder, manifest: Manifest, name: str, model: type[
 
 def _json(folder: CaptureFolder, name: str) -> dict[str, Any]:
     try:
-        plain = json.loads(folder.content(name, _LARGEST_DOCUMENT))
+        plain = parsed_json(folder.content(name, _LARGEST_DOCUMENT))
     except (ValueError, RecursionError) as error:
         raise CaptureError(f"{name} is not JSON: {error}", where=str(folder.path), remedy=_CAPTURE_AGAIN) from error
     if not isinstance(plain, dict):

@@ -85,7 +85,7 @@ class CaptureFolder:
             CaptureError: The name leads out of the folder, or it is missing, a link, or no regular file.
         """
         parts = name.split("/")
-        if any(part in ("", ".", "..") for part in parts):
+        if any(part in ("", ".", "..") or "\0" in part for part in parts):
             raise CaptureError(f"the name {name!r} leads out of the capture", where=str(self.path), remedy=_DAMAGED)
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -97,7 +97,8 @@ class CaptureFolder:
                 finally:
                     os.close(above)
         except OSError as error:
-            link = (self.path / name).is_symlink() or any((self.path / folder).is_symlink() for folder in Path(name).parents)
+            places = (self.path / name, *(self.path / folder for folder in Path(name).parents))
+            link = any(os.path.islink(place) for place in places)  # noqa: PTH114 Path.is_symlink raises for names that are too long
             what = f"{name} is a link, or lies behind one" if link else f"{name} cannot be read: {error.strerror}"
             raise CaptureError(what, where=str(self.path), remedy=_DAMAGED) from error
         try:

@@ -1,18 +1,24 @@
 """Captures of other tools, read as ours: kerncap's and the original rocm-perf-lab's folders.
 
-Both have a flat dispatch.json and a memory_regions.json whose regions are (base, size) in decimal, neither aligned nor disjoint
-at page granularity; kerncap adds metadata.json and module_variables.json. Neither has checksums nor the memory after the
-dispatch, so such a capture can be replayed but not checked against what the dispatch had left.
+Both have a flat dispatch.json and a memory_regions.json whose regions are (base, size), neither aligned nor disjoint; kerncap
+adds metadata.json and module_variables.json. Neither has checksums nor the memory after the dispatch, so such a capture can be
+replayed but not checked against what the dispatch had left.
+
+What is taken as it comes: addresses in decimal or as "0x…"; a comma behind the last region, which the original leaves where it
+could not copy that one; regions without a file; a reservation and its mapping under one address (the file decides which); names
+with ".kd"; module variables of other code objects under the same name (the hash in metadata.json decides).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rocm_perf_lab.replay.capture import Capture
 from rocm_perf_lab.replay.errors import CaptureError
@@ -36,6 +42,7 @@ from rocm_perf_lab.replay.format import (
     QueuePart,
     Region,
     Variable,
+    parsed_json,
     region_file,
 )
 
@@ -49,7 +56,20 @@ _HEADER = 2 | 1 << 8 | 2 << 9 | 2 << 11
 """Kernel dispatch, barrier bit, acquire and release at system scope: what neither tool wrote down."""
 _LARGEST_DOCUMENT = 1 << 28
 _METADATA_NAME, _VARIABLES_NAME = "metadata.json", "module_variables.json"
+_CAPTURE_AGAIN = "Copy the folder again, or capture again with rocm-perf replay capture."
 _BEFORE_OUR_PAGES = "original rocm-perf-lab"
+
+
+_LAST_ADDRESS = 1 << 64
+
+
+def _number(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
+        return int(value, 16 if value[:2] in ("0x", "0X") else 10)
+    return value
+
+
+_Number = Annotated[int, BeforeValidator(_number), Field(ge=0, lt=_LAST_ADDRESS, strict=True)]
 
 
 class _Foreign(BaseModel):
@@ -59,7 +79,7 @@ class _Foreign(BaseModel):
 class _Dispatch(_Foreign):
     mangled_name: str
     demangled_name: str = ""
-    kernel_object: Count = 0
+    kernel_object: _Number = 0
     isa_name: str = ""
     agent_name: str = ""
     wavefront_size: Count = 64
@@ -72,8 +92,8 @@ class _Dispatch(_Foreign):
 
 
 class _Range(_Foreign):
-    base: Count
-    size: Count
+    base: _Number
+    size: _Number
     is_vmem: bool = False
     contains_kernarg: bool = False
 
@@ -86,10 +106,15 @@ class _Variable(_Foreign):
     name: str
     size: Count
     blob: str
+    executable_sha256: str = ""
 
 
 class _Variables(_Foreign):
     variables: tuple[_Variable, ...] = ()
+
+
+class _Metadata(_Foreign):
+    hsaco_sha256: str = ""
 
 
 def is_foreign_capture(path: Path) -> bool:
@@ -110,6 +135,14 @@ def open_foreign_capture(path: Path) -> Capture:
     Raises:
         CaptureError: A file is missing, truncated or not what it should be.
     """
+    try:
+        return _opened(path)
+    except ValidationError as error:
+        said = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise CaptureError(f"this capture cannot be: {said}", where=str(path), remedy=_CAPTURE_AGAIN) from error
+
+
+def _opened(path: Path) -> Capture:
     folder = CaptureFolder(path)
     dispatch = _read(folder, DISPATCH_NAME, _Dispatch)
     ranges = sorted(_read(folder, MEMORY_NAME, _Ranges).regions, key=lambda r: r.base)
@@ -156,35 +189,42 @@ class _ForeignContents:
 
 def _read(folder: CaptureFolder, name: str, model: type[Any]) -> Any:
     try:
-        return model.model_validate(json.loads(folder.content(name, _LARGEST_DOCUMENT)))
+        return model.model_validate(_parsed(folder.content(name, _LARGEST_DOCUMENT)))
     except (ValidationError, ValueError, RecursionError) as error:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         key = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else ""
         raise CaptureError(
             f"{name} is not as kerncap or the original rocm-perf-lab write it{f', at {key}' if key else ''}: {said}",
             where=str(folder.path),
-            remedy="Capture again, with rocm-perf replay capture.",
+            remedy=_CAPTURE_AGAIN,
         ) from error
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return parsed_json(content)
+    except ValueError:
+        without = re.sub(rb"\}\s*,(\s*\]\s*\})\s*$", rb"}\1", content)  # behind the last of a list
+        if without == content:
+            raise
+        return parsed_json(without)
 
 
 def _present(folder: CaptureFolder, ranges: Sequence[_Range]) -> tuple[list[_Range], list[str]]:
     """Ranges whose blob is there in full size; a blob that is missing was not copied by the tool."""
     present, warnings = [], []
-    for piece in ranges:
-        name = region_file(piece.base)
-        if not piece.size:
-            continue
+    for base, same in groupby((piece for piece in ranges if piece.size), key=lambda piece: piece.base):
+        pieces, name = list(same), region_file(base)
         if not folder.exists(name):
-            warnings.append(f"region {piece.base:#x} of {piece.size:,} bytes has no file: it was not copied")
+            warnings.append(f"region {base:#x} of {pieces[0].size:,} bytes has no file: it was not copied")
             continue
         size = folder.size(name)
-        if size != piece.size:
+        fitting = [piece for piece in pieces if piece.size == size]
+        if not fitting:
             raise CaptureError(
-                f"{name} has {size:,} bytes, {piece.size:,} were captured",
-                where=str(folder.path),
-                remedy="Copy the folder again, or capture again.",
+                f"{name} has {size:,} bytes, {pieces[0].size:,} were captured", where=str(folder.path), remedy=_CAPTURE_AGAIN
             )
-        present.append(piece)
+        present.append(fitting[0])
     return present, warnings
 
 
@@ -221,8 +261,11 @@ def _region(group: Sequence[_Range]) -> Region:
 def _variables(folder: CaptureFolder) -> tuple[tuple[Variable, ...], bytes]:
     if not folder.exists(_VARIABLES_NAME):
         return (), b""
+    ours = _read(folder, _METADATA_NAME, _Metadata).hsaco_sha256 if folder.exists(_METADATA_NAME) else ""
     content, variables = b"", []
     for variable in _read(folder, _VARIABLES_NAME, _Variables).variables:
+        if ours and variable.executable_sha256 not in ("", ours):
+            continue
         blob = folder.content(variable.blob)
         if len(blob) != variable.size:
             raise CaptureError(
@@ -253,19 +296,16 @@ def _dispatch_document(
     isa = dispatch.isa_name or f"amdgcn-amd-amdhsa--{code_object.target_id}"
     gpu = Agent(type="gpu", name=dispatch.agent_name or code_object.architecture, isa=isa, wavefront_size=dispatch.wavefront_size)
     dimensions = 3 if gz > 1 or bz > 1 else 2 if gy > 1 or by > 1 else 1
-    try:
-        packet = Packet(
-            header=_HEADER,
-            setup=dimensions,
-            workgroup_size=(bx, by, bz),
-            grid_size=(gx, gy, gz),
-            private_segment_size=dispatch.private_segment_size,
-            group_segment_size=dispatch.group_segment_size,
-            kernarg_address=0,
-            completion_signal=0,
-        )
-    except ValidationError as error:
-        raise CaptureError(f"{DISPATCH_NAME}: {error.errors()[0]['msg']}", where=str(folder.path)) from error
+    packet = Packet(
+        header=_HEADER,
+        setup=dimensions,
+        workgroup_size=(bx, by, bz),
+        grid_size=(gx, gy, gz),
+        private_segment_size=dispatch.private_segment_size,
+        group_segment_size=dispatch.group_segment_size,
+        kernarg_address=0,
+        completion_signal=0,
+    )
     return DispatchDocument(
         kernel=KernelPart(
             symbol=f"{name}.kd",

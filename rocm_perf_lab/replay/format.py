@@ -354,6 +354,19 @@ def after_file(base: int) -> str:
     return f"after/region_{base:x}.bin"
 
 
+def parsed_json(content: bytes) -> Any:
+    """JSON whose strings are text.
+
+    Raises:
+        ValueError: No JSON, or a string has half of a surrogate pair, which nothing can print.
+        RecursionError: Nested too deeply.
+    """
+    plain = json.loads(content)
+    if b"\\u" in content:
+        json.dumps(plain, ensure_ascii=False).encode()
+    return plain
+
+
 def document_text(document: CaptureModel) -> str:
     """As the files have it."""
     return json.dumps(document.model_dump(mode="json"), indent=2) + "\n"

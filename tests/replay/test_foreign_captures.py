@@ -142,3 +142,91 @@ def test_a_truncated_blob_is_refused(foreign: tuple[Path, str]) -> None:
 
     with pytest.raises(CaptureError, match="3,999 bytes, 4,000 were captured"):
         open_capture(foreign[0])
+
+
+def rewrite(folder: Path, name: str, **more: Any) -> None:
+    (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | more))
+
+
+def test_a_comma_behind_the_last_region_which_could_not_be_copied_is_read_over(foreign: tuple[Path, str]) -> None:
+    document = foreign[0] / "memory_regions.json"
+    document.write_text(document.read_text().replace("}]}", "},\n  ]\n}\n"))
+
+    assert len(open_capture(foreign[0]).regions) == 2
+
+
+def test_addresses_are_read_in_decimal_and_in_hexadecimal(foreign: tuple[Path, str]) -> None:
+    regions = json.loads((foreign[0] / "memory_regions.json").read_text())["regions"]
+    first, second = regions
+    first["base"], second["base"] = hex(first["base"]), str(second["base"])
+    (foreign[0] / "memory_regions.json").write_text(json.dumps({"regions": regions, "tool": "another version"}))
+
+    assert [region.base for region in open_capture(foreign[0]).regions] == [int(first["base"], 16), int(second["base"])]
+
+
+def test_of_a_reservation_and_its_mapping_the_file_decides(foreign: tuple[Path, str]) -> None:
+    regions = json.loads((foreign[0] / "memory_regions.json").read_text())["regions"]
+    rewrite(foreign[0], "memory_regions.json", regions=[*regions, regions[0] | {"size": 1 << 30}])
+
+    assert [region.size for region in open_capture(foreign[0]).regions] == [4096, 4096]
+
+
+def test_a_region_inside_of_another_is_the_same_memory(foreign: tuple[Path, str]) -> None:
+    regions = json.loads((foreign[0] / "memory_regions.json").read_text())["regions"]
+    base = regions[0]["base"]
+    whole = (foreign[0] / "memory" / f"region_{base:x}.bin").read_bytes()
+    (foreign[0] / "memory" / f"region_{base + 64:x}.bin").write_bytes(whole[64:96])
+    rewrite(foreign[0], "memory_regions.json", regions=[{"base": base + 64, "size": 32}, {"base": base, "size": 0}, *regions])
+
+    capture = open_capture(foreign[0])
+
+    assert capture.image(capture.regions[0])[: len(whole)].tobytes() == whole
+
+
+def test_a_module_variable_of_another_code_object_is_left_out(foreign: tuple[Path, str]) -> None:
+    ours, other = "a" * 64, "b" * 64
+    (foreign[0] / "metadata.json").write_text(json.dumps({"hsaco_sha256": ours}))
+    (foreign[0] / "module_variables").mkdir()
+    variables = []
+    for value, sha256 in ((1, other), (2, ours), (3, other)):
+        blob = f"module_variables/{sha256[:16]}_calls{value}.bin"
+        (foreign[0] / blob).write_bytes(value.to_bytes(4, "little"))
+        variables.append({"name": "calls", "size": 4, "blob": blob, "executable_sha256": sha256})
+    (foreign[0] / "module_variables.json").write_text(json.dumps({"variables": variables}))
+
+    capture = open_capture(foreign[0])
+
+    assert [variable.name for variable in capture.dispatch.variables] == ["calls"]
+    assert capture.variables == (2).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "message"),
+    [
+        ("memory_regions.json", {"regions": [{"base": (1 << 64) - 4096, "size": 8192}]}, "ends beyond the address space"),
+        ("memory_regions.json", {"regions": [{"base": 0, "size": 8192}]}, "is not whole pages"),
+        ("memory_regions.json", {"regions": [{"base": -4096, "size": 1}]}, "greater than or equal to 0"),
+        ("memory_regions.json", {"regions": [{"base": 1 << 64, "size": 1}]}, "less than"),
+        ("dispatch.json", {"dispatch_index": 1 << 70}, "this capture cannot be"),
+        ("dispatch.json", {"isa_name": "\ud800"}, "surrogates not allowed"),
+    ],
+)
+def test_what_no_machine_has_is_refused(name: str, more: dict[str, Any], message: str, foreign: tuple[Path, str]) -> None:
+    for base in (0, (1 << 64) - 4096):
+        (foreign[0] / "memory" / f"region_{base:x}.bin").write_bytes(bytes(8192))
+    rewrite(foreign[0], name, **more)
+
+    with pytest.raises(CaptureError, match=message):
+        open_capture(foreign[0])
+
+
+@pytest.mark.parametrize(
+    "blob", ["../outside", "/etc/passwd", "memory/../../outside", "x" * 300, "", "memory\0x", "link", "memory"]
+)
+def test_a_variable_s_file_cannot_be_anywhere_else(blob: str, foreign: tuple[Path, str]) -> None:
+    (foreign[0].parent / "outside").write_bytes(bytes(4))
+    (foreign[0] / "link").symlink_to(foreign[0].parent / "outside")
+    (foreign[0] / "module_variables.json").write_text(json.dumps({"variables": [{"name": "v", "size": 4, "blob": blob}]}))
+
+    with pytest.raises(CaptureError):
+        open_capture(foreign[0])

@@ -3,15 +3,15 @@
 namespace capture {
 namespace {
 
-constexpr int kFirstMoved = 16;       // major version 1 of the AMD table lacks two entries before this slot,
-constexpr int kFirstVirtualMemory = 55;  // and everything from here on
+constexpr int kFirstMissing = 16, kMissing = 2;  // major version 1 of the AMD table lacks these entries,
+constexpr int kFirstVirtualMemory = 55;          // and everything from here on
 
 }  // namespace
 
 void** slot_of(const FunctionTable& table, bool is_amd, int slot) {
   if (is_amd && table.version.major == 1) {
     if (slot >= kFirstVirtualMemory) return nullptr;
-    if (slot > kFirstMoved) slot -= 2;
+    if (slot >= kFirstMissing && (slot -= kMissing) < kFirstMissing) return nullptr;
   }
   const uint32_t end = uint32_t(sizeof(TableVersion) + sizeof(void*) * (uint32_t(slot) + 1));
   return end <= table.version.minor ? const_cast<void**>(table.slots) + slot : nullptr;

@@ -20,6 +20,12 @@ hsa_status_t hsa_amd_queue_intercept_create(hsa_agent_t agent, uint32_t size, hs
                                             hsa_queue_t** queue);
 hsa_status_t hsa_amd_queue_intercept_register(hsa_queue_t* queue, PacketHandler handler, void* data);
 
+// Newer than some headers, under names of our own: hsa_amd_memory_async_batch_copy, hsa_amd_counted_queue_acquire, ..._release.
+hsa_status_t amd_async_batch_copy(const void* operations, uint32_t count, uint32_t dependencies, const hsa_signal_t* signals);
+hsa_status_t amd_counted_queue_acquire(hsa_agent_t agent, hsa_queue_type_t type, hsa_amd_queue_priority_t priority,
+                                       QueueErrorCallback callback, void* data, uint64_t flags, hsa_queue_t** queue);
+hsa_status_t amd_counted_queue_release(hsa_queue_t* queue);
+
 // X(table, slot, function); slots of the AMD table are those of major version 2.
 #define CAPTURE_API(X)                                 \
   X(core, 2, hsa_system_get_info)                      \
@@ -61,6 +67,7 @@ hsa_status_t hsa_amd_queue_intercept_register(hsa_queue_t* queue, PacketHandler 
   X(amd, 13, hsa_amd_memory_pool_allocate)             \
   X(amd, 14, hsa_amd_memory_pool_free)                 \
   X(amd, 15, hsa_amd_memory_async_copy)                \
+  X(amd, 16, hsa_amd_memory_async_copy_on_engine)      \
   X(amd, 19, hsa_amd_agents_allow_access)              \
   X(amd, 22, hsa_amd_memory_lock)                      \
   X(amd, 23, hsa_amd_memory_unlock)                    \
@@ -71,13 +78,18 @@ hsa_status_t hsa_amd_queue_intercept_register(hsa_queue_t* queue, PacketHandler 
   X(amd, 32, hsa_amd_ipc_memory_detach)                \
   X(amd, 37, hsa_amd_queue_intercept_create)           \
   X(amd, 38, hsa_amd_queue_intercept_register)         \
+  X(amd, 39, hsa_amd_queue_set_priority)               \
+  X(amd, 40, hsa_amd_memory_async_copy_rect)           \
   X(amd, 42, hsa_amd_memory_lock_to_pool)              \
   X(amd, 46, hsa_amd_svm_attributes_set)               \
   X(amd, 57, hsa_amd_vmem_handle_create)               \
   X(amd, 58, hsa_amd_vmem_handle_release)              \
   X(amd, 59, hsa_amd_vmem_map)                         \
   X(amd, 60, hsa_amd_vmem_unmap)                       \
-  X(amd, 61, hsa_amd_vmem_set_access)
+  X(amd, 61, hsa_amd_vmem_set_access)                  \
+  X(amd, 76, amd_counted_queue_acquire)                \
+  X(amd, 77, amd_counted_queue_release)                \
+  X(amd, 78, amd_async_batch_copy)
 
 namespace capture {
 

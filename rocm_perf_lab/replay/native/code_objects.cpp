@@ -57,15 +57,15 @@ void CodeObjects::symbol_seen(hsa_executable_t executable, hsa_executable_symbol
   owners_[symbol.handle] = executable.handle;
 }
 
-void CodeObjects::kernel_seen(uint64_t object, hsa_executable_symbol_t symbol) {
+bool CodeObjects::kernel_seen(uint64_t object, hsa_executable_symbol_t symbol) {
   {
     std::lock_guard guard(lock_);
     auto found = kernels_.find(object);
-    if (found != kernels_.end() && found->second.handle.handle == symbol.handle) return;
+    if (found != kernels_.end() && found->second.handle.handle == symbol.handle) return false;
   }
   Kernel kernel{object, symbol, symbol_name(symbol)};
   std::lock_guard guard(lock_);
-  kernels_[object] = kernel;
+  return !kernels_.insert_or_assign(object, kernel).second;
 }
 
 std::vector<uint64_t> CodeObjects::executable_destroyed(hsa_executable_t executable) {
@@ -90,14 +90,19 @@ std::string CodeObjects::name_of(uint64_t kernel_object) {
 }
 
 KernelCode CodeObjects::code_of(uint64_t kernel_object) {
-  std::lock_guard guard(lock_);
-  auto found = kernels_.find(kernel_object);
-  if (found == kernels_.end()) throw Failure("the kernel was loaded before the capture tool was");
-  const Kernel& kernel = found->second;
-  auto owner = owners_.find(kernel.handle.handle);
-  for (const std::string& sha256 : candidates(owner == owners_.end() ? 0 : owner->second)) {
+  Kernel kernel;
+  std::vector<std::pair<std::string, Blob>> blobs;
+  {
+    std::lock_guard guard(lock_);  // not while the runtime is asked: it may call back into `symbol_seen` under locks of its own
+    auto found = kernels_.find(kernel_object);
+    if (found == kernels_.end()) throw Failure("the kernel was loaded before the capture tool was");
+    kernel = found->second;
+    auto owner = owners_.find(kernel.handle.handle);
+    for (const std::string& sha256 : candidates(owner == owners_.end() ? 0 : owner->second)) blobs.emplace_back(sha256, blobs_[sha256]);
+  }
+  for (const auto& [sha256, blob] : blobs) {
     KernelCode code;
-    code.bytes = read(blobs_[sha256]);
+    code.bytes = read(blob);
     ElfImage image(code.bytes);
     auto address = image.symbol(kernel.symbol);
     if (!address) continue;

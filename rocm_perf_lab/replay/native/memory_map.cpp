@@ -1,5 +1,7 @@
 #include "memory_map.h"
 
+#include <algorithm>
+
 namespace capture {
 
 const char* name_of(Kind kind) {
@@ -19,6 +21,23 @@ void MemoryMap::add(const Mapping& mapping) {
   mappings_[mapping.base] = mapping;
 }
 
+void MemoryMap::add_unless_known(const Mapping& mapping) {
+  std::lock_guard guard(lock_);
+  const uint64_t end = mapping.base + mapping.size;
+  uint64_t known = mapping.base;
+  for (auto other = first_behind(known); other != mappings_.end() && other->first <= known && known < end; ++other) {
+    other->second.access.insert(mapping.access.begin(), mapping.access.end());
+    known = std::max(known, other->first + other->second.size);
+  }
+  if (known < end) mappings_[mapping.base] = mapping;
+}
+
+MemoryMap::Mappings::iterator MemoryMap::first_behind(uint64_t base) {
+  auto mapping = mappings_.upper_bound(base);
+  if (mapping != mappings_.begin() && base < std::prev(mapping)->second.base + std::prev(mapping)->second.size) --mapping;
+  return mapping;
+}
+
 void MemoryMap::remove(uint64_t base) {
   std::lock_guard guard(lock_);
   mappings_.erase(base);
@@ -31,13 +50,17 @@ void MemoryMap::remove_all(uint64_t base, uint64_t size) {
 
 void MemoryMap::grant(uint64_t base, uint64_t size, const std::set<int>& agents, bool replace) {
   std::lock_guard guard(lock_);
-  auto mapping = mappings_.upper_bound(base);
-  if (mapping != mappings_.begin() && base < std::prev(mapping)->second.base + std::prev(mapping)->second.size) --mapping;
-  for (; mapping != mappings_.end() && mapping->first < base + size; ++mapping) {
+  for (auto mapping = first_behind(base); mapping != mappings_.end() && mapping->first < base + size; ++mapping) {
     auto& access = mapping->second.access;
     if (replace) access = {mapping->second.agent};
     access.insert(agents.begin(), agents.end());
   }
+}
+
+void MemoryMap::revoke(uint64_t base, uint64_t size, const std::set<int>& agents) {
+  std::lock_guard guard(lock_);
+  for (auto mapping = first_behind(base); mapping != mappings_.end() && mapping->first < base + size; ++mapping)
+    for (int agent : agents) mapping->second.access.erase(agent);
 }
 
 std::vector<Range> MemoryMap::ranges() {

@@ -1,6 +1,7 @@
 // What the application has mapped for its GPUs, and where: followed from call to call.
 //
-// `gate` keeps the memory in place: calls that take memory away, or copy, hold it shared; a snapshot holds it alone.
+// `gate` keeps the memory in place: calls that take memory away, or copy, hold it shared; a snapshot holds it alone. Its
+// thread passes: another tool's packet handler, which may free or copy, runs on it when the dispatch is submitted.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -38,17 +39,25 @@ struct Range {
 class MemoryMap {
  public:
   void add(const Mapping& mapping);
+  // Where other mappings have all of it already, they stay, and get its agents.
+  void add_unless_known(const Mapping& mapping);
   void remove(uint64_t base);
   // Every mapping that begins in [base, base + size).
   void remove_all(uint64_t base, uint64_t size);
   void grant(uint64_t base, uint64_t size, const std::set<int>& agents, bool replace);
+  void revoke(uint64_t base, uint64_t size, const std::set<int>& agents);
   std::vector<Range> ranges();
 
   std::shared_timed_mutex gate;
+  static inline thread_local bool passes_gate = false;
 
  private:
+  using Mappings = std::map<uint64_t, Mapping>;
+  // The first mapping that ends behind `base`; under the lock.
+  Mappings::iterator first_behind(uint64_t base);
+
   std::mutex lock_;
-  std::map<uint64_t, Mapping> mappings_;  // by base
+  Mappings mappings_;  // by base
 };
 
 }  // namespace capture

@@ -141,6 +141,8 @@ void Queues::submit(Queue& known, hsa_signal_t signal) {
   const uint64_t write = api_.hsa_queue_load_write_index_relaxed(queue), read = api_.hsa_queue_load_read_index_relaxed(queue);
   if (write - read >= queue->size) return;  // full: then a handler is at work, and asks for its turn
   const uint64_t index = api_.hsa_queue_add_write_index_screlease(queue, 1);
+  // The application may have filled the ring since; whoever holds an index has to write its packet.
+  while (index - api_.hsa_queue_load_read_index_relaxed(queue) >= queue->size) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   auto* slot = static_cast<char*>(queue->base_address) + index % queue->size * 64;
   const auto packet = barrier(signal);
   std::memcpy(slot + 4, reinterpret_cast<const char*>(&packet) + 4, sizeof packet - 4);
