@@ -68,6 +68,7 @@ def _where(command: _Command) -> _Command:
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="To drain the GPU.")
 @click.option("--application-timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Of the application.")
 @click.option("--preload", is_flag=True, help="Load the tool with LD_PRELOAD, where the application sets HSA_TOOLS_LIB itself.")
+@click.option("--rocprofiler-sdk", is_flag=True, help="Load the tool through rocprofiler-sdk, where neither way works.")
 @click.option("--no-command", is_flag=True, help="Leave the command line out of the capture.")
 @_DEBUG
 def capture(words: tuple[str, ...], debug: bool, **options: Any) -> None:
@@ -105,6 +106,7 @@ def capture(words: tuple[str, ...], debug: bool, **options: Any) -> None:
             timeout_s=options["timeout"],
             application_timeout_s=options["application_timeout"],
             preload=options["preload"],
+            rocprofiler_sdk=options["rocprofiler_sdk"],
             record_command=not options["no_command"],
         )
         run_capture(request, Console(highlight=False))

@@ -22,13 +22,14 @@ from typing import IO, TYPE_CHECKING, Literal
 from pydantic import BaseModel
 
 from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.replay.tool_build import build_tool
+from rocm_perf_lab.replay.tool_build import build_door, build_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 CaptureMode = Literal["reachable", "full", "arguments"]
 _SHOWN_KERNELS = 20
+_PREFIX = "ROCM_PERF_LAB_CAPTURE_"
 
 
 class CaptureError(LabError):
@@ -50,6 +51,7 @@ class CaptureRequest:
         timeout_s: How long to wait for other work on the GPU, and for the dispatch.
         application_timeout_s: After which the application is ended; None waits for ever.
         preload: Load the tool with LD_PRELOAD, for applications that overwrite HSA_TOOLS_LIB.
+        rocprofiler_sdk: Load the tool through rocprofiler-sdk, where the runtime itself loads no tools.
         low_addresses: Ask the driver for low addresses, which a replay finds free (HSA_RESERVE_SVM).
         record_command: Keep the command line in the capture.
     """
@@ -63,6 +65,7 @@ class CaptureRequest:
     timeout_s: float = 60.0
     application_timeout_s: float | None = None
     preload: bool = False
+    rocprofiler_sdk: bool = False
     low_addresses: bool = True
     record_command: bool = True
 
@@ -127,25 +130,26 @@ def capture(
     work = Path(tempfile.mkdtemp(prefix=f".{request.output.name}.capturing-", dir=request.output.parent))
     try:
         start = time.monotonic()
-        with _listable(tool) as name:
+        with _listable(build_door() if request.rocprofiler_sdk else tool) as name:
             variables = tool_environment(request, name, work, dict(os.environ if environment is None else environment))
+            if request.rocprofiler_sdk:
+                variables[f"{_PREFIX}TOOL"] = str(tool)
             exit_code = _run(request, variables, stdout)
         return _judge(request, work, exit_code, time.monotonic() - start)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def tool_environment(request: CaptureRequest, tool: Path, work: Path, environment: dict[str, str]) -> dict[str, str]:
-    """The variables that bring the tool into the application, on top of `environment`."""
-    prefix = "ROCM_PERF_LAB_CAPTURE_"
+def tool_environment(request: CaptureRequest, library: Path, work: Path, environment: dict[str, str]) -> dict[str, str]:
+    """The variables that bring a library, the tool or its door, into the application, on top of `environment`."""
     added = {
-        f"{prefix}DIR": str(work.resolve()),
-        f"{prefix}KERNEL": request.kernel,
-        f"{prefix}INDEX": str(request.dispatch),
-        f"{prefix}MODE": request.mode,
-        f"{prefix}LIMIT": str(request.limit_bytes),
-        f"{prefix}TIMEOUT": str(request.timeout_s),
-        f"{prefix}COMMAND": "1" if request.record_command else "0",
+        f"{_PREFIX}DIR": str(work.resolve()),
+        f"{_PREFIX}KERNEL": request.kernel,
+        f"{_PREFIX}INDEX": str(request.dispatch),
+        f"{_PREFIX}MODE": request.mode,
+        f"{_PREFIX}LIMIT": str(request.limit_bytes),
+        f"{_PREFIX}TIMEOUT": str(request.timeout_s),
+        f"{_PREFIX}COMMAND": "1" if request.record_command else "0",
         # Where rocprofiler-sdk is active, ROCm skips HSA_TOOLS_LIB without a word unless this is set.
         "HSA_TOOLS_ROCPROFILER_V1_TOOLS": "1",
         "HSA_TOOLS_REPORT_LOAD_FAILURE": "1",
@@ -153,9 +157,10 @@ def tool_environment(request: CaptureRequest, tool: Path, work: Path, environmen
     }
     if request.low_addresses:
         added["HSA_RESERVE_SVM"] = "1"
-    variable, separator = ("LD_PRELOAD", ":") if request.preload else ("HSA_TOOLS_LIB", " ")
+    preloaded = request.preload or request.rocprofiler_sdk
+    variable, separator = ("LD_PRELOAD", ":") if preloaded else ("HSA_TOOLS_LIB", " ")
     others = environment.get(variable)
-    added[variable] = separator.join([str(tool), others] if others else [str(tool)])
+    added[variable] = separator.join([str(library), others] if others else [str(library)])
     return environment | added
 
 
@@ -231,7 +236,8 @@ def _explain(request: CaptureRequest, work: Path, report: _Report, exit_code: in
         return CaptureError(
             f"the capture tool was never loaded into the application, which {_ending(exit_code)}",
             where=" ".join(request.command),
-            remedy="Does it use the GPU through ROCm, and is there one? If it sets HSA_TOOLS_LIB itself, use --preload.",
+            remedy="Does it use the GPU through ROCm, and is there one? If it sets HSA_TOOLS_LIB itself, use --preload; "
+            "where that does not help either, --rocprofiler-sdk.",
         )
     if "ok" not in loaded:
         return CaptureError(f"the capture tool refused to start: {loaded[0]}", where=f"--kernel {request.kernel}")
@@ -246,7 +252,7 @@ def _explain(request: CaptureRequest, work: Path, report: _Report, exit_code: in
         )
     return CaptureError(
         f"kernel {request.kernel!r} was never dispatched{ended}",
-        where=_seen(report.kernels, request.kernel),
+        where="; ".join([_seen(report.kernels, request.kernel), *report.warnings]),
         remedy="Give the name of one of these, or /an expression/.",
     )
 

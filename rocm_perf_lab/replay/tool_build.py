@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LIBRARY = "librocm_perf_lab_capture.so"
+DOOR_LIBRARY = "librocm_perf_lab_capture_door.so"
 SOURCES = Path(__file__).parent / "native"
+DOOR_SOURCES = SOURCES / "door"
 _HEADERS = ("hsa.h", "hsa_ext_amd.h", "hsa_ven_amd_loader.h")
 _COMPILE = ("-std=gnu++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread", "-Wall", "-Wextra")
-_LINK = ("-shared", "-pthread", "-ldl", f"-Wl,--version-script={SOURCES / 'exports.map'}", "-Wl,-z,defs")
+_LINK = ("-shared", "-pthread", "-ldl", "-Wl,-z,defs")
+_EXPORTS = f"-Wl,--version-script={SOURCES / 'exports.map'}"
 _GNU_LINK = ("-static-libstdc++", "-static-libgcc")  # the application's own C++ library is not touched
 _SYSTEM_COMPILERS = ("g++", "clang++")
 
@@ -62,11 +65,27 @@ def build_tool(*, include_dir: Path | None = None, cache: Path | None = None) ->
         ToolBuildError: No headers, no compiler, or it failed.
     """
     include_dir = include_dir or find_hsa_headers()
+    headers = [include_dir / header for header in _HEADERS]
+    return _cached(LIBRARY, SOURCES, headers, ("-isystem", str(include_dir)), (_EXPORTS,), cache)
+
+
+def build_door(*, cache: Path | None = None) -> Path:
+    """The library that, preloaded, loads the tool through rocprofiler-sdk; it needs no headers.
+
+    Raises:
+        ToolBuildError: No compiler, or it failed.
+    """
+    return _cached(DOOR_LIBRARY, DOOR_SOURCES, [], (), (), cache)
+
+
+def _cached(
+    name: str, sources: Path, headers: Sequence[Path], compile_flags: Sequence[str], link_flags: Sequence[str], cache: Path | None
+) -> Path:
     compiler = find_cpp_compiler()
-    path = (cache or cache_dir() / "capture") / _key(compiler, include_dir) / LIBRARY
+    path = (cache or cache_dir() / "capture") / _key(compiler, sources, headers) / name
     checksum = path.with_suffix(".sha256")
     if not _is_intact(path, checksum):
-        content = _build(compiler, include_dir)
+        content = _build(compiler, sources, compile_flags, link_flags)
         write_bytes(path, content)
         write_text(checksum, hashlib.sha256(content).hexdigest())
     return path
@@ -116,9 +135,9 @@ def find_cpp_compiler() -> CppCompiler:
     )
 
 
-def _key(compiler: CppCompiler, include_dir: Path) -> str:
+def _key(compiler: CppCompiler, sources: Path, headers: Sequence[Path]) -> str:
     digest = hashlib.sha256()
-    for file in [*sorted(p for p in SOURCES.iterdir() if p.is_file()), *(include_dir / header for header in _HEADERS)]:
+    for file in [*sorted(p for p in sources.iterdir() if p.is_file()), *headers]:
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     digest.update("\0".join((*compiler.command, compiler.version, *_COMPILE, *compiler.link_flags)).encode())
     return digest.hexdigest()[:32]
@@ -131,18 +150,18 @@ def _is_intact(path: Path, checksum: Path) -> bool:
         return False
 
 
-def _build(compiler: CppCompiler, include_dir: Path) -> bytes:
-    sources = sorted(SOURCES.glob("*.cpp"))
+def _build(compiler: CppCompiler, folder_of_sources: Path, compile_flags: Sequence[str], link_flags: Sequence[str]) -> bytes:
+    sources = sorted(folder_of_sources.glob("*.cpp"))
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-capture-") as folder:
         objects = [Path(folder) / f"{source.stem}.o" for source in sources]
         commands = [
-            [*compiler.command, *_COMPILE, "-isystem", str(include_dir), "-c", str(source), "-o", str(target)]
+            [*compiler.command, *_COMPILE, *compile_flags, "-c", str(source), "-o", str(target)]
             for source, target in zip(sources, objects, strict=True)
         ]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(_run, commands))
         library = Path(folder) / LIBRARY
-        _run([*compiler.command, *map(str, objects), *compiler.link_flags, "-o", str(library)])
+        _run([*compiler.command, *map(str, objects), *compiler.link_flags, *link_flags, "-o", str(library)])
         return library.read_bytes()
 
 

@@ -135,6 +135,50 @@ def test_pinned_host_memory_is_read_where_it_is(capturing: Capturing) -> None:
     assert content(folder, int(region["base"], 16), 8) == bytes([7] * 8)  # the rest of the page
 
 
+def test_memory_that_came_from_elsewhere_is_followed(capturing: Capturing) -> None:
+    folder = capturing("walk", 0, "shared").folder
+
+    (head,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
+    nodes, node = [], head
+    while node:
+        region = holding(folder, node)
+        following, value, _ = NODE.unpack(content(folder, node, NODE.size))
+        nodes.append((region["kind"], region["location"], region["access_agents"], value))
+        assert NODE.unpack(content(folder, node, NODE.size, after=True))[2] == 1
+        node = following
+
+    gpu = 1
+    assert nodes == [
+        ("pool", "gpu", [gpu], 16.0),  # although attributes were set for it
+        ("ipc", "gpu", [gpu], 1.0),
+        ("interop", "gpu", [gpu], 2.0),
+        ("svm", "cpu", [gpu], 4.0),
+        ("locked", "cpu", [gpu], 8.0),
+    ]
+
+
+def test_memory_that_went_back_is_forgotten(capturing: Capturing) -> None:
+    folder = capturing("walk", 1, "shared", mode="full").folder
+
+    assert {"ipc", "interop", "locked"}.isdisjoint({region["kind"] for region in regions(folder)})
+
+
+@pytest.mark.parametrize("dispatch", [0, 1, 2])
+def test_counted_queues_are_watched(capturing: Capturing, dispatch: int) -> None:
+    folder = capturing("add_to", dispatch, "counted").folder
+
+    (x,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
+    assert floats(content(folder, x, COUNT * 4)).tolist() == [1.0 + dispatch] * COUNT
+
+
+def test_a_runtime_that_starts_again_is_watched_again_and_dispatches_are_counted_on(capturing: Capturing) -> None:
+    folder = capturing("scale", 4, "restart").folder  # the second one of the second life
+
+    (x,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
+    assert document(folder, "dispatch.json")["index"]["kernel"] == 4
+    np.testing.assert_array_equal(floats(content(folder, x, COUNT * 4)), scaled(1))
+
+
 def test_words_that_point_into_code_are_told(capturing: Capturing) -> None:
     dispatch = document(capturing("walk", 0, "pinned").folder, "dispatch.json")
 
@@ -228,6 +272,22 @@ def test_a_kernel_has_several_names(capturing: Capturing, name: str) -> None:
 
 def test_preloading_is_the_other_way_in(capturing: Capturing) -> None:
     assert (capturing("scale", preload=True).folder / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("older", [{}, {"HSA_TOOLS_LIB": "the tool"}])
+def test_rocprofiler_sdk_is_the_third_way_in(capturing: Capturing, older: dict[str, str]) -> None:
+    variables = {name: str(build_tool()) for name in older}  # through two doors at once it acts once
+
+    outcome = capturing("scale", 2, rocprofiler_sdk=True, variables=variables)
+
+    assert document(outcome.folder, "dispatch.json")["index"]["kernel"] == 2
+    assert outcome.kernels["scale"] == 3
+
+
+def test_where_rocprofiler_sdk_is_active_the_runtime_loads_the_tool_all_the_same(capturing: Capturing) -> None:
+    variables = {"LD_PRELOAD": str(build.shared_object("profiler"))}
+
+    assert (capturing("scale", variables=variables).folder / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("preload", [False, True])

@@ -4,6 +4,7 @@ namespace capture {
 namespace {
 
 constexpr int kFirstMissing = 16, kMissing = 2;  // major version 1 of the AMD table lacks these entries,
+constexpr uint32_t kFirstStepWithQueueCreate = 0x10;
 constexpr int kFirstVirtualMemory = 55;          // and everything from here on
 
 }  // namespace
@@ -26,6 +27,7 @@ bool Api::save(const ApiTable& tables) {
   if (void** place = slot_of(*tables.table, table, slot)) name = reinterpret_cast<decltype(name)>(*place);
   CAPTURE_API(CAPTURE_SAVE)
 #undef CAPTURE_SAVE
+  makes_queues_unseen = tables.amd->version.major == 2 && tables.amd->version.step >= kFirstStepWithQueueCreate;
   return hsa_queue_create != nullptr && hsa_amd_queue_intercept_create != nullptr && hsa_amd_queue_intercept_register != nullptr;
 }
 

@@ -103,6 +103,9 @@ struct Api {
   CAPTURE_API(CAPTURE_MEMBER)
 #undef CAPTURE_MEMBER
 
+  // The runtime has a function that makes queues and that the tool has no slot for.
+  bool makes_queues_unseen = false;
+
   // False for a runtime that the tool does not know.
   bool save(const ApiTable& tables);
 };

@@ -61,8 +61,19 @@ std::string read_variables(Snapshot& snapshot, const KernelCode& code) {
 
 }  // namespace
 
-Capture::Capture(const Settings& settings, const Api& api)
-    : agents(api), code(api, settings.folder), queues(api), settings_(settings), api_(api), filter_(settings.kernel) {}
+Capture::Capture(const Settings& settings, const Api& api, Capture* earlier)
+    : agents(api), code(api, settings.folder), queues(api), settings_(settings), api_(api), filter_(settings.kernel) {
+  if (earlier == nullptr) return;
+  std::lock_guard guard(earlier->counts_lock_);
+  armed_ = earlier->is_armed();
+  is_taken_ = earlier->is_taken_.load();
+  counts_ = earlier->counts_;
+  matches_ = earlier->matches_;
+  dispatches_ = earlier->dispatches_;
+  warnings_ = earlier->warnings_;
+  error_ = earlier->error_;
+  is_captured_ = earlier->is_captured_;
+}
 
 void Capture::warn(const std::string& text) {
   std::lock_guard guard(counts_lock_);
@@ -113,6 +124,8 @@ void Capture::report() {
     else json.value(error_);
     json.key("warnings").open('[');
     for (const std::string& warning : warnings_) json.value(warning);
+    if (dispatches_ == 0 && api_.makes_queues_unseen)
+      json.value("this runtime has hsa_amd_queue_create, too: dispatches on queues that it makes are not seen");
     json.close(']').close('}');
   }
   replace_file(process_folder(settings_, "kernels-") + ".json", json.text() + "\n");
@@ -135,11 +148,13 @@ void Capture::handle(const void* packets, uint64_t count, Queue& queue, PacketWr
 void Capture::take(const Packet& packet, Queue& queue, PacketWriter writer) {
   bool is_submitted = false;
   std::string error;
+  MemoryMap::passes_gate = true;
   try {
     save(packet, queue, writer, is_submitted);
   } catch (const std::exception& failure) {  // anything: the application has to go on
     error = failure.what();
   }
+  MemoryMap::passes_gate = false;
   {
     std::lock_guard guard(counts_lock_);
     error_ = error;

@@ -14,7 +14,8 @@ namespace capture {
 
 class Capture {
  public:
-  Capture(const Settings& settings, const Api& api);
+  // `earlier` watched a runtime of this process that has ended: its counts go on, all else is another now.
+  Capture(const Settings& settings, const Api& api, Capture* earlier);
 
   // Whether there is still something to watch for; afterwards every hook is a plain call.
   bool is_armed() const { return armed_.load(std::memory_order_acquire); }

@@ -37,7 +37,8 @@ class CodeObjects {
   void reader_destroyed(hsa_code_object_reader_t reader);
   void loaded(hsa_executable_t executable, hsa_code_object_reader_t reader);
   void symbol_seen(hsa_executable_t executable, hsa_executable_symbol_t symbol);
-  void kernel_seen(uint64_t object, hsa_executable_symbol_t symbol);
+  // True where another kernel was at that address before.
+  bool kernel_seen(uint64_t object, hsa_executable_symbol_t symbol);
   // Kernel objects that are gone.
   std::vector<uint64_t> executable_destroyed(hsa_executable_t executable);
 

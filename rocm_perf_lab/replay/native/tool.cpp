@@ -22,17 +22,28 @@ bool is_watching() { return tool != nullptr && tool->is_armed() && owner == getp
 uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 bool ok(hsa_status_t status) { return status == HSA_STATUS_SUCCESS; }
 
+// Those of all GPUs where the application names no agent.
 std::set<int> indices(uint32_t count, const hsa_agent_t* agents) {
   std::set<int> found;
-  for (uint32_t i = 0; i < count; ++i) found.insert(tool->agents.index_of(agents[i]));
+  for (uint32_t i = 0; agents != nullptr && i < count; ++i) found.insert(tool->agents.index_of(agents[i]));
+  const auto& all = tool->agents.all();
+  for (size_t i = 0; found.empty() && agents == nullptr && i < all.size(); ++i)
+    if (all[i].is_gpu) found.insert(int(i));
   return found;
+}
+
+int first_gpu() {
+  const auto& all = tool->agents.all();
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].is_gpu) return int(i);
+  return 0;
 }
 
 // Holds the memory where it is; does nothing when the tool does not watch.
 class Gate {
  public:
   Gate() {
-    if (is_watching()) lock_ = std::shared_lock(tool->memory.gate);
+    if (is_watching() && !MemoryMap::passes_gate) lock_ = std::shared_lock(tool->memory.gate);
   }
 
  private:
@@ -51,8 +62,9 @@ void note(uint64_t base, uint64_t size, Kind kind, const Pool* pool, std::set<in
   } else if (kind == Kind::locked || kind == Kind::svm) {
     mapping.on_gpu = false;
   }
-  if (!mapping.access.empty() && pool == nullptr) mapping.agent = mapping.on_gpu ? *mapping.access.rbegin() : 0;
-  tool->memory.add(mapping);
+  if (pool == nullptr && mapping.on_gpu) mapping.agent = mapping.access.empty() ? first_gpu() : *mapping.access.rbegin();
+  if (kind == Kind::svm) tool->memory.add_unless_known(mapping);
+  else tool->memory.add(mapping);
 }
 
 hsa_status_t on_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void** ptr) {
@@ -138,7 +150,13 @@ hsa_status_t on_ipc_detach(void* ptr) {
 
 hsa_status_t on_svm_attributes(void* ptr, size_t size, hsa_amd_svm_attribute_pair_t* list, size_t count) {
   hsa_status_t status = api.hsa_amd_svm_attributes_set(ptr, size, list, count);
-  if (ok(status) && is_watching()) note(number(ptr), size, Kind::svm, nullptr);
+  if (ok(status) && is_watching()) {
+    std::set<int> access;
+    for (size_t i = 0; i < count; ++i)
+      if (list[i].attribute == HSA_AMD_SVM_ATTRIB_AGENT_ACCESSIBLE || list[i].attribute == HSA_AMD_SVM_ATTRIB_AGENT_ACCESSIBLE_IN_PLACE)
+        access.insert(tool->agents.index_of({list[i].value}));
+    note(number(ptr), size, Kind::svm, nullptr, access);
+  }
   return status;
 }
 
@@ -176,10 +194,11 @@ hsa_status_t on_set_access(void* va, size_t size, const hsa_amd_memory_access_de
   Gate gate;
   hsa_status_t status = api.hsa_amd_vmem_set_access(va, size, given, count);
   if (ok(status) && is_watching()) {
-    std::set<int> agents;
+    std::set<int> granted, revoked;
     for (size_t i = 0; i < count; ++i)
-      if (given[i].permissions != HSA_ACCESS_PERMISSION_NONE) agents.insert(tool->agents.index_of(given[i].agent_handle));
-    tool->memory.grant(number(va), size, agents, false);
+      (given[i].permissions != HSA_ACCESS_PERMISSION_NONE ? granted : revoked).insert(tool->agents.index_of(given[i].agent_handle));
+    tool->memory.revoke(number(va), size, revoked);
+    tool->memory.grant(number(va), size, granted, false);
   }
   return status;
 }
@@ -194,6 +213,24 @@ hsa_status_t on_async_copy(void* to, hsa_agent_t to_agent, const void* from, hsa
                            const hsa_signal_t* signals, hsa_signal_t done) {
   Gate gate;
   return api.hsa_amd_memory_async_copy(to, to_agent, from, from_agent, size, count, signals, done);
+}
+
+hsa_status_t on_copy_on_engine(void* to, hsa_agent_t to_agent, const void* from, hsa_agent_t from_agent, size_t size, uint32_t count,
+                               const hsa_signal_t* signals, hsa_signal_t done, hsa_amd_sdma_engine_id_t engine, bool force) {
+  Gate gate;
+  return api.hsa_amd_memory_async_copy_on_engine(to, to_agent, from, from_agent, size, count, signals, done, engine, force);
+}
+
+hsa_status_t on_copy_rect(const hsa_pitched_ptr_t* to, const hsa_dim3_t* to_offset, const hsa_pitched_ptr_t* from,
+                          const hsa_dim3_t* from_offset, const hsa_dim3_t* range, hsa_agent_t agent, hsa_amd_copy_direction_t direction,
+                          uint32_t count, const hsa_signal_t* signals, hsa_signal_t done) {
+  Gate gate;
+  return api.hsa_amd_memory_async_copy_rect(to, to_offset, from, from_offset, range, agent, direction, count, signals, done);
+}
+
+hsa_status_t on_batch_copy(const void* operations, uint32_t count, uint32_t dependencies, const hsa_signal_t* signals) {
+  Gate gate;
+  return api.amd_async_batch_copy(operations, count, dependencies, signals);
 }
 
 hsa_status_t on_fill(void* ptr, uint32_t value, size_t count) {
@@ -311,8 +348,10 @@ hsa_status_t on_iterate_agent_symbols(hsa_executable_t executable, hsa_agent_t a
 
 hsa_status_t on_symbol_info(hsa_executable_symbol_t symbol, hsa_executable_symbol_info_t attribute, void* value) {
   hsa_status_t status = api.hsa_executable_symbol_get_info(symbol, attribute, value);
-  if (ok(status) && attribute == HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT && is_watching())
-    tool->code.kernel_seen(*static_cast<uint64_t*>(value), symbol);
+  if (ok(status) && attribute == HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT && is_watching()) {
+    const uint64_t object = *static_cast<uint64_t*>(value);
+    if (tool->code.kernel_seen(object, symbol)) tool->forget_kernels({object});
+  }
   return status;
 }
 
@@ -368,6 +407,35 @@ hsa_status_t on_queue_destroy(hsa_queue_t* queue) {
   return api.hsa_queue_destroy(queue);
 }
 
+// Counted queues are the runtime's, shared and of an unknown size: the application gets an intercept queue of its own instead.
+constexpr uint32_t kCountedQueueSize = 16384;  // HIP's own choice for its queues
+std::mutex counted_lock;
+auto& counted = *new std::set<hsa_queue_t*>;
+
+hsa_status_t on_counted_acquire(hsa_agent_t agent, hsa_queue_type_t type, hsa_amd_queue_priority_t priority, QueueErrorCallback callback,
+                                void* data, uint64_t flags, hsa_queue_t** queue) {
+  if (is_watching() && queue != nullptr && tool->agents.all()[size_t(tool->agents.index_of(agent))].is_gpu) {
+    const hsa_status_t status = on_queue_create(agent, kCountedQueueSize, type, callback, data, UINT32_MAX, UINT32_MAX, queue);
+    if (ok(status)) {
+      if (priority != HSA_AMD_QUEUE_PRIORITY_NORMAL && api.hsa_amd_queue_set_priority) api.hsa_amd_queue_set_priority(*queue, priority);
+      std::lock_guard guard(counted_lock);
+      counted.insert(*queue);
+      return status;
+    }
+    tool->warn("a counted queue could not be watched: dispatches on it are not seen");
+  }
+  return api.amd_counted_queue_acquire(agent, type, priority, callback, data, flags, queue);
+}
+
+hsa_status_t on_counted_release(hsa_queue_t* queue) {
+  bool is_ours;
+  {
+    std::lock_guard guard(counted_lock);
+    is_ours = counted.erase(queue) != 0;
+  }
+  return is_ours ? on_queue_destroy(queue) : api.amd_counted_queue_release(queue);
+}
+
 hsa_status_t on_set_profiler(hsa_queue_t* queue, int enable) {
   hsa_status_t status = api.hsa_amd_profiling_set_profiler_enabled(queue, enable);
   if (ok(status) && is_watching())
@@ -398,6 +466,7 @@ hsa_status_t on_set_profiler(hsa_queue_t* queue, int enable) {
   X(amd, 13, hsa_amd_memory_pool_allocate, on_pool_allocate)          \
   X(amd, 14, hsa_amd_memory_pool_free, on_pool_free)                  \
   X(amd, 15, hsa_amd_memory_async_copy, on_async_copy)                \
+  X(amd, 16, hsa_amd_memory_async_copy_on_engine, on_copy_on_engine)  \
   X(amd, 19, hsa_amd_agents_allow_access, on_allow_access)            \
   X(amd, 22, hsa_amd_memory_lock, on_lock)                            \
   X(amd, 23, hsa_amd_memory_unlock, on_unlock)                        \
@@ -407,12 +476,16 @@ hsa_status_t on_set_profiler(hsa_queue_t* queue, int enable) {
   X(amd, 31, hsa_amd_ipc_memory_attach, on_ipc_attach)                \
   X(amd, 32, hsa_amd_ipc_memory_detach, on_ipc_detach)                \
   X(amd, 37, hsa_amd_queue_intercept_create, on_intercept_create)     \
+  X(amd, 40, hsa_amd_memory_async_copy_rect, on_copy_rect)            \
   X(amd, 42, hsa_amd_memory_lock_to_pool, on_lock_to_pool)            \
   X(amd, 46, hsa_amd_svm_attributes_set, on_svm_attributes)           \
   X(amd, 57, hsa_amd_vmem_handle_create, on_handle_create)            \
   X(amd, 59, hsa_amd_vmem_map, on_vmem_map)                           \
   X(amd, 60, hsa_amd_vmem_unmap, on_vmem_unmap)                       \
-  X(amd, 61, hsa_amd_vmem_set_access, on_set_access)
+  X(amd, 61, hsa_amd_vmem_set_access, on_set_access)                  \
+  X(amd, 76, amd_counted_queue_acquire, on_counted_acquire)           \
+  X(amd, 77, amd_counted_queue_release, on_counted_release)           \
+  X(amd, 78, amd_async_batch_copy, on_batch_copy)
 
 void install(ApiTable& tables) {
   constexpr bool core = false, amd = true;
@@ -436,7 +509,7 @@ bool start(ApiTable& tables) {
   const std::string marker = settings->folder + "/loaded-" + std::to_string(getpid());
   try {
     if (!api.save(tables)) throw Failure("the HSA runtime has tables of an unknown version");
-    if (tool == nullptr || owner != getpid()) tool = new Capture(*settings, api);
+    tool = new Capture(*settings, api, owner == getpid() ? tool : nullptr);
     owner = getpid();
     install(tables);
     replace_file(marker, "ok\n");

@@ -1,4 +1,5 @@
 // The test application: `application HSACO SCENARIO [N]`. Two threads on two queues, several kernels, checked results.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -163,6 +164,65 @@ void pinned(Gpu& gpu, const std::string& path) {
   expect(nodes[0].visits == 1 && nodes[1].visits == 1 && host[0] == 7, "walk in pinned memory");
 }
 
+// A list whose nodes lie in memory that came from elsewhere; then the same without these, when all of them are gone.
+void shared(Gpu& gpu, const std::string& path) {
+  Module module(gpu, path);
+  Queue queue(gpu);
+  constexpr size_t kBytes = 8192;
+  auto* own = gpu.device_memory<Node>(kBytes / sizeof(Node));
+  auto pages = [] { return static_cast<Node*>(std::aligned_alloc(4096, kBytes)); };
+
+  hsa_amd_ipc_memory_t handle;
+  void *attached, *mapped, *locked;
+  HSA(hsa_amd_ipc_memory_create(own, kBytes, &handle));
+  HSA(hsa_amd_ipc_memory_attach(&handle, kBytes, 1, &gpu.gpu, &attached));
+  size_t mapped_bytes = 0;
+  const int file = memfd_create("another device", 0);
+  HSA(ftruncate(file, kBytes) == 0 ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR);
+  HSA(hsa_amd_interop_map_buffer(1, &gpu.gpu, file, 0, &mapped_bytes, &mapped, nullptr, nullptr));
+  Node *migrating = pages(), *host = pages();
+  *host = {nullptr, 8.0f, 0};
+  HSA(hsa_amd_memory_lock_to_pool(host, kBytes, &gpu.gpu, 1, gpu.kernarg, 0, &locked));
+  *migrating = {static_cast<Node*>(locked), 4.0f, 0};
+  hsa_amd_svm_attribute_pair_t access{HSA_AMD_SVM_ATTRIB_AGENT_ACCESSIBLE, gpu.gpu.handle};
+  HSA(hsa_amd_svm_attributes_set(migrating, kBytes, &access, 1));
+  HSA(hsa_amd_svm_attributes_set(own, 4096, &access, 1));  // memory of a pool stays what it is
+  Node in_file{migrating, 2.0f, 0}, in_attached{static_cast<Node*>(mapped), 1.0f, 0};
+  gpu.copy(mapped, &in_file, sizeof in_file);
+  gpu.copy(own + 1, &in_attached, sizeof in_attached);  // seen through `attached`
+  Node first{static_cast<Node*>(attached) + 1, 16.0f, 0};
+  gpu.copy(own, &first, sizeof first);
+
+  float sum = 0, *total = gpu.device_memory<float>(1);
+  queue.run(module.kernel("walk"), {1, 1}, own, total);
+  gpu.copy(&sum, total, sizeof sum);
+  expect(sum == 31.0f && migrating->visits == 1 && host->visits == 1, "walk through shared memory");
+  HSA(hsa_amd_ipc_memory_detach(attached));
+  HSA(hsa_amd_interop_unmap_buffer(mapped));
+  HSA(hsa_amd_memory_unlock(host));
+  queue.run(module.kernel("walk"), {1, 1}, static_cast<Node*>(nullptr), total);
+}
+
+// Copies by the other ways, on counted queues: three of them, two of which the runtime would make one.
+void counted(Gpu& gpu, const std::string& path) {
+  Module module(gpu, path);
+  Queue one(gpu, HSA_AMD_QUEUE_PRIORITY_NORMAL), same(gpu, HSA_AMD_QUEUE_PRIORITY_NORMAL), urgent(gpu, HSA_AMD_QUEUE_PRIORITY_HIGH);
+  auto *x = gpu.device_memory<float>(kCount), *y = gpu.device_memory<float>(kCount);
+  HSA(hsa_amd_memory_fill(x, 0x3f800000, kCount));  // 1.0
+  hsa_signal_t done;
+  HSA(hsa_signal_create(2, 0, nullptr, &done));
+  HSA(hsa_amd_memory_async_copy_on_engine(y, gpu.gpu, x, gpu.gpu, kCount * 2, 0, nullptr, done, HSA_AMD_SDMA_ENGINE_0, false));
+  hsa_pitched_ptr_t to{y, 64, 0}, from{x, 64, 0};
+  hsa_dim3_t offset{0, kCount * 2 / 64, 0}, range{64, kCount * 2 / 64, 1};
+  HSA(hsa_amd_memory_async_copy_rect(&to, &offset, &from, &offset, &range, gpu.gpu, hsaDeviceToDevice, 0, nullptr, done));
+  hsa_signal_wait_scacquire(done, HSA_SIGNAL_CONDITION_LT, 1, UINT64_MAX, HSA_WAIT_STATE_BLOCKED);
+  const Kernel add = module.kernel("_Z6add_toIfEvPT_PKS0_i");
+  for (Queue* queue : {&one, &same, &urgent}) queue->run(add, {kCount / kItems, kItems}, x, y, kCount);
+  std::vector<float> seen(kCount);
+  gpu.copy(seen.data(), x, kCount * sizeof(float));
+  expect(seen == std::vector<float>(kCount, 4.0f), "add_to on counted queues");
+}
+
 // Many small dispatches, one after another: what the tool costs beside the capture.
 void many(Gpu& gpu, const std::string& path, int launches) {
   Module module(gpu, path);
@@ -217,6 +277,11 @@ int main(int count, char** words) {
       return WIFEXITED(status) ? WEXITSTATUS(status) : 72;
     }
   }
+  if (scenario == "restart") {  // the runtime ends, and starts again
+    Gpu gpu;
+    work(gpu, path, number);
+    HSA(hsa_shut_down());
+  }
   Gpu gpu;
   if (scenario == "crash") {
     work(gpu, path, 1);
@@ -232,6 +297,10 @@ int main(int count, char** words) {
     large(gpu, path, uint64_t(number));
   } else if (scenario == "pinned") {
     pinned(gpu, path);
+  } else if (scenario == "shared") {
+    shared(gpu, path);
+  } else if (scenario == "counted") {
+    counted(gpu, path);
   } else if (scenario == "many") {
     many(gpu, path, number);
   } else if (scenario == "backlog") {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 LIBRARY = "libhsa-runtime64.so.1"
-_RUNTIME = ("table", "agents", "memory", "signal", "queue", "code", "emulator")
+_RUNTIME = ("table", "agents", "memory", "sharing", "signal", "queue", "code", "emulator", "rocprofiler")
 
 
 def hsa_include_dir() -> Path:

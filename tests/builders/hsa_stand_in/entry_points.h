@@ -46,11 +46,21 @@
   X(amd, 13, hsa_amd_memory_pool_allocate)                        \
   X(amd, 14, hsa_amd_memory_pool_free)                            \
   X(amd, 15, hsa_amd_memory_async_copy)                           \
+  X(amd, 16, hsa_amd_memory_async_copy_on_engine)                 \
   X(amd, 19, hsa_amd_agents_allow_access)                         \
   X(amd, 22, hsa_amd_memory_lock)                                 \
   X(amd, 23, hsa_amd_memory_unlock)                               \
+  X(amd, 24, hsa_amd_memory_fill)                                 \
+  X(amd, 25, hsa_amd_interop_map_buffer)                          \
+  X(amd, 26, hsa_amd_interop_unmap_buffer)                        \
   X(amd, 28, hsa_amd_pointer_info)                                \
+  X(amd, 30, hsa_amd_ipc_memory_create)                           \
+  X(amd, 31, hsa_amd_ipc_memory_attach)                           \
+  X(amd, 32, hsa_amd_ipc_memory_detach)                           \
   X(amd, 36, hsa_amd_register_system_event_handler)               \
+  X(amd, 40, hsa_amd_memory_async_copy_rect)                      \
+  X(amd, 42, hsa_amd_memory_lock_to_pool)                         \
+  X(amd, 46, hsa_amd_svm_attributes_set)                          \
   X(amd, 55, hsa_amd_vmem_address_reserve)                        \
   X(amd, 56, hsa_amd_vmem_address_free)                           \
   X(amd, 57, hsa_amd_vmem_handle_create)                          \
@@ -59,6 +69,11 @@
   X(amd, 60, hsa_amd_vmem_unmap)                                  \
   X(amd, 61, hsa_amd_vmem_set_access)                             \
   X(amd, 69, hsa_amd_vmem_address_reserve_align)
+
+// Newer than the headers.
+#define STAND_IN_NEWER(X)                                         \
+  X(amd, 76, hsa_amd_counted_queue_acquire)                       \
+  X(amd, 77, hsa_amd_counted_queue_release)
 
 // In the table only.
 #define STAND_IN_TABLE_ONLY(X)            \

@@ -164,8 +164,48 @@ void release(void* address) {
   std::lock_guard guard(lock);
   auto found = allocations.find(reinterpret_cast<uint64_t>(address));
   if (found == allocations.end()) return;
-  give_back(found->second.offset, found->second.size);
+  if (found->second.kind != Kind::ipc) give_back(found->second.offset, found->second.size);
   remove(found->first, false);
+}
+
+void* alias(void* address, uint64_t size) {
+  std::lock_guard guard(lock);
+  Allocation* original = holding(reinterpret_cast<uint64_t>(address));
+  if (original == nullptr || original->size < round_up(size)) return nullptr;
+  const uint64_t place = reserve_anywhere(round_up(size), kPage);
+  allocations[place] = {place, round_up(size), original->offset, Kind::ipc, original->pool, original->agents, size};
+  show(allocations[place]);
+  return reinterpret_cast<void*>(place);
+}
+
+bool detach(void* address, Kind kind) {
+  std::lock_guard guard(lock);
+  auto found = allocations.find(reinterpret_cast<uint64_t>(address));
+  if (found == allocations.end() || found->second.kind != kind) return false;
+  release(address);
+  return true;
+}
+
+void pin(void* host, uint64_t size, Kind kind) {
+  std::lock_guard guard(lock);
+  uint64_t begin = reinterpret_cast<uint64_t>(host) / kPage * kPage;
+  uint64_t end = round_up(reinterpret_cast<uint64_t>(host) + size);
+  Allocation allocation{begin, end - begin, take_offset(end - begin), kind, kHostFine, ~0ull, size};
+  std::memcpy(own_view + allocation.offset, reinterpret_cast<void*>(begin), end - begin);
+  allocations[begin] = allocation;
+  show(allocation);
+}
+
+bool unpin(void* host, Kind kind) {
+  std::lock_guard guard(lock);
+  Allocation* found = holding(reinterpret_cast<uint64_t>(host));
+  if (found == nullptr || found->kind != kind) return false;
+  Allocation gone = *found;
+  allocations.erase(gone.address);
+  map(gone.address, gone.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  std::memcpy(reinterpret_cast<void*>(gone.address), own_view + gone.offset, gone.size);
+  give_back(gone.offset, gone.size);
+  return true;
 }
 
 std::vector<Allocation> visible_to(hsa_agent_t agent) {
@@ -244,31 +284,6 @@ hsa_status_t hsa_amd_memory_async_copy(void* to, hsa_agent_t, const void* from, 
     copy(to, from, size, false);
     stand_in::hsa_signal_subtract_screlease(done, 1);
   }).detach();
-  return HSA_STATUS_SUCCESS;
-}
-
-// Host pages become pages of the memfd with the same content, so that the emulator can see them.
-hsa_status_t hsa_amd_memory_lock(void* host, size_t size, hsa_agent_t*, int, void** agent_ptr) {
-  std::lock_guard guard(lock);
-  uint64_t begin = reinterpret_cast<uint64_t>(host) / kPage * kPage;
-  uint64_t end = round_up(reinterpret_cast<uint64_t>(host) + size);
-  Allocation allocation{begin, end - begin, take_offset(end - begin), Kind::locked, kHostFine, ~0ull, size};
-  std::memcpy(own_view + allocation.offset, reinterpret_cast<void*>(begin), end - begin);
-  allocations[begin] = allocation;
-  show(allocation);
-  *agent_ptr = host;
-  return HSA_STATUS_SUCCESS;
-}
-
-hsa_status_t hsa_amd_memory_unlock(void* host) {
-  std::lock_guard guard(lock);
-  Allocation* found = holding(reinterpret_cast<uint64_t>(host));
-  if (found == nullptr || found->kind != Kind::locked) return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-  Allocation gone = *found;
-  allocations.erase(gone.address);
-  map(gone.address, gone.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  std::memcpy(reinterpret_cast<void*>(gone.address), own_view + gone.offset, gone.size);
-  give_back(gone.offset, gone.size);
   return HSA_STATUS_SUCCESS;
 }
 

@@ -13,6 +13,11 @@
 #include <string>
 #include <vector>
 
+// Newer than the headers.
+extern "C" hsa_status_t hsa_amd_counted_queue_acquire(hsa_agent_t, hsa_queue_type_t, hsa_amd_queue_priority_t,
+                                                      void (*)(hsa_status_t, hsa_queue_t*, void*), void*, uint64_t, hsa_queue_t**);
+extern "C" hsa_status_t hsa_amd_counted_queue_release(hsa_queue_t*);
+
 inline void check(hsa_status_t status, const char* what) {
   if (status == HSA_STATUS_SUCCESS) return;
   std::fprintf(stderr, "application: %s: 0x%x\n", what, unsigned(status));
@@ -130,10 +135,15 @@ struct Queue {
   Gpu& gpu;
   hsa_queue_t* queue = nullptr;
 
+  bool is_counted = false;
+
   explicit Queue(Gpu& gpu_) : gpu(gpu_) {
     HSA(hsa_queue_create(gpu.gpu, 64, HSA_QUEUE_TYPE_MULTI, nullptr, nullptr, UINT32_MAX, UINT32_MAX, &queue));
   }
-  ~Queue() { hsa_queue_destroy(queue); }
+  Queue(Gpu& gpu_, hsa_amd_queue_priority_t priority) : gpu(gpu_), is_counted(true) {
+    HSA(hsa_amd_counted_queue_acquire(gpu.gpu, HSA_QUEUE_TYPE_MULTI, priority, nullptr, nullptr, 0, &queue));
+  }
+  ~Queue() { is_counted ? hsa_amd_counted_queue_release(queue) : hsa_queue_destroy(queue); }
 
   // Launches and waits. The implicit arguments of code object version 5 follow the explicit ones.
   template <class... Arguments> void run(const Kernel& kernel, Shape shape, Arguments... arguments) {

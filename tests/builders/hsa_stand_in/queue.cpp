@@ -253,6 +253,38 @@ hsa_status_t hsa_amd_queue_intercept_register(hsa_queue_t* queue, hsa_amd_queue_
   return HSA_STATUS_SUCCESS;
 }
 
+// One queue for all who ask for the same.
+namespace {
+struct Counted { hsa_queue_t* queue; uint64_t agent; int priority, users; };
+std::mutex counted_lock;
+auto& counted_queues = *new std::vector<Counted>;
+}  // namespace
+
+hsa_status_t hsa_amd_counted_queue_acquire(hsa_agent_t agent, hsa_queue_type_t type, hsa_amd_queue_priority_t priority,
+                                           hsa_queue_error_callback callback, void* data, uint64_t, hsa_queue_t** queue) {
+  std::lock_guard guard(counted_lock);
+  for (Counted& known : counted_queues) {
+    if (known.agent != agent.handle || known.priority != priority) continue;
+    ++known.users;
+    *queue = known.queue;
+    return HSA_STATUS_SUCCESS;
+  }
+  hsa_status_t status = stand_in::hsa_queue_create(agent, 1024, type, callback, data, UINT32_MAX, UINT32_MAX, queue);
+  if (status == HSA_STATUS_SUCCESS) counted_queues.push_back({*queue, agent.handle, priority, 1});
+  return status;
+}
+
+hsa_status_t hsa_amd_counted_queue_release(hsa_queue_t* queue) {
+  std::lock_guard guard(counted_lock);
+  for (auto known = counted_queues.begin(); known != counted_queues.end(); ++known) {
+    if (known->queue != queue) continue;
+    if (--known->users > 0) return HSA_STATUS_SUCCESS;
+    counted_queues.erase(known);
+    return stand_in::hsa_queue_destroy(queue);
+  }
+  return HSA_STATUS_ERROR_INVALID_QUEUE;
+}
+
 hsa_status_t hsa_queue_destroy(hsa_queue_t* queue) {
   destroy(queue_of(queue));
   return HSA_STATUS_SUCCESS;

@@ -37,7 +37,7 @@ uint32_t gpu_count();
 inline bool is_gpu(hsa_agent_t agent) { return agent.handle >= kFirstGpu.handle && agent.handle < kFirstGpu.handle + gpu_count(); }
 
 // ---- memory ----
-enum class Kind { pool, vmem, locked, code, ring };
+enum class Kind { pool, vmem, locked, code, ring, ipc, interop, svm };
 
 struct Allocation {
   uint64_t address, size, offset;  // offset: in the memfd
@@ -51,6 +51,13 @@ int memory_file();
 // Memory for the runtime's own use, visible to CPU and GPUs.
 void* allocate_shared(uint64_t size, Kind kind);
 void release(void* address);
+// The same bytes at a second address; null where there is no allocation.
+void* alias(void* address, uint64_t size);
+// Host pages become pages of the memfd with the same content, so that the emulator can see them.
+void pin(void* host, uint64_t size, Kind kind);
+bool unpin(void* host, Kind kind);
+// As `release`, for what `alias` and `allocate_shared` made: false where nothing of that kind is there.
+bool detach(void* address, Kind kind);
 // What the GPUs see: every allocation that `agent` may access.
 std::vector<Allocation> visible_to(hsa_agent_t agent);
 
@@ -82,6 +89,10 @@ struct LoadedKernel {
 };
 std::optional<LoadedKernel> kernel_at(uint64_t kernel_object);
 
+// ---- tools ----
+// As rocprofiler-register: true where a tool for rocprofiler-sdk is in the process; it got the table.
+bool give_to_rocprofiler(void* tables);
+
 // ---- the emulator ----
 // One request, one answer, both one line; the memory's table goes with it. Throws std::runtime_error.
 std::string ask_emulator(const std::string& request, const std::vector<Allocation>& memory);
@@ -89,5 +100,8 @@ std::string ask_emulator(const std::string& request, const std::vector<Allocatio
 hsa_status_t hsa_amd_queue_intercept_create(hsa_agent_t, uint32_t, hsa_queue_type32_t, hsa_queue_error_callback, void*, uint32_t,
                                             uint32_t, hsa_queue_t**);
 hsa_status_t hsa_amd_queue_intercept_register(hsa_queue_t*, hsa_amd_queue_intercept_handler, void*);
+hsa_status_t hsa_amd_counted_queue_acquire(hsa_agent_t, hsa_queue_type_t, hsa_amd_queue_priority_t, hsa_queue_error_callback, void*,
+                                           uint64_t, hsa_queue_t**);
+hsa_status_t hsa_amd_counted_queue_release(hsa_queue_t*);
 
 }  // namespace stand_in

@@ -17,7 +17,7 @@ struct Version { uint32_t major, minor, step, reserved; };
 template <int slots> struct Table { Version version; void* slot[slots]; };
 struct ApiTable { Version version; void* tables[6]; };
 
-constexpr int kCoreSlots = 125, kAmdSlots = 76;
+constexpr int kCoreSlots = 125, kAmdSlots = 79;
 
 }  // namespace stand_in
 
@@ -29,6 +29,7 @@ __attribute__((visibility("hidden"))) stand_in::Table<stand_in::kAmdSlots> stand
 #define EXPORT(table, slot, name) \
   asm(".text\n.globl " #name "\n.type " #name ",@function\n" #name ":\n  jmp *stand_in_" #table "+16+8*" #slot "(%rip)\n");
 STAND_IN_ENTRY_POINTS(EXPORT)
+STAND_IN_NEWER(EXPORT)
 
 namespace stand_in {
 namespace {
@@ -53,6 +54,7 @@ void fill_tables() {
   stand_in_##table.slot[number] = reinterpret_cast<void*>(&stand_in::name);
   STAND_IN_ENTRY_POINTS(FILL)
 #define FILL_ONLY(table, number, name) stand_in_##table.slot[number] = reinterpret_cast<void*>(&stand_in::name);
+  STAND_IN_NEWER(FILL_ONLY)
   STAND_IN_TABLE_ONLY(FILL_ONLY)
 }
 
@@ -63,7 +65,7 @@ void start_tool(void* library) {
   tools.push_back(library);
 }
 
-// As the real one: the libraries of HSA_TOOLS_LIB, then loaded ones that export a priority.
+// As the real one, unless rocprofiler-sdk is active: the libraries of HSA_TOOLS_LIB, then loaded ones that export a priority.
 void load_tools() {
   const char* names = std::getenv("HSA_TOOLS_LIB");
   std::istringstream words(names ? names : "");
@@ -125,7 +127,9 @@ hsa_status_t hsa_init() {
     return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
   }
   memory_file();
-  load_tools();
+  const char* older = std::getenv("HSA_TOOLS_ROCPROFILER_V1_TOOLS");
+  const bool is_taken = give_to_rocprofiler(&api);
+  if (!is_taken || (older != nullptr && std::atoi(older) != 0)) load_tools();
   return HSA_STATUS_SUCCESS;
 }
 
