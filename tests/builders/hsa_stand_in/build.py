@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.replay.tool_build import SOURCES
 from rocm_perf_lab.resources import cache_dir
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 
@@ -35,10 +36,15 @@ def hsa_include_dir() -> Path:
 
 
 @cache
-def library_folder() -> Path:
-    """Folder with libhsa-runtime64.so.1 and the link name libhsa-runtime64.so."""
+def library_folder(sanitizers: str = "") -> Path:
+    """Folder with libhsa-runtime64.so.1 and the link name libhsa-runtime64.so.
+
+    Args:
+        sanitizers: Those of g++ to build with: "thread", "address,undefined", or none.
+    """
     sources = [HERE / f"{name}.cpp" for name in _RUNTIME]
-    path = _built(LIBRARY, sources, ["-shared", f"-Wl,-soname,{LIBRARY}", "-Wl,-z,defs"], ["-ldl"])
+    definitions = [] if sanitizers else ["-Wl,-z,defs"]  # those of a sanitizer are in the application
+    path = _built(LIBRARY, sources, ["-shared", f"-Wl,-soname,{LIBRARY}", *definitions, *_sanitized(sanitizers)], ["-ldl"])
     link = path.with_name("libhsa-runtime64.so")
     if not link.exists():
         link.symlink_to(LIBRARY)
@@ -46,10 +52,18 @@ def library_folder() -> Path:
 
 
 @cache
-def application(name: str) -> Path:
+def application(name: str, sanitizers: str = "") -> Path:
     """One of the C++ programs of this folder, linked against the stand-in."""
-    folder = library_folder()
-    return _built(name, [HERE / f"{name}.cpp"], [], [f"-L{folder}", "-lhsa-runtime64", f"-Wl,-rpath,{folder}"])
+    folder = library_folder(sanitizers)
+    libraries = [f"-L{folder}", "-lhsa-runtime64", f"-Wl,-rpath,{folder}"]
+    return _built(name, [HERE / f"{name}.cpp"], _sanitized(sanitizers), libraries)
+
+
+@cache
+def capture_tool(sanitizers: str) -> Path:
+    """The capture tool with sanitizers in it, for an application that has them too."""
+    flags = ["-shared", "-fvisibility=hidden", *_sanitized(sanitizers)]
+    return _built("capture_tool.so", sorted(SOURCES.glob("*.cpp")), flags, ["-ldl"], headers=sorted(SOURCES.glob("*.h")))
 
 
 @cache
@@ -85,10 +99,16 @@ def emulator() -> Iterator[dict[str, str]]:
             server.wait()
 
 
-def _built(name: str, sources: Sequence[Path], flags: Sequence[str], libraries: Sequence[str]) -> Path:
+def _sanitized(sanitizers: str) -> list[str]:
+    return [f"-fsanitize={sanitizers}", "-fno-omit-frame-pointer", "-DSTAND_IN_SANITIZED"] if sanitizers else []
+
+
+def _built(
+    name: str, sources: Sequence[Path], flags: Sequence[str], libraries: Sequence[str], headers: Sequence[Path] = ()
+) -> Path:
     common = ["-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-fPIC", "-pthread", f"-I{hsa_include_dir()}"]
     digest = hashlib.sha256("\0".join([*common, *flags, *libraries]).encode())
-    for file in sorted([*sources, *HERE.glob("*.h")]):
+    for file in sorted([*sources, *headers, *HERE.glob("*.h")]):
         digest.update(file.read_bytes())
     folder = cache_dir() / "tests" / f"{name}-{digest.hexdigest()[:16]}"
     path = folder / name

@@ -15,7 +15,7 @@ namespace stand_in {
 namespace {
 
 constexpr uint64_t kFileBytes = 1ull << 38;
-constexpr uint64_t kOwnView = 0x3000'0000'0000;
+[[maybe_unused]] constexpr uint64_t kOwnView = 0x3000'0000'0000;
 constexpr uint64_t kArena = 0x0080'0000'0000;  // where HSA_RESERVE_SVM=1 puts everything
 constexpr uint64_t kArenaBytes = 0x0080'0000'0000;
 constexpr hsa_amd_memory_pool_t kHostFine{11}, kHostCoarse{12};  // a GPU has 20 + 10 * number: coarse, then fine
@@ -152,7 +152,11 @@ int memory_file() {
   if (file >= 0) return file;
   file = memfd_create("device memory", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, off_t(kFileBytes)) != 0) std::abort();
+#ifdef STAND_IN_SANITIZED
+  void* view = map(0, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);  // shadow memory is at fixed places
+#else
   void* view = map(kOwnView, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, file, 0);
+#endif
   if (view == MAP_FAILED) std::abort();
   own_view = static_cast<uint8_t*>(view);
   return file;
