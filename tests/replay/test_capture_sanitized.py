@@ -47,7 +47,7 @@ def test_no_sanitizer_has_anything_to_say(
     request = CaptureRequest(command, kernel, tmp_path / "c", dispatch, mode, application_timeout_s=120.0, low_addresses=low)
     log = tmp_path / "said"
     options = f"log_path={log}:exitcode=66:halt_on_error=0:detect_leaks=0:print_stacktrace=1"
-    variables = {name: options for name in ("TSAN_OPTIONS", "ASAN_OPTIONS", "UBSAN_OPTIONS")}
+    variables = dict.fromkeys(("TSAN_OPTIONS", "ASAN_OPTIONS", "UBSAN_OPTIONS"), options)
 
     try:
         outcome = capture(request, tool=build.capture_tool(sanitizers), environment=environment | variables)
