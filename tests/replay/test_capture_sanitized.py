@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SCENARIOS = [
+    from rocm_perf_lab.replay.launcher import CaptureMode
+
+SCENARIOS: list[tuple[str, int, str, CaptureMode]] = [
     ("scale", 2, "normal 4", "reachable"),
     ("walk", 1, "normal 4", "full"),
     ("walk", 0, "pinned", "reachable"),
@@ -40,7 +42,7 @@ def environment() -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize("sanitizers", ["thread", "address,undefined"])
 @pytest.mark.parametrize(("kernel", "dispatch", "scenario", "mode"), SCENARIOS)
 def test_no_sanitizer_has_anything_to_say(
-    sanitizers: str, kernel: str, dispatch: int, scenario: str, mode: str, environment: dict[str, str], tmp_path: Path
+    sanitizers: str, kernel: str, dispatch: int, scenario: str, mode: CaptureMode, environment: dict[str, str], tmp_path: Path
 ) -> None:
     command = (str(build.application("application", sanitizers)), str(build.kernels()), *scenario.split())
     low = False  # there is the sanitizers' shadow memory
