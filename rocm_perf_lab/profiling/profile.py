@@ -6,7 +6,7 @@ the target; gives a :class:`Profile`. No measurement is judged here: that is the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocm_perf_lab.rocprof.trace import Trace, TraceProvenance
-    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.target.model import Target, WaveLimits
     from rocm_perf_lab.target.occupancy import Occupancy
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
@@ -158,7 +158,25 @@ def _occupancy(target: Target, resources: KernelResources, block: Dim3, wave_siz
         workgroup_size=(size, size),
         mode=mode,
     )
-    return launch_occupancy(target, request)
+    reached = launch_occupancy(target, request)
+    if resources.source == "profiler" and reached.limiter == "vgpr" and _may_be_padding(target.modes[mode], resources):
+        # Without them: another limit stands where the compiler saw it, and fewer registers would not help.
+        bare = launch_occupancy(target, replace(request, agprs=0))
+        return bare if bare.waves_per_simd == reached.waves_per_simd else reached
+    return reached
+
+
+def _may_be_padding(limits: WaveLimits, resources: KernelResources) -> bool:
+    """Whether the AGPRs that the profiler reports are as many as LLVM adds where LDS or the workgroup limits occupancy.
+
+    It allocates just so much that no wavefront more fits than the other limit lets in (GCNSubtarget, AMDGPUAsmPrinter).
+    """
+    granule, registers = limits.vgpr_granule, limits.vgprs_per_lane
+    total = resources.vgpr_per_thread + resources.agpr_per_thread
+    if not limits.agprs_share_file or not resources.agpr_per_thread or not 0 < total <= registers:
+        return False
+    waves = registers // total
+    return total == registers // (waves + 1) // granule * granule + granule
 
 
 def _counter_passes(traces: Sequence[Trace], symbol: str) -> tuple[Mapping[str, float], ...]:

@@ -160,3 +160,29 @@ def test_names_are_demangled_even_if_the_profiler_was_told_not_to(tmp_path: Path
     profile = build_profile(read_database(tmp_path / "m.db"), target=TARGET)
 
     assert profile.kernel.name == "vecCopy(double*, double*, double*, int, int)"
+
+
+@pytest.mark.parametrize(
+    ("agprs", "limiter", "what_if"),
+    [
+        # 65536 / 32768 = 2 groups of 4 waves: 2 per SIMD. LLVM then allocates 176 registers, with which 3 do not fit either.
+        (176 - 32, "lds", "11264 bytes of LDS fewer gives one more wave per SIMD"),
+        (184 - 32, "vgpr", "16 VGPR and 11264 bytes of LDS fewer gives one more wave per SIMD"),
+    ],
+)
+def test_registers_that_the_compiler_only_pads_do_not_limit(tmp_path: Path, agprs: int, limiter: str, what_if: str) -> None:
+    padded = KernelSymbolRecord(9, 1, "tile", "tile", 32, agprs, 16, 32768, 0)
+    write_database(tmp_path / "x.db", recorded_run(TARGET, [dispatch(0, 5, kernel=padded)], kernels=(padded,)))
+
+    occupancy = build_profile(read_database(tmp_path / "x.db"), target=TARGET).occupancy
+
+    assert (occupancy.waves_per_simd, occupancy.limiter, occupancy.what_if) == (2, limiter, (what_if,))
+
+
+def test_registers_that_a_trace_does_not_state_are_said_to_be_unknown(tmp_path: Path) -> None:
+    bare = KernelSymbolRecord(9, 1, "bare", "bare", 0, 0, 0, 0, 0)
+    write_database(tmp_path / "x.db", recorded_run(TARGET, [dispatch(0, 5, kernel=bare)], kernels=(bare,)))
+
+    notes = build_profile(read_database(tmp_path / "x.db"), target=TARGET).notes
+
+    assert "the trace does not say how many registers the kernel takes: occupancy is at most what is shown" in notes
