@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-_SQLITE_MAGIC = b"SQLite format 3\0"
+SQLITE_MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _LOG_MODE = 2
-_UNFINISHED = "holds a transaction that has not ended"
-_SCHEMA_BYTES = 1 << 18
-"""More than a rocpd schema takes at the beginning of a file."""
+UNFINISHED = "holds a transaction that has not ended"
 _BUSY_TIMEOUT_S = 1.0
 _COLLECT = "collect it with: rocprofv3 --kernel-trace -f rocpd -- APP"
 _DIALECTS: tuple[tuple[str, frozenset[str]], ...] = (
@@ -96,32 +94,6 @@ def names_in(connection: sqlite3.Connection) -> frozenset[str]:
     return frozenset(str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master"))
 
 
-def is_rocpd(path: Path) -> bool:
-    """Whether a file is a rocpd database, by its schema; one that cannot be opened by what its first pages say."""
-    try:
-        with path.open("rb") as source:
-            begin = source.read(len(_SQLITE_MAGIC))
-            if begin != _SQLITE_MAGIC:
-                return False
-            begin = source.read(_SCHEMA_BYTES)
-    except OSError:
-        return False
-    try:
-        connection = open_read_only(path)
-    except DatabaseError as error:
-        # What a truncated or damaged file was cannot be told: better an error about it than data that is silently missing.
-        return b"rocpd_metadata" in begin or _UNFINISHED not in error.what
-    try:
-        check_dialect(path, names_in(connection))
-    except DatabaseError:
-        return False
-    except UNREADABLE:
-        return True
-    finally:
-        connection.close()
-    return True
-
-
 def check_dialect(path: Path, tables: Collection[str]) -> None:
     """Refuse a database that has no rocpd metadata, by the name of what it is.
 
@@ -179,7 +151,7 @@ def _check_neighbours(path: Path) -> None:
             continue
         if unfinished:
             raise DatabaseError(
-                f"the database is locked or partial: {neighbour.name} beside it {_UNFINISHED}",
+                f"the database is locked or partial: {neighbour.name} beside it {UNFINISHED}",
                 where=str(path),
                 remedy="wait until its writer has ended; if it was killed, collect it again",
             )
@@ -199,7 +171,7 @@ def _check_file(path: Path) -> bool:
             where=str(path),
             remedy=_COLLECT,
         )
-    if not header.startswith(_SQLITE_MAGIC):
+    if not header.startswith(SQLITE_MAGIC):
         raise DatabaseError("this is not an SQLite file", where=str(path), remedy=_COLLECT)
     expected = _declared_bytes(header)
     if size < expected:

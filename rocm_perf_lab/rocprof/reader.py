@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +22,11 @@ from rocm_perf_lab.rocprof.dialects import (
     check_dialect,
     check_version,
     database_error,
-    is_rocpd,
     names_in,
     open_read_only,
     uri_of,
 )
+from rocm_perf_lab.rocprof.finding import database_files
 from rocm_perf_lab.rocprof.merging import in_order, merge
 from rocm_perf_lab.rocprof.schema import PROVENANCE_KEY
 from rocm_perf_lab.rocprof.trace import (
@@ -43,6 +44,7 @@ from rocm_perf_lab.rocprof.trace import (
     no_dispatches,
     no_regions,
 )
+from rocm_perf_lab.rocprof.write_ahead import log_of, settled
 
 if TYPE_CHECKING:
     import sqlite3
@@ -60,11 +62,24 @@ _UNKNOWN = -1
 
 
 def read_database(path: Path) -> Trace:
-    """Everything the lab uses of one database.
+    """Everything the lab uses of one database, and of the write-ahead log that lies beside it.
 
     Raises:
         DatabaseError: Not a rocpd database, of an unknown version, damaged, locked or incomplete.
     """
+    log = log_of(path)
+    if log is None:
+        return _read(path)
+    with settled(path) as copy:
+        trace = _read(copy)
+    digests = f"{_sha256(path)}{_sha256(log)}"
+    note = f"what {log.name} holds was read too; its writer may not have ended"
+    return replace(
+        trace, path=path, paths=(path,), sha256=hashlib.sha256(digests.encode()).hexdigest(), notes=(note, *trace.notes)
+    )
+
+
+def _read(path: Path) -> Trace:
     connection = open_read_only(path)
     try:
         check_dialect(path, names_in(connection))
@@ -92,38 +107,6 @@ def read_databases(paths: Iterable[Path]) -> Trace:
         DatabaseError: One of them cannot be read, or they do not belong to one run.
     """
     return merge([read_database(path) for path in database_files(paths)])
-
-
-def database_files(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The files themselves; a folder stands for the databases in it.
-
-    Raises:
-        DatabaseError: There is none.
-    """
-    files: dict[Path, None] = {}
-    for path in paths:
-        files.update(dict.fromkeys(find_databases(path) if path.is_dir() else (path,)))
-    if not files:
-        raise DatabaseError("no database was given", where="database_files")
-    return tuple(files)
-
-
-def find_databases(folder: Path) -> tuple[Path, ...]:
-    """The rocpd databases in a folder and below, by content: names and endings do not matter.
-
-    Raises:
-        DatabaseError: There is none.
-    """
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    found = tuple(path for path in files if is_rocpd(path))
-    if not found:
-        shown = ", ".join(str(path.relative_to(folder)) for path in files[:5]) or "nothing"
-        raise DatabaseError(
-            f"no rocpd database among {len(files)} files: {shown}",
-            where=str(folder),
-            remedy="collect one with: rocprofv3 --kernel-trace -f rocpd -d FOLDER -- APP",
-        )
-    return found
 
 
 class _Index:

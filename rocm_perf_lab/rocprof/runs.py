@@ -10,9 +10,10 @@ import numpy as np
 
 from rocm_perf_lab.rocprof.csv_files import find_csv
 from rocm_perf_lab.rocprof.csv_reader import read_csv_processes
-from rocm_perf_lab.rocprof.dialects import DatabaseError, is_rocpd
+from rocm_perf_lab.rocprof.dialects import DatabaseError
+from rocm_perf_lab.rocprof.finding import database_files, is_rocpd
 from rocm_perf_lab.rocprof.merging import merge
-from rocm_perf_lab.rocprof.reader import database_files, read_database
+from rocm_perf_lab.rocprof.reader import read_database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

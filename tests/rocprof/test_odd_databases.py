@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -11,7 +12,9 @@ import pytest
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof import columns
 from rocm_perf_lab.rocprof.dialects import DatabaseError
+from rocm_perf_lab.rocprof.finding import is_rocpd
 from rocm_perf_lab.rocprof.reader import read_database
+from rocm_perf_lab.rocprof.runs import read_run
 from rocm_perf_lab.rocprof.schema import suffix_of
 from rocm_perf_lab.rocprof.trace import MemoryCopy
 from rocm_perf_lab.rocprof.writer import write_database
@@ -216,14 +219,34 @@ def test_write_ahead_mode_is_read_without_a_trace(database: Path) -> None:
     assert [entry.name for entry in database.parent.iterdir()] == [database.name]
 
 
-def test_an_unfinished_write_ahead_log_is_refused(database: Path) -> None:
+def test_what_lies_in_a_write_ahead_log_is_read_and_stays_there(database: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copied"
+    folder.mkdir()
     with closing(sqlite3.connect(database)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
-        writer.execute(f'DELETE FROM "rocpd_kernel_dispatch{SUFFIX}"')
+        writer.execute(f'DELETE FROM "rocpd_kernel_dispatch{SUFFIX}" WHERE id = 1')
         writer.commit()
+        for path in (database, database.with_name("run_results.db-wal")):
+            shutil.copy(path, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
-        with pytest.raises(DatabaseError, match=r"locked or partial: run_results\.db-wal"):
-            read_database(database)
+    trace = read_run([folder])
+
+    assert len(trace.dispatches) == 1
+    assert trace.path == folder / "run_results.db"
+    assert trace.notes == ("what run_results.db-wal holds was read too; its writer may not have ended",)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_all_of_a_database_may_lie_in_its_log(database: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "fresh.db")) as fresh:
+        fresh.execute("PRAGMA journal_mode = WAL")
+        fresh.execute("PRAGMA wal_autocheckpoint = 0")
+        with closing(sqlite3.connect(database)) as source:
+            fresh.executescript("".join(source.iterdump()).replace("BEGIN TRANSACTION;", "BEGIN;"))
+
+        assert is_rocpd(tmp_path / "fresh.db")
+        assert len(read_database(tmp_path / "fresh.db").dispatches) == 2
 
 
 def test_a_killed_writer_leaves_a_partial_database(database: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from rocm_perf_lab.profiling.selection import rank_kernels
 from rocm_perf_lab.rocprof.dialects import DatabaseError
-from rocm_perf_lab.rocprof.reader import find_databases, read_database, read_databases
+from rocm_perf_lab.rocprof.finding import find_databases
+from rocm_perf_lab.rocprof.reader import read_database, read_databases
 from rocm_perf_lab.rocprof.schema import make_guid, suffix_of
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target

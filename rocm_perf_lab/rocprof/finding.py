@@ -1,0 +1,86 @@
+"""Finds rocpd databases in folders, by content: names and endings do not matter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.rocprof.dialects import (
+    SQLITE_MAGIC,
+    UNFINISHED,
+    UNREADABLE,
+    DatabaseError,
+    check_dialect,
+    names_in,
+    open_read_only,
+)
+from rocm_perf_lab.rocprof.write_ahead import settled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_SCHEMA_BYTES = 1 << 18
+"""More than a rocpd schema takes at the beginning of a file."""
+
+
+def database_files(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The files themselves; a folder stands for the databases in it.
+
+    Raises:
+        DatabaseError: There is none.
+    """
+    files: dict[Path, None] = {}
+    for path in paths:
+        files.update(dict.fromkeys(find_databases(path) if path.is_dir() else (path,)))
+    if not files:
+        raise DatabaseError("no database was given", where="database_files")
+    return tuple(files)
+
+
+def find_databases(folder: Path) -> tuple[Path, ...]:
+    """The rocpd databases in a folder and below, by content: names and endings do not matter.
+
+    Raises:
+        DatabaseError: There is none.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = tuple(path for path in files if is_rocpd(path))
+    if not found:
+        shown = ", ".join(str(path.relative_to(folder)) for path in files[:5]) or "nothing"
+        raise DatabaseError(
+            f"no rocpd database among {len(files)} files: {shown}",
+            where=str(folder),
+            remedy="collect one with: rocprofv3 --kernel-trace -f rocpd -d FOLDER -- APP",
+        )
+    return found
+
+
+def is_rocpd(path: Path) -> bool:
+    """Whether a file is a rocpd database, by its schema; one that cannot be opened by what its first pages say."""
+    try:
+        with path.open("rb") as source:
+            begin = source.read(len(SQLITE_MAGIC))
+            if begin != SQLITE_MAGIC:
+                return False
+            begin = source.read(_SCHEMA_BYTES)
+    except OSError:
+        return False
+    try:
+        with settled(path) as file:
+            return _has_tables_of_rocpd(file)
+    except DatabaseError as error:
+        # What a truncated or damaged file was cannot be told: better an error about it than data that is silently missing.
+        return b"rocpd_metadata" in begin or UNFINISHED not in error.what
+
+
+def _has_tables_of_rocpd(path: Path) -> bool:
+    connection = open_read_only(path)
+    try:
+        check_dialect(path, names_in(connection))
+    except DatabaseError:
+        return False
+    except UNREADABLE:
+        return True
+    finally:
+        connection.close()
+    return True
