@@ -188,7 +188,7 @@ class ApplicationBench:
         kernel = find_kernel(build.code_object, self.kernel)
         asked = occupancy_request(kernel, workgroup_size=self.block, dynamic_lds_bytes=0)
         inspection = Inspection(
-            syntax=read_syntax(self._request(path), compiler=self.compiler),
+            syntax=read_syntax(self._request(path), compiler=self.compiler, sandbox=self.sandbox),
             code_object=build.code_object,
             dependencies=frozenset(str(d) for d in build.dependencies if d.name != path.name),
             work_items=self.block,

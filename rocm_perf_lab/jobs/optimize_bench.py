@@ -91,7 +91,7 @@ class LoopBench:
             code_sha256=compiled.machine_code_sha256,
             occupancy_waves=compiled.occupancy.waves_per_simd,
             cached=compiled.build.cached,
-            inspection=self._bench.inspect(compiled, source),
+            inspection=self._bench.inspect(compiled, source, sandbox=self._sandbox),
         )
 
     def evaluate(self, proposal: Proposal, built: Built) -> Evaluation:

@@ -149,8 +149,13 @@ class Workbench:
             fresh=fresh,
         )
 
-    def inspect(self, compiled: CompiledKernel, source: Path) -> Inspection:
+    def inspect(self, compiled: CompiledKernel, source: Path, *, sandbox: Sandbox | None = None) -> Inspection:
         """What guards look at.
+
+        Args:
+            compiled: The build.
+            source: What was built.
+            sandbox: Limits the compiler, for a source that nobody vouches for.
 
         Raises:
             SyntaxTreeError: The compiler gives no tree of the source.
@@ -164,6 +169,7 @@ class Workbench:
             architecture=self._config.target.architecture,
             work_items=prod(launch.block),
             optimisation=self._config.toolchain.optimisation,
+            sandbox=sandbox,
         )
 
     def run(self, compiled: CompiledKernel, folder: Path) -> Turn:

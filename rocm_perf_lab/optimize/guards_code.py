@@ -11,7 +11,7 @@ from rocm_perf_lab.toolchain.elf_file import parse_elf
 
 if TYPE_CHECKING:
     from rocm_perf_lab.optimize.guards import Candidate
-    from rocm_perf_lab.toolchain.code_object import CodeObject
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 _INSTRUCTIONS = re.compile(
     r"s_mem(?:real)?time|s_getreg\w*|s_sendmsg\w*|s_sethalt|s_trap|s_sleep|s_rfe\w*|s_icache\w*|s_dcache\w*|s_ttrace\w*"
@@ -21,6 +21,9 @@ _SERVICES = re.compile(
     r"hidden_(?:hostcall_buffer|printf_buffer|heap_v1|queue_ptr|multigrid_sync_arg|default_queue|completion_action)"
 )
 _LAB_SYMBOLS = re.compile(r".*\.kd|__hip_cuid_\w*|__oclc_\w*|_DYNAMIC")
+_REACH = 6
+"""Instructions after `s_getpc_b64` in which its result becomes an address."""
+_PLACE_OF_TARGET = re.compile(r"\s*(?://.*|<[^>]*>)")
 _STT_OBJECT = 1
 _SHF_WRITE = 1
 
@@ -35,6 +38,10 @@ class SameCodeObject:
         kernels = {k.symbol for k in after.kernels} ^ {k.symbol for k in before.kernels}
         if kernels:
             return GuardResult("code object", False, f"kernels appear or disappear: {', '.join(sorted(kernels))}")
+        others = _changed_kernels(baseline, candidate)
+        if others:
+            why = "leave device functions that other kernels call as they are, and add new ones"
+            return GuardResult("code object", False, f"changes {', '.join(others)} as well: {why}")
         services = _services(candidate) - _services(baseline)
         if services:
             return GuardResult("code object", False, f"asks the runtime for {', '.join(sorted(services))}")
@@ -45,6 +52,30 @@ class SameCodeObject:
         if new:
             return GuardResult("code object", False, f"executes {', '.join(sorted(new))}, which the unmodified kernel does not")
         return GuardResult("code object", True, "no new capability")
+
+
+def _changed_kernels(baseline: Candidate, candidate: Candidate) -> list[str]:
+    """Kernels beside the one that is rewritten whose instructions or memory are no longer the same."""
+    before, after = baseline.inspected.code_object, candidate.inspected.code_object
+    now = {kernel.symbol: kernel for kernel in after.kernels}
+    return [
+        kernel.name
+        for kernel in before.kernels
+        if kernel.symbol != baseline.kernel.symbol
+        and kernel.symbol in now
+        and _behaviour(before, kernel) != _behaviour(after, now[kernel.symbol])
+    ]
+
+
+def _behaviour(code_object: CodeObject, kernel: KernelMetadata) -> tuple[object, ...]:
+    """What a kernel does: its instructions, but for distances to other parts of the code object, and the memory that it takes."""
+    texts: list[str] = []
+    since_base = _REACH
+    for line in disassemble(code_object, kernel.symbol):
+        since_base = 0 if line.mnemonic == "s_getpc_b64" else since_base + 1
+        is_distance = since_base < _REACH and line.mnemonic in ("s_add_u32", "s_addc_u32", "s_add_co_u32", "s_add_co_ci_u32")
+        texts.append(line.text.rpartition(",")[0] if is_distance else _PLACE_OF_TARGET.sub("", line.text))
+    return (*texts, kernel.lds_bytes, kernel.scratch_bytes, kernel.max_flat_workgroup_size)
 
 
 def _services(candidate: Candidate) -> set[str]:

@@ -22,9 +22,15 @@ _TOKENS = re.compile(
     r"""|(?P<comment>//[^\n]*|/\*(?:.|\n)*?(?:\*/|\Z))""",
 )
 _DIRECTIVE = re.compile(r"^[ \t\v\f]*(?:\#|%:|\?\?=)[ \t]*(?P<text>[^\n]*)", re.MULTILINE)
+_PLACE_AND_TIME = re.compile(
+    r"\b__(?:FILE|FILE_NAME|BASE_FILE|TIME|DATE|TIMESTAMP|COUNTER|INCLUDE_LEVEL)__\b|\b__has_(?:include|embed)(?:_next)?\b"
+)
+"""What they give depends on where, when and how often a source is compiled."""
 _PRAGMA_OPERATOR = re.compile(r"\b(?:_Pragma|__pragma)\s*\(")
 _CLANG_HINT = r"(?:unroll|interleave|vectorize)\w*\s*\(\s*\w+\s*\)"
-_LOOP_HINT = re.compile(rf"pragma\s+(?:unroll(?:\s*\(?\s*\d+\s*\)?)?|nounroll|clang\s+loop\s+{_CLANG_HINT}(?:\s+{_CLANG_HINT})*)")
+_LOOP_HINT = re.compile(
+    rf"#pragma\s+(?:unroll(?:\s*\(?\s*\d+\s*\)?)?|nounroll|clang\s+loop\s+{_CLANG_HINT}(?:\s+{_CLANG_HINT})*)"
+)
 _ALLOWED_ITEMS = frozenset(
     {"struct_specifier", "class_specifier", "enum_specifier", "union_specifier", "alias_declaration", "type_definition",
      "static_assert_declaration", "using_declaration", ";"}
@@ -32,12 +38,12 @@ _ALLOWED_ITEMS = frozenset(
 
 
 class SameDirectives:
-    """No new includes, macros, conditions or pragmas. Hints how to unroll a loop are free."""
+    """No new includes, macros, conditions, pragmas, nor the names of file and time. Hints how to unroll a loop are free."""
 
     def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
         """Compares the directives of both texts, and the files that the compiler read for them."""
         before, after = (_directives(c.source.content.decode(errors="replace")) for c in (baseline, candidate))
-        changed = [f"#{text} is new" for text in (after - before)] + [f"#{text} is gone" for text in (before - after)]
+        changed = [f"{text} is new" for text in (after - before)] + [f"{text} is gone" for text in (before - after)]
         if changed:
             return GuardResult("directives", False, "; ".join(changed[:3]))
         files = sorted(candidate.inspected.dependencies - baseline.inspected.dependencies)
@@ -79,6 +85,7 @@ def _shortened(text: str) -> str:
 def _directives(text: str) -> Counter[str]:
     joined = re.sub(r"(?:\\|\?\?/)[ \t]*\r?\n", "", text.replace("\r\n", "\n"))
     code = _TOKENS.sub(lambda match: match["kept"] or " ", joined)
-    found: Iterable[str] = (" ".join(match["text"].split()) for match in _DIRECTIVE.finditer(code))
+    found: Iterable[str] = ("#" + " ".join(match["text"].split()) for match in _DIRECTIVE.finditer(code))
+    names = (match[0] for match in _PLACE_AND_TIME.finditer(code))
     operators = (f"_Pragma {code[match.start() : match.end() + 60]}" for match in _PRAGMA_OPERATOR.finditer(code))
-    return Counter(text for text in (*found, *operators) if text and not _LOOP_HINT.fullmatch(text))
+    return Counter(text for text in (*found, *names, *operators) if text != "#" and not _LOOP_HINT.fullmatch(text))

@@ -25,6 +25,7 @@ _STATEMENTS = {
     "AddrLabelExpr": "the address of a label",
     "CUDAKernelCallExpr": "a kernel launch",
     "VAArgExpr": "variable arguments",
+    "SourceLocExpr": "a builtin that tells file or line",
 }
 _FORBIDDEN_CALLS = re.compile(
     r"(?:wall_)?clock(?:64)?|__clock\w*|__builtin_read(?:cycle|steady)counter|__builtin_amdgcn_s_mem(?:real)?time|\w*_realtime"
@@ -151,4 +152,4 @@ def _stripped(node: SyntaxNode) -> SyntaxNode:
 
 
 def _bits_of(type_name: str) -> int:
-    return 64 if "long" in type_name or "64" in type_name or "size_t" in type_name else 32
+    return 64 if any(word in type_name for word in ("long", "64", "128", "size_t")) else 32

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.compilers import Compiler
+    from rocm_perf_lab.toolchain.sandbox import Sandbox
 
 
 def inspect(
@@ -33,15 +34,16 @@ def inspect(
     work_items: int,
     optimisation: str = "-O3",
     cache_dir: Path | None = None,
+    sandbox: Sandbox | None = None,
 ) -> Inspection:
-    """Read the compiler's tree of a source that was built already.
+    """Read the compiler's tree of a source that was built already; in the sandbox where nobody vouches for it.
 
     Raises:
         SyntaxTreeError: There is none.
     """
     request = hip_request(description, source, architecture=architecture, optimisation=optimisation)
     return Inspection(
-        syntax=read_syntax(request, compiler=compiler, cache_dir=cache_dir),
+        syntax=read_syntax(request, compiler=compiler, cache_dir=cache_dir, sandbox=sandbox),
         code_object=build.code_object,
         dependencies=frozenset(str(path) for path in build.dependencies if path.name != source.name),
         work_items=work_items,

@@ -89,9 +89,14 @@ def verify_outputs(
     return VerificationResult(tuple(_check(name, actual, expected[name], tolerances.get(name)) for name in expected))
 
 
-def _check(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any], tolerance: Tolerance | None) -> OutputCheck:
+def default_tolerance(values: NDArray[Any]) -> Tolerance:
+    """For an output whose description has none."""
     from rocm_perf_lab.device.kernel import Tolerance
 
+    return Tolerance(rtol=0, atol=0) if values.dtype.kind in _EXACT_KINDS else Tolerance(rtol=1e-5, atol=1e-6)
+
+
+def _check(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any], tolerance: Tolerance | None) -> OutputCheck:
     actual = outputs.get(name)
     if actual is None:
         raise VerificationError(f"the kernel has no output {name!r}", remedy=f"outputs: {', '.join(outputs)}")
@@ -100,9 +105,7 @@ def _check(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any
             f"output {name!r} is {actual.dtype} {actual.shape}, its reference {expected.dtype} {expected.shape}",
             where=f"kernel.reference.{name}",
         )
-    default = Tolerance(rtol=0, atol=0) if actual.dtype.kind in _EXACT_KINDS else Tolerance(rtol=1e-5, atol=1e-6)
-    limits = tolerance if tolerance is not None else default
-    return _compare(name, actual, expected, limits)
+    return _compare(name, actual, expected, tolerance if tolerance is not None else default_tolerance(expected))
 
 
 def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: Tolerance) -> OutputCheck:

@@ -78,13 +78,16 @@ class Sandbox:
         """What holds on this machine."""
         return _abilities()
 
-    def run(self, command: Sequence[str], private: Path, *, readable: Sequence[Path] = ()) -> Ended:
+    def run(
+        self, command: Sequence[str], private: Path, *, readable: Sequence[Path] = (), longest_output: int = _LONGEST_LOG
+    ) -> Ended:
         """Run it to its end, or to the end of its limits; all its processes end with it.
 
         Args:
             command: Program and arguments.
             private: Folder that it may write to.
             readable: Further files and folders for this command.
+            longest_output: Bytes of what it prints that are kept.
         """
         paths = (*self.readable, *readable, Path(sys.prefix), Path(sys.base_prefix), Path(command[0]).parent)
         request: dict[str, object] = {
@@ -114,7 +117,7 @@ class Sandbox:
         said = _text(stderr)
         if reason is None and process.returncode != 0:
             reason = self._broken_limit(process.returncode, said)
-        return Ended(process.returncode, _text(stdout), said, reason)
+        return Ended(process.returncode, _text(stdout, longest_output), said, reason)
 
     def _limits(self) -> dict[str, int]:
         return {
@@ -152,8 +155,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         return
 
 
-def _text(output: bytes) -> str:
-    return output[:_LONGEST_LOG].decode(errors="replace")
+def _text(output: bytes, longest: int = _LONGEST_LOG) -> str:
+    return output[:longest].decode(errors="replace")
 
 
 @cache

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.toolchain.build import CompileRequest
     from rocm_perf_lab.toolchain.compilers import Compiler
+    from rocm_perf_lab.toolchain.sandbox import Sandbox
 
+_LAB = Path(__file__).parent
 _TIMEOUT_S = 60
 _MAX_BYTES = 1 << 28
 _HEADER = r"""#\s*include\s*(<[^>\n]*>|"[^"\n]*")"""
@@ -44,7 +46,7 @@ class SyntaxTreeError(LabError):
 class SyntaxNode:
     """One node of clang's tree; `kind` as clang names it (FunctionDecl, GCCAsmStmt, CUDAGlobalAttr).
 
-    `type` is the qualified type as written; `value` and `opcode` those of literals and operators; `referenced` the name
+    `type` is the qualified type, behind its aliases; `value` and `opcode` those of literals and operators; `referenced` the name
     of the declaration that an expression refers to, `referenced_kind` its kind; `cast` the kind of a cast. `line` counts
     from 1 in `file`; both are those of the nearest enclosing node where clang gives none. `implicit`: not written by the user.
     """
@@ -77,35 +79,70 @@ class SyntaxNode:
         return tuple(child.kind for child in self.children if child.kind.endswith("Attr") and not child.implicit)
 
 
-def read_syntax(request: CompileRequest, *, compiler: Compiler, cache_dir: Path | None = None) -> SyntaxNode:
+@dataclass(frozen=True)
+class _Place:
+    """Where the compiler runs: below `cache_dir`, and in the sandbox where there is one."""
+
+    cache_dir: Path
+    readable: tuple[Path, ...]
+    sandbox: Sandbox | None
+
+    @property
+    def folder(self) -> Path:
+        return self.cache_dir / "syntax"
+
+    def run(self, command: Sequence[str], private: Path) -> tuple[int, str, str]:
+        """Exit code, output and messages of a command that may write to `private`."""
+        if self.sandbox is None:
+            try:
+                run = subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_S)
+            except subprocess.TimeoutExpired as error:
+                raise SyntaxTreeError(f"the compiler took longer than {_TIMEOUT_S} s to parse the source") from error
+            code, output, said = run.returncode, run.stdout.decode(errors="replace"), run.stderr.decode(errors="replace")
+        else:
+            ended = self.sandbox.run(command, private, readable=self.readable, longest_output=_MAX_BYTES + 1)
+            if ended.reason is not None:
+                raise SyntaxTreeError(f"the compiler was stopped while it parsed the source: it {ended.reason}")
+            code, output, said = ended.returncode, ended.stdout, ended.stderr
+        if len(output) > _MAX_BYTES:
+            raise SyntaxTreeError(f"the syntax tree has more than {_MAX_BYTES:,} bytes")
+        return code, output, said
+
+
+def read_syntax(
+    request: CompileRequest, *, compiler: Compiler, cache_dir: Path | None = None, sandbox: Sandbox | None = None
+) -> SyntaxNode:
     """Everything that the source declares, as a tree whose root is the translation unit.
 
     Args:
         request: What would be compiled; flags and macros decide about the tree.
         compiler: A clang.
         cache_dir: Where precompiled headers are kept; the user's cache by default.
+        sandbox: Runs the compiler with limits, for a source that nobody vouches for.
 
     Raises:
         SyntaxTreeError: The source does not compile, or the compiler takes too long.
     """
     cache_dir = cache_dir or default_cache_dir()
+    place = _Place(cache_dir, (request.source.parent, *request.include_dirs, cache_dir, _LAB), sandbox)
+    place.folder.mkdir(parents=True, exist_ok=True)
     flags = (*compiler.hip_flags(cache_dir), "-fuse-cuid=none", *request_flags(request))
     base = (*compiler.command, "-x", request.language, "--cuda-device-only", *flags)
     includes = leading_includes(request.source.read_bytes())
     of_the_system = tuple(name for name in includes if name.startswith("<"))
+    said = ""
     for headers in dict.fromkeys((includes, of_the_system)):  # a header of the user's own may not bear to be read twice
-        header = _precompiled(headers, base, compiler, cache_dir)
+        header = _precompiled(headers, base, compiler, place)
         for attempt in (1, 2):
             dump = _cc1("-include-pch", str(header), "-ast-dump=json")
-            run = _run((*base, "-fsyntax-only", *dump, str(request.source)))
-            if run.returncode == 0:
-                return _tree(run.stdout)
+            with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as private:
+                code, output, said = place.run((*base, "-fsyntax-only", *dump, str(request.source)), Path(private))
+            if code == 0:
+                return _tree(output)
             if attempt == 1:  # headers changed since it was made: clang refuses it, and it is made again
                 header.unlink(missing_ok=True)
-                header = _precompiled(headers, base, compiler, cache_dir)
-    raise SyntaxTreeError(
-        "the compiler gives no syntax tree: " + run.stderr.decode(errors="replace").strip()[:500], where=str(request.source)
-    )
+                header = _precompiled(headers, base, compiler, place)
+    raise SyntaxTreeError(f"the compiler gives no syntax tree: {said.strip()[:500]}", where=str(request.source))
 
 
 def leading_includes(content: bytes) -> tuple[str, ...]:
@@ -120,42 +157,27 @@ def _cc1(*words: str) -> tuple[str, ...]:
     return tuple(part for word in words for part in ("-Xclang", word))
 
 
-def _precompiled(headers: Sequence[str], base: Sequence[str], compiler: Compiler, cache_dir: Path) -> Path:
+def _precompiled(headers: Sequence[str], base: Sequence[str], compiler: Compiler, place: _Place) -> Path:
     """The precompiled header of a source's leading includes; made where it is not there."""
     text = "".join(f"#include {name}\n" for name in headers)
     key = hashlib.sha256("\0".join([compiler.fingerprint, *base, text]).encode()).hexdigest()[:32]
-    folder = cache_dir / "syntax"
-    finished = folder / f"{key}.pch"
+    finished = place.folder / f"{key}.pch"
     if finished.is_file():
         return finished
-    header = folder / f"{key}.h"
+    header = place.folder / f"{key}.h"
     if not header.is_file():  # clang compares its time stamp with the one in the precompiled header
         write_text(header, text)
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".pch", delete=False) as scratch:
-        temporary = Path(scratch.name)
-    try:
-        run = _run((*base, "-fsyntax-only", *_cc1("-emit-pch", "-o", str(temporary)), str(header)))
-        if run.returncode != 0:
-            raise SyntaxTreeError(
-                "the headers do not compile: " + run.stderr.decode(errors="replace").strip()[:500], where=str(header)
-            )
+    with tempfile.TemporaryDirectory(dir=place.folder) as private:
+        temporary = Path(private) / "made.pch"
+        command = (*base, "-fsyntax-only", *_cc1("-emit-pch", "-o", str(temporary)), str(header))
+        code, _, said = place.run(command, Path(private))
+        if code != 0:
+            raise SyntaxTreeError(f"the headers do not compile: {said.strip()[:500]}", where=str(header))
         temporary.replace(finished)
-    finally:
-        temporary.unlink(missing_ok=True)
     return finished
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-    try:
-        run = subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_S)
-    except subprocess.TimeoutExpired as error:
-        raise SyntaxTreeError(f"the compiler took longer than {_TIMEOUT_S} s to parse the source") from error
-    if len(run.stdout) > _MAX_BYTES:
-        raise SyntaxTreeError(f"the syntax tree has {len(run.stdout):,} bytes, more than {_MAX_BYTES:,}")
-    return run
-
-
-def _tree(dump: bytes) -> SyntaxNode:
+def _tree(dump: str) -> SyntaxNode:
     return _Reader().node(json.loads(dump))
 
 
@@ -180,11 +202,11 @@ class _Reader:
         begin = self._location(span.get("begin", {}))
         self._location(span.get("end", {}))
         file, line = location if raw.get("loc") else begin
-        referenced = raw.get("referencedDecl", {})
+        referenced, kind_of = raw.get("referencedDecl", {}), raw.get("type", {})
         return SyntaxNode(
             kind=raw.get("kind", ""),
             name=raw.get("name", ""),
-            type=raw.get("type", {}).get("qualType", ""),
+            type=kind_of.get("desugaredQualType", kind_of.get("qualType", "")),
             line=line,
             file=file,
             value=str(raw.get("value", "")),
