@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -16,13 +16,17 @@ import yaml
 from rocm_perf_lab.resources import resource_dir
 from tests.builders.judging import described, judge_of
 
+if TYPE_CHECKING:
+    from rocm_perf_lab.optimize.judge import Judge
+
 FOLDER = Path(__file__).parent / "candidates"
 EXPERIMENTS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))}
 CASES = [(name, case) for name, content in EXPERIMENTS.items() for case in content["candidates"]]
 
 
 @cache
-def judge(experiment: str):  # noqa: ANN201 - a judge that has learned its kernel, one for all cases
+def judge(experiment: str) -> Judge:
+    """One that has learned the kernel, for all cases."""
     return judge_of(described(resource_dir("experiments") / experiment, **EXPERIMENTS[experiment]["params"]))
 
 

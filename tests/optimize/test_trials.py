@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.device.emulator import EmulatorDevice
-from rocm_perf_lab.device.kernel import BufferArgument, KernelDescription, NormalInit, ScalarArgument
+from rocm_perf_lab.device.kernel import BufferArgument, ConstantInit, KernelDescription, NormalInit, ScalarArgument
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.emulator.faults import InstructionBudgetExceeded
@@ -114,6 +114,50 @@ def test_special_values_and_zeros_are_put_into_the_inputs(copy: BuildResult) -> 
     assert np.isnan(special["x"]).sum() == 1
     assert np.isinf(special["x"]).sum() == 2
     assert not zeros["x"].any()
+
+
+def test_large_inputs_have_rows_of_mixed_signs_rows_below_zero_and_rows_above(copy: BuildResult) -> None:
+    (large,) = contents(copy, small(params={"rows": 8, "cols": 50, "block": 64}, inputs="large", factor=64.0))
+
+    drawn, below, above = large["x"][[0, 4]], large["x"][1], large["x"][[2, 3, 5, 6, 7]]
+    assert (drawn > 0).any() and (drawn < 0).any()
+    assert below.max() <= -128
+    assert above.min() >= 128
+
+
+def test_the_first_large_inputs_that_the_kernel_can_take_are_enough() -> None:
+    family = [t for t in planned_trials(KERNEL, 1) if t.family == "large"]
+
+    assert [t.factor for t in family] == [64.0, 64.0, 8.0, 8.0, 1.0, 1.0]  # each at a long shape, then at a small one
+
+
+def test_one_size_is_long_where_the_others_are_small() -> None:
+    long = [t.params for t in planned_trials(KERNEL, 1) if t.name.startswith("long shape")]
+
+    assert [(p["rows"], p["cols"]) for p in long] == [(5, 8001)]  # 801 rows would be 801 workgroups
+
+
+def test_floating_point_arguments_get_another_value_and_integers_keep_theirs() -> None:
+    scale = ScalarArgument(kind="scalar", name="scale", dtype="f32", value="2 * 3.0")
+    scaled = KERNEL.model_copy(update={"arguments": (*KERNEL.arguments, scale)})
+    (trial,) = [t for t in planned_trials(scaled, 1) if "other scalars" in t.name]
+
+    changed = described(scaled, trial).arguments
+
+    assert changed[3].value == "(2 * 3.0) * 1.5"  # type: ignore[union-attr]
+    assert changed[2] == KERNEL.arguments[2]
+
+
+def test_what_is_added_to_begins_with_something_else_than_the_description_says(copy: BuildResult) -> None:
+    sums = BufferArgument(name="y", dtype="f32", shape=("rows", "cols"), access="inout", init=ConstantInit(value=0))
+    adding = KERNEL.model_copy(update={"arguments": (KERNEL.arguments[0], sums, KERNEL.arguments[2])})
+    (trial,) = [t for t in planned_trials(adding, 1) if t.inputs == "content"]
+
+    (launch,) = trial_launches(adding, trial, copy, "copy", poison=1)
+
+    held = next(a.data for a in launch.arguments if isinstance(a, BufferValue) and a.name == "y")
+    assert set(np.unique(held)) == {1, 2, 3, 4, 5, 6, 7}
+    assert not [t for t in planned_trials(KERNEL, 1) if t.inputs == "content"]
 
 
 def test_an_output_has_an_input_of_its_shape_to_lie_on() -> None:

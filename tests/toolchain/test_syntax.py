@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.toolchain.build import CompileRequest
+from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
 from rocm_perf_lab.toolchain.syntax import SyntaxTreeError, leading_includes, read_syntax
 from tests.builders.judging import the_compiler
 from tests.builders.kernels import write_source
@@ -66,6 +67,37 @@ def test_a_source_that_does_not_compile_has_no_tree(tmp_path: Path) -> None:
 
     with pytest.raises(SyntaxTreeError, match="expected"):
         read_syntax(request, compiler=the_compiler())
+
+
+def test_in_the_sandbox_the_tree_is_the_same_and_other_files_cannot_be_read(tmp_path: Path) -> None:
+    sandbox = Sandbox()
+    source = write_source(SOURCE, tmp_path)
+    request = CompileRequest(source, defines={"WIDTH": 3})
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "secret.h").write_text("int secret;\n")
+    private = tmp_path / "private"
+    private.mkdir()
+    curious = write_source(f'#include "{elsewhere}/secret.h"\n', private)
+
+    assert read_syntax(request, compiler=the_compiler(), sandbox=sandbox) == read_syntax(request, compiler=the_compiler())
+    assert [
+        n.name for n in read_syntax(CompileRequest(curious), compiler=the_compiler()).walk() if n.kind == "TranslationUnitDecl"
+    ]
+    if sandbox.abilities().files:
+        with pytest.raises(SyntaxTreeError, match="secret"):
+            read_syntax(CompileRequest(curious), compiler=the_compiler(), cache_dir=tmp_path / "cache", sandbox=sandbox)
+
+
+def test_in_the_sandbox_a_source_that_takes_too_long_to_parse_is_stopped(tmp_path: Path) -> None:
+    loop = (
+        "constexpr long f(long n) { long s = 0; for (long i = 0; i < n; ++i) s += i; return s; }\nconstexpr long v = f(1L << 60);"
+    )
+    source = write_source(f"{loop}\n", tmp_path)
+    request = CompileRequest(source, flags=("-fconstexpr-steps=2147483647",))
+
+    with pytest.raises(SyntaxTreeError, match=r"it took more than 2 s"):
+        read_syntax(request, compiler=the_compiler(), sandbox=Sandbox(Limits(seconds=2)))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""What machine code may not do, and to whom: kernels that share device functions with the one that is rewritten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.optimize.guards import Candidate, Inspection
+from rocm_perf_lab.optimize.guards_code import SameCodeObject
+from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.toolchain.build import CompileRequest
+from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+from rocm_perf_lab.toolchain.syntax import read_syntax
+from tests.builders.judging import the_compiler
+from tests.builders.kernels import build_hip, write_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TWO_KERNELS = """#include <hip/hip_runtime.h>
+__constant__ float table[4] = {{1.0f, 2.0f, 3.0f, 4.0f}};
+__device__ float changed(float x, int i) {{ return {shared} * table[i & 3]; }}
+{more}
+extern "C" __global__ void rewritten(float* a) {{ a[threadIdx.x] = {own}; }}
+extern "C" __global__ void neighbour(float* a) {{ a[threadIdx.x] = changed(a[threadIdx.x], threadIdx.x) + 1.0f; }}
+"""
+
+
+def candidate(folder: Path, *, shared: str = "x", more: str = "", own: str = "changed(a[threadIdx.x], threadIdx.x)") -> Candidate:
+    folder.mkdir()
+    text = TWO_KERNELS.format(shared=shared, more=more, own=own)
+    code_object = build_hip(text, folder).code_object
+    syntax = read_syntax(CompileRequest(write_source(text, folder)), compiler=the_compiler())
+    inspection = Inspection(syntax, code_object, frozenset(), 64)
+    return Candidate(parse_source(text.encode(), "rewritten"), find_kernel(code_object, "rewritten"), 8.0, inspection)
+
+
+def test_a_device_function_that_another_kernel_calls_may_not_change(tmp_path: Path) -> None:
+    before, after = candidate(tmp_path / "before"), candidate(tmp_path / "after", shared="(x * 0.5f)")
+
+    result = SameCodeObject().check(before, after)
+
+    assert not result.passed
+    assert result.detail.startswith("changes neighbour as well: leave device functions that other kernels call as they are")
+
+
+def test_a_new_device_function_leaves_other_kernels_as_they_are_wherever_they_lie(tmp_path: Path) -> None:
+    longer = "__device__ float own(float x, int i) { return i % 7 == 3 ? sqrtf(x) : changed(x, i); }"
+    before, after = (
+        candidate(tmp_path / "before"),
+        candidate(tmp_path / "after", more=longer, own="own(a[threadIdx.x], threadIdx.x)"),
+    )
+
+    assert SameCodeObject().check(before, after).passed
