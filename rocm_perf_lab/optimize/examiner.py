@@ -295,7 +295,8 @@ def _finite(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _zeros(values: NDArray[Any]) -> NDArray[np.bool_]:
-    return values.astype(np.float64) == 0
+    zeros: NDArray[np.bool_] = values.astype(np.float64) == 0
+    return zeros
 
 
 def _negative(values: NDArray[Any]) -> NDArray[np.bool_]:

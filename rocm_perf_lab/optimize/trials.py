@@ -266,9 +266,9 @@ def _long(description: KernelDescription) -> list[dict[str, int | float | str]]:
     """One size eight times as large and the others small, where that takes few workgroups; what is kept per row may not fit."""
     sizes = _sizes(description)
     small = {n: min(int(description.params[n]), _ODD_SIZES[i % len(_ODD_SIZES)]) for i, n in enumerate(sizes)}
-    found = []
+    found: list[dict[str, int | float | str]] = []
     for name in sizes if len(sizes) > 1 else ():
-        params = {**description.params, **small, name: int(description.params[name]) * _LONG + 1}
+        params: dict[str, int | float | str] = {**description.params, **small, name: int(description.params[name]) * _LONG + 1}
         if elements(description, params) <= _MOST_ELEMENTS and _workgroups(description, params) <= _MOST_WORKGROUPS:
             found.append(params)
     return found
