@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.rocprof.counter_values import per_dispatch
 from rocm_perf_lab.rocprof.csv_agents import agent_of_agent_info, agent_of_sysinfo, unknown_agent
+from rocm_perf_lab.rocprof.csv_counters import counters_by_dispatch
 from rocm_perf_lab.rocprof.csv_files import files_of_processes
-from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of, counters_as_rows, read_cells
+from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of, integers, read_cells
 from rocm_perf_lab.rocprof.merging import in_order, merge
 from rocm_perf_lab.rocprof.trace import (
     CounterValues,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 _AXES = ("X", "Y", "Z")
 _FORMAT = "csv"
-_COUNTER_COLUMNS = ("Dispatch_Id", "Counter_Name", "Counter_Value")
 _OF_DISPATCHES = ("kernel_trace", "counter_collection", "counter_columns")
 """The tables that dispatches may come from, the best first."""
 _UNKNOWN = -1
@@ -153,7 +152,7 @@ class _Process:
             return no_dispatches(), {}
 
         def number(name: str, default: str = "0") -> Integers:
-            return _integers(file, name, cells.get(name) or [default] * count)
+            return integers(file, name, cells.get(name) or [default] * count)
 
         registers = [cells.get(name) or ["0"] * count for name in ("VGPR_Count", "Accum_VGPR_Count", "SGPR_Count")]
         lds, scratch = (cells.get(name) or ["0"] * count for name in ("LDS_Block_Size", "Scratch_Size"))
@@ -185,24 +184,8 @@ class _Process:
         return Dispatches(**columns), {dispatch: position for position, dispatch in enumerate(ids[order].tolist())}
 
     def _counters(self, position_of: Mapping[int, int]) -> dict[str, CounterValues]:
-        names: dict[str, int] = {}
-        name, dispatch, value, unknown = [], [], [], 0
-        tables = [(file, read_cells(file, _COUNTER_COLUMNS)) for file in self._files.get("counter_collection", ())]
-        in_columns = self._files.get("counter_columns", ())
-        tables += [(file, counters_as_rows(read_cells(file, ("Dispatch_Id",)))) for file in in_columns]
-        for file, cells in tables:
-            ids = _integers(file, "Dispatch_Id", cells["Dispatch_Id"]).tolist()
-            for row, counter, text in zip(ids, cells["Counter_Name"], cells["Counter_Value"], strict=True):
-                if row not in position_of:
-                    unknown += 1
-                    continue
-                name.append(names.setdefault(counter, len(names)))
-                dispatch.append(position_of[row])
-                value.append(_real(file, text))
-        if unknown:
-            self._notes.append(f"{unknown} counter values are of dispatches that the kernel trace does not have; left out")
-        arrays = np.array(name, np.int64), np.array(dispatch, np.int64), np.array(value, np.float64)
-        counters, notes = per_dispatch(tuple(names), *arrays)
+        in_rows, in_columns = (self._files.get(kind, ()) for kind in ("counter_collection", "counter_columns"))
+        counters, notes = counters_by_dispatch(in_rows, in_columns, position_of)
         self._notes.extend(notes)
         return counters
 
@@ -220,13 +203,13 @@ class _Process:
             parts.append({
                 "process": np.zeros(count, np.int64),
                 "direction": np.array([directions.setdefault(text, len(directions)) for text in cells["Direction"]], np.int64),
-                "size_bytes": _integers(file, "Size", cells.get("Size") or ["0"] * count),
-                "start_ns": _integers(file, "Start_Timestamp", cells["Start_Timestamp"]),
-                "end_ns": _integers(file, "End_Timestamp", cells["End_Timestamp"]),
+                "size_bytes": integers(file, "Size", cells.get("Size") or ["0"] * count),
+                "start_ns": integers(file, "Start_Timestamp", cells["Start_Timestamp"]),
+                "end_ns": integers(file, "End_Timestamp", cells["End_Timestamp"]),
                 **ends,
                 "queue": np.full(count, _UNKNOWN),
-                "stream": _integers(file, "Stream_Id", cells.get("Stream_Id") or unknown),
-                "correlation": _integers(file, "Correlation_Id", cells.get("Correlation_Id") or unknown),
+                "stream": integers(file, "Stream_Id", cells.get("Stream_Id") or unknown),
+                "correlation": integers(file, "Correlation_Id", cells.get("Correlation_Id") or unknown),
             })  # fmt: skip
         return MemoryCopies(**in_order(parts)[0], directions=tuple(directions)) if parts else no_copies()
 
@@ -237,28 +220,13 @@ class _Process:
             cells = read_cells(file, ("Function", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"))
             parts.append({
                 "process": np.zeros(len(cells["Function"]), np.int64),
-                "thread": _integers(file, "Thread_Id", cells["Thread_Id"]),
+                "thread": integers(file, "Thread_Id", cells["Thread_Id"]),
                 "name": np.array([names.setdefault(text, len(names)) for text in cells["Function"]], np.int64),
-                "start_ns": _integers(file, "Start_Timestamp", cells["Start_Timestamp"]),
-                "end_ns": _integers(file, "End_Timestamp", cells["End_Timestamp"]),
-                "correlation": _integers(file, "Correlation_Id", cells["Correlation_Id"]),
+                "start_ns": integers(file, "Start_Timestamp", cells["Start_Timestamp"]),
+                "end_ns": integers(file, "End_Timestamp", cells["End_Timestamp"]),
+                "correlation": integers(file, "Correlation_Id", cells["Correlation_Id"]),
             })  # fmt: skip
         return Regions(**in_order(parts)[0], names=tuple(names)) if parts else no_regions()
-
-
-def _integers(file: Path, name: str, texts: Sequence[str]) -> Integers:
-    try:
-        # A table that went through a data frame may hold whole numbers as "12.0".
-        return np.array([int(text.removesuffix(".0") or 0) for text in texts], np.int64)
-    except (ValueError, OverflowError) as error:
-        raise CsvError(f"column {name} holds a value that is no whole number: {error}", where=str(file)) from error
-
-
-def _real(file: Path, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise CsvError(f"column Counter_Value holds a value that is no number: {error}", where=str(file)) from error
 
 
 def _first_of_each(cells: Cells, key: str) -> Cells:

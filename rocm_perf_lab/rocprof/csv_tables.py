@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import re
 import zlib
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from rocm_perf_lab.rocprof.dialects import DatabaseError
 
@@ -19,17 +20,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     Cells = dict[str, list[str]]
     """The texts of each column."""
 
-_NAMES = (
+NAMES = (
     "Accum_VGPR_Count", "Agent_Id", "Agent_Type", "Correlation_Id", "Counter_Name", "Counter_Value", "Destination_Agent_Id",
     "Direction", "Dispatch_Id", "Domain", "End_Timestamp", "Function", "Grid_Size", "Grid_Size_X", "Grid_Size_Y", "Grid_Size_Z",
     "Guid", "Kernel_Id", "Kernel_Name", "Kind", "LDS_Block_Size", "Logical_Node_Id", "Name", "Node_Id", "Process_Id",
     "Product_Name", "Queue_Id", "SGPR_Count", "Scratch_Size", "Size", "Source_Agent_Id", "Start_Timestamp", "Stream_Id",
     "Thread_Id", "VGPR_Count", "Workgroup_Size", "Workgroup_Size_X", "Workgroup_Size_Y", "Workgroup_Size_Z",
 )  # fmt: skip
-_OTHER_NAMES = {
+_OTHERNAMES = {
     "group_segment_size": "LDS_Block_Size",
     "private_segment_size": "Scratch_Size",
     "lds_per_workgroup": "LDS_Block_Size",
@@ -53,11 +56,7 @@ _OTHER_NAMES = {
     "beginns": "Start_Timestamp",
     "endns": "End_Timestamp",
 }
-_CANONICAL = {name.lower(): name for name in _NAMES} | _OTHER_NAMES
-_NO_COUNTER = {
-    "wave_size", "queue-index", "sig", "obj", "fbar", "dispatchns", "completens", "durationns", "iteration", "node",
-}  # fmt: skip
-_COUNTER = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\[\d+\])*")
+_CANONICAL = {name.lower(): name for name in NAMES} | _OTHERNAMES
 
 
 class CsvError(DatabaseError):
@@ -125,24 +124,29 @@ def content_of(file: Path) -> bytes:
         raise CsvError(f"cannot open the file: {error.strerror}", where=str(file)) from error
 
 
-def counters_as_rows(cells: Cells) -> Cells:
-    """A table with one column per counter (rocprof, rocprofv2, `pmc_perf.csv`) as one with a row per dispatch and counter.
+def integers(file: Path, name: str, texts: Sequence[str]) -> NDArray[np.int64]:
+    """The values of a column of whole numbers.
 
-    `TCC_HIT[3]` is an instance of `TCC_HIT`. An empty cell was not collected.
+    Raises:
+        CsvError: One of them is none.
     """
-    counters = [name for name in cells if _is_counter(name)]
-    rows: Cells = {"Dispatch_Id": [], "Counter_Name": [], "Counter_Value": []}
-    for name in counters:
-        for dispatch, value in zip(cells["Dispatch_Id"], cells[name], strict=True):
-            if value.strip():
-                rows["Dispatch_Id"].append(dispatch)
-                rows["Counter_Name"].append(name.partition("[")[0])
-                rows["Counter_Value"].append(value)
-    return rows
+    try:
+        # A table that went through a data frame may hold whole numbers as "12.0".
+        return np.array([int(text.removesuffix(".0") or 0) for text in texts], np.int64)
+    except (ValueError, OverflowError) as error:
+        raise CsvError(f"column {name} holds a value that is no whole number: {error}", where=str(file)) from error
 
 
-def _is_counter(name: str) -> bool:
-    return name not in _NAMES and name.lower() not in _NO_COUNTER and _COUNTER.fullmatch(name) is not None
+def reals(file: Path, name: str, texts: Sequence[str]) -> NDArray[np.float64]:
+    """The values of a column of numbers; infinite ones and those that are no number included.
+
+    Raises:
+        CsvError: A text that is none of these.
+    """
+    try:
+        return np.array([float(text) for text in texts], np.float64)
+    except ValueError as error:
+        raise CsvError(f"column {name} holds a value that is no number: {error}", where=str(file)) from error
 
 
 def _canonical(name: str) -> str:

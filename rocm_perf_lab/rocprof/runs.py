@@ -13,6 +13,7 @@ from rocm_perf_lab.rocprof.csv_reader import read_csv_processes
 from rocm_perf_lab.rocprof.dialects import DatabaseError
 from rocm_perf_lab.rocprof.finding import database_files, is_rocpd
 from rocm_perf_lab.rocprof.merging import merge
+from rocm_perf_lab.rocprof.native_counters import with_native_counters
 from rocm_perf_lab.rocprof.reader import read_database
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _traces(paths: Sequence[Path]) -> list[Trace]:
         has_csv = len(folders) == len(paths) and not any(map(_has_database, folders)) and any(map(find_csv, folders))
     else:
         has_csv = all(path.name.endswith((".csv", ".csv.gz")) for path in paths)
-    return read_csv_processes(paths) if has_csv else [read_database(path) for path in database_files(paths)]
+    return read_csv_processes(paths) if has_csv else [with_native_counters(read_database(path)) for path in database_files(paths)]
 
 
 def _has_database(folder: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,10 @@ from rocm_perf_lab.rocprof.csv_files import find_csv
 from rocm_perf_lab.rocprof.csv_reader import read_csv
 from rocm_perf_lab.rocprof.csv_tables import CsvError
 from rocm_perf_lab.rocprof.runs import read_counter_passes, read_passes
+from rocm_perf_lab.rocprof.schema import make_guid
+from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.target.catalog import load_target
+from tests.builders.rocpd import dispatch, recorded_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,3 +180,25 @@ def test_statistics_are_no_traces(tmp_path: Path) -> None:
     (tmp_path / "1_kernel_stats.csv").write_text('"Name","Calls","TotalDurationNs"\n"copy",1,5\n')
 
     assert find_csv(tmp_path) == ()
+
+
+def test_counters_of_rocprof_compute_beside_a_database_belong_to_its_dispatches(tmp_path: Path) -> None:
+    for number, start in enumerate([100, 9000], start=1):
+        folder = tmp_path / "out" / f"pmc_perf_{number}"
+        (folder / "77").mkdir(parents=True)
+        run = recorded_run(
+            load_target("mi300x"), [dispatch(start, start + 50), dispatch(start + 100, start + 130)], emulated=False
+        )
+        write_database(folder / "77" / "77.db", replace(run, guid=make_guid(number, "pass")))
+        rows = f"1,0,1,0,5,C{number},3\n2,0,1,0,5,C{number},8\n1,0,1,0,5,C{number},4\n9,0,1,0,5,C{number},1\n"
+        header = "dispatch_id,gpu_id,kernel_id,lds_per_workgroup,counter_id,counter_name,counter_value\n"
+        (folder / "77_native_counter_collection.csv.gz").write_bytes(gzip.compress((header + rows).encode()))
+
+    first, others = read_passes([tmp_path])
+
+    assert [[trace.counters_of(position) for position in range(2)] for trace in (first, *others)] == [
+        [{"C1": 7.0}, {"C1": 8.0}],
+        [{"C2": 7.0}, {"C2": 8.0}],
+    ]
+    assert first.notes[0] == "counters are those of 77_native_counter_collection.csv.gz"
+    assert "1 counter values are of dispatches that the kernel trace does not have" in first.notes[1]

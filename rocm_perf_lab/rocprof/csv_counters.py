@@ -1,0 +1,76 @@
+"""Counters in CSV, in a row per counter or a column per counter, as values per dispatch."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.rocprof.counter_values import per_dispatch
+from rocm_perf_lab.rocprof.csv_tables import NAMES, integers, read_cells, reals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from rocm_perf_lab.rocprof.csv_tables import Cells
+    from rocm_perf_lab.rocprof.trace import CounterValues
+
+_NO_COUNTER = {
+    "wave_size", "queue-index", "sig", "obj", "fbar", "dispatchns", "completens", "durationns", "iteration", "node",
+}  # fmt: skip
+_UNKNOWN = -1
+_COUNTER = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\[\d+\])*")
+
+
+def counters_by_dispatch(
+    rows: Iterable[Path], columns: Iterable[Path], position_of: Mapping[int, int]
+) -> tuple[dict[str, CounterValues], tuple[str, ...]]:
+    """The counters of all files, and notes; rows of one counter and dispatch are its instances.
+
+    Args:
+        rows: Files with a row per dispatch and counter.
+        columns: Files with a row per dispatch and a column per counter.
+        position_of: Of each dispatch in the trace, by its id.
+
+    Raises:
+        CsvError: A file that cannot be read as such.
+    """
+    tables = [(file, read_cells(file, ("Dispatch_Id", "Counter_Name", "Counter_Value"))) for file in rows]
+    tables += [(file, _as_rows(read_cells(file, ("Dispatch_Id",)))) for file in columns]
+    names: dict[str, int] = {}
+    name: list[int] = []
+    dispatch: list[int] = []
+    value: list[float] = []
+    for file, cells in tables:
+        ids = integers(file, "Dispatch_Id", cells["Dispatch_Id"]).tolist()
+        name += [names.setdefault(counter, len(names)) for counter in cells["Counter_Name"]]
+        dispatch += [position_of.get(one, _UNKNOWN) for one in ids]
+        value += reals(file, "Counter_Value", cells["Counter_Value"]).tolist()
+    arrays = np.array(name, np.int64), np.array(dispatch, np.int64), np.array(value, np.float64)
+    known = arrays[1] != _UNKNOWN
+    counters, notes = per_dispatch(tuple(names), *(array[known] for array in arrays))
+    if unknown := int(np.count_nonzero(~known)):
+        notes = (f"{unknown} counter values are of dispatches that the kernel trace does not have; left out", *notes)
+    return counters, notes
+
+
+def _as_rows(cells: Cells) -> Cells:
+    """A table with one column per counter (rocprof, rocprofv2, `pmc_perf.csv`) as one with a row per dispatch and counter.
+
+    `TCC_HIT[3]` is an instance of `TCC_HIT`. An empty cell was not collected.
+    """
+    counters = [name for name in cells if _is_counter(name)]
+    rows: Cells = {"Dispatch_Id": [], "Counter_Name": [], "Counter_Value": []}
+    for name in counters:
+        for dispatch, value in zip(cells["Dispatch_Id"], cells[name], strict=True):
+            if value.strip():
+                rows["Dispatch_Id"].append(dispatch)
+                rows["Counter_Name"].append(name.partition("[")[0])
+                rows["Counter_Value"].append(value)
+    return rows
+
+
+def _is_counter(name: str) -> bool:
+    return name not in NAMES and name.lower() not in _NO_COUNTER and _COUNTER.fullmatch(name) is not None

@@ -1,0 +1,53 @@
+"""Counters that rocprof-compute collects with a tool of its own, and leaves beside the databases of its passes.
+
+A pass of a workload is `out/<pass>/<pid>/<pid>.db` with the dispatches, and `out/<pass>/<pid>_native_counter_collection.csv.gz`
+with a row per counter instance, by dispatch id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.rocprof.csv_counters import counters_by_dispatch
+from rocm_perf_lab.rocprof.dialects import UNREADABLE, database_error, open_read_only
+from rocm_perf_lab.rocprof.write_ahead import settled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocm_perf_lab.rocprof.trace import Trace
+
+
+def with_native_counters(trace: Trace) -> Trace:
+    """The trace of a database, with the counters that lie beside it where it has none itself.
+
+    Raises:
+        DatabaseError: There is such a file, and it cannot be read.
+    """
+    file = _beside(trace.path)
+    if file is None or trace.counters or len(trace.processes) != 1:
+        return trace
+    position_of = {dispatch: position for position, dispatch in enumerate(_dispatch_ids(trace.path))}
+    counters, notes = counters_by_dispatch([file], [], position_of)
+    return replace(trace, counters=counters, notes=(*trace.notes, f"counters are those of {file.name}", *notes))
+
+
+def _beside(database: Path) -> Path | None:
+    pid = database.stem.partition("_")[0]
+    names = [f"{pid}_native_counter_collection.csv{packed}" for packed in ("", ".gz")]
+    files = (folder / name for folder in (database.parent, database.parent.parent) for name in names)
+    return next((file for file in files if file.is_file()), None)
+
+
+def _dispatch_ids(database: Path) -> list[int]:
+    """In the order of the trace's dispatches."""
+    with settled(database) as file:
+        connection = open_read_only(file)
+        try:
+            query = 'SELECT dispatch_id FROM rocpd_kernel_dispatch ORDER BY start, "end", id'
+            return [int(dispatch) for (dispatch,) in connection.execute(query)]
+        except UNREADABLE as error:
+            raise database_error(database, error) from error
+        finally:
+            connection.close()
