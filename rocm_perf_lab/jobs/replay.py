@@ -284,7 +284,8 @@ def _show_replay(document: ReplayDocument, console: Console) -> None:
     if check.indeterminate_bytes:
         console.print(f"[yellow]note[/]: {check.indeterminate_bytes:,} bytes differ between two replays of it; they do not count")
     if check.passed:
-        console.print(f"[green]Check passed[/]: {check.checked_replays} replays equal the {check.compared_with} {how}")
+        replays = "1 replay equals" if check.checked_replays == 1 else f"{check.checked_replays} replays equal"
+        console.print(f"[green]Check passed[/]: {replays} the {check.compared_with} {how}")
         return
     console.print(f"[bold red]Check failed[/]: the memory is not the {check.compared_with}")
     for mismatch in check.mismatches:

@@ -102,14 +102,15 @@ class ReplayDevice:
         self._library = library
         self._capture: Capture | None = None
         self._session: ReplaySession | None = None
+        self._emulated = self._device == "emulator"
 
     @property
     def identity(self) -> DeviceIdentity:
-        """A replay on the emulator is as emulated as the emulator."""
+        """A replay on the emulator is as emulated as the emulator; one on a runtime is what its GPU is, once that is known."""
         where = str(self._folder) if self._is_given else "the dispatch of the baseline"
         return DeviceIdentity(
             name=f"replay on {self._device}",
-            emulated=self._device == "emulator",
+            emulated=self._emulated,
             reason=f"candidates run on a capture: {where}",
             versions={"rocm-perf-lab": __version__},
         )
@@ -145,6 +146,7 @@ class ReplayDevice:
                     read=tuple((places[a.name], a.data.nbytes) for a in outputs),
                 )
             )
+        self._emulated = outcome.emulated
         durations = [round(sample * 1e3) for sample in outcome.samples_us]
         wanted = {name: outcome.counters[name] for name in counters if name in outcome.counters}
         write_database(database, launch_record(self._target, self.identity, launch, durations, wanted))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import fmean, median, stdev
+from statistics import mean, median, stdev
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -78,7 +78,7 @@ def replay_document(capture: str, job: Job, outcome: Outcome) -> ReplayDocument:
         execution=ExecutionPart(iterations=job.iterations, mode="stateless" if job.recopy else "stateful"),
         timing=TimingPart(
             kind="emulated" if outcome.emulated else "measured",
-            average=fmean(samples),
+            average=mean(samples),
             median=median(samples),
             min=min(samples),
             max=max(samples),

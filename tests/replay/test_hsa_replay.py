@@ -68,12 +68,30 @@ def test_an_emulated_capture_replays_byte_for_byte_on_the_runtime(make: Any, env
     assert min(replayed["timing"]["samples"]) > 0
 
 
+def test_times_of_a_gpu_that_is_emulated_are_no_measured_ones(environment: dict[str, str], captured: Path) -> None:
+    as_json = document(full_vm(environment, captured, "--iterations", "2", "--json"))
+    for_people = full_vm(environment, captured, "--iterations", "2")
+
+    assert as_json["timing"]["kind"] == "emulated"
+    assert "ms (emulated) on gfx942 (stand-in (emulated MI300X))" in for_people.stdout
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", ["scale", "walk", "reverse_tile", "/add_to/"])
+@pytest.mark.parametrize(
+    ("kernel", "scenario"),
+    [
+        ("scale", "normal"),
+        ("walk", "normal"),
+        ("reverse_tile", "normal"),
+        ("/add_to/", "normal"),
+        ("walk", "shared"),
+        ("scale", "partial"),
+    ],
+)
 def test_what_the_tool_captures_of_an_application_replays_on_both_devices(
-    kernel: str, environment: dict[str, str], tmp_path: Path
+    kernel: str, scenario: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    command = (str(build.application("application")), str(build.kernels()), "normal", "2")
+    command = (str(build.application("application")), str(build.kernels()), scenario, "2")
     made = capture_application(CaptureRequest(command=command, kernel=kernel, output=tmp_path / "c"), environment=environment)
 
     on_runtime = full_vm(environment, made.folder, "--check", "--iterations", "2", "--json")

@@ -27,6 +27,11 @@ class AgentInfo:
     isas: tuple[str, ...]
     profile: int
 
+    @property
+    def is_emulated(self) -> bool:
+        """Whether it calls itself so: as the lab's own emulated GPUs do, and as the capture tool understands it."""
+        return "emulated" in self.product
+
 
 @dataclass(frozen=True)
 class Pool:

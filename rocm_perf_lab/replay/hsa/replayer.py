@@ -30,7 +30,10 @@ _SMALLEST_KERNARG_BYTES = 64
 
 @dataclass(frozen=True)
 class _Executable:
-    """A loaded code object; `variables` are (address, bytes) by name. The bytes stay alive with it."""
+    """A loaded code object; `variables` are (address, bytes) by name. The bytes stay alive with it.
+
+    `is_captured`: with the captured geometry and scalars, too, so that it writes the pages that the captured dispatch wrote.
+    """
 
     handle: int
     content: bytes
@@ -71,7 +74,8 @@ class HsaReplayer:
         """The GPU and the runtime."""
         info = "hsa_system_get_info"
         major, minor = (self._library.word(info, i, bits=16) for i in (hsa.SYSTEM_VERSION_MAJOR, hsa.SYSTEM_VERSION_MINOR))
-        return Environment(f"{self._gpu.name} ({self._gpu.product})", _rocm_version() or f"unknown (HSA {major}.{minor})", False)
+        version = _rocm_version() or f"unknown (HSA {major}.{minor})"
+        return Environment(f"{self._gpu.name} ({self._gpu.product})", version, self._gpu.is_emulated)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -159,7 +163,8 @@ class HsaReplayer:
             kernarg_address=self._kernarg_address(len(kernarg.content)),
         )
         variables = dict(self._variables(executable.value))
-        return _Executable(executable.value, content, packet, kernarg.content, variables, self._is_captured(code_object))
+        same = self._is_captured(code_object) and geometry == ReplayGeometry.captured(self._capture)
+        return _Executable(executable.value, content, packet, kernarg.content, variables, same)
 
     def _is_captured(self, code_object: CodeObject) -> bool:
         return code_object.sha256 == self._capture.code_object.sha256

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -169,12 +170,12 @@ void shared(Gpu& gpu, const std::string& path) {
   Module module(gpu, path);
   Queue queue(gpu);
   constexpr size_t kBytes = 8192;
-  auto* own = gpu.device_memory<Node>(kBytes / sizeof(Node));
+  auto *own = gpu.device_memory<Node>(kBytes / sizeof(Node)), *theirs = gpu.device_memory<Node>(kBytes / sizeof(Node));
   auto pages = [] { return static_cast<Node*>(std::aligned_alloc(4096, kBytes)); };
 
   hsa_amd_ipc_memory_t handle;
   void *attached, *mapped, *locked;
-  HSA(hsa_amd_ipc_memory_create(own, kBytes, &handle));
+  HSA(hsa_amd_ipc_memory_create(theirs, kBytes, &handle));
   HSA(hsa_amd_ipc_memory_attach(&handle, kBytes, 1, &gpu.gpu, &attached));
   size_t mapped_bytes = 0;
   const int file = memfd_create("another device", 0);
@@ -189,7 +190,7 @@ void shared(Gpu& gpu, const std::string& path) {
   HSA(hsa_amd_svm_attributes_set(own, 4096, &access, 1));  // memory of a pool stays what it is
   Node in_file{migrating, 2.0f, 0}, in_attached{static_cast<Node*>(mapped), 1.0f, 0};
   gpu.copy(mapped, &in_file, sizeof in_file);
-  gpu.copy(own + 1, &in_attached, sizeof in_attached);  // seen through `attached`
+  gpu.copy(theirs + 1, &in_attached, sizeof in_attached);  // seen through `attached`
   Node first{static_cast<Node*>(attached) + 1, 16.0f, 0};
   gpu.copy(own, &first, sizeof first);
 
@@ -221,6 +222,26 @@ void counted(Gpu& gpu, const std::string& path) {
   std::vector<float> seen(kCount);
   gpu.copy(seen.data(), x, kCount * sizeof(float));
   expect(seen == std::vector<float>(kCount, 4.0f), "add_to on counted queues");
+}
+
+// A grid that is no multiple of its workgroup, in two kernels one of which uses barriers and LDS.
+void partial(Gpu& gpu, const std::string& path) {
+  constexpr uint32_t kGrid = 1000;
+  Module module(gpu, path);
+  Queue queue(gpu);
+  auto *x = gpu.device_memory<float>(kCount), *y = gpu.device_memory<float>(kCount);
+  auto initial = ramp(kCount);
+  gpu.copy(x, initial.data(), kCount * sizeof(float));
+  queue.run(module.kernel("scale"), {4, kItems, 0, kGrid}, x, 2.0f, kCount);
+  queue.run(module.kernel("reverse_tile"), {4, kItems, kItems * 4, kGrid}, x, y);
+  std::vector<float> scaled(kCount), turned(kCount);
+  gpu.copy(scaled.data(), x, kCount * sizeof(float));
+  gpu.copy(turned.data(), y, kCount * sizeof(float));
+  for (uint32_t i = 0; i < kCount; ++i) {
+    expect(scaled[i] == (i < kGrid ? initial[i] * 2 + float(1 + (i & 3)) : initial[i]), "scale of a partial grid");
+    const uint32_t begin = i / kItems * kItems, end = std::min(begin + kItems, kGrid);
+    if (i < kGrid) expect(turned[i] == scaled[begin + (end - 1 - i)], "reverse_tile of a partial grid");
+  }
 }
 
 // Many small dispatches, one after another: what the tool costs beside the capture.
@@ -299,6 +320,8 @@ int main(int count, char** words) {
     pinned(gpu, path);
   } else if (scenario == "shared") {
     shared(gpu, path);
+  } else if (scenario == "partial") {
+    partial(gpu, path);
   } else if (scenario == "counted") {
     counted(gpu, path);
   } else if (scenario == "many") {

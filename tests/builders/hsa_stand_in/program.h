@@ -129,7 +129,11 @@ struct Module {
   }
 };
 
-struct Shape { uint32_t groups, items; uint32_t dynamic_lds = 0; };
+// `work_items`: the grid, where its last workgroup is partial.
+struct Shape {
+  uint32_t groups, items, dynamic_lds = 0, work_items = 0;
+  uint32_t grid() const { return work_items != 0 ? work_items : groups * items; }
+};
 
 struct Queue {
   Gpu& gpu;
@@ -177,7 +181,7 @@ struct Queue {
     hsa_kernel_dispatch_packet_t made{};
     made.setup = 1;
     made.workgroup_size_x = uint16_t(shape.items), made.workgroup_size_y = made.workgroup_size_z = 1;
-    made.grid_size_x = shape.groups * shape.items, made.grid_size_y = made.grid_size_z = 1;
+    made.grid_size_x = shape.grid(), made.grid_size_y = made.grid_size_z = 1;
     made.private_segment_size = kernel.scratch;
     made.group_segment_size = kernel.group + shape.dynamic_lds;
     made.kernel_object = kernel.object;
@@ -206,8 +210,9 @@ struct Queue {
     auto put = [&](size_t offset, auto value) {
       if (implicit + offset + sizeof value <= end) std::memcpy(implicit + offset, &value, sizeof value);
     };
-    put(0, shape.groups), put(4, 1u), put(8, 1u);
+    put(0, shape.grid() / shape.items), put(4, 1u), put(8, 1u);  // whole ones
     put(12, uint16_t(shape.items)), put(14, uint16_t(1)), put(16, uint16_t(1));
+    put(18, uint16_t(shape.grid() % shape.items)), put(20, uint16_t(0)), put(22, uint16_t(0));
     put(64, uint16_t(1));
     put(120, shape.dynamic_lds);
   }
