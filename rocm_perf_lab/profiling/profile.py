@@ -6,6 +6,7 @@ the target; gives a :class:`Profile`. No measurement is judged here: that is the
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from rocm_perf_lab.profiling.resources import KernelResources, resources_of
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
-from rocm_perf_lab.target.occupancy import OccupancyRequest, launch_occupancy
+from rocm_perf_lab.target.occupancy import LaunchImpossible, OccupancyRequest, launch_occupancy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -158,12 +159,27 @@ def _occupancy(target: Target, resources: KernelResources, block: Dim3, wave_siz
         workgroup_size=(size, size),
         mode=mode,
     )
-    reached = launch_occupancy(target, request)
-    if resources.source == "profiler" and reached.limiter == "vgpr" and _may_be_padding(target.modes[mode], resources):
+    if resources.source == "code object":
+        return launch_occupancy(target, request)
+    reached = _of_what_ran(target, request)
+    if reached.limiter == "vgpr" and _may_be_padding(target.modes[mode], resources):
         # Without them: another limit stands where the compiler saw it, and fewer registers would not help.
         bare = launch_occupancy(target, replace(request, agprs=0))
         return bare if bare.waves_per_simd == reached.waves_per_simd else reached
     return reached
+
+
+def _of_what_ran(target: Target, request: OccupancyRequest) -> Occupancy:
+    """The occupancy of a launch that a profiler saw: it ran, so where it does not fit, registers or LDS were miscounted.
+
+    That comes with architectures whose rules are only guessed, and with versions of the profiler that count by other granules.
+    """
+    without_agprs = replace(request, agprs=0)
+    without_registers = replace(without_agprs, vgprs=0)
+    for fewer in (request, without_agprs, without_registers):
+        with suppress(LaunchImpossible):
+            return launch_occupancy(target, fewer)
+    return launch_occupancy(target, replace(without_registers, lds_bytes=0))
 
 
 def _may_be_padding(limits: WaveLimits, resources: KernelResources) -> bool:

@@ -172,13 +172,21 @@ def _check_file(path: Path) -> bool:
             remedy=_COLLECT,
         )
     if not header.startswith(SQLITE_MAGIC):
-        raise DatabaseError("this is not an SQLite file", where=str(path), remedy=_COLLECT)
+        raise DatabaseError(_other_format(path, header), where=str(path), remedy=_COLLECT)
     expected = _declared_bytes(header)
     if size < expected:
         raise DatabaseError(
             f"the database is truncated: {size} bytes of {expected}", where=str(path), remedy="copy or collect it again"
         )
     return header[18] == _LOG_MODE
+
+
+def _other_format(path: Path, header: bytes) -> str:
+    """What a file is instead of a database."""
+    if header.lstrip()[:1] in (b"{", b"["):
+        return "this is JSON (rocprofv3 -f json writes it), not an SQLite file"
+    ending = next((name for name in (".pftrace", ".otf2", ".proto") if path.name.endswith(name)), None)
+    return f"this is a trace for a viewer ({ending}), not an SQLite file" if ending else "this is not an SQLite file"
 
 
 def _declared_bytes(header: bytes) -> int:

@@ -13,6 +13,7 @@ from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.recording import KernelSymbolRecord
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
+from rocm_perf_lab.target.occupancy import LaunchImpossible
 from rocm_perf_lab.toolchain.code_object import KernelDescriptor, KernelMetadata
 from tests.builders.rocpd import REDUCE, VEC_COPY, dispatch, recorded_run
 
@@ -179,6 +180,17 @@ def test_registers_that_the_compiler_only_pads_do_not_limit(tmp_path: Path, agpr
     assert (occupancy.waves_per_simd, occupancy.limiter, occupancy.what_if) == (2, limiter, (what_if,))
 
 
+def test_a_launch_that_ran_has_an_occupancy_whatever_the_rules_say(tmp_path: Path) -> None:
+    # 1024 work-items are 16 wavefronts, 4 on each SIMD, which has 512 registers for them.
+    wide = KernelSymbolRecord(9, 1, "wide", "wide", 128, 128, 16, 0, 0)
+    run = recorded_run(
+        TARGET, [dataclasses.replace(dispatch(0, 5, kernel=wide), workgroup=(1024, 1, 1))], emulated=False, kernels=(wide,)
+    )
+    write_database(tmp_path / "x.db", run)
+
+    assert build_profile(read_database(tmp_path / "x.db"), target=TARGET).occupancy.waves_per_simd == 4
+
+
 def test_registers_that_a_trace_does_not_state_are_said_to_be_unknown(tmp_path: Path) -> None:
     bare = KernelSymbolRecord(9, 1, "bare", "bare", 0, 0, 0, 0, 0)
     write_database(tmp_path / "x.db", recorded_run(TARGET, [dispatch(0, 5, kernel=bare)], kernels=(bare,)))
@@ -186,3 +198,11 @@ def test_registers_that_a_trace_does_not_state_are_said_to_be_unknown(tmp_path: 
     notes = build_profile(read_database(tmp_path / "x.db"), target=TARGET).notes
 
     assert "the trace does not say how many registers the kernel takes: occupancy is at most what is shown" in notes
+
+
+def test_a_launch_of_compiled_code_that_cannot_be_is_an_error(tmp_path: Path) -> None:
+    run = recorded_run(TARGET, [dataclasses.replace(dispatch(0, 5, kernel=REDUCE), workgroup=(1024, 1, 1))])
+    write_database(tmp_path / "x.db", run)
+
+    with pytest.raises(LaunchImpossible, match="16 wavefronts of 160 VGPRs"):
+        build_profile(read_database(tmp_path / "x.db"), target=TARGET, resources=metadata(vgprs=160, agprs=0, sgprs=16))

@@ -204,6 +204,20 @@ def test_databases_of_other_tools_are_refused_by_name(tmp_path: Path, tables: tu
         read_database(tmp_path / "x.db")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("out_results.json", b'{"rocprofiler-sdk-tool": []}', r"JSON \(rocprofv3 -f json"),
+        ("out_results.pftrace", b"\n\x10\x08\x01", r"for a viewer \(\.pftrace\)"),
+    ],
+)
+def test_other_outputs_of_the_profiler_are_refused_by_name(tmp_path: Path, name: str, content: bytes, what: str) -> None:
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(DatabaseError, match=what):
+        read_database(tmp_path / name)
+
+
 def test_a_folder_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="cannot open the database: Is a directory"):
         read_database(tmp_path)
