@@ -154,11 +154,13 @@ def _run_logged(words: Sequence[str], log: Path | None, timeout_s: float) -> tup
     tail: deque[bytes] = deque()
     reader = threading.Thread(target=_drain, args=(process.stdout, log, tail), daemon=True)
     reader.start()
+    # `Popen.wait` with a timeout polls, at last every 50 ms; a thread that waits without one sees the end at once.
+    waiter = threading.Thread(target=process.wait, daemon=True)
+    waiter.start()
     code: int | None = None
     try:
-        code = process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        pass
+        waiter.join(min(timeout_s, threading.TIMEOUT_MAX))
+        code = process.returncode
     finally:
         if code is None:
             _end_group(process)
