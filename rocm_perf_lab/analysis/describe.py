@@ -25,8 +25,8 @@ from rocm_perf_lab.analysis.documents import (
     TracedLine,
     TracedTime,
 )
+from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
 from rocm_perf_lab.analysis.roofline import Roofline
-from rocm_perf_lab.analysis.thread_trace import ThreadTrace
 from rocm_perf_lab.profiling.documents import (
     Document,
     DriftPart,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
     from rocm_perf_lab.analysis.stability import Stability
+    from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.trace import Trace
 
@@ -256,7 +257,7 @@ def _placed(roof: Roofline) -> PlacedKernel:
 
 def _analysis(profile: Profile, diagnosis: Diagnosis) -> AnalysisDocument:
     roof, found, threads = diagnosis.roofline, diagnosis.bottleneck, diagnosis.thread_trace
-    traced = threads if isinstance(threads, ThreadTrace) else None
+    traced = None if isinstance(threads, NoThreadTrace) else threads
     placed = roof if isinstance(roof, Roofline) else None
     return AnalysisDocument(
         kernel=profile.kernel.name,
@@ -273,7 +274,7 @@ def _analysis(profile: Profile, diagnosis: Diagnosis) -> AnalysisDocument:
         metrics={name: value.value for name, value in diagnosis.metrics.items()},
         metric_reasons={name: value.reason for name, value in diagnosis.metrics.items() if value.reason},
         att=_att_features(traced) if traced else None,
-        att_reason=None if isinstance(threads, ThreadTrace) else threads.reason,
+        att_reason=threads.reason if isinstance(threads, NoThreadTrace) else None,
         thread_trace=_thread_trace(traced) if traced else None,
         headroom=_headroom(diagnosis),
         recommendations=found.recommendations,

@@ -12,14 +12,15 @@ from rocm_perf_lab.analysis.bottleneck import Bottleneck, classify, gather_evide
 from rocm_perf_lab.analysis.critical_path import CriticalPath, WhatIf, contribution_ns, critical_path, what_if
 from rocm_perf_lab.analysis.headroom import Headroom, headroom
 from rocm_perf_lab.analysis.names import symbol_of_kernels
+from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable, evaluate_metrics, roofline
 from rocm_perf_lab.analysis.stability import Stability, stability
-from rocm_perf_lab.analysis.thread_trace import NoThreadTrace, ThreadTrace, analyse
 from rocm_perf_lab.analysis.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.metrics import MetricValue
@@ -90,6 +91,8 @@ def diagnose(
 def _thread_trace(profile: Profile, att: AttTrace | str | None) -> ThreadTrace | NoThreadTrace:
     if att is None or isinstance(att, str):
         return NoThreadTrace(att or "no thread trace was taken")
+    from rocm_perf_lab.analysis.thread_trace import analyse
+
     x, y, z = profile.grid
     waves = x * y * z * -(-profile.threads_per_block // profile.wave_size)
     return analyse(att, symbol=profile.kernel.mangled_name, launched_waves=waves)

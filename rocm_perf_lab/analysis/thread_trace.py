@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
 from rocm_perf_lab.rocprof.att.model import Column
 from rocm_perf_lab.rocprof.att.waits import Counter, follow, matters, row_effects
 from rocm_perf_lab.toolchain.static_features import instruction_class
@@ -34,13 +35,6 @@ _SHORTEST_WAIT = 4
 _SUM_TOLERANCE = 0.01
 _LATENCY_CLASSES = ("vmem", "lds", "smem")
 _STORES = re.compile("_store|_write|_wb")
-
-
-@dataclass(frozen=True)
-class NoThreadTrace:
-    """There is none, and why."""
-
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shlex
 import statistics
 import subprocess
+import threading
 import time
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
-from rocm_perf_lab.jobs.examination import Choice, Examination, examine, target_of_trace
-from rocm_perf_lab.jobs.records import examination_params, profile_metrics
 from rocm_perf_lab.jobs.run_folder import ATT_FOLDER, ROCPD_FOLDER
-from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
 from rocm_perf_lab.profiling.application import ApplicationRuns
-from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
-from rocm_perf_lab.report.page import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from rocm_perf_lab.jobs.examination import Examination
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.rocprof.att.model import AttTrace
+    from rocm_perf_lab.rocprof.trace import Trace
+    from rocm_perf_lab.tracking.store import RunTracker
 
 _ATT_OPTIONS = ("--att-target-cu", "1", "--att-shader-engine-mask", "0x1")
+_NEEDED_LATER = (
+    "rocm_perf_lab.rocprof.reader",
+    "rocm_perf_lab.profiling.counter_passes",
+    "yaml",
+    "rocm_perf_lab.jobs.examination",
+    "rocm_perf_lab.jobs.show",
+    "rocm_perf_lab.jobs.records",
+    "rocm_perf_lab.report.page",
+    "jinja2",
+    "numpy.ma",
+    "numpy.random",
+)
+"""Modules by the order in which they are needed; the last ones are those that NumPy loads at first use."""
 
 
 class ApplicationJob:
@@ -66,54 +79,71 @@ class ApplicationJob:
         if not self._rocprof:
             self._time(lab)
             return
+        # The profiler runs for a second or more, in processes of its own: meanwhile this one gets ready for what it leaves.
+        threading.Thread(target=_import_all, args=(_NEEDED_LATER,)).start()
         profiler = Rocprofv3.find()
         lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
         with lab.deferred_tracker(f"profile {shlex.join(self._command)[:60]}") as tracker:
-            found = self._profile(lab, profiler)
-            show_profile(lab.console, found, found.word, f"profile of {shlex.join(self._command)[:60]}")
-            page = write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {found.profile.kernel.name}")
-            tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._command), "time_kind": found.word})
-            tracker.log_params(examination_params(found))
-            tracker.log_metrics(profile_metrics(found, found.word))
-            plots = _plots(lab, found) if lab.config.passes.plots else ()
-            for path in (*found.artifacts, page, *plots):
-                tracker.log_artifact(path)
+            with lab.console.status("starting") as status:
+                runs = ApplicationRuns(profiler, self._command, lab.output_dir / ROCPD_FOLDER, self._timeout_s, status.update)
+                traces, problems = runs.times(self._runs)
+                found = self._examine(lab, runs, traces, problems)
+            self._record(lab, found, tracker)
+        from rocm_perf_lab.jobs.show import runtime_text, show_where
+
         show_where(lab, tracker)
         lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.word))
 
-    def _profile(self, lab: Lab, profiler: Rocprofv3) -> Examination:
+    def _examine(self, lab: Lab, runs: ApplicationRuns, traces: Sequence[Trace], problems: Sequence[str]) -> Examination:
+        """The runs that depend on the first one, and what they all say."""
+        from rocm_perf_lab.jobs.examination import Choice, examine, target_of_trace
+        from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
+
         passes = lab.config.passes
-        with lab.console.status("starting") as status:
-            runs = ApplicationRuns(profiler, self._command, lab.output_dir / ROCPD_FOLDER, self._timeout_s, status.update)
-            traces, problems = runs.times(self._runs)
-            gpu = target_of_trace(traces[0], lab.config.target)
-            target = gpu.target
-            kernel = Choice(self._kernel, self._focus_critical, passes.helper_kernels).of(traces[0], target)
-            counted, more = runs.counters(target.architecture, passes.counters, kernel.mangled_name)
-            att: AttTrace | str | None = NO_THREAD_TRACE
-            if passes.thread_trace:
-                trace, reason = runs.thread_trace(kernel.mangled_name, _ATT_OPTIONS, lab.output_dir / ATT_FOLDER)
-                att = trace or reason
-                more = (*more, *([f"the thread trace failed: {reason}"] if reason else []))
+        gpu = target_of_trace(traces[0], lab.config.target)
+        target = gpu.target
+        kernel = Choice(self._kernel, self._focus_critical, passes.helper_kernels).of(traces[0], target)
+        counted, more = runs.counters(target.architecture, passes.counters, kernel.mangled_name)
+        att: AttTrace | str | None = NO_THREAD_TRACE
+        if passes.thread_trace:
+            trace, reason = runs.thread_trace(kernel.mangled_name, _ATT_OPTIONS, lab.output_dir / ATT_FOLDER)
+            att = trace or reason
+            more = (*more, *([f"the thread trace failed: {reason}"] if reason else []))
         return examine(
             traces,
             lab.output_dir,
             kernel=kernel,
             target=target,
             helper_patterns=passes.helper_kernels,
-            note=f"rocprofv3 {profiler.version}: {shlex.join(self._command)}",
+            note=f"rocprofv3 {runs.profiler.version}: {shlex.join(self._command)}",
             counter_traces=counted,
             att=att,
             roofline_csv=passes.roofline_csv,
             dag_nodes=passes.dag_nodes,
-            versions={"rocprofv3": profiler.version},
+            versions={"rocprofv3": runs.profiler.version},
             problems=(*dict.fromkeys(problems), *more, *gpu.notes),
         )
+
+    def _record(self, lab: Lab, found: Examination, tracker: RunTracker) -> None:
+        """Show, draw and log it."""
+        from rocm_perf_lab.jobs.records import examination_params, profile_metrics
+        from rocm_perf_lab.jobs.show import show_profile
+        from rocm_perf_lab.report.page import write_report
+
+        show_profile(lab.console, found, found.word, f"profile of {shlex.join(self._command)[:60]}")
+        page = write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {found.profile.kernel.name}")
+        tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._command), "time_kind": found.word})
+        tracker.log_params(examination_params(found))
+        tracker.log_metrics(profile_metrics(found, found.word))
+        plots = _plots(lab, found) if lab.config.passes.plots else ()
+        for path in (*found.artifacts, page, *plots):
+            tracker.log_artifact(path)
 
     def _time(self, lab: Lab) -> None:
         """Wall time only: what can be said without a profiler."""
         from rocm_perf_lab.analysis.describe import stability_part
         from rocm_perf_lab.analysis.stability import stability
+        from rocm_perf_lab.jobs.show import runtime_text
 
         seconds = [self._seconds() for _ in range(self._runs)]
         times_ns = [round(one * 1e9) for one in seconds]
@@ -151,6 +181,11 @@ class ApplicationJob:
         if ended.returncode != 0:
             raise LabError(f"the command ended with exit code {ended.returncode}", where=shlex.join(self._command))
         return time.perf_counter() - start
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)
 
 
 def _plots(lab: Lab, found: Examination) -> tuple[Path, ...]:

@@ -8,14 +8,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
 from rocm_perf_lab.analysis.roofline import Roofline
-from rocm_perf_lab.analysis.thread_trace import ThreadTrace
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rocm_perf_lab.analysis.thread_trace import NoThreadTrace
+    from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.jobs.examination import Examined
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.proposal import Verdict
@@ -83,7 +83,7 @@ def show_profile(console: Console, turn: Examined, word: str, title: str) -> Non
 
 def _hottest_lines(traced: ThreadTrace | NoThreadTrace, word: str) -> list[str]:
     """Source lines by their share of the traced wavefronts' time, and what they wait for."""
-    if not isinstance(traced, ThreadTrace):
+    if isinstance(traced, NoThreadTrace):
         return []
     lines = []
     for line in traced.lines[:_HOTTEST_LINES]:

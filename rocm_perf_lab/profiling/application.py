@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import re
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.profiling.counter_passes import plan_passes
-from rocm_perf_lab.profiling.selection import ProfileError
-from rocm_perf_lab.rocprof.reader import read_databases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.rocprofv3 import ProfiledRun, Rocprofv3
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
+
+    _Counted = tuple[Trace, tuple[str, ...]]
 
 TIMES = ("--kernel-trace", "--memory-copy-trace")
 
@@ -47,6 +47,9 @@ class ApplicationRuns:
         Raises:
             LabError: A run failed, or dispatched nothing.
         """
+        from rocm_perf_lab.profiling.selection import ProfileError
+        from rocm_perf_lab.rocprof.reader import read_databases
+
         traces: list[Trace] = []
         warnings: list[str] = []
         for number in range(1, runs + 1):
@@ -64,6 +67,8 @@ class ApplicationRuns:
 
     def counters(self, architecture: str, counters: Sequence[str], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
         """Traces with counters of one kernel (mangled name), and what went wrong on the way."""
+        from rocm_perf_lab.profiling.counter_passes import plan_passes
+
         groups = plan_passes(architecture, counters)
         if groups and self.profiler.has_kernel_replay:
             traces, problems = self._replayed(groups, kernel)
@@ -91,6 +96,8 @@ class ApplicationRuns:
             return None, error.what
 
     def _replayed(self, groups: Sequence[Sequence[str]], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
+        from rocm_perf_lab.rocprof.reader import read_databases
+
         self.tell(f"{len(groups)} counter passes by kernel replay")
         options = ["--replay-mode", "kernel", "--kernel-replay-beta-enabled", *_only(kernel)]
         for group in groups:
@@ -103,15 +110,24 @@ class ApplicationRuns:
             return (), (f"kernel replay failed, the application is run once per pass instead: {error.what}",)
 
     def _rerun(self, groups: Sequence[Sequence[str]], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
+        """A run for each group; what one left is read while the next one goes on."""
+        runs: list[Future[_Counted]] = []
+        with ThreadPoolExecutor(1) as beside:
+            for number, group in enumerate(groups, start=1):
+                self.tell(f"counter pass {number} of {len(groups)}")
+                try:
+                    run = self._run(("--pmc", *group, *_only(kernel)), f"counters_{number}")
+                    runs.append(beside.submit(_read_counted, run, group))
+                except LabError as error:
+                    runs.append(Future())
+                    runs[-1].set_exception(error)
         traces: list[Trace] = []
         problems: list[str] = []
-        for number, group in enumerate(groups, start=1):
-            self.tell(f"counter pass {number} of {len(groups)}")
+        for number, (group, counted) in enumerate(zip(groups, runs, strict=True), start=1):
             try:
-                run = self._run(("--pmc", *group, *_only(kernel)), f"counters_{number}")
-                trace = read_databases(run.databases)
-                problems.extend((*_missing((group,), (trace,)), *run.warnings))
+                trace, said = counted.result()
                 traces.append(trace)
+                problems.extend(said)
             except LabError as error:
                 problems.append(f"counter pass {number} ({', '.join(group)}) failed: {error.what}")
         return tuple(traces), tuple(dict.fromkeys(problems))
@@ -121,6 +137,14 @@ class ApplicationRuns:
         shutil.rmtree(folder, ignore_errors=True)
         log = self.folder / f"{name}.log"
         return self.profiler.run(options, self.command, folder, timeout_s=self.timeout_s, log=log)
+
+
+def _read_counted(run: ProfiledRun, group: Sequence[str]) -> _Counted:
+    """The trace of one run with counters, and what was wrong with it."""
+    from rocm_perf_lab.rocprof.reader import read_databases
+
+    trace = read_databases(run.databases)
+    return trace, (*_missing((group,), (trace,)), *run.warnings)
 
 
 def _only(kernel: str) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rocm_perf_lab.analysis.thread_trace import UNKNOWN_SOURCE, NoThreadTrace, ThreadTrace, analyse
+from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
+from rocm_perf_lab.analysis.thread_trace import UNKNOWN_SOURCE, ThreadTrace, analyse
 from rocm_perf_lab.rocprof.att.model import AttTrace, KernelLabel
 from rocm_perf_lab.toolchain.static_features import instruction_class
 from tests.builders.att import thread_trace
