@@ -100,6 +100,8 @@ def show_metric(console: Console, name: str, *, target: str | None, as_json: boo
         if ast.unparse(ast.parse(metric.formula, mode="eval")) != metric.expression:
             table.add_row("in counters", Text(metric.expression))
         table.add_row("counters", Text(", ".join(metric.counters)))
+        if metric.otherwise:
+            table.add_row("or", Text(f"{metric.otherwise.expression}, where the profiler derived that instead"))
         if metric.assume_zero:
             table.add_row("taken as 0", Text(f"{', '.join(metric.assume_zero)}, where they were not collected"))
     console.print(table)
@@ -138,4 +140,5 @@ def _expression(metric: Metric) -> dict[str, Any]:
         "expression": metric.expression,
         "counters": list(metric.counters),
         "assume_zero": list(metric.assume_zero),
+        "derived": metric.otherwise.expression if metric.otherwise else None,
     }

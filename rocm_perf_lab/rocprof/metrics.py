@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
 
 _FILE = Path(__file__).with_name("metrics.yaml")
+_OLD_NAMES = {"FetchSize": "FETCH_SIZE", "WriteSize": "WRITE_SIZE"}
 _SOURCES = {
     "RC": "rocprofiler-compute",
     "SDK": "rocprofiler-sdk",
@@ -48,6 +49,8 @@ class Metric:
     source: str
     formula: str
     """As it is written: other metrics stand in it by name."""
+    otherwise: Metric | None = None
+    """The same from counters that rocprofv3 derives itself (FETCH_SIZE), for traces that have those alone."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class _Row(BaseModel):
     description: str
     source: str
     expressions: dict[str, str]
+    derived: dict[str, str] = {}
     assume_zero: tuple[str, ...] = ()
 
 
@@ -79,13 +83,22 @@ def metric_architectures() -> dict[str, tuple[str, ...]]:
 def load_metrics(architecture: str) -> Mapping[str, Metric]:
     """The metrics that `architecture` (for example gfx942) has counters for, by name."""
     rows = _rows()
-    expressions = {
+    expressions = _of_architecture(architecture, {name: row.expressions for name, row in rows.items()})
+    derived = {**expressions, **_of_architecture(architecture, {name: row.derived for name, row in rows.items()})}
+    metrics = {}
+    for name in expressions:
+        metric, other = _metric(name, rows[name], expressions), _metric(name, rows[name], derived)
+        metrics[name] = metric if other.expression == metric.expression else replace(metric, otherwise=other)
+    return MappingProxyType(metrics)
+
+
+def _of_architecture(architecture: str, rows: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {
         name: expression
-        for name, row in rows.items()
-        for architectures, expression in row.expressions.items()
+        for name, expressions in rows.items()
+        for architectures, expression in expressions.items()
         if architecture in architectures.split()
     }
-    return MappingProxyType({name: _metric(name, rows[name], expressions) for name in expressions})
 
 
 @cache
@@ -111,8 +124,26 @@ def target_facts(target: Target, duration_ns: float) -> dict[str, float]:
 def evaluate_metric(metric: Metric, passes: Sequence[Mapping[str, float]], facts: Mapping[str, float]) -> MetricValue:
     """The metric from `passes`, the counters of each profiling run of the same dispatch.
 
-    Counters of one pass are preferred; only event counts are put together from several.
+    Counters of one pass are preferred; only event counts are put together from several. Where counters are missing, what
+    rocprofv3 derives from them is taken. `TCC_HIT`, which is summed over its instances, stands for `TCC_HIT_sum`.
     """
+    complete = [_with_other_names(counters) for counters in passes]
+    found = _from_passes(metric, complete, facts)
+    if found.value is not None or metric.otherwise is None:
+        return found
+    other = _from_passes(metric.otherwise, complete, facts)
+    if other.value is None:
+        return found
+    note = f"{metric.name} is from {', '.join(metric.otherwise.counters)}, which the profiler derives"
+    return replace(other, notes=(note, *other.notes))
+
+
+def _with_other_names(counters: Mapping[str, float]) -> dict[str, float]:
+    renamed = {new: counters[old] for old, new in _OLD_NAMES.items() if old in counters}
+    return {**{f"{name}_sum": value for name, value in counters.items()}, **renamed, **counters}
+
+
+def _from_passes(metric: Metric, passes: Sequence[Mapping[str, float]], facts: Mapping[str, float]) -> MetricValue:
     needed = [name for name in metric.counters if name not in metric.assume_zero]
     values = next((p for p in passes if all(name in p for name in needed)), None)
     if values is None:

@@ -65,6 +65,41 @@ def test_a_missing_counter_is_no_zero() -> None:
     assert (found.value, found.reason) == (None, "not collected: TCC_EA0_WRREQ_64B_sum")
 
 
+@pytest.mark.parametrize(
+    ("name", "counters", "value"),
+    [
+        ("dram_read_bytes", {"FETCH_SIZE": 8.0}, 8192),  # KiB
+        ("dram_bytes", {"FETCH_SIZE": 8.0, "WRITE_SIZE": 4.0}, 12288),
+        ("dram_read_gb_per_s", {"FETCH_SIZE": 1000.0}, 1024),  # in 1000 ns
+        ("l2_hit_rate", {"L2CacheHit": 25.0}, 0.25),  # per cent
+        ("mfma_utilisation", {"MfmaUtil": 40.0}, 0.4),
+        ("divergence", {"VALUUtilization": 75.0}, 0.25),
+        ("achieved_occupancy", {"OccupancyPercent": 62.5}, 0.625),
+    ],
+)
+def test_counters_that_the_profiler_derives_stand_in_for_missing_ones(
+    name: str, counters: dict[str, float], value: float
+) -> None:
+    found = evaluate_metric(GFX942[name], [counters], FACTS)
+
+    assert found.value == pytest.approx(value)
+    assert found.notes == (f"{name} is from {', '.join(counters)}, which the profiler derives",)
+
+
+def test_rocprof_calls_derived_counters_otherwise() -> None:
+    assert evaluate_metric(GFX942["dram_bytes"], [{"FetchSize": 1.0}, {"WriteSize": 2.0}], FACTS).value == 3072
+
+
+def test_counters_are_preferred_to_what_is_derived_from_them() -> None:
+    counters = {"TCC_HIT_sum": 1.0, "TCC_MISS_sum": 1.0, "L2CacheHit": 99.0}
+
+    assert evaluate_metric(GFX942["l2_hit_rate"], [counters], FACTS).value == 0.5
+
+
+def test_a_counter_without_sum_in_its_name_is_the_sum_of_its_instances() -> None:
+    assert evaluate_metric(GFX942["l2_hit_rate"], [{"TCC_HIT": 3.0, "TCC_MISS": 1.0}], FACTS).value == 0.75
+
+
 def test_what_is_assumed_is_said() -> None:
     found = evaluate_metric(GFX942["l2_bytes"], [{"TCP_TCC_READ_REQ_sum": 1.0, "TCP_TCC_WRITE_REQ_sum": 0.0}], FACTS)
 
