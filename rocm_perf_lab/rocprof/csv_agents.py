@@ -30,13 +30,13 @@ def unknown_agent(label: str) -> TracedAgent:
     return TracedAgent(0, _number(label), "GPU", "", "", {})
 
 
-def agent_of_agent_info(label: str, file: Path) -> TracedAgent:
+def agent_of_agent_info(label: str, file: Path, guid: str | None = None) -> TracedAgent:
     """The agent that rocprofv3's `agent_info.csv` describes.
 
     Raises:
         CsvError: The file cannot be read as such.
     """
-    described = read_cells(file, ("Node_Id", "Agent_Type"))
+    described = read_cells(file, ("Node_Id", "Agent_Type"), guid)
     row = _row_of_agent(label, described)
     if row is None:
         return unknown_agent(label)
@@ -50,7 +50,7 @@ def agent_of_agent_info(label: str, file: Path) -> TracedAgent:
     )
 
 
-def agent_of_sysinfo(label: str, file: Path) -> TracedAgent:
+def agent_of_sysinfo(label: str, file: Path, _guid: str | None = None) -> TracedAgent:
     """The GPU of the machine that rocprof-compute describes: `MI300X_A1` is an AMD Instinct MI300X.
 
     Raises:

@@ -25,7 +25,7 @@ _COUNTER = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\[\d+\])*")
 
 
 def counters_by_dispatch(
-    rows: Iterable[Path], columns: Iterable[Path], position_of: Mapping[int, int]
+    rows: Iterable[Path], columns: Iterable[Path], position_of: Mapping[int, int], guid: str | None = None
 ) -> tuple[dict[str, CounterValues], tuple[str, ...]]:
     """The counters of all files, and notes; rows of one counter and dispatch are its instances.
 
@@ -33,12 +33,13 @@ def counters_by_dispatch(
         rows: Files with a row per dispatch and counter.
         columns: Files with a row per dispatch and a column per counter.
         position_of: Of each dispatch in the trace, by its id.
+        guid: The process whose counters they are, where files say so.
 
     Raises:
         CsvError: A file that cannot be read as such.
     """
-    tables = [(file, read_cells(file, ("Dispatch_Id", "Counter_Name", "Counter_Value"))) for file in rows]
-    tables += [(file, _as_rows(read_cells(file, ("Dispatch_Id",)))) for file in columns]
+    tables = [(file, read_cells(file, ("Dispatch_Id", "Counter_Name", "Counter_Value"), guid)) for file in rows]
+    tables += [(file, _as_rows(read_cells(file, ("Dispatch_Id",), guid))) for file in columns]
     names: dict[str, int] = {}
     name: list[int] = []
     dispatch: list[int] = []

@@ -18,7 +18,7 @@ import numpy as np
 from rocm_perf_lab.rocprof.csv_agents import agent_of_agent_info, agent_of_sysinfo, unknown_agent
 from rocm_perf_lab.rocprof.csv_counters import counters_by_dispatch
 from rocm_perf_lab.rocprof.csv_files import files_of_processes
-from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of, integers, read_cells
+from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of, guids_of, integers, read_cells
 from rocm_perf_lab.rocprof.merging import in_order, merge
 from rocm_perf_lab.rocprof.trace import (
     CounterValues,
@@ -72,7 +72,12 @@ def read_csv_processes(paths: Iterable[Path]) -> list[Trace]:
     """
     given = tuple(paths)
     processes = files_of_processes(given)
-    traces = [_Process(prefix, files).read() for prefix, files in processes.items() if set(files) & set(_OF_DISPATCHES)]
+    traces = [
+        _Process(prefix, files, guid).read()
+        for prefix, files in processes.items()
+        if (kind := _kind_of_dispatches(files)) is not None
+        for guid in _processes_in(files[kind][0])
+    ]
     if not traces:
         raise CsvError(
             "neither a kernel trace nor counters among the CSV files",
@@ -82,11 +87,26 @@ def read_csv_processes(paths: Iterable[Path]) -> list[Trace]:
     return traces
 
 
+def _processes_in(file: Path) -> Sequence[str | None]:
+    guids = guids_of(file)
+    return guids if len(guids) > 1 else [None]
+
+
+def _digest(contents: Iterable[bytes], guid: str | None) -> str:
+    parts = [hashlib.sha256(content).digest() for content in contents]
+    return hashlib.sha256(b"".join((*parts, (guid or "").encode()))).hexdigest()
+
+
+def _kind_of_dispatches(files: Mapping[str, Sequence[Path]]) -> str | None:
+    return next((kind for kind in _OF_DISPATCHES if kind in files), None)
+
+
 class _Process:
     """The files of one process."""
 
-    def __init__(self, prefix: Path, files: Mapping[str, Sequence[Path]]) -> None:
+    def __init__(self, prefix: Path, files: Mapping[str, Sequence[Path]], guid: str | None) -> None:
         self._prefix = prefix
+        self._guid = guid
         self._files = files
         self._agents: dict[str, int] = {}
         self._kernels: dict[tuple[str, ...], int] = {}
@@ -94,7 +114,8 @@ class _Process:
 
     def read(self) -> Trace:
         """The trace of this process."""
-        kind = next(kind for kind in _OF_DISPATCHES if kind in self._files)
+        kind = _kind_of_dispatches(self._files)
+        assert kind is not None
         file = self._files[kind][0]
         dispatches, row_of = self._dispatches(file, counters_only=kind != "kernel_trace")
         copies, regions = self._copies(), self._regions()
@@ -102,10 +123,10 @@ class _Process:
         agents = self._described_agents()
         return Trace(
             path=file if len(contents) == 1 else file.parent,
-            sha256=hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in contents)).hexdigest(),
+            sha256=_digest(contents, self._guid),
             schema_version=_FORMAT,
             provenance=TraceProvenance("rocm", emulated=False, versions={}),
-            processes=(TracedProcess(str(self._prefix), self._pid(), ""),),
+            processes=(TracedProcess(self._guid or str(self._prefix), self._pid(), ""),),
             agents=agents,
             kernels=tuple(TracedKernel(0, name, name, *(int(size) for size in sizes)) for name, *sizes in self._kernels),
             dispatches=dispatches,
@@ -121,8 +142,11 @@ class _Process:
     def _described_agents(self) -> tuple[TracedAgent, ...]:
         for kind, read in (("agent_info", agent_of_agent_info), ("sysinfo", agent_of_sysinfo)):
             if kind in self._files:
-                return tuple(read(label, self._files[kind][0]) for label in self._agents)
+                return tuple(read(label, self._files[kind][0], self._guid) for label in self._agents)
         return tuple(unknown_agent(label) for label in self._agents)
+
+    def _cells(self, file: Path, needed: Sequence[str]) -> Cells:
+        return read_cells(file, needed, self._guid)
 
     def _pid(self) -> int:
         """From the default name, `<pid>_kernel_trace.csv`; 0 where another one was chosen."""
@@ -139,7 +163,7 @@ class _Process:
             else tuple(f"{w}_Size_{a}" for w in ("Workgroup", "Grid") for a in _AXES)
         )
         numbered = ("Dispatch_Id",) if counters_only else ()
-        cells = read_cells(file, ("Agent_Id", *numbered, "Kernel_Name", "Start_Timestamp", "End_Timestamp", *sizes))
+        cells = self._cells(file, ("Agent_Id", *numbered, "Kernel_Name", "Start_Timestamp", "End_Timestamp", *sizes))
         # A trace of ROCm 6.2 has no dispatch ids; the rows are in order of dispatch.
         cells.setdefault("Dispatch_Id", [str(row) for row in range(1, len(cells["Kernel_Name"]) + 1)])
         if counters_only:
@@ -185,7 +209,7 @@ class _Process:
 
     def _counters(self, position_of: Mapping[int, int]) -> dict[str, CounterValues]:
         in_rows, in_columns = (self._files.get(kind, ()) for kind in ("counter_collection", "counter_columns"))
-        counters, notes = counters_by_dispatch(in_rows, in_columns, position_of)
+        counters, notes = counters_by_dispatch(in_rows, in_columns, position_of, self._guid)
         self._notes.extend(notes)
         return counters
 
@@ -193,7 +217,7 @@ class _Process:
         directions: dict[str, int] = {}
         parts = []
         for file in self._files.get("memory_copy_trace", ()):
-            cells = read_cells(file, ("Direction", "Start_Timestamp", "End_Timestamp"))
+            cells = self._cells(file, ("Direction", "Start_Timestamp", "End_Timestamp"))
             count = len(cells["Direction"])
             unknown = [str(_UNKNOWN)] * count
             ends = {
@@ -217,7 +241,7 @@ class _Process:
         names: dict[str, int] = {}
         parts = []
         for file in self._files.get("api_trace", ()):
-            cells = read_cells(file, ("Function", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"))
+            cells = self._cells(file, ("Function", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"))
             parts.append({
                 "process": np.zeros(len(cells["Function"]), np.int64),
                 "thread": integers(file, "Thread_Id", cells["Thread_Id"]),

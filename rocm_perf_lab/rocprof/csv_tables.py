@@ -63,8 +63,13 @@ class CsvError(DatabaseError):
     """CSV files that cannot be read as output of rocprofv3."""
 
 
-def read_cells(file: Path, needed: Sequence[str]) -> Cells:
+def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Cells:
     """All columns of a file.
+
+    Args:
+        file: Its path.
+        needed: Columns that it must have.
+        guid: Only the rows of that process, where the file says which is whose.
 
     Raises:
         CsvError: It cannot be opened, is no CSV, is cut short, lacks a column of `needed`, or is of several processes.
@@ -86,6 +91,8 @@ def read_cells(file: Path, needed: Sequence[str]) -> Cells:
     short = next((line for line, row in enumerate(content, start=2) if len(row) != len(header)), None)
     if short is not None:
         raise CsvError(f"row {short} has not {len(header)} columns: cut short?", where=str(file), remedy="collect it again")
+    if guid is not None and "Guid" in header:
+        content = [row for row in content if row[header.index("Guid")] == guid]
     cells = {name: [row[index] for row in content] for index, name in enumerate(header)}
     if any(len(set(cells.get(name, ()))) > 1 for name in ("Guid", "Process_Id")):
         raise CsvError(
@@ -94,6 +101,18 @@ def read_cells(file: Path, needed: Sequence[str]) -> Cells:
             remedy="read the database that it was converted from",
         )
     return cells
+
+
+def guids_of(file: Path) -> tuple[str, ...]:
+    """The processes that a file of `rocpd convert` is of, in order of their first row; none where it does not say.
+
+    Raises:
+        CsvError: It cannot be read.
+    """
+    if "Guid" not in header_of(file):
+        return ()
+    rows = csv.DictReader(io.StringIO(content_of(file).decode("utf-8-sig", errors="replace"), newline=""))
+    return tuple(dict.fromkeys(row["Guid"] for row in rows if row["Guid"]))
 
 
 def header_of(file: Path) -> tuple[str, ...]:

@@ -202,3 +202,23 @@ def test_counters_of_rocprof_compute_beside_a_database_belong_to_its_dispatches(
     ]
     assert first.notes[0] == "counters are those of 77_native_counter_collection.csv.gz"
     assert "1 counter values are of dispatches that the kernel trace does not have" in first.notes[1]
+
+
+def test_processes_that_rocpd_convert_put_in_one_file_stay_apart(tmp_path: Path) -> None:
+    header = f'"Guid","Agent_Id","Queue_Id","Dispatch_Id","Kernel_Name","Start_Timestamp","End_Timestamp",{SIZES}\n'
+    rows = ['"a-1","Agent 4",1,1,"copy",100,350,64,1,1,64,1,1', '"b-2","Agent 4",1,1,"sum",200,260,64,1,1,64,1,1']
+    (tmp_path / "out_kernel_trace.csv").write_text(header + "\n".join(rows) + "\n")
+    agents = [f'"{guid}",4,0,"GPU","gfx942","AMD Instinct MI300X",{units}' for guid, units in (("a-1", 304), ("b-2", 38))]
+    (tmp_path / "out_agent_info.csv").write_text(
+        '"Guid","Node_Id","Logical_Node_Id","Agent_Type","Name","Product_Name","Cu_Count"\n' + "\n".join(agents) + "\n"
+    )
+    (tmp_path / "out_counter_collection.csv").write_text(
+        '"Guid","Dispatch_Id","Counter_Name","Counter_Value"\n"b-2",1,"SQ_WAVES",5.0\n"a-1",1,"SQ_WAVES",3.0\n'
+    )
+
+    trace = read_csv([tmp_path])
+
+    assert [trace.kernels[kernel].name for kernel in trace.dispatches.kernel] == ["copy", "sum"]
+    assert [trace.processes[process].guid for process in trace.dispatches.process] == ["a-1", "b-2"]
+    assert [trace.counters_of(position) for position in range(2)] == [{"SQ_WAVES": 3.0}, {"SQ_WAVES": 5.0}]
+    assert [trace.agents[agent].properties["cu_count"] for agent in trace.dispatches.agent] == [304, 38]
