@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.device.kernel import BufferArgument, StructArgument
 from rocm_perf_lab.device.launch import DTYPES, compile_defines
 from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.expressions import evaluate, evaluate_integer
+from rocm_perf_lab.expressions import ExpressionError, evaluate, evaluate_integer
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 
 if TYPE_CHECKING:
@@ -101,7 +101,12 @@ def _constexpr(name: str, value: Any, description: KernelDescription) -> Any:
     """Types of `triton.language` are named as they are in the source; anything else is an expression."""
     if isinstance(value, str) and value.startswith("tl."):
         return value
-    result = evaluate(value, description.params, where=f"kernel.constexprs.{name}")
+    where = f"kernel.constexprs.{name}"
+    try:
+        result = evaluate(value, description.params, where=where)
+    except ExpressionError as error:
+        remedy = f"""{error.remedy or ""}; a text has quotes of its own: {name}: "'{value}'" """.strip("; ")
+        raise ExpressionError(error.what, where=where, remedy=remedy) from error
     if not isinstance(result, int | float | str | None):
         raise LabError(f"{value!r} is {result!r}, not a number, a text or nothing", where=f"kernel.constexprs.{name}")
     return result

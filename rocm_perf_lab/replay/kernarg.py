@@ -64,6 +64,8 @@ def replay_kernarg(
     notes = []
     for argument in kernel.arguments:
         kind = argument.value_kind
+        if kind not in (*OF_THE_PROCESS, *HOST_SERVICES, *IN_MEMORY):
+            continue
         captured = int.from_bytes(segment[argument.offset : argument.offset + argument.size], "little")
         value = captured
         if kind in OF_THE_PROCESS or kind in HOST_SERVICES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import struct
 from typing import TYPE_CHECKING
@@ -59,6 +60,23 @@ def test_a_replay_in_another_process_leaves_the_captured_bytes(make: type, tmp_p
     assert outcome.emulated
 
 
+def test_a_struct_by_value_reaches_the_replay(tmp_path: Path) -> None:
+    source = (
+        "#include <hip/hip_runtime.h>\nstruct Line { double slope, offset; int n; };\n"
+        'extern "C" __global__ void line(double* y, Line l) '
+        "{ if (threadIdx.x < l.n) y[threadIdx.x] = l.slope * threadIdx.x + l.offset; }"
+    )
+    scene = Scene(build_hip(source, tmp_path).code_object)
+    y = scene.buffer(np.zeros(4))
+    folder = scene.capture(tmp_path / "c", "line", [y, struct.pack("<ddi4x", 0.5, -3.0, 3)])
+
+    outcome = replay(folder, Job(iterations=2, check=EXACTLY, read=((y.address, 32),)))
+
+    assert outcome.verification is not None
+    assert outcome.verification.passed
+    assert np.frombuffer(base64.b64decode(outcome.read[0])).tolist() == [-3.0, -2.5, -2.0, 0.0]
+
+
 def test_memory_is_restored_between_iterations_or_goes_on_from_where_it_was(tmp_path: Path) -> None:
     scene = Scene()
     x = scene.buffer(np.ones(64, dtype=np.float32))
@@ -75,8 +93,6 @@ def test_memory_is_restored_between_iterations_or_goes_on_from_where_it_was(tmp_
 
 
 def read(outcome: Outcome) -> float:
-    import base64
-
     return float(struct.unpack("<f", base64.b64decode(outcome.read[0]))[0])
 
 
