@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.emulator.call_graph import callable_functions
 from rocm_perf_lab.emulator.initial_state import initial_mode
 from rocm_perf_lab.emulator.jit import compile_program
 from rocm_perf_lab.emulator.program import Program, decode_program, unreached_entries
@@ -79,12 +80,11 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
         return program
     code, others = elf.content(section), _kernel_addresses(loaded)
     in_section = range(section.address, section.address + section.size)
-    functions = tuple(
-        symbol.address
-        for symbol in elf.symbols.values()
-        if symbol.address in in_section and symbol.size and symbol.address not in others and symbol.address != entry
-    )
+    symbols = {s.address: s.size for s in elf.symbols.values() if s.address in in_section and s.size}
     stored = tuple(address for address in loaded.stored_addresses if address in in_section and address not in others)
+    kernels = {k.entry_address: k.code_bytes for k in loaded.code_object.kernels if k.entry_address in in_section}
+    callable_ = callable_functions(code, section.address, symbols | kernels, [*kernels, *stored]) - others
+    functions = tuple(address for address in symbols if address in callable_)
     entries = tuple(dict.fromkeys((entry, *functions, *stored)))
     program = decode_program(kernel.symbol, code, section.address, entries, loaded.load_address, mode)
     end = kernel.entry_address + kernel.code_bytes

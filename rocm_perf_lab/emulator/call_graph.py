@@ -1,0 +1,66 @@
+"""Which functions a kernel may call, where calls go through registers: `callable_functions(...)`.
+
+Compilers make the address of a function in three instructions: S_GETPC_B64, S_ADD_U32 with the distance as a literal, S_ADDC_U32.
+A function whose address is made nowhere in code that a kernel can reach, and stored nowhere in data, is never called. Addresses
+may travel through memory from one kernel to another, so that what any kernel of the code object can reach counts.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_GETPC = 0xBE80_1C00
+_GETPC_MASK = 0xFF80_FFFF
+_ADD_WITH_LITERAL = 0x8000_FF00
+_SGPR_SHIFT = 16
+_SGPR_MASK = 0x7F
+_WORD = 4
+
+
+def callable_functions(code: bytes, code_address: int, functions: Mapping[int, int], roots: Collection[int]) -> frozenset[int]:
+    """Addresses of functions that may run: `roots`, what they take the address of, and so on.
+
+    Args:
+        code: The text section.
+        code_address: Its address in the code object.
+        functions: Bytes of each function, by address; kernels are functions too.
+        roots: Kernels, and functions whose addresses lie in data.
+
+    Returns:
+        All of `functions` where some address is made in a way that is not known here.
+    """
+    made = {address: _made_addresses(code, code_address, address, size) for address, size in functions.items()}
+    found: set[int] = set()
+    pending = [address for address in roots if address in functions]
+    while pending:
+        address = pending.pop()
+        if address in found:
+            continue
+        found.add(address)
+        targets = made[address]
+        if targets is None:
+            return frozenset(functions)
+        pending += [target for target in targets if target in functions]
+    return frozenset(found)
+
+
+def _made_addresses(code: bytes, code_address: int, start: int, size: int) -> frozenset[int] | None:
+    """What the code of one function makes; None where an S_GETPC_B64 is followed by something else than a literal added to it."""
+    first = start - code_address
+    body = code[first : first + size]
+    words = struct.unpack(f"<{len(body) // _WORD}I", body[: len(body) // _WORD * _WORD])
+    targets = set()
+    for index, word in enumerate(words):
+        if word & _GETPC_MASK != _GETPC:
+            continue
+        low = word >> _SGPR_SHIFT & _SGPR_MASK
+        if words[index + 1 : index + 2] != (_ADD_WITH_LITERAL | low << _SGPR_SHIFT | low,) or index + 2 >= len(words):
+            return None
+        distance = words[index + 2]
+        here = start + (index + 1) * _WORD
+        targets.add(here + distance - (distance >> 31 << 32))
+    return frozenset(targets)
