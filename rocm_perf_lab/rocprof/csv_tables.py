@@ -109,10 +109,16 @@ def guids_of(file: Path) -> tuple[str, ...]:
     Raises:
         CsvError: It cannot be read.
     """
-    if "Guid" not in header_of(file):
+    header = header_of(file)
+    if "Guid" not in header:
         return ()
-    rows = csv.DictReader(io.StringIO(content_of(file).decode("utf-8-sig", errors="replace"), newline=""))
-    return tuple(dict.fromkeys(row["Guid"] for row in rows if row["Guid"]))
+    place = header.index("Guid")
+    rows = csv.reader(io.StringIO(content_of(file).decode("utf-8-sig", errors="replace"), newline=""))
+    next(rows)
+    try:
+        return tuple(dict.fromkeys(row[place] for row in rows if len(row) > place and row[place]))
+    except csv.Error:
+        return ()
 
 
 def header_of(file: Path) -> tuple[str, ...]:
