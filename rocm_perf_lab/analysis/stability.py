@@ -101,7 +101,7 @@ class Stability:
         return tuple(found)
 
 
-def stability(durations_ns: Sequence[int], *, deterministic: bool) -> Stability:
+def stability(durations_ns: Sequence[float], *, deterministic: bool) -> Stability:
     """Classify at least one duration.
 
     Args:

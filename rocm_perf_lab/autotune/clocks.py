@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _NS_PER_MS = 1e6
 _TAIL_BYTES = 1 << 20
+_SHORTEST_MS, _LONGEST_MS = 1e-12, 1e12
+"""What a program prints outside of these is no time: zero, negative, not a number, infinite, or a sentinel like 1e38."""
 UNITS_IN_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 
@@ -108,7 +110,7 @@ class PrintedTime:
             value = float(found[-1])
         except ValueError as error:
             raise CommandFailed(f"prints {found[-1]!r} where a time is expected", where=shlex.join(words)) from error
-        if not value > 0:
+        if not _SHORTEST_MS <= value * UNITS_IN_MS[self.unit] <= _LONGEST_MS:
             raise CommandFailed(f"prints a time of {value:g} {self.unit}", where=shlex.join(words))
         return value * UNITS_IN_MS[self.unit]
 

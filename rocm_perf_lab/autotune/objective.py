@@ -84,19 +84,33 @@ def search(
         objective: Measures.
         budget: Trials.
         told: Called with every trial that has ended; True ends the search.
+
+    Raises:
+        StorageError: The storage fails.
     """
+    from rocm_perf_lab.autotune.heartbeats import Heartbeats
+    from rocm_perf_lab.autotune.storage import storage_errors
     from rocm_perf_lab.autotune.trials import ask, release, tell
 
-    for _ in range(budget):
-        try:
-            asked = ask(study, space)
-        except SpaceExhausted:
-            return
-        try:
-            result = objective(asked.configuration)
-        except BaseException:
-            release(study, asked.trial)
-            raise
-        tell(study, asked.trial, result)
-        if told is not None and told(study._storage.get_trial(asked.trial._trial_id)):
-            return
+    where = f"study {study.study_name}"
+    with Heartbeats(study) as hearts:
+        for _ in range(budget):
+            try:
+                with storage_errors(where):
+                    hearts.release_dead()
+                    asked = ask(study, space)
+                    hearts.begin(asked.trial._trial_id)
+            except SpaceExhausted:
+                return
+            try:
+                result = objective(asked.configuration)
+            except BaseException:
+                release(study, asked.trial)
+                raise
+            finally:
+                hearts.end(asked.trial._trial_id)
+            with storage_errors(where):
+                tell(study, asked.trial, result)
+                ended = study._storage.get_trial(asked.trial._trial_id)
+            if told is not None and told(ended):
+                return

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rocm_perf_lab.analysis.stability import stability
 from rocm_perf_lab.autotune.objective import Measurement
 
@@ -53,8 +55,9 @@ def measurement(times_ms: Sequence[float], *, rounds: int, deterministic: bool, 
     """What the times say: their median, spread and number; warm-up runs do not count."""
     found = stability(_ns(times_ms), deterministic=deterministic)
     known: dict[str, Any] = {"runs": found.runs, "rounds": rounds, "cv": found.cv, "stability": found.classification}
-    return Measurement(found.median_ns / _NS_PER_MS, {**known, "times_ms": list(times_ms)[-_MOST_KEPT:], **details})
+    median_ms = float(np.median(times_ms[found.warm_up_runs :]))
+    return Measurement(median_ms, {**known, "times_ms": list(times_ms)[-_MOST_KEPT:], **details})
 
 
-def _ns(times_ms: Sequence[float]) -> list[int]:
-    return [round(time * _NS_PER_MS) for time in times_ms]
+def _ns(times_ms: Sequence[float]) -> list[float]:
+    return [time * _NS_PER_MS for time in times_ms]

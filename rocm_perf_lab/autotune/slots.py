@@ -5,16 +5,16 @@ Where a trial runs (this process, a worker, a cluster) is the business of :class
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
+from rocm_perf_lab.autotune.heartbeats import INTERVAL_S, Heartbeats
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted
-from rocm_perf_lab.autotune.storage import HEARTBEAT_S, StorageError, beat, release_stale, storage_errors
-from rocm_perf_lab.autotune.trials import INTERRUPTED, PHASE, ask, record, release, tell
+from rocm_perf_lab.autotune.storage import StorageError, storage_errors
+from rocm_perf_lab.autotune.trials import PHASE, ask, measured, record, release, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,12 +78,12 @@ def sweep(
     free = list(range(slots.count))[::-1]
     ended = False
     try:
-        with storage_errors(f"study {study.study_name}"), _Heart(study) as heart:
+        with storage_errors(f"study {study.study_name}"), Heartbeats(study) as hearts:
             while True:
-                release_stale(study)
+                hearts.release_dead()
                 while free and not ended and (asked := _ask(study, space, budget)) is not None:
                     one = _Running(asked.trial, Task(asked.trial.number, free.pop(), asked.configuration, _phase(asked.trial)))
-                    heart.begin(asked.trial._trial_id)
+                    hearts.begin(asked.trial._trial_id)
                     try:
                         running[slots.start(one.task)] = one
                     except BaseException:
@@ -91,10 +91,10 @@ def sweep(
                         raise
                 if not running:
                     return
-                done, _ = wait(running, timeout=HEARTBEAT_S, return_when=FIRST_COMPLETED)
+                done, _ = wait(running, timeout=INTERVAL_S, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=lambda future: running[future].task.number):
                     one = running.pop(future)
-                    heart.end(one.trial._trial_id)
+                    hearts.end(one.trial._trial_id)
                     free.append(one.task.slot)
                     ended |= finished(one.task, _tell(study, one, future))
     finally:
@@ -107,46 +107,6 @@ class _Running:
     trial: Trial
     task: Task
     since: float = field(default_factory=time.monotonic)
-
-
-class _Heart:
-    """Heartbeats of the trials in hand, from a thread: a slot may block the loop for as long as its trial takes."""
-
-    def __init__(self, study: Study) -> None:
-        self._study = study
-        self._ids: frozenset[int] = frozenset()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
-
-    def begin(self, trial_id: int) -> None:
-        """From now on this trial is being measured."""
-        beat(self._study, [trial_id])
-        self._ids |= {trial_id}
-
-    def end(self, trial_id: int) -> None:
-        """It has come to its end."""
-        self._ids -= {trial_id}
-
-    def _run(self) -> None:
-        while not self._stopped.wait(HEARTBEAT_S):
-            with suppress(StorageError), storage_errors(f"study {self._study.study_name}"):
-                beat(self._study, self._ids)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-
-def measured(study: Study) -> int:
-    """Configurations that were measured or are being measured; what the constraints exclude or nobody finished is neither."""
-    from optuna.trial import TrialState
-
-    states = (TrialState.COMPLETE, TrialState.FAIL, TrialState.RUNNING)
-    return sum(1 for trial in study.get_trials(deepcopy=False, states=states) if INTERRUPTED not in trial.user_attrs)
 
 
 def _ask(study: Study, space: Space, budget: int) -> Asked | None:
@@ -164,9 +124,12 @@ def _phase(trial: Trial) -> str:
 
 
 def _tell(study: Study, ended: _Running, future: Future[Result]) -> TrialRecord:
+    from optuna.exceptions import UpdateFinishedTrialError
+
     error = future.exception()
     result = Infeasible(f"{type(error).__name__}: {error}".strip(": ")) if error is not None else future.result()
-    ended.trial.set_user_attr("seconds", round(time.monotonic() - ended.since, 3))
+    with suppress(UpdateFinishedTrialError):  # see tell
+        ended.trial.set_user_attr("seconds", round(time.monotonic() - ended.since, 3))
     tell(study, ended.trial, result)
     return record(study._storage.get_trial(ended.trial._trial_id))
 

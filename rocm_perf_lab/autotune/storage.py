@@ -1,19 +1,16 @@
 """Where studies are kept: SQLite in the run's folder, PostgreSQL, or Optuna's journal, by URL; several sweeps may share one.
 
-A study remembers the space that it was started with. What a sweep that died was measuring is given back to the others as
-soon as its heartbeats stop (databases only: a journal has none).
+A study remembers the space that it was started with.
 """
 
 from __future__ import annotations
 
 import re
 import time
-import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.trials import INTERRUPTED, REASON
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -25,9 +22,6 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.space import Space
 
-HEARTBEAT_S = 15
-GRACE_S = 120
-"""A trial without a heartbeat for this long belongs to nobody any more."""
 _SPACE = "space"
 _JOURNAL = "journal:///"
 _CONNECT_S = 10
@@ -73,7 +67,6 @@ def open_storage(url: str | None, *, folder: Path) -> BaseStorage:
 
 def _database_at(url: str, *, is_file: bool) -> RDBStorage:
     """Tables are created where they are missing; of two processes that do so at once one fails and looks again."""
-    from optuna.exceptions import ExperimentalWarning
     from optuna.storages import RDBStorage
     from sqlalchemy.exc import DBAPIError, OperationalError
 
@@ -81,9 +74,7 @@ def _database_at(url: str, *, is_file: bool) -> RDBStorage:
     engine = {"connect_args": connect, "pool_pre_ping": not is_file}
     for attempt in range(_ATTEMPTS):
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ExperimentalWarning)  # heartbeats; this is the one place that uses them
-                return RDBStorage(url, engine_kwargs=engine, heartbeat_interval=HEARTBEAT_S, grace_period=GRACE_S)
+            return RDBStorage(url, engine_kwargs=engine)
         except DBAPIError as error:
             unreachable = isinstance(error, OperationalError) and _CREATED_BY_ANOTHER not in str(error)
             if attempt == _ATTEMPTS - 1 or unreachable:
@@ -140,41 +131,6 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterable[str]:
 
 def _shown(value: Any) -> str:
     return "absent" if value is None else str(value)
-
-
-def beat(study: Study, trial_ids: Iterable[int]) -> None:
-    """Say that these trials are still being measured."""
-    from optuna.storages import RDBStorage
-
-    storage = _database(study)
-    if isinstance(storage, RDBStorage):
-        for trial_id in trial_ids:
-            storage.record_heartbeat(trial_id)
-
-
-def release_stale(study: Study) -> int:
-    """Give back what others began and will not finish; how many trials that were."""
-    from optuna.exceptions import UpdateFinishedTrialError
-    from optuna.storages import RDBStorage
-    from optuna.trial import TrialState
-
-    storage = _database(study)
-    if not isinstance(storage, RDBStorage):
-        return 0
-    released = 0
-    for trial_id in storage._get_stale_trial_ids(study._study_id):
-        try:
-            study._storage.set_trial_user_attr(trial_id, INTERRUPTED, True)
-            study._storage.set_trial_user_attr(trial_id, REASON, "its sweep ended without finishing it")
-            released += study._storage.set_trial_state_values(trial_id, TrialState.FAIL)
-        except UpdateFinishedTrialError:
-            continue  # another sweep was faster
-    return released
-
-
-def _database(study: Study) -> object:
-    """The storage itself: Optuna puts a cache before databases."""
-    return getattr(study._storage, "_backend", study._storage)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
+import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _PATIENCE = 200
 """Proposals in a row that may break constraints before a sampler counts as used up."""
 INTERRUPTED = "interrupted"
+HEARTBEAT = "heartbeat"
 REASON, STAGE, PHASE, DECISION, DETAILS = "reason", "stage", "phase", "decision", "details"
 
 
@@ -65,9 +67,7 @@ def ask(study: optuna.Study, space: Space) -> Asked:
     from rocm_perf_lab.autotune.claims import refuse
 
     for _ in range(_PATIENCE):
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Heartbeat of storage", category=UserWarning)  # sweeps send their own
-            trial = study.ask()
+        trial = study.ask()
         try:
             parameters = {name: trial.suggest_categorical(name, values) for name, values in space.values.items()}
         except BaseException:
@@ -83,25 +83,39 @@ def ask(study: optuna.Study, space: Space) -> Asked:
 
 
 def tell(study: optuna.Study, trial: Trial, result: Measurement | Infeasible) -> None:
-    """End a trial: measured, or failed with its reason."""
+    """End a trial: measured, or failed with its reason; a time that is not positive and finite is a failure.
+
+    Who was silent for too long (a machine that slept) has lost the trial to the others: then its result is dropped.
+    """
+    from optuna.exceptions import UpdateFinishedTrialError
+
+    with suppress(UpdateFinishedTrialError):
+        _tell(study, trial, result)
+
+
+def _tell(study: optuna.Study, trial: Trial, result: Measurement | Infeasible) -> None:
     from optuna.trial import TrialState
 
+    if isinstance(result, Measurement) and not 0 < result.runtime_ms < math.inf:
+        result = Infeasible(f"a time of {result.runtime_ms:g} ms is no time")
     if isinstance(result, Infeasible):
         trial.set_user_attr(REASON, result.reason)
         trial.set_user_attr(STAGE, result.stage)
-        study.tell(trial, state=TrialState.FAIL)
+        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
         return
     if result.details:
         trial.set_user_attr(DETAILS, result.details)  # one attribute: each is a transaction of its own in a database
-    study.tell(trial, result.runtime_ms)
+    study.tell(trial, result.runtime_ms, skip_if_finished=True)
 
 
 def release(study: optuna.Study, trial: Trial) -> None:
     """End a trial without a result; its configuration may be measured by another."""
+    from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
-    trial.set_user_attr(INTERRUPTED, True)
-    study.tell(trial, state=TrialState.FAIL)
+    with suppress(UpdateFinishedTrialError):
+        trial.set_user_attr(INTERRUPTED, True)
+        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
 
 def release_running(study: optuna.Study) -> int:
@@ -113,6 +127,14 @@ def release_running(study: optuna.Study) -> int:
         study._storage.set_trial_user_attr(trial._trial_id, INTERRUPTED, True)
         study.tell(trial.number, state=TrialState.FAIL)
     return len(running)
+
+
+def measured(study: optuna.Study) -> int:
+    """Configurations that were measured or are being measured; what the constraints exclude or nobody finished is neither."""
+    from optuna.trial import TrialState
+
+    states = (TrialState.COMPLETE, TrialState.FAIL, TrialState.RUNNING)
+    return sum(1 for trial in study.get_trials(deepcopy=False, states=states) if INTERRUPTED not in trial.user_attrs)
 
 
 def records(study: optuna.Study, space: Space) -> list[TrialRecord]:
@@ -135,7 +157,8 @@ def record(trial: FrozenTrial) -> TrialRecord:
     known = dict(trial.user_attrs)
     known |= known.pop(DETAILS, {})
     decision = known.pop(DECISION, {})
-    known.pop("configuration", None)
+    for name in ("configuration", HEARTBEAT):
+        known.pop(name, None)
     reason = known.pop(REASON, None)
     failed = trial.values is None
     return TrialRecord(

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.autotune.objective import Repeatable, search
 from rocm_perf_lab.autotune.racing import race
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.storage import release_stale
-from rocm_perf_lab.autotune.trials import record, records, release_running
+from rocm_perf_lab.autotune.trials import measured, record, records, release_running
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -115,30 +114,29 @@ class Tuner:
         """
         if self.exclusive:
             release_running(self.study)
-        else:
-            release_stale(self.study)
         known = records(self.study, self.space)
         left = (self.budget if self.budget is not None else len(self.space)) - len(known)
         end = End(self.budget is None, known)
-        trials = len(known)
 
         def told(trial: FrozenTrial) -> bool:
-            nonlocal trials
-            trials += 1
             latest = record(trial)
             self.told(latest)
-            return end.reached(latest)
+            return end.reached(latest) or self._used_up()
 
         self.stop_reason = INTERRUPT
         search(self.study, self.space, self.objective, left, told=told)
         self.stop_reason = EXHAUSTED
         if end.settled:
             self.stop_reason = SETTLED
-        elif self.budget is not None and trials >= self.budget:
+        elif self._used_up():
             self.stop_reason = USED_UP
         require_a_result(self.study, self.space)
         if isinstance(self.objective, Repeatable) and not self.objective.deterministic:
             self._race(self.objective)
+
+    def _used_up(self) -> bool:
+        """Others may share the study: what they measure counts as well."""
+        return self.budget is not None and measured(self.study) >= self.budget
 
     def _race(self, objective: Repeatable) -> None:
         """Decide between the fastest, and keep how in the study: what a trial was told cannot change any more."""

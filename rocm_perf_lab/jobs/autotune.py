@@ -84,7 +84,7 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: Subject
             path = write_result(lab, tracker, tuned, space, subject.origin())
     assert tuned.best is not None and tuned.best.runtime_ms is not None
     word = subject.objective.time_kind
-    show_result(lab.console, tuned, space, word, subject.name)
+    show_result(lab.console, tuned, word, subject.name)
     show_where(lab)
     lab.answer(path, runtime_text(tuned.best.runtime_ms * 1e6, word))
     return tuned.best.runtime_ms

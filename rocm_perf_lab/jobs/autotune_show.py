@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -13,27 +14,29 @@ from rocm_perf_lab.jobs.show import time_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import Tuned
 
 _SHOWN = 8
 _NS_PER_MS = 1e6
+_TWO_DECIMALS = 0.1
+"""Smaller numbers are shown with three digits."""
 
 
-def show_result(console: Console, tuned: Tuned, space: Space, word: str, name: str) -> None:
+def show_result(console: Console, tuned: Tuned, word: str, name: str) -> None:
     """The best configurations, and how they were found."""
     ran = sorted((t for t in tuned.trials if t.runtime_ms is not None), key=lambda t: t.runtime_ms or 0.0)
-    table = Table(title=f"best of {len(tuned.trials)} configurations of {name}", title_justify="left")
-    table.add_column("trial", justify="right")
-    for parameter in space.names:
-        table.add_column(parameter, justify="right", overflow="fold")
-    table.add_column(f"us {word}", justify="right", no_wrap=True)
-    table.add_column("predicted", justify="right")
+    unit, in_unit = ("ms", 1.0) if ran and (ran[0].runtime_ms or 0) >= 1 else ("us", 1e3)
+    title = f"best of {len(tuned.trials)} configurations of {name}"
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left")
+    table.add_column("trial", justify="right", no_wrap=True)
+    table.add_column(f"{unit} {word}", justify="right", no_wrap=True)
+    table.add_column("predicted", justify="right", no_wrap=True)
+    table.add_column("configuration", overflow="fold")
     for trial in ran[:_SHOWN]:
-        predicted = f"{trial.predicted_ms * 1e3:.2f}" if trial.predicted_ms is not None else "-"
-        values = [str(trial.parameters[parameter]) for parameter in space.names]
-        table.add_row(str(trial.number), *values, f"{(trial.runtime_ms or 0) * 1e3:.2f}", predicted)
+        predicted = _number(trial.predicted_ms * in_unit) if trial.predicted_ms is not None else "-"
+        measured = _number((trial.runtime_ms or 0) * in_unit)
+        table.add_row(str(trial.number), measured, predicted, Text(_parameters(trial)))
     console.print(table)
     facts = Table(show_header=False, box=None, padding=(0, 1, 0, 0))
     facts.add_column(style="bold", no_wrap=True)
@@ -68,5 +71,10 @@ def _facts(tuned: Tuned, word: str) -> list[tuple[str, str]]:
     return facts
 
 
+def _number(time: float) -> str:
+    return f"{time:.2f}" if time >= _TWO_DECIMALS else f"{time:.3g}"
+
+
 def _parameters(trial: TrialRecord) -> str:
-    return ", ".join(f"{name}={value}" for name, value in trial.parameters.items())
+    """Rows of names and values: names may be many and long, and a column for each does not fit 80 columns."""
+    return " ".join(f"{name}={value}" for name, value in trial.parameters.items())

@@ -27,18 +27,21 @@ _NS_PER_US = 1000.0
 _NS_PER_MS = 1e6
 _HOTTEST_LINES = 3
 _WORTH_SAYING = 0.01
+_NS_SHOWN_AS_SUCH = 10
 
 
 def time_text(runtime_ns: float, word: str) -> str:
     """`13.98 us emulated`."""
     if runtime_ns >= 1e6:
         return f"{runtime_ns / 1e6:.3f} ms {word}"
+    if runtime_ns < _NS_SHOWN_AS_SUCH:
+        return f"{runtime_ns:.3g} ns {word}"
     return f"{runtime_ns / _NS_PER_US:.2f} us {word}"
 
 
 def runtime_text(runtime_ns: float, word: str) -> str:
     """`0.013980 ms emulated`: for programs, which want one unit."""
-    return f"{runtime_ns / _NS_PER_MS:.6f} ms {word}"
+    return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {word}"
 
 
 def show_profile(console: Console, turn: Examined, word: str, title: str) -> None:

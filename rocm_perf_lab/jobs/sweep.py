@@ -100,7 +100,7 @@ class Sweep:
             tuned, word = self._search(study, tracker)
         require_a_result(study, self.space)
         assert tuned.best is not None and tuned.best.runtime_ms is not None
-        show_result(lab.console, tuned, self.space, word, lab.config.kernel.name)
+        show_result(lab.console, tuned, word, lab.config.kernel.name)
         lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
         if tracker.uri is not None:
             lab.console.print(f"[bold]compare[/] {ui_command(tracker.uri)}", soft_wrap=True)

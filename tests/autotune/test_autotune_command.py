@@ -27,7 +27,7 @@ m, n = (int(word) for word in sys.argv[1:3])
 print("warm-up: time 99 ms")
 print(f"time {{1 + abs(m - 32) / 16 + abs(n - 64) / 32:.3f}} ms")
 """
-PRINTED = ("--time-regex", r"time ([\d.]+) ms")
+PRINTED = ("--time-regex", r"time ([\w.+]+) ms")
 
 
 class Folder:
@@ -74,6 +74,16 @@ def test_the_fastest_configuration_by_the_times_that_the_command_prints(folder: 
     assert result["phases"]["seed"] > 1 and sum(result["phases"].values()) == 9
     assert result["warning"] in (None, "low_model_confidence")
     assert (folder.run_dir / "report.html").is_file()
+
+
+def test_times_below_a_nanosecond_keep_their_differences(folder: Folder) -> None:
+    body = "print(f'time {(1 + (m - 32) ** 2 + (n - 64) ** 2) * 1e-9} ms'); sys.exit()"
+
+    answer = folder.tune(folder.program(body), "--time-regex", r"time (\S+) ms", "--runs", "1")
+
+    assert answer.exit_code == 0, answer.output
+    assert folder.result()["best_config"] == {"parameters": {"BLOCK_M": 32, "BLOCK_N": 64}, "runtime_ms": 1e-9}
+    assert "0.001 ns measured" in answer.stdout
 
 
 def test_the_budget_limits_what_is_evaluated_and_equal_seeds_take_equal_configurations(folder: Folder) -> None:
@@ -152,6 +162,9 @@ def test_a_command_that_fails_for_all_configurations_is_an_error_with_the_reason
         ("print('nothing'); sys.exit()", "prints nothing that"),
         ("print('time -1 ms'); sys.exit()", "prints nothing that"),
         ("print('time 0 ms'); sys.exit()", "prints a time of 0 ms"),
+        ("print('time nan ms'); sys.exit()", "prints a time of nan ms"),
+        ("print('time inf ms'); sys.exit()", "prints a time of inf ms"),
+        ("print('time 3.4e38 ms'); sys.exit()", "prints a time of 3.4e+38 ms"),
         ("print('time 1.2.3 ms'); sys.exit()", "prints '1.2.3' where a time is expected"),
         ("import os; os.kill(os.getpid(), 11)", "was ended by signal 11"),
     ],

@@ -5,23 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-import optuna
 import pytest
-import sqlalchemy
-from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.slots import measured
-from rocm_perf_lab.autotune.storage import GRACE_S, StorageError, beat, open_storage, open_study, release_stale
+from rocm_perf_lab.autotune.storage import StorageError, open_storage, open_study
 from tests.builders.sweeps import small_space
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = pytest.mark.filterwarnings("ignore:Heartbeat of storage")
 
 SPACE = small_space()
 
@@ -86,37 +79,6 @@ def test_a_study_that_was_started_with_another_space_says_how_they_differ(
 
     assert what in caught.value.what
     assert "autotune.study" in str(caught.value)
-
-
-def test_what_a_dead_sweep_was_measuring_is_free_again(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/study.db"
-    dead = open_study(open_storage(url, folder=tmp_path), "s", SPACE, RegressionSampler(SPACE))
-    alive = open_study(open_storage(url, folder=tmp_path), "s", SPACE, RegressionSampler(SPACE))
-    trial, other = (study.ask(dict(SPACE.distributions())) for study in (dead, alive))
-    beat(dead, [trial._trial_id])
-    beat(alive, [other._trial_id])
-    long_ago = datetime.now() - timedelta(seconds=GRACE_S + 3600 * 48)
-    with sqlalchemy.create_engine(url).begin() as connection:
-        connection.execute(
-            sqlalchemy.text("update trial_heartbeats set heartbeat = :then where trial_id = :id"),
-            {"then": long_ago, "id": trial._trial_id},
-        )
-
-    released = release_stale(alive)
-
-    assert released == 1
-    states = {t.number: (t.state, t.user_attrs.get("interrupted")) for t in alive.get_trials()}
-    assert states == {0: (TrialState.FAIL, True), 1: (TrialState.RUNNING, None)}
-    assert measured(alive) == 1
-
-
-def test_a_journal_has_no_heartbeats_and_releases_nothing(tmp_path: Path) -> None:
-    study = open_study(open_storage(f"journal:///{tmp_path}/j", folder=tmp_path), "s", SPACE, optuna.samplers.RandomSampler())
-    trial = study.ask()
-
-    beat(study, [trial._trial_id])
-
-    assert release_stale(study) == 0
 
 
 def test_processes_that_begin_a_storage_together_all_get_it(tmp_path: Path) -> None:
