@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,6 +23,7 @@ from rocm_perf_lab.resources import cache_dir as default_cache_dir
 from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild
 from rocm_perf_lab.toolchain.compilers import Compiler, find_compiler
 from rocm_perf_lab.toolchain.elf import read_code_object
+from rocm_perf_lab.toolchain.refusals import Refusal, RefusalCache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +33,17 @@ if TYPE_CHECKING:
 
 _KEY_FORMAT = 1
 _LAB = Path(__file__).parent
+_AT_A_PLACE = r"^(\S[^\n]*?:\d+:\d+): (?:fatal )?error: ([^\n]+)$"
+"""Errors of the source. Those without a place are of the machine: no memory, no space, a crash."""
 
 
 class CompileError(LabError):
-    """The compiler refused the source. `log` holds all it said."""
+    """The compiler refused the source. `log` holds all it said.
+
+    `dependencies` are the files that it had read, where that and the source alone decide that it refuses; else None.
+    """
+
+    dependencies: tuple[Path, ...] | None = None
 
     def __init__(self, what: str, *, log: str, where: str | None = None, remedy: str | None = None) -> None:
         self.log = log
@@ -116,9 +125,15 @@ def compile_source(
     build = cache.load(key, request.source.parent) if not fresh else None
     cached = build is not None
     if build is None:
+        refusals = RefusalCache(cache_dir / "refusals")
         try:
+            if not fresh:
+                raise_known_refusal(refusals, key, request.source.parent)
             build = _run(request, compiler, cache_dir, sandbox)
             cache.store(key, build, request.source.parent)
+        except CompileError as error:
+            keep_refusal(refusals, key, error, request.source.parent)
+            raise
         except OSError as error:
             raise CompileError(
                 f"cannot compile: {error.strerror}",
@@ -136,6 +151,26 @@ def compile_source(
         key=key,
         dependencies=build.dependencies,
     )
+
+
+def raise_known_refusal(refusals: RefusalCache, key: str, source_dir: Path) -> None:
+    """Fail as the compiler did when it was last asked for the same.
+
+    Raises:
+        CompileError: It was.
+    """
+    known = refusals.load(key, source_dir)
+    if known is not None:
+        raise CompileError(known.what, log=known.log, where=known.where, remedy=known.remedy)
+
+
+def keep_refusal(refusals: RefusalCache, key: str, error: CompileError, source_dir: Path) -> None:
+    """For the next time, unless something else than the files that were read may be the reason."""
+    if error.dependencies is None:
+        return
+    refusal = Refusal(what=error.what, log=error.log, where=error.where, remedy=error.remedy)
+    with suppress(OSError):  # a cache that cannot be written must not hide what is wrong with the source
+        refusals.store(key, refusal, error.dependencies, source_dir)
 
 
 def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
@@ -178,7 +213,10 @@ def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path, sandbox: 
         in_and_out = (str(request.source), "-o", str(output), *_dependency_flags(dependency_file))
         returncode, said = _call((*command, *in_and_out), request, sandbox, Path(folder), cache_dir)
         if returncode != 0 or not output.is_file():
-            raise _compile_error(request, said)
+            refused = _compile_error(request, said)
+            if sandbox is None and returncode > 0 and re.search(_AT_A_PLACE, said, re.MULTILINE) and dependency_file.is_file():
+                refused.dependencies = _read_dependencies(dependency_file, request.source.parent)
+            raise refused
         return CachedBuild(
             content=read_code_object(output.read_bytes(), bundle_architecture=request.architecture).data,
             dependencies=_read_dependencies(dependency_file, request.source.parent),
@@ -238,7 +276,7 @@ def _relative_log(log: str, source_dir: Path) -> str:
 
 
 def _compile_error(request: CompileRequest, log: str) -> CompileError:
-    errors = re.findall(r"^(\S[^\n]*?:\d+:\d+): (?:fatal )?error: ([^\n]+)$", log, re.MULTILINE)
+    errors = re.findall(_AT_A_PLACE, log, re.MULTILINE)
     if not errors:
         first = next((line for line in log.splitlines() if "error:" in line), "the compiler failed without a message")
         return CompileError(first, log=log, where=str(request.source), remedy="See the full log of the compiler.")

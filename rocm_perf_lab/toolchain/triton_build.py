@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rocm_perf_lab.resources import cache_dir as default_cache_dir
-from rocm_perf_lab.toolchain.build import BuildResult, CompileError
+from rocm_perf_lab.toolchain.build import BuildResult, CompileError, keep_refusal, raise_known_refusal
 from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild
 from rocm_perf_lab.toolchain.code_object import LaunchContract
 from rocm_perf_lab.toolchain.elf import read_code_object
+from rocm_perf_lab.toolchain.refusals import RefusalCache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,9 +95,14 @@ def compile_triton(request: TritonRequest, *, cache_dir: Path | None = None) -> 
     build = store.load(key, request.source.parent)
     cached = build is not None
     if build is None:
+        refusals = RefusalCache(cache_dir / "refusals")
         try:
+            raise_known_refusal(refusals, key, request.source.parent)
             build = _run(request, cache_dir)
             store.store(key, build, request.source.parent)
+        except CompileError as error:
+            keep_refusal(refusals, key, error, request.source.parent)
+            raise
         except OSError as error:
             raise CompileError(
                 f"cannot compile: {error.strerror}",
@@ -225,7 +231,12 @@ def _answer(folder: Path, run: subprocess.CompletedProcess[str], request: Triton
     answer: dict[str, Any] = json.loads(path.read_text())
     error = answer.get("error")
     if error is not None:
-        raise _refusal(error, log, request)
+        refused = _refusal(error, log, request)
+        if error["lasting"]:
+            refused.dependencies = tuple(
+                _relative(Path(path), request.source.parent.absolute()) for path in answer["dependencies"]
+            )
+        raise refused
     if answer["scratch_bytes"]:
         raise CompileError(
             f"the kernel wants {answer['scratch_bytes']} bytes of scratch memory from its launcher, which the lab does not give",
@@ -235,7 +246,7 @@ def _answer(folder: Path, run: subprocess.CompletedProcess[str], request: Triton
     return answer
 
 
-def _refusal(error: Mapping[str, str | None], log: str, request: TritonRequest) -> CompileError:
+def _refusal(error: Mapping[str, Any], log: str, request: TritonRequest) -> CompileError:
     what, where = error["what"] or "", error["where"]
     diagnostics = re.findall(r"^(\S[^\n]*?\.py:\d+):\d+: error: ([^\n]+)$", log, re.MULTILINE)
     if where is None and diagnostics:

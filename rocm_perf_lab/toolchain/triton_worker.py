@@ -20,11 +20,11 @@ LARGEST_OFFSET = 2**31 - 1
 
 
 class Refused(Exception):
-    """A mistake in the user's source or description."""
+    """A mistake in the user's source or description; `lasting`: the same source has it whatever else there is on the machine."""
 
-    def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None) -> None:
+    def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None, lasting: bool = False) -> None:
         super().__init__(what)
-        self.what, self.where, self.remedy = what, where, remedy
+        self.what, self.where, self.remedy, self.lasting = what, where, remedy, lasting
 
 
 def main(folder: Path) -> None:
@@ -35,7 +35,8 @@ def main(folder: Path) -> None:
     try:
         answer = _compile(request, folder)
     except Refused as refusal:
-        answer = {"error": {"what": refusal.what, "where": refusal.where, "remedy": refusal.remedy}}
+        said = {"what": refusal.what, "where": refusal.where, "remedy": refusal.remedy}
+        answer = {"error": {**said, "lasting": refusal.lasting}}
     answer["dependencies"] = _user_files(known)
     (folder / "answer.json").write_text(json.dumps(answer))
 
@@ -210,8 +211,8 @@ def _located(error: BaseException, module: types.ModuleType, source: str) -> Ref
     what = f"{what}: {text}" if text else what
     function = _function_of(innermost.src, module)
     if function is None:
-        return Refused(what, where=source)
-    return Refused(what, where=f"{function.file_name}:{function.def_file_line_number + line - 1}")
+        return Refused(what, where=source, lasting=True)
+    return Refused(what, where=f"{function.file_name}:{function.def_file_line_number + line - 1}", lasting=True)
 
 
 def _function_of(text: str | None, module: types.ModuleType) -> Any:

@@ -1,0 +1,72 @@
+"""What a compiler has refused, so that it is not asked again: a search meets the same impossible configurations in every run.
+
+A refusal holds as long as the files do that the compiler had read, as a build does; its key names source, flags, compiler
+and the compiler's version, and the folder, which diagnostics name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rocm_perf_lab.files import read_sealed, write_sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class Refusal(BaseModel):
+    """What the compiler said, in the words of the error that it became."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    what: str
+    log: str
+    where: str | None = None
+    remedy: str | None = None
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    refusal: Refusal
+    dependencies: dict[str, str]
+    """Path -> SHA-256."""
+
+
+class RefusalCache:
+    """Refusals below one folder, each in a file named after the key of the build that there is not. A damaged one is none."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, key: str, source_dir: Path) -> Refusal | None:
+        """The refusal; None where there is none, or one of the files has changed."""
+        content = read_sealed(self._path(key, source_dir))
+        if content is None:
+            return None
+        try:
+            entry = _Entry.model_validate_json(content)
+        except ValidationError:
+            return None
+        holds = all(_sha256_of_file(source_dir / path) == expected for path, expected in entry.dependencies.items())
+        return entry.refusal if holds else None
+
+    def store(self, key: str, refusal: Refusal, dependencies: Iterable[Path], source_dir: Path) -> None:
+        """Keep one, with the files that the compiler had read."""
+        hashes = {str(path): _sha256_of_file(source_dir / path) or "" for path in dependencies}
+        entry = _Entry(refusal=refusal, dependencies=hashes)
+        write_sealed(self._path(key, source_dir), entry.model_dump_json(indent=1).encode())
+
+    def _path(self, key: str, source_dir: Path) -> Path:
+        return self._folder / hashlib.sha256(f"{key}\0{source_dir}".encode()).hexdigest()
+
+
+def _sha256_of_file(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
