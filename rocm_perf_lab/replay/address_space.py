@@ -80,7 +80,7 @@ def claim(ranges: list[Range]) -> list[Range]:
     return taken
 
 
-def owner_of(address: int, nbytes: int) -> str:
+def owner_of(address: int, nbytes: int) -> str | None:
     """What of this process lies in a range: a file, `[heap]`, `[stack]`, unnamed memory, or nothing."""
     with open("/proc/self/maps", encoding="utf-8") as maps:  # noqa: PTH123 pathlib is not loaded this early
         for line in maps:
@@ -88,4 +88,4 @@ def owner_of(address: int, nbytes: int) -> str:
             begin, end = (int(bound, 16) for bound in bounds.split("-"))
             if begin < address + nbytes and address < end:
                 return rest[4].strip() if len(rest) > 4 else "unnamed memory of this process"
-    return "nothing of this process"
+    return None

@@ -70,11 +70,12 @@ def replay_kernarg(
         value = captured
         if kind in OF_THE_PROCESS or kind in HOST_SERVICES:
             value = services.get(kind, 0)
-            if kind in HOST_SERVICES and captured:
+            if kind in HOST_SERVICES and captured not in (0, value):  # the emulator's own mark for "none here" is no service
                 notes.append(f"{kind} was set: the captured process served it, a replay cannot; a kernel that uses it fails")
         elif kind in IN_MEMORY and captured and capture.memory.region_at(captured) is None:
             value = services.get(kind, 0)
-            notes.append(f"{kind} pointed to memory that was not captured; it is null now")
+            if captured != value:
+                notes.append(f"{kind} pointed to memory that was not captured; it is null now")
         segment[argument.offset : argument.offset + argument.size] = value.to_bytes(8, "little")[: argument.size]
     return ReplayKernarg(bytes(segment), tuple(notes))
 

@@ -90,11 +90,20 @@ def _replayer(setup: Setup, capture: Capture) -> Replayer:
 
 def _taken(taken: list[tuple[int, int]]) -> dict[str, Any]:
     address, nbytes = taken[0]
+    owner = owner_of(address, nbytes)
+    if owner is None:
+        return {
+            "kind": "ReplayError",
+            "what": "the system gives a captured address range to no process",
+            "where": f"{address:#x} to {address + nbytes:#x}, one of {len(taken)}",
+            "remedy": "It is below vm.mmap_min_addr, above the addresses of user programs, or one of more than vm.max_map_count.",
+            "fatal": True,
+        }
     return {
         "kind": "ReplayError",
         "what": f"{len(taken)} captured address range{'s are' if len(taken) > 1 else ' is'} in use in every process started here",
-        "where": f"{address:#x} to {address + nbytes:#x}: {owner_of(address, nbytes)}",
-        "remedy": "Capture with HSA_RESERVE_SVM=1, which keeps device memory away from libraries, or lift vm.mmap_min_addr.",
+        "where": f"{address:#x} to {address + nbytes:#x}: {owner}",
+        "remedy": "Capture with HSA_RESERVE_SVM=1, which keeps device memory away from libraries.",
         "fatal": True,
     }
 

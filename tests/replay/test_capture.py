@@ -135,6 +135,15 @@ def test_pinned_host_memory_is_read_where_it_is(capturing: Capturing) -> None:
     assert content(folder, int(region["base"], 16), 8) == bytes([7] * 8)  # the rest of the page
 
 
+def test_host_memory_is_read_in_a_sandbox_too(capturing: Capturing) -> None:
+    variables = {"LD_PRELOAD": str(build.shared_object("no_reading"))}
+
+    folder = capturing("walk", 0, "pinned", variables=variables).folder
+
+    (head,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
+    assert NODE.unpack(content(folder, head, NODE.size)) == (head + NODE.size, 1.0, 0)
+
+
 def test_memory_that_came_from_elsewhere_is_followed(capturing: Capturing) -> None:
     folder = capturing("walk", 0, "shared").folder
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import os
 import struct
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,14 +15,14 @@ import pytest
 from rocm_perf_lab.replay.capture import Capture, open_capture
 from rocm_perf_lab.replay.errors import DeviceFault, OverrideError, ReplayError
 from rocm_perf_lab.replay.job import CheckOrder, GeometryOrder, Job
+from rocm_perf_lab.replay.kernarg import ReplayGeometry, replay_kernarg
 from rocm_perf_lab.replay.session import ReplaySession
+from rocm_perf_lab.toolchain.elf import read_code_object
 from tests.builders.captures import Scene, code_object, list_capture, scale_capture, tree_capture
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rocm_perf_lab.replay.job import Outcome
 
 EXACTLY = CheckOrder()
@@ -203,6 +205,49 @@ def test_hidden_arguments_of_an_override_are_laid_out_anew(tmp_path: Path) -> No
     assert read(outcome) == 464.0
 
 
+PRINTING = """extern "C" __global__ void in_place(float* x) {
+  if (x[threadIdx.x] == LIMIT) printf("%d", int(threadIdx.x));
+  x[threadIdx.x] += 1;
+}"""
+
+
+def printing_capture(folder: Path) -> Path:
+    """It could print, and did not."""
+    code = read_code_object(Path(compiled(folder, PRINTING.replace("LIMIT", "5"))).read_bytes())
+    scene = Scene(code)
+    return scene.capture(folder / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))])
+
+
+def test_a_kernel_that_could_print_and_does_not_needs_no_word(tmp_path: Path) -> None:
+    outcome = replay(printing_capture(tmp_path), Job(check=EXACTLY))
+
+    assert outcome.verification is not None and outcome.verification.passed
+    assert outcome.notes == ()
+
+
+def test_a_host_service_of_the_captured_process_is_told_to_be_missing(tmp_path: Path) -> None:
+    folder = printing_capture(tmp_path)
+    capture = open_capture(folder)
+    (place,) = [a.offset for a in capture.kernel.arguments if a.value_kind == "hidden_hostcall_buffer"]
+    served = bytearray(capture.kernarg)
+    served[place : place + 8] = (0x7F00_1234_5000).to_bytes(8, "little")
+
+    kernarg = replay_kernarg(replace(capture, kernarg=bytes(served)), capture.kernel, {}, ReplayGeometry.captured(capture))
+
+    assert kernarg.content[place : place + 8] == bytes(8)
+    assert kernarg.notes == (
+        "hidden_hostcall_buffer was set: the captured process served it, a replay cannot; a kernel that uses it fails",
+    )
+
+
+def test_a_replayed_kernel_that_prints_fails_with_the_reason(tmp_path: Path) -> None:
+    folder = printing_capture(tmp_path)
+    override = compiled(tmp_path, PRINTING.replace("LIMIT", "1"))
+
+    with pytest.raises(DeviceFault, match="device printf needs a hostcall service"):
+        replay(folder, Job(hsaco=override))
+
+
 def test_another_geometry_and_other_scalars_run_on_the_captured_memory(tmp_path: Path) -> None:
     capture = open_capture(scale_capture(tmp_path / "c", n=256))
     order = GeometryOrder(
@@ -271,9 +316,10 @@ def test_addresses_that_the_kernel_of_this_machine_keeps_are_refused(tmp_path: P
     region = capture.regions[0].model_copy(update={"base": 0x7FFF_FFFF_F000, "requested": (), "size": 4096})
     moved = capture.memory.model_copy(update={"regions": (*capture.memory.regions[1:], region)})
 
-    from dataclasses import replace
-
-    with session(replace(capture, memory=moved)) as running, pytest.raises(ReplayError, match="in use in every process"):
+    with (
+        session(replace(capture, memory=moved)) as running,
+        pytest.raises(ReplayError, match="gives a captured address range to no"),
+    ):
         running.start()
 
 

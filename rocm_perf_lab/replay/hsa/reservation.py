@@ -102,6 +102,6 @@ def _reserve(library: HsaLibrary, extent: Extent) -> None:
         library.status("hsa_amd_vmem_address_free", got.value, extent.nbytes)
         raise RelocationError(
             f"relocation: {wanted} were asked for, the runtime reserved {got.value:#x}",
-            where=f"there is {owner_of(extent.address, extent.nbytes)}",
+            where=f"there is {owner_of(extent.address, extent.nbytes) or 'nothing of this process'}",
             remedy="Nothing was replayed. Capture with HSA_RESERVE_SVM=1: it keeps device memory away from libraries.",
         )
