@@ -51,7 +51,7 @@ def test_a_metric_is_shown_with_formula_counters_unit_and_source() -> None:
 def test_json_has_each_architecture_apart() -> None:
     document = json.loads(metrics("show", "vector_l1_hit_rate", "--json").stdout)
 
-    assert set(document["architectures"]) == {"gfx90a", "gfx942"}
+    assert set(document["architectures"]) == {"gfx90a", "gfx942", "gfx950"}
     assert "TCP_TOTAL_CACHE_ACCESSES_sum" in document["architectures"]["gfx942"]["counters"]
     assert document["unit"] == "ratio"
 

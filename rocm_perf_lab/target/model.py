@@ -73,8 +73,8 @@ class Target(_Strict):
     name: str
     product_name: str
     architecture: str
-    """The processor name that the compiler takes: gfx942, gfx90a, gfx1030."""
-    family: Literal["cdna2", "cdna3", "rdna2"]
+    """The processor name that the compiler takes: gfx942, gfx950, gfx90a, gfx1030."""
+    family: Literal["cdna2", "cdna3", "cdna4", "rdna2"]
     gfx_target_version: int
     compute_units: int
     simds_per_cu: int

@@ -52,6 +52,12 @@ def test_reads_of_gfx90a_l2_are_half_as_long() -> None:
     assert (gfx942, gfx90a) == (10 * 128 + 64, 11 * 64)
 
 
+def test_reads_of_gfx950_are_counted_by_their_size() -> None:
+    counters = {"TCC_EA0_RDREQ_128B_sum": 10.0, "TCC_EA0_RDREQ_64B_sum": 3.0, "TCC_EA0_RDREQ_32B_sum": 1.0, "TCC_BUBBLE_sum": 9.0}
+
+    assert evaluate_metric(load_metrics("gfx950")["dram_read_bytes"], [counters], FACTS).value == 1280 + 192 + 32
+
+
 def test_cycles_of_the_device_are_divided_by_its_xcds() -> None:
     counters = {"GRBM_GUI_ACTIVE": 8000.0, "SQ_WAVE_CYCLES": 304 * 32 * 1000 / 8}
 

@@ -41,13 +41,13 @@ def test_a_product_that_is_not_in_the_catalog_keeps_its_name_and_units() -> None
 
 
 def test_an_architecture_without_a_target_has_no_peaks() -> None:
-    found = observed_target("gfx950", "AMD Instinct MI355X", {"cu_count": 256, "lds_size_in_kb": 160}, MI300X)
+    found = observed_target("gfx1251", "AMD Something", {"cu_count": 256, "lds_size_in_kb": 160}, MI300X)
 
-    assert (found.target.architecture, found.target.compute_units) == ("gfx950", 256)
+    assert (found.target.architecture, found.target.compute_units) == ("gfx1251", 256)
     assert found.target.lds_pool.max_per_workgroup_bytes == 160 * 1024
     assert found.target.peaks.dram_gb_per_s is None
     assert found.target.peaks.vector_flops_per_cu_clock == {}
-    assert "no target describes gfx950: occupancy is by the rules of gfx942" in found.notes[0]
+    assert "no target describes gfx1251: occupancy is by the rules of gfx1030" in found.notes[0]
 
 
 def test_a_gpu_without_a_name_is_the_preferred_one_and_that_is_said() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.target.occupancy import LaunchImpossible, OccupancyRequest, launch_occupancy, occupancy
 from tests.builders.targets import mi250x, mi300x, rx6800xt
 
@@ -151,3 +152,11 @@ def test_using_less_never_lowers_the_occupancy(request_: OccupancyRequest, vgprs
     less = replace(request_, vgprs=max(0, request_.vgprs - vgprs), lds_bytes=max(0, request_.lds_bytes - lds_bytes))
 
     assert occupancy(mi300x(), less).waves_per_simd >= occupancy(mi300x(), request_).waves_per_simd
+
+
+@pytest.mark.parametrize(("lds_bytes", "waves"), [(20480, 8), (32768, 5), (65536, 2), (81920, 2), (81924, 1), (163840, 1)])
+def test_gfx950_has_more_lds(lds_bytes: int, waves: int) -> None:
+    # As clang 22 prints it for workgroups of 256 work-items.
+    request = OccupancyRequest(16, lds_bytes=lds_bytes, workgroup_size=(256, 256))
+
+    assert occupancy(load_target("mi355x"), request).waves_per_simd == waves
