@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks import kernel_tuner_peer
-from benchmarks.synthetic import synthetic_landscapes
+from benchmarks.synthetic import drawn_prior, synthetic_landscapes
 from rocm_perf_lab.autotune.landscape import Landscape, landscapes_in, load_landscape
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
 from rocm_perf_lab.autotune.prior import Prior
@@ -66,7 +66,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.landscapes", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, default=_default_data(), help="folder of landscapes (*.json.gz)")
     parser.add_argument(
-        "--prior", type=Path, help="folder of earlier landscapes: KERNEL_*.json.gz warms up the runs on KERNEL_GPU"
+        "--prior",
+        type=Path,
+        nargs="?",
+        const=_default_data() / "prior",
+        help="folder of earlier landscapes: KERNEL_*.json.gz warms up the runs on KERNEL_GPU; "
+        "with --synthetic, the same kernels on other drawn GPUs do",
     )
     parser.add_argument("--mislead", choices=MISLEADING, help="spoil the priors: what does believing them cost?")
     parser.add_argument("--synthetic", action="store_true", help="on modelled landscapes, instead of --data")
@@ -99,7 +104,8 @@ class Source:
 
     Args:
         data: A folder of landscapes; None: the synthetic ones.
-        prior: A folder of earlier landscapes: that of the same kernel (the name before the last `_`) is the prior.
+        prior: A folder of earlier landscapes: that of the same kernel (the name before the last `_`) is the prior. Of the
+            synthetic ones it is drawn, whatever the folder.
         mislead: How priors are spoilt: times that are shuffled, inverted, or those of another kernel; None: not at all.
     """
 
@@ -148,11 +154,14 @@ def earlier(source: Source, name: str) -> Landscape | None:
     """What is known of a kernel from another GPU, spoilt where the source says so."""
     if source.prior is None:
         return None
-    kernel = name.rpartition("_")[0] or name
-    paths = [*sorted(source.prior.glob(f"{kernel}_*.json.gz")), *sorted(source.prior.glob(f"{kernel}_*.json"))]
-    if not paths:
-        return None
-    found = load_landscape(paths[0])
+    if source.data is None:
+        found = drawn_prior(name)
+    else:
+        kernel = name.rpartition("_")[0] or name
+        paths = [*sorted(source.prior.glob(f"{kernel}_*.json.gz")), *sorted(source.prior.glob(f"{kernel}_*.json"))]
+        if not paths:
+            return None
+        found = load_landscape(paths[0])
     times = found.times_ms
     random = np.random.default_rng(len(times))
     if source.mislead == "shuffled":

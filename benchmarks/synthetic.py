@@ -219,10 +219,20 @@ def synthetic_landscapes(draws: int = 2) -> list[Landscape]:
     return [_landscape(kernel, draw) for kernel in _KERNELS for draw in range(draws)]
 
 
-def _landscape(kernel: str, draw: int) -> Landscape:
+def drawn_prior(landscape: str) -> Landscape:
+    """The kernel of a synthetic landscape, by name, on another drawn GPU, where the compiler has other moods."""
+    kernel, _, draw = landscape.rpartition("_drawn")
+    return _landscape(kernel, int(draw), elsewhere=True)
+
+
+def _landscape(kernel: str, draw: int, *, elsewhere: bool = False) -> Landscape:
     random = np.random.default_rng([*kernel.encode(), draw])
-    space, times = _KERNELS[kernel](_Gpu.draw(random), random)
-    times = times * _moods(space, random)
+    gpu, moods = _Gpu.draw(random), random
+    if elsewhere:
+        moods = np.random.default_rng([*kernel.encode(), draw, 1])
+        gpu = _Gpu.draw(moods)
+    space, times = _KERNELS[kernel](gpu, random)
+    times = times * _moods(space, moods)
     kept = np.sort(random.permutation(len(space))[:_MOST])
     return Landscape(f"{kernel}_drawn{draw}", replace(space, codes=space.codes[kept]), times[kept])
 

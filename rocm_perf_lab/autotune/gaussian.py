@@ -2,8 +2,10 @@
 
 Matérn kernel of order 5/2 over a distance with one length scale a column and one learned direction across all of them (the factor
 analysis distance, Rasmussen and Williams 2006, equation 5.22): threads, LDS and registers are products of parameters, so along
-some sum of their logarithms times change at once. Everything learned is the most probable under broad priors. Candidates are
-predicted in single precision, which is far finer than any measurement.
+some sum of their logarithms times change at once. Beneath it lies a trend: each column adds a parabola of its own, with normal
+weights of one learned variance (the same book, section 2.7), because most of a time is a product of what its parameters
+contribute, and a trend says so far from all measurements. Everything learned is the most probable under broad priors. Candidates
+are predicted in single precision, which is far finer than any measurement.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
 
 _ROOT5 = 5**0.5
 _JITTER = 1e-8
-_BOUNDS = {"scale": (-4.0, 4.0), "amplitude": (-4.0, 4.0), "noise": (-12.0, 1.0), "direction": (-4.0, 4.0)}
+_BOUNDS = {"scale": (-4.0, 4.0), "amplitude": (-4.0, 4.0), "noise": (-12.0, 1.0), "trend": (-9.0, 4.0), "direction": (-4.0, 4.0)}
 _PRIOR_NOISE = (-5.0, 1.5)
+_PRIOR_TREND = (-2.0, 1.5)
 _PRIOR_DIRECTION = (0.3, 0.5)
 """Mean and deviation of each weight of the direction: the product of all parameters, unless measurements say otherwise."""
 
@@ -36,12 +39,12 @@ class Prediction:
 
 
 class GaussianProcess:
-    """Length scales, amplitude and noise variance (as logarithms) and the direction are kept: each fit starts from the last."""
+    """Length scales, variances (all as logarithms) and the direction are kept: each fit starts from the last."""
 
     def __init__(self, columns: int) -> None:
-        mean, deviation = _PRIOR_DIRECTION
-        self._prior_mean = np.concatenate([np.zeros(columns), [0.0, _PRIOR_NOISE[0]], np.full(columns, mean)])
-        self._prior_weight = 1 / np.concatenate([np.ones(columns), [1.0, _PRIOR_NOISE[1]], np.full(columns, deviation)]) ** 2
+        mean, deviation = zip(_PRIOR_NOISE, _PRIOR_TREND, _PRIOR_DIRECTION, strict=True)
+        self._prior_mean = np.concatenate([np.zeros(columns + 1), mean[:2], np.full(columns, mean[2])])
+        self._prior_weight = 1 / np.concatenate([np.ones(columns + 1), deviation[:2], np.full(columns, deviation[2])]) ** 2
         self._theta = self._prior_mean.copy()
         self._columns = columns
 
@@ -52,21 +55,21 @@ class GaussianProcess:
         self._theta = np.concatenate([learned[:columns], [_UNIMPORTANT], learned[columns:], [0.0]])
 
     def tune(self, points: Column, targets: Column, iterations: int = 30) -> float:
-        """Find the most probable length scales, amplitude, noise and direction; returns the logarithm of their probability.
+        """Find the most probable length scales, variances and direction; returns the logarithm of their probability.
 
         It is comparable between models of the same targets: an input that explains nothing does not raise it.
         """
         from scipy.optimize import minimize
 
-        steps = points[:, None, :] - points[None]
+        steps, trend = points[:, None, :] - points[None], _parabolas(points)
         scales, directions = [_BOUNDS["scale"]] * self._columns, [_BOUNDS["direction"]] * self._columns
         found = minimize(
             self._loss,
             self._theta,
-            (targets, steps, steps**2),
+            (targets, steps, steps**2, trend @ trend.T),
             "L-BFGS-B",
             jac=True,
-            bounds=[*scales, _BOUNDS["amplitude"], _BOUNDS["noise"], *directions],
+            bounds=[*scales, _BOUNDS["amplitude"], _BOUNDS["noise"], _BOUNDS["trend"], *directions],
             options={"maxiter": iterations},
         )
         if np.isfinite(found.x).all():
@@ -91,7 +94,8 @@ class GaussianProcess:
         mean = self._weights.astype(np.float32) @ cross
         kept = slice(None) if most is None or most >= len(mean) else np.argpartition(mean, most)[:most]
         solved = solve_triangular(self._factor.astype(np.float32), cross[:, kept], lower=True, check_finite=False)
-        variance = np.exp(self._theta[self._columns]) - np.einsum("ij,ij->j", solved, solved)
+        trend = np.einsum("ij,ij->i", *[_parabolas(candidates[kept])] * 2) * np.exp(self._theta[self._columns + 2])
+        variance = np.exp(self._theta[self._columns]) + trend - np.einsum("ij,ij->j", solved, solved)
         means, deviations = np.full(len(mean), np.inf), np.full(len(mean), 1e-5)
         means[kept], deviations[kept] = mean[kept], np.sqrt(np.maximum(variance, 1e-10))
         return Prediction(means, deviations)
@@ -108,7 +112,8 @@ class GaussianProcess:
         return float(np.exp(self._theta[self._columns + 1]))
 
     def _covariance(self, left: Column, right: Column, theta: Column) -> Column:
-        scales, direction = np.exp(theta[: self._columns]), theta[self._columns + 2 :]
+        scales, direction = np.exp(theta[: self._columns]), theta[self._columns + 3 :]
+        trend = np.exp(theta[self._columns + 2]) * (_parabolas(left) @ _parabolas(right).T)
         left, right = np.column_stack([left / scales, left @ direction]), np.column_stack([right / scales, right @ direction])
         squares = (left * left).sum(1)[:, None] + (right * right).sum(1) - 2 * left @ right.T
         np.maximum(squares, 0, out=squares)
@@ -119,22 +124,26 @@ class GaussianProcess:
         np.negative(root, out=root)
         squares *= np.exp(root, out=root)
         squares *= np.exp(theta[self._columns])
+        squares += trend
         return np.asarray(squares)
 
-    def _loss(self, theta: Column, targets: Column, steps: Column, squares: Column) -> tuple[float, Column]:
-        """Negative logarithm of the posterior, and its gradient; steps and squares are (points, points, columns)."""
+    def _loss(self, theta: Column, targets: Column, steps: Column, squares: Column, trend: Column) -> tuple[float, Column]:
+        """Negative logarithm of the posterior, and its gradient.
+
+        Steps and squares are (points, points, columns), the trend's covariance at a variance of one (points, points).
+        """
         from scipy.linalg import cho_solve
 
         columns, count = self._columns, len(targets)
         weights = np.exp(-2 * theta[:columns])
-        along = steps @ theta[columns + 2 :]
+        along = steps @ theta[columns + 3 :]
         distance = np.sqrt(squares @ weights + along * along)
         decay = np.exp(theta[columns] - _ROOT5 * distance)
         slope = 1 + _ROOT5 * distance
         signal = (slope + 5 / 3 * distance * distance) * decay
-        noise = np.exp(theta[columns + 1])
+        noise, trend = np.exp(theta[columns + 1]), np.exp(theta[columns + 2]) * trend
         try:
-            factor = np.linalg.cholesky(signal + (noise + _JITTER) * np.eye(count))
+            factor = np.linalg.cholesky(signal + trend + (noise + _JITTER) * np.eye(count))
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(theta)
         inverse = cho_solve((factor, True), np.eye(count))
@@ -147,5 +156,12 @@ class GaussianProcess:
         gradient[:columns] += 0.5 * (core.ravel() @ squares.reshape(-1, columns)) * weights
         gradient[columns] += 0.5 * (residual * signal).sum()
         gradient[columns + 1] += 0.5 * noise * np.trace(residual)
-        gradient[columns + 2 :] -= 0.5 * ((core * along).ravel() @ steps.reshape(-1, columns))
+        gradient[columns + 2] += 0.5 * (residual * trend).sum()
+        gradient[columns + 3 :] -= 0.5 * ((core * along).ravel() @ steps.reshape(-1, columns))
         return float(loss), gradient
+
+
+def _parabolas(points: Column) -> Column:
+    """What the trend is made of: a straight line and a parabola for every column, around its middle."""
+    middle = points - 0.5
+    return np.column_stack([middle, 2 * middle * middle - 0.25])

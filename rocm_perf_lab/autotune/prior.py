@@ -14,7 +14,7 @@ from rocm_perf_lab.autotune.gaussian import GaussianProcess
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     import optuna
@@ -34,8 +34,10 @@ _CLEAR = 2.0
 """Logarithm of the Bayes factor from which on a prior is believed: odds of seven to one."""
 _CHANCE = 0.05
 """Probability below which an agreement is no chance."""
-_HINT = 0.2
-"""The same for an agreement that is worth one measurement."""
+_HINT = 0.5
+"""The same for an agreement that is worth one measurement: the order agrees rather than not."""
+_SHARE = 16
+"""Measurements after which a prior that led to nothing gets another try."""
 
 
 class PriorError(LabError):
@@ -125,14 +127,21 @@ def _fill(space: Space, logs: Column, known: Column) -> Column:
 class Trust:
     """What a prior is worth: a few configurations to measure, a column for models, and whether measurements bear that column out.
 
-    The column is believed once the models with it explain the measurements better than those without, by a clear Bayes factor,
-    and the order of times agrees; no longer when either fails. It is looked at whenever there are a fifth more measurements.
+    Regions keep their order where whole spaces do not: of each region that the design stands for, what was fastest there is
+    worth a try. The column is believed once the models with it explain the measurements better than those without, by a clear
+    Bayes factor, and the order of times agrees; no longer when either fails. It is looked at whenever there are a fifth more
+    measurements.
+
+    Args:
+        space: What is searched.
+        prior: Earlier results.
+        design: Rows that represent the space.
     """
 
-    def __init__(self, space: Space, prior: Prior, promising: int) -> None:
-        self._feature = prior.feature()
+    def __init__(self, space: Space, prior: Prior, design: Sequence[int]) -> None:
+        self._logs, self._feature = prior.logs, prior.feature()
         self.source = prior.source
-        self.promising = _spread_out(space, self._feature, promising)
+        self.winners = _fastest_nearby(space, prior.logs, design)
         self.believed = False
         self._factors: dict[int, float] = {}
         self._looked: dict[int, int] = {}
@@ -141,17 +150,37 @@ class Trust:
         """The prior as a column of the model's input."""
         return self._feature
 
-    def worth_a_try(self, rows: Column, times: Column) -> bool:
-        """Whether the order of the first measurements hints that what was fast is fast."""
-        return _agree(self._feature[rows], times, _HINT)
+    def entitled(self, led: int, others: int) -> int:
+        """How many tries the prior may have had by now.
+
+        One after the design, one more for each that was faster than all before it, and one for every sixteen measurements
+        beyond the design that were not its own: in vain it costs little, and less the further a search has come.
+
+        Args:
+            led: Tries that were faster than all before them.
+            others: Measurements beyond the design that it did not propose.
+        """
+        return 1 + led + others // _SHARE
+
+    def next(self, rows: Column, times: Column, free: Column) -> int | None:
+        """The winner that would be fastest if it differed from its seed as it once did; None where the order disagrees."""
+        if not _agree(self._feature[rows], times, _HINT):
+            return None
+        known = dict(zip(rows.tolist(), times.tolist(), strict=True))
+        expected = {
+            row: math.log(known[seed]) + self._logs[row] - self._logs[seed]
+            for row, seed in self.winners.items()
+            if free[row] and math.isfinite(known.get(seed, math.inf))
+        }
+        return min(expected, key=expected.__getitem__, default=None)
 
     def proven(self, proposed: Column, design: Column) -> bool:
-        """Whether what was proposed is so much faster than the design that it is no chance.
+        """Whether what was proposed is so much faster than the design that it is no chance (Mann and Whitney's test)."""
+        from scipy.stats import mannwhitneyu
 
-        Of d + k configurations the k proposed are by chance the fastest once in (d + k)! / (d! k!) times.
-        """
-        leads = len(proposed) > 0 and proposed.max() < design.min(initial=np.inf)
-        return bool(leads) and math.comb(len(design) + len(proposed), len(proposed)) * _CHANCE > 1
+        if not len(proposed) or not len(design):
+            return False
+        return bool(mannwhitneyu(proposed, design, alternative="less", method="exact").pvalue < _CHANCE)
 
     def due(self, model: int, count: int) -> bool:
         """Whether `count` measurements are enough to look at a model (of several, by number) again."""
@@ -169,7 +198,7 @@ class Trust:
         """
         self._looked[model], self._factors[model] = len(rows), log_factor
         explains = sum(self._factors.values()) / len(self._factors) > (0 if self.believed or proven else _CLEAR)
-        own = ~np.isin(rows, self.promising)
+        own = ~np.isin(rows, list(self.winners))
         self.believed = explains and (proven or _agree(self._feature[rows[own]], times[own], _CHANCE))
 
 
@@ -182,12 +211,16 @@ def _agree(earlier: Column, times: Column, chance: float) -> bool:
     return bool(spearmanr(earlier, rankdata(times), alternative="greater").pvalue < chance)
 
 
-def _spread_out(space: Space, feature: Column, count: int) -> tuple[int, ...]:
-    """The fastest configurations that differ from each other in two parameters at least."""
-    chosen: list[int] = []
-    for row in np.argsort(feature, kind="stable")[:2000].tolist():
-        if all((space.codes[row] != space.codes[other]).sum() >= 2 for other in chosen):
-            chosen.append(row)
-            if len(chosen) == count:
-                break
-    return tuple(chosen)
+def _fastest_nearby(space: Space, logs: Column, design: Sequence[int]) -> dict[int, int]:
+    """Of the configurations that are nearest to each row of the design the fastest, unless that row is: winner to row."""
+    points = encode(space, factors=False)
+    centres = points[list(design)]
+    nearest = ((centres * centres).sum(axis=1) - 2 * points @ centres.T).argmin(axis=1)
+    nearest[list(design)] = np.arange(len(design))
+    winners = {}
+    for number, row in enumerate(design):
+        members = np.flatnonzero(nearest == number)
+        fastest = int(members[np.argmin(logs[members])])
+        if logs[fastest] < logs[row]:
+            winners[fastest] = row
+    return winners

@@ -20,7 +20,7 @@ from optuna.trial import TrialState
 from rocm_perf_lab.autotune.blas import one_thread
 from rocm_perf_lab.autotune.classic import ClassicSearch
 from rocm_perf_lab.autotune.objective import SpaceExhausted
-from rocm_perf_lab.autotune.search import GaussianSearch, Observations
+from rocm_perf_lab.autotune.search import FROM_PRIOR, GaussianSearch, Observations
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -220,6 +220,7 @@ class RegressionSampler(BaseSampler):
         rows: list[int] = []
         times: list[float] = []
         pending: set[int] = set(refused)
+        proposed: set[int] = set()
         phases: Counter[str] = Counter()
         placed: dict[int, int] = {}
         for trial in study.get_trials(deepcopy=False):
@@ -228,6 +229,8 @@ class RegressionSampler(BaseSampler):
             row, time = self._result(trial)
             if row is None:
                 continue
+            if trial.user_attrs.get("decision", {}).get(FROM_PRIOR):
+                proposed.add(row)
             if trial.state.is_finished():
                 phases[trial.user_attrs.get("phase", "other")] += 1
             if time is None:
@@ -238,8 +241,8 @@ class RegressionSampler(BaseSampler):
                 placed[row] = len(rows)
                 rows.append(row)
                 times.append(time)
-        waiting = sorted(pending - placed.keys())
-        return Observations(np.array(rows, np.int64), np.array(times, float), np.array(waiting, np.int64)), phases
+        waiting, by_prior = (np.array(sorted(found), np.int64) for found in (pending - placed.keys(), proposed))
+        return Observations(np.array(rows, np.int64), np.array(times, float), waiting, by_prior), phases
 
     def _result(self, trial: FrozenTrial) -> tuple[int | None, float | None]:
         """The configuration of a trial, if it is one of ours, and its time: infinite where it cannot run, None while it runs."""

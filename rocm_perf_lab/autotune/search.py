@@ -5,7 +5,7 @@ Nothing here knows where a measurement comes from or where it is kept; see `samp
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -23,6 +23,8 @@ SEEDS = 8
 LOW_CONFIDENCE = 0.75
 """R² below which predictions must not exclude anything."""
 WARNING = "low_model_confidence"
+FROM_PRIOR = "from_prior"
+"""Key of a decision: the prior proposed it."""
 _PREDICTED = 1500
 """Candidates, by predicted mean, whose uncertainty is worked out."""
 _POOL = 16_000
@@ -36,10 +38,6 @@ _SEED_TRIES = 300
 _SETTLED = 0.001
 """Expected improvement (as a fraction of the time) below which further trials only confirm the best."""
 _COMPRESS = (False, True)
-_PROMISING = 4
-"""Seeds that a prior proposes, at most."""
-_FIRST_PROPOSAL = 4
-"""Seeds of the design before the first of them; two more before each other, and only while those before it lead."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +48,28 @@ class Observations:
         rows: Configurations that were measured.
         times: Their times; infinite where one cannot run.
         pending: Configurations that are being measured.
+        proposed: Those of all these that a prior proposed.
     """
 
     rows: Column
     times: Column
     pending: Column = field(default_factory=lambda: np.zeros(0, np.int64))
+    proposed: Column = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def feasible(self) -> Column:
         """Which of them ran."""
         return np.isfinite(self.times)
+
+    @property
+    def tried(self) -> Column:
+        """Which of the measured ones a prior proposed."""
+        return np.isin(self.rows, self.proposed)
+
+    @property
+    def led(self) -> Column:
+        """Which of them were faster than all before them."""
+        return self.times < np.minimum.accumulate(np.append(np.inf, self.times))[:-1]
 
     def open(self, count: int) -> Column:
         """Which of `count` configurations nobody has taken."""
@@ -226,7 +236,7 @@ class GaussianSearch:
         points = encode(space) if features is None else np.column_stack([encode(space), features])
         self._views = [_View(points, compress=compress) for compress in _COMPRESS]
         self._seeds = Seeds(space, seed, seeds)
-        self._trust = Trust(space, prior, _PROMISING) if prior is not None else None
+        self._trust = Trust(space, prior, self._seeds.design()) if prior is not None else None
         self._believing: list[_View] = []
         if self._trust is not None:
             with_prior = np.column_stack([points, self._trust.column()])
@@ -260,43 +270,36 @@ class GaussianSearch:
         return Choice(int(pool[best]), "confirmation" if settled else "prediction", decision)
 
     def _seed_choice(self, seen: Observations, free: Column) -> Choice | None:
-        """The design, and among it what a prior proposes, as long as that proves good."""
-        if self._trust is not None:
-            proposed, planned = self._proposals(seen)
-            times, design = seen.times[proposed], seen.times[planned]
-            leads = times.max(initial=0) < design.min(initial=np.inf)
-            promising = [row for row in self._trust.promising if row not in self._seeds.design()]
-            waiting = [row for row in promising if free[row]]
-            enough = min(_FIRST_PROPOSAL + 2 * (len(promising) - len(waiting)), self._seeds.count)
-            if waiting and leads and len(design) >= enough and self._trust.worth_a_try(seen.rows[planned], design):
-                return Choice(waiting[0], "seed", {"why": f"fast according to {self._trust.source}"})
-            if self._trust.proven(times, design):
-                return None
+        """The design, then what a prior is entitled to propose."""
         row = self._seeds.next(seen, len(self._space))
-        return None if row is None else Choice(row, "seed", {"why": "represents the space"})
-
-    def _proposals(self, seen: Observations) -> tuple[Column, Column]:
-        """Which measurements the prior proposed, and which belong to the design."""
-        assert self._trust is not None
-        planned = np.isin(seen.rows, self._seeds.design())
-        early = np.arange(len(seen.rows)) < self._seeds.count + len(self._trust.promising)
-        return np.isin(seen.rows, self._trust.promising) & early & ~planned, planned
+        if row is not None:
+            return Choice(row, "seed", {"why": "represents the space"})
+        if self._trust is None or self._trust.believed:
+            return None
+        tried = seen.tried
+        others = int((~tried).sum()) - self._seeds.count
+        if len(seen.proposed) >= self._trust.entitled(int(seen.led[tried].sum()), others):
+            return None
+        row = self._trust.next(seen.rows[~tried], seen.times[~tried], free)
+        if row is None:
+            return None
+        return Choice(row, "seed", {"why": f"fastest of its region according to {self._trust.source}", FROM_PRIOR: True})
 
     def _proven(self, seen: Observations) -> bool:
         assert self._trust is not None
-        proposed, planned = self._proposals(seen)
-        return self._trust.proven(seen.times[proposed], seen.times[planned])
+        planned = np.isin(seen.rows, self._seeds.design())
+        return self._trust.proven(seen.times[seen.tried], seen.times[planned])
 
     def _learned_from(self, seen: Observations) -> Observations:
-        """All measurements; without what the prior proposed while it is neither proven nor believed: it costs no more."""
+        """All measurements; without what the prior proposed in vain while it is neither proven nor believed: it costs no more."""
         if self._trust is None or self._trust.believed or self._proven(seen):
             return seen
-        kept = ~self._proposals(seen)[0]
+        kept = ~seen.tried | seen.led
         return Observations(seen.rows[kept], seen.times[kept], seen.pending)
 
     def assess(self, seen: Observations) -> Assessment:
         """See :class:`Strategy`."""
-        learned = self._learned_from(Observations(seen.rows, seen.times))
+        learned = self._learned_from(replace(seen, pending=np.zeros(0, np.int64)))
         if learned.feasible.sum() < 3:
             return Assessment(self.name, None, None)
         view, targets = self._fit(learned, 0)

@@ -71,13 +71,13 @@ def test_the_command_writes_figures_by_landscape_and_in_total(tmp_path: Path, ca
 
 def test_a_spoilt_prior_is_the_same_space_with_other_times(tmp_path: Path) -> None:
     write(tmp_path / "sum_OLD.json.gz", landscape())
-    spoilt = {how: earlier(Source(None, tmp_path, how), "sum_GPU") for how in (None, *MISLEADING)}
+    spoilt = {how: earlier(Source(tmp_path, tmp_path, how), "sum_GPU") for how in (None, *MISLEADING)}
 
     times = {how: each.times_ms for how, each in spoilt.items() if each is not None}
     assert times[None][0] == 2 and times["inverted"][0] == 1 / 2
     assert sorted(times["shuffled"]) == sorted(times[None]) and list(times["shuffled"]) != list(times[None])
     assert abs(spearmanr(times["foreign"][:-1], times[None][:-1]).statistic) < 0.9
-    assert earlier(Source(None, tmp_path, None), "other_GPU") is None
+    assert earlier(Source(tmp_path, tmp_path, None), "other_GPU") is None
 
 
 def test_synthetic_landscapes_are_alike_every_time_and_have_what_makes_spaces_hard() -> None:
@@ -95,6 +95,15 @@ def test_synthetic_landscapes_are_alike_every_time_and_have_what_makes_spaces_ha
         ran = a.times_ms[np.isfinite(a.times_ms)]
         assert np.quantile(ran, 0.5) > 1.5 * ran.min()  # half of it is far from the optimum
     assert np.isinf(first[1].times_ms).mean() > 0.1  # the stencil's halo does not fit everywhere
+
+
+def test_the_prior_of_a_synthetic_landscape_is_its_kernel_on_another_gpu(tmp_path: Path) -> None:
+    a = next(each for each in synthetic_landscapes(1) if each.name == "matrix_cores_drawn0")
+    prior = earlier(Source(None, tmp_path), a.name)
+
+    assert prior is not None and prior.space.names == a.space.names
+    both = np.isfinite(a.times_ms) & np.isfinite(prior.times_ms)
+    assert 0.3 < spearmanr(a.times_ms[both], prior.times_ms[both]).statistic < 0.999
 
 
 def test_kernel_tuner_is_asked_for_only_where_it_is_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted, search
 from rocm_perf_lab.autotune.prior import Prior, PriorError, Trust
 from rocm_perf_lab.autotune.sampler import MODELS, RegressionSampler, SamplerError
@@ -294,7 +295,7 @@ def test_a_prior_shortens_the_search_and_a_misleading_one_hardly_lengthens_it() 
     assert evaluations(bad) <= alone + 6
 
 
-def test_a_prior_proposes_where_the_design_agrees_with_it_and_goes_on_only_while_it_leads() -> None:
+def test_a_prior_proposes_the_fastest_of_a_region_where_the_design_agrees_with_it() -> None:
     space = tiles()
     everything = [space.configuration(i) for i in range(len(space))]
 
@@ -306,8 +307,8 @@ def test_a_prior_proposes_where_the_design_agrees_with_it_and_goes_on_only_while
     good = seeds_with(Prior.from_results(space, [(c, bowl(c)) for c in everything], "old GPU"))
     bad = seeds_with(Prior.from_results(space, [(c, 1 / bowl(c)) for c in everything], "old GPU"))
 
-    fast, other = "fast according to old GPU", "represents the space"
-    assert good[:5] == [*[other] * 4, fast]
+    fast, other = "fastest of its region according to old GPU", "represents the space"
+    assert good[:9] == [*[other] * 8, fast]
     assert bad == [other] * 8
 
 
@@ -334,9 +335,9 @@ def test_a_prior_that_misleads_costs_what_it_proposed_and_changes_nothing_else(s
         search(study, space, measure, 30)
         return study.trials
 
-    others = [t.params for t in trials(bad) if t.user_attrs["decision"].get("why") != "fast according to bad"]
+    others = [t.params for t in trials(bad) if "from_prior" not in t.user_attrs["decision"]]
 
-    assert len(others) >= 29
+    assert len(others) >= 28  # one try after the design, one after sixteen more
     assert others == [t.params for t in trials(None)][: len(others)]
 
 
@@ -353,8 +354,46 @@ def test_a_prior_is_believed_once_measurements_bear_it_out_and_the_study_says_so
 
 
 def _trust() -> Trust:
+    """Rows are faster the smaller they are; the design is 10, 20, … 80."""
     space = tiles()
-    return Trust(space, Prior.from_results(space, [(space.configuration(i), 1.0 + i) for i in range(len(space))], "old"), 4)
+    prior = Prior.from_results(space, [(space.configuration(i), 1.0 + i) for i in range(len(space))], "old")
+    return Trust(space, prior, range(10, 90, 10))
+
+
+def test_winners_are_the_fastest_of_those_that_are_nearest_to_a_row_of_the_design() -> None:
+    space = tiles()
+    points, logs, design = encode(space, factors=False), np.arange(len(space), dtype=float), range(10, 90, 10)
+    distances = np.linalg.norm(points[:, None] - points[None, list(design)], axis=2)
+
+    for winner, row in _trust().winners.items():
+        near = np.flatnonzero(distances.argmin(axis=1) == list(design).index(row))
+        assert winner == near[np.argmin(logs[near])] < row
+
+
+@pytest.mark.parametrize(("led", "others", "tries"), [(0, 0, 1), (1, 0, 2), (0, 15, 1), (0, 16, 2), (3, 33, 6)])
+def test_a_prior_is_entitled_to_one_try_one_for_each_that_led_and_one_for_every_sixteen_others(
+    led: int, others: int, tries: int
+) -> None:
+    assert _trust().entitled(led, others) == tries
+
+
+def test_what_was_proposed_and_what_led_is_told_by_the_observations() -> None:
+    seen = Observations(np.array([4, 7, 9, 2]), np.array([3.0, math.inf, 2.0, 2.5]), np.array([5]), np.array([2, 5, 9]))
+
+    assert seen.tried.tolist() == [False, False, True, True]
+    assert seen.led.tolist() == [True, False, True, False]
+
+
+def test_the_winner_that_is_tried_is_the_one_that_would_be_fastest_if_its_region_kept_its_ratios() -> None:
+    trust = _trust()
+    design = np.arange(10, 90, 10)
+    free = np.ones(len(tiles()), bool)
+    agreeing = 1.0 + design
+    expected = {row: agreeing[design.tolist().index(seed)] * (1.0 + row) / (1.0 + seed) for row, seed in trust.winners.items()}
+
+    assert trust.next(design, agreeing, free) == min(expected, key=lambda row: expected[row])
+    assert trust.next(design, 1 / agreeing, free) is None
+    assert trust.next(design, agreeing, ~free) is None
 
 
 @pytest.mark.parametrize(
@@ -362,8 +401,9 @@ def _trust() -> Trust:
 )
 def test_proposals_prove_a_prior_when_that_they_all_lead_is_no_chance(proposed: int, design: int, proven: bool) -> None:
     # 1/9, 1/15, 1/45 and 1/35 by chance; one in twenty is the limit
-    assert _trust().proven(np.full(proposed, 1.0), np.full(design, 2.0)) is proven
-    assert not _trust().proven(np.append(np.full(proposed, 1.0), 3.0), np.full(design, 2.0))
+    fast, slow = np.linspace(1.0, 1.5, proposed), np.linspace(2.0, 2.5, design)
+    assert _trust().proven(fast, slow) is proven
+    assert not _trust().proven(np.append(fast, 3.0), slow)
 
 
 def test_belief_takes_a_clear_bayes_factor_and_an_order_that_agrees_and_ends_without_them() -> None:
