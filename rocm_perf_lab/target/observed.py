@@ -69,9 +69,9 @@ def _corrected(known: Target, product_name: str, properties: Mapping[str, Any]) 
     if same and not changed:
         return ObservedTarget(known)
     names = {} if same else {"name": product_name.split()[-1].lower(), "product_name": product_name}
-    facts = ", ".join(f"{value} {fact.replace('_', ' ')}" for fact, value in changed.items())
+    facts = ", ".join(f"{fact.replace('_', ' ')} {value}" for fact, value in changed.items())
     note = f"the GPU is {product_name or known.product_name}" + (f" and states {facts}" if facts else "")
-    note += f": bandwidths of L2, MALL and DRAM are those of {known.product_name}" if not same else ""
+    note += f"; bandwidths of MALL and DRAM are those of {known.product_name}" if not same else ""
     return ObservedTarget(_with(known, {**names, **changed}), (note,))
 
 

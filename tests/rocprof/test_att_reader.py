@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
 from rocm_perf_lab.rocprof.att.model import Column, State
-from rocm_perf_lab.rocprof.att.reader import AttError, find_folders, read_folder
+from rocm_perf_lab.rocprof.att.reader import AttError, find_folders, read_folder, read_kernel_trace
 
 HEADER = "ISA, _, LineNumber, Source, Codeobj, Vaddr, Hit, Latency, Stall, Idle"
 LABEL = ["; _Z4copyPf", 0, 0, "copy(float*)", 1, 4096, 0, 0, 0, 0]
@@ -305,3 +305,13 @@ def test_any_json_is_read_or_refused(name: str, content: Any) -> None:
         except AttError as error:
             assert name == "code.json"
             assert "code.json" in error.what
+
+
+@pytest.mark.parametrize("name", ["_Z4copyPf", "_Z4copyPf.kd", "copy(float*)", "copy"])
+def test_a_kernel_is_found_by_any_of_its_names(tmp_path: Path, name: str) -> None:
+    other = ["; _Z3sumPf", 0, 0, "sum(float*)", 1, 4096, 0, 0, 0, 0]
+    folder_with(tmp_path, {**complete(), "code.json": code(other, LOAD, WAIT, END)})
+    (tmp_path / "ui_output_agent_14065_dispatch_12").rename(tmp_path / "ui_output_agent_14065_dispatch_3")
+    folder_with(tmp_path, complete())
+
+    assert read_kernel_trace(tmp_path, name).provenance.dispatch == 12

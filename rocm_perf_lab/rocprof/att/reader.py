@@ -79,9 +79,9 @@ def find_folders(path: Path) -> tuple[Path, ...]:
 
 
 def read_kernel_trace(path: Path, symbol: str) -> AttTrace:
-    """The trace of one kernel (mangled name) among the decoded folders at or below `path`.
+    """The trace of one kernel among the decoded folders at or below `path`.
 
-    Of several the first that has wavefronts of it; where none names the kernel, the first with any wavefronts.
+    The name may be mangled, or demangled as CSV has it, with or without its parameters. Of several the first that has wavefronts of it; where none names the kernel, the first with any wavefronts.
 
     Raises:
         AttError: No decoded folder, or one that cannot be read.
@@ -89,7 +89,9 @@ def read_kernel_trace(path: Path, symbol: str) -> AttTrace:
     traces = [read_folder(folder) for folder in find_folders(path)]
     kernel = symbol.removesuffix(".kd")
     of_kernel = [t for t in traces if any(label.mangled_name.removesuffix(".kd") == kernel for label in t.kernels)]
-    candidates = of_kernel or traces
+    short = kernel.partition("(")[0]
+    of_name = [t for t in traces if any(label.name.partition("(")[0] == short for label in t.kernels)]
+    candidates = of_kernel or of_name or traces
     return next((trace for trace in candidates if trace.waves), candidates[0])
 
 
