@@ -81,7 +81,8 @@ def find_folders(path: Path) -> tuple[Path, ...]:
 def read_kernel_trace(path: Path, symbol: str) -> AttTrace:
     """The trace of one kernel among the decoded folders at or below `path`.
 
-    The name may be mangled, or demangled as CSV has it, with or without its parameters. Of several the first that has wavefronts of it; where none names the kernel, the first with any wavefronts.
+    The name may be mangled, or demangled as CSV has it, with or without its parameters. Of several folders the first that has
+    wavefronts of the kernel; where none names it, the first with any wavefronts.
 
     Raises:
         AttError: No decoded folder, or one that cannot be read.
