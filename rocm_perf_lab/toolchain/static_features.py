@@ -60,7 +60,6 @@ _CLASS_OF_PREFIX: dict[str, InstructionClass] = {
     "s_setprio": "other",
     "s_sethalt": "other",
     "s_setkill": "other",
-    "s_setvskip": "other",
     "s_wakeup": "other",
     "s_incperflevel": "other",
     "s_decperflevel": "other",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,3 +81,34 @@ def test_spills_and_scratch_are_the_compilers(tmp_path: Path) -> None:
 )
 def test_each_mnemonic_belongs_to_one_unit(mnemonic: str, expected: str) -> None:
     assert instruction_class(mnemonic) == expected
+
+
+@pytest.mark.parametrize(
+    ("architecture", "encodings", "expected"),
+    [
+        ("cdna", ("FLATOp", "GLOBALOp", "SCRATCHOp", "MUBUFOp", "MTBUFOp"), {"vmem"}),
+        ("rdna3", ("FLATOp", "GLOBALOp", "SCRATCHOp", "MUBUFOp", "MTBUFOp", "MIMGOp"), {"vmem"}),
+        ("rdna4", ("VFLATOp", "VGLOBALOp", "VSCRATCHOp", "VBUFFEROp", "VIMAGEOp", "VSAMPLEOp"), {"vmem"}),
+        ("cdna", ("DSOp",), {"lds"}),
+        ("rdna3", ("DSOp", "LDSDIROp"), {"lds"}),
+        ("cdna", ("SMEMOp",), {"smem"}),
+        ("rdna3", ("SMEMOp",), {"smem"}),
+        ("rdna4", ("SMEMOp",), {"smem"}),
+        ("cdna", ("VOP1Op", "VOP2Op", "VOP3Op", "VOPCOp", "VOP3SDOp"), {"valu"}),
+        ("rdna3", ("VOP1Op", "VOP2Op", "VOP3Op", "VOPCOp", "VOPDOp"), {"valu"}),
+        ("cdna", ("VOP3POp", "VOP3PX2Op"), {"valu", "mfma"}),
+        ("cdna", ("SOP2Op", "SOPCOp", "SOPKOp", "SOP1Op"), {"salu", "branch"}),
+    ],
+)
+def test_every_instruction_of_an_encoding_is_of_its_unit(
+    architecture: str, encodings: tuple[str, ...], expected: set[str]
+) -> None:
+    """Opcode tables that were generated from AMD's machine-readable ISA."""
+    tables = importlib.import_module(f"tinygrad.runtime.autogen.amd.{architecture}.enum")
+
+    # An instruction cache is no memory operation of a wavefront, wherever its opcode stands.
+    names = [op.name.lower() for encoding in encodings for op in getattr(tables, encoding) if "ICACHE" not in op.name]
+
+    found = {name: instruction_class(name) for name in names}
+    assert {name: kind for name, kind in found.items() if kind not in expected} == {}
+    assert set(found.values()) == expected
