@@ -24,7 +24,7 @@ static inline uint16_t rpl_add_bf16(uint16_t a, uint16_t b) {
   return (uint16_t)((sum + 0x7fff + (sum >> 16 & 1)) >> 16);                   // to nearest, ties to even
 }
 
-// `other`: the comparand of RPL_CMPSWAP, the second operand of RPL_MSKOR.
+// `other`: the comparand of RPL_CMPSWAP, the second operand of RPL_MSKOR and RPL_WRAP.
 static inline uint32_t rpl_apply32(int op, uint32_t memory, uint32_t data, uint32_t other) {
   switch (op) {
     case RPL_SWAP: return data;
@@ -41,6 +41,7 @@ static inline uint32_t rpl_apply32(int op, uint32_t memory, uint32_t data, uint3
     case RPL_XOR: return memory ^ data;
     case RPL_INC: return memory >= data ? 0 : memory + 1;
     case RPL_DEC: return memory == 0 || memory > data ? data : memory - 1;
+    case RPL_WRAP: return memory >= data ? memory - data : memory + other;
     case RPL_FADD: return rpl_bits32(rpl_f32(memory) + rpl_f32(data));
     case RPL_FMIN: return rpl_bits32(fminf(rpl_f32(memory), rpl_f32(data)));
     case RPL_FMAX: return rpl_bits32(fmaxf(rpl_f32(memory), rpl_f32(data)));

@@ -101,11 +101,14 @@ static void trace_cycles(struct rpl_wave *w, int inst, uint32_t cycles) {
 
 // ---- bounds ----
 
+enum { ROW_OF_M0 = -1, M0 = 124 };  // in place of an address register: M0[15:0] + 4 * lane
+
 static int addresses_of(struct rpl_wave *w, int inst, int access, int addr, uint32_t offset, uint64_t lanes, uint32_t width,
                         uint32_t *out) {
   uint64_t bad = 0;
   for (uint64_t l = 0; l < RPL_LANES; l++) {
-    out[l] = w->vgpr[addr][l] + offset;  // 32 bits: compilers use negative bases with an offset
+    uint32_t base = addr == ROW_OF_M0 ? (w->sgpr[M0] & 0xffff) + 4 * (uint32_t)l : w->vgpr[addr][l];
+    out[l] = base + offset;  // 32 bits: compilers use negative bases with an offset
     bad |= (uint64_t)((uint64_t)out[l] + width > w->lds_bytes) << l;
   }
   bad &= lanes;
@@ -218,7 +221,42 @@ int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, i
   trace_cycles(w, inst, count_cycles(w, inst, address, lanes, is64 ? 2 : 1));
   // DS_CMPST takes the comparand first, DS_MSKOR the mask: both then the new bits.
   int value = op == RPL_CMPSWAP ? data1 : data;
-  int other = op == RPL_CMPSWAP ? data : op == RPL_MSKOR ? data1 : -1;
+  int other = op == RPL_CMPSWAP ? data : op == RPL_MSKOR || op == RPL_WRAP ? data1 : -1;
   RPL_FOR_LANES(lanes, l) rpl_lane_atomic(w, dst, value, other, w->lds + address[l], l, op, is64, returns, 0);
+  return 0;
+}
+
+int rpl_lds_exchange2(struct rpl_wave *w, int inst, int dst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords) {
+  uint64_t lanes = rpl_exec(w);
+  uint32_t first[RPL_LANES], second[RPL_LANES];
+  if (two_addresses(w, inst, RPL_ATOMIC, addr, offset0, offset1, dwords, lanes, first, second)) return 1;
+  RPL_FOR_LANES(lanes, l) {
+    uint32_t old[4], given[4];
+    for (int k = 0; k < dwords; k++) {
+      old[k] = rpl_read32(w->lds + first[l] + 4 * k);
+      old[dwords + k] = rpl_read32(w->lds + second[l] + 4 * k);
+      given[k] = w->vgpr[data0 + k][l];
+      given[dwords + k] = w->vgpr[data1 + k][l];
+    }
+    for (int k = 0; k < dwords; k++) rpl_write32(w->lds + first[l] + 4 * k, given[k]);
+    for (int k = 0; k < dwords; k++) rpl_write32(w->lds + second[l] + 4 * k, given[dwords + k]);
+    for (int k = 0; k < 2 * dwords; k++) w->vgpr[dst + k][l] = old[k];
+  }
+  return 0;
+}
+
+int rpl_lds_append(struct rpl_wave *w, int inst, int dst, uint32_t offset, int subtracts) {
+  uint64_t lanes = rpl_exec(w);
+  if (!lanes) return 0;
+  uint32_t place = (w->sgpr[M0] & 0xffff) + offset, count = (uint32_t)__builtin_popcountll(lanes), address[RPL_LANES];
+  uint64_t first = lanes & -lanes, wide[RPL_LANES];
+  for (int l = 0; l < RPL_LANES; l++) wide[l] = address[l] = place;
+  if ((uint64_t)place + 4 > w->lds_bytes) return rpl_raise(w, RPL_FAULT_LDS, inst, RPL_ATOMIC, 4, first, wide, w->lds_bytes);
+  if (place % 4) return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, RPL_ATOMIC, 4, first, wide, 0);
+  if (w->group) rpl_checked_lds(w, inst, RPL_ATOMIC, first, address, 4);
+  trace_cycles(w, inst, count_cycles(w, inst, address, first, 1));
+  uint32_t old = rpl_read32(w->lds + place);
+  rpl_write32(w->lds + place, subtracts ? old - count : old + count);
+  RPL_FOR_LANES(lanes, l) w->vgpr[dst][l] = old;
   return 0;
 }

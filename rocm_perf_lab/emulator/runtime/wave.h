@@ -53,7 +53,7 @@ enum rpl_kind { RPL_U8 = 0, RPL_I8 = 1, RPL_U16 = 2, RPL_I16 = 3, RPL_B32 = 4 /*
 enum rpl_address { RPL_ADDR_VGPR64 = 0, RPL_ADDR_SGPR_PLUS_VGPR32 = 1, RPL_ADDR_FLAT = 2 };
 enum rpl_atomic { RPL_SWAP, RPL_CMPSWAP, RPL_ADD, RPL_SUB, RPL_SMIN, RPL_UMIN, RPL_SMAX, RPL_UMAX, RPL_AND, RPL_OR,
                   RPL_XOR, RPL_INC, RPL_DEC, RPL_FADD, RPL_FMIN, RPL_FMAX, RPL_RSUB, RPL_PK_ADD_F16, RPL_PK_ADD_BF16,
-                  RPL_MSKOR };
+                  RPL_MSKOR, RPL_WRAP };
 
 // address = base + offset (+ VGPR), as `mode` says.
 int rpl_global_load(struct rpl_wave *w, int inst, int dst, int addr, uint64_t base, int64_t offset, int mode, int kind, int dwords);
@@ -81,8 +81,12 @@ int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t off
 int rpl_lds_fill(struct rpl_wave *w, int inst, int row, uint32_t base);
 int rpl_lds_load2(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset0, uint32_t offset1, int dwords);
 int rpl_lds_store2(struct rpl_wave *w, int inst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords);
-// data1 is the second operand of compare-and-swap and MSKOR.
+// data1 is the second operand of compare-and-swap, MSKOR and WRAP.
 int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, int addr, uint32_t offset, int op, int is64, int returns);
+// Two exchanges a lane, one after the other; the old values side by side.
+int rpl_lds_exchange2(struct rpl_wave *w, int inst, int dst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords);
+// One place for the wavefront, at M0: the number of active lanes is added, or subtracted; all of them get the old value.
+int rpl_lds_append(struct rpl_wave *w, int inst, int dst, uint32_t offset, int subtracts);
 // Lane permutations of the LDS unit: no memory, no LDS bounds.
 int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset);
 int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset);

@@ -28,14 +28,17 @@ _ATOMICS = {"SWAP": 0, "CMPSWAP": 1, "ADD": 2, "SUB": 3, "SMIN": 4, "UMIN": 5, "
             "PK_ADD_F16": 17, "PK_ADD_BF16": 18}  # fmt: skip
 """enum rpl_atomic."""
 _LDS_ATOMICS = {"ADD": 2, "SUB": 3, "RSUB": 16, "INC": 11, "DEC": 12, "AND": 8, "OR": 9, "XOR": 10, "WRXCHG": 0,
-                "MSKOR": 19, "CMPST": 1}  # fmt: skip
+                "MSKOR": 19, "CMPST": 1, "WRAP": 20}  # fmt: skip
 _LDS_ATOMIC = re.compile(
-    r"DS_(ADD|SUB|RSUB|INC|DEC|MIN|MAX|AND|OR|XOR|WRXCHG|MSKOR|CMPST|PK_ADD)(?:_RTN)?_(?:RTN_)?(U|I|B|F|BF)(16|32|64)$"
+    r"DS_(ADD|SUB|RSUB|INC|DEC|MIN|MAX|AND|OR|XOR|WRXCHG|MSKOR|CMPST|WRAP|PK_ADD)(?:_RTN)?_(?:RTN_)?(U|I|B|F|BF)(16|32|64)$"
 )
 _TYPED = re.compile(r"(LOAD|STORE)_FORMAT_(D16_(?:HI_)?)?(XYZW|XYZ|XY|X)$")
 _PACKINGS = {None: 0, "D16_": 1, "D16_HI_": 2}
 """enum rpl_packing."""
 _LDS_ACCESS = re.compile(r"DS_(READ|WRITE)(2?)(ST64)?_([BUI])(\d+)(_D16)?(_HI)?$")
+_LDS_EXCHANGE2 = re.compile(r"DS_WRXCHG2(ST64)?_RTN_B(32|64)$")
+_LDS_ADD_THREAD_ID = {"DS_READ_ADDTID_B32": "rpl_lds_load", "DS_WRITE_ADDTID_B32": "rpl_lds_store"}
+_ROW_OF_M0 = -1
 _SCALAR_CACHE = frozenset({"S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL"})
 _FENCES = {"BUFFER_WBL2": 1, "BUFFER_INV": 0}
 """Release and acquire: memory is coherent here anyway, only the checks listen."""
@@ -184,6 +187,20 @@ def _lds(state: BlockState, instruction: Instruction) -> None:
     if instruction.mnemonic in permutes:
         helper, arguments = permutes[instruction.mnemonic]
         call_helper(state, helper, instruction, *arguments)
+        return
+    if instruction.mnemonic in ("DS_APPEND", "DS_CONSUME"):
+        call_helper(state, "rpl_lds_append", instruction, target, offset, int(instruction.mnemonic == "DS_CONSUME"))
+        return
+    if instruction.mnemonic in _LDS_ADD_THREAD_ID:
+        helper = _LDS_ADD_THREAD_ID[instruction.mnemonic]
+        call_helper(state, helper, instruction, target if "load" in helper else data0, _ROW_OF_M0, offset, *_KINDS["DWORD"])
+        return
+    exchange = _LDS_EXCHANGE2.match(instruction.mnemonic)
+    if exchange is not None:
+        dwords = int(exchange[2]) // 32
+        unit = 4 * dwords * (64 if exchange[1] else 1)
+        places = (address, offset0 * unit, offset1 * unit)
+        call_helper(state, "rpl_lds_exchange2", instruction, target, data0, data1, *places, dwords)
         return
     access = _LDS_ACCESS.match(instruction.mnemonic)
     if access is not None:
