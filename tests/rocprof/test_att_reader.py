@@ -307,6 +307,15 @@ def test_any_json_is_read_or_refused(name: str, content: Any) -> None:
             assert "code.json" in error.what
 
 
+def test_folders_are_found_however_deep(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, complete())
+    deep = tmp_path / "host" / "att"
+    deep.mkdir(parents=True)
+    folder.rename(deep / folder.name)
+
+    assert find_folders(tmp_path) == (deep / folder.name,)
+
+
 @pytest.mark.parametrize("name", ["_Z4copyPf", "_Z4copyPf.kd", "copy(float*)", "copy"])
 def test_a_kernel_is_found_by_any_of_its_names(tmp_path: Path, name: str) -> None:
     other = ["; _Z3sumPf", 0, 0, "sum(float*)", 1, 4096, 0, 0, 0, 0]

@@ -53,7 +53,7 @@ class AttError(LabError):
 
 
 def find_folders(path: Path) -> tuple[Path, ...]:
-    """Decoded folders at or directly below `path`, by dispatch and name.
+    """Decoded folders at or below `path`, by dispatch and name.
 
     Raises:
         AttError: There is none.
@@ -62,10 +62,9 @@ def find_folders(path: Path) -> tuple[Path, ...]:
         raise AttError("no such folder", where=str(path), remedy="give the folder that rocprofv3 --att -d wrote")
     if (path / "code.json").exists():
         return (path,)
-    found = [child for child in path.iterdir() if child.is_dir() and (child / "code.json").exists()]
-    if found:
+    if found := {code.parent for code in path.rglob("code.json")}:
         return tuple(sorted(found, key=_order))
-    if any(path.glob("*.att")):
+    if any(path.rglob("*.att")):
         raise AttError(
             "the folder holds raw traces (*.att) that were not decoded",
             where=str(path),
