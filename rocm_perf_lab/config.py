@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from rocm_perf_lab.autotune.space import SpaceDescription
 from rocm_perf_lab.components import Component, ComponentError, accepted_arguments, resolve
 from rocm_perf_lab.config_errors import ConfigError, explain_validation_error, unknown_key
+from rocm_perf_lab.config_run import RunConfig, StrictModel
 from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.optimize.trial_policy import TrialPolicy
-from rocm_perf_lab.target.model import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,27 +20,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.config_errors import Origins
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class PassesConfig(_Strict):
-    """What is collected, and how often a dispatch is repeated on a device whose times vary."""
-
-    runs: PositiveInt = 10
-    counters: tuple[str, ...] = ()
-    helper_kernels: tuple[str, ...] = ()
-    thread_trace: bool = False
-    """Also trace single wavefronts, instruction by instruction."""
-    roofline_csv: Path | None = None
-    """Measured peaks of the GPU, as rocprof-compute writes them; the theoretical ones are taken without it."""
-    plots: bool = True
-    """The profile job draws roofline.png and roofline.html."""
-    dag_nodes: PositiveInt = 5000
-    """Nodes in dag.json, at most; of a larger run the longest of its critical path."""
-
-
-class AutotuneConfig(_Strict):
+class AutotuneConfig(StrictModel):
     """How a space is searched."""
 
     space: Path | None = None
@@ -75,7 +55,7 @@ class AutotuneConfig(_Strict):
     """Its name; sweeps with equal name and storage share their trials."""
 
 
-class LlmConfig(_Strict):
+class LlmConfig(StrictModel):
     """A model behind an OpenAI-compatible endpoint, what it may cost, and where its earlier answers are."""
 
     base_url: str = "https://api.openai.com/v1"
@@ -108,7 +88,7 @@ class LlmConfig(_Strict):
     """Answers for proposer=recorded: a transcript.jsonl of an earlier run; relative paths from the kernel's folder."""
 
 
-class IsolationConfig(_Strict):
+class IsolationConfig(StrictModel):
     """Limits of the processes that compile and run what a proposer wrote."""
 
     compile_timeout_s: float = Field(default=60, gt=0)
@@ -118,7 +98,7 @@ class IsolationConfig(_Strict):
     processes: PositiveInt = 256
 
 
-class OptimizerConfig(_Strict):
+class OptimizerConfig(StrictModel):
     """Where rewrites come from, how they are searched, guarded, and when one is accepted."""
 
     proposer: Literal["transforms", "llm", "recorded"] = "transforms"
@@ -145,27 +125,22 @@ class OptimizerConfig(_Strict):
     isolation: IsolationConfig = IsolationConfig()
 
 
-class ToolchainConfig(_Strict):
+class ToolchainConfig(StrictModel):
     """Compilers in order of preference, and what every compilation gets."""
 
     compilers: tuple[str, ...] = ("hipcc", "clang", "pip")
     optimisation: str = "-O3"
 
 
-class LabConfig(_Strict):
+class LabConfig(RunConfig):
     """One composed configuration: everything that a job needs to know."""
 
-    target: Target
     device: Component
     kernel: KernelDescription
-    passes: PassesConfig
     autotune: AutotuneConfig
     space: SpaceDescription
     optimizer: OptimizerConfig
-    tracking: Component
-    job: Component
     toolchain: ToolchainConfig = ToolchainConfig()
-    display: Literal["table", "json", "runtime", "none"] = "table"
     measure: Literal["run", "replay"] = "run"
     """Written as `device.measure`: how candidates are measured by autotune and optimize."""
 

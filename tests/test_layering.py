@@ -30,7 +30,7 @@ LAYERS = (
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 SHARED = {"components", "errors", "expressions", "files", "resources"}
 """Modules beside the packages that every layer may use, and that use no package."""
-CONFIG = {"config", "config_errors", "config_schema"}
+CONFIG = {"config", "config_errors", "config_run", "config_schema"}
 DOORS = {
     "__main__",
     "autotune_words",

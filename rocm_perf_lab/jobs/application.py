@@ -99,8 +99,8 @@ class ApplicationJob:
         from rocm_perf_lab.jobs.examination import Choice, examine, target_of_trace
         from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 
-        passes = lab.config.passes
-        gpu = target_of_trace(traces[0], lab.config.target)
+        passes = lab.settings.passes
+        gpu = target_of_trace(traces[0], lab.settings.target)
         target = gpu.target
         kernel = Choice(self._kernel, self._focus_critical, passes.helper_kernels).of(traces[0], target)
         counted, more = runs.counters(target.architecture, passes.counters, kernel.mangled_name)
@@ -135,7 +135,7 @@ class ApplicationJob:
         tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._command), "time_kind": found.word})
         tracker.log_params(examination_params(found))
         tracker.log_metrics(profile_metrics(found, found.word))
-        plots = _plots(lab, found) if lab.config.passes.plots else ()
+        plots = _plots(lab, found) if lab.settings.passes.plots else ()
         for path in (*found.artifacts, page, *plots):
             tracker.log_artifact(path)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.config import LabConfig
+    from rocm_perf_lab.config_run import RunConfig
     from rocm_perf_lab.device.protocol import Device
     from rocm_perf_lab.tracking.store import RunTracker
 
@@ -41,7 +42,8 @@ class Job(Protocol):
 class Lab:
     """One run of the lab."""
 
-    config: LabConfig
+    settings: RunConfig
+    """What a run needs at least; the rest of the configuration is in `config`."""
     resolved: Mapping[str, Any]
     output_dir: Path
     console: Console
@@ -53,17 +55,35 @@ class Lab:
     @classmethod
     def open(
         cls,
-        config: LabConfig,
+        settings: RunConfig,
         *,
         resolved: Mapping[str, Any],
         output_dir: Path,
         resumed: bool = False,
         tracking_run: str | None = None,
     ) -> Lab:
-        """Store the resolved configuration with the run."""
+        """Store the resolved configuration with the run.
+
+        Args:
+            settings: The configuration, or the part of it that every run needs.
+            resolved: All of the configuration, checked, as plain data.
+            output_dir: The run's folder.
+            resumed: An interrupted run is taken up again.
+            tracking_run: Its id in the store.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
         write_text(output_dir / "config.json", json.dumps(resolved, indent=2, default=str) + "\n")
-        console = Console(highlight=False, soft_wrap=False, quiet=config.display != "table")
-        return cls(config, resolved, output_dir, console, resumed, tracking_run)
+        console = Console(highlight=False, soft_wrap=False, quiet=settings.display != "table")
+        return cls(settings, resolved, output_dir, console, resumed, tracking_run)
+
+    @cached_property
+    def config(self) -> LabConfig:
+        """The whole configuration."""
+        from rocm_perf_lab.config import LabConfig
+
+        return self.settings if isinstance(self.settings, LabConfig) else LabConfig.model_validate(self.resolved)
 
     @cached_property
     def device(self) -> Device:
@@ -96,18 +116,18 @@ class Lab:
         from rocm_perf_lab.tracking.deferred import DeferredTracker
         from rocm_perf_lab.tracking.store import open_mlflow_tracker
 
-        if self.config.tracking.target != f"{open_mlflow_tracker.__module__}.{open_mlflow_tracker.__name__}":
+        if self.settings.tracking.target != f"{open_mlflow_tracker.__module__}.{open_mlflow_tracker.__name__}":
             return self.tracker
-        return DeferredTracker(self.config.tracking, run_name, self.output_dir)
+        return DeferredTracker(self.settings.tracking, run_name, self.output_dir)
 
     @property
     def job_name(self) -> str:
         """`profile`, `optimize`, ...: the module that holds the verb."""
-        return self.config.job.target.split(".")[-2]
+        return self.settings.job.target.split(".")[-2]
 
     def run(self) -> float | None:
         """Run the configured job; see :meth:`Job.run`."""
-        job: Job = build(self.config.job, where="job")
+        job: Job = build(self.settings.job, where="job")
         return job.run(self)
 
     def announce_device(self) -> None:
@@ -117,7 +137,7 @@ class Lab:
 
     def answer(self, document: Path, runtime: str) -> None:
         """What a machine asked for, on standard output and nothing beside it: one JSON document, or the runtime alone."""
-        if self.config.display == "json":
+        if self.settings.display == "json":
             sys.stdout.write(document.read_text(encoding="utf-8"))
-        elif self.config.display == "runtime":
+        elif self.settings.display == "runtime":
             sys.stdout.write(f"{runtime}\n")

@@ -101,7 +101,7 @@ class OptimizeApplicationJob:
             grid=tuple(found.profile.grid),
             block=tuple(found.profile.block),
         )
-        lab = replace(lab, config=lab.config.model_copy(update={"kernel": described, "target": found.profile.target}))
+        lab = replace(lab, settings=lab.config.model_copy(update={"kernel": described, "target": found.profile.target}))
         parse_source(text.encode(), symbol)
         parts = Parts.of(lab)
         confirm(lab, parts.model)
