@@ -77,12 +77,21 @@ class Choice:
         if self.pattern is not None:
             return self._matching(trace, ranked)
         longest = select_kernel(trace, ranked)
-        if not self.focus_critical:
-            return longest
+        return self.critical(trace, target)[0][0] if self.focus_critical else longest
+
+    def critical(self, trace: Trace, target: Target) -> list[tuple[RankedKernel, float]]:
+        """All kernels but helpers, each with its share of the critical path, largest first.
+
+        Raises:
+            ProfileError: Nothing was dispatched.
+        """
+        ranked = rank_kernels(trace, self.helper_patterns)
+        longest = select_kernel(trace, ranked)
         profile = build_profile(trace, target=target, symbol=longest.mangled_name, helper_patterns=self.helper_patterns)
         shares = diagnose(profile, trace, deterministic=False).critical_shares
         candidates = [kernel for kernel in ranked if not kernel.is_helper] or list(ranked)
-        return max(candidates, key=lambda kernel: shares.get(kernel.mangled_name, 0.0))
+        pairs = [(kernel, shares.get(kernel.mangled_name, 0.0)) for kernel in candidates]
+        return sorted(pairs, key=lambda pair: -pair[1])
 
     def _matching(self, trace: Trace, ranked: Sequence[RankedKernel]) -> RankedKernel:
         assert self.pattern is not None

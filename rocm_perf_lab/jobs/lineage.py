@@ -81,7 +81,17 @@ def show_lineage(console: Console, folder: Path, *, with_diff: bool, as_json: bo
             f"[bold]speed-up[/] {summary['speedup']:.2f}x ({summary['time_kind']}); stopped: {escape(summary['stop_reason'])}"
         )
     if diff is not None:
-        console.print(Syntax(diff, "diff") if diff else "the source is as it was: nothing was accepted")
+        _print_diff(console, diff)
+
+
+def _print_diff(console: Console, diff: str) -> None:
+    """Coloured on a terminal; elsewhere as it is, for `patch`."""
+    if not diff:
+        console.print("the source is as it was: nothing was accepted")
+    elif console.is_terminal:
+        console.print(Syntax(diff, "diff"))
+    else:
+        console.file.write(diff)
 
 
 def _read(folder: Path) -> tuple[list[Mapping[str, Any]], str, Mapping[str, Any] | None]:
@@ -113,7 +123,8 @@ def _row(verdict: Verdict) -> Mapping[str, Any]:
         "proposal": verdict.proposal.id,
         "parent": verdict.proposal.parent_id,
         "description": verdict.proposal.description,
-        "accepted": False,
+        "accepted": False,  # which of a round wins is known at its end alone
+        "unsettled": verdict.accepted,
         "stage": verdict.stage,
         "reason": verdict.reason,
         "improvement": verdict.improvement,
@@ -126,7 +137,7 @@ def _children(parent: str, rows: Sequence[Mapping[str, Any]]) -> tuple[Node, ...
     for number, row in enumerate(rows):
         if (row["parent"] or "") == parent:
             later = [other for other in rows[number + 1 :] if other["proposal"] != row["proposal"]]
-            outcome = "accepted" if row["accepted"] else f"rejected: {row['stage']}"
+            outcome = _outcome(row)
             node = Node(
                 row["proposal"],
                 row["description"],
@@ -137,6 +148,15 @@ def _children(parent: str, rows: Sequence[Mapping[str, Any]]) -> tuple[Node, ...
             )
             found.append(node)
     return tuple(found)
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    """In the words of the run itself: what ran is rolled back, what never did is rejected."""
+    if row["accepted"]:
+        return "accepted"
+    if row.get("unsettled"):
+        return "clears the bar"
+    return "rolled back" if row["stage"] in ("verification", "measurement") else f"rejected: {row['stage']}"
 
 
 def _drawn(node: Node) -> Tree:

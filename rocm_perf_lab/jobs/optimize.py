@@ -9,7 +9,7 @@ from rocm_perf_lab.jobs.optimize_bench import LoopBench, evaluation_of, read_sou
 from rocm_perf_lab.jobs.optimize_finish import finish
 from rocm_perf_lab.jobs.optimize_observer import ConsoleAndTracker
 from rocm_perf_lab.jobs.optimize_proposers import open_proposer
-from rocm_perf_lab.jobs.optimize_setup import Parts, confirm, limits_of, policy_of, start_anew
+from rocm_perf_lab.jobs.optimize_setup import Parts, confirm, limits_of, policy_of, selected, start_anew
 from rocm_perf_lab.jobs.profile import log_turn, require_clean, require_correct
 from rocm_perf_lab.jobs.progress import judging
 from rocm_perf_lab.jobs.records import RebuildCheck, optimizer_params
@@ -19,19 +19,16 @@ from rocm_perf_lab.optimize.examiner import Examiner
 from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.llm import LlmProposer
-from rocm_perf_lab.optimize.ranking import rank, reason_to_stop
+from rocm_perf_lab.optimize.ranking import reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
-from rocm_perf_lab.optimize.transforms.selection import select_transforms
 from rocm_perf_lab.optimize.trial_runs import DeviceRunner, EmulatorRunner
 from rocm_perf_lab.optimize.trials import reseeded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from rocm_perf_lab.config import LabConfig
     from rocm_perf_lab.jobs.lab import Lab
-    from rocm_perf_lab.optimize.transforms.base import Transform
     from rocm_perf_lab.optimize.trial_runs import TrialRunner
     from rocm_perf_lab.toolchain.sandbox import Sandbox
     from rocm_perf_lab.tracking.store import RunTracker
@@ -81,7 +78,7 @@ class OptimizeJob:
         settings = lab.config.optimizer
         text = read_source(lab.config.kernel.source_path)
         baseline = Proposal.of(text, transform="none", description="the source as it is", parent=None)
-        kernel = rank([share_of(turn)])[0]
+        kernel = share_of(turn)
         stop = reason_to_stop(kernel, settings.min_improvement)
         if stop is not None:
             lab.console.print(f"[yellow]nothing to gain[/]: {stop}")
@@ -103,7 +100,7 @@ class OptimizeJob:
         def folder_of(proposal: Proposal) -> Path:
             return lab.output_dir / "baseline" if proposal.id == baseline.id else loop_bench.folder(proposal)
 
-        transforms = _selected(lab, parts.transforms, turn)
+        transforms = selected(lab, parts.transforms, turn.diagnosis)
         with (
             judging(lab.console) as progress,
             open_proposer(lab, parts.model, transforms, parts.guards, tracker, folder_of) as proposer,
@@ -129,17 +126,6 @@ class OptimizeJob:
 def _with_unseen_inputs(config: LabConfig) -> LabConfig:
     """Times are taken on inputs that no proposal can know: a source that returns known results gains nothing."""
     return config.model_copy(update={"kernel": reseeded(config.kernel, config.optimizer.verification.seed)})
-
-
-def _selected(lab: Lab, transforms: Sequence[Transform], turn: Turn) -> Sequence[Transform]:
-    """What the evidence calls for."""
-    bottleneck = turn.diagnosis.bottleneck
-    chosen = select_transforms(transforms, (bottleneck.name, *bottleneck.others))
-    passed_over = [t.name for t in transforms if t not in chosen]
-    if passed_over:
-        names = ", ".join((bottleneck.name, *bottleneck.others))
-        lab.console.print(f"[dim]not tried, since they address none of {names}: {', '.join(passed_over)}[/]", soft_wrap=True)
-    return chosen
 
 
 def _examiner(lab: Lab, bench: Workbench, sandbox: Sandbox) -> Examiner:

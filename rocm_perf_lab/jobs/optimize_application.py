@@ -18,7 +18,7 @@ from rocm_perf_lab.jobs.optimize_bench import read_source, share_of
 from rocm_perf_lab.jobs.optimize_finish import finish
 from rocm_perf_lab.jobs.optimize_observer import ConsoleAndTracker
 from rocm_perf_lab.jobs.optimize_proposers import open_proposer
-from rocm_perf_lab.jobs.optimize_setup import Parts, confirm, policy_of, start_anew
+from rocm_perf_lab.jobs.optimize_setup import Parts, confirm, policy_of, selected, start_anew
 from rocm_perf_lab.jobs.progress import judging
 from rocm_perf_lab.jobs.records import RebuildCheck, examination_params, optimizer_params, profile_metrics
 from rocm_perf_lab.jobs.run_folder import ROCPD_FOLDER
@@ -26,18 +26,21 @@ from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
 from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.llm import LlmProposer
-from rocm_perf_lab.optimize.ranking import reason_to_stop
+from rocm_perf_lab.optimize.ranking import KernelShare, rank_by_looking, reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
-from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.optimize.source_tree import SourceError, parse_source
 from rocm_perf_lab.profiling.application import ApplicationRuns
 from rocm_perf_lab.profiling.selection import rank_kernels
 from rocm_perf_lab.toolchain.compilers import find_compiler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rocm_perf_lab.jobs.examination import Examination
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.profiling.selection import RankedKernel
+    from rocm_perf_lab.rocprof.trace import Trace
+    from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.tracking.store import RunTracker
 
 
@@ -50,7 +53,7 @@ class OptimizeApplicationJob:
         build: Command that makes the program, with `{source}` and `{binary}`; None is the usual one.
         verify: Command that ends with 0 where the outputs are right, with `{binary}`; None compares outputs.
         compare_files: Files that the application writes.
-        kernel: Regular expression; None takes the kernel that contributes most to the critical path.
+        kernel: Regular expression; None takes the kernel of the source that could save most of the whole time.
         timeout_s: Of one run and of one build.
     """
 
@@ -139,20 +142,55 @@ class OptimizeApplicationJob:
             )
             traces, problems = runs.times(1)
             gpu = target_of_trace(traces[0], lab.config.target)
-            target = gpu.target
-            kernel = Choice(self._kernel, self._kernel is None, lab.config.passes.helper_kernels).of(traces[0], target)
-            counted, more = runs.counters(target.architecture, lab.config.passes.counters, kernel.mangled_name)
-            found = examine(
-                traces,
-                lab.output_dir / "baseline",
-                kernel=kernel,
-                target=target,
-                helper_patterns=lab.config.passes.helper_kernels,
-                note=f"rocprofv3 {profiler.version}: {shlex.join(self._application.command)}",
-                counter_traces=counted,
-                problems=(*problems, *more, *gpu.notes),
-            )
-        return found, kernel.mangled_name.removesuffix(".kd")
+
+            counted: dict[str, tuple[tuple[Trace, ...], tuple[str, ...]]] = {}
+
+            def look(kernel: RankedKernel, folder: Path) -> Examination:
+                name = kernel.mangled_name
+                if name not in counted:
+                    place = replace(runs, folder=runs.folder / f"kernel_{len(counted) + 1}") if counted else runs
+                    counted[name] = place.counters(gpu.target.architecture, lab.config.passes.counters, name)
+                counters, more = counted[name]
+                return examine(
+                    traces,
+                    folder,
+                    kernel=kernel,
+                    target=gpu.target,
+                    helper_patterns=lab.config.passes.helper_kernels,
+                    note=f"rocprofv3 {profiler.version}: {shlex.join(self._application.command)}",
+                    counter_traces=counters,
+                    problems=(*problems, *more, *gpu.notes),
+                )
+
+            kernel = self._most_worthwhile(lab, traces[0], gpu.target, look)
+            found = look(kernel, lab.output_dir / "baseline")
+        return found, _symbol(kernel)
+
+    def _most_worthwhile(
+        self, lab: Lab, trace: Trace, target: Target, look: Callable[[RankedKernel, Path], Examination]
+    ) -> RankedKernel:
+        """The kernel that was asked for; else, of those in the source, the one that could save most of the whole time."""
+        choice = Choice(self._kernel, True, lab.config.passes.helper_kernels)
+        if self._kernel is not None:
+            return choice.of(trace, target)
+        content = self._application.source.read_bytes()
+        critical = choice.critical(trace, target)
+        here = {k.mangled_name: (k, share) for k, share in critical if _stands_in(content, _symbol(k))}
+        elsewhere = [
+            k.name for k, share in critical if k.mangled_name not in here and share >= lab.config.optimizer.min_improvement
+        ]
+        if elsewhere:
+            lab.console.print(f"[dim]not in {self._application.source.name}: {', '.join(elsewhere)}[/]", soft_wrap=True)
+        if len(here) < 2:
+            return next(iter(here.values()))[0] if here else critical[0][0]
+
+        def look_at(share: KernelShare) -> KernelShare:
+            return replace(share_of(look(here[share.name][0], lab.output_dir / "baseline")), name=share.name)
+
+        ranking = rank_by_looking([KernelShare(name, share, None) for name, (_, share) in here.items()], look_at)
+        for place, share in enumerate(ranking, start=1):
+            lab.console.print(f"[bold]rank {place}[/]  {here[share.name][0].name}: {_worth(share)}", soft_wrap=True)
+        return here[ranking[0].name][0]
 
     def _bench(
         self, lab: Lab, profiler: Rocprofv3, parts: Parts, found: Examination, maker: ApplicationMaker
@@ -204,12 +242,14 @@ class OptimizeApplicationJob:
         journal = Journal(lab.output_dir / JOURNAL)
         beginning = journal.begin(Beginning(baseline=baseline.id, runtime_ns=evaluation.runtime_ns, tracking_run=tracker.run_id))
 
+        transforms = selected(lab, parts.transforms, found.diagnosis)
+
         def folder_of(proposal: Proposal) -> Path:
             return lab.output_dir / "baseline" if proposal.id == baseline.id else bench.maker.folder_of(proposal)
 
         with (
             judging(lab.console) as progress,
-            open_proposer(lab, parts.model, parts.transforms, parts.guards, tracker, folder_of) as proposer,
+            open_proposer(lab, parts.model, transforms, parts.guards, tracker, folder_of) as proposer,
         ):
             loop = ClosedLoop(
                 bench=bench,
@@ -225,6 +265,27 @@ class OptimizeApplicationJob:
             if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:
                 raise proposer.failure
             return result
+
+
+def _symbol(kernel: RankedKernel) -> str:
+    return kernel.mangled_name.removesuffix(".kd")
+
+
+def _stands_in(content: bytes, symbol: str) -> bool:
+    try:
+        parse_source(content, symbol)
+    except SourceError:
+        return False
+    return True
+
+
+def _worth(kernel: KernelShare) -> str:
+    if kernel.headroom is None:
+        return f"at most {kernel.possible_gain:.0%} of the whole time, its part of the critical path"
+    return (
+        f"{kernel.possible_gain:.0%} of the whole time: {kernel.critical_share:.0%} of the critical path, "
+        f"{kernel.headroom:.1f} times what the roof would take"
+    )
 
 
 def _rebuild(bench: ApplicationBench, best: Proposal) -> RebuildCheck:

@@ -17,11 +17,14 @@ from rocm_perf_lab.optimize.proposers.endpoint import EndpointModel
 from rocm_perf_lab.optimize.proposers.transcript import TRANSCRIPT
 from rocm_perf_lab.optimize.resume import JOURNAL
 from rocm_perf_lab.optimize.search import Beam, Greedy
+from rocm_perf_lab.optimize.transforms.selection import select_transforms
 from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from rocm_perf_lab.analysis.diagnosis import Diagnosis
     from rocm_perf_lab.config import OptimizerConfig
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.guards import Guard
@@ -30,6 +33,17 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.transforms.base import Transform
 
 _MIB = 1 << 20
+
+
+def selected(lab: Lab, transforms: Sequence[Transform], diagnosis: Diagnosis) -> Sequence[Transform]:
+    """What the evidence calls for; what it does not is told."""
+    bottleneck = diagnosis.bottleneck
+    chosen = select_transforms(transforms, (bottleneck.name, *bottleneck.others))
+    passed_over = [t.name for t in transforms if t not in chosen]
+    if passed_over:
+        names = ", ".join((bottleneck.name, *bottleneck.others))
+        lab.console.print(f"[dim]not tried, since they address none of {names}: {', '.join(passed_over)}[/]", soft_wrap=True)
+    return chosen
 
 
 @dataclass(frozen=True)

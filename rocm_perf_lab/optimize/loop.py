@@ -390,7 +390,8 @@ def measured_reason(comparison: Comparison, acceptance: Acceptance) -> str:
     if gain > 0 and gain >= bar:
         return f"{gain:.1%} less time, but not for certain{spread}"
     if gain > 0:
-        return f"only {gain:.1%} less time, {bar:.1%} is asked for{spread}"
+        shown = f"{gain:.1%}" if f"{gain:.1%}" != f"{bar:.1%}" else f"{gain:.3%}"
+        return f"only {shown} less time, {bar:.1%} is asked for{spread}"
     return f"{-gain:.1%} more time{spread}" if gain < 0 else f"the same time{spread}"
 
 

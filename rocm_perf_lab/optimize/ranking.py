@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,23 @@ class KernelShare:
 def rank(kernels: list[KernelShare]) -> list[KernelShare]:
     """Most worthwhile first."""
     return sorted(kernels, key=lambda k: (-k.possible_gain, k.name))
+
+
+def rank_by_looking(kernels: Sequence[KernelShare], look: Callable[[KernelShare], KernelShare]) -> list[KernelShare]:
+    """Most worthwhile first, with as few looks as that takes.
+
+    A kernel saves its share of the critical path at most, so those whose share is not above the best gain that was found need
+    no look, and keep a headroom of None. Looking costs runs of the application.
+
+    Args:
+        kernels: With their shares alone.
+        look: Finds the headroom of one.
+    """
+    known: list[KernelShare] = []
+    rest = rank(list(kernels))
+    while rest and (not known or rest[0].critical_share > max(k.possible_gain for k in known)):
+        known.append(look(rest.pop(0)))
+    return [*rank(known), *rest]
 
 
 def reason_to_stop(kernel: KernelShare, min_improvement: float) -> str | None:

@@ -246,6 +246,7 @@ def open_mlflow_tracker(
 
     _quieten()  # after the import, which sets log levels of its own
     with _store_errors(store):
+        _make_whole(store)
         client = MlflowClient(tracking_uri=_absolute(store))
         experiment_id = _experiment_id(client, store, experiment)
         if run_id is not None:
@@ -316,6 +317,24 @@ def _absolute(store: str) -> str:
 def _sqlite_file(store: str) -> Path | None:
     name = store.removeprefix(_SQLITE).partition("?")[0]
     return None if name in (store, "", ":memory:") else Path(name)
+
+
+def _make_whole(store: str) -> None:
+    """Make a new SQLite store under another name: its tables take seconds, and one that a kill left half made is of no use.
+
+    Of several processes that make the same store the first one's counts.
+    """
+    from mlflow import MlflowClient
+
+    file = _sqlite_file(store)
+    if file is None or file.exists():
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}-") as folder:
+        made = Path(folder) / file.name
+        MlflowClient(tracking_uri=f"{_SQLITE}{made.absolute()}").search_experiments(max_results=1)
+        with suppress(FileExistsError):
+            os.link(made, file)
 
 
 @contextmanager

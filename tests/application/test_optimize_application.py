@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocm_perf_lab.resources import resource_dir
-from tests.builders.workplace import REPOSITORY
+from tests.builders.workplace import APPLICATION, REPOSITORY
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -53,6 +54,47 @@ def test_the_application_is_built_profiled_rewritten_and_compared(placed: Workpl
     assert summary()["speedup"] > 1.3
     assert summary()["rebuild"]["identical"]
     assert (placed.folder / "my kernel.hip").read_text() == SOURCE.read_text()
+
+
+TWO_KERNELS = """
+from tests.builders.rocprof_stand_in import DISPATCHES
+if DISPATCHES in os.environ:
+    launch("vector_add", source={source!r}, n=1 << 21)
+    launch("vector_add", source={source!r}, n=1 << 21)
+    launch("softmax", source={source!r}, rows=4)
+else:
+    print("result 1.5")
+"""
+
+
+@pytest.mark.slow
+def test_of_several_kernels_the_one_with_most_to_save_is_rewritten_though_another_takes_longer(workplace: Workplace) -> None:
+    experiments = resource_dir("experiments")
+    texts = [(experiments / name / f"{name}.hip").read_text() for name in ("vector_add", "softmax")]
+    (workplace.folder / "two.hip").write_text("\n".join(text.replace("#pragma once", "") for text in texts))
+    builder = workplace.folder / "build.py"
+    frame = {"python": sys.executable, "repository": str(REPOSITORY)}
+    builder.write_text(
+        "import sys\nfrom pathlib import Path\n"
+        f"body = {TWO_KERNELS!r}.format(source=sys.argv[1])\n"
+        f"Path(sys.argv[2]).write_text({APPLICATION!r}.format(body=body, **{frame!r}))\nPath(sys.argv[2]).chmod(0o755)\n"
+    )
+    build = f"{shlex.quote(sys.executable)} {shlex.quote(str(builder))} {{source}} {{binary}}"
+
+    answer = workplace.rocm_perf(
+        "optimize", "optimizer=quick", "optimizer.max_proposals=1", "tracking=none", "./app",
+        "--source", "two.hip", "--build", build, "--output", "run",
+    )  # fmt: skip
+
+    assert answer.exit_code == 0, answer.output
+    ranks = [line for line in answer.output.splitlines() if line.startswith("rank ")]
+    shares = [int(found[1]) for line in ranks if (found := re.search(r"(\d+)% of the critical path", line))]
+    assert ranks[0].startswith("rank 1  softmax_kernel: ")
+    assert ranks[1].startswith("rank 2  vector_add(")
+    assert shares[1] > shares[0]
+    assert [v["improvement"] is not None for v in summary()["verdicts"]] == [
+        True
+    ]  # of softmax: vector_add has nothing to rewrite
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocm_perf_lab.optimize.ranking import KernelShare, rank, reason_to_stop
+from rocm_perf_lab.optimize.ranking import KernelShare, rank, rank_by_looking, reason_to_stop
 
 kernels = st.builds(
     KernelShare,
@@ -62,3 +62,29 @@ def test_a_kernel_that_could_save_less_than_is_asked_for_is_left_alone() -> None
 
 def test_a_kernel_that_could_save_just_what_is_asked_for_is_tried() -> None:
     assert reason_to_stop(KernelShare("k", 0.5, 2.0), min_improvement=0.25) is None
+
+
+def test_only_kernels_that_could_still_be_first_are_looked_at() -> None:
+    headrooms = {"near the roof": 1.25, "far from it": 5.0, "small": 100.0}
+    shares = [KernelShare("near the roof", 0.6, None), KernelShare("far from it", 0.3, None), KernelShare("small", 0.1, None)]
+    looked: list[str] = []
+
+    def look(kernel: KernelShare) -> KernelShare:
+        looked.append(kernel.name)
+        return KernelShare(kernel.name, kernel.critical_share, headrooms[kernel.name])
+
+    ranking = rank_by_looking(shares, look)
+
+    assert looked == ["near the roof", "far from it"]  # 0.12, then 0.24: the small one has less than that to give
+    assert [k.name for k in ranking] == ["far from it", "near the roof", "small"]
+    assert ranking[2].headroom is None
+
+
+@given(st.lists(kernels, min_size=1, unique_by=lambda k: k.name))
+def test_fewer_looks_find_a_kernel_that_could_save_as_much_as_the_best(shares: list[KernelShare]) -> None:
+    known = {k.name: k for k in shares}
+
+    ranking = rank_by_looking([KernelShare(k.name, k.critical_share, None) for k in shares], lambda k: known[k.name])
+
+    assert sorted(k.name for k in ranking) == sorted(known)
+    assert known[ranking[0].name].possible_gain == max(k.possible_gain for k in shares)

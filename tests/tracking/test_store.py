@@ -254,6 +254,22 @@ def test_a_store_that_cannot_be_used_is_reported_without_its_password(uri: str, 
     assert "secret" not in str(caught.value)
 
 
+def test_a_new_store_is_never_there_half_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("os.link", killed)  # after the tables, before the name
+        open_mlflow_tracker(run_name="first", uri=uri)
+    assert list((tmp_path / "new").iterdir()) == []
+
+    with open_mlflow_tracker(run_name="second", uri=uri) as run:
+        run.log_params({"a": 1})
+    assert (tmp_path / "new" / "mlflow.db").is_file()
+
+
 def test_a_file_that_is_no_store_is_reported(tmp_path: Path) -> None:
     (tmp_path / "runs.db").write_text("this is a text, not a database. " * 100)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
 _MENDABLE = ("answer", "compile")
+_MOST_USELESS = 6
+"""Answers in a row without a source: more of them cost money and teach nobody anything."""
 
 
 class LlmProposer:
@@ -56,6 +58,7 @@ class LlmProposer:
         self._candidates = candidates
         self._repairs = repairs
         self._max_answer_bytes = max_answer_bytes
+        self._useless = 0
         self.failure: ModelError | None = None
         """Why no more answers came, where that was not the plan."""
 
@@ -68,6 +71,8 @@ class LlmProposer:
             except ModelError as error:
                 self.failure = error
                 return error.what
+            if self._useless >= _MOST_USELESS:
+                return f"{self._useless} answers in a row held no source that could be judged"
         return None
 
     def _converse(self, parent: Proposal, told: list[Verdict]) -> Generator[Offer, Verdict, None]:
@@ -77,6 +82,7 @@ class LlmProposer:
             answer = self._model.complete(conversation, purpose=purpose, parent=parent.id)  # type: ignore[arg-type]
             verdict = yield self._offer(answer, parent)
             told.append(verdict)
+            self._useless = self._useless + 1 if verdict.stage == "answer" else 0
             if verdict.stage not in _MENDABLE:
                 return
             said = answer.text or "(nothing)"
