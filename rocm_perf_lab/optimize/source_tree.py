@@ -103,6 +103,17 @@ class SourceUnit:
                 found[text_of(name)] = found.get(text_of(name), frozenset()) | words
         return found
 
+    def macro_value(self, name: str) -> int | None:
+        """The whole number that a macro of this file stands for; None where it has none, or several definitions."""
+        values = [
+            text_of(value).strip()
+            for node in walk(self._root)
+            if node.type == "preproc_def" and text_of(node.child_by_field_name("name")) == name
+            for value in [node.child_by_field_name("value")]
+            if value is not None
+        ]
+        return int(values[0]) if len(values) == 1 and values[0].isdigit() else None
+
     def _expanded(self, word: str) -> frozenset[str]:
         """What stands behind a word when it is a macro of this file, through all macros."""
         reached: set[str] = set()

@@ -193,6 +193,15 @@ def test_the_macro_of_the_workgroup_and_a_name_for_the_work_item_are_understood(
     assert len(texts("vector loads", kernel(loop, "const float* x, float* y, int n"))) == 2
 
 
+@pytest.mark.parametrize(("value", "found"), [("256", 2), ("128", 0), ("(1 << 8)", 0)])
+def test_the_macro_of_the_workgroup_may_be_the_sources_own(value: str, found: int) -> None:
+    without_macros = KERNEL.model_copy(update={"defines": {}, "block": (256,)})
+    loop = "for (int i = threadIdx.x; i < n; i += WIDTH) y[i] = x[i];"
+    source = f"#define WIDTH {value}\n{kernel(loop, 'const float* x, float* y, int n')}"
+
+    assert len(VectorLoads(kernel=without_macros).propose(parse_source(source.encode(), "k"))) == found
+
+
 @pytest.mark.parametrize(
     ("loop", "reason"),
     [

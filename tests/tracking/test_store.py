@@ -85,7 +85,8 @@ def test_nothing_is_nothing(tracker: MlflowTracker) -> None:
     tracker.log_metrics({})
     tracker.set_tags({})
 
-    assert stored(tracker).data.params == stored(tracker).data.metrics == {}
+    data = stored(tracker).data
+    assert (data.params, data.metrics) == ({}, {})
 
 
 def test_values_of_more_than_500_characters_are_cut_with_a_mark(tracker: MlflowTracker) -> None:

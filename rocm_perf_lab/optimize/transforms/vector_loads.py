@@ -164,27 +164,27 @@ class VectorLoads:
         function = enclosing_function(loop.node)
         if function != unit.kernel or any(n != 1 for n in self._sizes()[1:]):
             return False
-        start, step = (self._normal(function, text) for text in (loop.start_text, loop.step_text))
+        start, step = (self._normal(unit, function, text) for text in (loop.start_text, loop.step_text))
         return (start, step) == ("threadIdx.x", "blockDim.x") or (
             start in ("blockIdx.x*blockDim.x+threadIdx.x", "threadIdx.x+blockIdx.x*blockDim.x")
             and step in ("blockDim.x*gridDim.x", "gridDim.x*blockDim.x")
         )
 
-    def _normal(self, function: Node, text: str) -> str:
+    def _normal(self, unit: SourceUnit, function: Node, text: str) -> str:
         """With local names replaced by what they stand for, macros of the workgroup's size by `blockDim.x`."""
         for _ in range(4):
             for word in set(re.findall(r"(?<![\w.])[A-Za-z_]\w*\b(?!\.)", text)):
                 value = initialiser(function, word)
                 if value is not None:
                     text = substituted(text, word, text_of(value))
-                elif self._is_block(word):
+                elif self._is_block(unit, word):
                     text = substituted(text, word, "blockDim.x")
         bare = re.sub(r"\((?:int|unsigned|unsigned int|size_t)\)|\s+", "", text)
         return "blockDim.x" if bare.isdigit() and int(bare) == self._sizes()[0] else bare
 
-    def _is_block(self, word: str) -> bool:
+    def _is_block(self, unit: SourceUnit, word: str) -> bool:
         if word not in self._kernel.defines:
-            return False
+            return unit.macro_value(word) == self._sizes()[0]
         try:
             return bool(evaluate(self._kernel.defines[word], self._kernel.params, where="kernel.defines") == self._sizes()[0])
         except ExpressionError:
