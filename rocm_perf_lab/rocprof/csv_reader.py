@@ -155,6 +155,9 @@ class _Process:
     def _agent_at(self, label: str) -> int:
         return self._agents.setdefault(label, len(self._agents))
 
+    def _kernel_at(self, *name_and_sizes: str) -> int:
+        return self._kernels.setdefault(name_and_sizes, len(self._kernels))
+
     def _dispatches(self, file: Path, *, counters_only: bool) -> tuple[Dispatches, dict[int, int]]:
         """The dispatches, and the position of each dispatch id."""
         sizes = (
@@ -180,9 +183,9 @@ class _Process:
 
         registers = [cells.get(name) or ["0"] * count for name in ("VGPR_Count", "Accum_VGPR_Count", "SGPR_Count")]
         lds, scratch = (cells.get(name) or ["0"] * count for name in ("LDS_Block_Size", "Scratch_Size"))
-        rows = zip(cells["Kernel_Name"], *registers, lds, scratch, strict=True)
-        names = [(_CLONE.sub("", name), *sizes) for name, *sizes in rows]
-        kernels = [self._kernels.setdefault(key, len(self._kernels)) for key in names]
+        rows = list(zip(cells["Kernel_Name"], *registers, lds, scratch, strict=True))
+        kernel_of = {row: self._kernel_at(_CLONE.sub("", row[0]), *row[1:]) for row in dict.fromkeys(rows)}
+        kernels = [kernel_of[row] for row in rows]
         one = np.ones(count, np.int64)
         axes = (
             [[number(s), one, one] for s in sizes]

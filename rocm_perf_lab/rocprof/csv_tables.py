@@ -59,6 +59,9 @@ _OTHERNAMES = {
 _CANONICAL = {name.lower(): name for name in NAMES} | _OTHERNAMES
 
 
+_ARROW_PAYS_FROM_BYTES = 1 << 20
+
+
 class CsvError(DatabaseError):
     """CSV files that cannot be read as output of rocprofv3."""
 
@@ -74,26 +77,21 @@ def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Ce
     Raises:
         CsvError: It cannot be opened, is no CSV, is cut short, lacks a column of `needed`, or is of several processes.
     """
-    try:
-        rows = csv.reader(io.StringIO(content_of(file).decode("utf-8-sig", errors="replace"), newline=""))
-        header = [_canonical(name) for name in next(rows, [])]
-        missing = [name for name in needed if name not in header]
-        if missing:
-            found = ", ".join(header[:6]) or "nothing"
-            raise CsvError(
-                f"no column {', '.join(missing)}; the file begins with: {found}",
-                where=str(file),
-                remedy="give the file as rocprofv3 wrote it",
-            )
-        content = [row for row in rows if row]
-    except csv.Error as error:
-        raise CsvError(f"the file is no CSV: {error}", where=str(file), remedy="collect it again") from error
-    short = next((line for line, row in enumerate(content, start=2) if len(row) != len(header)), None)
-    if short is not None:
-        raise CsvError(f"row {short} has not {len(header)} columns: cut short?", where=str(file), remedy="collect it again")
-    if guid is not None and "Guid" in header:
-        content = [row for row in content if row[header.index("Guid")] == guid]
-    cells = {name: [row[index] for row in content] for index, name in enumerate(header)}
+    data = content_of(file)
+    header = _header(file, data)
+    missing = [name for name in needed if name not in header]
+    if missing:
+        found = ", ".join(header[:6]) or "nothing"
+        raise CsvError(
+            f"no column {', '.join(missing)}; the file begins with: {found}",
+            where=str(file),
+            remedy="give the file as rocprofv3 wrote it",
+        )
+    columns = _arrow_columns(data, len(header)) if len(data) >= _ARROW_PAYS_FROM_BYTES else None
+    cells = dict(zip(header, columns or _columns(file, data, len(header)), strict=True))
+    if guid is not None and "Guid" in cells:
+        own = [row for row, one in enumerate(cells["Guid"]) if one == guid]
+        cells = {name: [column[row] for row in own] for name, column in cells.items()}
     if any(len(set(cells.get(name, ()))) > 1 for name in ("Guid", "Process_Id")):
         raise CsvError(
             "the rows are of several processes, whose ids CSV does not keep apart",
@@ -156,7 +154,11 @@ def integers(file: Path, name: str, texts: Sequence[str]) -> NDArray[np.int64]:
         CsvError: One of them is none.
     """
     try:
-        # A table that went through a data frame may hold whole numbers as "12.0".
+        return np.array(list(map(int, texts)), np.int64)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        # Nothing was there, or the table went through a data frame, which may make "12.0" of whole numbers.
         return np.array([int(text.removesuffix(".0") or 0) for text in texts], np.int64)
     except (ValueError, OverflowError) as error:
         raise CsvError(f"column {name} holds a value that is no whole number: {error}", where=str(file)) from error
@@ -172,6 +174,48 @@ def reals(file: Path, name: str, texts: Sequence[str]) -> NDArray[np.float64]:
         return np.array([float(text) for text in texts], np.float64)
     except ValueError as error:
         raise CsvError(f"column {name} holds a value that is no number: {error}", where=str(file)) from error
+
+
+def _header(file: Path, data: bytes) -> list[str]:
+    line = data[: data.find(b"\n") + 1] or data
+    try:
+        return [_canonical(name) for name in next(csv.reader([_text(line)]), [])]
+    except csv.Error as error:
+        raise CsvError(f"the file is no CSV: {error}", where=str(file), remedy="collect it again") from error
+
+
+def _columns(file: Path, data: bytes, width: int) -> list[list[str]]:
+    """The columns below the header."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(_text(data), newline="")) if row][1:]
+    except csv.Error as error:
+        raise CsvError(f"the file is no CSV: {error}", where=str(file), remedy="collect it again") from error
+    short = next((line for line, row in enumerate(rows, start=2) if len(row) != width), None)
+    if short is not None:
+        raise CsvError(f"row {short} has not {width} columns: cut short?", where=str(file), remedy="collect it again")
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
+
+
+def _arrow_columns(data: bytes, width: int) -> list[list[str]] | None:
+    """The same by Arrow, in a tenth of the time; None where it objects to something, which the other way says better."""
+    import pyarrow
+    from pyarrow import csv as arrow
+
+    names = [str(number) for number in range(width)]
+    try:
+        table = arrow.read_csv(
+            io.BytesIO(data),
+            read_options=arrow.ReadOptions(column_names=names, skip_rows=1),
+            parse_options=arrow.ParseOptions(newlines_in_values=True),
+            convert_options=arrow.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string())),
+        )
+        return [table.column(name).to_pylist() for name in names]
+    except (pyarrow.ArrowException, ValueError):
+        return None
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8-sig", errors="replace")
 
 
 def _canonical(name: str) -> str:

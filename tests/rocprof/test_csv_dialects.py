@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocm_perf_lab.rocprof import csv_tables
 from rocm_perf_lab.rocprof.csv_files import find_csv
 from rocm_perf_lab.rocprof.csv_reader import read_csv
 from rocm_perf_lab.rocprof.csv_tables import CsvError
@@ -29,6 +30,12 @@ SYSINFO = """\
 workload_name,gpu_model,gpu_arch,cu_per_gpu,simd_per_cu,se_per_gpu,wave_size,max_waves_per_cu,max_sclk,num_xcd
 vcopy,MI300X_A1,gfx942,304,4,32,64,32,2100,8
 """
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["python", "arrow"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large files are read by Arrow: with the same result."""
+    monkeypatch.setattr(csv_tables, "_ARROW_PAYS_FROM_BYTES", 0 if request.param else 1 << 60)
 
 
 def counted(name: str, value: str, start: int) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.rocprof import csv_tables
 from rocm_perf_lab.rocprof.csv_reader import read_csv
 from rocm_perf_lab.rocprof.csv_tables import CsvError
 from rocm_perf_lab.rocprof.dialects import DatabaseError
@@ -40,6 +41,12 @@ ROW = {
     "SGPR_Count": 16, "Workgroup_Size_X": 256, "Workgroup_Size_Y": 1, "Workgroup_Size_Z": 1, "Grid_Size_X": 1024,
     "Grid_Size_Y": 2, "Grid_Size_Z": 1, "Grid_Size": 2048, "Workgroup_Size": 256, "Process_Id": 7,
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["python", "arrow"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large files are read by Arrow: with the same result."""
+    monkeypatch.setattr(csv_tables, "_ARROW_PAYS_FROM_BYTES", 0 if request.param else 1 << 60)
 
 
 def write(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> Path:
