@@ -266,13 +266,14 @@ def metrics_show(name: str, target: str | None, as_json: bool, debug: bool) -> N
 @main.command()
 @click.argument("folder", type=click.Path(file_okay=False), default="schemas")
 def schemas(folder: str) -> None:
-    """Write the JSON Schemas of profile, roofline, dag, analysis, captures and replays to FOLDER."""
+    """Write the JSON Schemas of profile, roofline, dag, analysis, autotune, captures and replays to FOLDER."""
     from pathlib import Path
 
     from rocm_perf_lab.analysis.documents import export_schemas
+    from rocm_perf_lab.autotune.document import export_schema
     from rocm_perf_lab.replay.format import export_schemas as export_capture_schemas
 
-    for path in (*export_schemas(Path(folder)), *export_capture_schemas(Path(folder))):
+    for path in (*export_schemas(Path(folder)), export_schema(Path(folder)), *export_capture_schemas(Path(folder))):
         click.echo(path)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab.autotune.discarded import Discarded
+from rocm_perf_lab.autotune.document import NAME, AutotuneDocument
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.show import time_text
 from rocm_perf_lab.report.autotune_page import write_autotune_report
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.tracking.store import RunTracker
 
-RESULT = "autotune.json"
 _NS_PER_MS = 1e6
 
 
@@ -102,10 +102,10 @@ class Origin:
 
 def write_result(lab: Lab, tracker: RunTracker, tuned: Tuned, space: Space, origin: Origin) -> Path:
     """`autotune.json` and `report.html` into the run's folder, and the outcome into the store; the path of the former."""
-    path = lab.output_dir / RESULT
-    document = result_document(lab.config, tuned, space, origin)
-    write_text(path, json.dumps(document, indent=2) + "\n")
-    page = write_autotune_report(lab.output_dir, document)
+    path = lab.output_dir / NAME
+    text = result_document(lab.config, tuned, space, origin).model_dump_json(indent=2)
+    write_text(path, text + "\n")
+    page = write_autotune_report(lab.output_dir, json.loads(text))  # what cannot be in JSON (an infinite figure) is null in both
     for file in (path, page, lab.output_dir / "config.json"):
         tracker.log_artifact(file)
     _log_outcome(lab, tracker, tuned, origin.word)
@@ -140,7 +140,7 @@ def _log_outcome(lab: Lab, tracker: RunTracker, tuned: Tuned, word: str) -> None
     )
 
 
-def result_document(config: LabConfig, tuned: Tuned, space: Space, origin: Origin) -> dict[str, Any]:
+def result_document(config: LabConfig, tuned: Tuned, space: Space, origin: Origin) -> AutotuneDocument:
     """The result of a search, for machines.
 
     Args:
@@ -150,8 +150,7 @@ def result_document(config: LabConfig, tuned: Tuned, space: Space, origin: Origi
         origin: Of the times.
     """
     best = tuned.best
-    return {
-        "schema_version": "1.0",
+    content = {
         "kernel": {"name": origin.name},
         "gpu": {"name": config.target.product_name, "architecture": config.target.architecture},
         "time_kind": origin.word,
@@ -176,6 +175,7 @@ def result_document(config: LabConfig, tuned: Tuned, space: Space, origin: Origi
         "trials": [_trial(trial) for trial in tuned.trials],
         "provenance": dict(origin.provenance),
     }
+    return AutotuneDocument.model_validate(content)
 
 
 def pruned_region(tuned: Tuned, space: Space) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import pytest
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.analysis.documents import DOCUMENTS, export_schemas
+from rocm_perf_lab.autotune.document import export_schema as export_autotune_schema
 from rocm_perf_lab.profiling.documents import DocumentError, write_documents
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.replay.format import export_schemas as export_capture_schemas
@@ -34,7 +35,10 @@ def written(folder: Path, counters: dict[str, float] | None = None) -> dict[str,
 
 
 def test_committed_schemas_are_those_of_the_models(tmp_path: Path) -> None:
-    exported = {path.name: path.read_text() for path in (*export_schemas(tmp_path), *export_capture_schemas(tmp_path))}
+    exported = {
+        path.name: path.read_text()
+        for path in (*export_schemas(tmp_path), export_autotune_schema(tmp_path), *export_capture_schemas(tmp_path))
+    }
 
     assert exported == {path.name: path.read_text() for path in SCHEMAS.glob("*.schema.json")}
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import optuna
 import pytest
 from click.testing import CliRunner
@@ -19,6 +20,7 @@ from rocm_perf_lab.cli import main
 from tests.builders.workplace import Workplace
 
 REPOSITORY = Path(__file__).parents[2]
+SCHEMA = REPOSITORY / "docs" / "schemas" / "autotune.schema.json"
 SPACE = [{"BLOCK_M": m, "BLOCK_N": n} for m in (16, 32, 64) for n in (16, 32, 64)]
 BOWL = """#!{python}
 import sys
@@ -52,7 +54,9 @@ class Folder:
         return CliRunner().invoke(main, [*self.words(template, *more), "tracking=none"], catch_exceptions=False)
 
     def result(self) -> Any:
-        return json.loads((self.run_dir / "autotune.json").read_text())
+        content = json.loads((self.run_dir / "autotune.json").read_text())
+        jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(content)
+        return content
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from mlflow import MlflowClient
 
@@ -19,6 +20,7 @@ parameters: {block_m: [16, 32], block_n: [32, 64], block_k: [16, 512], num_warps
 constraints: [block_m * block_n >= 256 * num_warps, block_k == 16 or block_m == 16 and num_warps == 1]
 defaults: {block_m: 32, block_n: 64, block_k: 16, num_warps: 4}
 """
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "autotune.schema.json"
 SMALL = ("kernel.params.m=64", "kernel.params.n=64", "kernel.params.k=32", "device=emulator")
 
 
@@ -27,7 +29,9 @@ def tuned(folder: Path, *words: str) -> Any:
     space.write_text(SPACE)
     where = (f"autotune.space={space}", f"hydra.run.dir={folder}")
     assert run_lab(["job=autotune", "kernel=gemm_hip", *SMALL, *where, *words]) == 0
-    return json.loads((folder / "autotune.json").read_text())
+    content = json.loads((folder / "autotune.json").read_text())
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(content)
+    return content
 
 
 pytestmark = pytest.mark.slow
