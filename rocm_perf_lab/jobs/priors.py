@@ -36,7 +36,7 @@ def configured_prior(config: LabConfig, space: Space) -> Prior | None:
     if text.startswith(_MLFLOW):
         uri = config.tracking.arguments.get("uri")
         document = read_artifact(text.removeprefix(_MLFLOW), RESULT, uri=str(uri) if uri else None)
-        return Prior.fromresults_of(space, results_of(document, text), text)
+        return Prior.from_results(space, results_of(document, text), text)
     if text.startswith(_STUDY):
         name, at, url = text.removeprefix(_STUDY).partition("@")
         if not at:
@@ -52,7 +52,7 @@ def _of_path(space: Space, path: Path) -> Prior:
     if not result.is_file():
         raise PriorError("there are no earlier results", where=str(path), remedy=f"name {_FORMS}")
     if result.suffix == ".json" and '"trials"' in (text := result.read_text(encoding="utf-8", errors="replace")):
-        return Prior.fromresults_of(space, results_of(text, str(result)), str(result))
+        return Prior.from_results(space, results_of(text, str(result)), str(result))
     return Prior.from_landscape(space, load_landscape(result))
 
 
