@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
+
 from rocm_perf_lab.jobs.optimize_bench import LoopBench, evaluation_of, read_source, share_of
 from rocm_perf_lab.jobs.optimize_finish import finish
 from rocm_perf_lab.jobs.optimize_observer import ConsoleAndTracker
@@ -21,14 +23,17 @@ from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.llm import LlmProposer
 from rocm_perf_lab.optimize.ranking import reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
+from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.optimize.trial_runs import DeviceRunner, EmulatorRunner
 from rocm_perf_lab.optimize.trials import reseeded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rocm_perf_lab.config import LabConfig
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.optimize.transforms.base import Transform
     from rocm_perf_lab.optimize.trial_runs import TrialRunner
     from rocm_perf_lab.toolchain.sandbox import Sandbox
     from rocm_perf_lab.tracking.store import RunTracker
@@ -120,12 +125,25 @@ class OptimizeJob:
             result = loop.run(baseline, built, evaluation)
             if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:
                 raise proposer.failure
-            return result
+        if settings.proposer == "transforms" and not result.verdicts:
+            _tell_why_nothing_was_proposed(lab, transforms, text)
+        return result
 
 
 def _with_unseen_inputs(config: LabConfig) -> LabConfig:
     """Times are taken on inputs that no proposal can know: a source that returns known results gains nothing."""
     return config.model_copy(update={"kernel": reseeded(config.kernel, config.optimizer.verification.seed)})
+
+
+def _tell_why_nothing_was_proposed(lab: Lab, transforms: Sequence[Transform], text: str) -> None:
+    """What each transform looked for and left alone."""
+    unit = parse_source(text.encode(), lab.config.kernel.entry)
+    for transform in transforms:
+        left = [f"line {rejection.line}: {rejection.reason}" for rejection in transform.rejections(unit)]
+        why = "; ".join(left) or "the kernel has no place for it"
+        lab.console.print(f"[yellow]no proposal[/] by {transform.name}: {escape(why)}", soft_wrap=True)
+    if len(transforms) == 1:
+        lab.console.print("[dim]further kinds of rewrites: optimizer=transforms[/]", soft_wrap=True)
 
 
 def _examiner(lab: Lab, bench: Workbench, sandbox: Sandbox) -> Examiner:

@@ -103,6 +103,19 @@ def test_a_template_that_is_instantiated_is_found_by_its_symbol(workplace: Path)
 
 
 @pytest.mark.slow
+def test_where_nothing_is_proposed_the_reasons_are_told(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    waiting = GOOD.replace("i += 64) y[i]", "i += 64) __syncthreads(), y[i]")
+    place(workplace, waiting.encode())
+
+    code = run_lab(["job=optimize", "kernel=scale", "tracking=none", "hydra.run.dir=run"])
+
+    printed = " ".join(capsys.readouterr().out.split())
+    assert code == 0
+    assert "no proposal by unroll: line 3:" in printed
+    assert "optimizer=transforms" in printed
+
+
+@pytest.mark.slow
 def test_a_loop_that_a_macro_makes_is_left_alone(workplace: Path) -> None:
     source = GOOD.replace("for (int i = threadIdx.x; i < n; i += 64)", "EACH(i)")
     macro = f"#define EACH(i) for (int i = threadIdx.x; i < n; i += 64)\n{source}"

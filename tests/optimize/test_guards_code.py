@@ -51,3 +51,29 @@ def test_a_new_device_function_leaves_other_kernels_as_they_are_wherever_they_li
     )
 
     assert SameCodeObject().check(before, after).passed
+
+
+TWO_INSTANTIATIONS = """#include <hip/hip_runtime.h>
+template <typename T> __global__ void scaled(T* a) {{ a[threadIdx.x] *= T({factor}); }}
+template __global__ void scaled<float>(float*);
+template __global__ void scaled<double>(double*);
+"""
+
+
+def test_a_template_that_another_kernel_is_made_of_is_named_with_the_way_out(tmp_path: Path) -> None:
+    both = []
+    for factor in (2, 3):
+        folder = tmp_path / str(factor)
+        folder.mkdir()
+        text = TWO_INSTANTIATIONS.format(factor=factor)
+        code_object = build_hip(text, folder).code_object
+        syntax = read_syntax(CompileRequest(write_source(text, folder)), compiler=the_compiler())
+        kernel = find_kernel(code_object, "scaled<float>")
+        unit = parse_source(text.encode(), "scaled<float>")
+        both.append(Candidate(unit, kernel, 8.0, Inspection(syntax, code_object, frozenset(), 64)))
+
+    result = SameCodeObject().check(*both)
+
+    assert not result.passed
+    assert "changes void scaled<double>(double*) as well: it is the same template" in result.detail
+    assert "a source that instantiates this one kernel" in result.detail
