@@ -144,6 +144,21 @@ def test_host_memory_is_read_in_a_sandbox_too(capturing: Capturing) -> None:
     assert NODE.unpack(content(folder, head, NODE.size)) == (head + NODE.size, 1.0, 0)
 
 
+@pytest.mark.parametrize("dispatch", [0, 100, 299])
+def test_many_packets_behind_one_doorbell_and_a_ring_that_wraps(capturing: Capturing, dispatch: int) -> None:
+    folder = capturing("count_up", dispatch, "burst 300").folder
+
+    (cell,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
+    counted = [struct.unpack("<i", content(folder, cell, 4, after=after))[0] for after in (False, True)]
+    assert counted == [1000 * dispatch, 1000 * (dispatch + 1)]
+
+
+def test_of_two_code_objects_at_one_address_the_later_is_captured(capturing: Capturing) -> None:
+    folder = capturing("add_to", 0, "reload").folder
+
+    assert document(folder, "dispatch.json")["kernel"]["mangled_name"] == "_Z6add_toIfEvPT_PKS0_i"
+
+
 def test_memory_that_came_from_elsewhere_is_followed(capturing: Capturing) -> None:
     folder = capturing("walk", 0, "shared").folder
 
@@ -358,11 +373,14 @@ def test_work_that_never_finishes_before_is_no_deadlock(capturing: Capturing) ->
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_another_tool_sees_the_same_dispatches(environment: dict[str, str], tmp_path: Path, is_first: bool) -> None:
+@pytest.mark.parametrize("busy", [{}, {"OTHER_TOOL_IS_BUSY": "1"}], ids=["quiet", "busy"])
+def test_another_tool_sees_the_same_dispatches(
+    environment: dict[str, str], tmp_path: Path, busy: dict[str, str], is_first: bool
+) -> None:
     tool, other = str(build_tool()), str(build.shared_object("other_tool"))
     command = (str(build.application("application")), str(build.kernels()), "normal", "3")
     request = CaptureRequest(command, "scale", tmp_path / "capture")
-    variables = tool_environment(request, build_tool(), tmp_path, environment)
+    variables = tool_environment(request, build_tool(), tmp_path, environment | busy)
     variables["HSA_TOOLS_LIB"] = f"{other} {tool}" if is_first else f"{tool} {other}"
 
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True, timeout=60)

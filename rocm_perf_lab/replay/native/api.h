@@ -34,9 +34,9 @@ hsa_status_t amd_counted_queue_release(hsa_queue_t* queue);
   X(core, 6, hsa_agent_get_info)                       \
   X(core, 7, hsa_queue_create)                         \
   X(core, 9, hsa_queue_destroy)                        \
-  X(core, 12, hsa_queue_load_read_index_relaxed)       \
+  X(core, 11, hsa_queue_load_read_index_scacquire)     \
   X(core, 14, hsa_queue_load_write_index_relaxed)      \
-  X(core, 24, hsa_queue_add_write_index_screlease)     \
+  X(core, 20, hsa_queue_cas_write_index_screlease)     \
   X(core, 28, hsa_region_get_info)                     \
   X(core, 33, hsa_memory_allocate)                     \
   X(core, 34, hsa_memory_free)                         \

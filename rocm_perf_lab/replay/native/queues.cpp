@@ -138,11 +138,14 @@ void Queues::submit(Queue& known, hsa_signal_t signal) {
   std::lock_guard guard(known.in_use);
   if (known.gone) return;
   hsa_queue_t* queue = known.queue;
-  const uint64_t write = api_.hsa_queue_load_write_index_relaxed(queue), read = api_.hsa_queue_load_read_index_relaxed(queue);
-  if (write - read >= queue->size) return;  // full: then a handler is at work, and asks for its turn
-  const uint64_t index = api_.hsa_queue_add_write_index_screlease(queue, 1);
-  // The application may have filled the ring since; whoever holds an index has to write its packet.
-  while (index - api_.hsa_queue_load_read_index_relaxed(queue) >= queue->size) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Only an index whose slot is free: who holds one has to write its packet, and must not wait here.
+  uint64_t index = api_.hsa_queue_load_write_index_relaxed(queue);
+  for (;;) {
+    if (index - api_.hsa_queue_load_read_index_scacquire(queue) >= queue->size) return;  // full: a handler is at work, and asks for its turn
+    const uint64_t found = api_.hsa_queue_cas_write_index_screlease(queue, index, index + 1);
+    if (found == index) break;
+    index = found;
+  }
   auto* slot = static_cast<char*>(queue->base_address) + index % queue->size * 64;
   const auto packet = barrier(signal);
   std::memcpy(slot + 4, reinterpret_cast<const char*>(&packet) + 4, sizeof packet - 4);

@@ -244,6 +244,29 @@ void partial(Gpu& gpu, const std::string& path) {
   }
 }
 
+void burst(Gpu& gpu, const std::string& path, int launches) {
+  Module module(gpu, path);
+  Queue queue(gpu);
+  int* cell = gpu.device_memory<int>(1);
+  queue.burst(module.kernel("count_up"), {1, 1}, launches, cell);
+  int seen = 0;
+  gpu.copy(&seen, cell, sizeof seen);
+  expect(seen == 1000 * launches, "count_up in a burst");
+}
+
+// A module goes, another comes; its kernels may get the addresses of the first one's.
+void reload(Gpu& gpu, const std::string& path) {
+  Queue queue(gpu);
+  auto *x = gpu.device_memory<float>(kCount), *y = gpu.device_memory<float>(kCount);
+  for (int i = 0; i < 3; ++i) {
+    Module module(gpu, path);
+    queue.run(module.kernel("scale"), {kCount / kItems, kItems}, x, 1.0f, kCount);
+    HSA(hsa_executable_destroy(module.executable));
+  }
+  Module module(gpu, path), same(gpu, path);
+  queue.run(same.kernel("_Z6add_toIfEvPT_PKS0_i"), {kCount / kItems, kItems}, x, y, kCount);
+}
+
 // Many small dispatches, one after another: what the tool costs beside the capture.
 void many(Gpu& gpu, const std::string& path, int launches) {
   Module module(gpu, path);
@@ -320,6 +343,10 @@ int main(int count, char** words) {
     pinned(gpu, path);
   } else if (scenario == "shared") {
     shared(gpu, path);
+  } else if (scenario == "burst") {
+    burst(gpu, path, number);
+  } else if (scenario == "reload") {
+    reload(gpu, path);
   } else if (scenario == "partial") {
     partial(gpu, path);
   } else if (scenario == "counted") {

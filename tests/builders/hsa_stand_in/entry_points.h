@@ -11,6 +11,7 @@
   X(core, 12, hsa_queue_load_read_index_relaxed)                  \
   X(core, 13, hsa_queue_load_write_index_scacquire)               \
   X(core, 14, hsa_queue_load_write_index_relaxed)                 \
+  X(core, 20, hsa_queue_cas_write_index_screlease)                \
   X(core, 21, hsa_queue_add_write_index_scacq_screl)              \
   X(core, 22, hsa_queue_add_write_index_scacquire)                \
   X(core, 23, hsa_queue_add_write_index_relaxed)                  \

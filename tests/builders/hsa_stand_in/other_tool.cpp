@@ -1,8 +1,12 @@
-// Another tool: counts dispatches through intercept queues of its own, and says how many when the runtime ends.
+// Another tool: counts dispatches through intercept queues of its own, and says how many when the runtime ends. With
+// OTHER_TOOL_IS_BUSY its handler allocates, copies and frees, through the exported functions as such tools do.
+#include <dlfcn.h>
 #include <hsa.h>
+#include <hsa_ext_amd.h>
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 
 #include "stand_in.h"
 
@@ -18,9 +22,24 @@ Create intercept_create;
 Register intercept_register;
 std::atomic<int> dispatches{0};
 
+template <class Function> Function* exported(const char* name) { return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name)); }
+
+void be_busy() {
+  static const bool is_wanted = std::getenv("OTHER_TOOL_IS_BUSY") != nullptr;
+  if (!is_wanted) return;
+  void* memory = nullptr;
+  const int content = 42;
+  int seen = 0;
+  exported<decltype(hsa_amd_memory_pool_allocate)>("hsa_amd_memory_pool_allocate")({12}, 4096, 0, &memory);  // of the host, coarse
+  exported<decltype(hsa_memory_copy)>("hsa_memory_copy")(memory, &content, sizeof content);
+  exported<decltype(hsa_memory_copy)>("hsa_memory_copy")(&seen, memory, sizeof seen);
+  exported<decltype(hsa_amd_memory_pool_free)>("hsa_amd_memory_pool_free")(memory);
+  if (seen != content) std::abort();
+}
+
 void count(const void* packets, uint64_t number, uint64_t, void*, hsa_amd_queue_intercept_packet_writer writer) {
   for (uint64_t i = 0; i < number; ++i)
-    if (static_cast<const uint8_t*>(packets)[64 * i] == HSA_PACKET_TYPE_KERNEL_DISPATCH) ++dispatches;
+    if (static_cast<const uint8_t*>(packets)[64 * i] == HSA_PACKET_TYPE_KERNEL_DISPATCH) ++dispatches, be_busy();
   writer(packets, number);
 }
 

@@ -3,6 +3,7 @@
 #include <hsa.h>
 #include <hsa_ext_amd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -139,7 +140,7 @@ struct Queue {
   Gpu& gpu;
   hsa_queue_t* queue = nullptr;
 
-  bool is_counted = false;
+  bool is_counted = false, rings = true;
 
   explicit Queue(Gpu& gpu_) : gpu(gpu_) {
     HSA(hsa_queue_create(gpu.gpu, 64, HSA_QUEUE_TYPE_MULTI, nullptr, nullptr, UINT32_MAX, UINT32_MAX, &queue));
@@ -148,6 +149,18 @@ struct Queue {
     HSA(hsa_amd_counted_queue_acquire(gpu.gpu, HSA_QUEUE_TYPE_MULTI, priority, nullptr, nullptr, 0, &queue));
   }
   ~Queue() { is_counted ? hsa_amd_counted_queue_release(queue) : hsa_queue_destroy(queue); }
+
+  // Launches `count` times behind one doorbell, and waits: a ring full at a time.
+  template <class... Arguments> void burst(const Kernel& kernel, Shape shape, int count, Arguments... arguments) {
+    for (int begun = 0; begun < count;) {
+      const int some = std::min(count - begun, int(queue->size) - 1);
+      rings = false;
+      hsa_signal_t last{};
+      for (int i = 0; i < some; ++i) rings = i + 1 == some, last = start(kernel, shape, arguments...);
+      hsa_signal_wait_scacquire(last, HSA_SIGNAL_CONDITION_LT, 1, UINT64_MAX, HSA_WAIT_STATE_BLOCKED);
+      begun += some;
+    }
+  }
 
   // Launches and waits. The implicit arguments of code object version 5 follow the explicit ones.
   template <class... Arguments> void run(const Kernel& kernel, Shape shape, Arguments... arguments) {
@@ -198,7 +211,7 @@ struct Queue {
     auto* slot = static_cast<uint8_t*>(queue->base_address) + index % queue->size * sizeof made;
     std::memcpy(slot + 4, reinterpret_cast<const uint8_t*>(&made) + 4, sizeof made - 4);
     reinterpret_cast<std::atomic<uint32_t>*>(slot)->store(first, std::memory_order_release);
-    hsa_signal_store_screlease(queue->doorbell_signal, int64_t(index));
+    if (rings) hsa_signal_store_screlease(queue->doorbell_signal, int64_t(index));
   }
 
   template <class T> static void place(uint8_t* kernarg, size_t& offset, T value) {

@@ -294,6 +294,10 @@ uint64_t hsa_queue_load_read_index_scacquire(const hsa_queue_t* queue) { return 
 uint64_t hsa_queue_load_read_index_relaxed(const hsa_queue_t* queue) { return queue_of(queue)->read; }
 uint64_t hsa_queue_load_write_index_scacquire(const hsa_queue_t* queue) { return queue_of(queue)->write; }
 uint64_t hsa_queue_load_write_index_relaxed(const hsa_queue_t* queue) { return queue_of(queue)->write; }
+uint64_t hsa_queue_cas_write_index_screlease(const hsa_queue_t* queue, uint64_t expected, uint64_t value) {
+  queue_of(queue)->write.compare_exchange_strong(expected, value);
+  return expected;
+}
 uint64_t hsa_queue_add_write_index_scacq_screl(const hsa_queue_t* queue, uint64_t count) { return queue_of(queue)->write.fetch_add(count); }
 uint64_t hsa_queue_add_write_index_scacquire(const hsa_queue_t* queue, uint64_t count) { return queue_of(queue)->write.fetch_add(count); }
 uint64_t hsa_queue_add_write_index_relaxed(const hsa_queue_t* queue, uint64_t count) { return queue_of(queue)->write.fetch_add(count); }
