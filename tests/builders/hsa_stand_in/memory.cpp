@@ -18,6 +18,7 @@ constexpr uint64_t kFileBytes = 1ull << 38;
 [[maybe_unused]] constexpr uint64_t kOwnView = 0x3000'0000'0000;
 constexpr uint64_t kArena = 0x0080'0000'0000;  // where HSA_RESERVE_SVM=1 puts everything
 constexpr uint64_t kArenaBytes = 0x0080'0000'0000;
+[[maybe_unused]] constexpr uint64_t kElsewhere = 0x6000'0000'0000;
 constexpr hsa_amd_memory_pool_t kHostFine{11}, kHostCoarse{12};  // a GPU has 20 + 10 * number: coarse, then fine
 
 struct Handle { uint64_t offset, size; hsa_amd_memory_pool_t pool; };
@@ -62,8 +63,17 @@ uint64_t reserve_anywhere(uint64_t size, uint64_t alignment) {
     if (got == reinterpret_cast<void*>(address)) return address;
     if (got != MAP_FAILED) munmap(got, size);
   }
-  void* got = map(0, size + alignment, PROT_NONE, flags, -1, 0);
+  // Another place in every process, but never where the emulator's process has its libraries: it maps the same bytes there.
+#ifdef STAND_IN_SANITIZED
+  const uint64_t wish = 0;
+#else
+  static uint64_t wish = kElsewhere + (uint64_t(getpid()) * 2654435761 % 4096 << 30);
+#endif
+  void* got = map(wish, size + alignment, PROT_NONE, flags, -1, 0);
   if (got == MAP_FAILED) return 0;
+#ifndef STAND_IN_SANITIZED
+  wish += round_up(size + alignment) + kPage;
+#endif
   uint64_t base = reinterpret_cast<uint64_t>(got), address = round_up(base, alignment);
   if (address > base) munmap(got, address - base);
   if (base + alignment > address) munmap(reinterpret_cast<void*>(address + size), base + alignment - address);
