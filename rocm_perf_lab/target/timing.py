@@ -37,6 +37,8 @@ class TimingParameters(BaseModel):
     """What streaming kernels reach, all CUs together."""
     achievable_l2_gb_per_s: float
     achievable_mall_gb_per_s: float
+    atomic_cycles: int = 0
+    """Memory is busy this long with what one instruction of a wavefront does to one segment of 64 bytes; 0: not modelled."""
     workgroup_launch_cycles: int
     """Between two workgroups launched on one CU."""
     launch_overhead_ns: int

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.emulator.errors import EmulationError
+from rocm_perf_lab.emulator.timing.contention import contention_cycles
 from rocm_perf_lab.emulator.timing.instruction_table import block_table, instruction_table
 from rocm_perf_lab.emulator.timing.memory_counters import hardware_counters
 from rocm_perf_lab.emulator.timing.stable_traces import stabilise
@@ -95,15 +96,19 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
     active_units = min(target.compute_units, launch.workgroups)
     per_unit = ceil(launch.workgroups / target.compute_units)
     simulated = min(per_unit, _ROUNDS_IN_DETAIL * max(launch.resident_workgroups, 1))
-    unit = _simulate(runtime, launch, target, timing, simulated, active_units)
+    words = stabilise(launch.traces, launch.buffers)
+    unit = _simulate(runtime, launch, words, target, timing, simulated, active_units)
     waves: tuple[TracedWave, ...] = ()
     if thread_trace:
         per_workgroup = max(1, int(unit.hits.sum()) // simulated)
         traced = max(1, min(simulated, _TRACED_INSTRUCTIONS // per_workgroup))
         with Recorder(runtime, traced, launch.waves_per_workgroup) as recorder:
-            _simulate(runtime, launch, target, timing, simulated, active_units, recorder)
+            _simulate(runtime, launch, words, target, timing, simulated, active_units, recorder)
             waves = recorder.waves()
-    cycles = _extrapolated(unit.finish_cycles, simulated, per_unit)
+    cycles = max(
+        _extrapolated(unit.finish_cycles, simulated, per_unit),
+        contention_cycles(launch.program, words, workgroups=launch.workgroups, cycles_per_request=timing.atomic_cycles),
+    )
     clock_ghz = target.max_clock_mhz / 1000
     scale = launch.workgroups / simulated
     return TimingEstimate(
@@ -131,13 +136,13 @@ class _UnitResult:
 def _simulate(
     runtime: Runtime,
     launch: TracedLaunch,
+    words: Sequence[Sequence[NDArray[np.uint64]]],
     target: Target,
     timing: TimingParameters,
     workgroups: int,
     active_units: int,
     recorder: Recorder | None = None,
 ) -> _UnitResult:
-    words = stabilise(launch.traces, launch.buffers)
     flat = [np.ascontiguousarray(wave) for group in words for wave in group]
     waves = (TimedWave * len(flat))(*(TimedWave(wave.ctypes.data, len(wave)) for wave in flat))
     instructions, blocks = instruction_table(launch.program, timing), block_table(launch.program)
