@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,55 +12,17 @@ from rocm_perf_lab.replay.capture import capture_problems, open_capture
 from rocm_perf_lab.replay.errors import CaptureError
 from rocm_perf_lab.replay.job import CheckOrder, Job
 from rocm_perf_lab.replay.session import ReplaySession
-from tests.builders.captures import scale_capture
+from tests.builders.foreign_captures import COUNT, foreign_capture
 from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-N = 1000
-
-
-def flat_dispatch(ours: Any, **more: Any) -> dict[str, Any]:
-    packet = ours.dispatch.packet
-    return {
-        "mangled_name": "scale",
-        "demangled_name": "",
-        "kernel_object": 1234567,
-        "grid": list(packet.grid_size),
-        "block": list(packet.workgroup_size),
-        "group_segment_size": packet.group_segment_size,
-        "private_segment_size": packet.private_segment_size,
-        "kernarg_size": len(ours.kernarg),
-        "dispatch_index": 0,
-        **more,
-    }
-
 
 @pytest.fixture(params=["original rocm-perf-lab", "kerncap"])
 def foreign(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
-    """The same dispatch as each of the two tools leaves it: decimal addresses, allocations at their exact sizes, no manifest."""
-    ours = open_capture(scale_capture(tmp_path / "ours", n=N))
-    folder = tmp_path / "foreign"
-    (folder / "memory").mkdir(parents=True)
-    shutil.copy(ours.folder / "kernel.hsaco", folder)
-    shutil.copy(ours.folder / "kernarg.bin", folder)
-    regions = []
-    for region in ours.regions[:2]:
-        block = region.requested[0]
-        (folder / "memory" / f"region_{block.base:x}.bin").write_bytes(ours.image(region)[: block.size].tobytes())
-        regions.append({"base": block.base, "size": block.size, "is_pool": True, "is_vmem": False, "handle": 0, "access": 0})
-    more: dict[str, Any] = {}
-    if request.param == "kerncap":
-        more = {"agent_name": "gfx942", "isa_name": "amdgcn-amd-amdhsa--gfx942", "wavefront_size": 64, "mangled_name": "scale.kd"}
-        (folder / "metadata.json").write_text(json.dumps({"kernel_name": "scale"}))
-        (folder / "module_variables.json").write_text(
-            json.dumps({"variables": [{"name": "calls", "size": 4, "blob": "memory/variable_calls.bin"}]})
-        )
-        (folder / "memory" / "variable_calls.bin").write_bytes((77).to_bytes(4, "little"))
-    (folder / "dispatch.json").write_text(json.dumps(flat_dispatch(ours, **more)))
-    (folder / "memory_regions.json").write_text(json.dumps({"regions": regions}))
-    return folder, request.param
+    """The same dispatch as each of the two tools leaves it."""
+    return foreign_capture(tmp_path, request.param), request.param
 
 
 def test_the_layout_is_told_and_the_memory_lies_in_whole_pages(foreign: tuple[Path, str]) -> None:
@@ -70,7 +31,7 @@ def test_the_layout_is_told_and_the_memory_lies_in_whole_pages(foreign: tuple[Pa
     assert capture.layout == foreign[1]
     assert not capture.has_after
     assert [region.size for region in capture.regions] == [4096, 4096]
-    assert capture.image(capture.regions[0])[: 4 * N].view(np.float32).tolist() == list(range(N))
+    assert capture.image(capture.regions[0])[: 4 * COUNT].view(np.float32).tolist() == list(range(COUNT))
     assert capture.kernel.symbol == "scale"
     assert capture_problems(foreign[0]) == []
 
@@ -80,11 +41,11 @@ def test_it_replays_and_is_checked_against_its_own_first_replay(foreign: tuple[P
     y = capture.regions[1].base
 
     with ReplaySession(capture, device="emulator", target=mi300x(), threads=1) as session:
-        outcome = session.run(Job(iterations=2, check=CheckOrder(), read=((y, 4 * N),)))
+        outcome = session.run(Job(iterations=2, check=CheckOrder(), read=((y, 4 * COUNT),)))
 
     import base64
 
-    assert np.frombuffer(base64.b64decode(outcome.read[0]), np.float32).tolist() == [3.0 * i for i in range(N)]
+    assert np.frombuffer(base64.b64decode(outcome.read[0]), np.float32).tolist() == [3.0 * i for i in range(COUNT)]
     assert outcome.verification is not None
     assert outcome.verification.passed
     assert outcome.verification.compared_with == "first baseline replay"
