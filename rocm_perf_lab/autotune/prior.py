@@ -34,8 +34,8 @@ _CLEAR = 2.0
 """Logarithm of the Bayes factor from which on a prior is believed: odds of seven to one."""
 _CHANCE = 0.05
 """Probability below which an agreement is no chance."""
-_HINT = 0.5
-"""The same for an agreement that is worth one measurement: the order agrees rather than not."""
+_HINT = 0.2
+"""The same for an agreement that is worth one measurement."""
 _SHARE = 16
 """Measurements after which a prior that led to nothing gets another try."""
 
