@@ -46,7 +46,7 @@ def in_order(parts: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[dict[str, NDA
     if np.any(ordered[1:] == ordered[:-1]):
         order = np.lexsort((end, start))
     # One at a time, so that only one column is there twice.
-    return {name: columns.pop(name)[order] for name in tuple(columns)}, order
+    return {name: np.take(columns.pop(name), order, axis=0) for name in tuple(columns)}, order
 
 
 def merge(traces: Sequence[Trace]) -> Trace:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -157,3 +159,16 @@ def test_a_column_of_nothing_but_null_is_a_column_of_fills(tmp_path: Path) -> No
 
     assert (ids, a) == ([1, 2, 3], [-5] * 3)
     assert np.isnan(b).all()
+
+
+def test_reading_does_not_import_pandas_which_takes_longer_than_a_million_rows(tmp_path: Path) -> None:
+    path = database(tmp_path / "run.db", [(1, 2.5), (None, None)])
+    program = (
+        "import sys; from rocm_perf_lab.rocprof.arrow_columns import ArrowColumns;"
+        "ArrowColumns(sys.argv[1]).read(sys.argv[2], ('id', 'a'), ('b',), null=-7);"
+        "print('pandas' in sys.modules)"
+    )
+
+    said = subprocess.run([sys.executable, "-c", program, uri_of(path), TABLE], check=True, capture_output=True, text=True)
+
+    assert said.stdout == "False\n"
