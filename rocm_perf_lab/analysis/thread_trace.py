@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Integers, Wave
+    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Integers, KernelLabel, Wave
     from rocm_perf_lab.rocprof.att.waits import Links
     from rocm_perf_lab.toolchain.static_features import InstructionClass
 
@@ -133,6 +133,8 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
         return NoThreadTrace("; ".join(("the thread trace holds no instructions", *trace.notes)))
     if not trace.has_cycles:
         return NoThreadTrace("the folder holds PC samples, which count samples and not cycles")
+    if len(rows) < len(trace.rows):
+        trace = replace(trace, waves=_waves_of(trace.waves, rows))
     total = _spent(rows, sum(row.cycles for row in rows))
     if not total.cycles:
         return NoThreadTrace("; ".join(("no wavefront of the kernel was traced", *trace.notes)))
@@ -166,24 +168,32 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
 
 def _of_others_only(trace: AttTrace, symbol: str) -> tuple[str, ...]:
     """The kernels of a trace that names its kernels, where `symbol` is none of them; CSV and -T shorten names."""
-    wanted = symbol.removesuffix(".kd")
-    names = [(label.mangled_name.removesuffix(".kd"), label.name) for label in trace.kernels]
-    shortened = wanted.partition("(")[0]
-    if any(wanted in pair or pair[1].partition("(")[0] == shortened for pair in names):
+    if any(_is_called(label, symbol) for label in trace.kernels):
         return ()
-    return tuple(name or mangled for mangled, name in names)
+    return tuple(label.name or label.mangled_name.removesuffix(".kd") for label in trace.kernels)
+
+
+def _is_called(label: KernelLabel, symbol: str) -> bool:
+    wanted = symbol.removesuffix(".kd")
+    return wanted == label.mangled_name.removesuffix(".kd") or wanted.partition("(")[0] == label.name.partition("(")[0]
 
 
 def _rows_of(trace: AttTrace, symbol: str | None) -> tuple[InstructionRow, ...]:
     """Without the rows of other kernels that were dispatched meanwhile; functions that are no kernels stay."""
-    names = {label.mangled_name.removesuffix(".kd") for label in trace.kernels}
-    if symbol is None or symbol.removesuffix(".kd") not in names:
+    own = {label.mangled_name.removesuffix(".kd") for label in trace.kernels if symbol is not None and _is_called(label, symbol)}
+    if not own:
         return trace.rows
-    others = {name.removesuffix(".kd") for name in trace.dispatched.values()} - {symbol.removesuffix(".kd")}
+    others = {name.removesuffix(".kd") for name in trace.dispatched.values()} - own
     bounds = [label.line for label in trace.kernels]
     places = np.searchsorted(bounds, [row.line for row in trace.rows], side="right") - 1
     is_other = [label.mangled_name.removesuffix(".kd") in others for label in trace.kernels]
     return tuple(row for row, place in zip(trace.rows, places.tolist(), strict=True) if place < 0 or not is_other[place])
+
+
+def _waves_of(waves: Sequence[Wave], rows: Sequence[InstructionRow]) -> tuple[Wave, ...]:
+    """The wavefronts that executed any of the rows; those without instructions may be of any kernel."""
+    lines = np.array([row.line for row in rows], dtype=np.int64)
+    return tuple(w for w in waves if not len(w.instructions) or np.isin(w.instructions[:, Column.LINE], lines).any())
 
 
 class _Walk:

@@ -15,6 +15,7 @@ import numpy as np
 from rocm_perf_lab.profiling.resources import KernelResources, resources_of
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.target.occupancy import LaunchImpossible, OccupancyRequest, launch_occupancy
+from rocm_perf_lab.toolchain.demangle import demangle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,7 +120,7 @@ def build_profile(
         durations_ns=tuple(trace.dispatches.duration_ns[kernel.dispatches].tolist()),
         resources=found,
         occupancy=_occupancy(target, found, block, wave_size),
-        counter_passes=_counter_passes((trace, *counter_traces), kernel.mangled_name),
+        counter_passes=_counter_passes((trace, *counter_traces), kernel),
         kernels=ranked,
         provenance=Provenance(
             trace=trace.provenance,
@@ -195,11 +196,11 @@ def _may_be_padding(limits: WaveLimits, resources: KernelResources) -> bool:
     return total == registers // (waves + 1) // granule * granule + granule
 
 
-def _counter_passes(traces: Sequence[Trace], symbol: str) -> tuple[Mapping[str, float], ...]:
+def _counter_passes(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[Mapping[str, float], ...]:
     """One mapping per trace that has counters of the kernel; the means over its dispatches."""
     passes = []
     for trace in traces:
-        kernels = [index for index, kernel in enumerate(trace.kernels) if kernel.mangled_name == symbol]
+        kernels = _same_kernel(trace, kernel)
         counters = {}
         for name, column in trace.counters.items():
             values = column.value[np.isin(trace.dispatches.kernel[column.dispatch], kernels)]
@@ -208,6 +209,12 @@ def _counter_passes(traces: Sequence[Trace], symbol: str) -> tuple[Mapping[str, 
         if counters:
             passes.append(counters)
     return tuple(passes)
+
+
+def _same_kernel(trace: Trace, kernel: RankedKernel) -> list[int]:
+    """Positions of the kernel in another trace; by its demangled name where that has no mangled ones, as in CSV."""
+    by_symbol = [index for index, other in enumerate(trace.kernels) if other.mangled_name == kernel.mangled_name]
+    return by_symbol or [index for index, other in enumerate(trace.kernels) if demangle(other.name) == kernel.name]
 
 
 def _notes(trace: Trace, ranked: Sequence[RankedKernel], resources: KernelResources) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pytest
 
 from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
 from rocm_perf_lab.analysis.thread_trace import UNKNOWN_SOURCE, ThreadTrace, analyse
-from rocm_perf_lab.rocprof.att.model import AttTrace, KernelLabel
+from rocm_perf_lab.rocprof.att.model import AttTrace, Column, KernelLabel, WaveKey
 from rocm_perf_lab.toolchain.static_features import instruction_class
 from tests.builders.att import thread_trace
 
@@ -226,8 +226,15 @@ def test_rows_of_another_dispatched_kernel_are_left_out() -> None:
         dispatched={1: "_Z6kernelPf.kd", 2: "other"},
     )
 
+    moved = trace.waves[0].instructions.copy()
+    moved[:, Column.LINE] += 3
+    of_other = replace(trace.waves[0], key=WaveKey(0, 1, 0, 0), instructions=moved)
+    two = replace(two, waves=(*two.waves, of_other))
+
     assert analysed(two, symbol="_Z6kernelPf").total.cycles == 8
-    assert analysed(two).total.cycles == 1008
+    assert analysed(two, symbol="kernel(float*)").total.cycles == 8
+    assert analysed(two, symbol="_Z6kernelPf").waves == 1
+    assert (analysed(two).total.cycles, analysed(two).waves) == (1008, 2)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.profiling.selection import ProfileError, rank_kernels, select_kernel
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.recording import KernelSymbolRecord
+from rocm_perf_lab.rocprof.runs import read_counter_passes
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.target.occupancy import LaunchImpossible
@@ -112,6 +113,20 @@ def test_every_counter_run_is_a_pass_of_its_own(tmp_path: Path) -> None:
 
     assert profile.counter_passes == ({"SQ_WAVES": 4.0},) * 2
     assert profile.durations_ns == (5,)
+
+
+def test_counters_in_csv_are_of_the_kernel_by_its_demangled_name(tmp_path: Path) -> None:
+    timed = trace_of(tmp_path, [dispatch(0, 10)])
+    (tmp_path / "1_counter_collection.csv").write_text(
+        '"Dispatch_Id","Agent_Id","Grid_Size","Kernel_Name","Workgroup_Size","Counter_Name","Counter_Value","Start_Timestamp",'
+        '"End_Timestamp"\n'
+        '1,"Agent 1",1024,"vecCopy(double*, double*, double*, int, int)",64,"SQ_WAVES",16.0,1,2\n'
+        '2,"Agent 1",1024,"other(int)",64,"SQ_WAVES",99.0,3,4\n'
+    )
+
+    profile = build_profile(timed, target=TARGET, counter_traces=read_counter_passes(tmp_path / "1_counter_collection.csv"))
+
+    assert profile.counter_passes == ({"SQ_WAVES": 16.0},)
 
 
 def test_dispatches_that_end_before_they_start_are_left_out_and_counted(tmp_path: Path) -> None:
