@@ -98,6 +98,7 @@ def analyze(databases: tuple[str, ...], debug: bool, **options: Any) -> None:
 @click.option("--grid", metavar="XxYxZ", help="Workgroups.")
 @click.option("--work-items", metavar="XxYxZ", help="In place of --grid: all work-items; the last workgroup may be partial.")
 @click.option("--block", required=True, metavar="XxYxZ", help="Work-items of a workgroup.")
+@click.option("--cooperative", is_flag=True, help="All workgroups at once, so that they may wait for each other.")
 @click.option("--arg", "arguments", multiple=True, metavar="TEXT", help="One argument; repeat in the kernel's order.")
 @click.option("--lds", default=0, type=click.IntRange(min=0), metavar="BYTES", help="Dynamic LDS.")
 @click.option("--target", default="mi300x", show_default=True, help="GPU whose limits and rates are emulated.")
@@ -112,6 +113,7 @@ def emulate(
     grid: str | None,
     work_items: str | None,
     block: str,
+    cooperative: bool,
     arguments: tuple[str, ...],
     lds: int,
     target: str,
@@ -144,6 +146,7 @@ def emulate(
             grid=grid,
             block=block,
             work_items=work_items,
+            cooperative=cooperative,
             arguments=arguments,
             kernel=kernel,
             dynamic_lds_bytes=lds,

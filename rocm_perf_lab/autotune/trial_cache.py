@@ -77,7 +77,7 @@ def launch_key(launch: Launch, **circumstances: Any) -> str:
         else [a.name, a.encoded.hex()]
         for a in launch.arguments
     ]
-    geometry = [launch.symbol, launch.geometry.work_items, launch.block, launch.dynamic_lds_bytes]
+    geometry = [launch.symbol, launch.geometry.work_items, launch.block, launch.dynamic_lds_bytes, launch.cooperative]
     variables = [[v.name, hashlib.sha256(v.data.tobytes()).hexdigest()] for v in launch.variables]
     return digest([_FORMAT, loaded_sha256(launch.code_object.data), geometry, arguments, variables, circumstances])
 

@@ -144,6 +144,7 @@ class EmulatorDevice:
                 [buffers[a.name] if isinstance(a, BufferValue) else a.encoded for a in launch.arguments],
                 launch.dynamic_lds_bytes,
                 remainder=launch.remainder,
+                cooperative=launch.cooperative,
                 source_line=_source_lines(launch.code_object),
             )
             timing = estimate_launch(

@@ -90,7 +90,11 @@ def _dispatch(hip: Hip, function: ctypes.c_void_p, spec: dict[str, Any], kernarg
     counted = spec["work_items"] or spec["grid"]
     geometry = [ctypes.c_uint(n) for n in (*counted, *spec["block"])]
     lds_bytes = spec["dynamic_lds_bytes"]
-    if spec["work_items"]:  # only this call launches partial workgroups
+    if spec["cooperative"]:
+        places = [ctypes.addressof(block) + row["offset"] for row in spec["arguments"]]
+        parameters = (ctypes.c_void_p * max(len(places), 1))(*places)
+        hip.call("hipModuleLaunchCooperativeKernel", function, *geometry, ctypes.c_uint(lds_bytes), None, parameters)
+    elif spec["work_items"]:  # only this call launches partial workgroups
         events_and_flags = (None, None, ctypes.c_uint(0))
         lds = ctypes.c_size_t(lds_bytes)
         hip.call("hipExtModuleLaunchKernel", function, *geometry, lds, None, None, extra, *events_and_flags)

@@ -173,6 +173,8 @@ class KernelDescription(_Strict):
     grid: tuple[Expression, ...] = Field(default=(), max_length=3)
     work_items: tuple[Expression, ...] = Field(default=(), max_length=3)
     """In place of `grid`, as a dispatch packet counts: the last workgroup of an axis may be partial."""
+    cooperative: bool = False
+    """All workgroups are resident at once and may wait for each other, as `this_grid().sync()` needs it."""
     block: tuple[Expression, ...] = Field((), max_length=3)
     dynamic_lds_bytes: Expression = 0
     reference: dict[str, str] | str = "baseline output"
@@ -184,7 +186,9 @@ class KernelDescription(_Strict):
     @model_validator(mode="after")
     def _fits_the_language(self) -> Self:
         foreign = (
-            ("block", "work_items", "variables", "defines", "flags") if self.language == "triton" else ("constexprs", "options")
+            ("block", "work_items", "cooperative", "variables", "defines", "flags")
+            if self.language == "triton"
+            else ("constexprs", "options")
         )
         given = [name for name in foreign if getattr(self, name)]
         if given:

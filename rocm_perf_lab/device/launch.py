@@ -96,6 +96,7 @@ def build_launch(
         block=geometry.block,
         dynamic_lds_bytes=geometry.dynamic_lds_bytes,
         remainder=geometry.remainder,
+        cooperative=description.cooperative,
         arguments=_by_contract(arguments, contract, code_object, symbol) if contract else arguments,
         variables=tuple(_variable(variable, description) for variable in description.variables),
     )

@@ -68,6 +68,7 @@ class Launch:
     arguments: tuple[BufferValue | ScalarValue, ...]
     remainder: Dim3 = (0, 0, 0)
     variables: tuple[VariableValue, ...] = ()
+    cooperative: bool = False
 
     @property
     def geometry(self) -> Geometry:

@@ -149,6 +149,7 @@ def _write_launch(work: Path, launch: Launch, runs: int) -> None:
         "block": launch.block,
         "dynamic_lds_bytes": launch.dynamic_lds_bytes,
         "runs": runs,
+        "cooperative": launch.cooperative,
         "arguments": arguments,
         "variables": [variable.name for variable in launch.variables],
     }

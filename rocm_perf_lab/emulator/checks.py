@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
+from rocm_perf_lab.emulator.kernarg import GRID_SYNC_NAME
 from rocm_perf_lab.emulator.structures import AccessKind, ChecksRecord, FindingRecord
 from rocm_perf_lab.errors import LabError
 
@@ -31,7 +32,7 @@ _CELL_BYTES = 64
 _DWORD_BYTES = 4
 _CAPACITY = 256
 _SHOWN_LANES = 8
-_RUNTIME_BUFFERS = ("dispatch packet", "kernel arguments")
+_RUNTIME_BUFFERS = ("dispatch packet", "kernel arguments", GRID_SYNC_NAME)
 _COHERENT_BITS = {"GLOBAL": (16, 25), "FLAT": (16, 25), "MUBUF": (14, 15)}
 """SC0 and SC1 of the encoding: set on loads and stores that are atomic or volatile (LLVM, AMDGPU memory model gfx942)."""
 
@@ -137,6 +138,7 @@ class Checks:
             released=ctypes.addressof(self._released),
             findings=ctypes.addressof(self._findings),
             finding_capacity=_CAPACITY,
+            meeting=next((a.address for a in allocations if a.name == GRID_SYNC_NAME and not memory.is_freed(a)), 0),
             waves_per_group=waves_per_workgroup,
         )
 

@@ -55,6 +55,8 @@ class Dispatch:
     block_count: int
     max_instructions: int
     threads: int
+    cooperative: bool = False
+    """The workgroups may wait for each other: all of them are resident at once, whatever memory that takes."""
     traced_workgroups: tuple[int, ...] = ()
     checks: ChecksRecord | None = None
 
@@ -148,7 +150,7 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
         vgpr_rows=dispatch.vgpr_rows,
         agpr_rows=dispatch.agpr_rows,
         slice_instructions=_SLICE_INSTRUCTIONS,
-        resident_workgroups=max(1, _RESIDENT_BYTES // group_bytes),
+        resident_workgroups=dispatch.workgroups if dispatch.cooperative else max(1, _RESIDENT_BYTES // group_bytes),
         checks=None if dispatch.checks is None else ctypes.addressof(dispatch.checks),
     )
     record.user_sgprs[: len(state.user_sgprs)] = state.user_sgprs

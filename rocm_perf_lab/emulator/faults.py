@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.structures import FaultRecord
 
 _SHOWN_LANES = 8
+_GRID_SYNC_WORDS = range(32, 48)
+"""Where a kernel that meets at the grid looks when the launch brought no block to meet at: counter and workgroups, from null."""
+_GRID_SYNC_HINT = (
+    "If it synchronises the whole grid: that takes a cooperative launch "
+    "(cooperative: true in kernel.yaml, rocm-perf emulate --cooperative)."
+)
 
 
 class MemoryFault(EmulationError):
@@ -107,10 +113,13 @@ def fault_error(
             where="; ".join(_where(record, program, resume_address, source_line)),
             remedy=service.remedy,
         )
+    remedy = _REMEDIES[kind]
+    if kind is FaultKind.MEMORY and next(iter(lane_addresses(record).values()), 0) in _GRID_SYNC_WORDS:
+        remedy = f"{remedy or ''} {_GRID_SYNC_HINT}".strip()
     return _CLASSES[kind](
         f"kernel {program.symbol}: {_what(kind, record, memory, max_instructions)}",
         where="; ".join(_where(record, program, resume_address, source_line)),
-        remedy=_REMEDIES[kind],
+        remedy=remedy,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
@@ -104,7 +105,25 @@ class Geometry:
         return 3 if not flat[2] else 2 if not flat[1] else 1
 
 
-def pack_kernarg(kernel: KernelMetadata, values: Sequence[int | bytes], geometry: Geometry) -> bytes:
+GRID_SYNC_ARGUMENT = "hidden_multigrid_sync_arg"
+GRID_SYNC_NAME = "grid synchronisation"
+"""Of the allocation that holds the block."""
+_GRID_SYNC = struct.Struct("<QIIQQIIII")
+
+
+def grid_sync_block(geometry: Geometry) -> bytes:
+    """What a runtime gives to the kernel of a cooperative launch: the counter that its workgroups meet at.
+
+    As the device libraries read it (`mg_info`): a structure for several devices (none), this grid and their number, work-items
+    before it and in all, the counter's two words, workgroups.
+    """
+    workgroups, work_items = prod(geometry.grid), prod(geometry.work_items)
+    return _GRID_SYNC.pack(0, 0, 1, 0, work_items, 0, 0, workgroups, 0)
+
+
+def pack_kernarg(
+    kernel: KernelMetadata, values: Sequence[int | bytes], geometry: Geometry, *, grid_sync_address: int = 0
+) -> bytes:
     """The bytes of the segment.
 
     Args:
@@ -112,6 +131,7 @@ def pack_kernarg(kernel: KernelMetadata, values: Sequence[int | bytes], geometry
         values: In the order of the kernel's explicit arguments: a device address, or an encoded scalar. Eight zero
             bytes are a null pointer.
         geometry: Fills the hidden arguments.
+        grid_sync_address: Of the block that a cooperative launch brings.
 
     Raises:
         KernelArgumentError: Too many or too few values, or one of the wrong size; or a segment of impossible size.
@@ -138,7 +158,7 @@ def pack_kernarg(kernel: KernelMetadata, values: Sequence[int | bytes], geometry
     segment = bytearray(size)
     for position, (argument, value) in enumerate(zip(explicit, values, strict=True)):
         segment[argument.offset : argument.offset + argument.size] = _encode(argument, value, position, kernel)
-    hidden = hidden_values(geometry)
+    hidden = {**hidden_values(geometry), GRID_SYNC_ARGUMENT: grid_sync_address}
     for argument in kernel.arguments:
         if argument.value_kind in hidden:
             encoded = hidden[argument.value_kind].to_bytes(8, "little")[: argument.size]

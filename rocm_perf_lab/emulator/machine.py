@@ -14,14 +14,16 @@ import numpy as np
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.execution import Dispatch
 from rocm_perf_lab.emulator.initial_state import DISPATCH_PACKET_BYTES, InitialState, dispatch_packet, initial_state
-from rocm_perf_lab.emulator.kernarg import Dim3, Geometry, pack_kernarg
+from rocm_perf_lab.emulator.kernarg import GRID_SYNC_ARGUMENT, GRID_SYNC_NAME, Dim3, Geometry, grid_sync_block, pack_kernarg
 from rocm_perf_lab.emulator.launching import LaunchResult, PreparedLaunch
 from rocm_perf_lab.emulator.loader import LoadedCodeObject, load_code_object
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
 from rocm_perf_lab.emulator.ordering import results_depend_on_order
 from rocm_perf_lab.emulator.translation import KernelTranslator, TranslatedKernel
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.descriptor import allocated_registers
+from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,6 +142,7 @@ class Machine:
         dynamic_lds_bytes: int = 0,
         *,
         remainder: Dim3 = (0, 0, 0),
+        cooperative: bool = False,
         source_line: Callable[[int], str | None] | None = None,
     ) -> LaunchResult:
         """Run a kernel to its end.
@@ -152,18 +155,44 @@ class Machine:
             arguments: In the kernel's order: buffers or device addresses, and encoded scalars.
             dynamic_lds_bytes: LDS on top of the kernel's static LDS.
             remainder: Work-items of the last workgroup of an axis where it is partial.
+            cooperative: All workgroups are resident at once and may wait for each other.
             source_line: Source line of an address of the code object, for messages.
 
         Raises:
-            LaunchRefused: Geometry or LDS that the hardware does not take.
+            LaunchRefused: Geometry or LDS that the hardware does not take, or more workgroups than may be resident at once.
             EmulationError: The kernel did what it must not do.
         """
         geometry = Geometry(grid, block, dynamic_lds_bytes, remainder)
         values = [value.address if isinstance(value, Allocation) else value for value in arguments]
         kernel = loaded.kernel(symbol)
         self._validate(kernel, geometry)
-        with self.prepare(loaded, symbol, geometry, pack_kernarg(kernel, values, geometry), source_line=source_line) as prepared:
-            return prepared.run()
+        meeting = self.grid_sync(kernel, geometry) if cooperative else None
+        try:
+            kernarg = pack_kernarg(kernel, values, geometry, grid_sync_address=meeting.address if meeting else 0)
+            with self.prepare(loaded, symbol, geometry, kernarg, source_line=source_line) as prepared:
+                return prepared.run()
+        finally:
+            if meeting is not None:
+                self.memory.free(meeting)
+
+    def grid_sync(self, kernel: KernelMetadata, geometry: Geometry) -> Allocation:
+        """The block that the workgroups of a cooperative launch meet at.
+
+        Raises:
+            LaunchRefused: The workgroups do not fit on the GPU all at once.
+        """
+        request = occupancy_request(kernel, workgroup_size=prod(geometry.block), dynamic_lds_bytes=geometry.dynamic_lds_bytes)
+        most = int(launch_occupancy(self._target, request).workgroups_per_cu) * self._target.compute_units
+        if prod(geometry.grid) > most:
+            raise LaunchRefused(
+                f"a cooperative launch of {prod(geometry.grid):,} workgroups: {self._target.name} holds {most:,} of them at once",
+                where=f"kernel {kernel.name}, grid {geometry.grid}",
+                remedy="Launch fewer workgroups and let each do more.",
+            )
+        block = grid_sync_block(geometry)
+        allocation = self.memory.allocate(GRID_SYNC_NAME, len(block))
+        self.write(allocation, block)
+        return allocation
 
     def prepare(
         self,
@@ -218,7 +247,9 @@ class Machine:
             workgroups=geometry.grid,
         )
         return PreparedLaunch(
-            dispatch=self._dispatch(kernel, geometry, state, translated, scratch_bytes),
+            dispatch=self._dispatch(
+                kernel, geometry, state, translated, scratch_bytes, cooperative=_is_cooperative(kernel, kernarg)
+            ),
             translated=translated,
             runtime=self._runtime,
             memory=self.memory,
@@ -257,7 +288,14 @@ class Machine:
             )
 
     def _dispatch(
-        self, kernel: KernelMetadata, geometry: Geometry, state: InitialState, translated: TranslatedKernel, scratch_bytes: int
+        self,
+        kernel: KernelMetadata,
+        geometry: Geometry,
+        state: InitialState,
+        translated: TranslatedKernel,
+        scratch_bytes: int,
+        *,
+        cooperative: bool,
     ) -> Dispatch:
         registers = allocated_registers(kernel.descriptor, EMULATED_ARCHITECTURE)
         return Dispatch(
@@ -271,6 +309,7 @@ class Machine:
             block_count=len(translated.program.blocks),
             max_instructions=self._max_instructions,
             threads=1 if results_depend_on_order(translated.program) else self._threads,
+            cooperative=cooperative,
             traced_workgroups=self._sample.choose(prod(geometry.grid)) if self._sample else (),
         )
 
@@ -278,6 +317,11 @@ class Machine:
 def _bytes_of(content: NDArray[np.generic]) -> NDArray[np.uint8]:
     """Without a copy where the array is contiguous."""
     return np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+
+
+def _is_cooperative(kernel: KernelMetadata, kernarg: bytes) -> bool:
+    """Only a cooperative launch brings a block to meet at."""
+    return any(any(kernarg[a.offset : a.offset + a.size]) for a in kernel.arguments if a.value_kind == GRID_SYNC_ARGUMENT)
 
 
 def _scratch_bytes(kernel: KernelMetadata) -> int:

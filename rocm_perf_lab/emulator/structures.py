@@ -139,6 +139,7 @@ class ChecksRecord(ctypes.Structure):
         ("findings", ctypes.c_void_p),
         ("finding_count", ctypes.c_uint64),
         ("finding_capacity", ctypes.c_uint64),
+        ("meeting", ctypes.c_uint64),
         ("clock", ctypes.c_uint32),
         ("waves_per_group", ctypes.c_uint32),
     )

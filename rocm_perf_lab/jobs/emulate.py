@@ -71,6 +71,7 @@ class EmulateRequest:
     grid: str | None
     block: str
     work_items: str | None = None
+    cooperative: bool = False
     arguments: tuple[str, ...] = ()
     kernel: str | None = None
     dynamic_lds_bytes: int = 0
@@ -476,6 +477,7 @@ def _launch(
         work_items=geometry.work_items,
         block=geometry.block,
         dynamic_lds_bytes=request.dynamic_lds_bytes,
+        cooperative=request.cooperative,
     )
     with np.errstate(all="ignore"):  # values beyond the range of a small float become infinite, as on the device
         launch = build_launch(description, code_object, kernel.symbol)

@@ -85,6 +85,7 @@ class EmulatorRunner:
                     [buffers[a.name] if isinstance(a, BufferValue) else a.encoded for a in launch.arguments],
                     launch.dynamic_lds_bytes,
                     remainder=launch.remainder,
+                    cooperative=launch.cooperative,
                     source_line=_lines(launch.code_object),
                 )
                 findings += [Finding(f.check, str(f), f.source) for f in result.findings]

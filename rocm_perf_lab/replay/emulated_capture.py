@@ -93,7 +93,9 @@ def capture_launch(
     loaded = machine.load(launch.code_object)
     for variable in launch.variables:
         loaded.fill_global(variable.name, variable.data.tobytes())
-    kernarg = pack_kernarg(loaded.kernel(launch.symbol), addresses, launch.geometry)
+    kernel = loaded.kernel(launch.symbol)
+    meeting = machine.grid_sync(kernel, launch.geometry).address if launch.cooperative else 0
+    kernarg = pack_kernarg(kernel, addresses, launch.geometry, grid_sync_address=meeting)
     dispatch = EmulatedDispatch(loaded, launch.symbol, launch.geometry, kernarg, argument_types)
     return capture_dispatch(machine, dispatch, folder, target=target, mode=mode)
 

@@ -138,11 +138,14 @@ class EmulatorBench:
         *arguments: Allocation | int | bytes,
         lds: int = 0,
         remainder: Dim3 = (0, 0, 0),
+        cooperative: bool = False,
     ) -> LaunchResult:
         """Run a kernel; one number means a flat grid or block."""
         groups = (grid, 1, 1) if isinstance(grid, int) else grid
         items = (block, 1, 1) if isinstance(block, int) else block
-        return self.machine.launch(self.loaded, kernel, groups, items, arguments, lds, remainder=remainder)
+        return self.machine.launch(
+            self.loaded, kernel, groups, items, arguments, lds, remainder=remainder, cooperative=cooperative
+        )
 
 
 def emulation_code_object() -> CodeObject:

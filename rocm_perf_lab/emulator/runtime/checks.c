@@ -172,6 +172,8 @@ void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes
   struct rpl_touch now = touch_of(w, inst, access);
   struct verdicts v = {0};
   RPL_FOR_LANES(lanes, l) {
+    // Device libraries meet between a fence and a barrier: who has seen the others there is behind their fences.
+    if (address[l] - c->meeting < RPL_MEETING_BYTES) w->group->acquired = ++c->clock;
     const struct rpl_allocation *a = &m->allocations[m->last_hit];
     if (address[l] < a->begin || address[l] >= a->end) {
       rpl_find(m, address[l], address[l] + width);

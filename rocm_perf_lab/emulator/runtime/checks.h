@@ -34,6 +34,8 @@ struct rpl_finding {
   uint32_t padding;
 };
 
+enum { RPL_MEETING_BYTES = 48 };
+
 struct rpl_checks {
   uint64_t enabled;            // bit per rpl_check_kind
   const uint8_t *coherent;     // [instruction]
@@ -43,6 +45,7 @@ struct rpl_checks {
   uint32_t *released;          // [workgroup]: time of its last release fence
   struct rpl_finding *findings;
   uint64_t finding_count, finding_capacity;
+  uint64_t meeting;            // block of RPL_MEETING_BYTES at which workgroups of a cooperative launch meet; 0: none
   uint32_t clock;
   uint32_t waves_per_group;
 };
