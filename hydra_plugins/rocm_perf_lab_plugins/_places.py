@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hydra_plugins.rocm_perf_lab_plugins._worker import HydraJob
-    from rocm_perf_lab.autotune.objective import Measurement
+    from rocm_perf_lab.autotune.objective import Measurement, Unmeasured
     from rocm_perf_lab.autotune.slots import Task
 
-    Result = Measurement | Infeasible
+    Result = Measurement | Infeasible | Unmeasured
     Words = Callable[[Task], Sequence[str]]
 
 _POLL_S = 0.3

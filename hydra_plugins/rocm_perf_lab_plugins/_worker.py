@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Unmeasured
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.tracking.store import TrackingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ class HydraJob:
     task: TaskFunction
     singletons: Mapping[Any, Any]
 
-    def run(self, overrides: Sequence[str], number: int) -> Measurement | Infeasible:
+    def run(self, overrides: Sequence[str], number: int) -> Measurement | Infeasible | Unmeasured:
         """Compose and run one job in this process."""
         from hydra.core.hydra_config import HydraConfig
         from hydra.core.singleton import Singleton
@@ -60,7 +61,7 @@ class HydraJob:
         )
         return result_of(returned)
 
-    def launch(self, overrides: Sequence[str], number: int) -> Measurement | Infeasible:
+    def launch(self, overrides: Sequence[str], number: int) -> Measurement | Infeasible | Unmeasured:
         """Run one job through the launcher that the configuration names; it may take it elsewhere."""
         from hydra.core.plugins import Plugins
         from hydra.core.singleton import Singleton
@@ -74,12 +75,14 @@ class HydraJob:
         return result_of(launcher.launch([list(overrides)], initial_job_idx=number)[0])
 
 
-def result_of(returned: JobReturn) -> Measurement | Infeasible:
+def result_of(returned: JobReturn) -> Measurement | Infeasible | Unmeasured:
     """What a sweep has to know of a job."""
     from hydra.core.utils import JobStatus
 
     folder = Path(returned.hydra_cfg.hydra.runtime.output_dir) if returned.hydra_cfg is not None else None
     value = returned._return_value  # the property prints and raises where the job failed
+    if isinstance(value, TrackingError):
+        return Unmeasured(value.what)
     if returned.status != JobStatus.COMPLETED:
         return Infeasible(reason_of(value))
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:

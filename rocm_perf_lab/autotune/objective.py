@@ -40,6 +40,17 @@ class Infeasible:
     stage: str = "run"
 
 
+@dataclass(frozen=True)
+class Unmeasured:
+    """Something beside the configuration prevented its measurement, which may be tried again: a store that does not answer."""
+
+    reason: str
+
+
+class SearchBroken(LabError):
+    """A search that could not go on; what was measured is kept."""
+
+
 class Objective(Protocol):
     """A live kernel, a command, or a landscape that was measured before."""
 

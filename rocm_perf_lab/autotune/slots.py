@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.autotune.heartbeats import INTERVAL_S, Heartbeats
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SearchBroken, SpaceExhausted, Unmeasured
 from rocm_perf_lab.autotune.storage import StorageError, storage_errors
 from rocm_perf_lab.autotune.trials import PHASE, ask, measured, record, release, tell
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Configuration, Space
     from rocm_perf_lab.autotune.trials import Asked, TrialRecord
 
-Result = Measurement | Infeasible
+Result = Measurement | Infeasible | Unmeasured
+_UNMEASURED_IN_A_ROW = 3
+"""Trials after which what prevents their measurement counts as here to stay."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,12 @@ def sweep(
 
     Raises:
         StorageError: The storage fails.
+        SearchBroken: Nothing can be measured any more.
     """
     running: dict[Future[Result], _Running] = {}
     free = list(range(slots.count))[::-1]
     ended = False
+    unmeasured = 0
     try:
         with storage_errors(f"study {study.study_name}"), Heartbeats(study) as hearts:
             while True:
@@ -96,7 +100,12 @@ def sweep(
                     one = running.pop(future)
                     hearts.end(one.trial._trial_id)
                     free.append(one.task.slot)
-                    ended |= finished(one.task, _tell(study, one, future))
+                    result = _result_of(future)
+                    ended |= finished(one.task, _tell(study, one, result))
+                    unmeasured = unmeasured + 1 if isinstance(result, Unmeasured) else 0
+                    if isinstance(result, Unmeasured) and unmeasured >= _UNMEASURED_IN_A_ROW:
+                        where = f"study {study.study_name}"
+                        raise SearchBroken(result.reason, where=where, remedy="mend that, and sweep the same study again")
     finally:
         _give_up(study, running)
         slots.stop()
@@ -123,14 +132,20 @@ def _phase(trial: Trial) -> str:
     return str(trial.user_attrs.get(PHASE, "sampler"))
 
 
-def _tell(study: Study, ended: _Running, future: Future[Result]) -> TrialRecord:
+def _result_of(future: Future[Result]) -> Result:
+    error = future.exception()
+    return Infeasible(f"{type(error).__name__}: {error}".strip(": ")) if error is not None else future.result()
+
+
+def _tell(study: Study, ended: _Running, result: Result) -> TrialRecord:
     from optuna.exceptions import UpdateFinishedTrialError
 
-    error = future.exception()
-    result = Infeasible(f"{type(error).__name__}: {error}".strip(": ")) if error is not None else future.result()
     with suppress(UpdateFinishedTrialError):  # see tell
         ended.trial.set_user_attr("seconds", round(time.monotonic() - ended.since, 3))
-    tell(study, ended.trial, result)
+    if isinstance(result, Unmeasured):
+        release(study, ended.trial, result.reason)
+    else:
+        tell(study, ended.trial, result)
     return record(study._storage.get_trial(ended.trial._trial_id))
 
 
@@ -139,6 +154,6 @@ def _give_up(study: Study, running: dict[Future[Result], _Running]) -> None:
     for future, one in running.items():
         with suppress(StorageError), storage_errors(f"study {study.study_name}"):
             if future.done() and not future.cancelled():
-                _tell(study, one, future)
+                _tell(study, one, _result_of(future))
             else:
                 release(study, one.trial)

@@ -108,12 +108,14 @@ def _tell(study: optuna.Study, trial: Trial, result: Measurement | Infeasible) -
     study.tell(trial, result.runtime_ms, skip_if_finished=True)
 
 
-def release(study: optuna.Study, trial: Trial) -> None:
+def release(study: optuna.Study, trial: Trial, reason: str | None = None) -> None:
     """End a trial without a result; its configuration may be measured by another."""
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
     with suppress(UpdateFinishedTrialError):
+        if reason is not None:
+            trial.set_user_attr(REASON, reason)
         trial.set_user_attr(INTERRUPTED, True)
         study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.storage import open_storage, open_study
@@ -13,6 +14,8 @@ from rocm_perf_lab.jobs.priors import configured_prior
 from rocm_perf_lab.jobs.samplers import configured_sampler
 from rocm_perf_lab.jobs.show import runtime_text, show_where
 from rocm_perf_lab.jobs.spaces import configured_space
+from rocm_perf_lab.tracking.failsafe import FailsafeTracker
+from rocm_perf_lab.tracking.store import NullTracker, TrackingError
 
 if TYPE_CHECKING:
     import optuna
@@ -63,9 +66,26 @@ class AutotuneJob:
         lab.console.print(f"[bold]times[/]   {subject.timing}", soft_wrap=True)
         if prior is not None:
             lab.console.print(f"[bold]prior[/]   {prior.known:,} configurations of {prior.source}", soft_wrap=True)
-        with lab.tracker as tracker:
-            study.set_user_attr(TRACKING_RUN, tracker.run_id)
+        with _tracker(lab) as tracker:
+            if tracker.run_id is not None:
+                study.set_user_attr(TRACKING_RUN, tracker.run_id)
             return _search(lab, tracker, study, subject)
+
+
+def _tracker(lab: Lab) -> RunTracker:
+    """A new search wants its store; one that goes on does so without it, as does one whose store fails on the way."""
+
+    def warn(error: TrackingError) -> None:
+        said = f"{error.what} ({error.where}); the search goes on without it, and keeps its study and files"
+        logging.getLogger(__name__).warning(said)
+
+    try:
+        return FailsafeTracker(lab.tracker, warn)
+    except TrackingError as error:
+        if not lab.resumed:
+            raise
+        warn(error)
+        return NullTracker()
 
 
 def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: Subject) -> float:
@@ -85,6 +105,6 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: Subject
     assert tuned.best is not None and tuned.best.runtime_ms is not None
     word = subject.objective.time_kind
     show_result(lab.console, tuned, word, subject.name)
-    show_where(lab)
+    show_where(lab, tracker)
     lab.answer(path, runtime_text(tuned.best.runtime_ms * 1e6, word))
     return tuned.best.runtime_ms

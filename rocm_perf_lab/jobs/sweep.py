@@ -6,6 +6,7 @@ The sweeper brings the places where jobs run; everything else is as in `job=auto
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from rich.markup import escape
 
 from rocm_perf_lab.autotune.claims import ClaimingSampler
 from rocm_perf_lab.autotune.discarded import Discarded
+from rocm_perf_lab.autotune.objective import SearchBroken
 from rocm_perf_lab.autotune.slots import sweep
 from rocm_perf_lab.autotune.storage import open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
@@ -27,6 +29,7 @@ from rocm_perf_lab.jobs.autotune_subject import kernel_subject
 from rocm_perf_lab.jobs.priors import configured_prior
 from rocm_perf_lab.jobs.samplers import configured_sampler
 from rocm_perf_lab.jobs.show import runtime_text, time_text
+from rocm_perf_lab.tracking.failsafe import FailsafeTracker
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import Tuned
     from rocm_perf_lab.jobs.lab import Lab
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.store import RunTracker, TrackingError
 
 RESULTS = "optimization_results.yaml"
 """The name that Hydra's sweepers give to it."""
@@ -95,8 +98,8 @@ class Sweep:
         if known:
             study.sampler = sampler(seed=settings.seed + known)
         run_name = f"sweep {lab.job_name} {lab.config.kernel.name}"
-        tracker: RunTracker = build(lab.config.tracking, where="tracking", run_name=run_name)
-        with tracker:
+        run: RunTracker = build(lab.config.tracking, where="tracking", run_name=run_name)
+        with FailsafeTracker(run, _warn) as tracker:
             tuned, word = self._search(study, tracker)
         require_a_result(study, self.space)
         assert tuned.best is not None and tuned.best.runtime_ms is not None
@@ -126,7 +129,7 @@ class Sweep:
         budget = settings.budget if settings.budget is not None else len(self.space)
         try:
             sweep(study, self.space, slots, budget=budget, finished=log.finished)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SearchBroken):
             self._keep(study, tracker, INTERRUPT)
             raise
         finally:
@@ -165,6 +168,11 @@ class _Log:
             said = time_text(trial.runtime_ms * _NS_PER_MS, word) + (" [green]best[/]" if better else "")
         self.lab.console.print(f"[bold]trial[/] {trial.number:3d}  {trial.phase:<12} {escape(values)}  {said}", soft_wrap=True)
         return self.end.reached(trial)
+
+
+def _warn(error: TrackingError) -> None:
+    said = f"{error.what} ({error.where}); the sweep's own run is not kept there any more, its study and files are"
+    logging.getLogger(__name__).warning(said)
 
 
 def _name(study: Study) -> str:

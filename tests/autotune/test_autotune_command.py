@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -285,6 +286,49 @@ def test_a_search_that_was_ended_goes_on_and_measures_nothing_twice(folder: Fold
     assert result["best_config"]["parameters"] == {"BLOCK_M": 32, "BLOCK_N": 64}
     assert len(calls(folder)) - len(set(calls(folder))) <= 1  # only what was in hand is repeated
     assert len(set(calls(folder))) == 9
+
+
+def failing_store(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+    """MLflow's client refuses everything from the trial of that number on, as when its server is gone."""
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    created, create = itertools.count(), MlflowClient.create_run
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise MlflowException("connection refused")
+
+    def counted(*words: Any, **options: Any) -> Any:
+        if next(created) >= after:
+            for name in ("create_run", "log_batch", "log_artifact", "set_terminated", "search_runs", "get_experiment_by_name"):
+                monkeypatch.setattr(MlflowClient, name, refuse)
+            refuse()
+        return create(*words, **options)
+
+    monkeypatch.setattr(MlflowClient, "create_run", counted)
+
+
+def test_a_store_that_fails_on_the_way_costs_its_record_and_not_the_search(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing_store(monkeypatch, after=3)  # the search, two trials
+    words = folder.words(
+        folder.program(RECORDING), *PRINTED, "--runs", "1", "--budget", "5", f"tracking.uri=sqlite:///{folder.path}/m.db"
+    )
+
+    answer = CliRunner().invoke(main, words, catch_exceptions=False)
+
+    assert answer.exit_code == 0, answer.output
+    assert folder.result()["evaluated_configs"] == len(calls(folder)) == 5
+    assert [record.message for record in caplog.records if "the search goes on without it" in record.message] == [
+        f"the MLflow store cannot be used: connection refused (sqlite:///{folder.path}/m.db); "
+        "the search goes on without it, and keeps its study and files"
+    ]
+
+    again = CliRunner().invoke(main, ["autotune", "--resume", str(folder.run_dir), "--budget", "7"], catch_exceptions=False)
+
+    assert again.exit_code == 0, again.output
+    assert folder.result()["evaluated_configs"] == len(calls(folder)) == 7
 
 
 def test_a_run_that_has_ended_can_be_given_more_budget(folder: Folder) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Unmeasured
 from rocm_perf_lab.autotune.space import build_space, describe
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ def time_of(configuration: Configuration) -> Measurement:
 class ThreadSlots:
     """Slots in threads, each with a worker of its own."""
 
-    def __init__(self, count: int, measure: Callable[[Configuration], Measurement | Infeasible] = time_of) -> None:
+    def __init__(self, count: int, measure: Callable[[Configuration], Measurement | Infeasible | Unmeasured] = time_of) -> None:
         self.count = count
         self.begun: list[Task] = []
         self.stopped = False
         self._measure = measure
         self._threads = ThreadPoolExecutor(count)
 
-    def start(self, task: Task) -> Future[Measurement | Infeasible]:
+    def start(self, task: Task) -> Future[Measurement | Infeasible | Unmeasured]:
         """Begin in a free thread."""
         self.begun.append(task)
         return self._threads.submit(self._measure, task.configuration)

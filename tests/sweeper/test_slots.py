@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from optuna.trial import TrialState
 
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SearchBroken, Unmeasured
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.slots import sweep
 from rocm_perf_lab.autotune.storage import open_storage, open_study
@@ -94,6 +94,33 @@ def test_a_failed_trial_is_told_as_failed_with_its_reason(tmp_path: Path) -> Non
     )
     assert (infeasible.state, infeasible.values, infeasible.user_attrs["stage"]) == (TrialState.FAIL, None, "resources")
     assert study.best_value == 3.0
+
+
+def test_what_is_not_the_fault_of_a_configuration_leaves_it_free(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+    refused = iter([True, True])
+
+    def measure(configuration: Configuration) -> Measurement | Unmeasured:
+        return Unmeasured("the store is locked") if next(refused, False) else time_of(configuration)
+
+    sweep(study, SPACE, ThreadSlots(1, measure), budget=len(SPACE))
+
+    assert len([trial for trial in study.trials if trial.state == TrialState.COMPLETE]) == len(SPACE)
+    assert [trial.user_attrs["reason"] for trial in study.trials if trial.state == TrialState.FAIL] == ["the store is locked"] * 2
+
+
+def test_what_nothing_gets_past_ends_the_sweep_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+    measured = iter(range(5))
+    slots = ThreadSlots(2, lambda c: time_of(c) if next(measured, None) is not None else Unmeasured("the store is gone"))
+
+    with pytest.raises(SearchBroken, match="the store is gone"):
+        sweep(study, SPACE, slots, budget=len(SPACE))
+
+    states = [trial.state for trial in study.trials]
+    assert states.count(TrialState.COMPLETE) == 5
+    assert 3 <= states.count(TrialState.FAIL) <= 4
+    assert slots.stopped
 
 
 def test_derived_values_reach_the_job(tmp_path: Path) -> None:
