@@ -11,7 +11,7 @@ from rocm_perf_lab.rocprof.counter_values import per_dispatch
 from rocm_perf_lab.rocprof.csv_tables import NAMES, integers, read_cells, reals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from rocm_perf_lab.rocprof.csv_tables import Cells
@@ -62,7 +62,7 @@ def _as_rows(cells: Cells) -> Cells:
 
     `TCC_HIT[3]` is an instance of `TCC_HIT`. An empty cell was not collected.
     """
-    counters = [name for name in cells if _is_counter(name)]
+    counters = [name for name, column in cells.items() if _is_counter(name) and _holds_numbers(column)]
     rows: Cells = {"Dispatch_Id": [], "Counter_Name": [], "Counter_Value": []}
     for name in counters:
         for dispatch, value in zip(cells["Dispatch_Id"], cells[name], strict=True):
@@ -71,6 +71,16 @@ def _as_rows(cells: Cells) -> Cells:
                 rows["Counter_Name"].append(name.partition("[")[0])
                 rows["Counter_Value"].append(value)
     return rows
+
+
+def _holds_numbers(column: Sequence[str]) -> bool:
+    """By its first value; a column of texts is no counter, whatever it is called."""
+    first = next((text for text in column if text.strip()), "")
+    try:
+        float(first)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_counter(name: str) -> bool:

@@ -52,8 +52,8 @@ def workload(tmp_path: Path) -> Path:
     (tmp_path / "sysinfo.csv").write_text(SYSINFO)
     (tmp_path / "pmc_perf.csv").write_text(
         "Dispatch_ID,GPU_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR,Wave_Size,"
-        "Kernel_Name,Start_Timestamp,End_Timestamp,SQ_WAVES,TCC_HIT[0],TCC_HIT[1],TCC_MISS_sum\n"
-        '0,1,1048576,256,512,0,8,4,32,64,"copy(double*, int) [clone .kd]",1000,1100,16384.0,5.0,7.0,\n'
+        "Kernel_Name,Start_Timestamp,End_Timestamp,Marker,SQ_WAVES,TCC_HIT[0],TCC_HIT[1],TCC_MISS_sum\n"
+        '0,1,1048576,256,512,0,8,4,32,64,"copy(double*, int) [clone .kd]",1000,1100,warm up,16384.0,5.0,7.0,\n'
     )
     return tmp_path
 
