@@ -248,12 +248,19 @@ class _Process:
             parts.append({
                 "process": np.zeros(len(cells["Function"]), np.int64),
                 "thread": integers(file, "Thread_Id", cells["Thread_Id"]),
-                "name": np.array([names.setdefault(text, len(names)) for text in cells["Function"]], np.int64),
+                "name": np.array([names.setdefault(text, len(names)) for text in _region_names(cells)], np.int64),
                 "start_ns": integers(file, "Start_Timestamp", cells["Start_Timestamp"]),
                 "end_ns": integers(file, "End_Timestamp", cells["End_Timestamp"]),
                 "correlation": integers(file, "Correlation_Id", cells["Correlation_Id"]),
             })  # fmt: skip
         return Regions(**in_order(parts)[0], names=tuple(names)) if parts else no_regions()
+
+
+def _region_names(cells: Cells) -> list[str]:
+    """A range that the user marked may be called like an API call, and is none."""
+    domains = cells.get("Domain") or [""] * len(cells["Function"])
+    functions = zip(domains, cells["Function"], strict=True)
+    return [f"roctx: {function}" if domain.startswith("MARKER") else function for domain, function in functions]
 
 
 def _first_of_each(cells: Cells, key: str) -> Cells:

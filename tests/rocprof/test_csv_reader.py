@@ -253,3 +253,11 @@ def test_a_kernel_name_of_64_kb_is_read_whole(tmp_path: Path) -> None:
     write(tmp_path / "kernel_trace.csv", KERNEL, [kernel(1, 0, 1, Kernel_Name="k" * 65536)])
 
     assert len(read_csv([tmp_path]).kernels[0].name) == 65536
+
+
+def test_a_marked_range_is_not_the_api_call_that_it_is_named_after(folder: Path) -> None:
+    row = {"Process_Id": 42, "Thread_Id": 42, "Correlation_Id": 5, "Start_Timestamp": 1, "End_Timestamp": 2}
+    write(folder / "42_marker_api_trace.csv", API, [{**row, "Domain": "MARKER_CORE_RANGE_API", "Function": "hipMemcpy"}])
+    write(folder / "42_hip_api_trace.csv", API, [{**row, "Domain": "HIP_RUNTIME_API", "Function": "hipMemcpy"}])
+
+    assert sorted(read_csv([folder]).regions.names) == ["hipMemcpy", "roctx: hipMemcpy"]
