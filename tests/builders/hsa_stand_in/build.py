@@ -87,7 +87,9 @@ def emulator() -> Iterator[dict[str, str]]:
     """A running emulator; gives the environment in which programs use the stand-in with it."""
     with tempfile.TemporaryDirectory(prefix="stand-in-") as folder:
         path = Path(folder) / "emulator"
-        server = subprocess.Popen([sys.executable, str(HERE / "server.py"), str(path)], cwd=HERE.parents[2])
+        root = HERE.parents[2]  # of this checkout, whichever one is installed
+        command, variables = [sys.executable, str(HERE / "server.py"), str(path)], os.environ | {"PYTHONPATH": str(root)}
+        server = subprocess.Popen(command, cwd=root, env=variables)
         try:
             while not path.exists():
                 if server.poll() is not None:
