@@ -217,7 +217,8 @@ def run_info(folder: Path, console: Console, *, as_json: bool) -> None:
         "LDS, scratch", f"{packet.group_segment_size:,} B for a workgroup, {packet.private_segment_size:,} B for a work-item"
     )
     table.add_row("GPU", escape(f"{dispatch.gpu.product or dispatch.gpu.name} ({dispatch.gpu.isa})"))
-    table.add_row("memory", f"{len(capture.regions)} regions, {_size(capture.total_bytes)}, mode {capture.memory.mode}")
+    number = f"{len(capture.regions)} region{'s' if len(capture.regions) != 1 else ''}"
+    table.add_row("memory", f"{number}, {_size(capture.total_bytes)}, mode {capture.memory.mode}")
     table.add_row("changed by it", _size(_changed_bytes(capture)) if capture.has_after else "not captured")
     table.add_row("written by", _writer(capture))
     if dispatch.timing is not None:

@@ -213,7 +213,7 @@ def _notes(capture: Capture) -> Iterator[str]:
             yield f"region {region.base:#x} of {region.size:,} bytes was not captured: {region.error}"
     host = [region for region in capture.regions if region.location == "cpu" and not region.contains_kernarg]
     if host:
-        yield f"{len(host)} regions were memory of the host; here they are the GPU's own: same contents, other latency"
+        yield f"memory of the host ({len(host)} of the regions) is the GPU's own here: same contents, other latency"
     count = capture.dispatch.code_pointers.count
     if count:
         yield f"{count} words of the captured memory point to code, which lies elsewhere now"
