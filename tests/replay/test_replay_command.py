@@ -109,7 +109,7 @@ def test_an_equal_override_passes_the_check(captured: Path, tmp_path: Path) -> N
     result = emulated("full-vm", captured, "--hsaco", path, "--check")
 
     assert result.exit_code == 0, result.output
-    assert "Check passed: 1 replays equal the captured result byte for byte" in result.output
+    assert "Check passed: 1 replay equals the captured result byte for byte" in result.output
 
 
 @pytest.mark.parametrize(
