@@ -118,6 +118,10 @@ class OccupancyFloor:
     def __init__(self, *, min_waves_per_simd: float = 2.0, max_loss: float = 0.5) -> None:
         self._min_waves = min_waves_per_simd
         self._max_loss = max_loss
+        self.rule = (
+            f"Occupancy falls by at most {max_loss:.0%}, and not below {min_waves_per_simd:g} waves per SIMD "
+            "unless the unmodified kernel has fewer."
+        )
 
     def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
         """Compares waves per SIMD."""
@@ -137,6 +141,7 @@ class RegisterBudget:
 
     def __init__(self, *, max_vgprs: int = 256, max_agprs: int = 256) -> None:
         self._limits = {"VGPRs": max_vgprs, "AGPRs": max_agprs}
+        self.rule = f"A work-item takes at most {max_vgprs} VGPRs, AGPRs included, and {max_agprs} AGPRs."
 
     def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
         """Compares the counts of the metadata."""
@@ -168,6 +173,7 @@ class LdsWithinTarget:
 
     def __init__(self, *, target: Target) -> None:
         self._limit = target.lds_pool.max_per_workgroup_bytes
+        self.rule = f"A workgroup takes at most {self._limit:,} bytes of LDS."
 
     def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
         """Compares static LDS with the limit."""

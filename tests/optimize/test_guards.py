@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.optimize.guards import Candidate, LdsWithinTarget, NoNewSpills, OccupancyFloor, SameSignature
+from rocm_perf_lab.optimize.proposers.prompt import guard_rules
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+from tests.builders.judging import configured_guards
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
 
@@ -161,3 +163,12 @@ def test_a_const_that_changes_the_mangled_name_is_refused(tmp_path: Path) -> Non
     plain, promising = (candidate(f"__global__ void k({c}float* a) {{}}", tmp_path) for c in ("", "const "))
 
     assert not SameSignature().check(plain, promising).passed
+
+
+def test_guards_with_limits_tell_a_model_what_they_are() -> None:
+    told = guard_rules(configured_guards())
+
+    assert "A work-item takes at most 256 VGPRs, AGPRs included, and 256 AGPRs." in told
+    assert "Occupancy falls by at most 75%, and not below 2 waves per SIMD unless the unmodified kernel has fewer." in told
+    assert "A workgroup takes at most 65,536 bytes of LDS." in told
+    assert all("\n" not in rule for rule in told)

@@ -68,11 +68,11 @@ class PromptWriter:
 
 
 def guard_rules(guards: Sequence[object]) -> tuple[str, ...]:
-    """What each guard says of itself: the first sentence of its docstring."""
+    """What each guard says of itself: its `rule`, which has its limits, or the first paragraph of its docstring."""
     sentences = []
     for guard in guards:
         first = (type(guard).__doc__ or type(guard).__name__).strip().split("\n\n")[0]
-        sentences.append(" ".join(first.split()))
+        sentences.append(getattr(guard, "rule", None) or " ".join(first.split()))
     return tuple(sentences)
 
 
