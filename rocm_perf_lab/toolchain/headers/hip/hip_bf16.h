@@ -9,6 +9,21 @@ typedef __bf16 __hip_bfloat16;
 ROCM_PERF_LAB_PAIR(__hip_bfloat16, __hip_bfloat162, rocm_perf_lab_bfloat_vector)
 ROCM_PERF_LAB_ARITHMETIC(__hip_bfloat16, __hip_bfloat162, rocm_perf_lab_bfloat_vector)
 ROCM_PERF_LAB_SHUFFLES(__hip_bfloat16, __hip_bfloat162)
+typedef short rocm_perf_lab_short_vector __attribute__((ext_vector_type(2)));
+ROCM_PERF_LAB_ATOMIC(__hip_bfloat162, rocm_perf_lab_bfloat_vector, rocm_perf_lab_short_vector,
+                     __builtin_amdgcn_flat_atomic_fadd_v2bf16)
+
+// The same bits without arithmetic.
+struct __hip_bfloat16_raw {
+  unsigned short x;
+  ROCM_PERF_LAB_HD_MEMBER operator __hip_bfloat16() const { return __builtin_bit_cast(__hip_bfloat16, x); }
+};
+struct __hip_bfloat162_raw {
+  unsigned short x, y;
+  ROCM_PERF_LAB_HD_MEMBER operator __hip_bfloat162() const {
+    return {__builtin_bit_cast(__hip_bfloat16, x), __builtin_bit_cast(__hip_bfloat16, y)};
+  }
+};
 
 // Conversions of one value; from float they round to nearest even.
 ROCM_PERF_LAB_HD __hip_bfloat16 __float2bfloat16(float a) { return (__hip_bfloat16)a; }

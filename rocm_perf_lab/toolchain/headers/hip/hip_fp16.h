@@ -12,6 +12,17 @@ ROCM_PERF_LAB_PAIR(__half, __half2, rocm_perf_lab_half_vector)
 typedef __half2 half2;
 ROCM_PERF_LAB_ARITHMETIC(__half, __half2, rocm_perf_lab_half_vector)
 ROCM_PERF_LAB_SHUFFLES(__half, __half2)
+ROCM_PERF_LAB_ATOMIC(__half2, rocm_perf_lab_half_vector, rocm_perf_lab_half_vector, __builtin_amdgcn_flat_atomic_fadd_v2f16)
+
+// The same bits without arithmetic.
+struct __half_raw {
+  unsigned short x;
+  ROCM_PERF_LAB_HD_MEMBER operator __half() const { return __builtin_bit_cast(__half, x); }
+};
+struct __half2_raw {
+  unsigned short x, y;
+  ROCM_PERF_LAB_HD_MEMBER operator __half2() const { return __half2(__builtin_bit_cast(__half, x), __builtin_bit_cast(__half, y)); }
+};
 
 // Conversions of one value. Those without a suffix round to nearest even, like those with _rn.
 ROCM_PERF_LAB_HD __half __float2half(float a) { return (__half)a; }
@@ -49,6 +60,8 @@ ROCM_PERF_LAB_HD float __low2float(__half2 a) { return (float)a.x; }
 ROCM_PERF_LAB_HD float __high2float(__half2 a) { return (float)a.y; }
 ROCM_PERF_LAB_HD __half2 __low2half2(__half2 a) { return __half2(a.x, a.x); }
 ROCM_PERF_LAB_HD __half2 __high2half2(__half2 a) { return __half2(a.y, a.y); }
+ROCM_PERF_LAB_HD __half2 __lows2half2(__half2 a, __half2 b) { return __half2(a.x, b.x); }
+ROCM_PERF_LAB_HD __half2 __highs2half2(__half2 a, __half2 b) { return __half2(a.y, b.y); }
 ROCM_PERF_LAB_HD __half2 __lowhigh2highlow(__half2 a) { return __half2(a.y, a.x); }
 
 // Mathematics, one value and pairs.

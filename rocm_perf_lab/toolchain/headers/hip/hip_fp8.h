@@ -1,5 +1,5 @@
-// The 8-bit floats of gfx942 (the "fnuz" kinds: no infinities, one NaN, no negative zero), on its conversion
-// instructions, for machines without ROCm. The OCP kinds, which gfx942 has no instructions for, are not here.
+// 8-bit floats for machines without ROCm. The kinds of gfx942 ("fnuz": no infinities, one NaN, no negative zero) are on its
+// conversion instructions; those of the OCP, which it has no instructions for, are computed.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -7,6 +7,7 @@
 
 typedef unsigned char __hip_fp8_storage_t;
 typedef unsigned short __hip_fp8x2_storage_t;
+typedef unsigned int __hip_fp8x4_storage_t;
 
 enum __hip_saturation_t { __HIP_NOSAT, __HIP_SATFINITE };
 enum __hip_fp8_interpretation_t { __HIP_E4M3 = 0, __HIP_E5M2 = 1, __HIP_E4M3_FNUZ = 2, __HIP_E5M2_FNUZ = 3 };
@@ -17,9 +18,34 @@ enum __hip_fp8_interpretation_t { __HIP_E4M3 = 0, __HIP_E5M2 = 1, __HIP_E4M3_FNU
 
 #define ROCM_PERF_LAB_D static inline __attribute__((device, always_inline))
 
-// Finite values beyond the range saturate or become NaN; NaN stays NaN.
+// To nearest even. The significand is scaled to a whole number of units in the last place: the code is then that number
+// plus the exponent, and a carry of the rounding goes into the exponent by itself.
+ROCM_PERF_LAB_D __hip_fp8_storage_t rocm_perf_lab_float_to_ocp(float a, __hip_saturation_t saturation, bool is_e4m3) {
+  const int mantissa = is_e4m3 ? 3 : 2, bias = is_e4m3 ? 7 : 15, largest = is_e4m3 ? 0x7e : 0x7b;
+  const unsigned int bits = __builtin_bit_cast(unsigned int, a), sign = bits >> 31 << 7;
+  if (a != a) return sign | 0x7f;
+  int exponent = (int)(bits >> 23 & 0xff) - 127;
+  if (exponent < 1 - bias) exponent = 1 - bias;
+  int code = largest + 1;
+  if (exponent <= bias + 1) code = (int)rintf(ldexpf(fabsf(a), mantissa - exponent)) + ((exponent + bias - 1) << mantissa);
+  if (code > largest) code = saturation == __HIP_SATFINITE ? largest : is_e4m3 ? 0x7f : 0x7c;
+  return sign | code;
+}
+
+ROCM_PERF_LAB_D float rocm_perf_lab_ocp_to_float(__hip_fp8_storage_t a, bool is_e4m3) {
+  const int mantissa = is_e4m3 ? 3 : 2, bias = is_e4m3 ? 7 : 15;
+  const int magnitude = a & 0x7f, exponent = magnitude >> mantissa, fraction = magnitude & ((1 << mantissa) - 1);
+  float value = exponent ? ldexpf((float)(fraction + (1 << mantissa)), exponent - bias - mantissa)
+                         : ldexpf((float)fraction, 1 - bias - mantissa);
+  if (is_e4m3 ? magnitude == 0x7f : magnitude > 0x7c) value = __builtin_nanf("");
+  else if (!is_e4m3 && magnitude == 0x7c) value = __builtin_inff();
+  return a & 0x80 ? -value : value;
+}
+
+// Finite values beyond the range saturate or become NaN (infinity in E5M2 of the OCP); NaN stays NaN.
 ROCM_PERF_LAB_D __hip_fp8_storage_t __hip_cvt_float_to_fp8(float a, __hip_saturation_t saturation,
                                                            __hip_fp8_interpretation_t kind) {
+  if (kind == __HIP_E4M3 || kind == __HIP_E5M2) return rocm_perf_lab_float_to_ocp(a, saturation, kind == __HIP_E4M3);
   const float largest = kind == __HIP_E4M3_FNUZ ? 240.0f : 57344.0f;
   if (saturation == __HIP_SATFINITE && a == a) a = __builtin_amdgcn_fmed3f(a, largest, -largest);
   return kind == __HIP_E4M3_FNUZ ? __builtin_amdgcn_cvt_pk_fp8_f32(a, a, 0, false) & 0xff
@@ -27,18 +53,51 @@ ROCM_PERF_LAB_D __hip_fp8_storage_t __hip_cvt_float_to_fp8(float a, __hip_satura
 }
 
 ROCM_PERF_LAB_D float rocm_perf_lab_fp8_to_float(__hip_fp8_storage_t a, __hip_fp8_interpretation_t kind) {
+  if (kind == __HIP_E4M3 || kind == __HIP_E5M2) return rocm_perf_lab_ocp_to_float(a, kind == __HIP_E4M3);
   return kind == __HIP_E4M3_FNUZ ? __builtin_amdgcn_cvt_f32_fp8(a, 0) : __builtin_amdgcn_cvt_f32_bf8(a, 0);
 }
 
-#define ROCM_PERF_LAB_FP8(NAME, KIND)                                                                               \
-  struct NAME {                                                                                                     \
+ROCM_PERF_LAB_D __half_raw __hip_cvt_fp8_to_halfraw(__hip_fp8_storage_t a, __hip_fp8_interpretation_t kind) {
+  return {__builtin_bit_cast(unsigned short, (__half)rocm_perf_lab_fp8_to_float(a, kind))};
+}
+ROCM_PERF_LAB_D __hip_fp8x2_storage_t __hip_cvt_float2_to_fp8x2(float2 a, __hip_saturation_t saturation,
+                                                                __hip_fp8_interpretation_t kind) {
+  return __hip_cvt_float_to_fp8(a.x, saturation, kind) | __hip_cvt_float_to_fp8(a.y, saturation, kind) << 8;
+}
+
+// One value, two and four; NAME##x2 has its first value in the low byte.
+#define ROCM_PERF_LAB_FP8(ONE, TWO, FOUR, KIND)                                                                     \
+  struct ONE {                                                                                                      \
     __hip_fp8_storage_t __x;                                                                                        \
-    NAME() = default;                                                                                               \
-    __attribute__((device)) explicit NAME(float a) : __x(__hip_cvt_float_to_fp8(a, __HIP_SATFINITE, KIND)) {}       \
-    __attribute__((device)) explicit NAME(double a) : NAME((float)a) {}                                             \
-    __attribute__((device)) explicit NAME(__half a) : NAME((float)a) {}                                             \
+    ONE() = default;                                                                                                \
+    __attribute__((device)) explicit ONE(float a) : __x(__hip_cvt_float_to_fp8(a, __HIP_SATFINITE, KIND)) {}        \
+    __attribute__((device)) explicit ONE(double a) : ONE((float)a) {}                                               \
+    __attribute__((device)) explicit ONE(__half a) : ONE((float)a) {}                                               \
     __attribute__((device)) operator float() const { return rocm_perf_lab_fp8_to_float(__x, KIND); }                \
+  };                                                                                                                \
+  struct TWO {                                                                                                      \
+    __hip_fp8x2_storage_t __x;                                                                                      \
+    TWO() = default;                                                                                                \
+    __attribute__((device)) explicit TWO(float2 a) : __x(__hip_cvt_float2_to_fp8x2(a, __HIP_SATFINITE, KIND)) {}    \
+    __attribute__((device)) operator float2() const {                                                               \
+      return make_float2(rocm_perf_lab_fp8_to_float(__x & 0xff, KIND), rocm_perf_lab_fp8_to_float(__x >> 8, KIND)); \
+    }                                                                                                               \
+  };                                                                                                                \
+  struct FOUR {                                                                                                     \
+    __hip_fp8x4_storage_t __x;                                                                                      \
+    FOUR() = default;                                                                                               \
+    __attribute__((device)) explicit FOUR(float4 a)                                                                 \
+        : __x(TWO(make_float2(a.x, a.y)).__x | (unsigned int)TWO(make_float2(a.z, a.w)).__x << 16) {}               \
+    __attribute__((device)) operator float4() const {                                                               \
+      TWO low, high;                                                                                                \
+      low.__x = __x & 0xffff;                                                                                       \
+      high.__x = __x >> 16;                                                                                         \
+      float2 a = low, b = high;                                                                                     \
+      return make_float4(a.x, a.y, b.x, b.y);                                                                       \
+    }                                                                                                               \
   };
-ROCM_PERF_LAB_FP8(__hip_fp8_e4m3_fnuz, __HIP_E4M3_FNUZ)
-ROCM_PERF_LAB_FP8(__hip_fp8_e5m2_fnuz, __HIP_E5M2_FNUZ)
+ROCM_PERF_LAB_FP8(__hip_fp8_e4m3_fnuz, __hip_fp8x2_e4m3_fnuz, __hip_fp8x4_e4m3_fnuz, __HIP_E4M3_FNUZ)
+ROCM_PERF_LAB_FP8(__hip_fp8_e5m2_fnuz, __hip_fp8x2_e5m2_fnuz, __hip_fp8x4_e5m2_fnuz, __HIP_E5M2_FNUZ)
+ROCM_PERF_LAB_FP8(__hip_fp8_e4m3, __hip_fp8x2_e4m3, __hip_fp8x4_e4m3, __HIP_E4M3)
+ROCM_PERF_LAB_FP8(__hip_fp8_e5m2, __hip_fp8x2_e5m2, __hip_fp8x4_e5m2, __HIP_E5M2)
 #undef ROCM_PERF_LAB_FP8

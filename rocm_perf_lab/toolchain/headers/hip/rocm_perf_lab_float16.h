@@ -3,6 +3,7 @@
 #pragma once
 
 #define ROCM_PERF_LAB_HD static inline __attribute__((host, device, always_inline))
+#define ROCM_PERF_LAB_HD_MEMBER __attribute__((host, device, always_inline))
 
 // T: the scalar; T2: a struct of two; V2: the compiler's vector of two, for packed instructions.
 #define ROCM_PERF_LAB_PAIR(T, T2, V2)                                                                               \
@@ -51,7 +52,39 @@
   ROCM_PERF_LAB_HD T2 __hneg2(T2 a) { return -a; }                                                                  \
   ROCM_PERF_LAB_HD T2 __hfma2(T2 a, T2 b, T2 c) { return T2(__builtin_elementwise_fma(V2(a), V2(b), V2(c))); }      \
   ROCM_PERF_LAB_HD T2 __hmax2(T2 a, T2 b) { return T2(__hmax(a.x, b.x), __hmax(a.y, b.y)); }                        \
-  ROCM_PERF_LAB_HD T2 __hmin2(T2 a, T2 b) { return T2(__hmin(a.x, b.x), __hmin(a.y, b.y)); }
+  ROCM_PERF_LAB_HD T2 __hmin2(T2 a, T2 b) { return T2(__hmin(a.x, b.x), __hmin(a.y, b.y)); }                        \
+  ROCM_PERF_LAB_HD T2 __habs2(T2 a) { return T2(__habs(a.x), __habs(a.y)); }                                        \
+  ROCM_PERF_LAB_HD T __ldg(const T* p) { return *p; }                                                               \
+  ROCM_PERF_LAB_HD T2 __ldg(const T2* p) { return *p; }                                                             \
+  ROCM_PERF_LAB_COMPARISON(__heq, T, T2)                                                                            \
+  ROCM_PERF_LAB_COMPARISON(__hne, T, T2)                                                                            \
+  ROCM_PERF_LAB_COMPARISON(__hlt, T, T2)                                                                            \
+  ROCM_PERF_LAB_COMPARISON(__hle, T, T2)                                                                            \
+  ROCM_PERF_LAB_COMPARISON(__hgt, T, T2)                                                                            \
+  ROCM_PERF_LAB_COMPARISON(__hge, T, T2)
+
+// Of pairs: 1 or 0 for each value.
+#define ROCM_PERF_LAB_COMPARISON(NAME, T, T2)                                                                       \
+  ROCM_PERF_LAB_HD T2 NAME##2(T2 a, T2 b) { return T2(T(NAME(a.x, b.x)), T(NAME(a.y, b.y))); }
+
+// Two values at once in memory: an instruction of gfx942, elsewhere a comparison and exchange of the whole dword.
+#ifdef __gfx942__
+#define ROCM_PERF_LAB_ATOMIC(T2, V2, BUILTIN_V2, BUILTIN)                                                           \
+  static inline __attribute__((device)) T2 unsafeAtomicAdd(T2* p, T2 value) {                                       \
+    return __builtin_bit_cast(T2, BUILTIN((BUILTIN_V2*)p, __builtin_bit_cast(BUILTIN_V2, V2(value))));              \
+  }
+#else
+#define ROCM_PERF_LAB_ATOMIC(T2, V2, BUILTIN_V2, BUILTIN)                                                           \
+  static inline __attribute__((device)) T2 unsafeAtomicAdd(T2* p, T2 value) {                                       \
+    unsigned int* word = (unsigned int*)p;                                                                          \
+    unsigned int seen = *word, before;                                                                              \
+    do {                                                                                                            \
+      before = seen;                                                                                                \
+      seen = atomicCAS(word, before, __builtin_bit_cast(unsigned int, __builtin_bit_cast(T2, before) + value));     \
+    } while (seen != before);                                                                                       \
+    return __builtin_bit_cast(T2, before);                                                                          \
+  }
+#endif
 
 // 16-bit values travel between lanes in the low half of an int, pairs in a whole one.
 #define ROCM_PERF_LAB_SHUFFLE(NAME, LANE, T, T2)                                                                    \
