@@ -64,11 +64,14 @@ class ProfileWords:
         """Whether the words are overrides and not a command line."""
         return bool(_OVERRIDE.match(self.words[0]))
 
+    @property
+    def display(self) -> str | None:
+        """What is printed; None for tables."""
+        return "json" if self.as_json else "runtime" if self.quiet else None
+
     def overrides(self) -> list[str]:
-        """For Hydra. An application's command and folder are not among them: they change from run to run."""
+        """For Hydra. An application's command, folder and display are not among them: they change from run to run."""
         common = [
-            *(["display=json"] if self.as_json else []),
-            *(["display=runtime"] if self.quiet else []),
             *(["passes=deep"] if self.deep_analysis else []),
             *(["passes.counters=[]"] if self.roofline is False else []),
             *([f"passes.roofline_csv={quoted(str(Path(self.roofline_csv).absolute()))}"] if self.roofline_csv else []),
@@ -77,7 +80,8 @@ class ProfileWords:
             runs = [f"passes.runs={self.runs}"] if self.runs else []
             timeout = [f"device.timeout_s={self.timeout}"] if self.timeout else []
             folder = [f"hydra.run.dir={quoted(self.output)}"] if self.output else []
-            return ["job=profile", *common, *folder, *runs, *timeout, *self.words]
+            display = [f"display={self.display}"] if self.display else []
+            return ["job=profile", *display, *common, *folder, *runs, *timeout, *self.words]
         return [
             "job=application",
             "job.command=[]",

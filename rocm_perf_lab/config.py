@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from rocm_perf_lab.autotune.space import SpaceDescription
-from rocm_perf_lab.components import Component, ComponentError, accepted_arguments, resolve
-from rocm_perf_lab.config_errors import ConfigError, explain_validation_error, unknown_key
-from rocm_perf_lab.config_run import RunConfig, StrictModel
+from rocm_perf_lab.components import Component
+from rocm_perf_lab.config_run import RunConfig, StrictModel, check_component, validated
 from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.optimize.trial_policy import TrialPolicy
 
@@ -166,10 +165,7 @@ def parse_config(composed: Mapping[str, Any], origins: Origins) -> LabConfig:
     Raises:
         ConfigError: The first wrong key or value, with its path, the nearest valid key and where it was written.
     """
-    try:
-        config = LabConfig.model_validate(composed)
-    except ValidationError as error:
-        raise explain_validation_error(error, LabConfig, origins) from error
+    config = validated(LabConfig, composed, origins)
     _check_components(config, origins)
     return config
 
@@ -180,16 +176,4 @@ def _check_components(config: LabConfig, origins: Origins) -> None:
     rows += [(f"optimizer.transforms[{i}]", row) for i, row in enumerate(config.optimizer.transforms)]
     rows += [(f"optimizer.guards[{i}]", row) for i, row in enumerate(config.optimizer.guards)]
     for where, row in rows:
-        _check_component(row, where, origins)
-
-
-def _check_component(row: Component, where: str, origins: Origins) -> None:
-    try:
-        accepted = accepted_arguments(resolve(row, where=where))
-    except ComponentError as error:
-        raise ConfigError(error.what, where=origins.describe(f"{where}._target_"), remedy=error.remedy) from error
-    for name, value in row.arguments.items():
-        if name not in accepted:
-            raise unknown_key(f"{where}.{name}", accepted, origins)
-        if isinstance(value, dict) and "_target_" in value:
-            _check_component(Component.model_validate(value), f"{where}.{name}", origins)
+        check_component(row, where, origins)

@@ -135,25 +135,25 @@ def run_hydra(arguments: Sequence[str]) -> None:
 def run_application(words: ProfileWords) -> None:
     """Profile a command line. Composed as by :func:`run_hydra`, or remembered from the time before; errors are raised."""
     from rocm_perf_lab.composition import Composition
-    from rocm_perf_lab.config_run import RunConfig
+    from rocm_perf_lab.config_run import RunConfig, parse_run_config
     from rocm_perf_lab.jobs.lab import Lab
 
     composition = Composition(words.overrides())
     plain = composition.recall()
+    origins = None
     if plain is None:
-        from rocm_perf_lab.config import parse_config
-
         plain, origins = _compose(words.overrides())
-        plain["job"]["command"] = list(words.words)
-        settings: RunConfig = parse_config(plain, origins)
-        composition.remember(plain)
+    display = words.display or plain["display"]
+    resolved = {**plain, "job": {**plain["job"], "command": list(words.words)}, "display": display}
+    if origins is None:
+        settings = RunConfig.model_validate({name: resolved[name] for name in RunConfig.model_fields})
     else:
-        plain["job"]["command"] = list(words.words)
-        settings = RunConfig.model_validate({name: plain[name] for name in RunConfig.model_fields})
+        settings = parse_run_config(resolved, origins)
+        composition.remember(plain)
     started = f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}"
     folder = words.output or f"outputs/{started}-profile-{Path(words.words[0]).name}"
     with _writing():
-        lab = Lab.open(settings, resolved=plain, output_dir=Path(folder).absolute())
+        lab = Lab.open(settings, resolved=resolved, output_dir=Path(folder).absolute())
     lab.run()
 
 

@@ -80,10 +80,16 @@ class Lab:
 
     @cached_property
     def config(self) -> LabConfig:
-        """The whole configuration."""
-        from rocm_perf_lab.config import LabConfig
+        """The whole configuration.
 
-        return self.settings if isinstance(self.settings, LabConfig) else LabConfig.model_validate(self.resolved)
+        Raises:
+            ConfigError: The run began with the part of it that every run needs, and the rest is wrong.
+        """
+        from rocm_perf_lab.config import LabConfig
+        from rocm_perf_lab.config_errors import Origins
+        from rocm_perf_lab.config_run import validated
+
+        return self.settings if isinstance(self.settings, LabConfig) else validated(LabConfig, self.resolved, Origins({}))
 
     @cached_property
     def device(self) -> Device:
@@ -103,13 +109,7 @@ class Lab:
     @cached_property
     def tracker(self) -> RunTracker:
         """The run that everything is logged to."""
-        tracker: RunTracker = build(
-            self.config.tracking,
-            where="tracking",
-            run_name=f"{self.job_name} {self.config.kernel.name}",
-            run_id=self.tracking_run,
-        )
-        return tracker
+        return self._tracker(f"{self.job_name} {self.config.kernel.name}")
 
     def deferred_tracker(self, run_name: str) -> RunTracker:
         """The run that everything is logged to once the command has answered. Only MLflow takes long enough for that."""
@@ -117,8 +117,12 @@ class Lab:
         from rocm_perf_lab.tracking.store import open_mlflow_tracker
 
         if self.settings.tracking.target != f"{open_mlflow_tracker.__module__}.{open_mlflow_tracker.__name__}":
-            return self.tracker
+            return self._tracker(run_name)
         return DeferredTracker(self.settings.tracking, run_name, self.output_dir)
+
+    def _tracker(self, run_name: str) -> RunTracker:
+        tracker: RunTracker = build(self.settings.tracking, where="tracking", run_name=run_name, run_id=self.tracking_run)
+        return tracker
 
     @property
     def job_name(self) -> str:
