@@ -67,9 +67,12 @@ class ApplicationRuns:
 
     def counters(self, architecture: str, counters: Sequence[str], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
         """Traces with counters of one kernel (mangled name), and what went wrong on the way."""
-        from rocm_perf_lab.profiling.counter_passes import plan_passes
+        from rocm_perf_lab.profiling.counter_passes import UnknownSlotsError, plan_passes
 
-        groups = plan_passes(architecture, counters)
+        try:
+            groups = plan_passes(architecture, counters)
+        except UnknownSlotsError as error:
+            return (), (f"no counters were collected: {error.what}",)
         if groups and self.profiler.has_kernel_replay:
             traces, problems = self._replayed(groups, kernel)
             if traces:

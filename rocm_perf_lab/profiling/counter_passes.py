@@ -26,6 +26,10 @@ class CounterPassError(LabError):
     """A counter that no block of the architecture has."""
 
 
+class UnknownSlotsError(CounterPassError):
+    """An architecture whose counter slots are not known: nothing can be planned for it."""
+
+
 class _Block(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -37,7 +41,8 @@ def plan_passes(architecture: str, counters: Sequence[str]) -> tuple[tuple[str, 
     """The counters of each pass; no pass exceeds the slots of a block.
 
     Raises:
-        CounterPassError: An unknown architecture, or a counter of an unknown block.
+        UnknownSlotsError: An unknown architecture.
+        CounterPassError: A counter of an unknown block.
     """
     blocks = _blocks_of(architecture)
     wanted = tuple(dict.fromkeys(counters))
@@ -94,6 +99,6 @@ def _blocks_of(architecture: str) -> dict[str, _Block]:
         if architecture in architectures.split():
             return {name: _Block.model_validate(row) for name, row in table.items()}
     known = " ".join(tables)
-    raise CounterPassError(
+    raise UnknownSlotsError(
         f"counter slots of {architecture} are unknown", where=_FILE.name, remedy=f"known architectures: {known}"
     )

@@ -1,13 +1,29 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocm_perf_lab.device.rocprofv3 import Rocprofv3
+from rocm_perf_lab.profiling.application import ApplicationRuns
 from rocm_perf_lab.profiling.counter_passes import CounterPassError, plan_passes
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BLOCK_SLOTS = {"SQ": 8, "TCC": 4, "TCP": 4, "TA": 2, "GRBM": 2}
 NAMES = st.builds(lambda block, number: f"{block}_EVENT_{number}", st.sampled_from(sorted(BLOCK_SLOTS)), st.integers(0, 12))
+
+
+def test_a_gpu_whose_counter_slots_are_unknown_is_profiled_without_counters(tmp_path: Path) -> None:
+    runs = ApplicationRuns(Rocprofv3("rocprofv3", "1.1.0"), ("./app",), tmp_path, 1.0, print)
+
+    assert runs.counters("gfx1153", ["SQ_WAVES"], "kernel") == (
+        (),
+        ("no counters were collected: counter slots of gfx1153 are unknown",),
+    )
 
 
 def test_blocks_are_filled_side_by_side() -> None:
