@@ -24,13 +24,15 @@ _LAB_SYMBOLS = re.compile(r".*\.kd|__hip_cuid_\w*|__oclc_\w*|_DYNAMIC")
 _REACH = 6
 """Instructions after `s_getpc_b64` in which its result becomes an address."""
 _PLACE_OF_TARGET = re.compile(r"\s*(?://.*|<[^>]*>)")
+_COHERENT_STORES = {"global_store": (16, 25), "flat_store": (16, 25), "buffer_store": (14, 15)}
+"""SC0 and SC1 of the encoding: set where a store is volatile or atomic (LLVM, AMDGPU memory model gfx942)."""
 _STT_OBJECT = 1
 _SHF_WRITE = 1
 
 
 class SameCodeObject:
-    """The code object has the same kernels, no new instruction that looks outside the launch, no new runtime service and
-    no new memory that outlives it."""
+    """The code object has the same kernels, no new instruction that looks outside the launch, no new runtime service, no
+    new memory that outlives it, and no new stores that pass over those of other workgroups."""
 
     def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
         """Compares symbols, sections, hidden arguments and instructions."""
@@ -55,6 +57,9 @@ class SameCodeObject:
         new = _instructions(candidate) - _instructions(baseline)
         if new:
             return GuardResult("code object", False, f"executes {', '.join(sorted(new))}, which the unmodified kernel does not")
+        if _stores_coherently(candidate) and not _stores_coherently(baseline):
+            why = "volatile or atomic stores, which the unmodified kernel has not: updates of others are lost so"
+            return GuardResult("code object", False, f"{why}; use atomicAdd and the like in memory, __syncthreads in LDS")
         return GuardResult("code object", True, "no new capability")
 
 
@@ -98,6 +103,18 @@ def _writable(code_object: CodeObject) -> set[str]:
         and any(s.address <= symbol.address < s.address + s.size for s in sections)
     }
     return names | {f"{section.name} ({section.size} bytes)" for section in sections if section.name in (".data", ".bss")}
+
+
+def _stores_coherently(candidate: Candidate) -> bool:
+    """Whether workgroups may write over each other's results: a run of them one after another would not show it."""
+    lines = disassemble(candidate.inspected.code_object, candidate.kernel.symbol)
+    return any(
+        int.from_bytes(line.encoding, "little") >> bit & 1
+        for line in lines
+        for family, bits in _COHERENT_STORES.items()
+        if line.mnemonic.startswith(family)
+        for bit in bits
+    )
 
 
 def _instructions(candidate: Candidate) -> set[str]:
