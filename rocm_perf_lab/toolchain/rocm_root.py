@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rocm_perf_lab.errors import LabError
 
-_LAYOUT = 1
+_LAYOUT = 2
 """Raise it when what this module writes changes, so that older folders are not taken."""
 _ISA_VERSIONS = {"906": 9006, "908": 9008, "90a": 9010, "942": 9402, "950": 9500, "1030": 10300, "1100": 11000}
 _ABI_VERSIONS = (400, 500, 600)
@@ -120,6 +120,8 @@ def _control_modules() -> dict[str, str]:
     for switch, symbol in _SWITCHES.items():
         modules[f"oclc_{switch}_on"] = _constant(symbol, "i8", 1)
         modules[f"oclc_{switch}_off"] = _constant(symbol, "i8", 0)
+    for state, log2 in (("on", 6), ("off", 5)):
+        modules[f"oclc_wavefrontsize64_{state}"] += _constant("__oclc_wavefrontsize_log2", "i32", log2)
     return modules
 
 
