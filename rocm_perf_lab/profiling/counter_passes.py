@@ -19,6 +19,8 @@ from rocm_perf_lab.rocprof import metrics
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+_EVERYWHERE = frozenset({"SQ_INSTS_SALU", "SQ_INSTS_SMEM", "SQ_INSTS_FLAT", "SQ_INSTS_LDS", "SQ_INSTS_VMEM"})
+"""Counters of the instruction mix that all architectures have, though not all have a metric of them."""
 _FILE = Path(metrics.__file__).with_name("counter_blocks.yaml")
 
 
@@ -45,7 +47,7 @@ def plan_passes(architecture: str, counters: Sequence[str]) -> tuple[tuple[str, 
         CounterPassError: A counter of an unknown block.
     """
     blocks = _blocks_of(architecture)
-    wanted = tuple(dict.fromkeys(counters))
+    wanted = counters_for(architecture, counters)
     block_of = {name: _block_of(name, blocks, architecture) for name in wanted}
     passes: list[dict[str, None]] = []
     for group in (*_ratios(architecture, wanted), *((name,) for name in wanted)):
@@ -58,6 +60,38 @@ def plan_passes(architecture: str, counters: Sequence[str]) -> tuple[tuple[str, 
             passes.append(chosen)
         chosen.update(dict.fromkeys(group))
     return tuple(tuple(one) for one in passes)
+
+
+def counters_for(architecture: str, counters: Sequence[str]) -> tuple[str, ...]:
+    """The counters with which this architecture gives the metrics that `counters` give on another.
+
+    A list is written for one architecture: reads of DRAM are TCC_EA0_RDREQ_sum on gfx942, TCC_EA_RDREQ_sum on gfx90a and
+    GL2C_EA_RDREQ_128B_sum on gfx1030. A counter that no metric of any architecture knows stays as it is.
+    """
+    wanted = dict.fromkeys(counters)
+    here = metrics.load_metrics(architecture)
+    known = {counter for metric in here.values() for counter in metric.counters}
+    others = [metrics.load_metrics(other) for other in metrics.architectures() if other != architecture]
+    foreign = {counter for other in others for metric in other.values() for counter in metric.counters} - known - _EVERYWHERE
+    if not here or foreign.isdisjoint(wanted):
+        return tuple(wanted)
+    foreign |= {counter for counter in wanted if _is_of_other_blocks(counter, architecture)}
+    given = {
+        name
+        for other in others
+        for name, metric in other.items()
+        if foreign.intersection(metric.counters) and set(metric.counters) - set(metric.assume_zero) <= wanted.keys()
+    }
+    instead = [counter for name, metric in here.items() if name in given for counter in metric.counters]
+    return tuple(dict.fromkeys([*(counter for counter in wanted if counter not in foreign), *instead]))
+
+
+def _is_of_other_blocks(counter: str, architecture: str) -> bool:
+    """Whether the block of a counter is one of other architectures alone."""
+    prefix = counter.partition("_")[0]
+    own = {one for block in _blocks_of(architecture).values() for one in block.prefixes}
+    tables = load_yaml(_FILE.read_text()).values()
+    return prefix not in own and any(prefix in _Block.model_validate(row).prefixes for table in tables for row in table.values())
 
 
 def _ratios(architecture: str, wanted: Sequence[str]) -> list[tuple[str, ...]]:

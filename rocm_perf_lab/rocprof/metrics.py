@@ -79,6 +79,11 @@ def metric_architectures() -> dict[str, tuple[str, ...]]:
     return {name: tuple(" ".join(row.expressions).split()) for name, row in _rows().items()}
 
 
+def architectures() -> tuple[str, ...]:
+    """All that some metric has counters on."""
+    return tuple(sorted({one for found in metric_architectures().values() for one in found}))
+
+
 @cache
 def load_metrics(architecture: str) -> Mapping[str, Metric]:
     """The metrics that `architecture` (for example gfx942) has counters for, by name."""

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.profiling.application import ApplicationRuns
-from rocm_perf_lab.profiling.counter_passes import CounterPassError, plan_passes
+from rocm_perf_lab.profiling.counter_passes import CounterPassError, counters_for, plan_passes
+from rocm_perf_lab.resources import load_yaml, resource_dir
+from rocm_perf_lab.rocprof.metrics import load_metrics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,3 +89,46 @@ def test_a_counter_of_no_block_is_refused() -> None:
 def test_an_architecture_without_a_table_is_refused() -> None:
     with pytest.raises(CounterPassError, match="gfx803"):
         plan_passes("gfx803", ["SQ_WAVES"])
+
+
+DRAM_READS = ("TCC_BUBBLE_sum", "TCC_EA0_RDREQ_sum", "TCC_EA0_RDREQ_32B_sum")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "expected"),
+    [
+        ("gfx942", DRAM_READS),
+        ("gfx90a", ("TCC_EA_RDREQ_32B_sum", "TCC_EA_RDREQ_sum")),
+        ("gfx950", ("TCC_EA0_RDREQ_32B_sum", "TCC_EA0_RDREQ_64B_sum", "TCC_EA0_RDREQ_128B_sum")),
+        ("gfx1030", tuple(f"GL2C_EA_RDREQ_{size}B_sum" for size in (32, 64, 96, 128))),
+    ],
+)
+def test_reads_of_dram_have_other_counters_on_other_gpus(architecture: str, expected: tuple[str, ...]) -> None:
+    found = counters_for(architecture, ("SQ_WAVES", "TCC_REQ_sum", "SQ_INSTS_SALU", *DRAM_READS))
+
+    assert set(expected) <= set(found)
+    assert {"SQ_WAVES", "SQ_INSTS_SALU"} <= set(found)
+    assert ("TCC_REQ_sum" in found) == (architecture != "gfx1030")
+
+
+def test_counters_of_one_architecture_stay_as_they_are() -> None:
+    assert counters_for("gfx90a", ["SQ_WAVES", "TCC_EA_RDREQ_sum", "SQ_OF_MY_OWN"]) == (
+        "SQ_WAVES",
+        "TCC_EA_RDREQ_sum",
+        "SQ_OF_MY_OWN",
+    )
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx90a", "gfx950", "gfx1030"])
+def test_the_shipped_counters_give_the_traffic_of_dram_on_every_architecture(architecture: str) -> None:
+    shipped = load_yaml((resource_dir("conf") / "passes" / "default.yaml").read_text())["counters"]
+
+    collected = {counter for one in plan_passes(architecture, shipped) for counter in one}
+
+    assert set(load_metrics(architecture)["dram_bytes"].counters) <= collected
+
+
+def test_the_shipped_counters_are_those_of_gfx942() -> None:
+    shipped = load_yaml((resource_dir("conf") / "passes" / "default.yaml").read_text())["counters"]
+
+    assert counters_for("gfx942", shipped) == tuple(shipped)
