@@ -66,6 +66,10 @@ def ask(study: optuna.Study, space: Space) -> Asked:
     """
     from rocm_perf_lab.autotune.claims import refuse
 
+    if measured(study) >= len(space):  # a sampler is not even asked where every parameter has but one value
+        raise SpaceExhausted(
+            f"all {len(space)} configurations are measured", where=f"study {study.study_name}", remedy="widen the space"
+        )
     for _ in range(_PATIENCE):
         trial = study.ask()
         try:
