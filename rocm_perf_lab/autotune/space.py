@@ -27,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from rocm_perf_lab.autotune.foreign_spaces import flattened, from_t1, is_t1
 from rocm_perf_lab.autotune.formula import FUNCTIONS, Column, Formula, compile_formula
 from rocm_perf_lab.errors import LabError
 
@@ -225,7 +226,7 @@ class Space:
 
 
 def load_space(path: Path) -> Space:
-    """The space of a file: a mapping as in YAML, or a JSON list of configurations.
+    """The space of a file: a mapping as in YAML, a JSON list of configurations, or what other tuners write.
 
     Raises:
         SpaceError: The file cannot be read, is neither, or its space is contradictory.
@@ -244,9 +245,16 @@ def load_space(path: Path) -> Space:
         except yaml.YAMLError as error:
             raise _unreadable(path) from error
     if isinstance(content, list):
-        return space_of_list(content, where=str(path))
+        return space_of_list(flattened(content), where=str(path))
     if not isinstance(content, dict):
         raise _unreadable(path)
+    if is_t1(content):
+        try:
+            content = from_t1(content)
+        except ValueError as error:
+            raise SpaceError(
+                f"no space of Kernel Tuner: {error}", where=str(path), remedy="see T1 in docs/AUTOTUNING.md"
+            ) from error
     return build_space(describe(content, where=str(path)), where=str(path))
 
 
