@@ -132,6 +132,9 @@ def evaluate_metric(metric: Metric, passes: Sequence[Mapping[str, float]], facts
     Counters of one pass are preferred; only event counts are put together from several. Where counters are missing, what
     rocprofv3 derives from them is taken. `TCC_HIT`, which is summed over its instances, stands for `TCC_HIT_sum`.
     """
+    found = _from_passes(metric, passes, facts)
+    if found.value is not None:
+        return found
     complete = [_with_other_names(counters) for counters in passes]
     found = _from_passes(metric, complete, facts)
     if found.value is not None or metric.otherwise is None:
