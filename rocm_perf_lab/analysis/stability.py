@@ -87,7 +87,7 @@ class Stability:
         found = []
         if self.classification == "unstable":
             spread = "one run says nothing of the spread" if self.cv is None else f"the times vary by {self.cv:.0%} (CV)"
-            found.append(f"unstable: {spread}; repeat with --runs {max(30, 2 * self.runs)}")
+            found.append(f"unstable: {spread}; profile it again with --runs {max(30, 2 * self.runs)}")
         if self.drift is not None and self.drift.is_drifting:
             way = "slower" if self.drift.change > 0 else "faster"
             found.append(

@@ -142,7 +142,7 @@ def test_drift_is_warned_of_with_its_direction() -> None:
 
 
 def test_an_unstable_series_is_warned_of() -> None:
-    assert "repeat with --runs 30" in stability((100, 150, 80), deterministic=False).warnings[0]
+    assert "profile it again with --runs 30" in stability((100, 150, 80), deterministic=False).warnings[0]
 
 
 def test_a_million_times_take_a_moment() -> None:
