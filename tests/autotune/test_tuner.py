@@ -1,9 +1,19 @@
 """When a search without a budget ends, and when one on which nothing runs gives up."""
 
-from typing import Any
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import optuna
+
+from rocm_perf_lab.autotune.objective import Measurement, search
+from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.space import space_of_list
 from rocm_perf_lab.autotune.trials import TrialRecord
-from rocm_perf_lab.autotune.tuner import End
+from rocm_perf_lab.autotune.tuner import End, Tuner
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.space import Configuration
 
 
 def trial(phase: str, runtime_ms: float | None) -> TrialRecord:
@@ -38,3 +48,24 @@ def test_a_search_in_which_nothing_runs_gives_up_after_fifty() -> None:
 
     assert length([failed] * 100) == 50
     assert length([trial("seed", 1.0), *([failed] * 100)]) is None
+
+
+def test_the_budget_counts_what_others_measure_in_the_same_study() -> None:
+    space = space_of_list([{"x": x} for x in range(1, 11)], where="test")
+    study = optuna.create_study(sampler=RegressionSampler(space))
+    asked: list[int] = []
+
+    def objective(configuration: Configuration) -> Measurement:
+        asked.append(int(configuration["x"]))
+        return Measurement(float(configuration["x"]))
+
+    def shared(configuration: Configuration) -> Measurement:
+        if not asked:
+            search(study, space, objective, 3)  # another process, meanwhile
+        return objective(configuration)
+
+    tuner = Tuner(study, space, shared, budget=5, exclusive=False)
+    tuner.run()
+
+    assert len(asked) == len(set(asked)) == 5
+    assert tuner.stop_reason == "the budget is used up"
