@@ -100,7 +100,7 @@ def test_a_configuration_that_runs_is_measured_with_what_its_code_object_needs(b
         ({"lds": 40_000}, "compile", "local memory (160000) exceeds limit (65536)"),
         ({"block": 2048}, "resources", "2048 work-items in a workgroup"),
         ({"block": -64}, "resources", "every dimension must be at least 1"),
-        ({"block": 0}, "resources", "division"),
+        ({"block": 0}, "resources", "kernel.block is [0]: every dimension must be at least 1"),
         ({"scale": 3}, "verification", "wrong output: y: 1,024 of 1,024 elements are wrong"),
         ({"skip": 2}, "verification", "wrong output: y: 512 of 1,024 elements are wrong"),
         ({"far": 5000}, "run", "right at the end of buffer 'x'"),
