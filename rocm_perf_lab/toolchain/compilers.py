@@ -142,7 +142,7 @@ def _find_clang(search: ToolSearch) -> Compiler:
         "clang",
         version,
         (path,),
-        fingerprint=_digest("clang", version, _file_identity(path), bundled.version, _headers_identity()),
+        fingerprint=_digest("clang", version, _file_identity(path), bundled.identity, _headers_identity()),
         flags=(linker_flag,),
         bundled_rocm=bundled,
     )
@@ -165,7 +165,7 @@ def _find_pip(search: ToolSearch) -> Compiler:
         "pip",
         version,
         (zig, "clang"),
-        fingerprint=_digest("pip", version, zig, _headers_identity()),
+        fingerprint=_digest("pip", version, zig, bundled.identity, _headers_identity()),
         flags=(
             f"-resource-dir={resource_dirs[-1]}",
             "-nostdlibinc",
@@ -230,7 +230,8 @@ def _file_identity(path: str) -> str:
 
 
 def _headers_identity() -> str:
-    return _digest(*(header.read_text() for header in sorted(_HEADERS.rglob("*.h"))))
+    """Content, and place: line tables name it."""
+    return _digest(str(_HEADERS), *(header.read_text() for header in sorted(_HEADERS.rglob("*.h"))))
 
 
 def _digest(*parts: str) -> str:

@@ -44,6 +44,11 @@ class BundledRocm:
     version: str
     """Of the wheel."""
 
+    @property
+    def identity(self) -> str:
+        """What decides the content of the folder that is made of it, and the paths in line tables: part of cache keys."""
+        return f"{_LAYOUT} {self.version} {self.include_dir}"
+
 
 def ensure_rocm_root(bundled: BundledRocm, clang: tuple[str, ...], linker: tuple[str, ...] | None, cache_dir: Path) -> Path:
     """The folder for these wheels, made on first use.
@@ -57,7 +62,7 @@ def ensure_rocm_root(bundled: BundledRocm, clang: tuple[str, ...], linker: tuple
     Raises:
         RocmRootError: clang refused the control modules.
     """
-    identity = "\0".join([str(_LAYOUT), bundled.version, str(bundled.include_dir), *clang, *(linker or ())])
+    identity = "\0".join([bundled.identity, *clang, *(linker or ())])
     root = cache_dir / "rocm" / f"{bundled.version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     if root.is_dir():
         return root

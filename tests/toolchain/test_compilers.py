@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from rocm_perf_lab.toolchain import compilers
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 from rocm_perf_lab.toolchain.compilers import CompilerNotFound, ToolSearch, find_compiler
 from tests.builders.kernels import VEC_COPY, write_source
@@ -107,6 +109,15 @@ def test_a_replaced_compiler_has_another_fingerprint(tmp_path: Path) -> None:
     put_executable(tmp_path, "hipcc", "echo HIP version: 7.2")
 
     assert find_compiler(("hipcc",), search).fingerprint != before.fingerprint
+
+
+def test_a_second_installation_has_another_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = find_compiler(("pip",))
+    shutil.copytree(compilers._HEADERS, tmp_path / "headers")
+    monkeypatch.setattr(compilers, "_HEADERS", tmp_path / "headers")
+
+    # Line tables name the headers where they are, so that equal sources give other code objects.
+    assert find_compiler(("pip",)).fingerprint != before.fingerprint
 
 
 def test_a_system_clang_without_rocm_compiles_with_the_headers_of_the_wheels(tmp_path: Path) -> None:
