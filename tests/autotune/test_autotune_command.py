@@ -251,9 +251,10 @@ def test_words_that_do_not_go_together(folder: Folder, words: tuple[str, ...], m
 
 
 def started(folder: Folder, template: str) -> subprocess.Popen[bytes]:
-    """The command in a process of its own, ended by nobody but the test."""
+    """The command in a process of its own; Ctrl-C counts, also where a shell began the tests with `&`."""
     words = [*folder.words(template, *PRINTED, "--runs", "1"), "tracking=none"]
-    program = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from rocm_perf_lab.cli import main; main({words!r})"
+    begin = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{begin}; sys.path.insert(0, {str(REPOSITORY)!r}); from rocm_perf_lab.cli import main; main({words!r})"
     return subprocess.Popen([sys.executable, "-c", program], cwd=folder.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
