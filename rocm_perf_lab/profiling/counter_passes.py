@@ -69,17 +69,17 @@ def counters_for(architecture: str, counters: Sequence[str]) -> tuple[str, ...]:
     GL2C_EA_RDREQ_128B_sum on gfx1030. A counter that no metric of any architecture knows stays as it is.
     """
     wanted = dict.fromkeys(counters)
-    here = metrics.load_metrics(architecture)
-    known = {counter for metric in here.values() for counter in metric.counters}
-    others = [metrics.load_metrics(other) for other in metrics.architectures() if other != architecture]
-    foreign = {counter for other in others for metric in other.values() for counter in metric.counters} - known - _EVERYWHERE
-    if not here or foreign.isdisjoint(wanted):
+    others = [other for other in metrics.architectures() if other != architecture]
+    known = metrics.counter_names(architecture)
+    foreign = {name for other in others for name in metrics.counter_names(other)} - known - _EVERYWHERE
+    if not known or foreign.isdisjoint(wanted):
         return tuple(wanted)
+    here = metrics.load_metrics(architecture)
     foreign |= {counter for counter in wanted if _is_of_other_blocks(counter, architecture)}
     given = {
         name
         for other in others
-        for name, metric in other.items()
+        for name, metric in metrics.load_metrics(other).items()
         if foreign.intersection(metric.counters) and set(metric.counters) - set(metric.assume_zero) <= wanted.keys()
     }
     instead = [counter for name, metric in here.items() if name in given for counter in metric.counters]

@@ -84,6 +84,12 @@ def architectures() -> tuple[str, ...]:
     return tuple(sorted({one for found in metric_architectures().values() for one in found}))
 
 
+def counter_names(architecture: str) -> set[str]:
+    """Every counter that a metric of `architecture` is made of, read off the text: enough to see whether a list is foreign."""
+    expressions = _of_architecture(architecture, {name: row.expressions for name, row in _rows().items()})
+    return {name for expression in expressions.values() for name in re.findall(r"\b[A-Z]\w*", expression)}
+
+
 @cache
 def load_metrics(architecture: str) -> Mapping[str, Metric]:
     """The metrics that `architecture` (for example gfx942) has counters for, by name."""
