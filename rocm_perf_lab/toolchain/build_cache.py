@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.files import write_bytes
 from rocm_perf_lab.toolchain.code_object import LaunchContract
+from rocm_perf_lab.toolchain.dependencies import are_unchanged, dependency_hashes
 
 
 @dataclass(frozen=True)
@@ -56,18 +57,17 @@ class BuildCache:
             return None
         if len(content) != entry.size or _sha256(content) != entry.sha256:
             return None
-        if any(_sha256_of_file(source_dir / path) != expected for path, expected in entry.dependencies.items()):
+        if not are_unchanged(entry.dependencies, source_dir):
             return None
         return CachedBuild(content, tuple(map(Path, entry.dependencies)), entry.command, entry.log, entry.contract)
 
     def store(self, key: str, build: CachedBuild, source_dir: Path) -> None:
         """Write a build; the entry comes last, so that it never names bytes that are not there."""
         digest = _sha256(build.content)
-        dependencies = {str(path): _sha256_of_file(source_dir / path) or "" for path in build.dependencies}
         entry = _Entry(
             sha256=digest,
             size=len(build.content),
-            dependencies=dependencies,
+            dependencies=dependency_hashes(build.dependencies, source_dir),
             command=build.command,
             log=build.log,
             contract=build.contract,
@@ -78,10 +78,3 @@ class BuildCache:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _sha256_of_file(path: Path) -> str | None:
-    try:
-        return _sha256(path.read_bytes())
-    except OSError:
-        return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rocm_perf_lab.files import read_sealed, write_sealed
+from rocm_perf_lab.toolchain.dependencies import are_unchanged, dependency_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,21 +53,12 @@ class RefusalCache:
             entry = _Entry.model_validate_json(content)
         except ValidationError:
             return None
-        holds = all(_sha256_of_file(source_dir / path) == expected for path, expected in entry.dependencies.items())
-        return entry.refusal if holds else None
+        return entry.refusal if are_unchanged(entry.dependencies, source_dir) else None
 
     def store(self, key: str, refusal: Refusal, dependencies: Iterable[Path], source_dir: Path) -> None:
         """Keep one, with the files that the compiler had read."""
-        hashes = {str(path): _sha256_of_file(source_dir / path) or "" for path in dependencies}
-        entry = _Entry(refusal=refusal, dependencies=hashes)
+        entry = _Entry(refusal=refusal, dependencies=dependency_hashes(dependencies, source_dir))
         write_sealed(self._path(key, source_dir), entry.model_dump_json(indent=1).encode())
 
     def _path(self, key: str, source_dir: Path) -> Path:
         return self._folder / hashlib.sha256(f"{key}\0{source_dir}".encode()).hexdigest()
-
-
-def _sha256_of_file(path: Path) -> str | None:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return None
