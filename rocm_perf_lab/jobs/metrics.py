@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.rocprof.metrics import architectures as all_architectures
 from rocm_perf_lab.rocprof.metrics import load_metrics, metric_architectures
 from rocm_perf_lab.target.catalog import load_target
 
@@ -53,7 +54,7 @@ def list_metrics(console: Console, *, target: str | None, as_json: bool) -> None
     table.add_column("unit", no_wrap=True)
     table.add_column("description", overflow="fold")
     for name, metric in metrics.items():
-        only = "" if wanted or len(known[name]) == len(_all_architectures()) else f" ({', '.join(known[name])})"
+        only = "" if wanted or len(known[name]) == len(all_architectures()) else f" ({', '.join(known[name])})"
         table.add_row(Text(name), Text(metric.unit), Text(metric.description + only))
     console.print(table)
 
@@ -109,10 +110,6 @@ def show_metric(console: Console, name: str, *, target: str | None, as_json: boo
 
 def _architecture(target: str | None) -> str | None:
     return None if target is None else load_target(target).architecture
-
-
-def _all_architectures() -> set[str]:
-    return {one for found in metric_architectures().values() for one in found}
 
 
 def _grouped(metrics: dict[str, Metric]) -> list[tuple[list[str], Metric]]:

@@ -7,6 +7,7 @@ counters of one ratio of times are kept in one pass, where need be by collecting
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,8 @@ def counters_for(architecture: str, counters: Sequence[str]) -> tuple[str, ...]:
     if not known or foreign.isdisjoint(wanted):
         return tuple(wanted)
     here = metrics.load_metrics(architecture)
-    foreign |= {counter for counter in wanted if _is_of_other_blocks(counter, architecture)}
+    elsewhere = _prefixes_of_others(architecture)
+    foreign |= {counter for counter in wanted if counter.partition("_")[0] in elsewhere}
     given = {
         name
         for other in others
@@ -86,12 +88,10 @@ def counters_for(architecture: str, counters: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(counter for counter in wanted if counter not in foreign), *instead]))
 
 
-def _is_of_other_blocks(counter: str, architecture: str) -> bool:
-    """Whether the block of a counter is one of other architectures alone."""
-    prefix = counter.partition("_")[0]
-    own = {one for block in _blocks_of(architecture).values() for one in block.prefixes}
-    tables = load_yaml(_FILE.read_text()).values()
-    return prefix not in own and any(prefix in _Block.model_validate(row).prefixes for table in tables for row in table.values())
+def _prefixes_of_others(architecture: str) -> set[str]:
+    """What the names of counters begin with whose block other architectures alone have."""
+    own = {prefix for block in _blocks_of(architecture).values() for prefix in block.prefixes}
+    return {prefix for blocks in _tables().values() for block in blocks.values() for prefix in block.prefixes} - own
 
 
 def _ratios(architecture: str, wanted: Sequence[str]) -> list[tuple[str, ...]]:
@@ -127,12 +127,21 @@ def _block_of(counter: str, blocks: Mapping[str, _Block], architecture: str) -> 
     )
 
 
-def _blocks_of(architecture: str) -> dict[str, _Block]:
-    tables = load_yaml(_FILE.read_text())
-    for architectures, table in tables.items():
+def _blocks_of(architecture: str) -> Mapping[str, _Block]:
+    tables = _tables()
+    for architectures, blocks in tables.items():
         if architecture in architectures.split():
-            return {name: _Block.model_validate(row) for name, row in table.items()}
+            return blocks
     known = " ".join(tables)
     raise UnknownSlotsError(
         f"counter slots of {architecture} are unknown", where=_FILE.name, remedy=f"known architectures: {known}"
     )
+
+
+@cache
+def _tables() -> Mapping[str, Mapping[str, _Block]]:
+    """The blocks of each table, by the architectures that it is for."""
+    return {
+        architectures: {name: _Block.model_validate(row) for name, row in table.items()}
+        for architectures, table in load_yaml(_FILE.read_text()).items()
+    }
