@@ -145,7 +145,7 @@ class OptimizeApplicationJob:
 
             counted: dict[str, tuple[tuple[Trace, ...], tuple[str, ...]]] = {}
 
-            def look(kernel: RankedKernel, folder: Path) -> Examination:
+            def look(kernel: RankedKernel) -> Examination:
                 name = kernel.mangled_name
                 if name not in counted:
                     place = replace(runs, folder=runs.folder / f"kernel_{len(counted) + 1}") if counted else runs
@@ -153,7 +153,7 @@ class OptimizeApplicationJob:
                 counters, more = counted[name]
                 return examine(
                     traces,
-                    folder,
+                    lab.output_dir / "baseline",
                     kernel=kernel,
                     target=gpu.target,
                     helper_patterns=lab.config.passes.helper_kernels,
@@ -163,11 +163,11 @@ class OptimizeApplicationJob:
                 )
 
             kernel = self._most_worthwhile(lab, traces[0], gpu.target, look)
-            found = look(kernel, lab.output_dir / "baseline")
+            found = look(kernel)
         return found, _symbol(kernel)
 
     def _most_worthwhile(
-        self, lab: Lab, trace: Trace, target: Target, look: Callable[[RankedKernel, Path], Examination]
+        self, lab: Lab, trace: Trace, target: Target, look: Callable[[RankedKernel], Examination]
     ) -> RankedKernel:
         """The kernel that was asked for; else, of those in the source, the one that could save most of the whole time."""
         choice = Choice(self._kernel, True, lab.config.passes.helper_kernels)
@@ -185,7 +185,7 @@ class OptimizeApplicationJob:
             return next(iter(here.values()))[0] if here else critical[0][0]
 
         def look_at(share: KernelShare) -> KernelShare:
-            return replace(share_of(look(here[share.name][0], lab.output_dir / "baseline")), name=share.name)
+            return replace(share_of(look(here[share.name][0])), name=share.name)
 
         ranking = rank_by_looking([KernelShare(name, share, None) for name, (_, share) in here.items()], look_at)
         for place, share in enumerate(ranking, start=1):
