@@ -14,7 +14,7 @@ from rocm_perf_lab.jobs.priors import configured_prior
 from rocm_perf_lab.jobs.samplers import configured_sampler
 from rocm_perf_lab.jobs.show import runtime_text, show_where
 from rocm_perf_lab.jobs.spaces import configured_space
-from rocm_perf_lab.tracking.failsafe import FailsafeTracker
+from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
 from rocm_perf_lab.tracking.store import NullTracker, TrackingError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _tracker(lab: Lab) -> RunTracker:
         logging.getLogger(__name__).warning(said)
 
     try:
-        return FailsafeTracker(lab.tracker, warn)
+        return FailsafeTracker(lab.tracker, StoreWatch(warn))
     except TrackingError as error:
         if not lab.resumed:
             raise

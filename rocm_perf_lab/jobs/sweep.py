@@ -29,7 +29,7 @@ from rocm_perf_lab.jobs.autotune_subject import kernel_subject
 from rocm_perf_lab.jobs.priors import configured_prior
 from rocm_perf_lab.jobs.samplers import configured_sampler
 from rocm_perf_lab.jobs.show import runtime_text, time_text
-from rocm_perf_lab.tracking.failsafe import FailsafeTracker
+from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Sweep:
             study.sampler = sampler(seed=settings.seed + known)
         run_name = f"sweep {lab.job_name} {lab.config.kernel.name}"
         run: RunTracker = build(lab.config.tracking, where="tracking", run_name=run_name)
-        with FailsafeTracker(run, _warn) as tracker:
+        with FailsafeTracker(run, StoreWatch(_warn)) as tracker:
             tuned, word = self._search(study, tracker)
         require_a_result(study, self.space)
         assert tuned.best is not None and tuned.best.runtime_ms is not None

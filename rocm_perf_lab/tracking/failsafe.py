@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class _Store:
+class StoreWatch:
     """What a run and its children share: whether the store still answers, and who is told when it does not any more."""
 
     warn: Callable[[TrackingError], None]
@@ -24,6 +24,7 @@ class _Store:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
+        """Use the store; its first failure is told, and none is raised."""
         try:
             yield
         except TrackingError as error:
@@ -37,12 +38,12 @@ class FailsafeTracker(ClosesItself):
 
     Args:
         run: The run.
-        warn: Told of the failure.
+        store: Its store, and who is told of the failure.
     """
 
-    def __init__(self, run: RunTracker, warn: Callable[[TrackingError], None]) -> None:
+    def __init__(self, run: RunTracker, store: StoreWatch) -> None:
         self._run = run
-        self._store = _Store(warn)
+        self._store = store
 
     @property
     def uri(self) -> str | None:
@@ -58,9 +59,7 @@ class FailsafeTracker(ClosesItself):
         """A run below this one, which fails with it."""
         if not self._store.failed:
             with self._store.attempt():
-                child = FailsafeTracker(self._run.child(name, tags), self._store.warn)
-                child._store = self._store
-                return child
+                return FailsafeTracker(self._run.child(name, tags), self._store)
         return NullTracker(name)
 
     def end_children(self, status: str) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
-from rocm_perf_lab.emulator.translate.helpers import call_helper
 from rocm_perf_lab.emulator.translate.indexing import move_indexed
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, inline_constant, read_source
+from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.translate.vector import translate_vector
 from rocm_perf_lab.emulator.wave import EXEC, FIRST_AGPR_ROW, FIRST_TEMP_ROW, LANES
 
@@ -147,7 +147,7 @@ def _matrix(state: BlockState, instruction: Instruction) -> None:
         c_row, bits = -1, inline.integer
     else:
         c_row = c - FIRST_VGPR + accumulator
-    call_helper(
+    call_runtime(
         state, "rpl_mfma", instruction, instruction.bits(7, 0) + accumulator, a_row, b_row,
         c_row, constant(bits, 64), int(m), int(n), int(k), count,
         _ELEMENTS[kinds[0]], _ELEMENTS[kinds[1]], _ELEMENTS[out],
@@ -163,7 +163,7 @@ def _sparse_matrix(state: BlockState, instruction: Instruction, match: re.Match[
     _count_one(state)
     state.close_group()
     accumulator, a_row, b_row = _matrix_rows(instruction)
-    call_helper(
+    call_runtime(
         state, "rpl_smfmac", instruction, instruction.bits(7, 0) + accumulator, a_row, b_row,
         instruction.bits(58, 50) % FIRST_VGPR, edge, depth, _ELEMENTS[kinds[0]], _ELEMENTS[kinds[1]],
         instruction.bits(10, 8), instruction.bits(14, 11),

@@ -8,9 +8,9 @@ from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.pcode.ir import Names, UnsupportedSemantics, Value
 from rocm_perf_lab.emulator.program import COMPUTED_JUMPS, CONDITIONAL_BRANCHES
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
-from rocm_perf_lab.emulator.translate.helpers import call_helper, return_status
 from rocm_perf_lab.emulator.translate.memory import translate_memory
 from rocm_perf_lab.emulator.translate.mode import Mode, modes_at_entry
+from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.translate.scalar import translate_scalar
 from rocm_perf_lab.emulator.translate.state import BlockState
 from rocm_perf_lab.emulator.wave import EXEC, VCC, Status, offset_of
@@ -70,7 +70,7 @@ def _prologue(program: Program) -> list[str]:
 
 def _fault_exit() -> list[str]:
     lines: list[str] = []
-    return_status(lines, Status.FAULT, 0, ("%fault_status", "%fault_resume"))
+    _return_status(lines, Status.FAULT, 0, ("%fault_status", "%fault_resume"))
     return lines
 
 
@@ -97,7 +97,7 @@ def _enter_block(block: Block, names: Names, lines: list[str]) -> None:
             f"br i1 %over{n}, label %pause{n}, label %run{n}, !prof !0",
             f"pause{n}:",
         ]
-        return_status(lines, Status.SLICE_OVER, resume_id(block), (names.fresh(), names.fresh()))
+        _return_status(lines, Status.SLICE_OVER, resume_id(block), (names.fresh(), names.fresh()))
     else:
         lines.append(f"br label %run{n}")
     lines += [
@@ -154,7 +154,7 @@ def _leave_block(program: Program, block: Block, state: BlockState) -> None:
         back = program.load_address + last.address + last.size
         state.write(last.fields["sdst"], Value(back, "u", 64))
     if name == "S_TRAP":
-        call_helper(state, "rpl_trap", last, last.fields["simm16"] & 0xFF)
+        call_runtime(state, "rpl_trap", last, last.fields["simm16"] & 0xFF)
     state.store_scalars()
     if state.active_lanes is not None:
         n = block.index
@@ -168,11 +168,11 @@ def _leave_block(program: Program, block: Block, state: BlockState) -> None:
         taken, otherwise = (_label(program, address) for address in block.successors)
         lines.append(f"br i1 {state.scalar_builder.text(condition)}, label %{taken}, label %{otherwise}")
     elif name.startswith("S_ENDPGM"):
-        return_status(lines, Status.ENDED, 0, (state.names.fresh(), state.names.fresh()))
+        _return_status(lines, Status.ENDED, 0, (state.names.fresh(), state.names.fresh()))
     elif name in ("S_BARRIER", "S_SLEEP"):
         status = Status.BARRIER if name == "S_BARRIER" else Status.SLICE_OVER
         following = program.block_at[block.successors[0]]
-        return_status(lines, status, resume_id(following), (state.names.fresh(), state.names.fresh()))
+        _return_status(lines, status, resume_id(following), (state.names.fresh(), state.names.fresh()))
     elif target is not None:
         _jump(program, state, last, target)
     elif not block.successors:  # a trap that ends the wavefront
@@ -204,5 +204,17 @@ def _jump(program: Program, state: BlockState, instruction: Instruction, target:
     n = instruction.index
     cases = " ".join(f"i64 {program.load_address + b.address}, label %block{b.index}" for b in program.blocks)
     state.lines += [f"switch i64 {target.operand}, label %lost{n} [ {cases} ]", f"lost{n}:"]
-    call_helper(state, "rpl_trap", instruction, -1)
+    call_runtime(state, "rpl_trap", instruction, -1)
     state.lines.append("unreachable")
+
+
+def _return_status(lines: list[str], status: Status, resume: int, names: tuple[str, str]) -> None:
+    """Store why the wavefront stops and where it goes on, and return."""
+    status_pointer, resume_pointer = names
+    lines += [
+        f"{status_pointer} = getelementptr i8, ptr %wave, i64 {offset_of('status')}",
+        f"store i32 {int(status)}, ptr {status_pointer}",
+        f"{resume_pointer} = getelementptr i8, ptr %wave, i64 {offset_of('resume')}",
+        f"store i32 {resume}, ptr {resume_pointer}",
+        "ret void",
+    ]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
-from rocm_perf_lab.emulator.translate.helpers import call_helper
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, read_source
+from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.wave import M0
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def move_indexed(state: BlockState, instruction: Instruction) -> None:
     value = constant(0) if source >= FIRST_VGPR else read_source(state, instruction, source, _WORD)
     row = source - FIRST_VGPR if source >= FIRST_VGPR else -1
     target = instruction.fields["vdst"] % FIRST_VGPR
-    call_helper(
+    call_runtime(
         state, "rpl_indexed_move", instruction, target, row, value, int(bool(mode & _DESTINATION)), int(bool(mode & _SOURCE0))
     )
 

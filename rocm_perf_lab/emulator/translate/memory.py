@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
-from rocm_perf_lab.emulator.translate.helpers import call_helper
 from rocm_perf_lab.emulator.translate.operands import read_source
+from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.wave import FIRST_AGPR_ROW, FIRST_TEMP_ROW, M0
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def translate_memory(state: BlockState, instruction: Instruction) -> None:
     if instruction.mnemonic in _SCALAR_CACHE:
         return
     if instruction.mnemonic in _FENCES:
-        call_helper(state, "rpl_fence", instruction, _FENCES[instruction.mnemonic])
+        call_runtime(state, "rpl_fence", instruction, _FENCES[instruction.mnemonic])
         return
     match instruction.encoding:
         case "SMEM":
@@ -74,7 +74,7 @@ def _scalar(state: BlockState, instruction: Instruction) -> None:
     name, fields, builder = instruction.mnemonic, instruction.fields, state.scalar_builder
     target = fields["sdata"]
     if name in ("S_MEMTIME", "S_MEMREALTIME"):
-        call_helper(state, "rpl_clock", instruction, target, state.last_index - instruction.index)
+        call_runtime(state, "rpl_clock", instruction, target, state.last_index - instruction.index)
         state.forget(target, 2)
         return
     match = re.match(r"S_(BUFFER_)?LOAD_DWORD(?:X(\d+))?$", name)
@@ -86,10 +86,10 @@ def _scalar(state: BlockState, instruction: Instruction) -> None:
         register = fields["soffset"] if fields["soffset_en"] else fields["offset"] & 0x7F
         offset = builder.binary("+", offset, builder.resize(state.read32(register), 64, signed=False))
     if match[1]:
-        call_helper(state, "rpl_scalar_buffer_load", instruction, target, fields["sbase"], builder.resize(offset, 32), dwords)
+        call_runtime(state, "rpl_scalar_buffer_load", instruction, target, fields["sbase"], builder.resize(offset, 32), dwords)
     else:
         address = builder.binary("+", state.read64(fields["sbase"]), offset)
-        call_helper(state, "rpl_scalar_load", instruction, target, address, dwords)
+        call_runtime(state, "rpl_scalar_load", instruction, target, address, dwords)
     state.forget(target, dwords)
 
 
@@ -106,16 +106,16 @@ def _global(state: BlockState, instruction: Instruction) -> None:
     if operation.startswith("ATOMIC_"):
         op, is64 = _atomic(operation)
         returns = instruction.bits(16, 16)
-        call_helper(state, "rpl_global_atomic", instruction, target, data, *place, op, is64, returns)
+        call_runtime(state, "rpl_global_atomic", instruction, target, data, *place, op, is64, returns)
         return
     if operation.startswith("LOAD_LDS_"):
         _, kind, dwords = _access(operation.replace("LDS_", ""))
-        call_helper(state, "rpl_global_load", instruction, _LOADED_ROW, *place, kind, dwords)
+        call_runtime(state, "rpl_global_load", instruction, _LOADED_ROW, *place, kind, dwords)
         _fill_lds(state, instruction, offset, dwords)
         return
     is_load, kind, dwords = _access(operation)
     helper = "rpl_global_load" if is_load else "rpl_global_store"
-    call_helper(state, helper, instruction, target if is_load else data, *place, kind, dwords)
+    call_runtime(state, helper, instruction, target if is_load else data, *place, kind, dwords)
 
 
 def _scratch(state: BlockState, instruction: Instruction) -> None:
@@ -127,12 +127,12 @@ def _scratch(state: BlockState, instruction: Instruction) -> None:
     operation = instruction.mnemonic.partition("_")[2]
     if operation.startswith("LOAD_LDS_"):
         _, kind, dwords = _access(operation.replace("LDS_", ""))
-        call_helper(state, "rpl_scratch_load", instruction, _LOADED_ROW, row, base, offset, kind, dwords)
+        call_runtime(state, "rpl_scratch_load", instruction, _LOADED_ROW, row, base, offset, kind, dwords)
         _fill_lds(state, instruction, offset, dwords)
         return
     is_load, kind, dwords = _access(operation)
     helper = "rpl_scratch_load" if is_load else "rpl_scratch_store"
-    call_helper(state, helper, instruction, target if is_load else data, row, base, offset, kind, dwords)
+    call_runtime(state, helper, instruction, target if is_load else data, row, base, offset, kind, dwords)
 
 
 def _buffer(state: BlockState, instruction: Instruction) -> None:
@@ -149,7 +149,7 @@ def _buffer(state: BlockState, instruction: Instruction) -> None:
     operation = instruction.mnemonic.partition("_")[2]
     if operation.startswith("ATOMIC_"):
         op, is64 = _atomic(operation)
-        call_helper(state, "rpl_buffer_atomic", instruction, data, *place, op, is64, instruction.bits(14, 14))
+        call_runtime(state, "rpl_buffer_atomic", instruction, data, *place, op, is64, instruction.bits(14, 14))
         return
     into_lds = not is_typed and instruction.bits(16, 16)
     row = _LOADED_ROW if into_lds else data
@@ -157,10 +157,10 @@ def _buffer(state: BlockState, instruction: Instruction) -> None:
     if typed is not None:
         form, count = instruction.bits(25, 19) if is_typed else -1, len(typed[3])
         helper = f"rpl_format_{typed[1].lower()}"
-        call_helper(state, helper, instruction, row, *place, count, _PACKINGS[typed[2]], form)
+        call_runtime(state, helper, instruction, row, *place, count, _PACKINGS[typed[2]], form)
     else:
         is_load, kind, count = _access(operation)
-        call_helper(state, "rpl_buffer_load" if is_load else "rpl_buffer_store", instruction, row, *place, kind, count)
+        call_runtime(state, "rpl_buffer_load" if is_load else "rpl_buffer_store", instruction, row, *place, kind, count)
     if into_lds:
         _fill_lds(state, instruction, offset, count)
 
@@ -171,7 +171,7 @@ def _fill_lds(state: BlockState, instruction: Instruction, offset: int, dwords: 
         raise UnsupportedSemantics("loads of several dwords into LDS")
     builder = state.scalar_builder
     base = builder.binary("+", builder.binary("&", state.read32(M0), constant(0xFFFC)), constant(offset & 0xFFFFFFFF))
-    call_helper(state, "rpl_lds_fill", instruction, _LOADED_ROW, base)
+    call_runtime(state, "rpl_lds_fill", instruction, _LOADED_ROW, base)
 
 
 def _lds(state: BlockState, instruction: Instruction) -> None:
@@ -186,21 +186,21 @@ def _lds(state: BlockState, instruction: Instruction) -> None:
     }
     if instruction.mnemonic in permutes:
         helper, arguments = permutes[instruction.mnemonic]
-        call_helper(state, helper, instruction, *arguments)
+        call_runtime(state, helper, instruction, *arguments)
         return
     if instruction.mnemonic in ("DS_APPEND", "DS_CONSUME"):
-        call_helper(state, "rpl_lds_append", instruction, target, offset, int(instruction.mnemonic == "DS_CONSUME"))
+        call_runtime(state, "rpl_lds_append", instruction, target, offset, int(instruction.mnemonic == "DS_CONSUME"))
         return
     if instruction.mnemonic in _LDS_ADD_THREAD_ID:
         helper = _LDS_ADD_THREAD_ID[instruction.mnemonic]
-        call_helper(state, helper, instruction, target if "load" in helper else data0, _ROW_OF_M0, offset, *_KINDS["DWORD"])
+        call_runtime(state, helper, instruction, target if "load" in helper else data0, _ROW_OF_M0, offset, *_KINDS["DWORD"])
         return
     exchange = _LDS_EXCHANGE2.match(instruction.mnemonic)
     if exchange is not None:
         dwords = int(exchange[2]) // 32
         unit = 4 * dwords * (64 if exchange[1] else 1)
         places = (address, offset0 * unit, offset1 * unit)
-        call_helper(state, "rpl_lds_exchange2", instruction, target, data0, data1, *places, dwords)
+        call_runtime(state, "rpl_lds_exchange2", instruction, target, data0, data1, *places, dwords)
         return
     access = _LDS_ACCESS.match(instruction.mnemonic)
     if access is not None:
@@ -208,7 +208,7 @@ def _lds(state: BlockState, instruction: Instruction) -> None:
         return
     op, is64 = _lds_atomic(instruction.mnemonic)
     returns = int("RTN" in instruction.mnemonic or "WRXCHG" in instruction.mnemonic)
-    call_helper(state, "rpl_lds_atomic", instruction, target, data0, data1, address, offset, op, is64, returns)
+    call_runtime(state, "rpl_lds_atomic", instruction, target, data0, data1, address, offset, op, is64, returns)
 
 
 def _lds_access(state: BlockState, instruction: Instruction, access: re.Match[str], rows: tuple[int, int, int, int]) -> None:
@@ -219,15 +219,15 @@ def _lds_access(state: BlockState, instruction: Instruction, access: re.Match[st
         unit = bits // 8 * (64 if access[3] else 1)
         offsets = (offset0 * unit, offset1 * unit)
         if is_load:
-            call_helper(state, "rpl_lds_load2", instruction, target, address, *offsets, bits // 32)
+            call_runtime(state, "rpl_lds_load2", instruction, target, address, *offsets, bits // 32)
         else:
-            call_helper(state, "rpl_lds_store2", instruction, data0, data1, address, *offsets, bits // 32)
+            call_runtime(state, "rpl_lds_store2", instruction, data0, data1, address, *offsets, bits // 32)
         return
     kind = {8: 0, 16: 2}.get(bits, 4) + (1 if access[4] == "I" and bits < 32 else 0)
     if access[6] or access[7]:
         kind |= _D16_HIGH if access[7] else _D16_LOW if is_load else 0
     helper, row = ("rpl_lds_load", target) if is_load else ("rpl_lds_store", data0)
-    call_helper(state, helper, instruction, row, address, offset0 | offset1 << 8, kind, max(1, bits // 32))
+    call_runtime(state, helper, instruction, row, address, offset0 | offset1 << 8, kind, max(1, bits // 32))
 
 
 def _rows(instruction: Instruction) -> tuple[int, int, int]:

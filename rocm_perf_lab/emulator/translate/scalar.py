@@ -9,9 +9,9 @@ from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
 from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.pcode.parser import parse
-from rocm_perf_lab.emulator.translate.helpers import call_helper
 from rocm_perf_lab.emulator.translate.indexing import set_index_mode
 from rocm_perf_lab.emulator.translate.operands import read_source
+from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.wave import EXEC, M0, SGPRS, VCC, offset_of
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _get_register(state: BlockState, instruction: Instruction) -> None:
     register, offset, size = register_field(instruction)
     builder = state.scalar_builder
     if register != MODE_REGISTER:
-        call_helper(state, "rpl_read_register", instruction, instruction.fields["sdst"], register, offset, size)
+        call_runtime(state, "rpl_read_register", instruction, instruction.fields["sdst"], register, offset, size)
         state.forget(instruction.fields["sdst"], 1)
         return
     mode = state.load_mode()
