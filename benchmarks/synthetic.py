@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.landscape import Landscape
-from rocm_perf_lab.autotune.space import build_space, describe
+from rocm_perf_lab.autotune.space_description import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

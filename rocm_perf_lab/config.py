@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from rocm_perf_lab.autotune.space import SpaceDescription
+from rocm_perf_lab.autotune.space_description import SpaceDescription
 from rocm_perf_lab.components import Component
 from rocm_perf_lab.config_run import RunConfig, StrictModel, check_component, validated
 from rocm_perf_lab.device.kernel import KernelDescription

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab.autotune.encoding import encode
-from rocm_perf_lab.autotune.search import LOW_CONFIDENCE, Assessment, Choice, Observations, Seeds
+from rocm_perf_lab.autotune.seeds import Seeds
+from rocm_perf_lab.autotune.strategy import LOW_CONFIDENCE, Assessment, Choice, Observations
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
@@ -106,7 +107,7 @@ class ClassicSearch:
         self._fitted_to = -1
 
     def choose(self, seen: Observations) -> Choice | None:
-        """See :class:`rocm_perf_lab.autotune.search.Strategy`."""
+        """See :class:`rocm_perf_lab.autotune.strategy.Strategy`."""
         free = seen.open(len(self._space))
         if not free.any():
             return None
@@ -125,7 +126,7 @@ class ClassicSearch:
         return Choice(best, "confirmation" if trusted else "prediction", decision)
 
     def assess(self, seen: Observations) -> Assessment:
-        """See :class:`rocm_perf_lab.autotune.search.Strategy`."""
+        """See :class:`rocm_perf_lab.autotune.strategy.Strategy`."""
         if seen.feasible.sum() < 3:
             return Assessment(self.name, None, None)
         model, _, keep = self._fit(seen)

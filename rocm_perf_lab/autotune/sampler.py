@@ -20,7 +20,8 @@ from optuna.trial import TrialState
 from rocm_perf_lab.autotune.blas import one_thread
 from rocm_perf_lab.autotune.classic import ClassicSearch
 from rocm_perf_lab.autotune.objective import SpaceExhausted
-from rocm_perf_lab.autotune.search import FROM_PRIOR, GaussianSearch, Observations
+from rocm_perf_lab.autotune.search import GaussianSearch
+from rocm_perf_lab.autotune.strategy import FROM_PRIOR, Observations
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.prior import Prior
-    from rocm_perf_lab.autotune.search import Choice, Strategy
     from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.strategy import Choice, Strategy
 
 MODELS = ("gaussian_process", "classic")
 _ROW = "configuration"

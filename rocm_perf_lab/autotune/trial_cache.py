@@ -10,11 +10,11 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.device.protocol import BufferValue
-from rocm_perf_lab.files import read_sealed, write_sealed
+from rocm_perf_lab.sealed_model import read_model, write_model
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 
 if TYPE_CHECKING:
@@ -44,12 +44,8 @@ class TrialCache:
 
     def load(self, key: str) -> Measurement | Infeasible | None:
         """The result of that key, or None."""
-        content = read_sealed(self._folder / key)
-        if content is None:
-            return None
-        try:
-            entry = _Entry.model_validate_json(content)
-        except ValidationError:
+        entry = read_model(self._folder / key, _Entry)
+        if entry is None:
             return None
         if entry.runtime_ms is None:
             return Infeasible(entry.reason or "", stage=entry.stage)
@@ -61,7 +57,7 @@ class TrialCache:
             entry = _Entry(reason=result.reason, stage=result.stage)
         else:
             entry = _Entry(runtime_ms=result.runtime_ms, details=result.details)
-        write_sealed(self._folder / key, entry.model_dump_json().encode())
+        write_model(self._folder / key, entry)
 
 
 def launch_key(launch: Launch, **circumstances: Any) -> str:

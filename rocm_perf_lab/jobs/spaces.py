@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.autotune.space import SpaceError, build_space, load_space
+from rocm_perf_lab.autotune.enumeration import build_space
+from rocm_perf_lab.autotune.space import SpaceError
+from rocm_perf_lab.autotune.space_files import load_space
 from rocm_perf_lab.resources import resource_dir
 
 if TYPE_CHECKING:

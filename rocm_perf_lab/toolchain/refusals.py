@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from rocm_perf_lab.files import read_sealed, write_sealed
+from rocm_perf_lab.sealed_model import read_model, write_model
 from rocm_perf_lab.toolchain.dependencies import are_unchanged, dependency_hashes
 
 if TYPE_CHECKING:
@@ -46,19 +46,13 @@ class RefusalCache:
 
     def load(self, key: str, source_dir: Path) -> Refusal | None:
         """The refusal; None where there is none, or one of the files has changed."""
-        content = read_sealed(self._path(key, source_dir))
-        if content is None:
-            return None
-        try:
-            entry = _Entry.model_validate_json(content)
-        except ValidationError:
-            return None
-        return entry.refusal if are_unchanged(entry.dependencies, source_dir) else None
+        entry = read_model(self._path(key, source_dir), _Entry)
+        return entry.refusal if entry is not None and are_unchanged(entry.dependencies, source_dir) else None
 
     def store(self, key: str, refusal: Refusal, dependencies: Iterable[Path], source_dir: Path) -> None:
         """Keep one, with the files that the compiler had read."""
         entry = _Entry(refusal=refusal, dependencies=dependency_hashes(dependencies, source_dir))
-        write_sealed(self._path(key, source_dir), entry.model_dump_json(indent=1).encode())
+        write_model(self._path(key, source_dir), entry)
 
     def _path(self, key: str, source_dir: Path) -> Path:
         return self._folder / hashlib.sha256(f"{key}\0{source_dir}".encode()).hexdigest()

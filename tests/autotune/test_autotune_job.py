@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from mlflow import MlflowClient
 
-from rocm_perf_lab.autotune.space import load_space
+from rocm_perf_lab.autotune.space_files import load_space
 from rocm_perf_lab.entry import run_lab
 from rocm_perf_lab.jobs.autotune_resume import resume
 from rocm_perf_lab.jobs.spaces import find_space

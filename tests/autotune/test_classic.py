@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
 import pytest
 
 from rocm_perf_lab.autotune.classic import ClassicSearch, Polynomial, polynomial_features
+from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.objective import Measurement, search
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.search import Observations
-from rocm_perf_lab.autotune.space import Space, build_space, describe
+from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.strategy import Observations
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.space import Space
 
 
 def space(**parameters: Any) -> Space:

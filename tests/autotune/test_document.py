@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 
 from rocm_perf_lab.autotune.document import AutotuneDocument, export_schema
-from rocm_perf_lab.autotune.space import space_of_list
+from rocm_perf_lab.autotune.space_files import space_of_list
 from rocm_perf_lab.jobs.priors import results_of
 
 REPOSITORY = Path(__file__).parents[2]

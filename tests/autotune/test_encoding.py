@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from rocm_perf_lab.autotune.encoding import encode
-from rocm_perf_lab.autotune.space import Space, build_space, describe
+from rocm_perf_lab.autotune.enumeration import build_space
+from rocm_perf_lab.autotune.space_description import describe
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.space import Space
 
 
 def space(parameters: dict[str, Any], **more: Any) -> Space:

@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from rocm_perf_lab.autotune.candidate import KernelBuilder
+from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.features import compile_space
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.space import SpaceError, build_space, describe
+from rocm_perf_lab.autotune.space import SpaceError
+from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.resources import resource_dir
 from rocm_perf_lab.target.catalog import load_target

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
+from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
 from rocm_perf_lab.autotune.sampler import MODELS, RegressionSampler
-from rocm_perf_lab.autotune.space import build_space, describe, space_of_list
+from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.space_files import space_of_list
 from rocm_perf_lab.autotune.tuner import NothingRan, Tuner
 
 if TYPE_CHECKING:

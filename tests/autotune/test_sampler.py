@@ -14,11 +14,13 @@ import pytest
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.encoding import encode
+from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted, search
 from rocm_perf_lab.autotune.prior import Prior, PriorError, Trust
 from rocm_perf_lab.autotune.sampler import MODELS, RegressionSampler, SamplerError
-from rocm_perf_lab.autotune.search import GaussianSearch, Observations, log_expected_improvement
-from rocm_perf_lab.autotune.space import build_space, describe
+from rocm_perf_lab.autotune.search import GaussianSearch, log_expected_improvement
+from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.strategy import Observations
 
 if TYPE_CHECKING:
     from collections.abc import Callable

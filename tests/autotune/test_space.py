@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.formula import compile_formula
-from rocm_perf_lab.autotune.space import SpaceError, build_space, describe, load_space, space_of_list
+from rocm_perf_lab.autotune.space import SpaceError
+from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.space_files import load_space, space_of_list
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.expressions import ExpressionError
 from rocm_perf_lab.resources import resource_dir

@@ -8,7 +8,7 @@ import optuna
 
 from rocm_perf_lab.autotune.objective import Measurement, search
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.autotune.space import space_of_list
+from rocm_perf_lab.autotune.space_files import space_of_list
 from rocm_perf_lab.autotune.trials import TrialRecord
 from rocm_perf_lab.autotune.tuner import End, Tuner
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Unmeasured
-from rocm_perf_lab.autotune.space import build_space, describe
+from rocm_perf_lab.autotune.space_description import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

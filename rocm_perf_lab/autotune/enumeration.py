@@ -1,0 +1,189 @@
+"""The valid configurations of a described space: parameters are bound in turn, and each constraint cuts as soon as it can."""
+
+from __future__ import annotations
+
+import keyword
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.autotune.formula import FUNCTIONS, Column, Formula, compile_formula
+from rocm_perf_lab.autotune.space import Space, SpaceError, as_column
+from rocm_perf_lab.autotune.space_description import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.autotune.space import Configuration
+    from rocm_perf_lab.autotune.space_description import SpaceDescription
+
+_MAX_ROWS = 40_000_000
+
+
+def build_space(description: SpaceDescription, *, where: str = "space") -> Space:
+    """Enumerate the valid configurations.
+
+    Raises:
+        SpaceError: Duplicate values, names that clash, or constraints that leave nothing: the one that did is named.
+        ExpressionError: A derived value or constraint that cannot be evaluated.
+    """
+    values = {name: _values_of(name, given, where) for name, given in description.parameters.items()}
+    _check_names(description, where)
+    if not values:
+        raise SpaceError("a space without parameters", where=where, remedy="state `parameters: {name: [values]}`")
+    known = {*values, *description.fixed}
+    derived: dict[str, Formula] = {}
+    for name, text in description.derived.items():
+        derived[name] = compile_formula(text, where=f"{where}, derived.{name}", known=known)
+        known.add(name)
+    constraints = [
+        compile_formula(text, where=f"{where}, constraints[{i}]", known=known) for i, text in enumerate(description.constraints)
+    ]
+    codes = Enumeration(values, description.fixed, derived, constraints, where).run()
+    combinations = math.prod(map(len, values.values()))
+    space = Space(values, codes, dict(description.fixed), derived, None, combinations, where, tuple(constraints))
+    if not description.defaults:
+        return space
+    return replace(space, defaults=_checked_defaults(space, description, constraints))
+
+
+def _values_of(name: str, given: tuple[Any, ...] | Range, where: str) -> tuple[Any, ...]:
+    values = given.values() if isinstance(given, Range) else given
+    place = f"{where}, parameters.{name}"
+    if not values:
+        raise SpaceError(f"parameter {name} has no values", where=place, remedy="list at least one, or make it fixed")
+    for i, value in enumerate(values):
+        if value in values[:i] if len(values) < 100 else len(set(values)) < len(values):
+            raise SpaceError(f"parameter {name} lists {value!r} more than once", where=place, remedy="remove the duplicates")
+    return values
+
+
+def _check_names(description: SpaceDescription, where: str) -> None:
+    groups: dict[str, Mapping[str, Any]] = {
+        "parameters": description.parameters,
+        "fixed": description.fixed,
+        "derived": description.derived,
+    }
+    seen: dict[str, str] = {}
+    for group, entries in groups.items():
+        for name in entries:
+            place = f"{where}, {group}.{name}"
+            if not name.isidentifier() or keyword.iskeyword(name) or name in FUNCTIONS:
+                raise SpaceError(f"{name!r} cannot be a name", where=place, remedy="letters, digits and _; no function's name")
+            if name in seen:
+                raise SpaceError(f"{name} is in {seen[name]} and in {group}", where=place, remedy="keep one of them")
+            seen[name] = group
+
+
+def _checked_defaults(space: Space, description: SpaceDescription, constraints: list[Formula]) -> Configuration:
+    defaults, place = dict(description.defaults), f"{space.where}, defaults"
+    odd = sorted(defaults.keys() ^ space.values.keys())
+    if odd:
+        raise SpaceError(
+            f"defaults and parameters differ in {', '.join(odd)}", where=place, remedy="give every parameter a default"
+        )
+    for name, value in defaults.items():
+        if value not in space.values[name]:
+            raise SpaceError(f"the default {value!r} of {name} is none of its values", where=place, remedy="take one of them")
+    complete = space.complete(defaults)
+    columns = {name: np.array([value]) for name, value in complete.items()}
+    for formula in constraints:
+        if not formula.holds(columns, 1)[0]:
+            raise SpaceError(f"the defaults violate {formula.text!r}", where=place, remedy="start from a valid configuration")
+    return defaults
+
+
+class Enumeration:
+    """Parameters are bound one after the other, those first that complete a constraint; each constraint cuts at once."""
+
+    def __init__(
+        self,
+        values: dict[str, tuple[Any, ...]],
+        fixed: Mapping[str, Any],
+        derived: dict[str, Formula],
+        constraints: list[Formula],
+        where: str,
+    ) -> None:
+        self._values = values
+        self._lookup = {name: as_column(v) for name, v in values.items()}
+        self._fixed = {name: as_column([value]) for name, value in fixed.items()}
+        self._derived = derived
+        self._where = where
+        self._open = [(formula, self._needs(formula)) for formula in constraints]
+        self._columns: dict[str, Column] = {}
+        self._rows = 1
+
+    def _needs(self, formula: Formula) -> frozenset[str]:
+        """Parameters that a formula reads, through derived values too."""
+        needs: set[str] = set()
+        for name in formula.names:
+            if name in self._derived:
+                needs |= self._needs(self._derived[name])
+            elif name in self._values:
+                needs.add(name)
+        return frozenset(needs)
+
+    def run(self) -> Column:
+        """One row of value numbers a valid configuration, in lexicographic order."""
+        self._cut()
+        while len(self._columns) < len(self._values):
+            for name in self._next():
+                self._bind(name)
+                self._cut()
+        codes = np.empty((self._rows, len(self._values)), np.int32)
+        for position, name in enumerate(self._values):
+            codes[:, position] = self._columns[name]
+        order = np.lexsort(codes.T[::-1])
+        return codes[order]
+
+    def _next(self) -> list[str]:
+        """Parameters of the constraint that costs the fewest combinations; all the rest where none is left."""
+        candidates = [sorted(needs - self._columns.keys(), key=list(self._values).index) for _, needs in self._open]
+        if candidates:
+            return min(candidates, key=lambda names: math.prod(len(self._values[name]) for name in names))
+        return [name for name in self._values if name not in self._columns]
+
+    def _bind(self, name: str) -> None:
+        count = len(self._values[name])
+        if self._rows * count > _MAX_ROWS:
+            raise SpaceError(
+                f"more than {_MAX_ROWS:,} configurations at parameter {name}",
+                where=self._where,
+                remedy="add constraints, or fix parameters",
+            )
+        self._columns = {key: np.repeat(column, count) for key, column in self._columns.items()}
+        self._columns[name] = np.tile(np.arange(count, dtype=np.int32), self._rows)
+        self._rows *= count
+
+    def _cut(self) -> None:
+        bound = self._columns.keys()
+        for formula in [formula for formula, needs in self._open if needs <= bound]:
+            keep = formula.holds(self._read(formula), self._rows)
+            if not keep.any():
+                before = "configuration" if self._rows == 1 else f"of {self._rows:,} configurations"
+                raise SpaceError(
+                    f"the space is empty: constraint {formula.text!r} leaves none {before}".replace(
+                        "none configuration", "nothing"
+                    ),
+                    where=formula.where,
+                    remedy="relax it, or the constraints and values before it",
+                )
+            self._columns = {key: column[keep] for key, column in self._columns.items()}
+            self._rows = int(keep.sum())
+        self._open = [entry for entry in self._open if not entry[1] <= bound]
+
+    def _read(self, formula: Formula) -> dict[str, Column]:
+        columns: dict[str, Column] = {}
+        for name in formula.names:
+            columns[name] = self._column(name)
+        return columns
+
+    def _column(self, name: str) -> Column:
+        if name in self._derived:
+            formula = self._derived[name]
+            return formula.over(self._read(formula), self._rows)
+        if name in self._fixed:
+            return np.broadcast_to(self._fixed[name], (self._rows,))
+        return self._lookup[name][self._columns[name]]

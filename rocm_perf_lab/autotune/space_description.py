@@ -1,0 +1,84 @@
+"""A space as YAML states it, checked: names, values or ranges, formulas as text, and what is measured first."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+
+from rocm_perf_lab.autotune.space import SpaceError, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MAX_VALUES = 100_000
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Range(_Strict):
+    """Numbers from `start` to `stop`, which is included where the steps reach it; `step` adds, `factor` multiplies."""
+
+    start: int | float
+    stop: int | float
+    step: int | float | None = Field(None, gt=0)
+    factor: int | float | None = Field(None, gt=1)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Range:
+        if self.step is not None and self.factor is not None:
+            raise ValueError("step and factor exclude each other")
+        if self.stop < self.start:
+            raise ValueError(f"stop {self.stop} is below start {self.start}")
+        if self.factor is not None and self.start <= 0:
+            raise ValueError("a range with a factor starts above 0")
+        if self._count() > _MAX_VALUES:
+            raise ValueError(f"more than {_MAX_VALUES} values")
+        return self
+
+    def _count(self) -> int:
+        if self.factor is not None:
+            return int(math.log(self.stop / self.start) / math.log(self.factor) + 1e-9) + 1
+        return int((self.stop - self.start) / (self.step or 1) + 1e-9) + 1
+
+    def values(self) -> tuple[int | float, ...]:
+        """Every number of the range."""
+        if self.factor is not None:
+            return tuple(self.start * self.factor**i for i in range(self._count()))
+        return tuple(self.start + (1 if self.step is None else self.step) * i for i in range(self._count()))
+
+
+def _kind_of_values(given: Any) -> str:
+    return "range" if isinstance(given, dict | Range) else "list"
+
+
+Values = Annotated[Annotated[tuple[Value, ...], Tag("list")] | Annotated[Range, Tag("range")], Discriminator(_kind_of_values)]
+
+
+class SpaceDescription(_Strict):
+    """A space as YAML states it; see docs/AUTOTUNING.md."""
+
+    parameters: dict[str, Values] = {}
+    derived: dict[str, str] = {}
+    constraints: tuple[str, ...] = ()
+    defaults: dict[str, Value] = Field({}, validation_alias=AliasChoices("defaults", "first"))
+    """What is measured first. In an option of a Hydra group `defaults` is Hydra's own key: there it is called `first`."""
+    fixed: dict[str, Value] = {}
+
+
+def describe(content: Mapping[str, Any], *, where: str) -> SpaceDescription:
+    """Validate plain data.
+
+    Raises:
+        SpaceError: An unknown key or a value of the wrong kind.
+    """
+    try:
+        return SpaceDescription.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        known = ", ".join(SpaceDescription.model_fields)
+        raise SpaceError(f"invalid space: {first['msg']}", where=f"{where}, key {key}", remedy=f"keys: {known}") from error
