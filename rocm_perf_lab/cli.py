@@ -143,7 +143,8 @@ def emulate(
 
         from rich.console import Console
 
-        from rocm_perf_lab.jobs.emulate import EmulateRequest, run_emulate
+        from rocm_perf_lab.jobs.emulate import run_emulate
+        from rocm_perf_lab.jobs.emulation import EmulateRequest
 
         request = EmulateRequest(
             file=Path(file),

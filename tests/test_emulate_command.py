@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from rocm_perf_lab.cli import main
-from rocm_perf_lab.jobs.emulate import argument_names, summarise_output
+from rocm_perf_lab.jobs.emulate_launch import argument_names
+from rocm_perf_lab.jobs.emulation import summarise_output
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.toolchain.code_object import KernelArgument
 from rocm_perf_lab.toolchain.elf import read_code_object

@@ -123,6 +123,14 @@ def parse_dim3(text: str, what: str) -> Dim3:
     return x, y, z
 
 
+def format_dim3(sizes: Dim3) -> str:
+    """`64 x 16`, for people: trailing ones left out."""
+    shown = list(sizes)
+    while len(shown) > 1 and shown[-1] == 1:
+        shown.pop()
+    return " x ".join(f"{size:,}" for size in shown)
+
+
 def _buffer(text: str, name: str) -> BufferArgument:
     match = _BUFFER.fullmatch(text)
     if match is None:

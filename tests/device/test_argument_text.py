@@ -16,6 +16,7 @@ from rocm_perf_lab.device.argument_text import (
     ArgumentTextError,
     TextArgument,
     format_argument,
+    format_dim3,
     parse_argument,
     parse_dim3,
 )
@@ -166,6 +167,12 @@ def test_a_mistake_is_named_with_its_part_and_the_grammar(text: str, part: str) 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=3))
 def test_a_geometry_is_filled_up_with_ones(sizes: list[int]) -> None:
     assert parse_dim3("x".join(map(str, sizes)), "--grid") == (*sizes, 1, 1)[:3]
+
+
+def test_a_geometry_is_shown_without_the_ones_that_fill_it_up() -> None:
+    assert format_dim3((64, 16, 1)) == "64 x 16"
+    assert format_dim3((1, 1, 1)) == "1"
+    assert format_dim3((1, 4096, 1)) == "1 x 4,096"
 
 
 @pytest.mark.parametrize("text", ["", "0", "4x0", "-1", "4x", "1x2x3x4", "1,2", "1.5", "x", "٣", "9" * 30, "4 x 4"])
