@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.emulator.isa.decode import pseudocode_of
 from rocm_perf_lab.emulator.pcode import functions
-from rocm_perf_lab.emulator.pcode.ir import FALSE, TRUE, Builder, UnsupportedSemantics, Value, constant, float_constant
 from rocm_perf_lab.emulator.pcode.parser import parse
 from rocm_perf_lab.emulator.pcode.syntax import (
     Assign,
@@ -38,9 +37,12 @@ from rocm_perf_lab.emulator.pcode.syntax import (
     Typed,
     Unary,
 )
+from rocm_perf_lab.emulator.pcode.values import FALSE, TRUE, UnsupportedSemantics, Value, constant, float_constant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rocm_perf_lab.emulator.pcode.ir import Builder
 
 _TYPE = re.compile(r"(bf|fp|[uifb])(\d+)$")
 _CAST = re.compile(r"(\d+)'(BF|[IUFB])$")

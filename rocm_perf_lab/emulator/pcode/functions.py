@@ -11,16 +11,12 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.ir import (
-    Builder,
-    UnsupportedSemantics,
-    Value,
-    constant,
-    float_constant,
-)
+from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant, float_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from rocm_perf_lab.emulator.pcode.ir import Builder
 
 _LAYOUT = {16: (10, 5, 15), 32: (23, 8, 127), 64: (52, 11, 1023)}
 """Bits of a float -> mantissa bits, exponent bits, bias."""

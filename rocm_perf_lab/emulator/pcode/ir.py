@@ -1,79 +1,38 @@
-"""Typed values and the emission of LLVM IR text for them.
+"""Operations on typed values, emitted as LLVM IR text with the pseudo-code's rules of mixed types.
 
-A value is either the same for the whole wavefront (scalar) or a chunk of lanes (`<8 x T>`). Constants are folded here, so
-that the compiler above can index and slice with them. Scalar code goes to `outer`, chunk code to `inner`: what does not
-depend on the lane is thus computed once, before the loop over chunks.
+Scalar code goes to `outer`, chunk code to `inner`: what does not depend on the lane is thus computed once, before the loop
+over chunks. Operations on constants emit nothing.
 """
 
 from __future__ import annotations
 
 import math
-import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.pcode.folding import compared, folded
+from rocm_perf_lab.emulator.pcode.llvm_text import CHUNK, FLOAT_TYPES, element_text, literal_text, type_text
+from rocm_perf_lab.emulator.pcode.values import (
+    FALSE,
+    TRUE,
+    UnsupportedSemantics,
+    Value,
+    constant,
+    float_bits,
+    float_constant,
+    float_of_bits,
+    rounded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CHUNK = 8
-_FLOAT_TYPES = {16: "half", 32: "float", 64: "double"}
-_PACK = {16: "<e", 32: "<f", 64: "<d"}
+    from rocm_perf_lab.emulator.pcode.llvm_text import Names
+
 _ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "/": "udiv", "%": "urem"}
 _FLOAT_ARITHMETIC = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 _COMPARISONS = {"==": ("oeq", "eq"), "!=": ("une", "ne"), "<>": ("one", "ne"), "<": ("olt", "lt"), ">": ("ogt", "gt"),
                 "<=": ("ole", "le"), ">=": ("oge", "ge")}  # fmt: skip
-
-
-class UnsupportedSemantics(Exception):
-    """Pseudo-code that the compiler cannot turn into IR; the message names the construct."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """`operand` is an SSA name, or a constant: an int (modulo 2**bits) or a float.
-
-    kind: `u` and `i` for integers, `f` for IEEE floats, `bf` for bfloat16 bits.
-    narrow: the float that was widened exactly to make this one; comparisons may use it.
-    """
-
-    operand: str | int | float
-    kind: str
-    bits: int
-    is_chunk: bool = False
-    narrow: Value | None = None
-
-    @property
-    def is_constant(self) -> bool:
-        """Known at translation time."""
-        return not isinstance(self.operand, str)
-
-    @property
-    def integer(self) -> int:
-        """A constant as a Python int, signed for kind `i`."""
-        if isinstance(self.operand, str) or self.kind == "f":
-            raise UnsupportedSemantics("a value that has to be known at translation time")
-        value = int(self.operand) & ((1 << self.bits) - 1)
-        return value - (1 << self.bits) if self.kind == "i" and value >> (self.bits - 1) else value
-
-    @property
-    def float(self) -> float:
-        """A constant as a Python float."""
-        if isinstance(self.operand, str):
-            raise UnsupportedSemantics("a float that has to be known at translation time")
-        return float(self.operand) if self.kind == "f" else float(self.integer)
-
-
-def constant(value: int, bits: int = 32, kind: str = "u") -> Value:
-    """An integer constant."""
-    return Value(value & ((1 << bits) - 1), kind, bits)
-
-
-def float_constant(value: float, bits: int = 32) -> Value:
-    """A float constant."""
-    return Value(value, "f", bits)
-
-
-TRUE, FALSE = constant(1, 1), constant(0, 1)
 
 
 class Builder:
@@ -100,14 +59,14 @@ class Builder:
         """Operand text without its type; a scalar is broadcast where a chunk is wanted."""
         wants_chunk = value.is_chunk if as_chunk is None else as_chunk
         if value.is_constant:
-            literal = _literal(value)
-            return f"splat ({_element(value.kind, value.bits)} {literal})" if wants_chunk else literal
+            literal = literal_text(value)
+            return f"splat ({element_text(value.kind, value.bits)} {literal})" if wants_chunk else literal
         if wants_chunk and not value.is_chunk:
             return self._broadcast(value)
         return str(value.operand)
 
     def _broadcast(self, value: Value) -> str:
-        element = _element(value.kind, value.bits)
+        element = element_text(value.kind, value.bits)
         first, name = self.names.fresh(), self.names.fresh()
         self.outer.append(f"{first} = insertelement <{CHUNK} x {element}> poison, {element} {value.operand}, i32 0")
         self.outer.append(
@@ -134,7 +93,7 @@ class Builder:
         if value.kind != "f":
             return replace(value, kind="u", narrow=None)
         if value.is_constant:
-            return constant(int.from_bytes(_packed(value.float, value.bits), "little"), value.bits)
+            return constant(float_bits(value.float, value.bits), value.bits)
         types = type_text("f", value.bits, value.is_chunk), type_text("u", value.bits, value.is_chunk)
         return self.emit(f"bitcast {types[0]} {self.text(value)} to {types[1]}", "u", value.bits, value.is_chunk)
 
@@ -157,10 +116,10 @@ class Builder:
         plain = self.resize(self.raw(value), bits, signed=value.kind == "i" and kind == "i")
         if kind != "f":
             return replace(plain, kind=kind)
-        if bits not in _FLOAT_TYPES:
+        if bits not in FLOAT_TYPES:
             raise UnsupportedSemantics(f"a float of {bits} bits")
         if plain.is_constant:
-            return float_constant(struct.unpack(_PACK[bits], int(plain.operand).to_bytes(bits // 8, "little"))[0], bits)
+            return float_constant(float_of_bits(int(plain.operand), bits), bits)
         types = type_text("u", bits, plain.is_chunk), type_text("f", bits, plain.is_chunk)
         return self.emit(f"bitcast {types[0]} {self.text(plain)} to {types[1]}", "f", bits, plain.is_chunk)
 
@@ -170,10 +129,8 @@ class Builder:
             wide = self.binary("<<", self.resize(replace(value, kind="u"), 32), constant(16))
             return self.to_float(self.reinterpret(wide, "f", 32), bits)
         if value.is_constant:
-            number = value.float
-            rounded = _rounded(number, bits)
             narrow = value if value.kind == "f" and value.bits < bits else None
-            return Value(rounded, "f", bits, narrow=narrow)
+            return Value(rounded(value.float, bits), "f", bits, narrow=narrow)
         target = type_text("f", bits, value.is_chunk)
         source = type_text(value.kind, value.bits, value.is_chunk)
         if value.kind != "f":
@@ -232,7 +189,7 @@ class Builder:
         if operator in "+-*" and left.kind != "f" and left.bits < 32:  # the pseudo-code's integers are unbounded
             left, right = self.resize(left, 32), self.resize(right, 32)
         if left.is_constant and right.is_constant:
-            return _fold(operator, left, right)
+            return folded(operator, left, right)
         is_chunk = left.is_chunk or right.is_chunk
         if left.kind == "f":
             operation = _FLOAT_ARITHMETIC[operator]
@@ -250,9 +207,7 @@ class Builder:
         left, right = _narrowed(left, right)
         left, right = self.unify(left, right)
         if left.is_constant and right.is_constant:
-            a, b = (left.float, right.float) if left.kind == "f" else (left.integer, right.integer)
-            outcome = {"==": a == b, "!=": a != b, "<>": a != b, "<": a < b, ">": a > b, "<=": a <= b, ">=": a >= b}
-            return TRUE if outcome[operator] else FALSE
+            return TRUE if compared(operator, left, right) else FALSE
         is_chunk = left.is_chunk or right.is_chunk
         float_code, integer_code = _COMPARISONS[operator]
         if left.kind == "f":
@@ -356,53 +311,6 @@ class Builder:
         return self.emit(text, left.kind, left.bits, is_chunk)
 
 
-class Names:
-    """Fresh SSA names and the declarations that a function needs."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self.declarations: set[str] = set()
-
-    def fresh(self) -> str:
-        """A name that was not used before."""
-        self._count += 1
-        return f"%v{self._count}"
-
-    def declare(self, text: str) -> None:
-        """Remember a declaration, once."""
-        self.declarations.add(text)
-
-
-def type_text(kind: str, bits: int, is_chunk: bool) -> str:
-    """LLVM type of a value."""
-    element = _element(kind, bits)
-    return f"<{CHUNK} x {element}>" if is_chunk else element
-
-
-def _element(kind: str, bits: int) -> str:
-    return _FLOAT_TYPES[bits] if kind == "f" else f"i{bits}"
-
-
-def _literal(value: Value) -> str:
-    if value.kind != "f":
-        number = int(value.operand) & ((1 << value.bits) - 1)
-        return ("true" if number else "false") if value.bits == 1 else str(number)
-    if value.bits == 16:
-        return f"0xH{int.from_bytes(_packed(value.float, 16), 'little'):04X}"
-    return f"0x{int.from_bytes(struct.pack('<d', _rounded(value.float, value.bits)), 'little'):016X}"
-
-
-def _rounded(number: float, bits: int) -> float:
-    return float(struct.unpack(_PACK[bits], _packed(number, bits))[0])
-
-
-def _packed(number: float, bits: int) -> bytes:
-    try:
-        return struct.pack(_PACK[bits], number)
-    except OverflowError:
-        return struct.pack(_PACK[bits], math.copysign(math.inf, number))
-
-
 def _needed_bits(value: Value) -> int:
     """Width that a constant asks for: a plain `1` adapts to its partner, `1U` and `1LL` keep their own width."""
     if value.kind != "i" or value.bits > 32:
@@ -418,21 +326,7 @@ def _narrowed(left: Value, right: Value) -> tuple[Value, Value]:
     for wide, other in ((left, right), (right, left)):
         if wide.narrow is not None and not wide.is_constant and other.is_constant and other.kind == "f":
             number = other.float
-            if math.isnan(number) or _rounded(number, wide.narrow.bits) == number:
+            if math.isnan(number) or rounded(number, wide.narrow.bits) == number:
                 small = float_constant(number, wide.narrow.bits)
                 return (wide.narrow, small) if wide is left else (small, wide.narrow)
     return left, right
-
-
-def _fold(operator: str, left: Value, right: Value) -> Value:
-    if left.kind == "f":
-        a, b = left.float, right.float
-        if operator == "/":
-            result = a / b if b else math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1, b)
-        else:
-            result = {"+": a + b, "-": a - b, "*": a * b}[operator]
-        return float_constant(result, left.bits)
-    x, y = left.integer, right.integer
-    if operator in "/%":
-        return constant(x // y if operator == "/" else x % y, left.bits, left.kind)
-    return constant({"+": x + y, "-": x - y, "*": x * y, "&": x & y, "|": x | y, "^": x ^ y}[operator], left.bits, left.kind)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant, float_constant
+from rocm_perf_lab.emulator.pcode.values import Value, constant, float_constant
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.pcode.ir import Builder
 
 _NAN, _LARGEST, _SIGN = 0x80, 0x7F, 0x80
 _FP16_OVERFLOW_BIT = 23

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode import functions
-from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant, float_constant
+from rocm_perf_lab.emulator.pcode.values import Value, constant, float_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rocm_perf_lab.emulator.pcode.ir import Builder
     from rocm_perf_lab.emulator.translate.vector import VectorOperation
 
 _SCALE = {32: 64, 64: 128}

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.ir import FALSE, TRUE, Builder, Value, constant, float_constant
+from rocm_perf_lab.emulator.pcode.values import FALSE, TRUE, Value, constant, float_constant
 from rocm_perf_lab.emulator.translate.mode import DENORMALS_F32, DENORMALS_F64, DX10_CLAMP, IEEE, ROUND_F32, ROUND_F64
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.pcode.ir import Builder
 
 FLOAT_BITS = {"F16": 16, "F32": 32, "F64": 64}
 _SMALLEST_NORMAL = {16: 1 << 10, 32: 1 << 23, 64: 1 << 52}

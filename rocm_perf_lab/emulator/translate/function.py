@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
-from rocm_perf_lab.emulator.pcode.ir import Names, UnsupportedSemantics, Value
+from rocm_perf_lab.emulator.pcode.llvm_text import Names
+from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value
 from rocm_perf_lab.emulator.program import COMPUTED_JUMPS, CONDITIONAL_BRANCHES
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
 from rocm_perf_lab.emulator.translate.memory import translate_memory

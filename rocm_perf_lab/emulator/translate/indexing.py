@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
-from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, read_source
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.wave import M0

@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.ir import Builder, UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.wave import EXEC, FIRST_AGPR_ROW, VCC
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
+    from rocm_perf_lab.emulator.pcode.ir import Builder
     from rocm_perf_lab.emulator.translate.state import BlockState
 
 FIRST_VGPR = 256

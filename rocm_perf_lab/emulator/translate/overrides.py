@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.functions import call, extreme, fraction, frexp_exponent, sine_of_turns
-from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant, float_constant
 from rocm_perf_lab.emulator.pcode.small_floats import BF8, FP8, SmallFloat, from_float32, to_float32
+from rocm_perf_lab.emulator.pcode.values import Value, constant, float_constant
 from rocm_perf_lab.emulator.translate import division
 from rocm_perf_lab.emulator.translate.float_modes import clamped, flushed_output
 from rocm_perf_lab.emulator.translate.trigonometry import trigonometric_segment
@@ -18,6 +18,7 @@ from rocm_perf_lab.emulator.translate.trigonometry import trigonometric_segment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rocm_perf_lab.emulator.pcode.ir import Builder
     from rocm_perf_lab.emulator.translate.vector import VectorOperation
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.ir import Value, type_text
+from rocm_perf_lab.emulator.pcode.llvm_text import type_text
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.pcode.values import Value
     from rocm_perf_lab.emulator.translate.state import BlockState
 
 

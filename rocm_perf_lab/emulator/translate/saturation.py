@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.ir import Builder, UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rocm_perf_lab.emulator.pcode.ir import Builder
     from rocm_perf_lab.emulator.translate.vector import VectorOperation
 
 _SUM = re.compile(r"V_(PK_)?(ADD|SUB|SUBREV|ADDC|SUBB|SUBBREV|MAD)_(?:CO_|NC_|LEGACY_)?([UI])(16|32|64)(?:_([UI])(16|24|32))?$")

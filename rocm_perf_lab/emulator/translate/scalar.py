@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.isa.hardware_registers import MODE_REGISTER, register_field
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
-from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.pcode.parser import parse
+from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.translate.indexing import set_index_mode
 from rocm_perf_lab.emulator.translate.operands import read_source
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime

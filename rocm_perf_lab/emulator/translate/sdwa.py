@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
-from rocm_perf_lab.emulator.pcode.ir import Value, constant
+from rocm_perf_lab.emulator.pcode.values import Value, constant
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, read_source
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.ir import CHUNK, Builder, Names, Value, constant
+from rocm_perf_lab.emulator.pcode.ir import Builder
+from rocm_perf_lab.emulator.pcode.llvm_text import CHUNK, Names
+from rocm_perf_lab.emulator.pcode.values import Value, constant
 from rocm_perf_lab.emulator.wave import EXEC, LANES, offset_of
 
 if TYPE_CHECKING:

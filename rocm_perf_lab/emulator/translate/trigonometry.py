@@ -9,9 +9,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.functions import ldexp
-from rocm_perf_lab.emulator.pcode.ir import Builder, Value, constant
+from rocm_perf_lab.emulator.pcode.values import Value, constant
 
 if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.pcode.ir import Builder
     from rocm_perf_lab.emulator.translate.vector import VectorOperation
 
 _BITS, _SEGMENT_BITS, _WORD_BITS = 1201, 53, 64

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
-from rocm_perf_lab.emulator.pcode.ir import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.pcode.parser import PseudocodeError, parse
+from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.translate import overrides, saturation, sdwa
 from rocm_perf_lab.emulator.translate.float_modes import (
     FLOAT_BITS,

@@ -1,0 +1,83 @@
+"""Typed values of the pseudo-code: SSA names, and constants.
+
+A value is either the same for the whole wavefront (scalar) or a chunk of lanes (`<8 x T>`).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+_PACK = {16: "<e", 32: "<f", 64: "<d"}
+
+
+class UnsupportedSemantics(Exception):
+    """Pseudo-code that the compiler cannot turn into IR; the message names the construct."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """`operand` is an SSA name, or a constant: an int (modulo 2**bits) or a float.
+
+    kind: `u` and `i` for integers, `f` for IEEE floats, `bf` for bfloat16 bits.
+    narrow: the float that was widened exactly to make this one; comparisons may use it.
+    """
+
+    operand: str | int | float
+    kind: str
+    bits: int
+    is_chunk: bool = False
+    narrow: Value | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        """Known at translation time."""
+        return not isinstance(self.operand, str)
+
+    @property
+    def integer(self) -> int:
+        """A constant as a Python int, signed for kind `i`."""
+        if isinstance(self.operand, str) or self.kind == "f":
+            raise UnsupportedSemantics("a value that has to be known at translation time")
+        value = int(self.operand) & ((1 << self.bits) - 1)
+        return value - (1 << self.bits) if self.kind == "i" and value >> (self.bits - 1) else value
+
+    @property
+    def float(self) -> float:
+        """A constant as a Python float."""
+        if isinstance(self.operand, str):
+            raise UnsupportedSemantics("a float that has to be known at translation time")
+        return float(self.operand) if self.kind == "f" else float(self.integer)
+
+
+def constant(value: int, bits: int = 32, kind: str = "u") -> Value:
+    """An integer constant."""
+    return Value(value & ((1 << bits) - 1), kind, bits)
+
+
+def float_constant(value: float, bits: int = 32) -> Value:
+    """A float constant."""
+    return Value(value, "f", bits)
+
+
+TRUE, FALSE = constant(1, 1), constant(0, 1)
+
+
+def float_bits(number: float, bits: int) -> int:
+    """The IEEE bits of a number, rounded to a float of `bits`; infinity where it is too large for one."""
+    try:
+        packed = struct.pack(_PACK[bits], number)
+    except OverflowError:
+        packed = struct.pack(_PACK[bits], math.copysign(math.inf, number))
+    return int.from_bytes(packed, "little")
+
+
+def float_of_bits(raw: int, bits: int) -> float:
+    """The number whose IEEE bits are `raw`."""
+    return float(struct.unpack(_PACK[bits], raw.to_bytes(bits // 8, "little"))[0])
+
+
+def rounded(number: float, bits: int) -> float:
+    """The nearest float of `bits`."""
+    return float_of_bits(float_bits(number, bits), bits)
