@@ -16,6 +16,7 @@ from rocm_perf_lab.emulator.faults import fault_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import ExitStack
 
     import numpy as np
     from numpy.typing import NDArray
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.checks import Check, Finding
     from rocm_perf_lab.emulator.execution import Dispatch, Execution
-    from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
+    from rocm_perf_lab.emulator.memory import DeviceMemory
     from rocm_perf_lab.emulator.program import Program
     from rocm_perf_lab.emulator.translation import TranslatedKernel
 
@@ -65,7 +66,7 @@ class PreparedLaunch:
         runtime: Runtime,
         memory: DeviceMemory,
         checks: frozenset[Check],
-        owned: tuple[Allocation, ...],
+        owned: ExitStack,
         source_line: Callable[[int], str | None] | None,
     ) -> None:
         self._dispatch = dispatch
@@ -85,9 +86,7 @@ class PreparedLaunch:
 
     def close(self) -> None:
         """Give back the packet and, where it was made here, the kernarg segment."""
-        for allocation in self._owned:
-            self._memory.free(allocation)
-        self._owned = ()
+        self._owned.close()
 
     def run(self, *, traced: bool = True) -> LaunchResult:
         """Run it to its end; without `traced` no workgroup is traced for the timing model, which is quicker.

@@ -6,6 +6,8 @@ for sampled workgroups, traces for the timing engine. What a kernel must not do 
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -15,15 +17,13 @@ from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.execution import Dispatch
 from rocm_perf_lab.emulator.initial_state import DISPATCH_PACKET_BYTES, InitialState, dispatch_packet, initial_state
 from rocm_perf_lab.emulator.kernarg import GRID_SYNC_ARGUMENT, GRID_SYNC_NAME, Dim3, Geometry, grid_sync_block, pack_kernarg
+from rocm_perf_lab.emulator.launch_limits import LaunchRefused, require_launchable, require_resident
 from rocm_perf_lab.emulator.launching import LaunchResult, PreparedLaunch
 from rocm_perf_lab.emulator.loader import LoadedCodeObject, load_code_object
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
 from rocm_perf_lab.emulator.ordering import results_depend_on_order
 from rocm_perf_lab.emulator.translation import KernelTranslator, TranslatedKernel
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.descriptor import allocated_registers
-from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,10 +40,6 @@ _DYNAMIC_STACK_BYTES = 16384
 _ARCHITECTURAL_VGPRS = 256
 _KERNARG_ALIGNMENT = 64
 """Runtimes hand out the segment in such units; compilers load past its end, up to its alignment."""
-
-
-class LaunchRefused(LabError):
-    """A launch that the hardware would refuse."""
 
 
 class Machine:
@@ -165,7 +161,7 @@ class Machine:
         geometry = Geometry(grid, block, dynamic_lds_bytes, remainder)
         values = [value.address if isinstance(value, Allocation) else value for value in arguments]
         kernel = loaded.kernel(symbol)
-        self._validate(kernel, geometry)
+        require_launchable(kernel, geometry, self._target)
         meeting = self.grid_sync(kernel, geometry) if cooperative else None
         try:
             kernarg = pack_kernarg(kernel, values, geometry, grid_sync_address=meeting.address if meeting else 0)
@@ -181,14 +177,7 @@ class Machine:
         Raises:
             LaunchRefused: The workgroups do not fit on the GPU all at once.
         """
-        request = occupancy_request(kernel, workgroup_size=prod(geometry.block), dynamic_lds_bytes=geometry.dynamic_lds_bytes)
-        most = int(launch_occupancy(self._target, request).workgroups_per_cu) * self._target.compute_units
-        if prod(geometry.grid) > most:
-            raise LaunchRefused(
-                f"a cooperative launch of {prod(geometry.grid):,} workgroups: {self._target.name} holds {most:,} of them at once",
-                where=f"kernel {kernel.name}, grid {geometry.grid}",
-                remedy="Launch fewer workgroups and let each do more.",
-            )
+        require_resident(kernel, geometry, self._target)
         block = grid_sync_block(geometry)
         allocation = self.memory.allocate(GRID_SYNC_NAME, len(block))
         self.write(allocation, block)
@@ -220,82 +209,59 @@ class Machine:
             LaunchRefused: Geometry or LDS that the hardware does not take.
         """
         kernel = loaded.kernel(symbol)
-        self._validate(kernel, geometry)
+        require_launchable(kernel, geometry, self._target)
         translated = self._translator.translate(loaded, kernel)
-        packet_memory = self.memory.allocate("dispatch packet", DISPATCH_PACKET_BYTES)
-        owned = [packet_memory]
-        if kernarg_address is None:
-            kernarg_memory = self.memory.allocate("kernel arguments", -len(kernarg) % _KERNARG_ALIGNMENT + len(kernarg))
-            owned.append(kernarg_memory)
-            self.write(kernarg_memory, kernarg)
-            kernarg_address = kernarg_memory.address
         scratch_bytes = max(scratch_bytes, _scratch_bytes(kernel))
-        packet = dispatch_packet(
-            geometry,
-            lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,
-            scratch_bytes=scratch_bytes,
-            kernel_object=loaded.load_address + kernel.descriptor_address,
-            kernarg_address=kernarg_address,
-        )
-        self.write(packet_memory, packet)
-        state = initial_state(
-            kernel.descriptor,
-            kernarg=kernarg,
-            kernarg_address=kernarg_address,
-            dispatch_packet_address=packet_memory.address,
-            scratch_bytes=scratch_bytes,
-            workgroups=geometry.grid,
-        )
-        return PreparedLaunch(
-            dispatch=self._dispatch(
-                kernel, geometry, state, translated, scratch_bytes, cooperative=_is_cooperative(kernel, kernarg)
-            ),
-            translated=translated,
-            runtime=self._runtime,
-            memory=self.memory,
-            checks=self._checks,
-            owned=tuple(owned),
-            source_line=source_line,
-        )
+        with ExitStack() as owned:
+            packet_memory = self._allocate_for(owned, "dispatch packet", DISPATCH_PACKET_BYTES)
+            if kernarg_address is None:
+                kernarg_address = self._place_kernarg(owned, kernarg)
+            packet = dispatch_packet(
+                geometry,
+                lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,
+                scratch_bytes=scratch_bytes,
+                kernel_object=loaded.load_address + kernel.descriptor_address,
+                kernarg_address=kernarg_address,
+            )
+            self.write(packet_memory, packet)
+            state = initial_state(
+                kernel.descriptor,
+                kernarg=kernarg,
+                kernarg_address=kernarg_address,
+                dispatch_packet_address=packet_memory.address,
+                scratch_bytes=scratch_bytes,
+                workgroups=geometry.grid,
+            )
+            dispatch = self._dispatch(kernel, geometry, translated, state, scratch_bytes)
+            return PreparedLaunch(
+                dispatch=replace(dispatch, cooperative=_is_cooperative(kernel, kernarg)),
+                translated=translated,
+                runtime=self._runtime,
+                memory=self.memory,
+                checks=self._checks,
+                owned=owned.pop_all(),
+                source_line=source_line,
+            )
 
-    def _validate(self, kernel: KernelMetadata, geometry: Geometry) -> None:
-        if min(*geometry.grid, *geometry.block) < 1:
-            raise LaunchRefused(
-                f"grid {geometry.grid} and block {geometry.block} must be at least 1 in every dimension",
-                where=f"kernel {kernel.name}",
-            )
-        limit = min(kernel.max_flat_workgroup_size or self._target.max_workgroup_size, self._target.max_workgroup_size)
-        if prod(geometry.block) > limit:
-            raise LaunchRefused(
-                f"{prod(geometry.block)} work-items in a workgroup, the kernel was compiled for at most {limit}",
-                where=f"kernel {kernel.name}, block {geometry.block}",
-                remedy="Launch smaller workgroups, or raise __launch_bounds__.",
-            )
-        required = kernel.required_workgroup_size
-        if required is not None and required != geometry.block:
-            raise LaunchRefused(
-                f"the kernel was compiled for workgroups of {required} only",
-                where=f"kernel {kernel.name}, block {geometry.block}",
-                remedy=f"Launch with block {list(required)}.",
-            )
-        lds_bytes = kernel.lds_bytes + geometry.dynamic_lds_bytes
-        pool = self._target.lds_pool
-        if lds_bytes > pool.max_per_workgroup_bytes:
-            raise LaunchRefused(
-                f"{lds_bytes:,} bytes of LDS in a workgroup, {self._target.name} has {pool.max_per_workgroup_bytes:,}",
-                where=f"kernel {kernel.name}: {kernel.lds_bytes:,} static + {geometry.dynamic_lds_bytes:,} dynamic",
-                remedy="Use smaller tiles.",
-            )
+    def _place_kernarg(self, owner: ExitStack, kernarg: bytes) -> int:
+        """Put the arguments into a segment of their own; its address."""
+        segment = self._allocate_for(owner, "kernel arguments", -len(kernarg) % _KERNARG_ALIGNMENT + len(kernarg))
+        self.write(segment, kernarg)
+        return segment.address
+
+    def _allocate_for(self, owner: ExitStack, name: str, nbytes: int) -> Allocation:
+        """A buffer that is given back with its owner."""
+        allocation = self.memory.allocate(name, nbytes)
+        owner.callback(self.memory.free, allocation)
+        return allocation
 
     def _dispatch(
         self,
         kernel: KernelMetadata,
         geometry: Geometry,
-        state: InitialState,
         translated: TranslatedKernel,
+        state: InitialState,
         scratch_bytes: int,
-        *,
-        cooperative: bool,
     ) -> Dispatch:
         registers = allocated_registers(kernel.descriptor, EMULATED_ARCHITECTURE)
         return Dispatch(
@@ -309,7 +275,6 @@ class Machine:
             block_count=len(translated.program.blocks),
             max_instructions=self._max_instructions,
             threads=1 if results_depend_on_order(translated.program) else self._threads,
-            cooperative=cooperative,
             traced_workgroups=self._sample.choose(prod(geometry.grid)) if self._sample else (),
         )
 

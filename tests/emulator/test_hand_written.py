@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.kernarg import KernelArgumentError
-from rocm_perf_lab.emulator.machine import LaunchRefused
+from rocm_perf_lab.emulator.launch_limits import LaunchRefused
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.elf import read_code_object
 from tests.builders.assembly import assemble_code_object, kernel_text, metadata_text

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.execution import LDS_POISON
-from rocm_perf_lab.emulator.machine import LaunchRefused, Machine
+from rocm_perf_lab.emulator.launch_limits import LaunchRefused
+from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from tests.builders.emulation import EmulatorBench, emulation_code_object, float32, int32

@@ -1,0 +1,70 @@
+"""What the hardware would refuse to launch, told before anything is allocated."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.target.occupancy import launch_occupancy
+from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.kernarg import Geometry
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+
+
+class LaunchRefused(LabError):
+    """A launch that the hardware would refuse."""
+
+
+def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Target) -> None:
+    """The workgroups have a size, and need an amount of LDS, that the kernel was compiled for and the GPU has.
+
+    Raises:
+        LaunchRefused: They do not.
+    """
+    if min(*geometry.grid, *geometry.block) < 1:
+        raise LaunchRefused(
+            f"grid {geometry.grid} and block {geometry.block} must be at least 1 in every dimension",
+            where=f"kernel {kernel.name}",
+        )
+    limit = min(kernel.max_flat_workgroup_size or target.max_workgroup_size, target.max_workgroup_size)
+    if prod(geometry.block) > limit:
+        raise LaunchRefused(
+            f"{prod(geometry.block)} work-items in a workgroup, the kernel was compiled for at most {limit}",
+            where=f"kernel {kernel.name}, block {geometry.block}",
+            remedy="Launch smaller workgroups, or raise __launch_bounds__.",
+        )
+    required = kernel.required_workgroup_size
+    if required is not None and required != geometry.block:
+        raise LaunchRefused(
+            f"the kernel was compiled for workgroups of {required} only",
+            where=f"kernel {kernel.name}, block {geometry.block}",
+            remedy=f"Launch with block {list(required)}.",
+        )
+    lds_bytes = kernel.lds_bytes + geometry.dynamic_lds_bytes
+    pool = target.lds_pool
+    if lds_bytes > pool.max_per_workgroup_bytes:
+        raise LaunchRefused(
+            f"{lds_bytes:,} bytes of LDS in a workgroup, {target.name} has {pool.max_per_workgroup_bytes:,}",
+            where=f"kernel {kernel.name}: {kernel.lds_bytes:,} static + {geometry.dynamic_lds_bytes:,} dynamic",
+            remedy="Use smaller tiles.",
+        )
+
+
+def require_resident(kernel: KernelMetadata, geometry: Geometry, target: Target) -> None:
+    """All workgroups fit on the GPU at once, as those of a cooperative launch must.
+
+    Raises:
+        LaunchRefused: They do not.
+    """
+    request = occupancy_request(kernel, workgroup_size=prod(geometry.block), dynamic_lds_bytes=geometry.dynamic_lds_bytes)
+    most = int(launch_occupancy(target, request).workgroups_per_cu) * target.compute_units
+    if prod(geometry.grid) > most:
+        raise LaunchRefused(
+            f"a cooperative launch of {prod(geometry.grid):,} workgroups: {target.name} holds {most:,} of them at once",
+            where=f"kernel {kernel.name}, grid {geometry.grid}",
+            remedy="Launch fewer workgroups and let each do more.",
+        )
