@@ -274,14 +274,16 @@ def metrics_show(name: str, target: str | None, as_json: bool, debug: bool) -> N
 @main.command()
 @click.argument("folder", type=click.Path(file_okay=False), default="schemas")
 def schemas(folder: str) -> None:
-    """Write the JSON Schemas of profile, roofline, dag, analysis, autotune, captures and replays to FOLDER."""
+    """Write the JSON Schemas of profile, roofline, dag, analysis, compare, autotune, captures and replays to FOLDER."""
     from pathlib import Path
 
+    from rocm_perf_lab.analysis.comparison_document import export_schema as export_compare_schema
     from rocm_perf_lab.analysis.documents import export_schemas
     from rocm_perf_lab.autotune.document import export_schema
     from rocm_perf_lab.replay.format import export_schemas as export_capture_schemas
 
-    for path in (*export_schemas(Path(folder)), export_schema(Path(folder)), *export_capture_schemas(Path(folder))):
+    to = Path(folder)
+    for path in (*export_schemas(to), export_compare_schema(to), export_schema(to), *export_capture_schemas(to)):
         click.echo(path)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
@@ -20,8 +22,20 @@ from rocm_perf_lab.target.catalog import load_target
 from tests.builders.rocpd import REDUCE, VEC_COPY, dispatch, recorded_run
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
+SCHEMAS = Path(__file__).parent.parent / "docs" / "schemas"
+PROFILE_WITH = json.dumps(
+    {
+        "schema_version": "1.0",
+        "kernel": {"name": "k", "mangled_name": "k", "grid": [1, 1, 1], "block": [1, 1, 1]},
+        "gpu": {"architecture": "gfx942", "name": "x"},
+        "runtime_ms": "TIME",
+        "stability": {"runs": 1, "stddev_ms": 0},
+        "kernels": [],
+        "provenance": {"time_kind": "measured"},
+    }
+).replace('"TIME"', "TIME")
 TIMES = (10_000, 10_100, 9_900, 10_050, 9_950, 10_000, 10_020, 9_980)
 
 
@@ -88,6 +102,108 @@ def test_a_kernel_that_is_not_the_profiled_one_regresses_too(tmp_path: Path) -> 
     assert (answer.code, json.loads(answer.out)["regressions"]) == (1, ["reduce"])
 
 
+def test_the_document_follows_its_schema_and_counts_the_verdicts(tmp_path: Path) -> None:
+    answer = compare(profile(tmp_path / "a"), profile(tmp_path / "b", 1.2, reduce_factor=None), "--json")
+
+    document = json.loads(answer.out)
+    jsonschema.Draft202012Validator(json.loads((SCHEMAS / "compare.schema.json").read_text())).validate(document)
+    assert document["verdicts"] == {"slower": 1, "faster": 0, "same": 0, "unclear": 0, "new": 0, "gone": 1}
+    assert [row["regression"] for row in document["kernels"]] == [True, False]
+
+
+def test_a_verdict_that_could_not_be_had_has_its_reason_below_the_table(tmp_path: Path) -> None:
+    def one_run(document: dict[str, Any]) -> None:
+        document["stability"] |= {"runs": 1, "durations_ms": document["stability"]["durations_ms"][:1]}
+        for row in document["kernels"]:
+            row |= {"calls": 1, "durations_ms": row["durations_ms"][:1]}
+
+    base, new = profile(tmp_path / "a"), edited(profile(tmp_path / "b", 3.0), "one.json", one_run)
+
+    answer = compare(base, new)
+
+    assert answer.code == 0
+    assert (
+        " ".join(answer.out.split()).count("2 kernels: 1 run cannot show a difference: take 6 or more, for example --runs 10")
+        == 1
+    )
+    assert "not one kernel could be judged" in answer.out
+
+
+def test_of_hundreds_of_kernels_the_table_shows_those_that_changed(tmp_path: Path) -> None:
+    def many(factor: float) -> Callable[[dict[str, Any]], None]:
+        def change(document: dict[str, Any]) -> None:
+            last = document["kernels"][-1]
+            for i in range(300):
+                scale = factor if i == 250 else 1.0
+                times = [scale * time for time in last["durations_ms"] * 2]
+                document["kernels"].append(last | {"name": f"k{i}", "mangled_name": f"k{i}", "durations_ms": times})
+
+        return change
+
+    base = edited(profile(tmp_path / "a"), "many.json", many(1.0))
+    new = edited(profile(tmp_path / "b"), "many.json", many(1.5))
+
+    answer = compare(base, new)
+
+    assert answer.code == 1
+    assert "k250" in answer.out
+    assert "and 262 more kernels" in answer.out
+    assert "1 slower, 301 same" in answer.out
+    assert len(answer.out.splitlines()) < 60
+
+
+def test_whole_commands_timed_by_the_clock_are_compared_with_each_other_only(tmp_path: Path) -> None:
+    stability = json.loads((profile(tmp_path / "p") / "profile.json").read_text())["stability"]
+
+    def wall(folder: str, factor: float) -> Path:
+        times = [factor * time for time in stability["durations_ms"]]
+        found = {
+            "schema_version": "1.0",
+            "command": ["./app"],
+            "runtime_ms": factor,
+            "stability": stability | {"durations_ms": times},
+        }
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "wall_time.json").write_text(json.dumps(found))
+        return tmp_path / folder
+
+    base, new = wall("a", 1.0), wall("b", 1.2)
+
+    assert compare(base, base).code == 0
+    assert compare(base, new).code == 1
+    assert "slower by more than 5%: whole command" in compare(base, new).out
+    assert compare(base, tmp_path / "p").code == 2
+    assert "timed: whole command and kernels" in compare(base, tmp_path / "p").err
+
+
+def test_databases_are_refused_with_the_command_that_makes_a_profile_of_them(tmp_path: Path) -> None:
+    run = profile(tmp_path / "a")
+    (tmp_path / "runs").mkdir()
+    (run / "x.db").rename(tmp_path / "runs" / "x.db")
+
+    file, folder = compare(run, tmp_path / "runs" / "x.db"), compare(run, tmp_path / "runs")
+
+    assert (file.code, folder.code) == (2, 2)
+    assert "rocm-perf analyze" in file.err
+    assert "rocm-perf analyze" in folder.err
+
+
+def test_another_partition_of_the_same_gpu_is_another_device(tmp_path: Path) -> None:
+    base = profile(tmp_path / "a")
+    other = edited(profile(tmp_path / "b"), "cpx.json", lambda document: document["gpu"].update(compute_units=38))
+
+    answer = compare(base, other)
+
+    assert answer.code == 2
+    assert "compute_units: 304 and 38" in answer.err
+
+
+def test_one_run_on_both_sides_is_remarked(tmp_path: Path) -> None:
+    base = profile(tmp_path / "a")
+
+    assert "one and the same run" in compare(base, base).out
+
+
 def test_json_holds_everything_and_nothing_else_is_printed(tmp_path: Path) -> None:
     answer = compare(profile(tmp_path / "a"), profile(tmp_path / "b", 0.8, reduce_factor=None), "--json")
 
@@ -123,7 +239,7 @@ def test_a_profile_of_an_older_version_has_a_summary_only_and_that_is_said(tmp_p
     answer = compare(base, profile(tmp_path / "b", 1.2))
 
     assert answer.code == 1
-    assert "kept no times" in answer.out
+    assert "kept no times" in " ".join(answer.out.split())
     assert "unclear" in answer.out  # the other kernel, of which only the total is known
 
 
@@ -137,6 +253,8 @@ def test_a_profile_of_an_older_version_has_a_summary_only_and_that_is_said(tmp_p
         ('{"schema_version": "1.0", "kernel": "x"}', "key kernel"),
         ('{"schema_version": "2.0"}', "schema version 2.0"),
         ("\udcff", "no JSON"),
+        (PROFILE_WITH.replace("TIME", "NaN"), "key runtime_ms"),
+        (PROFILE_WITH.replace("TIME", "-1"), "key runtime_ms"),
     ],
 )
 def test_a_file_that_is_no_profile_is_refused(tmp_path: Path, text: str | None, what: str) -> None:

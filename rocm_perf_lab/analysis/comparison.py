@@ -1,9 +1,9 @@
 """Two runs, kernel by kernel: what changed, and whether the change is more than noise.
 
-Takes the times of the kernels of both runs; gives one row per kernel with a verdict. A change is significant where the
-bootstrap interval of the ratio of the medians leaves out 1; where a run kept no times but a summary of them, a normal
+Takes the times of the kernels of both runs; gives one row per kernel with a verdict and the reason for it. Times are judged by a
+rank test (`rank_test.py`) at 5 % for all kernels together; where a run kept no times but a summary of them, a normal
 approximation stands in and says so; where it kept neither, the verdict is "unclear". Emulated times repeat exactly, so
-every change of them is real. The interval knows the spread within the two runs, not what changed around them.
+every change of them is real. The test knows the spread within the two runs, not what changed around them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,25 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rocm_perf_lab.analysis.stability import CONFIDENCE, MIN_RUNS_FOR_INTERVAL, bootstrap_medians
+from rocm_perf_lab.analysis.kernel_pairs import Match, Names, pair_kernels
+from rocm_perf_lab.analysis.rank_test import adjusted_p_values, least_p_value, ratio_test
+from rocm_perf_lab.analysis.stability import CONFIDENCE, MIN_RUNS_FOR_INTERVAL, drift, warm_up_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 Verdict = Literal["faster", "slower", "same", "unclear", "new", "gone"]
-Basis = Literal["bootstrap", "summary", "exact", "none"]
+Basis = Literal["ranks", "summary", "exact", "none"]
 
+_ALPHA = 1 - CONFIDENCE
 _NORMAL_QUANTILE = 1.959964
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """Standard error of the median over that of the mean, of normal times."""
+_LONG_MEMORY = 2.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,7 @@ class KernelTimes:
     runs: int
     stddev_ms: float | None = None
     durations_ms: tuple[float, ...] = ()
+    """In order of start."""
     launch: str | None = None
     """Grid and block, where they are known."""
 
@@ -48,6 +57,10 @@ class RunTimes:
     emulated: bool
     traits: tuple[tuple[str, str], ...]
     kernels: tuple[KernelTimes, ...]
+    versions: tuple[tuple[str, str], ...] = ()
+    """Of the tools that took the times."""
+    source: str | None = None
+    """What identifies the run: equal where both are one."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +70,47 @@ class KernelComparison:
     name: str
     mangled_name: str
     verdict: Verdict
+    reason: str
+    """Why the verdict is what it is, in a sentence."""
     base_ms: float | None
     new_ms: float | None
+    """Medians."""
+    base_runs: int | None
+    new_runs: int | None
+    """Times that were judged: warm-up is left out."""
     change: float | None
+    """The median of the ratios of all pairs of times, less 1; of the medians where there are no times."""
     interval: tuple[float, float] | None
-    """95 % interval of `change`."""
+    """95 % interval of `change`, of this kernel alone."""
+    p_value: float | None
+    """Of no change, corrected for the number of kernels that were tested."""
     significant: bool | None
     basis: Basis
+    match: Match | None
+    base_name: str | None
+    """Name in the base run."""
     note: str | None
+    """What has to be known of the comparison besides."""
 
     def is_regression(self, threshold: float) -> bool:
         """Significantly slower, by more than `threshold`."""
         return self.verdict == "slower" and self.change is not None and self.change > threshold
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What the times of one pair say, before the other kernels are looked at."""
+
+    change: float | None
+    basis: Basis
+    runs: tuple[int, int]
+    interval: tuple[float, float] | None = None
+    p_value: float | None = None
+    why_not: str | None = None
+    """Why nothing can be said."""
+    note: str | None = None
+    drift: float = 0.0
+    """The larger drift within a run, relative; 0 where none is significant."""
 
 
 def differences(base: RunTimes, new: RunTimes) -> tuple[str, ...]:
@@ -77,102 +119,184 @@ def differences(base: RunTimes, new: RunTimes) -> tuple[str, ...]:
     return tuple(f"{name}: {value} and {other[name]}" for name, value in base.traits if other.get(name, value) != value)
 
 
-def compare(base: RunTimes, new: RunTimes) -> tuple[KernelComparison, ...]:
-    """Every kernel of either run: those of the new run in its order, then those that are gone."""
-    exact = base.emulated and new.emulated
-    rows = []
-    for old, young in _pairs(base.kernels, new.kernels):
-        if old is not None and young is not None:
-            rows.append(_compare(old, young, exact=exact))
-        elif young is not None:
-            rows.append(_alone(young, "new"))
-        elif old is not None:
-            rows.append(_alone(old, "gone"))
-    return tuple(rows)
-
-
-def _pairs(base: Sequence[KernelTimes], new: Sequence[KernelTimes]) -> Iterator[tuple[KernelTimes | None, KernelTimes | None]]:
-    """By mangled name, else by the name that people read, which several kernels may share."""
-    by_mangled = {kernel.mangled_name: kernel for kernel in base}
-    kept = {kernel.mangled_name for kernel in new}
-    by_name = {kernel.name: kernel for kernel in reversed(base) if kernel.mangled_name not in kept}
-    taken = set()
-    for kernel in new:
-        old = by_mangled.get(kernel.mangled_name) or by_name.pop(kernel.name, None)
-        if old is not None:
-            taken.add(old.mangled_name)
-        yield old, kernel
-    yield from ((kernel, None) for kernel in base if kernel.mangled_name not in taken)
-
-
-def _compare(base: KernelTimes, new: KernelTimes, *, exact: bool) -> KernelComparison:
-    change = new.time_ms / base.time_ms - 1 if base.time_ms > 0 else None
-    interval, basis, note = _interval(base, new, exact=exact) if change is not None else (None, "none", "a time of 0")
-    significant: bool | None = None
-    if basis == "exact":
-        significant = new.time_ms != base.time_ms
-    elif interval is not None:
-        significant = not interval[0] <= 0 <= interval[1]
-    if base.launch and new.launch and base.launch != new.launch:
-        note = "; ".join(filter(None, (note, f"launched as {base.launch}, now as {new.launch}")))
-    return KernelComparison(
-        name=new.name,
-        mangled_name=new.mangled_name,
-        verdict=_verdict(change, significant),
-        base_ms=base.time_ms,
-        new_ms=new.time_ms,
-        change=change,
-        interval=interval,
-        significant=significant,
-        basis=basis,
-        note=note,
+def remarks(base: RunTimes, new: RunTimes) -> tuple[str, ...]:
+    """What does not forbid the comparison, but belongs to it."""
+    other = dict(new.versions)
+    changed = [f"{name} {value}, now {other[name]}" for name, value in base.versions if other.get(name, value) != value]
+    same = base.source is not None and base.source == new.source
+    return (
+        *([f"versions differ: {'; '.join(changed)}"] if changed else []),
+        *(["both profiles are of one and the same run"] if same else []),
     )
 
 
-def _verdict(change: float | None, significant: bool | None) -> Verdict:
-    if change is None or significant is None:
-        return "unclear"
-    if not significant or change == 0:
-        return "same"
-    return "slower" if change > 0 else "faster"
+def compare(base: RunTimes, new: RunTimes) -> tuple[KernelComparison, ...]:
+    """Every kernel of either run: those of the new run in its order, then those that are gone."""
+    exact = base.emulated and new.emulated
+    pairs = pair_kernels(_names(base), _names(new))
+    both = [
+        (base.kernels[pair.base], new.kernels[pair.new], pair.match)
+        for pair in pairs
+        if pair.base is not None and pair.new is not None
+    ]
+    measured = [_measure(old, young, exact=exact) for old, young, _ in both]
+    tested = [row.p_value for row in measured if row.p_value is not None]
+    corrected = iter(adjusted_p_values(tested))
+    judged = iter(
+        [
+            _judge(old, young, match, row, None if row.p_value is None else next(corrected), len(tested))
+            for (old, young, match), row in zip(both, measured, strict=True)
+        ]
+    )
+    rows = []
+    for pair in pairs:
+        if pair.new is None and pair.base is not None:
+            rows.append(_alone(base.kernels[pair.base], "gone"))
+        elif pair.base is None and pair.new is not None:
+            rows.append(_alone(new.kernels[pair.new], "new"))
+        else:
+            rows.append(next(judged))
+    return tuple(rows)
 
 
-def _interval(base: KernelTimes, new: KernelTimes, *, exact: bool) -> tuple[tuple[float, float] | None, Basis, str | None]:
-    """Of the relative change, what it rests on, and what has to be said about that."""
-    if min(len(base.durations_ms), len(new.durations_ms)) >= MIN_RUNS_FOR_INTERVAL:
-        return _bootstrap(base.durations_ms, new.durations_ms)
+def _names(run: RunTimes) -> list[Names]:
+    return [Names(kernel.mangled_name, kernel.name) for kernel in run.kernels]
+
+
+def _measure(base: KernelTimes, new: KernelTimes, *, exact: bool) -> _Measured:
+    old, young = _settled(base.durations_ms), _settled(new.durations_ms)
+    kept = min(len(old), len(young)) >= MIN_RUNS_FOR_INTERVAL
+    runs = (len(old), len(young)) if kept else (base.runs, new.runs)
+    if not base.time_ms > 0:
+        return _Measured(None, "none", runs, why_not="a time of 0 has no ratio")
+    change = new.time_ms / base.time_ms - 1
     if exact:
-        return None, "exact", None
+        return _Measured(change, "exact", runs)
+    if kept and min(old.min(), young.min()) <= 0:
+        return _Measured(change, "none", runs, why_not="some of the times are 0")
+    if kept:
+        return _by_ranks(old, young)
     few = min(base.runs, new.runs)
     if few < MIN_RUNS_FOR_INTERVAL:
-        return None, "none", f"{few} run{'' if few == 1 else 's'} cannot show a difference: take {MIN_RUNS_FOR_INTERVAL} or more"
+        counted = f"{few} run{'' if few == 1 else 's'}"
+        why = f"{counted} cannot show a difference: take {MIN_RUNS_FOR_INTERVAL} or more, for example --runs 10"
+        return _Measured(change, "none", runs, why_not=why)
     if base.stddev_ms is None or new.stddev_ms is None:
-        return None, "none", "a run kept neither times nor their spread"
+        return _Measured(change, "none", runs, why_not="a run kept neither times nor their spread")
+    return _by_summary(base, new, change)
+
+
+def _by_ranks(base_ms: Floats, new_ms: Floats) -> _Measured:
+    found = ratio_test(base_ms, new_ms, CONFIDENCE)
+    trends = [trend.change for trend in (drift(base_ms), drift(new_ms)) if trend is not None and trend.is_drifting]
+    note = None
+    if found.memory >= _LONG_MEMORY:
+        note = f"neighbouring runs are alike (clocks?): {found.memory:.1f} of them say as much as one"
+    return _Measured(
+        change=found.ratio - 1,
+        basis="ranks",
+        runs=(len(base_ms), len(new_ms)),
+        interval=(found.interval[0] - 1, found.interval[1] - 1),
+        p_value=found.p_value,
+        note=note,
+        drift=max(trends, key=abs, default=0.0),
+    )
+
+
+def _by_summary(base: KernelTimes, new: KernelTimes, change: float) -> _Measured:
     errors = [_MEDIAN_ERROR * (one.stddev_ms or 0) / math.sqrt(one.runs) / one.time_ms for one in (base, new) if one.time_ms]
-    ratio = new.time_ms / base.time_ms
-    half = _NORMAL_QUANTILE * ratio * math.hypot(*errors)
-    note = "a run kept no times: judged by mean spread alone, as if times were normally distributed"
-    return (ratio - 1 - half, ratio - 1 + half), "summary", note
+    error = (1 + change) * math.hypot(*errors)
+    half = _NORMAL_QUANTILE * error
+    return _Measured(
+        change=change,
+        basis="summary",
+        runs=(base.runs, new.runs),
+        interval=(change - half, change + half),
+        p_value=math.erfc(abs(change) / (error * math.sqrt(2))) if error else float(change == 0),
+        note="a run kept no times: judged by mean spread alone, as if times were normally distributed",
+    )
 
 
-def _bootstrap(base_ms: Sequence[float], new_ms: Sequence[float]) -> tuple[tuple[float, float] | None, Basis, str | None]:
-    medians = bootstrap_medians(np.asarray(base_ms)), bootstrap_medians(np.asarray(new_ms), stream=1)
-    if not medians[0].all():
-        return None, "none", "some of the times are 0"
-    low, high = np.quantile(medians[1] / medians[0] - 1, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return (float(low), float(high)), "bootstrap", None
+def _judge(
+    base: KernelTimes, new: KernelTimes, match: Match | None, found: _Measured, p_value: float | None, tested: int
+) -> KernelComparison:
+    verdict, significant, reason = _verdict(found, p_value, tested, changed=base.time_ms != new.time_ms)
+    notes = [
+        found.note,
+        f"was {base.name}" if match == "template" else None,
+        f"launched as {base.launch}, now as {new.launch}" if base.launch and new.launch and base.launch != new.launch else None,
+    ]
+    return KernelComparison(
+        name=new.name,
+        mangled_name=new.mangled_name,
+        verdict=verdict,
+        reason=reason,
+        base_ms=base.time_ms,
+        new_ms=new.time_ms,
+        base_runs=found.runs[0],
+        new_runs=found.runs[1],
+        change=found.change,
+        interval=found.interval,
+        p_value=p_value,
+        significant=significant,
+        basis=found.basis,
+        match=match,
+        base_name=base.name,
+        note="; ".join(filter(None, notes)) or None,
+    )
+
+
+def _verdict(found: _Measured, p_value: float | None, tested: int, *, changed: bool) -> tuple[Verdict, bool | None, str]:
+    """With whether the difference is more than chance, and why."""
+    change = found.change
+    if change is None or found.why_not is not None:
+        return "unclear", None, found.why_not or "a time of 0 has no ratio"
+    direction: Verdict = "slower" if change > 0 else "faster"
+    if found.basis == "exact":
+        same = "emulated times repeat exactly, and are equal", "emulated times repeat exactly: every difference is real"
+        return (direction, True, same[1]) if changed else ("same", False, same[0])
+    if p_value is None or found.p_value is None or found.interval is None:
+        return "unclear", None, "no test was possible"
+    between = f"between {found.interval[0]:+.1%} and {found.interval[1]:+.1%} (95 %)"
+    if found.p_value > _ALPHA or change == 0:
+        return "same", False, f"no difference beyond the noise: {between}"
+    if p_value > _ALPHA:
+        return "unclear", False, _chance(found, tested)
+    if abs(change) <= abs(found.drift):
+        return "unclear", True, f"the times drift by {found.drift:+.1%} within a run, which is more than the difference"
+    return direction, True, f"{between}, {max(p_value, 1e-12):.1g} by chance{f' in {tested} kernels' if tested > 1 else ''}"
+
+
+def _chance(found: _Measured, tested: int) -> str:
+    said = f"chance alone makes such a difference in one of {tested} kernels"
+    if tested * least_p_value(*found.runs) > _ALPHA:
+        more = next(runs for runs in range(min(found.runs), 100) if tested * least_p_value(runs, runs) <= _ALPHA)
+        return f"{said}, and no more can be seen in so few runs: take {more} or more"
+    return f"{said}: take more runs"
+
+
+def _settled(durations_ms: Sequence[float]) -> Floats:
+    times = np.asarray(durations_ms, dtype=np.float64)
+    return times[warm_up_runs(times) :]
 
 
 def _alone(kernel: KernelTimes, verdict: Literal["new", "gone"]) -> KernelComparison:
+    is_new = verdict == "new"
     return KernelComparison(
         name=kernel.name,
         mangled_name=kernel.mangled_name,
         verdict=verdict,
-        base_ms=kernel.time_ms if verdict == "gone" else None,
-        new_ms=kernel.time_ms if verdict == "new" else None,
+        reason="the base run has no such kernel" if is_new else "the new run has no such kernel",
+        base_ms=None if is_new else kernel.time_ms,
+        new_ms=kernel.time_ms if is_new else None,
+        base_runs=None if is_new else kernel.runs,
+        new_runs=kernel.runs if is_new else None,
         change=None,
         interval=None,
+        p_value=None,
         significant=None,
         basis="none",
+        match=None,
+        base_name=None if is_new else kernel.name,
         note=None,
     )

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocm_perf_lab.analysis.comparison import KernelComparison, KernelTimes, RunTimes, compare, differences
+from benchmarks.comparison import INDEPENDENT, claims, family_claims, normal, slowed
+from rocm_perf_lab.analysis.comparison import KernelComparison, KernelTimes, RunTimes, compare, differences, remarks
 
 MEASURED = (("time_kind", "measured"), ("architecture", "gfx942"))
 NOISE = (0.99, 1.0, 1.01, 1.0, 0.995, 1.005, 1.0, 1.002)
@@ -33,7 +34,7 @@ def only(base: KernelTimes, new: KernelTimes, *, emulated: bool = False) -> Kern
 def test_a_change_beyond_the_noise_has_a_direction(factor: float, verdict: str) -> None:
     row = only(kernel("a"), kernel("a", factor))
 
-    assert (row.verdict, row.basis) == (verdict, "bootstrap")
+    assert (row.verdict, row.basis) == (verdict, "ranks")
     assert row.change == pytest.approx(factor - 1)
     assert row.interval is not None
     assert row.interval[0] <= factor - 1 <= row.interval[1]
@@ -59,7 +60,7 @@ def test_five_measured_runs_are_too_few() -> None:
     row = only(kernel("a", times=NOISE[:5]), kernel("a", 2.0))
 
     assert (row.verdict, row.significant, row.basis) == ("unclear", None, "none")
-    assert "5 runs cannot show a difference" in str(row.note)
+    assert "5 runs cannot show a difference" in row.reason
 
 
 def test_one_emulated_run_is_enough_as_it_repeats_exactly() -> None:
@@ -136,3 +137,98 @@ def test_there_and_back_never_agree_on_a_direction(first: tuple[float, ...], sec
     a, b = kernel("a", times=first), kernel("a", times=second)
 
     assert {only(a, b).verdict, only(b, a).verdict} not in ({"slower"}, {"faster"})
+
+
+def test_the_reason_of_a_verdict_names_bounds_and_chance() -> None:
+    same, slower = only(kernel("a"), kernel("a")), only(kernel("a"), kernel("a", 1.1))
+
+    assert same.reason.startswith("no difference beyond the noise: between -0.")
+    assert slower.reason.endswith("0.0002 by chance")  # 2 of the 12,870 ways to choose 8 of 16
+    assert slower.p_value == pytest.approx(2 / 12_870)
+
+
+def test_a_difference_that_chance_makes_among_many_kernels_is_unclear() -> None:
+    base = tuple(1 + 0.01 * i for i in (0, 5, 2, 7, 1, 6, 3, 4))
+    shifted = tuple(time + 0.045 for time in base)  # p = 0.0047: one of 210 equal kernels is as far apart
+    others = [kernel(f"k{i}") for i in range(40)]
+
+    alone = only(kernel("a", times=base), kernel("a", times=shifted))
+    among = compare(run(kernel("a", times=base), *others), run(kernel("a", times=shifted), *others))[0]
+
+    assert (alone.verdict, among.verdict) == ("slower", "unclear")
+    assert among.reason == "chance alone makes such a difference in one of 41 kernels: take more runs"
+    assert among.interval == alone.interval
+    assert not among.is_regression(0.05)
+
+
+def test_six_runs_cannot_be_significant_among_hundreds_of_kernels_and_the_reason_says_how_many_can() -> None:
+    few = [kernel(f"k{i}", times=NOISE[:6]) for i in range(300)]
+
+    row = compare(run(*few), run(kernel("k0", 2.0, times=NOISE[:6]), *few[1:]))[0]
+
+    # 300 * 2 / C(16, 8) = 0.047, but 300 * 2 / C(14, 7) = 0.17.
+    assert row.verdict == "unclear"
+    assert row.reason.endswith("take 8 or more")
+
+
+def test_a_difference_smaller_than_the_drift_within_a_run_is_unclear() -> None:
+    drifting = tuple(1 + 0.01 * i for i in range(12))
+
+    small, large = (
+        only(kernel("a", times=drifting), kernel("a", 1.15)),
+        only(kernel("a", times=drifting), kernel("a", 1.3)),
+    )
+
+    # 11 % of a median of 1.055 from first to last; 1.15 is 9 % above the median, and above every single time.
+    assert (small.verdict, large.verdict) == ("unclear", "slower")
+    assert small.reason == "the times drift by +10.4% within a run, which is more than the difference"
+    assert "neighbouring runs are alike" in str(large.note)
+
+
+def test_the_first_slow_calls_of_a_kernel_are_warm_up_and_do_not_count() -> None:
+    warm = (5.0, 4.0, *NOISE * 2)
+
+    row = only(kernel("a", times=warm), kernel("a", times=NOISE))
+
+    assert (row.verdict, row.base_runs, row.new_runs) == ("same", 16, 8)
+
+
+def test_another_instance_of_a_template_is_compared_and_its_old_name_told() -> None:
+    base = kernel("_Z4gemmILi64EEvv", name="void gemm<64>()")
+
+    row = only(base, kernel("_Z4gemmILi128EEvv", 1.2, name="void gemm<128>()"))
+
+    assert (row.verdict, row.match, row.base_name) == ("slower", "template", "void gemm<64>()")
+    assert row.note == "was void gemm<64>()"
+
+
+def test_emulated_times_are_exact_however_many_there_are() -> None:
+    row = only(kernel("a"), kernel("a", 1.0001), emulated=True)
+
+    assert (row.verdict, row.basis, row.p_value) == ("slower", "exact", None)
+
+
+def test_other_versions_and_one_run_twice_are_remarked() -> None:
+    old = replace(run(), versions=(("rocprofv3", "1.1.0"),), source="abc")
+    young = replace(old, versions=(("rocprofv3", "1.3.0"),))
+
+    assert remarks(old, young) == ("versions differ: rocprofv3 1.1.0, now 1.3.0", "both profiles are of one and the same run")
+    assert remarks(old, replace(old, source="def")) == ()
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_equal_runs_are_called_different_in_at_most_one_of_twenty(name: str) -> None:
+    different, _ = claims(INDEPENDENT[name], INDEPENDENT[name], 10, 300)
+
+    # Of 300 pairs 15 are expected at 5 %; more than 27 come with a chance of 0.001.
+    assert different <= 27 / 300
+
+
+def test_profiles_of_many_equal_kernels_hardly_ever_fail() -> None:
+    assert family_claims(normal(0.03), 10, 4)[1] == 0
+
+
+def test_a_loss_of_a_tenth_is_seen_in_ten_runs_that_vary_by_three_percent() -> None:
+    _, regressions = claims(normal(0.03), slowed(normal(0.03), 0.10), 10, 100)
+
+    assert regressions >= 0.98

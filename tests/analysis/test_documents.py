@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from rocm_perf_lab.analysis.comparison_document import export_schema as export_compare_schema
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.analysis.documents import DOCUMENTS, export_schemas
@@ -37,7 +38,12 @@ def written(folder: Path, counters: dict[str, float] | None = None) -> dict[str,
 def test_committed_schemas_are_those_of_the_models(tmp_path: Path) -> None:
     exported = {
         path.name: path.read_text()
-        for path in (*export_schemas(tmp_path), export_autotune_schema(tmp_path), *export_capture_schemas(tmp_path))
+        for path in (
+            *export_schemas(tmp_path),
+            export_compare_schema(tmp_path),
+            export_autotune_schema(tmp_path),
+            *export_capture_schemas(tmp_path),
+        )
     }
 
     assert exported == {path.name: path.read_text() for path in SCHEMAS.glob("*.schema.json")}

@@ -1,0 +1,113 @@
+"""`compare --json`: the comparison of two runs as one versioned document, and its JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Literal
+
+from rocm_perf_lab.files import write_text
+from rocm_perf_lab.profiling.documents import Document, Part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.analysis.comparison import KernelComparison, RunTimes
+
+SCHEMA_FILE = "compare.schema.json"
+VERDICTS = ("slower", "faster", "same", "unclear", "new", "gone")
+
+
+class ComparedRun(Part):
+    """One side of the comparison."""
+
+    path: str
+    time_kind: Literal["emulated", "measured"]
+    timed: Literal["kernels", "whole command"]
+    """The whole command where it ran without a profiler: nothing is known of the GPU then."""
+    architecture: str | None = None
+    gpu: str | None = None
+    compute_units: str | None = None
+    versions: dict[str, str]
+
+
+class ComparedKernel(Part):
+    """One kernel; times in ms, `change` and `interval` relative to the base: 0.1 is 10 % slower.
+
+    `p_value` is corrected for the number of kernels that were tested; `interval` (95 %) is of this kernel alone.
+    """
+
+    name: str
+    mangled_name: str
+    verdict: Literal["faster", "slower", "same", "unclear", "new", "gone"]
+    reason: str
+    base_ms: float | None
+    new_ms: float | None
+    base_runs: int | None
+    new_runs: int | None
+    change: float | None
+    interval: tuple[float, float] | None
+    p_value: float | None
+    significant: bool | None
+    basis: Literal["ranks", "summary", "exact", "none"]
+    match: Literal["symbol", "name", "template"] | None
+    base_name: str | None
+    note: str | None
+    regression: bool
+
+
+class CompareDocument(Document):
+    """`differences` would have stopped the comparison without --force; `remarks` are worth knowing."""
+
+    base: ComparedRun
+    new: ComparedRun
+    differences: tuple[str, ...]
+    remarks: tuple[str, ...]
+    fail_over: float
+    verdicts: dict[str, int]
+    """How many kernels have each."""
+    kernels: tuple[ComparedKernel, ...]
+    regressions: tuple[str, ...]
+    """Mangled names of the kernels that are significantly slower by more than `fail_over`."""
+
+
+def counted(rows: Sequence[KernelComparison]) -> dict[str, int]:
+    """How many kernels have each verdict; all verdicts, in a fixed order."""
+    return {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
+
+
+def compare_document(
+    sides: Mapping[str, tuple[Path, RunTimes]],
+    rows: Sequence[KernelComparison],
+    *,
+    differences: Sequence[str],
+    remarks: Sequence[str],
+    fail_over: float,
+) -> CompareDocument:
+    """The document of a comparison of `sides["base"]` and `sides["new"]`."""
+    return CompareDocument(
+        base=_side(*sides["base"]),
+        new=_side(*sides["new"]),
+        differences=tuple(differences),
+        remarks=tuple(remarks),
+        fail_over=fail_over,
+        verdicts=counted(rows),
+        kernels=tuple(ComparedKernel(**asdict(row), regression=row.is_regression(fail_over)) for row in rows),
+        regressions=tuple(row.mangled_name for row in rows if row.is_regression(fail_over)),
+    )
+
+
+def export_schema(folder: Path) -> Path:
+    """Write `compare.schema.json`."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **CompareDocument.model_json_schema(mode="serialization"),
+    }
+    path = folder / SCHEMA_FILE
+    write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
+    return path
+
+
+def _side(path: Path, run: RunTimes) -> ComparedRun:
+    return ComparedRun.model_validate({"path": str(path), **dict(run.traits), "versions": dict(run.versions)})
