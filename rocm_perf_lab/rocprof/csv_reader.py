@@ -21,6 +21,7 @@ from rocm_perf_lab.rocprof.csv_files import files_of_processes
 from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of, guids_of, integers, read_cells
 from rocm_perf_lab.rocprof.merging import in_order, merge
 from rocm_perf_lab.rocprof.trace import (
+    MARKED_RANGE,
     CounterValues,
     Dispatches,
     MemoryCopies,
@@ -260,7 +261,7 @@ def _region_names(cells: Cells) -> list[str]:
     """A range that the user marked may be called like an API call, and is none."""
     domains = cells.get("Domain") or [""] * len(cells["Function"])
     functions = zip(domains, cells["Function"], strict=True)
-    return [f"roctx: {function}" if domain.startswith("MARKER") else function for domain, function in functions]
+    return [f"{MARKED_RANGE}{function}" if domain.startswith("MARKER") else function for domain, function in functions]
 
 
 def _first_of_each(cells: Cells, key: str) -> Cells:

@@ -55,6 +55,15 @@ def find_databases(folder: Path) -> tuple[Path, ...]:
     return found
 
 
+def begins_as_sqlite(path: Path) -> bool:
+    """Whether a file begins as SQLite files do; one that cannot be opened does not."""
+    try:
+        with path.open("rb") as source:
+            return source.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    except OSError:
+        return False
+
+
 def is_rocpd(path: Path) -> bool:
     """Whether a file is a rocpd database, by its schema; one that cannot be opened by what its first pages say."""
     try:

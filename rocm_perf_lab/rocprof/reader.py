@@ -16,6 +16,7 @@ import numpy as np
 
 from rocm_perf_lab.rocprof.columns import Tables
 from rocm_perf_lab.rocprof.counter_values import per_dispatch
+from rocm_perf_lab.rocprof.described import KERNEL_SIZES, provenance_of, traced_kernel
 from rocm_perf_lab.rocprof.dialects import (
     UNREADABLE,
     DatabaseError,
@@ -28,7 +29,6 @@ from rocm_perf_lab.rocprof.dialects import (
 )
 from rocm_perf_lab.rocprof.finding import database_files
 from rocm_perf_lab.rocprof.merging import in_order, merge
-from rocm_perf_lab.rocprof.schema import PROVENANCE_KEY
 from rocm_perf_lab.rocprof.trace import (
     CounterValues,
     Dispatches,
@@ -39,7 +39,6 @@ from rocm_perf_lab.rocprof.trace import (
     TracedKernel,
     TracedLane,
     TracedProcess,
-    TraceProvenance,
     no_copies,
     no_dispatches,
     no_regions,
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 
 _AXES = ("x", "y", "z")
 _SIZES = tuple(f"{what}_size_{axis}" for what in ("workgroup", "grid") for axis in _AXES)
-_KERNEL_SIZES = ("arch_vgpr_count", "accum_vgpr_count", "sgpr_count", "group_segment_size", "private_segment_size")
 _UNKNOWN = -1
 
 
@@ -169,7 +167,7 @@ class _Reader:
             path=self._path,
             sha256=sha256(),
             schema_version=version,
-            provenance=_provenance(agents),
+            provenance=provenance_of(agents),
             processes=processes,
             agents=agents,
             kernels=kernels,
@@ -197,13 +195,11 @@ class _Reader:
         return tuple(agents), _Index(self._path, [row[:2] for row in rows])
 
     def _read_kernels(self) -> tuple[tuple[TracedKernel, ...], _Index]:
-        rows = self._tables.rows("rocpd_info_kernel_symbol", ("id", "pid", *_KERNEL_SIZES), ("display_name", "kernel_name"))
-        kernels = []
-        for guid, _, pid, *sizes, display, symbol in rows:
-            mangled = (symbol or display).removesuffix(".kd")
-            name = (display or mangled).removesuffix(".kd")
-            process = self._processes.find_one(guid, pid)
-            kernels.append(TracedKernel(process, name, mangled, *sizes))
+        rows = self._tables.rows("rocpd_info_kernel_symbol", ("id", "pid", *KERNEL_SIZES), ("display_name", "kernel_name"))
+        kernels = [
+            traced_kernel(self._processes.find_one(guid, pid), symbol, display, sizes)
+            for guid, _, pid, *sizes, display, symbol in rows
+        ]
         return tuple(kernels), _Index(self._path, [row[:2] for row in rows])
 
     def _read_lanes(self, table: str) -> tuple[TracedLane, ...]:
@@ -387,19 +383,6 @@ def _properties(extdata: str) -> dict[str, Any]:
     """What the runtime reports of an agent; nothing where it is no JSON object."""
     properties = json.loads(extdata or "{}")
     return properties if isinstance(properties, dict) else {}
-
-
-def _provenance(agents: tuple[TracedAgent, ...]) -> TraceProvenance:
-    for agent in agents:
-        stated = agent.properties.get(PROVENANCE_KEY)
-        if isinstance(stated, dict):
-            # A device that does not say otherwise is taken for an emulator: never the other way round.
-            emulated = bool(stated.get("emulated", True))
-            versions = stated.get("versions")
-            return TraceProvenance(
-                str(stated.get("device", "unknown")), emulated, dict(versions) if isinstance(versions, dict) else {}
-            )
-    return TraceProvenance("rocm", emulated=False, versions={})
 
 
 def _sha256(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a run of rocprofv3 left, whatever its format: databases before CSV, files and folders mixed."""
+"""What a run of rocprofv3 left, whatever its form: databases before JSON before CSV, files and folders mixed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from rocm_perf_lab.rocprof.csv_files import find_csv
 from rocm_perf_lab.rocprof.csv_reader import read_csv_processes
 from rocm_perf_lab.rocprof.dialects import DatabaseError
-from rocm_perf_lab.rocprof.finding import database_files, is_rocpd
+from rocm_perf_lab.rocprof.finding import begins_as_sqlite, database_files, is_rocpd
 from rocm_perf_lab.rocprof.merging import merge
 from rocm_perf_lab.rocprof.native_counters import with_native_counters
 from rocm_perf_lab.rocprof.reader import read_database
@@ -87,14 +87,51 @@ def read_counter_passes(path: Path) -> tuple[Trace, ...]:
 
 
 def _traces(paths: Sequence[Path]) -> list[Trace]:
-    """One by one: a database each, or a process of CSV files each."""
-    folders = [path for path in paths if path.is_dir()]
-    if folders:
-        has_csv = len(folders) == len(paths) and not any(map(_has_database, folders)) and any(map(find_csv, folders))
-    else:
-        has_csv = all(path.name.endswith((".csv", ".csv.gz")) for path in paths)
-    return read_csv_processes(paths) if has_csv else [with_native_counters(read_database(path)) for path in database_files(paths)]
+    """One by one: a database each, or a process of JSON or CSV each. A folder is read in the form that says most."""
+    forms = {form: [path for path in paths if _form_of(path) == form] for form in ("database", "json", "csv")}
+    if sum(map(bool, forms.values())) > 1:
+        raise DatabaseError(
+            "these are several forms of output: " + ", ".join(f"{p.name} ({form})" for form, ps in forms.items() for p in ps[:2]),
+            where=str(paths[0].parent),
+            remedy="give one form of the run; counters of another run go with --counters",
+        )
+    if forms["json"]:
+        from rocm_perf_lab.rocprof.json_files import find_results
+        from rocm_perf_lab.rocprof.json_reader import read_results
+
+        files = [file for path in paths for file in (find_results(path) if path.is_dir() else (path,))]
+        return [trace for file in dict.fromkeys(files) for trace in read_results(file)]
+    if forms["csv"]:
+        return read_csv_processes(paths)
+    return [with_native_counters(read_database(path)) for path in database_files(paths)]
+
+
+def _form_of(path: Path) -> str:
+    """By content, but for CSV files, which no content betrays."""
+    if path.is_dir():
+        if _has_database(path):
+            return "database"
+        if _has_json(path):
+            return "json"
+        return "csv" if find_csv(path) else "database"
+    if path.name.endswith((".csv", ".csv.gz")):
+        return "csv"
+    return "json" if _is_json(path) else "database"
 
 
 def _has_database(folder: Path) -> bool:
     return any(is_rocpd(path) for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _has_json(folder: Path) -> bool:
+    from rocm_perf_lab.rocprof.json_files import find_results
+
+    return bool(find_results(folder))
+
+
+def _is_json(path: Path) -> bool:
+    if not path.is_file() or begins_as_sqlite(path):
+        return False
+    from rocm_perf_lab.rocprof.json_files import is_json
+
+    return is_json(path)

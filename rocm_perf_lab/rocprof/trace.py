@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
+MARKED_RANGE = "roctx: "
+"""Before the text of a range that the user marked: it may be called like an API call, and is none."""
+NO_TIMES = "the counters were collected without times: durations are unknown, not 0"
+
 
 @dataclass(frozen=True)
 class TracedProcess:

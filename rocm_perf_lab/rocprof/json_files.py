@@ -1,0 +1,87 @@
+"""JSON results of rocprofv3 among other files: found by content, opened, and what else JSON may be by name.
+
+Neither names nor folders matter. Files packed by gzip are unpacked on the way.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from rocm_perf_lab.rocprof.json_stream import JsonError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ROOT = "rocprofiler-sdk-tool"
+"""The key that everything is under."""
+COLLECT = "collect it with: rocprofv3 --kernel-trace -f json -- APP"
+_GZIP_MAGIC = b"\x1f\x8b"
+_HEAD_BYTES = 1 << 16
+_OTHERS = (
+    ("rocprofiler-sdk-json-tool", "output of the test tool of rocprofiler-sdk"),
+    ("traceEvents", "a trace in Chrome's format, as rocprof, PyTorch and Perfetto's tools write it"),
+    ("schema_version", "a document of rocm-perf-lab"),
+)
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file is JSON by its content, packed or not; of rocprofv3 or not."""
+    return _head(path).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+
+
+def is_results(path: Path) -> bool:
+    """Whether a file is JSON of rocprofv3."""
+    return is_json(path) and f'"{ROOT}"'.encode() in _head(path)
+
+
+def find_results(folder: Path) -> tuple[Path, ...]:
+    """The JSON results of rocprofv3 in a folder and below, by content; one that is packed only where it is not unpacked."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_results(path)]
+    return tuple(path for path in found if path.suffix != ".gz" or path.with_suffix("") not in found)
+
+
+def refuse_other(path: Path, key: str) -> None:
+    """Refuse a document of another tool by a key of its root.
+
+    Raises:
+        JsonError: It is the mark of one.
+    """
+    for mark, name in _OTHERS:
+        if key == mark:
+            raise JsonError(f"this is {name}, not JSON of rocprofv3", where=str(path), remedy=COLLECT)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The content of a file, unpacked.
+
+    Raises:
+        JsonError: It cannot be opened or unpacked.
+    """
+    try:
+        with path.open("rb") as source:
+            packed = source.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            source.seek(0)
+            with gzip.open(source) if packed else source as content:
+                yield cast("BinaryIO", content)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise JsonError(f"the file cannot be unpacked: {error}", where=str(path), remedy="copy it again") from error
+    except OSError as error:
+        raise JsonError(f"cannot open the file: {error.strerror}", where=str(path)) from error
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as source:
+            head = source.read(_HEAD_BYTES)
+            if not head.startswith(_GZIP_MAGIC):
+                return head
+            source.seek(0)
+            with gzip.open(source) as packed:
+                return packed.read(_HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return b""

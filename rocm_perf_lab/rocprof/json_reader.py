@@ -1,0 +1,247 @@
+"""Reads what `rocprofv3 -f json` writes (`*_results.json`, ROCm 6.2 to 10) into the same :class:`Trace` as a database gives.
+
+The layout is that of rocprofiler-sdk's generateJSON.cpp: under `rocprofiler-sdk-tool` one object per process with agents,
+counters, names and kernel symbols, and then the records, which are read one at a time and kept as columns. What older releases
+lack (streams, times of counter records) is 0. Without a kernel trace dispatches are those of the counter records, as
+rocprofv3 does it for databases; calls that take no time are marks there, and are left out here too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.rocprof.counter_values import per_dispatch
+from rocm_perf_lab.rocprof.described import KERNEL_SIZES, provenance_of, traced_kernel, unknown_kernel
+from rocm_perf_lab.rocprof.json_document import UNKNOWN, Document, handle, signed
+from rocm_perf_lab.rocprof.json_files import COLLECT, ROOT, opened, refuse_other
+from rocm_perf_lab.rocprof.json_stream import JsonError, JsonStream
+from rocm_perf_lab.rocprof.merging import in_order
+from rocm_perf_lab.rocprof.trace import (
+    MARKED_RANGE,
+    NO_TIMES,
+    Dispatches,
+    MemoryCopies,
+    Regions,
+    Trace,
+    TracedAgent,
+    TracedLane,
+    TracedProcess,
+    no_copies,
+    no_dispatches,
+    no_regions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.rocprof.trace import CounterValues, TracedKernel
+
+    Integers = NDArray[np.int64]
+
+_FORMAT = "json"
+_AGENT_KINDS = {1: "CPU", 2: "GPU", 3: "NIC"}
+
+
+def read_results(path: Path) -> list[Trace]:
+    """The trace of each process of one file.
+
+    Raises:
+        JsonError: Not JSON of rocprofv3, or damaged.
+    """
+    with opened(path) as source:
+        stream = JsonStream(source, path)
+        if stream.peek() != "{":
+            raise JsonError("this is no JSON of rocprofv3", where=str(path), remedy=COLLECT)
+        processes: list[_Process] = []
+        keys = []
+        for key in stream.members():
+            keys.append(key)
+            if key != ROOT:
+                refuse_other(path, key)
+                stream.skip()
+            elif stream.peek() == "[":
+                processes += [_Process(path, Document(path, stream)) for _ in stream.entries()]
+            else:
+                processes.append(_Process(path, Document(path, stream)))
+        if stream.peek():
+            raise JsonError("something follows the end of the document", where=str(path), remedy="give each document by itself")
+    if ROOT not in keys:
+        shown = ", ".join(keys[:6]) or "none"
+        raise JsonError(f"this JSON is not of rocprofv3; its keys: {shown}", where=str(path), remedy=COLLECT)
+    if not processes:
+        raise JsonError("the document holds no process", where=str(path), remedy=COLLECT)
+    with path.open("rb") as whole:
+        digest = hashlib.file_digest(whole, "sha256").hexdigest()
+    if len(processes) == 1:
+        return [processes[0].trace(digest)]
+    digests = (hashlib.sha256(f"{digest} {index}".encode()).hexdigest() for index in range(len(processes)))
+    return [process.trace(own) for process, own in zip(processes, digests, strict=True)]
+
+
+class _Process:
+    """One process: what its document means."""
+
+    def __init__(self, path: Path, document: Document) -> None:
+        self._path = path
+        self._document = document
+        self._notes: list[str] = []
+
+    def trace(self, sha256: str) -> Trace:
+        """The trace; to be asked for once."""
+        agents = self._traced_agents()
+        dispatches, kernels, ids = self._traced_dispatches()
+        return Trace(
+            path=self._path,
+            sha256=sha256,
+            schema_version=_FORMAT,
+            provenance=provenance_of(agents),
+            processes=(self._traced_process(),),
+            agents=agents,
+            kernels=kernels,
+            dispatches=dispatches,
+            memory_copies=self._traced_copies(),
+            counters=self._counters(ids),
+            regions=self._traced_regions(),
+            queues=_lanes("Queue", dispatches.queue),
+            streams=_lanes("Stream", dispatches.stream),
+            notes=tuple(self._notes),
+            paths=(self._path,),
+        )
+
+    def _traced_process(self) -> TracedProcess:
+        metadata = self._document.metadata
+        with self._document.understood("metadata", metadata):
+            pid, start_ns = int(metadata.get("pid") or 0), int(metadata.get("init_time") or 0)
+            command = metadata.get("command") or ""
+            text = command if isinstance(command, str) else " ".join(map(str, command))
+        # Nothing in the document is a guid; a process id comes again only later.
+        return TracedProcess(f"{_FORMAT}:{pid}:{start_ns}", pid, text)
+
+    def _traced_agents(self) -> tuple[TracedAgent, ...]:
+        agents = []
+        for agent in self._document.agents:
+            with self._document.understood("agents", agent):
+                kind = agent.get("type")
+                agents.append(
+                    TracedAgent(
+                        process=0,
+                        id=int(agent.get("node_id", handle(agent["id"]))),
+                        kind=_AGENT_KINDS.get(kind, "") if isinstance(kind, int) else str(kind or "").upper(),
+                        name=str(agent.get("name") or ""),
+                        product_name=str(agent.get("product_name") or ""),
+                        properties=agent,
+                    )
+                )
+        return tuple(agents)
+
+    def _traced_dispatches(self) -> tuple[Dispatches, tuple[TracedKernel, ...], Integers]:
+        """The dispatches, the kernels that they refer to, and the id of each dispatch."""
+        symbols = {int(symbol["kernel_id"]): symbol for symbol in self._document.symbols}
+        kernels = {
+            number: traced_kernel(
+                0,
+                str(symbol.get("kernel_name") or ""),
+                str(symbol.get("formatted_kernel_name") or symbol.get("demangled_kernel_name") or ""),
+                (int(symbol.get(size) or 0) for size in KERNEL_SIZES),
+            )
+            for number, symbol in sorted(symbols.items())
+        }
+        from_counters = not len(self._document.dispatches)
+        found = (self._document.counted if from_counters else self._document.dispatches).taken()
+        ids = found.pop("id")
+        if not len(ids):
+            return no_dispatches(), tuple(kernels.values()), ids
+        if np.any(ids[1:] <= ids[:-1]):
+            # A dispatch that was counted twice ran once.
+            ids, first = np.unique(ids, return_index=True)
+            found = {name: found.pop(name)[first] for name in tuple(found)}
+        for number in np.unique(found["kernel"]).tolist():
+            kernels.setdefault(number, unknown_kernel(0, number))
+        if from_counters and not found["start_ns"].any():
+            self._notes.append(NO_TIMES)
+        columns, order = in_order([
+            {
+                "process": np.zeros(len(ids), np.int64),
+                "agent": self._position_of_agents(found["agent"]),
+                "kernel": _positions(list(kernels), found["kernel"]),
+                **{what: np.stack([found.pop(f"{what}_{axis}") for axis in "xyz"], axis=1) for what in ("workgroup", "grid")},
+                **{name: found.pop(name) for name in tuple(found) if name not in ("agent", "kernel")},
+            }
+        ])  # fmt: skip
+        return Dispatches(**columns), tuple(kernels.values()), ids[order]
+
+    def _position_of_agents(self, handles: Integers) -> Integers:
+        position = self._found_agents(handles)
+        if (position == UNKNOWN).any():
+            raise JsonError(
+                f"a dispatch is of agent {handles[position == UNKNOWN][0]}, which the document does not describe",
+                where=str(self._path),
+                remedy="collect it again",
+            )
+        return position
+
+    def _found_agents(self, handles: Integers) -> Integers:
+        return _positions([handle(agent["id"]) for agent in self._document.agents], handles)
+
+    def _counters(self, ids: Integers) -> dict[str, CounterValues]:
+        rows = self._document.instances.taken()
+        handles = list(self._document.counter_names)
+        names = sorted(set(self._document.counter_names.values()))
+        name_of_handle = np.array([names.index(self._document.counter_names[handle]) for handle in handles] or [0], np.int64)
+        handle = _positions(handles, rows["counter"])
+        name = np.where(handle == UNKNOWN, UNKNOWN, name_of_handle[handle])
+        position = _positions(ids, rows["dispatch"])
+        known = (name != UNKNOWN) & (position != UNKNOWN)
+        if undescribed := int(np.count_nonzero(name == UNKNOWN)):
+            self._notes.append(f"{undescribed} counter values are of counters that the document does not describe; left out")
+        if stray := int(np.count_nonzero((name != UNKNOWN) & (position == UNKNOWN))):
+            self._notes.append(f"{stray} counter values are of dispatches that the kernel trace does not have; left out")
+        counters, notes = per_dispatch(names, name[known], position[known], np.array(self._document.values, np.float64)[known])
+        self._notes.extend(notes)
+        return counters
+
+    def _traced_copies(self) -> MemoryCopies:
+        if not len(self._document.copies):
+            return no_copies()
+        rows = self._document.copies.taken()
+        rows["source"], rows["destination"] = (self._found_agents(rows[name]) for name in ("source", "destination"))
+        none = np.zeros(len(rows["source"]), np.int64)
+        columns, _ = in_order([{**rows, "process": none, "queue": none + UNKNOWN}])
+        return MemoryCopies(**columns, directions=tuple(self._document.operation(*key) for key in self._document.directions))
+
+    def _traced_regions(self) -> Regions:
+        if not len(self._document.regions):
+            return no_regions()
+        rows = self._document.regions.taken()
+        order = np.argsort(rows["correlation"], kind="stable")
+        rows = {name: column[order] for name, column in rows.items()}
+        names: dict[str, int] = {}
+        operations = [names.setdefault(self._document.operation(*key), len(names)) for key in self._document.names]
+        marks = np.array([self._document.is_mark(kind) for kind, _ in self._document.names])[rows["name"]]
+        rows["name"] = np.array(operations, np.int64)[rows["name"]]
+        for row in np.flatnonzero(marks).tolist():
+            if message := self._document.messages.get(int(rows["correlation"][row])):
+                rows["name"][row] = names.setdefault(f"{MARKED_RANGE}{message}", len(names))
+        columns, _ = in_order([{**rows, "process": np.zeros(len(order), np.int64)}])
+        return Regions(**columns, names=tuple(names))
+
+
+def _positions(known: Sequence[int] | Integers, wanted: Integers) -> Integers:
+    """Where each number is among the known ones; -1 where it is not."""
+    if not len(known):
+        return np.full(len(wanted), UNKNOWN, np.int64)
+    numbers = known if isinstance(known, np.ndarray) else np.array([signed(number) for number in known], np.int64)
+    order = np.argsort(numbers, kind="stable")
+    at = order[np.minimum(np.searchsorted(numbers, wanted, sorter=order), len(numbers) - 1)]
+    return np.where(numbers[at] == wanted, at, UNKNOWN)
+
+
+def _lanes(word: str, used: Integers) -> tuple[TracedLane, ...]:
+    numbers = sorted({0, *np.unique(used).tolist()})
+    return tuple(TracedLane(0, number, f"{word} {number}" if number else f"Default {word}") for number in numbers)
