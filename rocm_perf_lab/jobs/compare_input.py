@@ -194,8 +194,8 @@ def _of_wall_time(found: _WallTime) -> RunTimes:
     """The whole command stands for a kernel; nothing is known of the GPU."""
     spread = found.stability
     whole = KernelTimes(
-        name=WHOLE_COMMAND,
-        mangled_name=WHOLE_COMMAND,
+        name="whole_command",
+        mangled_name="whole_command",
         time_ms=found.runtime_ms,
         runs=spread.runs - spread.warm_up_runs,
         stddev_ms=spread.stddev_ms,
