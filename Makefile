@@ -25,10 +25,12 @@ types: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.slice
 
+# pip compiles to bytecode what it copies, but not what stays in place.
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[all]'
+	$(BIN)/python -m compileall -q rocm_perf_lab hydra_plugins
 	touch $(READY)
 
 clean:

@@ -53,6 +53,7 @@ def measure(folder: Path, *, repeat: int) -> Overhead:
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'runs.db'}",
     }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # the first run compiles the lab's modules, as an installation does
 
     def run(words: Sequence[str]) -> None:
         subprocess.run(words, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not by tempfile, whose files only their owner may read: others get what the user's umask lets them have.
-    temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
+    temporary = path.with_name(f".{path.name[:100]}.{os.urandom(16).hex()}")
     try:
         with temporary.open("xb") as sink:
             sink.write(content)
