@@ -7,7 +7,6 @@ is latency + idle: its stall is part of its latency.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,26 +14,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
+from rocm_perf_lab.analysis.traced_time import TimeBalance, balance
+from rocm_perf_lab.analysis.wait_charges import Charge, MemoryLatency, waited
 from rocm_perf_lab.rocprof.att.model import Column
-from rocm_perf_lab.rocprof.att.waits import Counter, follow, matters, row_effects
 from rocm_perf_lab.toolchain.static_features import instruction_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Integers, KernelLabel, Wave
-    from rocm_perf_lab.rocprof.att.waits import Links
+    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, KernelLabel, Wave
     from rocm_perf_lab.toolchain.static_features import InstructionClass
 
 UNKNOWN_SOURCE = "(no source line)"
 _HOT_SPOTS = 10
-_SHORTEST_WAIT = 4
-"""Cycles: a wait that takes no longer found its data there."""
 _SUM_TOLERANCE = 0.01
-_LATENCY_CLASSES = ("vmem", "lds", "smem")
-_STORES = re.compile("_store|_write|_wb")
+_ALWAYS = (
+    "a wait for several operations is shared among them by a model: all were as long under way as the youngest",
+    "idle time is a lost arbitration, a dependency or a missing instruction: the trace does not tell which",
+)
 
 
 @dataclass(frozen=True)
@@ -60,26 +57,6 @@ class LineTime:
     """The line that it waits for most, and how long, over all waits."""
     waits_for_class: str | None
     waited_cycles: float
-
-
-@dataclass(frozen=True)
-class Charge:
-    """The instruction in row `victim` stalled for that many cycles because of the one in row `cause`."""
-
-    victim: InstructionRow
-    cause: InstructionRow
-    counter: Counter
-    cycles: float
-
-
-@dataclass(frozen=True)
-class MemoryLatency:
-    """From issue to the end of the wait that ended when the data came, in cycles; only waits that really waited."""
-
-    samples: int
-    mean: float
-    median: float
-    p90: float
 
 
 @dataclass(frozen=True)
@@ -115,6 +92,8 @@ class ThreadTrace:
     unattributed_cycles: float
     memory_latency: Mapping[str, MemoryLatency]
     hot_spots: tuple[HotSpot, ...]
+    balance: TimeBalance
+    """What the cycles of all classes, or of all lines, consist of."""
     limits: tuple[str, ...]
 
 
@@ -138,9 +117,10 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
     total = _spent(rows, sum(row.cycles for row in rows))
     if not total.cycles:
         return NoThreadTrace("; ".join(("no wavefront of the kernel was traced", *trace.notes)))
-    walk = _Walk(trace, rows)
     kinds = {row.line: instruction_class(row.mnemonic) for row in rows}
-    charges = walk.charges()
+    found = waited(trace, rows, kinds)
+    charges = found.charges
+    summed = balance(trace, rows)
     waits = sum(row.stall for row in rows if kinds[row.line] == "waitcnt")
     charged_waits = sum(charge.cycles for charge in charges if kinds[charge.victim.line] == "waitcnt")
     label = trace.kernel_of(rows[0].line)
@@ -160,9 +140,10 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
         charged=_by_cause(charges, kinds),
         wait_cycles=waits,
         unattributed_cycles=max(0.0, waits - charged_waits),
-        memory_latency={kind: _latency(walk.latencies[kind]) for kind in _LATENCY_CLASSES if walk.latencies[kind]},
+        memory_latency=found.latency,
         hot_spots=_hot_spots(rows, kinds, total.cycles),
-        limits=_limits(trace, total, launched_waves),
+        balance=summed,
+        limits=_limits(trace, summed, launched_waves),
     )
 
 
@@ -194,129 +175,6 @@ def _waves_of(waves: Sequence[Wave], rows: Sequence[InstructionRow]) -> tuple[Wa
     """The wavefronts that executed any of the rows; those without instructions may be of any kernel."""
     lines = np.array([row.line for row in rows], dtype=np.int64)
     return tuple(w for w in waves if not len(w.instructions) or np.isin(w.instructions[:, Column.LINE], lines).any())
-
-
-class _Walk:
-    """One pass over all traced wavefronts: who waited for whom, and how long data took.
-
-    Wavefronts that executed the same instructions share one :class:`_Pattern`; the rest is arithmetic on arrays.
-    """
-
-    def __init__(self, trace: AttTrace, rows: Sequence[InstructionRow]) -> None:
-        self._by_line = {row.line: row for row in rows}
-        self._effects = {row.line: row_effects(row.text, trace.provenance.gfxip) for row in rows}
-        self._kinds = {row.line: instruction_class(row.mnemonic) for row in rows}
-        self._cycles: dict[tuple[int, int, Counter], float] = defaultdict(float)
-        self._patterns: dict[bytes, _Pattern] = {}
-        self.latencies: dict[str, list[int]] = {kind: [] for kind in _LATENCY_CLASSES}
-        followed = matters(self._effects)
-        if trace.waves:
-            self._followed = np.array(sorted(followed), dtype=np.int64)
-            for wave in trace.waves:
-                self._walk(wave)
-        else:
-            self._in_order_of_code([row for row in rows if row.hits and row.line in followed])
-
-    def charges(self) -> tuple[Charge, ...]:
-        """By falling cycles."""
-        order = sorted(self._cycles.items(), key=lambda item: (-item[1], item[0][:2]))
-        return tuple(
-            Charge(self._by_line[victim], self._by_line[cause], counter, cycles)
-            for (victim, cause, counter), cycles in order
-            if cycles > 0
-        )
-
-    def _walk(self, wave: Wave) -> None:
-        executed = wave.instructions[np.isin(wave.instructions[:, Column.LINE], self._followed)]
-        pattern = self._pattern(executed[:, Column.LINE])
-        if not len(pattern.links.victims):
-            return
-        issued = executed[:, Column.TIME] + executed[:, Column.STALL]
-        stalls = executed[:, Column.STALL][pattern.links.victims]
-        ends, issues = issued[pattern.links.victims], issued[pattern.links.causes]
-        took = (ends - issues)[pattern.youngest]
-        self._add(pattern, _shared(pattern.links.victims, ends - stalls, ends, issues + took))
-        for kind, links in pattern.measuring.items():
-            self.latencies[kind] += took[links][stalls[links] > _SHORTEST_WAIT].tolist()
-
-    def _in_order_of_code(self, rows: Sequence[InstructionRow]) -> None:
-        """Without timelines: as if every row had been executed once, in order of address; causes share alike."""
-        pattern = self._pattern(np.array([row.line for row in rows], dtype=np.int64))
-        stalls = np.array([row.stall for row in rows], dtype=np.float64)
-        victims = pattern.links.victims
-        self._add(pattern, stalls[victims] / np.bincount(victims)[victims] if len(victims) else stalls[:0])
-
-    def _add(self, pattern: _Pattern, cycles: NDArray[np.float64]) -> None:
-        sums = np.bincount(pattern.pair, weights=cycles, minlength=len(pattern.pairs))
-        for pair, added in zip(pattern.pairs, sums.tolist(), strict=True):
-            self._cycles[pair] += added
-
-    def _pattern(self, lines: Integers) -> _Pattern:
-        key = lines.tobytes()
-        if key not in self._patterns:
-            self._patterns[key] = self._make_pattern(lines, follow(lines.tolist(), self._effects))
-        return self._patterns[key]
-
-    def _make_pattern(self, lines: Integers, links: Links) -> _Pattern:
-        triples = np.stack([lines[links.victims], lines[links.causes], links.counters], axis=1)
-        unique, first, pair = np.unique(triples, axis=0, return_index=True, return_inverse=True)
-        names = [(int(victim), int(cause)) for victim, cause, _ in unique]
-        pairs = tuple((*name, links.counter(int(link))) for name, link in zip(names, first, strict=True))
-        # Links of one victim and counter stand together; the last of them is the youngest operation.
-        group = links.victims * len(Counter) + links.counters
-        starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]])) if len(group) else np.zeros(0, np.int64)
-        sizes = np.diff(np.concatenate([starts, [len(group)]]))
-        lasts = starts + sizes - 1
-        youngest = np.repeat(lasts, sizes)
-        alone = np.bincount(links.victims[lasts], minlength=1)[links.victims[lasts]] == 1 if len(lasts) else lasts > 0
-        measuring: dict[str, list[int]] = {kind: [] for kind in _LATENCY_CLASSES}
-        for link in lasts[alone].tolist():
-            cause = int(lines[links.causes[link]])
-            if self._kinds[cause] in measuring and not _STORES.search(self._by_line[cause].mnemonic):
-                measuring[self._kinds[cause]].append(link)
-        arrays = {kind: np.array(found, dtype=np.int64) for kind, found in measuring.items()}
-        return _Pattern(links, pairs, pair.ravel(), youngest, arrays)
-
-
-@dataclass(frozen=True, eq=False)
-class _Pattern:
-    """What a sequence of instructions means for every wavefront that executed it; arrays are (n_links) but the last."""
-
-    links: Links
-    pairs: tuple[tuple[int, int, Counter], ...]
-    """Row that waited, row that it waited for, counter."""
-    pair: Integers
-    """Of each link, in `pairs`."""
-    youngest: Integers
-    """The link to the last operation that the same victim waited for by the same counter."""
-    measuring: Mapping[str, Integers]
-    """By class: links to the youngest operation of waits for one counter alone."""
-
-
-def _shared(victims: Integers, starts: Integers, ends: Integers, returns: Integers) -> NDArray[np.float64]:
-    """The stall [start, end) of every victim shared among its links: each moment among those whose data were still out.
-
-    Data are taken to be as long under way as those of the youngest operation, with which the wait ended.
-
-    Args:
-        victims: Of each link, (n_links); links of one victim stand together.
-        starts: Of the victim's stall.
-        ends: Of the victim's stall.
-        returns: When the data of the link's operation are taken to have come.
-    """
-    order = np.lexsort((returns, victims))
-    groups = victims[order]
-    is_first = np.concatenate([[True], groups[1:] != groups[:-1]])
-    first = np.flatnonzero(is_first)
-    size = np.diff(np.concatenate([first, [len(groups)]]))
-    place = np.arange(len(groups)) - np.repeat(first, size)
-    came = np.clip(returns[order], starts[order], ends[order]).astype(np.float64)
-    before = np.where(is_first, starts[order], np.concatenate([[0.0], came[:-1]]))
-    running = np.cumsum((came - before) / (np.repeat(size, size) - place))
-    base = np.concatenate([[0.0], running[first[1:] - 1]])
-    shares = np.empty(len(groups))
-    shares[order] = running - np.repeat(base, size)
-    return shares
 
 
 def _spent(rows: Iterable[InstructionRow], all_cycles: int) -> Spent:
@@ -379,11 +237,6 @@ def _hot_spots(rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionCl
     return tuple(HotSpot(row, kinds[row.line], row.cycles / all_cycles) for row in hottest)
 
 
-def _latency(samples: Sequence[int]) -> MemoryLatency:
-    values = np.array(samples, dtype=np.float64)
-    return MemoryLatency(len(values), float(values.mean()), float(np.median(values)), float(np.quantile(values, 0.9)))
-
-
 def _instructions_per_cycle(waves: Sequence[Wave]) -> float | None:
     """Sum over shader engines, whose clocks differ, of their instructions by the time that they cover; then the mean."""
     engines: dict[int, list[Wave]] = defaultdict(list)
@@ -397,7 +250,7 @@ def _instructions_per_cycle(waves: Sequence[Wave]) -> float | None:
     return sum(rates) / len(rates) if rates else None
 
 
-def _limits(trace: AttTrace, total: Spent, launched_waves: float | None) -> tuple[str, ...]:
+def _limits(trace: AttTrace, summed: TimeBalance, launched_waves: float | None) -> tuple[str, ...]:
     waves = trace.waves
     engines = len({wave.key.engine for wave in waves})
     units = len({(wave.key.engine, wave.compute_unit) for wave in waves})
@@ -407,11 +260,24 @@ def _limits(trace: AttTrace, total: Spent, launched_waves: float | None) -> tupl
         limits = ["no timelines of wavefronts: waits are charged in the order of the code, which misses loops"]
     if trace.provenance.emulated:
         limits.append("cycles are emulated by the timing model, not measured")
-    life = sum(wave.cycles for wave in waves)
-    if life and abs(total.cycles - life) > _SUM_TOLERANCE * life:
-        limits.append(f"instructions account for {total.cycles / life:.1%} of the wavefronts' cycles")
-    if holes := sum(wave.stitched is not None for wave in waves):
-        limits.append(f"{holes} wavefronts have instructions without a place in the code")
     if not any(row.source for row in trace.rows):
         limits.append("the code has no source lines: compile with -g or -gline-tables-only")
-    return (*limits, *trace.notes)
+    if holes := sum(wave.stitched is not None for wave in waves):
+        limits.append(f"{holes} wavefronts have instructions without a place in the code")
+    return (*limits, *_differences(summed), *_ALWAYS, *trace.notes)
+
+
+def _differences(summed: TimeBalance) -> list[str]:
+    """Parts of the balance that are more than a hundredth of the wavefronts' time."""
+    parts = (
+        (summed.overlapped, "are counted for several instructions at once"),
+        (summed.behind_last, "are behind the last instruction"),
+        (summed.unplaced, "went into instructions without a place in this kernel's code"),
+        (summed.without_file, "more are in the totals of the code than in wave files that could be read"),
+        (-summed.without_file, "more are in wave files than in the totals of the code"),
+    )
+    return [
+        f"of the wavefronts' cycles {part / summed.waves:.1%} {what}"
+        for part, what in parts
+        if summed.waves and part > _SUM_TOLERANCE * summed.waves
+    ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.rocprof.att.effects import row_effects
 from rocm_perf_lab.rocprof.att.model import (
     AttProvenance,
     AttTrace,
@@ -21,7 +22,7 @@ from rocm_perf_lab.rocprof.att.model import (
     WaveKey,
 )
 from rocm_perf_lab.rocprof.att.timeline import idle_cycles, state_curves, timeline
-from rocm_perf_lab.rocprof.att.waits import follow, matters, row_effects
+from rocm_perf_lab.rocprof.att.waits import Follower
 from rocm_perf_lab.rocprof.att.writer import VERSION
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.disassembly import DisassemblyError, disassemble
@@ -49,11 +50,9 @@ def emulated_trace(
     line_at = {address: line for line, address in enumerate(sorted(texts), start=1)}
     lines = np.array([line_at[i.address] for i in program.instructions], dtype=np.int64)
     categories = np.array([_category(i) for i in program.instructions], dtype=np.int64)
-    effects = {n: row_effects(texts[i.address], _GFXIP) for n, i in enumerate(program.instructions)}
-    followed = np.isin(np.arange(len(effects)), list(matters(effects)))
+    follower = Follower({n: row_effects(texts[i.address], _GFXIP) for n, i in enumerate(program.instructions)}, _GFXIP)
     branches = np.array([i.mnemonic.startswith("S_CBRANCH") for i in program.instructions])
     numbers: dict[tuple[int, int], int] = {}
-    waits_of: dict[bytes, tuple[tuple[int, tuple[int, ...]], ...]] = {}
     traced = []
     for wave in waves:
         place = (wave.simd, wave.slot)
@@ -65,10 +64,6 @@ def emulated_trace(
         duration = wave.done - wave.attempts
         stall = np.where(category == Category.IMMEDIATE, duration, wave.issued - wave.attempts)
         instructions = np.stack([wave.attempts, category, stall, duration, lines[order]], axis=1)
-        seen = order[followed[order]]
-        sequence = seen.tobytes()
-        if sequence not in waits_of:
-            waits_of[sequence] = _waits(lines[seen], follow(seen.tolist(), effects))
         traced.append(
             Wave(
                 key=WaveKey(0, wave.simd, wave.slot, number),
@@ -78,7 +73,7 @@ def emulated_trace(
                 end=wave.end,
                 instructions=instructions,
                 timeline=timeline(wave.begin, instructions),
-                waits=waits_of[sequence],
+                waits=_waits(lines[order], follower.counter_links(order)),
             )
         )
     return AttTrace(
@@ -103,8 +98,7 @@ def emulated_trace(
 def _waits(lines: Integers, links: Links) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Rows of waits with the rows of the memory operations that they waited for, in order of first execution."""
     waits: dict[int, dict[int, None]] = {}
-    by_counter = ~links.is_matrix
-    pairs = zip(lines[links.victims[by_counter]].tolist(), lines[links.causes[by_counter]].tolist(), strict=True)
+    pairs = zip(lines[links.victims].tolist(), lines[links.causes].tolist(), strict=True)
     for wait, cause in pairs:
         waits.setdefault(wait, {})[cause] = None
     return tuple((wait, tuple(found)) for wait, found in waits.items())

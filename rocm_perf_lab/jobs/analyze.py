@@ -16,7 +16,6 @@ from rocm_perf_lab.jobs.show import runtime_text, show_profile
 from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.report.roofline_plot import write_roofline_plots
-from rocm_perf_lab.rocprof.att.reader import read_kernel_trace
 from rocm_perf_lab.rocprof.runs import read_counter_passes, read_passes
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.target.observed import ObservedTarget
@@ -24,6 +23,7 @@ from rocm_perf_lab.target.observed import ObservedTarget
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
 
 DEFAULT_TARGET = "mi300x"
@@ -99,5 +99,11 @@ def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
         counter_traces=counted,
         problems=gpu.notes,
         roofline_csv=request.roofline_csv,
-        att=read_kernel_trace(request.att, kernel.mangled_name) if request.att else NO_THREAD_TRACE,
+        att=_thread_trace(request.att, kernel.mangled_name) if request.att else NO_THREAD_TRACE,
     )
+
+
+def _thread_trace(folder: Path, symbol: str) -> AttTrace:
+    from rocm_perf_lab.rocprof.att.folders import read_kernel_trace
+
+    return read_kernel_trace(folder, symbol)

@@ -84,7 +84,7 @@ class ApplicationRuns:
 
     def thread_trace(self, kernel: str, options: Sequence[str], att: Path) -> tuple[AttTrace | None, str | None]:
         """The decoded thread trace of one kernel, moved to `att`; or why there is none."""
-        from rocm_perf_lab.rocprof.att.reader import read_kernel_trace
+        from rocm_perf_lab.rocprof.att.folders import read_kernel_trace
 
         self.tell("thread trace")
         try:

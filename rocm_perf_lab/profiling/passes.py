@@ -103,7 +103,8 @@ def _read_att(att: Path | None, symbol: str) -> tuple[AttTrace | None, str | Non
     """The trace of the kernel, or why there is none; of several the first that has wavefronts of it."""
     if att is None:
         return None, NO_THREAD_TRACE
-    from rocm_perf_lab.rocprof.att.reader import AttError, read_kernel_trace
+    from rocm_perf_lab.rocprof.att.content import AttError
+    from rocm_perf_lab.rocprof.att.folders import read_kernel_trace
 
     try:
         return read_kernel_trace(att, symbol), None

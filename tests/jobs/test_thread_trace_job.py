@@ -13,8 +13,9 @@ import pytest
 
 from rocm_perf_lab.analysis.documents import export_schemas
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
+from rocm_perf_lab.rocprof.att.folders import find_folders
 from rocm_perf_lab.rocprof.att.model import AttTrace, Category, Column, State
-from rocm_perf_lab.rocprof.att.reader import find_folders, read_folder
+from rocm_perf_lab.rocprof.att.reader import read_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

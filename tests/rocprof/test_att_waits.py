@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from rocm_perf_lab.rocprof.att.waits import Counter, follow, matters, row_effects
+from rocm_perf_lab.rocprof.att.effects import Counter, row_effects
+from rocm_perf_lab.rocprof.att.waits import Follower, counter_of
 
 
 def waited(*texts: str, gfxip: int | None = 9) -> dict[int, list[int]]:
     """Place of a waiting instruction -> places of what it waited for."""
-    effects = {place: row_effects(text, gfxip) for place, text in enumerate(texts)}
-    links = follow(range(len(texts)), effects)
+    follower = Follower({row: row_effects(text, gfxip) for row, text in enumerate(texts)}, gfxip)
+    rows = np.arange(len(texts))
     found: dict[int, list[int]] = {}
-    for victim, cause in zip(links.victims.tolist(), links.causes.tolist(), strict=True):
-        found[victim] = sorted([*found.get(victim, []), cause])
-    assert matters(effects) >= {*found, *(cause for causes in found.values() for cause in causes)}
+    for links in (follower.counter_links(rows), follower.matrix_links(rows, np.ones(len(texts), np.bool_))):
+        for victim, cause in zip(links.victims.tolist(), links.causes.tolist(), strict=True):
+            found[victim] = sorted([*found.get(victim, []), cause])
     return found
 
 
@@ -66,14 +68,22 @@ def test_a_result_of_the_matrix_core_is_what_its_reader_waits_for() -> None:
 
     assert waited(first, second, "v_accvgpr_read_b32 v9, a3") == {1: [0], 2: [0]}
     assert waited(first, "v_add_f32_e32 v8, v9, v9") == {}
-    assert waited(first, "s_nop 7") == {1: [0]}
+    assert waited(first, "v_add_f32_e32 v8, v9, v9", second) == {2: [0]}
     assert waited(first, "global_store_dword v40, a2, s[0:1]") == {1: [0]}
+
+
+def test_a_pause_is_there_for_the_instruction_behind_it() -> None:
+    first = "v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]"
+
+    assert waited(first, "s_nop 7", "s_nop 7", "v_accvgpr_read_b32 v9, a3") == {1: [0], 2: [0], 3: [0]}
+    assert waited(first, "s_mov_b32 m0, s1", "s_nop 0", "buffer_load_dword v1, s[0:3], 0 offen lds") == {}
+    assert waited(first, "s_nop 7") == {}
 
 
 def test_the_counter_of_a_cause_is_named() -> None:
     texts = (A, LDS, "s_waitcnt vmcnt(0) lgkmcnt(0)")
 
-    links = follow([0, 1, 2], {line: row_effects(text, 9) for line, text in enumerate(texts)})
+    follower = Follower({row: row_effects(text, 9) for row, text in enumerate(texts)})
+    links = follower.counter_links(np.arange(3))
 
-    assert [links.counter(link) for link in range(2)] == [Counter.VECTOR, Counter.SCALAR_AND_LDS]
-    assert not links.is_matrix.any()
+    assert [counter_of(number) for number in links.counters.tolist()] == [Counter.VECTOR, Counter.SCALAR_AND_LDS]

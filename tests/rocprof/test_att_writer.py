@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocm_perf_lab.rocprof.att.folders import find_folders
 from rocm_perf_lab.rocprof.att.model import (
     AttProvenance,
     AttTrace,
@@ -25,7 +26,7 @@ from rocm_perf_lab.rocprof.att.model import (
     Wave,
     WaveKey,
 )
-from rocm_perf_lab.rocprof.att.reader import find_folders, read_folder
+from rocm_perf_lab.rocprof.att.reader import read_folder
 from rocm_perf_lab.rocprof.att.writer import write_trace
 from tests.builders.att import thread_trace
 
@@ -58,7 +59,7 @@ def traces(draw: st.DrawFn) -> AttTrace:
     )
     rows = tuple(
         InstructionRow(
-            next(lines), draw(NAME), draw(NAME), *(draw(COUNT) for _ in range(6)),
+            next(lines), draw(NAME), draw(NAME), draw(COUNT), draw(COUNT), draw(COUNT), draw(COUNT), draw(COUNT), draw(COUNT),
             PcSamples(draw(NAME), draw(COUNT), draw(COUNT), tuple(draw(st.lists(COUNT, max_size=3)))) if sampled else None,
         )
         for _ in range(draw(st.integers(1, 5)))

@@ -1,68 +1,34 @@
-"""Which instructions a wait waited for: wait counters are followed through a wavefront in program order.
+"""Which instructions a wavefront's waits waited for: `Follower(effects)` follows its counters in program order.
 
-`row_effects(text, gfxip)` says what one instruction does to the counters, `follow(lines, effects)` walks over the
-instructions that a wavefront executed. Counters are those of the shader ISA documents: vmcnt and lgkmcnt (GFX9), vscnt
-(GFX10, 11), and those of GFX12 with names of their own. Scalar loads may return out of order; they are taken in order.
+A wait down to n is charged only with operations that it is certain to have waited for. Of a lane that returns in order (see
+`effects.py`) at most n are left behind it, so all but the youngest n had come; of an unordered one only a wait for zero tells.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from enum import Enum
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.rocprof.att.effects import Counter, Effects, Lane, row_effects
+from rocm_perf_lab.rocprof.att.model import Category
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-_FIRST_WITH_VSCNT, _FIRST_WITH_WIDE_FIELDS, _FIRST_WITH_MOVED_FIELDS, _FIRST_WITH_OWN_COUNTERS = 10, 10, 11, 12
-_NAMED = re.compile(r"\b(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
-_NUMBER = re.compile(r"(0x[0-9a-fA-F]+|\d+)\s*$")
-_REGISTER = re.compile(r"\b([va])(?:\[(\d+):(\d+)\]|(\d+))(?![\w\[])")
-_MATRIX = ("v_mfma", "v_smfmac", "v_wmma", "v_swmmac")
-_SCALAR_MEMORY = ("s_load", "s_buffer", "s_scratch", "s_store", "s_atomic", "s_dcache", "s_memtime", "s_memrealtime")
-_VECTOR_MEMORY = ("global_", "buffer_", "tbuffer_", "scratch_", "image_")
-_NOT_COUNTED = ("buffer_inv", "buffer_gl0_inv", "buffer_gl1_inv", "buffer_wbinvl1", "global_inv", "global_wb")
-_RETURNING = re.compile(r"\b(glc|sc0|th:TH_ATOMIC_RETURN)\b")
-_MATRIX_RESULTS_KEPT = 16
-"""Results of that many matrix instructions are looked at: older ones are long done."""
-_HAZARD_DISTANCE = 8
-"""An s_nop within so many followed instructions behind a matrix instruction stands there because of it."""
-
-
-class Counter(Enum):
-    """What counts outstanding operations."""
-
-    VECTOR = "vmcnt"
-    SCALAR_AND_LDS = "lgkmcnt"
-    STORE = "vscnt"
-    EXPORT = "expcnt"
-    LDS = "dscnt"
-    SCALAR = "kmcnt"
-    MATRIX = "matrix"
-    """No counter of the hardware: results of matrix instructions, and the matrix core itself."""
-
-
-@dataclass(frozen=True)
-class Effects:
-    """What one instruction does: counters that it raises, counters that it waits for (down to a value), registers."""
-
-    raises: tuple[Counter, ...] = ()
-    waits: Mapping[Counter, int] = field(default_factory=dict)
-    is_matrix: bool = False
-    is_pause: bool = False
-    """s_nop: put there by the compiler where results take time."""
-    written: frozenset[str] = frozenset()
-    touched: frozenset[str] = frozenset()
-
+    from rocm_perf_lab.rocprof.att.model import Integers
 
 _COUNTERS = tuple(Counter)
 _MATRIX_NUMBER = _COUNTERS.index(Counter.MATRIX)
+_MATRIX_RESULTS_KEPT = 16
+"""Results of that many matrix instructions are looked at: older ones are long done."""
+_LIKE_CATEGORY = {Category.SMEM: "s_load_dword", Category.VMEM: "buffer_load_dword", Category.FLAT: "global_load_dword",
+                  Category.LDS: "ds_read_b32"}  # fmt: skip
+"""What an instruction whose place in the code is not known is taken for: it is outstanding all the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,187 +39,164 @@ class Links:
     long, is not said here.
     """
 
-    victims: NDArray[np.int64]
-    causes: NDArray[np.int64]
-    counters: NDArray[np.int64]
-
-    def counter(self, link: int) -> Counter:
-        """By which counter."""
-        return _COUNTERS[int(self.counters[link])]
-
-    @property
-    def is_matrix(self) -> NDArray[np.bool_]:
-        """Whether a link is a guess about the matrix core, and not a wait for a counter."""
-        mask: NDArray[np.bool_] = self.counters == _MATRIX_NUMBER
-        return mask
+    victims: Integers
+    causes: Integers
+    counters: Integers
+    """Numbers, see :func:`counter_of`."""
 
 
-_GFX12_WAITS: dict[str, tuple[Counter, ...]] = {
-    "s_wait_loadcnt_dscnt": (Counter.VECTOR, Counter.LDS),
-    "s_wait_storecnt_dscnt": (Counter.STORE, Counter.LDS),
-    "s_wait_loadcnt": (Counter.VECTOR,),
-    "s_wait_samplecnt": (Counter.VECTOR,),
-    "s_wait_bvhcnt": (Counter.VECTOR,),
-    "s_wait_storecnt": (Counter.STORE,),
-    "s_wait_dscnt": (Counter.LDS,),
-    "s_wait_kmcnt": (Counter.SCALAR,),
-    "s_wait_expcnt": (Counter.EXPORT,),
-}
+def counter_of(number: int) -> Counter:
+    """The counter of a number in `Links.counters`."""
+    return _COUNTERS[number]
 
 
-@lru_cache(maxsize=65536)
-def row_effects(text: str, gfxip: int | None) -> Effects:
-    """What an instruction does; GFX9 (CDNA) where the generation is unknown."""
-    generation = gfxip or 9
-    mnemonic = text.split(maxsplit=1)[0].lower() if text.strip() else ""
-    if mnemonic.startswith("s_wait"):
-        return Effects(waits=_waits(mnemonic, text, generation))
-    if mnemonic == "s_nop":
-        return Effects(is_pause=True)
-    if mnemonic.startswith("s_"):
-        return Effects(raises=_scalar_counters(mnemonic, generation))
-    operands = text[len(mnemonic) :]
-    written, touched = _registers(operands.split(",", 1)[0]), _registers(operands)
-    if mnemonic.startswith(_MATRIX):
-        return Effects(is_matrix=True, written=written, touched=touched)
-    return Effects(raises=_memory_counters(mnemonic, text, generation), touched=touched)
+class Follower:
+    """Knows what every row of a trace's code does; a row that it was not given does nothing."""
+
+    def __init__(self, effects: Mapping[int, Effects], gfxip: int | None = None) -> None:
+        self._size = max(effects, default=-1) + 1
+        unplaced = {self._size + kind: row_effects(text, gfxip) for kind, text in _LIKE_CATEGORY.items()}
+        self._effects = {**effects, **unplaced}
+        self.rows = self._size + len(Category)
+        """How many numbers of rows there are, those without a place in the code included."""
+        self._lanes = self._tables()
+        self._followed = np.zeros(self.rows, dtype=np.bool_)
+        self._followed[[row for row, effect in self._effects.items() if effect.raises or effect.waits]] = True
+        self._is_known = np.zeros(self.rows, dtype=np.bool_)
+        self._is_known[list(effects)] = True
+
+    def placed(self, lines: Integers, categories: Integers) -> Integers:
+        """Rows to follow, (n,): those without a place in the code become rows of their own by category, see `is_known`."""
+        lines = lines.astype(np.int64)
+        inside = (lines >= 0) & (lines < self._size)
+        known = inside & self._is_known[np.where(inside, lines, 0)]
+        others = np.where((categories >= 0) & (categories < len(Category)), categories, 0)
+        rows: Integers = np.where(known, lines, self._size + others)
+        return rows
+
+    def is_known(self, rows: Integers) -> NDArray[np.bool_]:
+        """Whether rows are rows of the code."""
+        known: NDArray[np.bool_] = self._is_known[rows]
+        return known
+
+    def counter_links(self, rows: Integers) -> Links:
+        """What each wait of a wavefront that executed `rows`, (n,) from :meth:`placed`, waited for by a counter."""
+        places = np.flatnonzero(self._followed[rows])
+        followed = rows[places]
+        parts = [part for lane in self._lanes if (part := lane.links(followed)) is not None]
+        if not parts:
+            return Links(*(np.zeros(0, np.int64) for _ in range(3)))
+        victims, causes, counters = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.lexsort((causes, counters, victims))
+        return Links(places[victims[order]], places[causes[order]], counters[order])
+
+    def matrix_links(self, rows: Integers, stalled: NDArray[np.bool_]) -> Links:
+        """What each stalled instruction may have waited for of the matrix core: a result that it touches, or its turn.
+
+        A pause is there for the instruction behind it. At most one link for each victim.
+
+        Args:
+            rows: That the wavefront executed, (n,) from :meth:`placed`.
+            stalled: Of each, whether it stalled.
+        """
+        core = self._matrix_core
+        matrices = np.flatnonzero(core.is_matrix[rows])
+        victims = np.flatnonzero(stalled & core.is_reader[rows])
+        acting = np.flatnonzero(~core.is_pause[rows])
+        behind = np.searchsorted(acting, victims)
+        victims, behind = victims[behind < len(acting)], behind[behind < len(acting)]
+        youngest = np.searchsorted(matrices, victims) - 1
+        victims, behind, youngest = (part[youngest >= 0] for part in (victims, behind, youngest))
+        if not len(victims):
+            return Links(*(np.zeros(0, np.int64) for _ in range(3)))
+        readers = rows[acting[behind]]
+        causes = np.where(core.is_matrix[rows[victims]], matrices[youngest], -1)
+        found = np.zeros(len(victims), dtype=np.bool_)
+        for back in range(_MATRIX_RESULTS_KEPT):
+            earlier = matrices[np.maximum(youngest - back, 0)]
+            hit = ~found & (youngest >= back) & core.touches(rows[earlier], readers)
+            causes[hit] = earlier[hit]
+            found |= hit
+        kept = causes >= 0
+        return Links(victims[kept], causes[kept], np.full(int(kept.sum()), _MATRIX_NUMBER))
+
+    def _tables(self) -> tuple[_LaneTable, ...]:
+        raised: dict[Lane, NDArray[np.int64]] = {}
+        left: dict[Counter, NDArray[np.int64]] = {}
+        for row, effect in self._effects.items():
+            for lane in effect.raises:
+                raised.setdefault(lane, np.zeros(self.rows, np.int64))[row] += 1
+            for counter, value in effect.waits.items():
+                left.setdefault(counter, np.full(self.rows, -1, np.int64))[row] = value
+        return tuple(_LaneTable(lane, joins, left[lane.counter]) for lane, joins in raised.items() if lane.counter in left)
+
+    @cached_property
+    def _matrix_core(self) -> _MatrixCore:
+        return _MatrixCore(self._effects, self.rows)
 
 
-def follow(lines: Sequence[int], effects: Mapping[int, Effects]) -> Links:
-    """What each waiting instruction waited for.
+@dataclass(frozen=True, eq=False)
+class _LaneTable:
+    """One lane, by row of the code: how often it joins, and what a wait for its counter leaves (-1: it does not wait)."""
 
-    Args:
-        lines: Rows of the instructions that a wavefront executed, in order. Those without effects may be left out.
-        effects: Of each row.
-    """
-    outstanding: dict[Counter, list[int]] = {counter: [] for counter in Counter}
-    victims: list[int] = []
-    found: list[int] = []
-    counters: list[int] = []
-    matrix = _MatrixCore(effects)
-    for place, line in enumerate(lines):
-        effect = effects[line]
-        if effect.waits:
-            for counter, left in effect.waits.items():
-                queue = outstanding[counter]
-                over = len(queue) - left
-                if over > 0:
-                    victims += [place] * over
-                    found += queue[:over]
-                    counters += [_COUNTERS.index(counter)] * over
-                    del queue[:over]
-            continue
-        cause = matrix.step(place, line)
-        if cause is not None:
-            victims.append(place)
-            found.append(cause)
-            counters.append(_MATRIX_NUMBER)
-        for counter in effect.raises:
-            outstanding[counter].append(place)
-    return Links(*(np.array(column, dtype=np.int64) for column in (victims, found, counters)))
+    lane: Lane
+    joins: Integers
+    left: Integers
 
-
-def matters(effects: Mapping[int, Effects]) -> frozenset[int]:
-    """The rows that `follow` has to see."""
-    results = frozenset[str]().union(*(effect.written for effect in effects.values() if effect.is_matrix))
-    return frozenset(
-        line
-        for line, effect in effects.items()
-        if effect.raises or effect.waits or effect.is_matrix or (results and (effect.is_pause or effect.touched & results))
-    )
+    def links(self, rows: Integers) -> tuple[Integers, Integers, Integers] | None:
+        """Places in `rows` of victims and causes, and the counter's number; None without any."""
+        joins = self.joins[rows]
+        joined = np.cumsum(joins)
+        waiting = np.flatnonzero(self.left[rows] >= 0)
+        if not len(waiting) or not joined[-1]:
+            return None
+        left = self.left[rows[waiting]]
+        come = joined[waiting] - left if self.lane.is_ordered else np.where(left == 0, joined[waiting], 0)
+        done = np.maximum.accumulate(np.maximum(come, 0))
+        victims = np.repeat(waiting, np.diff(done, prepend=0))
+        causes = np.repeat(np.arange(len(rows)), joins)[: len(victims)]
+        if len(causes) and joins.max() > 1:
+            victims, causes = np.unique(np.stack([victims, causes]), axis=1)
+        return victims, causes, np.full(len(victims), _COUNTERS.index(self.lane.counter))
 
 
 class _MatrixCore:
-    """Follows matrix instructions: the youngest whose result is touched, and for another of them the one before."""
+    """Which rows are matrix instructions, which touch the result of one."""
 
-    def __init__(self, effects: Mapping[int, Effects]) -> None:
-        self._effects = effects
-        self._recent: list[tuple[int, int]] = []
-        self._overlaps: dict[tuple[int, int], bool] = {}
+    def __init__(self, effects: Mapping[int, Effects], rows: int) -> None:
+        matrices = [row for row, effect in effects.items() if effect.is_matrix]
+        results = frozenset[str]().union(*(effects[row].written for row in matrices))
+        readers = [row for row, effect in effects.items() if effect.is_matrix or effect.touched & results]
+        pauses = [row for row, effect in effects.items() if effect.is_pause and matrices]
+        self.is_matrix, self.is_pause, self.is_reader = (_mask(rows, of) for of in (matrices, pauses, [*readers, *pauses]))
+        self._number_of_matrix, self._number_of_reader = _numbers(rows, matrices), _numbers(rows, readers)
+        place = {register: number for number, register in enumerate(sorted(results))}
+        written = _incidence([effects[row].written for row in matrices], place)
+        touched = _incidence([effects[row].touched for row in readers], place)
+        # One more of either: for rows that are none, which touch nothing.
+        self._touches = np.zeros((len(matrices) + 1, len(readers) + 1), np.bool_)
+        self._touches[:-1, :-1] = written @ touched.T > 0
 
-    def step(self, place: int, line: int) -> int | None:
-        """Take in one instruction; the place of what it may have to wait for."""
-        effect, recent = self._effects[line], self._recent
-        cause = self._cause(place, line, effect) if recent else None
-        if effect.is_matrix:
-            recent.append((place, line))
-            del recent[:-_MATRIX_RESULTS_KEPT]
-        return cause
-
-    def _cause(self, place: int, line: int, effect: Effects) -> int | None:
-        youngest = self._recent[-1][0]
-        if effect.is_pause:
-            return youngest if place - youngest <= _HAZARD_DISTANCE else None
-        if effect.touched:
-            for earlier, row in reversed(self._recent):
-                if self._overlap(row, line):
-                    return earlier
-        return youngest if effect.is_matrix else None
-
-    def _overlap(self, writer: int, reader: int) -> bool:
-        key = (writer, reader)
-        if key not in self._overlaps:
-            self._overlaps[key] = bool(self._effects[writer].written & self._effects[reader].touched)
-        return self._overlaps[key]
+    def touches(self, matrices: Integers, readers: Integers) -> NDArray[np.bool_]:
+        """Whether each of `readers` reads or writes a register that the matrix instruction beside it writes."""
+        found: NDArray[np.bool_] = self._touches[self._number_of_matrix[matrices], self._number_of_reader[readers]]
+        return found
 
 
-def _waits(mnemonic: str, text: str, generation: int) -> dict[Counter, int]:
-    number = _NUMBER.search(text)
-    word = int(number[1], 0) if number else 0
-    if mnemonic in _GFX12_WAITS:
-        counters = _GFX12_WAITS[mnemonic]
-        return {counters[0]: word >> 8 & 0x3F, counters[1]: word & 0x3F} if len(counters) > 1 else {counters[0]: word}
-    if mnemonic == "s_wait_idle":
-        return {counter: 0 for counter in Counter if counter is not Counter.MATRIX}
-    if mnemonic == "s_waitcnt_vscnt":
-        return {Counter.STORE: word}
-    separate = {
-        "s_waitcnt_vmcnt": Counter.VECTOR,
-        "s_waitcnt_lgkmcnt": Counter.SCALAR_AND_LDS,
-        "s_waitcnt_expcnt": Counter.EXPORT,
-    }
-    if mnemonic in separate:
-        return {separate[mnemonic]: word}
-    if mnemonic != "s_waitcnt":
-        return {}
-    named = {Counter(name): int(left) for name, left in _NAMED.findall(text)}
-    return named if named or number is None else _encoded(word, generation)
+def _mask(size: int, rows: list[int]) -> NDArray[np.bool_]:
+    mask = np.zeros(size, np.bool_)
+    mask[rows] = True
+    return mask
 
 
-def _encoded(word: int, generation: int) -> dict[Counter, int]:
-    """Fields of s_waitcnt; what has all bits set is not waited for."""
-    if generation >= _FIRST_WITH_MOVED_FIELDS:
-        fields = {Counter.VECTOR: (word >> 10 & 0x3F, 0x3F), Counter.SCALAR_AND_LDS: (word >> 4 & 0x3F, 0x3F)}
-    else:
-        widest = 0x3F if generation >= _FIRST_WITH_WIDE_FIELDS else 0xF
-        vector = (word & 0xF) | (word >> 14 & 3) << 4
-        fields = {Counter.VECTOR: (vector, 0x3F), Counter.SCALAR_AND_LDS: (word >> 8 & widest, widest)}
-    return {counter: left for counter, (left, most) in fields.items() if left != most}
+def _numbers(size: int, rows: list[int]) -> Integers:
+    numbers = np.full(size, -1, np.int64)
+    numbers[rows] = np.arange(len(rows))
+    return numbers
 
 
-def _scalar_counters(mnemonic: str, generation: int) -> tuple[Counter, ...]:
-    if mnemonic.startswith((*_SCALAR_MEMORY, "s_sendmsg")) and not mnemonic.endswith("_inv"):
-        return (Counter.SCALAR,) if generation >= _FIRST_WITH_OWN_COUNTERS else (Counter.SCALAR_AND_LDS,)
-    return ()
-
-
-def _memory_counters(mnemonic: str, text: str, generation: int) -> tuple[Counter, ...]:
-    lds = Counter.LDS if generation >= _FIRST_WITH_OWN_COUNTERS else Counter.SCALAR_AND_LDS
-    if mnemonic.startswith("ds_"):
-        return (lds,)
-    if mnemonic.startswith("exp"):
-        return (Counter.EXPORT,) if mnemonic in ("exp", "export") else ()
-    is_flat = mnemonic.startswith("flat_")
-    if not is_flat and (not mnemonic.startswith(_VECTOR_MEMORY) or mnemonic.startswith(_NOT_COUNTED)):
-        return ()
-    is_store = "_store" in mnemonic or ("_atomic" in mnemonic and not _RETURNING.search(text))
-    vector = Counter.STORE if is_store and generation >= _FIRST_WITH_VSCNT else Counter.VECTOR
-    return (vector, lds) if is_flat else (vector,)
-
-
-def _registers(operands: str) -> frozenset[str]:
-    found: set[str] = set()
-    for kind, first, last, single in _REGISTER.findall(operands):
-        numbers = range(int(first), min(int(last), int(first) + 63) + 1) if first else (int(single),)
-        found.update(f"{kind}{number}" for number in numbers)
-    return frozenset(found)
+def _incidence(sets: list[frozenset[str]], place: Mapping[str, int]) -> NDArray[np.float32]:
+    table = np.zeros((len(sets), len(place)), np.float32)
+    for number, registers in enumerate(sets):
+        table[number, [place[register] for register in registers if register in place]] = 1
+    return table

@@ -1,0 +1,188 @@
+"""Every stall of a wait charged to the instructions behind it, and how long data took: `waited(trace, rows, kinds)`.
+
+Links between a wait and what it waited for are those of `rocprof/att/waits.py`. A wait for several operations is shared by
+time: each moment of it among those whose data were still out, where all data of a counter are taken to be as long under way
+as those of its youngest operation, with which the wait ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.rocprof.att.effects import Counter, row_effects
+from rocm_perf_lab.rocprof.att.model import Column
+from rocm_perf_lab.rocprof.att.waits import Follower, counter_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.rocprof.att.model import AttTrace, InstructionRow, Integers, Wave
+    from rocm_perf_lab.rocprof.att.waits import Links
+    from rocm_perf_lab.toolchain.static_features import InstructionClass
+
+_SHORTEST_WAIT = 4
+"""Cycles: a wait that takes no longer found its data there."""
+_LONGEST_MATRIX = 80
+"""Cycles from the issue of a matrix instruction until nothing waits for it any more: 16 passes of 4 cycles, and the 3 passes
+that a reader keeps away (LLVM's GCNHazardRecognizer). A stall that lasts longer is another wavefront's use of the core."""
+_LATENCY_CLASSES: tuple[InstructionClass, ...] = ("vmem", "lds", "smem")
+_STORES = re.compile("_store|_write|_wb")
+_COUNTERS = len(Counter)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """The instruction in row `victim` stalled for that many cycles because of the one in row `cause`."""
+
+    victim: InstructionRow
+    cause: InstructionRow
+    counter: Counter
+    cycles: float
+
+
+@dataclass(frozen=True)
+class MemoryLatency:
+    """From issue to the end of the wait that ended when the data came, in cycles; only waits that really waited."""
+
+    samples: int
+    mean: float
+    median: float
+    p90: float
+
+
+@dataclass(frozen=True)
+class Waited:
+    """Charges by falling cycles, and memory latency by class."""
+
+    charges: tuple[Charge, ...]
+    latency: Mapping[str, MemoryLatency]
+
+
+def waited(trace: AttTrace, rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionClass]) -> Waited:
+    """Who waited for whom in all wavefronts of a trace; without wavefronts in the order of the code.
+
+    Args:
+        trace: With its code and wavefronts.
+        rows: Rows of the code that count; wavefronts may have executed others.
+        kinds: Class of each row of the trace.
+    """
+    walk = _Walk(trace, rows, kinds)
+    for wave in trace.waves:
+        walk.take(wave)
+    if not trace.waves:
+        walk.take_code([row for row in rows if row.hits])
+    return walk.found()
+
+
+class _Walk:
+    """One pass over the wavefronts."""
+
+    def __init__(self, trace: AttTrace, rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionClass]) -> None:
+        gfxip = trace.provenance.gfxip
+        self._by_line = {row.line: row for row in rows}
+        self._follower = Follower({row.line: row_effects(row.text, gfxip) for row in trace.rows}, gfxip)
+        self._own = np.zeros(self._follower.rows, np.bool_)
+        self._own[list(self._by_line)] = True
+        self._measured = np.full(self._follower.rows, -1, np.int64)
+        for row in rows:
+            if kinds[row.line] in _LATENCY_CLASSES and not _STORES.search(row.mnemonic):
+                self._measured[row.line] = _LATENCY_CLASSES.index(kinds[row.line])
+        self._cycles: dict[int, float] = defaultdict(float)
+        self._samples: list[tuple[Integers, Integers]] = []
+
+    def found(self) -> Waited:
+        """What all that was taken in says."""
+        charges = []
+        for key, cycles in self._cycles.items():
+            pair, counter = divmod(key, _COUNTERS)
+            victim, cause = divmod(pair, self._follower.rows)
+            if cycles > 0:
+                charges.append(Charge(self._by_line[victim], self._by_line[cause], counter_of(counter), cycles))
+        charges.sort(key=lambda charge: (-charge.cycles, charge.victim.line, charge.cause.line))
+        return Waited(tuple(charges), self._latency())
+
+    def take(self, wave: Wave) -> None:
+        """One wavefront."""
+        executed = wave.instructions
+        rows = self._follower.placed(executed[:, Column.LINE], executed[:, Column.CATEGORY])
+        stalls = executed[:, Column.STALL].astype(np.int64)
+        issued = executed[:, Column.TIME] + stalls
+        self._take_counters(rows, issued, stalls, self._follower.counter_links(rows))
+        links = self._follower.matrix_links(rows, stalls > 0)
+        ends = issued[links.victims]
+        starts = ends - stalls[links.victims]
+        free = np.clip(issued[links.causes] + _LONGEST_MATRIX, starts, ends)
+        self._add(rows, links, (free - starts).astype(np.float64))
+
+    def take_code(self, rows: Sequence[InstructionRow]) -> None:
+        """Without timelines: as if every row had been executed once, in order of address; causes share alike."""
+        lines = self._follower.placed(np.array([row.line for row in rows], np.int64), np.zeros(len(rows), np.int64))
+        stalls = np.array([row.stall for row in rows], dtype=np.float64)
+        for links in (self._follower.counter_links(lines), self._follower.matrix_links(lines, stalls > 0)):
+            if len(links.victims):
+                self._add(lines, links, stalls[links.victims] / np.bincount(links.victims)[links.victims])
+
+    def _take_counters(self, rows: Integers, issued: Integers, stalls: Integers, links: Links) -> None:
+        if not len(links.victims):
+            return
+        ends, waits, issues = issued[links.victims], stalls[links.victims], issued[links.causes]
+        # Links of one victim and counter stand together; the last of them is the youngest operation.
+        group = links.victims * _COUNTERS + links.counters
+        lasts = np.flatnonzero(np.concatenate([group[1:] != group[:-1], [True]]))
+        youngest = np.repeat(lasts, np.diff(lasts, prepend=-1))
+        took = ends[youngest] - issues[youngest]
+        self._add(rows, links, _shared(links.victims, ends - waits, ends, issues + took))
+        groups_of_victim = np.bincount(links.victims[lasts])
+        alone = lasts[(groups_of_victim[links.victims[lasts]] == 1) & (waits[lasts] > _SHORTEST_WAIT)]
+        kinds = self._measured[rows[links.causes[alone]]]
+        self._samples.append((kinds[kinds >= 0], took[alone][kinds >= 0]))
+
+    def _add(self, rows: Integers, links: Links, cycles: NDArray[np.float64]) -> None:
+        victims, causes = rows[links.victims], rows[links.causes]
+        counted = self._own[victims] & self._own[causes]
+        keys = (victims * self._follower.rows + causes) * _COUNTERS + links.counters
+        unique, place = np.unique(keys[counted], return_inverse=True)
+        sums = np.bincount(place.ravel(), weights=cycles[counted], minlength=len(unique))
+        for key, added in zip(unique.tolist(), sums.tolist(), strict=True):
+            self._cycles[key] += added
+
+    def _latency(self) -> dict[str, MemoryLatency]:
+        found: dict[str, MemoryLatency] = {}
+        for number, kind in enumerate(_LATENCY_CLASSES):
+            parts = [cycles[kinds == number] for kinds, cycles in self._samples]
+            values = np.concatenate(parts).astype(np.float64) if parts else np.zeros(0)
+            if len(values):
+                mean, median, p90 = float(values.mean()), float(np.median(values)), float(np.quantile(values, 0.9))
+                found[kind] = MemoryLatency(len(values), mean, median, p90)
+        return found
+
+
+def _shared(victims: Integers, starts: Integers, ends: Integers, returns: Integers) -> NDArray[np.float64]:
+    """The stall [start, end) of every victim shared among its links: each moment among those whose data were still out.
+
+    Args:
+        victims: Of each link, (n_links); links of one victim stand together.
+        starts: Of the victim's stall.
+        ends: Of the victim's stall.
+        returns: When the data of the link's operation are taken to have come.
+    """
+    order = np.lexsort((returns, victims))
+    groups = victims[order]
+    is_first = np.concatenate([[True], groups[1:] != groups[:-1]])
+    first = np.flatnonzero(is_first)
+    size = np.diff(np.concatenate([first, [len(groups)]]))
+    place = np.arange(len(groups)) - np.repeat(first, size)
+    came = np.clip(returns[order], starts[order], ends[order]).astype(np.float64)
+    before = np.where(is_first, starts[order], np.concatenate([[0.0], came[:-1]]))
+    running = np.cumsum((came - before) / (np.repeat(size, size) - place))
+    base = np.concatenate([[0.0], running[first[1:] - 1]])
+    shares = np.empty(len(groups))
+    shares[order] = running - np.repeat(base, size)
+    return shares
