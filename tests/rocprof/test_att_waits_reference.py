@@ -66,7 +66,8 @@ GFX9 = [
     waiting("s_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)", vmcnt=0, expcnt=0, lgkmcnt=0),
     waiting("s_waitcnt vmcnt(2) lgkmcnt(1)", vmcnt=2, lgkmcnt=1), waiting("s_waitcnt vmcnt(0) & lgkmcnt(0)", vmcnt=0, lgkmcnt=0),
     waiting("s_waitcnt expcnt(0)", expcnt=0), waiting("s_waitcnt lgkmcnt(0x1)", lgkmcnt=1),
-    waiting("s_waitcnt 0x0f71", vmcnt=1), waiting("s_waitcnt 0xc17f", lgkmcnt=1), waiting("s_waitcnt 0", vmcnt=0, expcnt=0, lgkmcnt=0),
+    waiting("s_waitcnt 0x0f71", vmcnt=1), waiting("s_waitcnt 0xc17f", lgkmcnt=1),
+    waiting("s_waitcnt 0", vmcnt=0, expcnt=0, lgkmcnt=0),
 ]  # fmt: skip
 GFX10 = [
     *OTHERS,

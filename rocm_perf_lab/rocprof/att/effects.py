@@ -78,7 +78,7 @@ _COMBINED_WAITS: dict[str, tuple[Counter, Counter]] = {
     "s_wait_loadcnt_dscnt": (Counter.LOAD_GFX12, Counter.LDS),
     "s_wait_storecnt_dscnt": (Counter.STORE_GFX12, Counter.LDS),
 }
-_BY_NAME = {counter.value: counter for counter in Counter if counter is not Counter.MATRIX}
+_BY_NAME: dict[str, Counter] = {counter.value: counter for counter in Counter if counter is not Counter.MATRIX}
 
 
 @lru_cache(maxsize=65536)
@@ -106,7 +106,7 @@ def _waits(mnemonic: str, text: str, generation: int) -> dict[Counter, int]:
         first, second = _COMBINED_WAITS[mnemonic]
         return {first: word >> 8 & 0x3F, second: word & 0x3F}
     if mnemonic == "s_wait_idle":
-        return {counter: 0 for counter in Counter if counter is not Counter.MATRIX}
+        return dict.fromkeys(_BY_NAME.values(), 0)
     if mnemonic == "s_waitcnt":
         named = {_BY_NAME[name]: int(left, 0) for name, left in _NAMED.findall(text) if name in _BY_NAME}
         return named if named or number is None else _encoded(word, generation)
