@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from rocm_perf_lab.optimize.source_tree import called_name, function_declarator, line_of, parse_source, text_of, walk
+from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.optimize.syntax_nodes import called_name, function_declarator, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
 
 if TYPE_CHECKING:

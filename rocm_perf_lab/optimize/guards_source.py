@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.optimize.fixed_items import fixed_items
 from rocm_perf_lab.optimize.guards import GuardResult
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class SameHostCode:
 
     def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
         """Every item of the unmodified file is there, in order; new ones are types and constants alone."""
-        before = [item.tokens for item in baseline.source.fixed_items()]
-        rest = iter(candidate.source.fixed_items())
+        before = [item.tokens for item in fixed_items(baseline.source)]
+        rest = iter(fixed_items(candidate.source))
         for tokens in before:
             for item in rest:
                 if item.tokens == tokens:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.loops import loops_of
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.unroll import UnrollLoops
@@ -180,10 +181,10 @@ def test_without_its_pragmas_a_rewrite_is_the_source(statements: list[str], fact
 @given(statements=st.lists(STATEMENTS, max_size=4), factor=st.integers(2, 8))
 def test_a_rewrite_has_the_same_loops_as_the_source(statements: list[str], factor: int) -> None:
     source = HEAD + "int v[2] = {0, 1};\n" + "".join(statements) + "}\n"
-    loops = [(loop.header, (loop.obstacle or "").partition(" (")[0]) for loop in parse_source(source.encode(), "k").loops()]
+    loops = [(loop.header, (loop.obstacle or "").partition(" (")[0]) for loop in loops_of(parse_source(source.encode(), "k"))]
 
     for rewrite in propose(source, factor):
-        found = parse_source(rewrite.text.encode(), "k").loops()
+        found = loops_of(parse_source(rewrite.text.encode(), "k"))
         assert [(loop.header, (loop.obstacle or "").partition(" (")[0]) for loop in found] == loops
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.optimize.source_tree import line_of, text_of, walk
+from rocm_perf_lab.optimize.loops import loop_at
+from rocm_perf_lab.optimize.syntax_nodes import function_name, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
 from rocm_perf_lab.optimize.transforms.rewriting import (
@@ -77,7 +78,7 @@ def _invariants(unit: SourceUnit, node: Node) -> dict[str, tuple[str, bool]] | s
     loop = counted_loop(node)
     if loop is None:
         return "is no counted loop"
-    obstacle = unit.loop_at(node).obstacle
+    obstacle = loop_at(unit, node).obstacle
     if obstacle is not None:
         return obstacle
     if jumps_in(loop.body):
@@ -111,8 +112,6 @@ def _invariants(unit: SourceUnit, node: Node) -> dict[str, tuple[str, bool]] | s
 
 
 def _own_functions(unit: SourceUnit) -> list[tuple[str, Node]]:
-    from rocm_perf_lab.optimize.source_tree import function_name
-
     return [(function_name(node), node) for node in unit.functions()]
 
 

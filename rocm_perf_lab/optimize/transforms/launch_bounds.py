@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.expressions import evaluate_integer
-from rocm_perf_lab.optimize.source_tree import function_declarator, line_of, text_of
+from rocm_perf_lab.optimize.syntax_nodes import function_declarator, line_of, text_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
 

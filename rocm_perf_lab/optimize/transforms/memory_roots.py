@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.optimize.source_tree import function_declarator, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import function_declarator, text_of, walk
 from rocm_perf_lab.optimize.transforms.rewriting import initialiser, is_written, names_in
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.optimize.source_tree import ancestors, called_name, text_of, walk
+from rocm_perf_lab.optimize.loops import loop_at
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, text_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -219,7 +220,7 @@ def enclosing_function(node: Node) -> Node:
 
 def statements_with_pragma(unit: SourceUnit, node: Node) -> tuple[int, str]:
     """Where a loop's own `#pragma unroll` line begins (or the loop itself), and that line."""
-    pragma = unit.loop_at(node).pragma
+    pragma = loop_at(unit, node).pragma
     if pragma is None:
         return node.start_byte, ""
     return pragma[0], unit.content[pragma[0] : pragma[1]].decode()

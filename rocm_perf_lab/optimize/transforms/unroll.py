@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.optimize.loops import loops_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocm_perf_lab.optimize.source_tree import Loop, SourceUnit
+    from rocm_perf_lab.optimize.loops import Loop
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
 
 _SMALLEST, _LARGEST = 2, 8
 
@@ -43,7 +45,7 @@ class UnrollLoops:
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
         """One rewrite per loop and factor, and one per factor for all loops where there are several."""
-        free = [loop for loop in unit.loops() if loop.obstacle is None]
+        free = [loop for loop in loops_of(unit) if loop.obstacle is None]
         groups = [[loop] for loop in free] + ([free] if len(free) > 1 else [])
         rewrites = []
         for group in groups:
@@ -55,7 +57,7 @@ class UnrollLoops:
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
         """Loops that are left alone."""
-        return tuple(Rejection(loop.line, loop.obstacle) for loop in unit.loops() if loop.obstacle is not None)
+        return tuple(Rejection(loop.line, loop.obstacle) for loop in loops_of(unit) if loop.obstacle is not None)
 
 
 def _describe(loops: Sequence[Loop], factor: int) -> str:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.expressions import ExpressionError, evaluate, evaluate_integer
-from rocm_perf_lab.optimize.source_tree import ancestors, line_of, text_of, walk
+from rocm_perf_lab.optimize.loops import loop_at
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.memory_roots import root_of, touched
 from rocm_perf_lab.optimize.transforms.rewriting import (
@@ -110,7 +111,7 @@ class VectorLoads:
         loop = counted_loop(node)
         if loop is None:
             return "is no counted loop"
-        obstacle = unit.loop_at(node).obstacle
+        obstacle = loop_at(unit, node).obstacle
         if obstacle is not None and not (obstacle.startswith("contains an atomic") and _atomics_are_statements(loop.body)):
             return obstacle
         if jumps_in(loop.body) or loops_in(loop.body):

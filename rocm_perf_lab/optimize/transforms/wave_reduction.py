@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.expressions import evaluate_integer
-from rocm_perf_lab.optimize.source_tree import ancestors, called_name, line_of, text_of, walk
+from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, indentation, names_in, newline, subscript_index
 
