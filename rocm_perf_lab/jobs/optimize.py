@@ -91,16 +91,7 @@ class OptimizeJob:
         lab.console.print(f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the whole time could be saved")
         journal = Journal(lab.output_dir / JOURNAL)
         beginning = journal.begin(Beginning(baseline=baseline.id, runtime_ns=turn.runtime_ns, tracking_run=tracker.run_id))
-        loop_bench = LoopBench(
-            bench,
-            lab.output_dir / "proposals",
-            lab.config.kernel.source.name,
-            deterministic=lab.device.deterministic,
-            dispatches=lab.config.passes.runs,
-            sandbox=parts.sandbox,
-            examiner=_examiner(lab, bench, parts.sandbox),
-            run_limits=limits_of(settings, settings.isolation.run_timeout_s) if lab.device.identity.emulated else None,
-        )
+        loop_bench = _loop_bench(lab, bench, parts.sandbox)
 
         def folder_of(proposal: Proposal) -> Path:
             return lab.output_dir / "baseline" if proposal.id == baseline.id else loop_bench.folder(proposal)
@@ -144,6 +135,21 @@ def _tell_why_nothing_was_proposed(lab: Lab, transforms: Sequence[Transform], te
         lab.console.print(f"[yellow]no proposal[/] by {transform.name}: {escape(why)}", soft_wrap=True)
     if len(transforms) == 1:
         lab.console.print("[dim]further kinds of rewrites: optimizer=transforms[/]", soft_wrap=True)
+
+
+def _loop_bench(lab: Lab, bench: Workbench, sandbox: Sandbox) -> LoopBench:
+    """Where proposals are built, tried and measured."""
+    settings = lab.config.optimizer
+    return LoopBench(
+        bench,
+        lab.output_dir / "proposals",
+        lab.config.kernel.source.name,
+        deterministic=lab.device.deterministic,
+        dispatches=lab.config.passes.runs,
+        sandbox=sandbox,
+        examiner=_examiner(lab, bench, sandbox),
+        run_limits=limits_of(settings, settings.isolation.run_timeout_s) if lab.device.identity.emulated else None,
+    )
 
 
 def _examiner(lab: Lab, bench: Workbench, sandbox: Sandbox) -> Examiner:
