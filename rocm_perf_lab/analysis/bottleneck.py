@@ -63,6 +63,7 @@ class _Rule(_Advice):
 class _Rules(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
+    achievable: dict[str, float]
     thresholds: dict[str, float]
     rules: tuple[_Rule, ...]
     balanced: _Advice
@@ -110,40 +111,52 @@ def gather_evidence(
         "duration_us": duration_ns / 1000,
         "wait_share": _value(metrics, "wait_share"),
         "lds_conflict_share": _value(metrics, "lds_conflict_share"),
-        "vector_instructions": _share(profile, "SQ_INSTS_VALU"),
-        "lds_instructions": _share(profile, "SQ_INSTS_LDS"),
+        "achieved_occupancy": _possible(_value(metrics, "achieved_occupancy")),
+        "atomic_share": _value(metrics, "atomic_share"),
+        "valu_busy": _value(metrics, "valu_utilisation"),
     }
-    if numbers["lds_instructions"] == 0:
-        numbers["lds_conflict_share"] = 0.0
+    if _lds_is_unused(profile):
+        numbers |= {"lds_conflict_share": 0.0, "lds_busy": 0.0}
     lanes = _value(metrics, "active_lanes")
     numbers["active_lanes"] = None if lanes is None else lanes / profile.wave_size
     words: dict[str, str] = {"limiter": occupancy.limiter}
     if isinstance(roof, Roofline):
-        _add_roof_evidence(roof, _useful_issue_share(metrics, numbers["active_lanes"]), numbers, words)
+        _add_memory(roof, metrics, numbers, words)
+        _add_arithmetic(roof, metrics, numbers, words)
     return Evidence({name: value for name, value in numbers.items() if value is not None}, words)
 
 
-def _useful_issue_share(metrics: Mapping[str, MetricValue], active_lanes: float | None) -> float | None:
-    """Share of the VALU's issue slots that do work: a slot with half of its lanes counts half."""
-    issued = _value(metrics, "valu_utilisation")
-    return None if issued is None else issued * (1.0 if active_lanes is None else min(active_lanes, 1.0))
-
-
-def _add_roof_evidence(
-    roof: Roofline, issue_share: float | None, numbers: dict[str, float | None], words: dict[str, str]
+def _add_memory(
+    roof: Roofline, metrics: Mapping[str, MetricValue], numbers: dict[str, float | None], words: dict[str, str]
 ) -> None:
+    achievable = _rules().achievable
+    loads: dict[str, float] = {}
     for row in roof.memory:
-        numbers[row.level] = _possible(row.utilisation)
-    # LDS has a rule of its own: a busy LDS is no lack of memory bandwidth.
-    shares = {str(row.level): _possible(row.utilisation) for row in roof.memory if row.level != "lds"}
-    levels = {level: share for level, share in shares.items() if share is not None}
-    if levels:
-        words["memory_level"] = max(levels, key=levels.__getitem__)
-        numbers["memory"] = levels[words["memory_level"]]
-    rates = {f"{row.unit} {row.data_type}": _possible(row.utilisation) for row in roof.compute}
-    units = {unit: share for unit, share in rates.items() if share is not None}
-    if issue_share is not None:
-        units["VALU issue slots"] = issue_share
+        share = _lookups(row.utilisation) if row.level == "vector_l1" else _possible(row.utilisation)
+        numbers[row.level] = share
+        if share is not None:
+            loads[row.level] = share / (1.0 if row.peak_kind == "empirical" else achievable[row.level])
+    if loads:
+        level = max(loads, key=loads.__getitem__)
+        words["memory_level"] = level
+        numbers |= {"memory": numbers[level], "memory_load": loads[level]}
+    conflicts, useful = numbers["lds_conflict_share"], numbers.get("lds")
+    if conflicts is not None and useful is not None and conflicts < 1:
+        # By the clock of the roof; the clock of the pass, where it is known, was slower or the same.
+        numbers["lds_busy"] = max(useful / (1 - conflicts), _possible(_value(metrics, "lds_utilisation")) or 0.0)
+
+
+def _add_arithmetic(
+    roof: Roofline, metrics: Mapping[str, MetricValue], numbers: dict[str, float | None], words: dict[str, str]
+) -> None:
+    lanes = numbers["active_lanes"]
+    shares = {f"{row.unit} {row.data_type}": row.utilisation for row in roof.compute}
+    issued = numbers["valu_busy"]
+    # A slot with half of its lanes counts half.
+    shares["VALU issue slots"] = None if issued is None else issued * (1.0 if lanes is None else min(lanes, 1.0))
+    shares["SALU issue slots"] = _value(metrics, "scalar_issue_share")
+    shares["matrix cores"] = _value(metrics, "mfma_utilisation")
+    units = {unit: share for unit, share in shares.items() if share is not None and _possible(share) is not None}
     if units:
         words["arithmetic_unit"] = max(units, key=units.__getitem__)
         numbers["arithmetic"] = units[words["arithmetic_unit"]]
@@ -154,16 +167,19 @@ def _possible(share: float | None) -> float | None:
     return share if share is not None and share <= 1 else None
 
 
+def _lookups(share: float | None) -> float | None:
+    """The least that lookups of vector L1 prove: 8-byte lanes make two of them for 64 bytes, so twice its roof is possible."""
+    return share if share is None or share <= 1 else _possible(share / 2)
+
+
 def _value(metrics: Mapping[str, MetricValue], name: str) -> float | None:
     found = metrics.get(name)
     return None if found is None else found.value
 
 
-def _share(profile: Profile, counter: str) -> float | None:
-    for counters in profile.counter_passes:
-        if counter in counters and counters.get("SQ_INSTS"):
-            return counters[counter] / counters["SQ_INSTS"]
-    return None
+def _lds_is_unused(profile: Profile) -> bool:
+    """No LDS instruction was counted; its other counters may then be missing, and ratios of them are undefined."""
+    return any(counters.get(name) == 0 for counters in profile.counter_passes for name in ("SQ_INSTS_LDS", "SQ_LDS_IDX_ACTIVE"))
 
 
 def _strength(rule: _Rule, names: Mapping[str, float]) -> float:

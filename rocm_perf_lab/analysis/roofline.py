@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Position = Literal["memory_bound", "compute_bound"]
 
+INTEGERS = frozenset({"i8"})
+"""Data types whose operations are no floating-point work: they have a roof, but no arithmetic intensity."""
+
 _NO_METRIC = "the architecture has no counter for it"
 _NO_MALL_COUNTERS = "no counters: its hits are inside dram"
 
@@ -37,7 +40,7 @@ class Unavailable:
 
 @dataclass(frozen=True)
 class ComputeRow:
-    """Floating-point work of one data type on one kind of unit."""
+    """Work of one data type on one kind of unit; of the integer type `i8` the operations are no FLOP."""
 
     unit: Unit
     data_type: str
@@ -125,7 +128,7 @@ def roofline(
     flops = metrics.get("flops")
     total = flops.value if flops else None
     memory = _memory_rows(memory_peaks, metrics, duration_ns, total, peak_flops)
-    memory_ns, compute_ns = dram.value / peak_bytes, (total or 0.0) / peak_flops
+    memory_ns, compute_ns = dram.value / peak_bytes, max(_unit_ns(compute).values())
     known = total is not None
     return Roofline(
         duration_ns=duration_ns,
@@ -158,7 +161,7 @@ def _compute_rows(roofs: tuple[ComputeRoof, ...], metrics: Metrics, duration_ns:
     """One row per roof that has a counter or could have one; packed forms share the counters of the plain ones."""
     rows = []
     for roof in roofs:
-        value = metrics.get(f"{roof.unit}_flops_{roof.data_type}")
+        value = metrics.get(f"{roof.unit}_{'ops' if roof.data_type in INTEGERS else 'flops'}_{roof.data_type}")
         if value is None:
             continue
         rate = None if value.value is None else value.value / duration_ns
@@ -201,16 +204,20 @@ def _memory_rows(
     return tuple(rows)
 
 
+def _unit_ns(compute: tuple[ComputeRow, ...]) -> dict[str, float]:
+    """Least time of each kind of unit; its data types take turns."""
+    spent = {"vector": 0.0, "matrix": 0.0}
+    for row in compute:
+        spent[row.unit] += (row.flops or 0.0) / row.peak_gflop_per_s
+    return spent
+
+
 def _mixed_peak(roofs: tuple[ComputeRoof, ...], compute: tuple[ComputeRow, ...]) -> float:
     """FLOP over the least time for them: data types of one unit take turns, vector and matrix units overlap."""
-    unit_ns = {"vector": 0.0, "matrix": 0.0}
-    flops = 0.0
-    for row in compute:
-        if row.flops:
-            unit_ns[row.unit] += row.flops / row.peak_gflop_per_s
-            flops += row.flops
+    floating = tuple(row for row in compute if row.data_type not in INTEGERS)
+    flops = sum(row.flops or 0.0 for row in floating)
     if flops:
-        return flops / max(unit_ns.values())
+        return flops / max(_unit_ns(floating).values())
     return next(r.gflop_per_s for r in roofs if (r.unit, r.data_type) == ("vector", "f32"))
 
 

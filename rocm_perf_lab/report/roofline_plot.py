@@ -12,6 +12,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.analysis.roofline import INTEGERS
 from rocm_perf_lab.files import write_bytes, write_text
 from rocm_perf_lab.resources import resource_dir
 
@@ -167,6 +168,8 @@ def render_png(plot: RooflinePlot) -> bytes:
 def _compute_lines(rows: Sequence[Mapping[str, Any]], mixed_peak: float) -> tuple[ComputeLine, ...]:
     groups: dict[float, list[Mapping[str, Any]]] = {}
     for row in rows:
+        if row["data_type"] in INTEGERS:
+            continue
         groups.setdefault(round(row["peak_gflop_per_s"], 3), []).append(row)
     if not groups:
         return (ComputeLine("vector f32", mixed_peak, False, "theoretical"),)
@@ -212,7 +215,7 @@ def _shares(roof: Mapping[str, Any]) -> tuple[Share, ...]:
     shares += [
         Share(
             name=f"{row['unit']} {row['data_type']}",
-            rate=f"{_rate(row['gflop_per_s'])} of {row['peak_gflop_per_s']:,.0f} GFLOP/s",
+            rate=f"{_rate(row['gflop_per_s'])} of {row['peak_gflop_per_s']:,.0f} {_rate_unit(row['data_type'])}",
             share=row["utilisation"],
             colour="#495057",
             reason=row["reason"],
@@ -331,6 +334,10 @@ def _draw_shares(axes: Axes, plot: RooflinePlot) -> None:
 def _short_reason(reason: str | None) -> str:
     text = reason or "unknown"
     return text if len(text) <= 52 else f"{text[:49]}..."
+
+
+def _rate_unit(data_type: str) -> str:
+    return "GOP/s" if data_type in INTEGERS else "GFLOP/s"
 
 
 def _rate(value: float | None) -> str:

@@ -125,6 +125,7 @@ def target_facts(target: Target, duration_ns: float) -> dict[str, float]:
         "compute_units": target.compute_units,
         "simds_per_cu": target.simds_per_cu,
         "xcds": target.xcds,
+        "max_clock_ghz": target.max_clock_mhz / 1000,
         "shader_engines": target.shader_engines,
         "l2_channels": target.caches.l2_channels_per_xcd * target.xcds,
         "wave_size": target.wave_limits.wave_size,

@@ -135,7 +135,8 @@ def test_measured_peaks_take_the_place_of_theoretical_ones(tmp_path: Path) -> No
     found = roofline(profile, evaluate_metrics(profile), measured=MEASURED)
 
     assert isinstance(found, Roofline)
-    assert (found.peak_gb_per_s, found.peak_gflop_per_s) == (4000, pytest.approx(60000))
+    assert found.peak_gb_per_s == 4000
+    assert found.peak_gflop_per_s == pytest.approx(60000)
     assert found.peaks == "empirical: roofline.csv, device 0"
     assert "a roof that it lacks is theoretical" in found.notes[0]
     assert {row.level: row.peak_kind for row in found.memory} == {
@@ -165,3 +166,19 @@ def test_a_rate_above_its_roof_is_no_evidence(tmp_path: Path) -> None:
 
     assert "dram" not in numbers
     assert max(value for name, value in numbers.items() if name in ("memory", "arithmetic", "l2")) <= 1
+
+
+def test_int8_work_has_its_own_row_and_no_intensity(tmp_path: Path) -> None:
+    # 304 CUs * 4096 operations * 2.1 GHz = 2.6 POP/s; 512 operations per count.
+    counters = {**vec_copy_counters(), "SQ_INSTS_VALU_MFMA_MOPS_I8": 1e8}
+
+    found = placed(tmp_path, counters)
+
+    row = next(row for row in found.compute if row.data_type == "i8")
+    assert row.flops == 512e8
+    assert row.peak_gflop_per_s == pytest.approx(2614886.4)
+    assert (found.flops, found.intensity) == (0.0, 0.0)
+    assert found.peak_gflop_per_s == pytest.approx(81715.2)
+    # 512e8 operations need 19.6 us under their roof, 16.8 MB 3.2 us under that of DRAM.
+    assert found.position == "compute_bound"
+    assert found.bound_ns == pytest.approx(512e8 / 2614886.4)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.timing import TimingParameters
 
 _LINE_BYTES = 128
+_WRITE_BYTES = 64
 _ROUNDS_IN_DETAIL = 4
 """Of resident workgroups; what follows is taken to go on at the rate of the later half."""
 _TRACED_INSTRUCTIONS = 500_000
@@ -105,12 +106,13 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
         with Recorder(runtime, traced, launch.waves_per_workgroup) as recorder:
             _simulate(runtime, launch, words, target, timing, simulated, active_units, recorder)
             waves = recorder.waves()
+    clock_ghz = target.max_clock_mhz / 1000
+    scale = launch.workgroups / simulated
     cycles = max(
         _extrapolated(unit.finish_cycles, simulated, per_unit),
         contention_cycles(launch.program, words, workgroups=launch.workgroups, cycles_per_request=timing.atomic_cycles),
+        _drain_cycles(unit.counters.dram_writes * scale, timing, clock_ghz),
     )
-    clock_ghz = target.max_clock_mhz / 1000
-    scale = launch.workgroups / simulated
     return TimingEstimate(
         duration_ns=round(cycles / clock_ghz) + timing.launch_overhead_ns,
         cycles=cycles,
@@ -200,6 +202,11 @@ def _parameters(target: Target, timing: TimingParameters, active_units: int) -> 
         mall_bytes=share(timing.achievable_mall_gb_per_s),
         dram_bytes=share(timing.achievable_dram_gb_per_s),
     )
+
+
+def _drain_cycles(writes: float, timing: TimingParameters, clock_ghz: float) -> float:
+    """Clocks that memory needs for all stores: wavefronts do not wait for theirs, but the dispatch does."""
+    return writes * _WRITE_BYTES / (timing.achievable_dram_gb_per_s / clock_ghz)
 
 
 def _extrapolated(finish_cycles: NDArray[np.float64], simulated: int, workgroups: int) -> float:

@@ -1,0 +1,269 @@
+"""Kernels whose bottleneck is known: what `python -m benchmarks.bottlenecks` runs.
+
+`FIRST` are those that the rules were written with; `HELD_OUT` were written and labelled afterwards, before they were run.
+A label follows from arithmetic over the facts of the MI300X, which `why` gives in short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+CUS = 304
+FULL = CUS * 8
+"""Workgroups of 256 work-items that an MI300X holds at once."""
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """A launch whose bottleneck is known.
+
+    `inputs` makes the arguments before the last, which is `outputs` elements of `kind`, written by the kernel. `slow`: takes the
+    emulator more than about two seconds. `miss`: why it is not found as what it is.
+    """
+
+    label: str
+    kernel: str
+    workgroups: int
+    why: str
+    inputs: Callable[[], tuple[Array, ...]]
+    outputs: int
+    kind: type[np.generic] = np.float32
+    block: int = 256
+    dynamic_lds: int = 0
+    slow: bool = False
+    suite: str = "held_out"
+    miss: str = ""
+
+
+def _ramp(*counts: int) -> Callable[[], tuple[Array, ...]]:
+    return lambda: tuple(np.linspace(0.1, 1.0, count, dtype=np.float32) for count in counts)
+
+
+def _zeros(kind: type[np.generic], *counts: int) -> Callable[[], tuple[Array, ...]]:
+    return lambda: tuple(np.zeros(count, kind) for count in counts)
+
+
+def _random(count: int, most: int) -> Callable[[], tuple[Array, ...]]:
+    return lambda: (np.random.default_rng(1).integers(0, most, count, dtype=np.uint32),)
+
+
+def _chain(count: int) -> Callable[[], tuple[Array, ...]]:
+    return lambda: (np.random.default_rng(1).permutation(count).astype(np.uint32),)
+
+
+def _list(count: int) -> Callable[[], tuple[Array, ...]]:
+    """Nodes (next, value) of one ring in random order, (count, 2)."""
+
+    def make() -> tuple[Array, ...]:
+        order = np.random.default_rng(1).permutation(count).astype(np.uint32)
+        nodes = np.ones((count, 2), np.uint32)
+        nodes[order, 0] = np.roll(order, -1)
+        return (nodes,)
+
+    return make
+
+
+def _trips(count: int) -> Callable[[], tuple[Array, ...]]:
+    return lambda: (np.minimum(np.random.default_rng(1).geometric(0.05, count), 400).astype(np.uint32),)
+
+
+def _none() -> tuple[Array, ...]:
+    return ()
+
+
+_STREAM = 32 * FULL * 256
+"""Work-items of a stream: 20 million."""
+
+FIRST = tuple(
+    Case(label, kernel, workgroups, "as it is named", inputs, outputs, suite="labelled")
+    for label, kernel, workgroups, inputs, outputs in (
+        ("memory_bandwidth_bound", "copy", 16 * FULL, _ramp(16 * FULL * 1024), 16 * FULL * 1024),
+        ("memory_bandwidth_bound", "triad", 32 * FULL, _ramp(64 * FULL * 256), 32 * FULL * 256),
+        ("compute_bound", "multiply_add", 2 * FULL, _ramp(1024), 2 * FULL * 256),
+        ("compute_bound", "transcendental", 2 * FULL, _ramp(1024), 2 * FULL * 256),
+        ("lds_bank_conflicts", "bank_conflicts", 2 * FULL, _ramp(2048), 2 * FULL * 256),
+        ("divergence_limited", "divergent", 2 * FULL, _ramp(1024), 2 * FULL * 256),
+        ("latency_bound", "dependent_loads", FULL, _chain(32768), FULL * 256),
+        ("under_occupied", "multiply_add", 40, _ramp(1024), 40 * 256),
+        ("under_occupied", "dependent_loads", 30, _chain(32768), 30 * 256),
+        ("under_occupied", "many_registers", 2 * 304, _chain(32768), 2 * 304 * 256),
+        ("launch_bound", "nothing", FULL, _ramp(64), FULL * 256),
+    )
+)
+
+BANDWIDTH, COMPUTE, WAITING = "memory_bandwidth_bound", "compute_bound", "latency_bound"
+LANES, BANKS, PLACES, LAUNCHES = "divergence_limited", "lds_bank_conflicts", "under_occupied", "launch_bound"
+
+HELD_OUT = (
+    Case(BANDWIDTH, "fill", 8 * FULL, "dram: 80 MB written, nothing else", _none, 8 * FULL * 1024),
+    Case(
+        BANDWIDTH,
+        "copy_f64",
+        16 * FULL,
+        "dram: 16 B per work-item",
+        _zeros(np.float64, 16 * FULL * 256),
+        16 * FULL * 256,
+        np.float64,
+    ),
+    Case(
+        BANDWIDTH,
+        "saxpy_loop",
+        2 * FULL,
+        "dram: 8 elements per work-item, in a loop",
+        _ramp(16 * FULL * 256, 16 * FULL * 256),
+        16 * FULL * 256,
+    ),
+    Case(
+        BANDWIDTH,
+        "sum_rows",
+        2 * FULL,
+        "dram: reads alone, 16 B per lane",
+        _ramp(2 * FULL * 256 * 4 * 16),
+        2 * FULL * 4,
+        slow=True,
+    ),
+    Case(BANDWIDTH, "widen", 16 * FULL, "dram: 4 B in, 16 B out", _zeros(np.uint8, 16 * FULL * 1024), 16 * FULL * 1024),
+    Case(
+        WAITING,
+        "one_byte_each",
+        32 * FULL,
+        "64 B per wavefront in flight are 0.6 MB, dram wants 2 MB",
+        _zeros(np.uint8, _STREAM),
+        _STREAM,
+        np.uint8,
+    ),
+    Case(BANDWIDTH, "one_line_each", FULL, "dram: every lane fetches 128 B", _ramp(FULL * 256 * 32), FULL * 256),
+    Case(BANDWIDTH, "gather", FULL, "dram: every lane fetches 128 B of 256 MiB", _ramp(1 << 26), FULL * 256, slow=True),
+    Case(BANDWIDTH, "stencil", 32 * 4094, "dram: 5 reads, of which 4 hit", _ramp(8192 * 4096), 8192 * 4096, slow=True),
+    Case(BANDWIDTH, "matrix_vector", 2 * FULL, "dram: the matrix once", _ramp(8 * FULL * 4096, 4096), 8 * FULL, slow=True),
+    Case(BANDWIDTH, "transpose_padded", 128 * 128, "dram: both sides coalesced", _ramp(4096 * 4096), 4096 * 4096),
+    Case(BANDWIDTH, "transpose_naive", 16 * 4096, "l2: every lane stores to a line of its own", _ramp(4096 * 4096), 4096 * 4096),
+    Case(BANDWIDTH, "l2_sweep", FULL, "l2: 2 MiB read again and again", _ramp(1 << 19), FULL * 256),
+    Case(BANDWIDTH, "l1_wide", FULL, "vector_l1: 8 KiB read again and again", _ramp(2048), FULL * 256),
+    Case(BANDWIDTH, "l1_scattered", FULL, "vector_l1: 64 lookups per load", _ramp(4096), FULL * 256),
+    Case(BANDWIDTH, "lds_wide", 2 * FULL, "lds: 16 B per lane, no conflicts", _ramp(2048), 2 * FULL * 256),
+    Case(COMPUTE, "fma_f64", 2 * FULL, "4 chains of f64", _none, 2 * FULL * 256, np.float64),
+    Case(COMPUTE, "hash_rounds", 2 * FULL, "integers", _none, 2 * FULL * 256, np.uint32),
+    Case(COMPUTE, "half_pairs", 2 * FULL, "packed f16", _none, 2 * FULL * 256, np.uint32, slow=True),
+    Case(COMPUTE, "logarithms", 2 * FULL, "transcendentals: a quarter of the rate", _none, 2 * FULL * 256, slow=True),
+    Case(COMPUTE, "one_chain", 2 * FULL, "f32, one chain, 8 wavefronts per SIMD", _none, 2 * FULL * 256),
+    Case(COMPUTE, "divide_integers", 2 * FULL, "integer division by a variable", _none, 2 * FULL * 256, np.uint32),
+    Case(COMPUTE, "bodies", FULL, "20 FLOP per LDS read that all lanes share", _ramp(16384), FULL * 256, slow=True),
+    Case(COMPUTE, "matrix_f16", FULL, "matrix cores", _none, FULL * 256, slow=True),
+    Case(COMPUTE, "matrix_f64", FULL, "matrix cores", _none, FULL * 256, np.float64, slow=True),
+    Case(COMPUTE, "matrix_i8", FULL, "matrix cores, no FLOP", _none, FULL * 256, np.int32, slow=True),
+    Case(
+        COMPUTE,
+        "scalar_rounds",
+        2 * FULL,
+        "the scalar unit, one of a CU's for 32 wavefronts",
+        _random(64, 1 << 32),
+        2 * FULL * 256,
+        np.uint32,
+    ),
+    Case(
+        "balanced",
+        "register_tiles",
+        64 * 64,
+        "16 clocks of LDS beside 16 of FMA",
+        _ramp(1 << 19, 1 << 19),
+        1 << 24,
+        slow=True,
+        miss="the emulator sees few of the workgroups that share a tile of L2, so it charges DRAM too much",
+    ),
+    Case(
+        "balanced",
+        "three_phases",
+        2 * FULL,
+        "memory, LDS and FMA in turn, 3 wavefronts per SIMD",
+        _ramp(2 * FULL * 256 * 4 * 8),
+        2 * FULL * 256,
+        dynamic_lds=17408,
+        slow=True,
+        miss="wavefronts of other workgroups fill the gaps: FMA reach 64 % of their issue slots",
+    ),
+    Case(BANDWIDTH, "small_tiles", 64 * 64, "lds: two reads per FMA", _ramp(1 << 17, 1 << 17), 1 << 20),
+    Case(WAITING, "linked_list", FULL, "one node after the other, 64 MiB", _list(1 << 23), FULL * 256, np.uint32, slow=True),
+    Case(
+        WAITING,
+        "binary_search",
+        FULL,
+        "24 loads, each needs the one before",
+        lambda: (np.arange(0, 1 << 30, 64, dtype=np.uint32),),
+        FULL * 256,
+        np.uint32,
+    ),
+    Case(WAITING, "barriers", FULL, "9 barriers for each sum of 256", _ramp(1024), FULL * 256),
+    Case(WAITING, "lds_chase", FULL, "a chain in LDS, 4 wavefronts per SIMD", _chain(4096), FULL * 256, np.uint32),
+    Case(WAITING, "lone_lane", FULL, "one lane in 64, but the units wait for its loads", _chain(1 << 19), FULL * 256, np.uint32),
+    Case(WAITING, "few_conflicts", FULL, "32 lanes on a bank, but LDS is seldom used", _chain(1 << 19), FULL * 256, np.uint32),
+    Case(WAITING, "one_counter", FULL, "all wavefronts take turns at four words", _none, 4096, np.uint32),
+    Case(WAITING, "global_bins", FULL, "atomics on 1 KiB", _random(8 * FULL * 256, 1 << 30), 256, np.uint32),
+    Case(PLACES, "static_lds", 4 * CUS, "lds: 60 KiB, one workgroup per CU", _chain(1 << 18), 4 * CUS * 256, np.uint32),
+    Case(PLACES, "dynamic_lds", 16 * CUS, "lds: 16 KiB per wavefront", _chain(1 << 18), 16 * CUS * 64, np.uint32, 64, 16384),
+    Case(
+        PLACES,
+        "half_registers",
+        32 * FULL,
+        "vgpr: 2 wavefronts per SIMD, 4 B per lane in flight",
+        _ramp(_STREAM),
+        _STREAM,
+        slow=True,
+    ),
+    Case(PLACES, "long_loop", 1, "grid: one workgroup", _ramp(1024), 1024, np.float32, 1024),
+    Case(PLACES, "long_loop", 100, "grid: 100 wavefronts", _ramp(1024), 6400, np.float32, 64),
+    Case(PLACES, "long_loop", CUS, "grid: one wavefront per CU", _ramp(1024), CUS * 64, np.float32, 64),
+    Case(LANES, "rare_work", 2 * FULL, "one lane in 32, by data", _random(2 * FULL * 256, 1 << 30), 2 * FULL * 256),
+    Case(LANES, "eight_ways", 2 * FULL, "a switch over the lane", _ramp(1024), 2 * FULL * 256),
+    Case(
+        LANES,
+        "own_trips",
+        2 * FULL,
+        "trips by data: 20 on average, 95 for the longest of 64",
+        _trips(2 * FULL * 256),
+        2 * FULL * 256,
+        np.uint32,
+    ),
+    Case(LANES, "two_ways", 2 * FULL, "even and odd lanes", _ramp(1024), 2 * FULL * 256),
+    Case(
+        LANES,
+        "mandelbrot",
+        4 * 1216,
+        "escape times differ between neighbours at the rim",
+        _zeros(np.float32, 1),
+        1024 * 1216,
+        np.uint32,
+    ),
+    Case(BANKS, "two_way", 2 * FULL, "2 lanes per bank", _ramp(128), 2 * FULL * 256),
+    Case(BANKS, "four_way", 2 * FULL, "4 lanes per bank", _ramp(256), 2 * FULL * 256),
+    Case(BANKS, "eight_way", 2 * FULL, "8 lanes per bank", _ramp(512), 2 * FULL * 256),
+    Case(BANKS, "columns", 2 * FULL, "32 lanes per bank on every other access", _ramp(256), 2 * FULL * 256),
+    Case(
+        BANKS,
+        "local_bins",
+        2 * FULL,
+        "random bins: about 5 of 64 lanes on the busiest bank",
+        _random(256, 1 << 32),
+        2 * FULL * 256,
+        np.uint32,
+        slow=True,
+    ),
+    Case(LAUNCHES, "reset", 1, "one workgroup stores zeros", _none, 256, np.uint32),
+    Case(LAUNCHES, "reset", FULL // 8, "76 kB of zeros", _none, FULL * 32, np.uint32),
+    Case(LAUNCHES, "add_some", 16, "4096 sums", _ramp(4096, 4096), 4096),
+)
+"""Written and labelled after the rules, before they were run."""
+
+SUITES: Mapping[str, tuple[Case, ...]] = {"labelled": FIRST, "held_out": HELD_OUT}
+"""By the name of the file of their kernels."""
