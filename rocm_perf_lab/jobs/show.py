@@ -40,7 +40,9 @@ def time_text(runtime_ns: float, word: str) -> str:
 
 
 def runtime_text(runtime_ns: float, word: str) -> str:
-    """`0.013980 ms emulated`: for programs, which want one unit."""
+    """`0.013980 ms emulated`: for programs, which want one unit. No kernel takes no time: that is unknown."""
+    if runtime_ns == 0:
+        return "unknown"
     return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {word}"
 
 
@@ -54,7 +56,7 @@ def show_profile(console: Console, turn: Examined, word: str, title: str) -> Non
     x, y, z = profile.grid
     block = " x ".join(str(n) for n in profile.block)
     table.add_row("kernel", Text(f"{profile.kernel.name}  grid {x} x {y} x {z}, block {block}"))
-    table.add_row("time", time_text(turn.runtime_ns, word))
+    table.add_row("time", time_text(turn.runtime_ns, word) if turn.runtime_ns else "not in the trace")
     table.add_row("instructions per wave", _mix(turn))
     counts = f"{resources.vgpr_per_thread} VGPR, {resources.agpr_per_thread} AGPR, {resources.sgpr_per_wave} SGPR"
     # No kernel runs without a register: a trace that states none does not know them.

@@ -222,7 +222,8 @@ def _notes(trace: Trace, ranked: Sequence[RankedKernel], resources: KernelResour
     backwards = len(trace.dispatches) - sum(len(kernel.dispatches) for kernel in ranked)
     if backwards:
         notes.append(f"{backwards} dispatches end before they start and were left out")
-    if timeless := int(np.count_nonzero(trace.dispatches.duration_ns == 0)):
+    timeless = int(np.count_nonzero(trace.dispatches.duration_ns == 0))
+    if timeless and trace.dispatches.end_ns.any():
         notes.append(f"{timeless} dispatches take no time")
     if all(kernel.is_helper for kernel in ranked):
         notes.append("only runtime helper kernels were dispatched")

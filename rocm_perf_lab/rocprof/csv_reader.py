@@ -20,8 +20,10 @@ from rocm_perf_lab.rocprof.csv_counters import counters_by_dispatch
 from rocm_perf_lab.rocprof.csv_files import files_of_processes
 from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of, guids_of, integers, read_cells
 from rocm_perf_lab.rocprof.merging import in_order, merge
+from rocm_perf_lab.rocprof.times import never_timed, timed
 from rocm_perf_lab.rocprof.trace import (
     MARKED_RANGE,
+    NO_TIMES,
     CounterValues,
     Dispatches,
     MemoryCopies,
@@ -166,13 +168,16 @@ class _Process:
             if counters_only
             else tuple(f"{w}_Size_{a}" for w in ("Workgroup", "Grid") for a in _AXES)
         )
-        numbered = ("Dispatch_Id",) if counters_only else ()
-        cells = self._cells(file, ("Agent_Id", *numbered, "Kernel_Name", "Start_Timestamp", "End_Timestamp", *sizes))
+        # Counters of ROCm 6.2 have no times.
+        needed = ("Dispatch_Id",) if counters_only else ("Start_Timestamp", "End_Timestamp")
+        cells = self._cells(file, ("Agent_Id", "Kernel_Name", *needed, *sizes))
         # A trace of ROCm 6.2 has no dispatch ids; the rows are in order of dispatch.
         cells.setdefault("Dispatch_Id", [str(row) for row in range(1, len(cells["Kernel_Name"]) + 1)])
         if counters_only:
             cells = _first_of_each(cells, "Dispatch_Id")
-            self._notes.append("there is no kernel trace: times are those of the counter pass, sizes are products")
+            has_times = "Start_Timestamp" in cells and "End_Timestamp" in cells
+            times = "times are those of the counter pass" if has_times else NO_TIMES
+            self._notes.append(f"there is no kernel trace: {times}, sizes are products")
         if file.name.startswith("pmc_perf."):
             self._notes.append("pmc_perf.csv joins the counters of several runs: what divides cycles of one by another is rough")
         count = len(cells["Dispatch_Id"])
@@ -208,6 +213,10 @@ class _Process:
             "correlation": number("Correlation_Id", str(_UNKNOWN)),
         }
         ids = number("Dispatch_Id")
+        kept = timed(columns["start_ns"], columns["end_ns"])
+        if not kept.all():
+            self._notes.append(never_timed(count - int(kept.sum())))
+            ids, columns = ids[kept], {name: column[kept] for name, column in columns.items()}
         columns, order = in_order([columns])
         return Dispatches(**columns), {dispatch: position for position, dispatch in enumerate(ids[order].tolist())}
 

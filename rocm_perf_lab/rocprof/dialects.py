@@ -118,9 +118,9 @@ def check_version(path: Path, version: object) -> str:
     if version is None:
         raise DatabaseError("the rocpd metadata has no schema_version", where=str(path), remedy=_COLLECT)
     if str(version).partition(".")[0] not in KNOWN_MAJOR_VERSIONS:
-        known = ", ".join(sorted(KNOWN_MAJOR_VERSIONS))
+        known = " and ".join(f"{major}.x" for major in sorted(KNOWN_MAJOR_VERSIONS))
         raise DatabaseError(
-            f"rocpd schema version {version} is unknown; this reader knows {known}.x",
+            f"rocpd schema version {version} is unknown; this reader knows {known}",
             where=str(path),
             remedy="update rocm-perf-lab, or convert the database with the rocpd tool of its ROCm release",
         )

@@ -19,6 +19,7 @@ from rocm_perf_lab.rocprof.json_document import UNKNOWN, Document, handle, signe
 from rocm_perf_lab.rocprof.json_files import COLLECT, ROOT, opened, refuse_other
 from rocm_perf_lab.rocprof.json_stream import JsonError, JsonStream
 from rocm_perf_lab.rocprof.merging import in_order
+from rocm_perf_lab.rocprof.times import never_timed, timed
 from rocm_perf_lab.rocprof.trace import (
     MARKED_RANGE,
     NO_TIMES,
@@ -161,6 +162,10 @@ class _Process:
             # A dispatch that was counted twice ran once.
             ids, first = np.unique(ids, return_index=True)
             found = {name: found.pop(name)[first] for name in tuple(found)}
+        kept = timed(found["start_ns"], found["end_ns"])
+        if not kept.all():
+            self._notes.append(never_timed(len(ids) - int(kept.sum())))
+            ids, found = ids[kept], {name: found.pop(name)[kept] for name in tuple(found)}
         for number in np.unique(found["kernel"]).tolist():
             kernels.setdefault(number, unknown_kernel(0, number))
         if from_counters and not found["start_ns"].any():

@@ -21,6 +21,7 @@ from rocm_perf_lab.rocprof.trace import (
     MemoryCopies,
     Regions,
     Trace,
+    TracedProcess,
     TraceProvenance,
     no_copies,
     no_dispatches,
@@ -98,9 +99,22 @@ def merge(traces: Sequence[Trace]) -> Trace:
             for trace, offset in zip(kept, offsets.process, strict=True)
             for lane in trace.streams
         ),
-        notes=(*(f"{trace.path.name}: {note}" for trace in kept for note in trace.notes), *notes),
+        notes=(*_notes(kept), *notes),
         paths=tuple(path for trace in kept for path in trace.paths),
     )
+
+
+def several_machines(processes: Sequence[TracedProcess]) -> tuple[str, ...]:
+    """A note where processes ran on machines whose clocks have nothing in common."""
+    machines = {process.machine for process in processes} - {""}
+    if len(machines) < 2:
+        return ()
+    return (f"the processes ran on {len(machines)} machines, whose clocks differ: times of one do not compare with another's",)
+
+
+def _notes(traces: Sequence[Trace]) -> tuple[str, ...]:
+    of_all = several_machines([process for trace in traces for process in trace.processes])
+    return (*(f"{trace.path.name}: {note}" for trace in traces for note in trace.notes if note not in of_all), *of_all)
 
 
 class _Offsets:

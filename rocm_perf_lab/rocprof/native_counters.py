@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rocm_perf_lab.rocprof.csv_counters import counters_by_dispatch
 from rocm_perf_lab.rocprof.dialects import UNREADABLE, database_error, open_read_only
+from rocm_perf_lab.rocprof.times import timed
 from rocm_perf_lab.rocprof.write_ahead import settled
 
 if TYPE_CHECKING:
@@ -45,8 +48,10 @@ def _dispatch_ids(database: Path) -> list[int]:
     with settled(database) as file:
         connection = open_read_only(file)
         try:
-            query = 'SELECT dispatch_id FROM rocpd_kernel_dispatch ORDER BY start, "end", id'
-            return [int(dispatch) for (dispatch,) in connection.execute(query)]
+            query = 'SELECT dispatch_id, start, "end" FROM rocpd_kernel_dispatch ORDER BY start, "end", id'
+            rows = np.array(connection.execute(query).fetchall(), np.int64).reshape(-1, 3)
+            ids: list[int] = rows[timed(rows[:, 1], rows[:, 2]), 0].tolist()
+            return ids
         except UNREADABLE as error:
             raise database_error(database, error) from error
         finally:

@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 
 SCHEMA_VERSION = "3"
-KNOWN_MAJOR_VERSIONS = frozenset({"3"})
+KNOWN_MAJOR_VERSIONS = frozenset({"3", "4"})
 PROVENANCE_KEY = "rocm_perf_lab"
 """Key in an agent's extdata under which a device of the lab says what it is; rocprofv3 never writes it."""
 

@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 MARKED_RANGE = "roctx: "
 """Before the text of a range that the user marked: it may be called like an API call, and is none."""
-NO_TIMES = "the counters were collected without times: durations are unknown, not 0"
+NO_TIMES = "counters were collected without times, so that durations are unknown"
 
 
 @dataclass(frozen=True)
 class TracedProcess:
-    """One profiled process."""
+    """One profiled process. Times of one `machine` have nothing in common with those of another; empty where unknown."""
 
     guid: str
     pid: int
     command: str
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class TracedKernel:
 
 @dataclass(frozen=True)
 class Dispatches:
-    """One row per dispatch, in order of start. `process`, `agent`, `kernel` index the tuples of the trace.
+    """One row per dispatch, in order of start. `process`, `agent`, `kernel` index the tuples of the trace. A `queue` or
+    `stream` of -1 is unknown.
 
     `workgroup` and `grid` have shape (n, 3), the grid in work-items; all other columns have shape (n,).
     """

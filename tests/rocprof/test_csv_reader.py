@@ -13,6 +13,7 @@ from rocm_perf_lab.rocprof.csv_reader import read_csv
 from rocm_perf_lab.rocprof.csv_tables import CsvError
 from rocm_perf_lab.rocprof.dialects import DatabaseError
 from rocm_perf_lab.rocprof.runs import read_run
+from rocm_perf_lab.rocprof.trace import NO_TIMES
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
 from tests.builders.rocpd import dispatch, recorded_run
@@ -261,3 +262,42 @@ def test_a_marked_range_is_not_the_api_call_that_it_is_named_after(folder: Path)
     write(folder / "42_hip_api_trace.csv", API, [{**row, "Domain": "HIP_RUNTIME_API", "Function": "hipMemcpy"}])
 
     assert sorted(read_csv([folder]).regions.names) == ["hipMemcpy", "roctx: hipMemcpy"]
+
+
+def test_counters_of_rocm_6_2_have_no_times(tmp_path: Path) -> None:
+    columns = [name for name in COUNTER if name not in ("Kernel_Id", "Accum_VGPR_Count", "Start_Timestamp", "End_Timestamp")]
+    rows = [
+        {**ROW, "Correlation_Id": number, "Dispatch_Id": number, "Counter_Name": name, "Counter_Value": value}
+        for number, name, value in ((1, "SQ_WAVES", 16.0), (1, "TCC_HIT_sum", 3.0), (2, "SQ_WAVES", 32.0))
+    ]
+    write(tmp_path / "7_counter_collection.csv", columns, rows)
+
+    trace = read_run([tmp_path])
+
+    assert [trace.counters_of(i) for i in range(2)] == [{"SQ_WAVES": 16.0, "TCC_HIT_sum": 3.0}, {"SQ_WAVES": 32.0}]
+    assert trace.dispatches.duration_ns.tolist() == [0, 0]
+    assert trace.notes == (f"there is no kernel trace: {NO_TIMES}, sizes are products",)
+    profile = build_profile(trace, target=load_target("mi300x"))
+    assert profile.counter_passes == ({"SQ_WAVES": 24.0, "TCC_HIT_sum": 3.0},)
+    assert not any("take no time" in note for note in profile.notes)
+
+
+def test_counters_without_times_go_with_the_kernel_trace_beside_them(tmp_path: Path) -> None:
+    write(tmp_path / "7_kernel_trace.csv", KERNEL, [kernel(1, 100, 350), kernel(2, 400, 900)])
+    columns = [name for name in COUNTER if not name.endswith("_Timestamp")]
+    row = {**ROW, "Correlation_Id": 2, "Dispatch_Id": 2, "Counter_Name": "SQ_WAVES", "Counter_Value": 16.0}
+    write(tmp_path / "7_counter_collection.csv", columns, [row])
+
+    trace = read_run([tmp_path])
+
+    assert (trace.dispatches.duration_ns.tolist(), trace.counters_of(1)) == ([250, 500], {"SQ_WAVES": 16.0})
+    assert trace.notes == ()
+
+
+def test_a_dispatch_that_was_never_timed_does_not_stretch_the_run(tmp_path: Path) -> None:
+    write(tmp_path / "7_kernel_trace.csv", KERNEL, [kernel(1, 10**15, 10**15 + 5), kernel(2, 0, 0)])
+
+    trace = read_run([tmp_path])
+
+    assert trace.dispatches.duration_ns.tolist() == [5]
+    assert trace.notes == ("1 dispatches were never timed and were left out",)

@@ -205,9 +205,9 @@ def test_other_databases_are_refused_by_name(tmp_path: Path, tables: tuple[str, 
 
 
 def test_an_unknown_major_version_is_refused(database: Path) -> None:
-    change(database, f"""UPDATE "rocpd_metadata{SUFFIX}" SET value = '4.1.0' WHERE tag = 'schema_version'""")
+    change(database, f"""UPDATE "rocpd_metadata{SUFFIX}" SET value = '5.1.0' WHERE tag = 'schema_version'""")
 
-    assert "version 4.1.0 is unknown" in failing(database)
+    assert "version 5.1.0 is unknown; this reader knows 3.x and 4.x" in failing(database)
 
 
 def test_a_database_without_version_is_refused(database: Path) -> None:
@@ -230,16 +230,16 @@ def test_a_missing_column_is_named(database: Path) -> None:
     change(
         database,
         "PRAGMA legacy_alter_table = ON",
-        f'ALTER TABLE "rocpd_info_process{SUFFIX}" RENAME COLUMN command TO argv',
+        f'ALTER TABLE "rocpd_info_process{SUFFIX}" RENAME COLUMN pid TO number',
     )
 
-    assert "command" in failing(database)
+    assert "no such column: pid" in failing(database)
 
 
 def test_a_reference_to_a_missing_row_is_refused(database: Path) -> None:
-    change(database, f'DELETE FROM "rocpd_info_kernel_symbol{SUFFIX}" WHERE id = 2')
+    change(database, f'DELETE FROM "rocpd_info_agent{SUFFIX}" WHERE id = 1')
 
-    assert "row 2" in failing(database)
+    assert "row 1" in failing(database)
 
 
 def test_a_time_that_is_no_number_is_refused(database: Path) -> None:

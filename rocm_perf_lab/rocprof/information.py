@@ -1,0 +1,114 @@
+"""The small tables of a rocpd database, `rocpd_info_*`: processes, agents, kernels, threads, queues and streams of a trace."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.rocprof.described import KERNEL_SIZES, traced_kernel, unknown_kernel
+from rocm_perf_lab.rocprof.references import UNKNOWN, Index
+from rocm_perf_lab.rocprof.trace import TracedAgent, TracedLane, TracedProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.rocprof.columns import Tables
+    from rocm_perf_lab.rocprof.trace import TracedKernel
+
+    Integers = NDArray[np.int64]
+
+
+class Information:
+    """What the rows of the large tables refer to.
+
+    Raises:
+        DatabaseError: The tables contradict each other.
+        json.JSONDecodeError: What the runtime reports of an agent is no JSON.
+        sqlite3.Error: A table or a column is missing.
+    """
+
+    def __init__(self, tables: Tables, path: Path) -> None:
+        self._tables = tables
+        self._path = path
+        rows = tables.rows("rocpd_info_process", ("id", "pid"), ("command",), optional=("nid",))
+        machines = self._machines()
+        self.processes = tuple(
+            TracedProcess(guid, pid, command, machines.get((guid, node), "")) for guid, _, pid, node, command in rows
+        )
+        self.process_at = Index(path, [row[:2] for row in rows])
+        self.agents, self.agent_at = self._read_agents()
+        self._kernels, self._kernel_at = self._read_kernels()
+        self._threads = self._read_threads()
+
+    @property
+    def kernels(self) -> tuple[TracedKernel, ...]:
+        """Those that are described, and behind them those that were only dispatched."""
+        return tuple(self._kernels)
+
+    def kernels_at(self, guid: str, ids: Integers, process: Integers) -> Integers:
+        """The position of each kernel. One that no table describes is unknown, as rocprofv3 calls it too, by its number."""
+        found = self._kernel_at.find(guid, ids, optional=True)
+        missing = found == UNKNOWN
+        for kernel_id in np.unique(ids[missing]).tolist():
+            of_kernel = missing & (ids == kernel_id)
+            found[of_kernel] = len(self._kernels)
+            self._kernels.append(unknown_kernel(int(process[of_kernel][0]), kernel_id))
+        return found
+
+    def threads(self, guid: str, ids: Integers) -> Integers:
+        """The system's number of each thread: rocprofv3 uses it as id, other writers count."""
+        numbers = self._threads.get(guid)
+        if numbers is None:
+            return ids
+        used, at = np.unique(ids, return_inverse=True)
+        return np.array([numbers.get(thread, thread) for thread in used.tolist()], np.int64)[at.ravel()]
+
+    def lanes(self, table: str) -> tuple[TracedLane, ...]:
+        """Queues or streams."""
+        rows = self._tables.rows(table, ("id", "pid"), ("name",)) if table in self._tables else []
+        return tuple(TracedLane(self.process_at.find_one(guid, pid), row_id, name) for guid, row_id, pid, name in rows)
+
+    def _machines(self) -> Mapping[tuple[str, int], str]:
+        if "rocpd_info_node" not in self._tables:
+            return {}
+        rows = self._tables.rows("rocpd_info_node", ("id",), ("machine_id", "hostname"))
+        return {(guid, node): machine or host for guid, node, machine, host in rows}
+
+    def _read_agents(self) -> tuple[tuple[TracedAgent, ...], Index]:
+        texts = ("type", "name", "generic_name", "product_name", "extdata")
+        rows = self._tables.rows("rocpd_info_agent", ("id", "pid"), texts)
+        agents = []
+        for guid, row_id, pid, kind, name, generic, product, extdata in rows:
+            process = self.process_at.find_one(guid, pid)
+            # Schema 4 gives agents names of the user's, and calls the architecture generic.
+            agents.append(TracedAgent(process, row_id, kind, generic or name, product, _properties(extdata)))
+        return tuple(agents), Index(self._path, [row[:2] for row in rows])
+
+    def _read_kernels(self) -> tuple[list[TracedKernel], Index]:
+        names = ("display_name", "kernel_name")
+        rows = self._tables.rows("rocpd_info_kernel_symbol", ("id", "pid"), names, optional=KERNEL_SIZES)
+        kernels = []
+        for guid, row_id, pid, *sizes, display, symbol in rows:
+            process = self.process_at.find_one(guid, pid)
+            known = bool(display or symbol)
+            kernels.append(traced_kernel(process, symbol, display, sizes) if known else unknown_kernel(process, row_id))
+        return kernels, Index(self._path, [row[:2] for row in rows])
+
+    def _read_threads(self) -> Mapping[str, Mapping[int, int]]:
+        """Of each process whose ids of threads are not those of the system."""
+        threads: dict[str, dict[int, int]] = {}
+        if "rocpd_info_thread" in self._tables:
+            for guid, row_id, thread in self._tables.rows("rocpd_info_thread", ("id", "tid"), ()):
+                threads.setdefault(guid, {})[row_id] = thread
+        return {guid: numbers for guid, numbers in threads.items() if any(row != thread for row, thread in numbers.items())}
+
+
+def _properties(extdata: str) -> dict[str, Any]:
+    """What the runtime reports of an agent; nothing where it is no JSON object."""
+    properties = json.loads(extdata or "{}")
+    return properties if isinstance(properties, dict) else {}

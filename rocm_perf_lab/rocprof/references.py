@@ -1,0 +1,95 @@
+"""What the ids in rows of a rocpd database refer to: positions of described things, and texts.
+
+Ids are unique within one process only, so everything is found by guid and id; ids need be neither dense nor in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.rocprof.dialects import DatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.rocprof.columns import Tables
+
+    Integers = NDArray[np.int64]
+
+UNKNOWN = -1
+"""What stands for a reference to nothing."""
+_NONE = np.empty(0, np.int64)
+
+
+class Index:
+    """Position in the trace of each row of a small table, by (guid, id)."""
+
+    def __init__(self, path: Path, keys: Sequence[tuple[str, int]]) -> None:
+        self._path = path
+        self._of_guid: dict[str, tuple[Integers, Integers]] = {}
+        rows: dict[str, list[tuple[int, int]]] = {}
+        for position, (guid, row_id) in enumerate(keys):
+            rows.setdefault(guid, []).append((row_id, position))
+        for guid, pairs in rows.items():
+            table = np.array(sorted(pairs), np.int64)
+            self._of_guid[guid] = (table[:, 0].copy(), table[:, 1].copy())
+
+    def find(self, guid: str, ids: Integers, *, optional: bool = False) -> Integers:
+        """The positions of `ids`; an id that is not there is an error, or -1 where that may be.
+
+        Raises:
+            DatabaseError: An id that is not there.
+        """
+        found = looked_up(*self._of_guid.get(guid, (_NONE, _NONE)), ids)
+        if not optional and (found == UNKNOWN).any():
+            row_id = int(ids[found == UNKNOWN][0])
+            raise DatabaseError(
+                f"the rocpd database contradicts itself: row {row_id} of process {guid} is referred to, but not there",
+                where=str(self._path),
+                remedy="collect it again",
+            )
+        return found
+
+    def find_one(self, guid: str, row_id: int) -> int:
+        """The position of one row.
+
+        Raises:
+            DatabaseError: It is not there.
+        """
+        return int(self.find(guid, np.array([row_id], np.int64))[0])
+
+
+class Names:
+    """Numbers for the texts that rows refer to, over all processes."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._number: dict[str, int] = {}
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text of each number."""
+        return tuple(self._number)
+
+    def number(self, guid: str, ids: Integers) -> Integers:
+        """A number for each string id of a process; an id without a string is the empty text."""
+        used, at = np.unique(ids, return_inverse=True)
+        texts = [self._tables.text("rocpd_string", "string", guid, string_id) for string_id in used.tolist()]
+        return np.array([self.number_of(text) for text in texts], np.int64)[at.ravel()]
+
+    def number_of(self, text: str) -> int:
+        """The number of a text."""
+        return self._number.setdefault(text, len(self._number))
+
+
+def looked_up(ids: Integers, values: Integers, wanted: Integers) -> Integers:
+    """The value of each wanted id, where `ids` rise; -1 where it is not among them."""
+    if len(ids) == 0:
+        return np.full(len(wanted), UNKNOWN, np.int64)
+    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return np.where(ids[at] == wanted, values[at], UNKNOWN)
