@@ -127,7 +127,8 @@ class Database:
         )
 
     def dispatch(
-        self, number: int, kernel: int, start: int, end: int, *, agent: int, queue: int = 0, stream: int = 0,
+        self, number: int, kernel: int, start: int, end: int, *, agent: int, queue: int | None = 0,
+        stream: int | None = 0,
         lds: int | None = None, scratch: int | None = None, grid: Sequence[int] = (1024, 1, 1),
         workgroup: Sequence[int] = (256, 1, 1), event: int | None = None, stack: int | None = None,
     ) -> None:  # fmt: skip
