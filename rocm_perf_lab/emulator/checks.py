@@ -106,6 +106,7 @@ class Checks:
         memory: Device memory; its allocations must not change while this exists.
         workgroups: Of the launch.
         waves_per_workgroup: Of the launch.
+        named_barriers: Wavefronts have to meet at the same barrier of the code, as HIP and OpenCL want it; hardware does not.
     """
 
     def __init__(
@@ -116,6 +117,8 @@ class Checks:
         memory: DeviceMemory,
         workgroups: int,
         waves_per_workgroup: int,
+        *,
+        named_barriers: bool = True,
     ) -> None:
         self._runtime, self._program, self._memory = runtime, program, memory
         self._waves_per_workgroup = waves_per_workgroup
@@ -140,6 +143,7 @@ class Checks:
             finding_capacity=_CAPACITY,
             meeting=next((a.address for a in allocations if a.name == GRID_SYNC_NAME and not memory.is_freed(a)), 0),
             waves_per_group=waves_per_workgroup,
+            one_barrier=not named_barriers,
         )
 
     def __enter__(self) -> Self:

@@ -67,7 +67,7 @@ def _packed(decoded: Mapping[int, Instruction]) -> bytes:
 
     rows = [
         [
-            i.address, i.size, i.mnemonic, i.encoding, i.variant, i.text, i.raw.to_bytes(LONGEST_INSTRUCTION, "little"),
+            i.address, i.size, i.mnemonic, i.encoding, i.variant, i.raw.to_bytes(LONGEST_INSTRUCTION, "little"),
             dict(i.fields), {name: [o.format, o.bits] for name, o in i.operands.items()}, i.pseudocode,
         ]
         for i in decoded.values()
@@ -89,7 +89,6 @@ def _instruction(
     mnemonic: str,
     encoding: str,
     variant: str,
-    text: str,
     raw: bytes,
     fields: dict[str, int],
     operands: dict[str, list[Any]],
@@ -102,7 +101,6 @@ def _instruction(
         mnemonic=mnemonic,
         encoding=encoding,
         variant=variant,
-        text=text,
         raw=int.from_bytes(raw, "little"),
         fields=fields,
         operands={name: OperandType(*kind) for name, kind in operands.items()},

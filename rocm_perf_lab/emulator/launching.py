@@ -68,6 +68,7 @@ class PreparedLaunch:
         checks: frozenset[Check],
         owned: ExitStack,
         source_line: Callable[[int], str | None] | None,
+        named_barriers: bool = True,
     ) -> None:
         self._dispatch = dispatch
         self._translated = translated
@@ -76,6 +77,7 @@ class PreparedLaunch:
         self._checks = checks
         self._owned = owned
         self._source_line = source_line
+        self._named_barriers = named_barriers
         self._registry = memory.registry()
 
     def __enter__(self) -> Self:
@@ -117,6 +119,7 @@ class PreparedLaunch:
             self._memory,
             dispatch.workgroups,
             dispatch.waves_per_workgroup,
+            named_barriers=self._named_barriers,
         ) as checks:
             execution = execute(self._runtime, replace(dispatch, threads=1, checks=checks.record), self._registry)
             return execution, checks.findings(self._translated.resume_address, self._source_line)

@@ -241,6 +241,7 @@ class Machine:
                 checks=self._checks,
                 owned=owned.pop_all(),
                 source_line=source_line,
+                named_barriers=bool(kernel.language),
             )
 
     def _place_kernarg(self, owner: ExitStack, kernarg: bytes) -> int:

@@ -142,6 +142,8 @@ class ChecksRecord(ctypes.Structure):
         ("meeting", ctypes.c_uint64),
         ("clock", ctypes.c_uint32),
         ("waves_per_group", ctypes.c_uint32),
+        ("one_barrier", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32),
     )
 
 

@@ -74,6 +74,8 @@ class KernelMetadata:
     required_workgroup_size: tuple[int, int, int] | None
     uses_dynamic_stack: bool
     arguments: tuple[KernelArgument, ...]
+    language: str = ""
+    """`OpenCL C` of HIP and OpenCL; nothing of assembly and most other compilers."""
     has_metadata: bool = True
     """False: only the descriptor is known, nothing of the arguments."""
 

@@ -61,6 +61,7 @@ _ARCHITECTURE_OF_MACH = {
 
 _GENERIC_OF_MACH = {0x5F: "gfx9-4-generic"}
 _ET_REL = 1
+_STT_NOTYPE = 0
 
 
 def read_code_object(data: bytes, *, bundle_architecture: str = "gfx942") -> CodeObject:
@@ -157,6 +158,7 @@ def _kernel_of_note(elf: ElfFile, note: KernelNote, architecture: str) -> Kernel
         required_workgroup_size=note.required_workgroup_size,
         uses_dynamic_stack=note.uses_dynamic_stack,
         arguments=tuple(argument.as_argument() for argument in note.arguments),
+        language=note.language,
         has_metadata=True,
     )
 
@@ -233,7 +235,7 @@ def _descriptor_address(elf: ElfFile, symbol: str) -> int:
 
 
 def _code_bytes(elf: ElfFile, symbol: str, entry_address: int) -> int:
-    """Size of the kernel's code: its symbol's, or for assembly without `.size` up to the next symbol or the end."""
+    """Size of the kernel's code: its symbol's, or for assembly without `.size` up to the next function or kernel, or the end."""
     section = next(
         (s for s in elf.sections if s.is_code and s.is_loaded and s.address <= entry_address < s.address + s.size), None
     )
@@ -246,5 +248,10 @@ def _code_bytes(elf: ElfFile, symbol: str, entry_address: int) -> int:
     code = elf.symbols.get(symbol)
     if code is not None and code.address <= entry_address < code.address + code.size:
         return min(code.address + code.size, section_end) - entry_address
-    later = (other.address for other in elf.symbols.values() if entry_address < other.address < section_end)
+    later = (
+        other.address
+        for other in elf.symbols.values()
+        if entry_address < other.address < section_end
+        and (other.kind != _STT_NOTYPE or other.size or other.name + _DESCRIPTOR_SUFFIX in elf.symbols)  # no mere label
+    )
     return min(later, default=section_end) - entry_address

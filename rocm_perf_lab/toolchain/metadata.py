@@ -52,6 +52,7 @@ class KernelNote(_Record):
     """One entry of `amdhsa.kernels`."""
 
     symbol: str = Field(alias=".symbol")
+    language: str = Field("", alias=".language")
     vgpr_count: NonNegativeInt = Field(alias=".vgpr_count")
     agpr_count: NonNegativeInt = Field(0, alias=".agpr_count")
     sgpr_count: NonNegativeInt = Field(alias=".sgpr_count")

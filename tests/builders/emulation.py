@@ -18,6 +18,7 @@ from tests.builders.targets import mi300x
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.emulator.checks import Check
     from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.emulator.memory import Allocation
@@ -104,9 +105,17 @@ extern "C" __global__ void __launch_bounds__(128) bounded(int* out) { out[thread
 class EmulatorBench:
     """A machine with the kernels above loaded (a context manager)."""
 
-    def __init__(self, code_object: CodeObject, *, threads: int = 1, max_instructions: int = 10**7, sample: int = 0) -> None:
+    def __init__(
+        self,
+        code_object: CodeObject,
+        *,
+        threads: int = 1,
+        max_instructions: int = 10**7,
+        sample: int = 0,
+        checks: frozenset[Check] = frozenset(),
+    ) -> None:
         policy = SamplePolicy(sample) if sample else None
-        self.machine = Machine(mi300x(), max_instructions=max_instructions, threads=threads, sample=policy)
+        self.machine = Machine(mi300x(), max_instructions=max_instructions, threads=threads, sample=policy, checks=checks)
         self._code_object = code_object
 
     def __enter__(self) -> EmulatorBench:

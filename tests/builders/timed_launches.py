@@ -48,7 +48,6 @@ def straight_program(steps: Sequence[Step]) -> Program:
             mnemonic=step.mnemonic,
             encoding=step.encoding,
             variant="",
-            text=step.mnemonic.lower(),
             raw=0,
             fields={"simm16": step.simm16},
             operands={},

@@ -24,4 +24,4 @@ def test_the_report_tells_compiled_text_from_own_code() -> None:
 
     assert how["VOP2", "V_ADD_F32"] == PSEUDOCODE
     assert how["VOP3", "V_PERM_B32"] == OWN_CODE
-    assert how["SMEM", "S_ATOMIC_ADD"] == UNSUPPORTED
+    assert how["SMEM", "S_SCRATCH_LOAD_DWORD"] == UNSUPPORTED

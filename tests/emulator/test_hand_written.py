@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from rocm_perf_lab.emulator.checks import Check
 from rocm_perf_lab.emulator.kernarg import KernelArgumentError
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.elf import read_code_object
 from tests.builders.assembly import assemble_code_object, kernel_text, metadata_text
 from tests.builders.emulation import EmulatorBench
+from tests.builders.opcodes import assemble
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -303,3 +305,55 @@ def test_a_weak_symbol_that_nothing_defines_is_null() -> None:
     data = ".weak nowhere\n.protected pointer\n.data\n.p2align 3\npointer:\n.quad nowhere\n"
 
     assert set(run(kernel(body) + data + metadata_text("k")).ravel()) == {3}
+
+
+TWO_ROLES = """
+v_readfirstlane_b32 s6, v0
+s_cmp_lt_u32 s6, 64
+s_cbranch_scc0 consumer
+s_barrier
+s_branch store
+consumer:
+s_movk_i32 s10, 6
+s_barrier
+store:
+s_load_dwordx2 s[4:5], s[0:1], 0x0
+v_mov_b32 v1, s10
+v_lshlrev_b32 v2, 2, v0
+s_waitcnt lgkmcnt(0)
+global_store_dword v2, v1, s[4:5]
+s_endpgm
+"""
+"""Two wavefronts meet, each at a barrier of its own."""
+
+
+@pytest.mark.parametrize("language", ["", "OpenCL C"])
+def test_barriers_have_no_names_in_assembly(language: str) -> None:
+    metadata = (
+        metadata_text("k").replace("    .symbol:", f"    .language: {language}\n    .symbol:") if language else metadata_text("k")
+    )
+    code_object = read_code_object(assemble_code_object(kernel_text("k", f"s_movk_i32 s10, 5\n{TWO_ROLES}") + metadata))
+
+    with EmulatorBench(code_object, checks=frozenset({Check.BARRIERS})) as bench:
+        out = bench.buffer(np.zeros(128, np.int32))
+        result = bench.launch("k", 1, 128, out)
+
+        assert list(np.unique(bench.read(out).reshape(2, 64), axis=1).ravel()) == [5, 6]
+    assert [f.check for f in result.findings] == (["barriers"] if language else [])
+
+
+def test_a_label_does_not_end_a_kernel() -> None:
+    text = kernel_text("k", f"s_movk_i32 s10, 5\nbehind:\n{STORE_S10}").replace(".size k, .-k\n", "")
+
+    (kernel,) = read_code_object(assemble_code_object(f"{text}{metadata_text('k')}")).kernels
+
+    assert kernel.code_bytes == 4 + len(assemble(STORE_S10.split("\n")))
+
+
+def test_another_kernel_ends_a_kernel_of_unknown_size() -> None:
+    first = kernel_text("k", "s_nop 0\ns_endpgm").replace(".size k, .-k\n", "").replace(".type k,@function\n", "")
+    text = first + kernel_text("other", "s_endpgm").replace(".type other,@function\n", "").replace(".size other, .-other\n", "")
+
+    kernels = read_code_object(assemble_code_object(text)).kernels
+
+    assert {k.symbol: k.code_bytes for k in kernels} == {"k": 256, "other": 4}

@@ -39,7 +39,7 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
     window = code[:LONGEST_INSTRUCTION].ljust(LONGEST_INSTRUCTION + 8, b"\0")
     try:
         decoded = _decoded(window)
-        name, size, text = decoded.op.name, decoded.size(), str(decoded)
+        name, size = decoded.op.name, decoded.size()
     except (ValueError, KeyError, AssertionError, RuntimeError, AttributeError, TypeError, IndexError) as error:
         raise IllegalInstruction.at(address, code[:8], "no instruction of gfx942 is encoded so") from error
     if size > len(code):
@@ -53,7 +53,6 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
         mnemonic=mnemonic,
         encoding=family,
         variant=variant,
-        text=text,
         raw=int.from_bytes(code[:size], "little"),
         fields={field: _number(getattr(decoded, field)) for field, _ in decoded._fields},
         operands={

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.toolchain.assembly_text import decode_instruction
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -31,11 +33,16 @@ class Instruction:
     mnemonic: str
     encoding: str
     variant: str
-    text: str
     raw: int
     fields: Mapping[str, int] = field(repr=False)
     operands: Mapping[str, OperandType] = field(repr=False)
     pseudocode: str | None = field(repr=False, default=None)
+
+    @property
+    def text(self) -> str:
+        """As an assembler writes it, for messages."""
+        text, size = decode_instruction(self.raw.to_bytes(self.size, "little"))
+        return text if size == self.size and not text.startswith(".long") else self.mnemonic.lower()
 
     @property
     def is_vector_alu(self) -> bool:

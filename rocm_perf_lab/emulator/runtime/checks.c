@@ -224,20 +224,29 @@ int rpl_fence(struct rpl_wave *w, int inst, int release) {
 
 // ---- barriers ----
 
+// A barrier in a loop is told once: findings are few, and others want their places.
+static int is_told(const struct rpl_checks *c, uint32_t resume, int missing) {
+  for (uint64_t i = 0; i < c->finding_count; i++) {
+    const struct rpl_finding *f = &c->findings[i];
+    if (f->kind == RPL_CHECK_BARRIER && f->detail == resume && !f->other_wave == !missing) return 1;
+  }
+  return 0;
+}
+
 void rpl_checked_arrival(struct rpl_wave *w) {
   struct rpl_group *g = w->group;
   if (!g->arrived_at) {
     g->arrived_at = w->resume + 1;
     return;
   }
-  if (g->arrived_at == w->resume + 1) return;
+  if (g->arrived_at == w->resume + 1 || g->checks->one_barrier || is_told(g->checks, w->resume, 0)) return;
   struct rpl_finding *f = report(w, RPL_CHECK_BARRIER, -1);
   if (f) f->detail = w->resume;
 }
 
 void rpl_checked_barrier(struct rpl_wave *w, uint32_t missing) {
   struct rpl_group *g = w->group;
-  if (missing) {
+  if (missing && !is_told(g->checks, w->resume, 1)) {
     struct rpl_finding *f = report(w, RPL_CHECK_BARRIER, -1);
     if (f) {
       f->detail = w->resume;

@@ -48,6 +48,8 @@ struct rpl_checks {
   uint64_t meeting;            // block of RPL_MEETING_BYTES at which workgroups of a cooperative launch meet; 0: none
   uint32_t clock;
   uint32_t waves_per_group;
+  uint32_t one_barrier;        // any barrier meets any other, as in assembly, where they have no names
+  uint32_t padding;
 };
 
 // One resident workgroup.

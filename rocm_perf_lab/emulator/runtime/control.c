@@ -24,15 +24,17 @@ int rpl_clock(struct rpl_wave *w, int inst, int sdst, int left) {
 }
 
 // Registers past the architectural ones: hardware reads v0 and writes nothing.
-int rpl_indexed_move(struct rpl_wave *w, int inst, int dst, int src, uint32_t value, int index_dst, int index_src) {
+int rpl_indexed_move(struct rpl_wave *w, int inst, int to, int from, uint32_t value, int to_bit, int from_bit, int all_lanes) {
   (void)inst;
-  enum { ARCHITECTURAL_ROWS = 256 };
-  int index = (int)(w->sgpr[124] & 0xff), to = dst + (index_dst ? index : 0), from = src + (index_src ? index : 0);
-  uint64_t exec = w->sgpr[126] | (uint64_t)w->sgpr[127] << 32;
-  if (to >= ARCHITECTURAL_ROWS) return 0;
-  const uint32_t *row = src < 0 ? NULL : w->vgpr[from < ARCHITECTURAL_ROWS ? from : 0];
+  enum { ARCHITECTURAL_ROWS = 256, FIRST_MODE_BIT = 12 };
+  uint32_t m0 = w->sgpr[124], mode = m0 >> FIRST_MODE_BIT;
+  int index = (int)(m0 & 0xff), target_moves = to_bit >= 0 && mode >> to_bit & 1, source_moves = from_bit >= 0 && mode >> from_bit & 1;
+  uint64_t lanes = all_lanes ? ~0ull : w->sgpr[126] | (uint64_t)w->sgpr[127] << 32;
+  if (target_moves && (to += index) >= ARCHITECTURAL_ROWS) return 0;
+  if (source_moves && (from += index) >= ARCHITECTURAL_ROWS) from = 0;
+  const uint32_t *row = from < 0 ? NULL : w->vgpr[from];
   for (int lane = 0; lane < RPL_LANES; lane++)
-    if (exec >> lane & 1) w->vgpr[to][lane] = row ? row[lane] : value;
+    if (lanes >> lane & 1) w->vgpr[to][lane] = row ? row[lane] : value;
   return 0;
 }
 

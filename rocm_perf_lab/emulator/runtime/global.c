@@ -1,4 +1,4 @@
-// GLOBAL, FLAT and SMEM: vector loads, stores and atomics of device memory, scalar loads.
+// GLOBAL, FLAT and SMEM: vector and scalar loads, stores and atomics of device memory.
 #include "atomics.h"
 
 static void addresses_of(const struct rpl_wave *w, int addr, uint64_t base, int64_t offset, int mode, uint64_t *out) {
@@ -102,14 +102,66 @@ int rpl_scalar_load(struct rpl_wave *w, int inst, int sdst, uint64_t address, in
   return 0;
 }
 
-int rpl_scalar_buffer_load(struct rpl_wave *w, int inst, int sdst, int srsrc, uint32_t offset, int dwords) {
+// One uniform access that may write: checked, traced, and then done by the caller.
+static int resolve_scalar(struct rpl_wave *w, int inst, int access, uint64_t address, uint32_t width) {
+  uint64_t addresses[RPL_LANES] = {address};
+  if (access == RPL_ATOMIC && address % width) return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, access, width, 1, addresses, 0);
+  if (rpl_check(w, inst, access, 1, addresses, width)) return 1;
+  if (w->trace) rpl_trace_segments(w, RPL_T_SMEM, inst, 1, addresses, width);
+  return 0;
+}
+
+int rpl_scalar_store(struct rpl_wave *w, int inst, int sdata, uint64_t address, int dwords) {
+  address &= ~3ull;
+  if (resolve_scalar(w, inst, RPL_STORE, address, 4 * (uint32_t)dwords)) return 1;
+  memcpy((void *)address, &w->sgpr[sdata], 4 * (size_t)dwords);
+  return 0;
+}
+
+int rpl_scalar_atomic(struct rpl_wave *w, int inst, int sdata, uint64_t address, int op, int is64, int returns) {
+  if (resolve_scalar(w, inst, RPL_ATOMIC, address, is64 ? 8 : 4)) return 1;
+  int shared = (int)w->machine->concurrent, other = op == RPL_CMPSWAP;
+  const uint32_t *s = &w->sgpr[sdata];
+  uint64_t old;
+  if (is64) {
+    uint64_t data = (uint64_t)s[1] << 32 | s[0], comparand = other ? (uint64_t)s[3] << 32 | s[2] : 0;
+    old = rpl_modify64((uint64_t *)address, op, data, comparand, shared);
+  } else {
+    old = rpl_modify32((uint32_t *)address, op, s[0], other ? s[1] : 0, shared);
+  }
+  if (!returns) return 0;
+  w->sgpr[sdata] = (uint32_t)old;
+  if (is64) w->sgpr[sdata + 1] = (uint32_t)(old >> 32);
+  return 0;
+}
+
+// Where a scalar buffer access begins; the bytes from there to the end of the buffer go to `valid`.
+static uint64_t scalar_place(const struct rpl_wave *w, int srsrc, uint32_t offset, uint64_t *valid) {
   const uint32_t *v = &w->sgpr[srsrc];
   uint64_t base = ((uint64_t)(v[1] & 0xffff) << 32 | v[0]) & ~3ull, stride = v[1] >> 16 & 0x3fff;
   uint64_t bytes = stride ? stride * v[2] : v[2], start = offset & ~3u;
-  uint64_t wanted = 4 * (uint64_t)dwords, valid = start >= bytes ? 0 : bytes - start;
+  *valid = start >= bytes ? 0 : bytes - start;
+  return base + start;
+}
+
+int rpl_scalar_buffer_store(struct rpl_wave *w, int inst, int sdata, int srsrc, uint32_t offset, int dwords) {
+  uint64_t valid, wanted = 4 * (uint64_t)dwords, address = scalar_place(w, srsrc, offset, &valid);
+  int stored = (int)((valid < wanted ? valid : wanted) / 4);  // dwords past the end are dropped
+  return stored ? rpl_scalar_store(w, inst, sdata, address, stored) : 0;
+}
+
+int rpl_scalar_buffer_atomic(struct rpl_wave *w, int inst, int sdata, int srsrc, uint32_t offset, int op, int is64, int returns) {
+  uint64_t valid, address = scalar_place(w, srsrc, offset, &valid), width = is64 ? 8 : 4;
+  if (valid >= width) return rpl_scalar_atomic(w, inst, sdata, address, op, is64, returns);
+  if (returns) memset(&w->sgpr[sdata], 0, width);
+  return 0;
+}
+
+int rpl_scalar_buffer_load(struct rpl_wave *w, int inst, int sdst, int srsrc, uint32_t offset, int dwords) {
+  uint64_t valid, wanted = 4 * (uint64_t)dwords, address = scalar_place(w, srsrc, offset, &valid);
   int loaded = (int)((valid < wanted ? valid : wanted) / 4);  // dwords past the end read as zero
-  if (loaded && rpl_check_scalar(w, inst, base + start, 4 * (uint32_t)loaded)) return 1;
-  if (loaded) scalar_copy(w, inst, sdst, base + start, loaded);
+  if (loaded && rpl_check_scalar(w, inst, address, 4 * (uint32_t)loaded)) return 1;
+  if (loaded) scalar_copy(w, inst, sdst, address, loaded);
   memset(&w->sgpr[sdst + loaded], 0, 4 * (size_t)(dwords - loaded));
   return 0;
 }

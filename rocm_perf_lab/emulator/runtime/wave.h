@@ -74,6 +74,11 @@ int rpl_format_store(struct rpl_wave *w, int inst, int data, int srsrc, int vind
 // SMEM: into sgpr[sdst..].
 int rpl_scalar_load(struct rpl_wave *w, int inst, int sdst, uint64_t address, int dwords);
 int rpl_scalar_buffer_load(struct rpl_wave *w, int inst, int sdst, int srsrc, uint32_t offset, int dwords);
+// SMEM: from sgpr[sdata..], where an atomic that returns leaves the old value.
+int rpl_scalar_store(struct rpl_wave *w, int inst, int sdata, uint64_t address, int dwords);
+int rpl_scalar_buffer_store(struct rpl_wave *w, int inst, int sdata, int srsrc, uint32_t offset, int dwords);
+int rpl_scalar_atomic(struct rpl_wave *w, int inst, int sdata, uint64_t address, int op, int is64, int returns);
+int rpl_scalar_buffer_atomic(struct rpl_wave *w, int inst, int sdata, int srsrc, uint32_t offset, int op, int is64, int returns);
 // LDS. The two-address forms take their offsets in bytes.
 int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int kind, int dwords);
 int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t offset, int kind, int dwords);
@@ -108,8 +113,8 @@ int rpl_clock(struct rpl_wave *w, int inst, int sdst, int left);
 // Bits [first, first + size) of a hardware register other than MODE, into sgpr[sdst].
 int rpl_read_register(struct rpl_wave *w, int inst, int sdst, int id, int first, int size);
 void rpl_set_rounding(struct rpl_wave *w, int first_bit);
-// V_MOV_B32 with M0[7:0] added to the destination row, the source row, or both; src < 0: the source is `value`.
-int rpl_indexed_move(struct rpl_wave *w, int inst, int dst, int src, uint32_t value, int index_dst, int index_src);
+// A row (or `value` where from < 0) to a row; M0[7:0] is added to the one whose bit of M0[15:12] is given (else -1) and set.
+int rpl_indexed_move(struct rpl_wave *w, int inst, int to, int from, uint32_t value, int to_bit, int from_bit, int all_lanes);
 uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl);
 
 // ---- trace for the timing engine ----------------------------------------------------------------------------------

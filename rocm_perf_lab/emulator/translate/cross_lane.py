@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
-from rocm_perf_lab.emulator.translate.indexing import move_indexed
+from rocm_perf_lab.emulator.translate.indexing import indexed_operation, is_indexed
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, inline_constant, read_source
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.translate.vector import translate_vector
@@ -34,12 +34,17 @@ def translate_vector_alu(state: BlockState, instruction: Instruction) -> None:
     Raises:
         UnsupportedSemantics: No translation for it.
     """
-    name = instruction.mnemonic
-    if name == "V_NOP":
+    if instruction.mnemonic == "V_NOP":
         return
-    if state.index_mode is not None:
-        move_indexed(state, instruction)
-    elif name in _LANE_MOVES:
+    if is_indexed(state):
+        indexed_operation(state, instruction, _emit)
+    else:
+        _emit(state, instruction)
+
+
+def _emit(state: BlockState, instruction: Instruction) -> None:
+    name = instruction.mnemonic
+    if name in _LANE_MOVES:
         _count_one(state)
         state.close_group()
         _LANE_HANDLERS[name](state, instruction)
@@ -77,7 +82,8 @@ def _read_lane(state: BlockState, instruction: Instruction) -> None:
 def _write_lane(state: BlockState, instruction: Instruction) -> None:
     value = read_source(state, instruction, instruction.fields["src0"], _WORD)
     lane = _lane_operand(state, instruction)
-    pointer = _lane_pointer(state, instruction.fields["vdst"] % FIRST_VGPR, lane)
+    row = instruction.fields["vdst"]
+    pointer = _lane_pointer(state, row - FIRST_VGPR if row >= FIRST_VGPR else row, lane)
     state.lines.append(f"store i32 {state.scalar_builder.text(value)}, ptr {pointer}")
 
 

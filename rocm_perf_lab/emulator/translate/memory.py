@@ -39,7 +39,10 @@ _LDS_ACCESS = re.compile(r"DS_(READ|WRITE)(2?)(ST64)?_([BUI])(\d+)(_D16)?(_HI)?$
 _LDS_EXCHANGE2 = re.compile(r"DS_WRXCHG2(ST64)?_RTN_B(32|64)$")
 _LDS_ADD_THREAD_ID = {"DS_READ_ADDTID_B32": "rpl_lds_load", "DS_WRITE_ADDTID_B32": "rpl_lds_store"}
 _ROW_OF_M0 = -1
-_SCALAR_CACHE = frozenset({"S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL"})
+_SCALAR_ACCESS = re.compile(r"S_(BUFFER_)?(?:(LOAD|STORE)_DWORD(?:X(\d+))?|(ATOMIC_\w+))$")
+_SCALAR_CACHE = frozenset(
+    {"S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL", "S_DCACHE_DISCARD", "S_DCACHE_DISCARD_X2"}
+)
 _FENCES = {"BUFFER_WBL2": 1, "BUFFER_INV": 0}
 """Release and acquire: memory is coherent here anyway, only the checks listen."""
 
@@ -72,25 +75,33 @@ def translate_memory(state: BlockState, instruction: Instruction) -> None:
 
 def _scalar(state: BlockState, instruction: Instruction) -> None:
     name, fields, builder = instruction.mnemonic, instruction.fields, state.scalar_builder
-    target = fields["sdata"]
+    data = fields["sdata"]
     if name in ("S_MEMTIME", "S_MEMREALTIME"):
-        call_runtime(state, "rpl_clock", instruction, target, state.last_index - instruction.index)
-        state.forget(target, 2)
+        call_runtime(state, "rpl_clock", instruction, data, state.last_index - instruction.index)
+        state.forget(data, 2)
         return
-    match = re.match(r"S_(BUFFER_)?LOAD_DWORD(?:X(\d+))?$", name)
+    match = _SCALAR_ACCESS.match(name)
     if match is None:
-        raise UnsupportedSemantics("scalar stores and atomics")
-    dwords = int(match[2] or 1)
+        raise UnsupportedSemantics("scalar access to scratch")
     offset: Value = constant(_signed(fields["offset"], 21), 64) if fields["imm"] else constant(0, 64)
     if fields["soffset_en"] or not fields["imm"]:
         register = fields["soffset"] if fields["soffset_en"] else fields["offset"] & 0x7F
         offset = builder.binary("+", offset, builder.resize(state.read32(register), 64, signed=False))
+    place: tuple[int | Value, ...]
     if match[1]:
-        call_runtime(state, "rpl_scalar_buffer_load", instruction, target, fields["sbase"], builder.resize(offset, 32), dwords)
+        helper, place = "rpl_scalar_buffer", (fields["sbase"], builder.resize(offset, 32))
     else:
-        address = builder.binary("+", state.read64(fields["sbase"]), offset)
-        call_runtime(state, "rpl_scalar_load", instruction, target, address, dwords)
-    state.forget(target, dwords)
+        helper, place = "rpl_scalar", (builder.binary("+", state.read64(fields["sbase"]), offset),)
+    if match[2]:
+        dwords = int(match[3] or 1)
+        call_runtime(state, f"{helper}_{match[2].lower()}", instruction, data, *place, dwords)
+        if match[2] == "LOAD":
+            state.forget(data, dwords)
+        return
+    op, is64 = _atomic(match[4])
+    call_runtime(state, f"{helper}_atomic", instruction, data, *place, op, is64, fields["glc"])
+    if fields["glc"]:
+        state.forget(data, 1 + is64)
 
 
 def _global(state: BlockState, instruction: Instruction) -> None:

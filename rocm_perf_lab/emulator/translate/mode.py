@@ -1,7 +1,7 @@
-"""The MODE register while a program is translated: rounding, denormals, DX10_CLAMP, IEEE, FP16_OVFL.
+"""The MODE register while a program is translated: rounding, denormals, DX10_CLAMP, IEEE, FP16_OVFL, indexed registers.
 
-The kernel descriptor gives its value at entry and S_SETREG changes it, so its bits are usually known at translation and cost
-nothing; where paths with different values meet, code reads them from the wavefront.
+The kernel descriptor gives its value at entry, S_SETREG and S_SET_GPR_IDX change it, so its bits are usually known at
+translation and cost nothing; where paths with different values meet, code reads them from the wavefront.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 ROUND_F32, ROUND_F64, DENORMALS_F32, DENORMALS_F64 = 0, 2, 4, 6
 """First bits of fields of two; the fields of float64 hold for float16 as well."""
-DX10_CLAMP, IEEE, FP16_OVERFLOW = 8, 9, 23
+DX10_CLAMP, IEEE, FP16_OVERFLOW, REGISTER_INDEXING = 8, 9, 23, 27
 _ALL = 0xFFFFFFFF
+_INDEXING = ("S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Mode:
 
     def after(self, instruction: Instruction) -> Mode:
         """MODE behind an instruction."""
+        if instruction.mnemonic in _INDEXING:
+            bit, is_on = 1 << REGISTER_INDEXING, instruction.mnemonic.endswith("ON")
+            return Mode(self.value & ~bit | (bit if is_on else 0), self.known | bit)
         if not instruction.mnemonic.startswith("S_SETREG"):
             return self
         register, offset, size = register_field(instruction)
@@ -55,7 +59,7 @@ class Mode:
 def modes_at_entry(program: Program) -> Mapping[int, Mode]:
     """MODE at the start of each block, by block index."""
     start = Mode(program.mode)
-    if not any(i.mnemonic.startswith("S_SETREG") for i in program.instructions):
+    if not any(i.mnemonic.startswith(("S_SETREG", "S_SET_GPR_IDX")) for i in program.instructions):
         return dict.fromkeys((b.index for b in program.blocks), start)
     modes: dict[int, Mode] = {}
     pending: list[tuple[Block, Mode]] = [(program.block_at[program.entry], start)]

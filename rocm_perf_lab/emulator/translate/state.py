@@ -29,7 +29,6 @@ class BlockState:
         self.lines = lines
         self.mode = mode
         self.active_lanes: str | None = None
-        self.index_mode: int | None = None
         self.last_index = 0
         self._scalars: dict[int, str] = {}
         self._pairs: dict[int, str] = {}
