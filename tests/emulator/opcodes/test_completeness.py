@@ -10,7 +10,6 @@ from tests.emulator.opcodes import (
     test_control,
     test_conversions,
     test_float,
-    test_indexing,
     test_integer,
     test_lanes,
     test_packed,
@@ -23,7 +22,6 @@ TABLES = (
     test_control,
     test_conversions,
     test_float,
-    test_indexing,
     test_integer,
     test_lanes,
     test_packed,
@@ -31,7 +29,8 @@ TABLES = (
     test_sdwa,
 )
 ELSEWHERE = {
-    "S_BARRIER", "S_ENDPGM", "S_TRAP", "S_SLEEP", "S_SETREG_B32", "S_SETREG_IMM32_B32", "S_SETVSKIP",
+    "S_BARRIER", "S_ENDPGM", "S_TRAP", "S_SLEEP", "S_SETREG_B32", "S_SETREG_IMM32_B32", "S_SET_GPR_IDX_IDX", "S_SET_GPR_IDX_OFF",
+    "S_SET_GPR_IDX_ON", "S_SETVSKIP",
 }  # fmt: skip
 """In every snippet, in test_modes.py, or in whole kernels."""
 NO_EFFECT = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.build import load_runtime
@@ -34,11 +35,12 @@ s_setpc_b64 s[6:7]
 2:"""
 DEBUGGER = "s_cbranch_cdbgsys_or_user 1f\ns_mov_b32 s20, 1\n1:"
 GET_MODE = "s_getreg_b32 s20, hwreg(HW_REG_MODE, 4, 6)"
+INDEX_MODE = "s_set_gpr_idx_on s4, gpr_idx(SRC0)\ns_set_gpr_idx_mode gpr_idx(DST)\nv_mov_b32 v10, v0\ns_set_gpr_idx_off"
 
 
 def texts() -> list[str]:
     """Every instruction of this file."""
-    return [*BRANCHES.values(), CALL, COMPUTED_CALL, DEBUGGER, GET_MODE]
+    return [*BRANCHES.values(), CALL, COMPUTED_CALL, DEBUGGER, GET_MODE, INDEX_MODE]
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +76,10 @@ def test_nothing_behind_an_abort_is_decoded() -> None:
 
     assert [i.mnemonic for i in program.instructions] == ["S_CBRANCH_SCC1", "S_ENDPGM", "S_TRAP"]
     assert compile_program(program, load_runtime().helpers).address
+
+
+def test_the_mode_of_indexed_registers_changes_while_it_is_on(snippets: Snippets) -> None:
+    outcome = snippets.run(INDEX_MODE, {0: np.arange(64, dtype=np.uint32), 10: np.full(64, 5, np.uint32)}, {4: 3})
+
+    assert np.array_equal(outcome.row(13), np.arange(64))
+    assert (outcome.row(10) == 5).all()

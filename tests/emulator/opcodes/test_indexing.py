@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 
-from tests.builders.opcodes import LANES, Snippets
+from rocm_perf_lab.emulator.wave import LANES
+from tests.builders.opcodes import Snippets
 
-SOURCE0, SOURCE1, SOURCE2, TARGET = 1, 2, 4, 8
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def between(mode: str, *lines: str) -> str:
@@ -26,7 +30,6 @@ READ_LANE = between("SRC0", "v_readlane_b32 s6, v0, 9")
 FIRST_LANE = between("SRC0", "v_readfirstlane_b32 s6, v0")
 SCALAR_SOURCE = between("SRC0,DST", "v_add_u32 v10, s5, v0")
 MODE_IN_M0 = "s_set_gpr_idx_on s4, gpr_idx(SRC0)\ns_movk_i32 m0, 0x8002\nv_add_u32 v10, v0, v1\ns_set_gpr_idx_off"
-NEW_MODE = "s_set_gpr_idx_on s4, gpr_idx(SRC0)\ns_set_gpr_idx_mode gpr_idx(DST)\nv_mov_b32 v10, v0\ns_set_gpr_idx_off"
 IN_A_LOOP = """\
 s_mov_b32 s6, 0
 s_set_gpr_idx_on s6, gpr_idx(SRC0)
@@ -42,15 +45,8 @@ OFF_BY_SETREG = "s_set_gpr_idx_on s4, gpr_idx(SRC0)\ns_setreg_imm32_b32 hwreg(HW
 OPEN_ON_ONE_PATH = "s_cbranch_scc0 1f\ns_set_gpr_idx_on s4, gpr_idx(SRC0)\n1:\nv_mov_b32 v10, v0\ns_set_gpr_idx_off"
 TEXTS = [
     ADD_SOURCES, ADD_TARGET, FMA_ALL, MAC_TARGET, WIDE, COMPARE, WRITE_LANE, READ_LANE, FIRST_LANE, SCALAR_SOURCE, MODE_IN_M0,
-    NEW_MODE, IN_A_LOOP, OFF_BY_SETREG,
+    IN_A_LOOP, OFF_BY_SETREG,
 ]  # fmt: skip
-
-
-def texts() -> list[str]:
-    """Every instruction of this file."""
-    return TEXTS
-
-
 LANE = np.arange(LANES, dtype=np.uint32)
 
 
@@ -59,7 +55,7 @@ def snippets() -> Snippets:
     return Snippets(TEXTS)
 
 
-def rows(dtype: type[np.generic] = np.uint32, count: int = 16) -> dict[int, np.ndarray]:
+def rows(dtype: type[np.generic] = np.uint32, count: int = 16) -> dict[int, NDArray[Any]]:
     """Register r of lane l holds 100 r + l."""
     return {r: (100 * r + LANE).astype(dtype) for r in range(count)}
 
@@ -125,12 +121,6 @@ def test_the_mode_is_in_m0_where_any_instruction_may_write_it(snippets: Snippets
     outcome = snippets.run(MODE_IN_M0, rows(), {4: 5})
 
     assert np.array_equal(outcome.row(12), 100 + 2 * LANE)
-
-
-def test_the_mode_changes_while_it_is_on(snippets: Snippets) -> None:
-    outcome = snippets.run(NEW_MODE, rows(), {4: 3})
-
-    assert np.array_equal(outcome.row(13), LANE)
 
 
 def test_the_mode_holds_over_branches(snippets: Snippets) -> None:
