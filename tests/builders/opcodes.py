@@ -68,12 +68,14 @@ class Outcome:
         if size < 4:
             return self.row(register).astype(f"u{size}").view(dtype)
         words = [self.vgprs[:, register + i].ravel() for i in range(size // 4)]
-        return np.ascontiguousarray(np.stack(words, axis=1)).view(dtype).ravel()
+        row: NDArray[Any] = np.ascontiguousarray(np.stack(words, axis=1)).view(dtype).ravel()
+        return row
 
     def scalar(self, register: int, dtype: Any = np.uint32) -> NDArray[Any]:
         """An SGPR (or pair), one value per wavefront."""
         words = np.dtype(dtype).itemsize // 4
-        return np.ascontiguousarray(self.sgprs[:, register : register + words]).view(dtype).ravel()
+        values: NDArray[Any] = np.ascontiguousarray(self.sgprs[:, register : register + words]).view(dtype).ravel()
+        return values
 
     def mask(self, register: int = VCC) -> NDArray[np.bool_]:
         """An SGPR pair as one bit per lane, flat."""
