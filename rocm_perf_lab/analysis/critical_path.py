@@ -88,7 +88,7 @@ def critical_path(
     to = _longest_to(duration, graph.in_pairs)
     length = int(to.max(initial=0))
     after = _longest_from(duration, graph.in_pairs)
-    return CriticalPath(length, graph, _path(to, graph.predecessors), length - (to + after - duration))
+    return CriticalPath(length, graph, _path(to, graph), length - (to + after - duration))
 
 
 def contribution_ns(path: CriticalPath, dispatches: Dispatches) -> dict[int, int]:
@@ -168,13 +168,18 @@ def _spread(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
     return spread
 
 
-def _path(longest: Integers, predecessors: tuple[Integers, ...]) -> Integers:
+def _path(longest: Integers, graph: Graph) -> Integers:
     if len(longest) == 0:
         return np.empty(0, np.int64)
-    best, reached = predecessors[0], np.where(predecessors[0] == NONE, -1, longest[predecessors[0]])
-    for waited_for in predecessors[1:]:
+    best, reached = np.full(len(graph), NONE), np.full(len(graph), -1)
+    for waited_for in graph.predecessors:
         here = np.where(waited_for == NONE, -1, longest[waited_for])
         best, reached = np.where(here > reached, waited_for, best), np.maximum(here, reached)
+    earlier, later = graph.joins.T
+    farther = longest[earlier] > reached[later]
+    np.maximum.at(reached, later[farther], longest[earlier[farther]])
+    farthest = farther & (longest[earlier] == reached[later])
+    best[later[farthest]] = earlier[farthest]
     back = best.tolist()
     path = []
     node = int(longest.argmax())

@@ -29,8 +29,10 @@ MAX_NODES = 5_000
 DEPENDENCE_RULE = (
     "A lane is a queue and stream of one agent and process; the copies of a stream are a lane. A dispatch or copy waits for the"
     " last one of its own lane that ended before it started, for the last copy (or dispatch) of its stream, and for the last one"
-    f" of other lanes of its process that ended at most {DEFAULT_MAX_GAP_NS} ns before it started and after that of its own lane;"
-    " where API calls were traced, also for the last work that ended while its thread sat in a blocking call before the launch."
+    f" of other lanes of its process that ended at most {DEFAULT_MAX_GAP_NS} ns before it started and after that of its own lane:"
+    " where its lane stood idle meanwhile, for the last one of every other lane that ended since its own lane's did; where API"
+    " calls were traced, also for the last work of every lane that ended while its thread sat in a blocking call before the"
+    " launch."
 )
 _NO_LAUNCHES = "the trace has no API calls: collect them with rocprofv3 --hip-trace (or --runtime-trace)"
 
@@ -98,10 +100,8 @@ def _edges(graph: Graph, shown: NDArray[np.int64]) -> NDArray[np.int64]:
     """(earlier, later), by position in the trace, between shown nodes."""
     is_shown = np.zeros(len(graph), bool)
     is_shown[shown] = True
-    later = np.sort(shown)
-    pairs = [np.stack([column[later], later], axis=1) for column in graph.predecessors]
-    found = np.concatenate([pair[(pair[:, 0] >= 0) & is_shown[pair[:, 0]]] for pair in pairs])
-    edges: NDArray[np.int64] = graph.identity[found[np.argsort(found[:, 1], kind="stable")]]
+    pairs = graph.edges_to(np.sort(shown))
+    edges: NDArray[np.int64] = graph.identity[pairs[is_shown[pairs[:, 0]]]]
     return edges
 
 

@@ -10,9 +10,11 @@ own. A dispatch or copy waits for
    left out where the `lane` predecessor waited for the same already;
 3. `near`: the last of other lanes of its process that ended before it started, if that was after its `lane` predecessor
    ended and at most `max_gap_ns` before its start. A trace does not record events and barriers between queues: what
-   starts as soon as something else ends is taken to have waited for it;
-4. `host`: where the trace has API calls, the last work of the process that ended while the launching thread sat in the
-   last blocking call (a synchronisation or a synchronous copy) before the call that launched this one.
+   starts as soon as something else ends is taken to have waited for it. If its lane stood idle all that time (`max_gap_ns`, or
+   from start to end of the one waited for), branches join: it waits for the last of every other lane that ended since its
+   `lane` predecessor did (since `max_gap_ns` before its start where it has none);
+4. `host`: where the trace has API calls, the last work of the process, and of every other lane of it, that ended while the
+   launching thread sat in the last blocking call (a synchronisation or a synchronous copy) before the call that launched it.
 
 Dispatches of different processes never wait for each other. What ends before it starts takes no time. Equal times are
 ordered by start, end and position, so that the graph has no cycle.
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 DEFAULT_MAX_GAP_NS = 10_000
-KINDS = ("lane", "stream", "near", "host")
 NONE = -1
+_MOST_LANES = 64
+"""Of a process with more lanes a join waits for the last node alone."""
 _COPY = -2
 """Stands in for agent and queue in the lane of copies."""
 _BLOCKING = re.compile(
@@ -71,7 +74,9 @@ class Graph:
     end_ns: Integers
     """Never before the start."""
     predecessors: tuple[Integers, ...]
-    """One array per kind of `KINDS` that occurs: the node waited for, always an earlier one, or -1. `lane` comes first."""
+    """The node waited for by `lane`, `stream` and `near`, as far as they occur: always an earlier one, or -1."""
+    joins: Integers
+    """All other dependencies, as pairs (earlier, later) by the later node, shape (n_joins, 2)."""
     launched_by: Integers
     """Position of the API call that launched the node, or -1."""
 
@@ -91,23 +96,29 @@ class Graph:
         ready = np.full(len(self), self.start_ns[0])
         for waited_for in self.predecessors:
             ready = np.maximum(ready, np.where(waited_for == NONE, ready, self.end_ns[waited_for]))
+        np.maximum.at(ready, self.joins[:, 1], self.end_ns[self.joins[:, 0]])
         delay: Integers = self.start_ns - ready
         return delay
 
     @cached_property
     def in_pairs(self) -> Pairs:
         """The same order of things with at most two predecessors each."""
-        return _in_pairs(self.predecessors)
+        return _in_pairs(self.predecessors, self.joins)
 
     def edges(self) -> Integers:
         """(earlier, later) by identity, shape (n_edges, 2), in order of the later node."""
-        node = np.arange(len(self))
-        pairs = np.concatenate(
-            [np.stack([waited_for, node], axis=1) for waited_for in self.predecessors] or [np.empty((0, 2), int)]
-        )
-        pairs = pairs[pairs[:, 0] != NONE]
-        edges: Integers = self.identity[pairs[np.argsort(pairs[:, 1], kind="stable")]]
+        edges: Integers = self.identity[self.edges_to(np.arange(len(self)))]
         return edges
+
+    def edges_to(self, nodes: Integers) -> Integers:
+        """(earlier, later) of these nodes, which are in order, shape (n_edges, 2), in order of the later node."""
+        columns = [np.stack([column[nodes], nodes], axis=1) for column in self.predecessors]
+        wanted = np.zeros(len(self), bool)
+        wanted[nodes] = True
+        pairs = np.concatenate([*columns, self.joins[wanted[self.joins[:, 1]]]])
+        pairs = pairs[pairs[:, 0] != NONE]
+        ordered: Integers = pairs[np.argsort(pairs[:, 1], kind="stable")]
+        return ordered
 
 
 def dependencies(
@@ -143,38 +154,49 @@ def dependencies(
     near_end = np.where(near == NONE, 0, end[near])
     waited = (near != NONE) & (start - near_end <= max_gap_ns) & ((own == NONE) | (near_end > np.where(own == NONE, 0, end[own])))
     found.append(_without(np.where(waited, near, NONE), *found))
+    own_end = np.where(own == NONE, start - max_gap_ns - 1, end[own])
+    idle = waited & ((start - own_end > max_gap_ns) | (start[near] >= own_end))
+    joined = ended.last_of_lanes(np.flatnonzero(idle), own_end + 1, ended.before, process, lane)
     launched_by = np.full(len(start), NONE)
     if len(regions):
         launched_by = _launches(regions, process, np.concatenate([_correlation(dispatches), copies.correlation])[order])
-        found.append(_without(_waited_on_the_host(regions, launched_by, process, ended), *found))
+        joined = np.concatenate([joined, _waited_on_the_host(regions, launched_by, process, lane, ended)])
     return Graph(
         identity=order,
         dispatches=len(dispatches),
         start_ns=start,
         end_ns=end,
         predecessors=tuple(waited_for for index, waited_for in enumerate(found) if index == 0 or np.any(waited_for != NONE)),
+        joins=_new_pairs(joined, found, len(start)),
         launched_by=launched_by,
     )
 
 
-def _in_pairs(predecessors: tuple[Integers, ...]) -> Pairs:
+def _in_pairs(predecessors: tuple[Integers, ...], joins: Integers) -> Pairs:
     count = len(predecessors[0])
-    if len(predecessors) <= 2:
-        second = predecessors[1] if len(predecessors) == 2 else np.full(count, NONE)
-        return Pairs(predecessors[0] + 1, second + 1, np.arange(count))
-    # Nodes before "none".
-    columns = -np.sort(-np.stack(predecessors), axis=0)
-    helpers = np.maximum((columns != NONE).sum(axis=0) - 2, 0)
+    edges = sum(((column != NONE).astype(np.int64) for column in predecessors), np.bincount(joins[:, 1], minlength=count))
+    helpers = np.maximum(edges - 2, 0)
     node = np.arange(count) + np.cumsum(helpers)
+    begin = node - helpers
     first = np.zeros(count + int(helpers.sum()), np.int64)
     second = np.zeros_like(first)
-    moved = np.append(node, NONE)[columns] + 1
-    begin = node - helpers
-    first[begin], second[begin] = moved[0], moved[1]
-    for extra in range(1, len(columns) - 1):
-        having = np.flatnonzero(helpers >= extra)
-        place = begin[having] + extra
-        first[place], second[place] = place, moved[extra + 1, having]
+    known = np.zeros(count, np.int64)
+
+    def put(earlier: Integers, later: Integers, number: Integers) -> None:
+        """The first two are those of the first entry, every other one is the second of an entry that follows the one before."""
+        entry = begin[later] + np.maximum(number - 1, 0)
+        is_first, is_further = number == 0, number >= 2
+        first[entry[is_first]] = node[earlier[is_first]] + 1
+        second[entry[~is_first]] = node[earlier[~is_first]] + 1
+        first[entry[is_further]] = entry[is_further]
+
+    for column in predecessors:
+        later = np.flatnonzero(column != NONE)
+        put(column[later], later, known[later])
+        known[later] += 1
+    later = joins[:, 1]
+    group = np.flatnonzero(np.diff(later, prepend=-1))
+    put(joins[:, 0], later, known[later] + np.arange(len(later)) - np.repeat(group, np.diff(group, append=len(later))))
     return Pairs(first, second, node)
 
 
@@ -217,6 +239,27 @@ class _Ended:
         earlier_rank = by_process[np.maximum(earlier, 0)] if self._count else earlier
         usable = (earlier >= 0) & (process_of[earlier_rank] == process) if self._count else earlier >= 0
         return self._nodes(np.where(same, np.where(usable, earlier_rank, NONE), last))
+
+    def last_of_lanes(self, nodes: Integers, since: Integers, before: Integers, process: Integers, lane: Integers) -> Integers:
+        """Pairs (earlier, node) of each of `nodes`: of every other lane of its process the last node that ended since then.
+
+        `since` and `before` have an entry for each node of the graph: the first instant that counts, and the rank of the
+        first end that does not. Shape (n_pairs, 2).
+        """
+        pairs = [np.empty((0, 2), np.int64)]
+        nodes = nodes[before[nodes] - np.searchsorted(self.end, since[nodes], "left") > 1]
+        lane_of_rank, process_of_node = lane[self.node], process[nodes]
+        for one in np.unique(process_of_node).tolist():
+            queries = nodes[process_of_node == one]
+            lanes = np.unique(lane[process == one])
+            for other in lanes.tolist() if len(lanes) <= _MOST_LANES else ():
+                ranks = np.flatnonzero(lane_of_rank == other)
+                of_others = queries[lane[queries] != other]
+                at = np.searchsorted(ranks, before[of_others]) - 1
+                last = self.node[ranks[np.maximum(at, 0)]]
+                valid = (at >= 0) & (self._end_of_node[last] >= since[of_others])
+                pairs.append(np.stack([last[valid], of_others[valid]], axis=1))
+        return np.concatenate(pairs)
 
     def _last_rank(self, group_of_rank: Integers, wanted: Integers, before: Integers) -> Integers:
         if self._count == 0:
@@ -291,15 +334,14 @@ def _launches(regions: Regions, process: Integers, correlation: Integers) -> Int
     return found
 
 
-def _waited_on_the_host(regions: Regions, launched_by: Integers, process: Integers, ended: _Ended) -> Integers:
-    """Rule 4."""
+def _waited_on_the_host(regions: Regions, launched_by: Integers, process: Integers, lane: Integers, ended: _Ended) -> Integers:
+    """Rule 4, as pairs (earlier, later)."""
     blocking_name = np.array([bool(_BLOCKING.search(name)) for name in regions.names] or [False])
     blocking = np.flatnonzero(blocking_name[regions.name])
     blocking = blocking[np.argsort(regions.end_ns[blocking], kind="stable")]
     launched = np.flatnonzero(launched_by != NONE)
-    found = np.full(len(launched_by), NONE)
     if len(blocking) == 0 or len(launched) == 0:
-        return found
+        return np.empty((0, 2), np.int64)
     thread = _group(regions.process, regions.thread)
     call = launched_by[launched]
     stride = len(blocking) + 1
@@ -310,12 +352,24 @@ def _waited_on_the_host(regions: Regions, launched_by: Integers, process: Intege
     block = blocking[by_thread[np.maximum(at, 0)]]
     valid = (at >= 0) & (thread[block] == thread[call])
     done = np.minimum(np.searchsorted(ended.end, regions.end_ns[block], "right"), ended.before[launched])
-    wanted, before_node = np.full(len(launched_by), NONE), np.zeros(len(launched_by), np.int64)
-    wanted[launched], before_node[launched] = process[launched], done
+    since, before_node = np.zeros(len(launched_by), np.int64), np.zeros(len(launched_by), np.int64)
+    wanted = np.full(len(launched_by), NONE)
+    since[launched], before_node[launched], wanted[launched] = regions.start_ns[block], done, process[launched]
     last = ended.last_of(process, wanted, before_node)[launched]
     valid &= (last != NONE) & (ended.end_of(last) >= regions.start_ns[block])
-    found[launched] = np.where(valid, last, NONE)
-    return found
+    waiting = launched[valid]
+    return np.concatenate(
+        [np.stack([last[valid], waiting], axis=1), ended.last_of_lanes(waiting, since, before_node, process, lane)]
+    )
+
+
+def _new_pairs(pairs: Integers, known: list[Integers], count: int) -> Integers:
+    """The pairs (earlier, later) that no known column of the graph has, each once, by the later node."""
+    for column in known:
+        pairs = pairs[column[pairs[:, 1]] != pairs[:, 0]]
+    keys = np.sort(pairs[:, 1] * count + pairs[:, 0])
+    later, earlier = np.divmod(keys[np.diff(keys, prepend=-1) != 0], max(count, 1))
+    return np.stack([earlier, later], axis=1)
 
 
 def _correlation(dispatches: Dispatches) -> Integers:

@@ -33,7 +33,10 @@ class Gap:
 
 @dataclass(frozen=True)
 class Launches:
-    """Launches whose API call the trace has. `overhead_ns` is the time in the calls, `latency` from call to start."""
+    """API calls that launched kernels: one of a graph counts once, copies do not count (a synchronous one waits for itself).
+
+    `overhead_ns` is the time in the calls, `latency` from the call to the start of its first kernel.
+    """
 
     count: int
     overhead_ns: int
@@ -41,7 +44,7 @@ class Launches:
     median_latency_ns: float
     p90_latency_ns: float
     late: int
-    """Dispatches for which nothing that they depend on was still running as they were launched: the host was late."""
+    """Launches at which nothing that the kernel depends on was still running: the host was late."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,12 @@ def _overlap(start: Integers, end: Integers) -> tuple[int, int]:
 
 
 def _launches(graph: Graph, regions: Regions) -> Launches | None:
-    nodes = np.flatnonzero(graph.launched_by >= 0)
+    """Calls that launched kernels; of a graph's many kernels the first, as one call launched them all."""
+    nodes = np.flatnonzero((graph.launched_by >= 0) & (graph.identity < graph.dispatches))
     if len(nodes) == 0:
         return None
-    call = graph.launched_by[nodes]
+    call, first = np.unique(graph.launched_by[nodes], return_index=True)
+    nodes = nodes[first]
     overhead = np.maximum(regions.end_ns[call] - regions.start_ns[call], 0)
     latency = graph.start_ns[nodes] - regions.start_ns[call]
     ready = (graph.start_ns - graph.delay_ns)[nodes]

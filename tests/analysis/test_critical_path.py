@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocm_perf_lab.analysis.critical_path import contribution_ns, critical_path
+from rocm_perf_lab.analysis.critical_path import contribution_ns, critical_path, what_if
 from rocm_perf_lab.rocprof.trace import Dispatches
 
 Row = tuple[int, int, int]
@@ -53,6 +53,36 @@ def test_a_queue_that_waits_for_another_depends_on_it() -> None:
 
     assert path.edges == ((0, 1), (0, 2), (1, 2))
     assert (path.length_ns, path.dispatches) == (35, (0, 1, 2))
+
+
+FORK_AND_JOIN: list[Row] = [(0, 10_000, 0), (11_000, 61_000, 1), (11_000, 111_000, 2), (112_000, 122_000, 0)]
+"""A (10 us) on queue 0, then B (50 us) and C (100 us) on queues of their own, then D (10 us) on queue 0, 1 us in between."""
+
+
+def test_branches_that_join_are_all_waited_for_however_early_they_ended() -> None:
+    path = critical_path(dispatches(FORK_AND_JOIN))
+
+    # By hand: A -> B -> D takes 70 us, A -> C -> D 120 us, so B has 50 us of slack and the others none.
+    assert set(path.edges) == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)}
+    assert (path.length_ns, path.dispatches) == (120_000, (0, 2, 3))
+    assert path.slack_ns.tolist() == [0, 50_000, 0, 0]
+
+
+def test_what_a_faster_branch_gains_ends_where_the_other_branch_is_longer() -> None:
+    path = critical_path(dispatches(FORK_AND_JOIN))
+    only_c = np.array([False, False, True, False])
+
+    # C in 10 us: D waits for B, which ends at 61 us, then 1 us as before, then takes 10 us.
+    assert what_if(path, only_c, 10).wall_ns == 72_000
+    assert what_if(path, only_c, 2).wall_ns == 72_000
+    assert what_if(path, only_c, 1).wall_ns == path.wall_ns == 122_000
+
+
+def test_a_join_looks_back_to_the_last_work_of_its_own_lane_and_no_further() -> None:
+    # Queue 1 ended before queue 0 worked last: what waits now has waited for that already.
+    path = critical_path(dispatches([(0, 100, 1), (200, 300, 0), (310, 400, 2), (405, 500, 0)]), max_gap_ns=150)
+
+    assert set(path.edges) == {(0, 1), (1, 2), (1, 3), (2, 3)}
 
 
 def test_a_long_pause_is_no_dependence_across_queues() -> None:
@@ -142,7 +172,12 @@ def reference_edges(rows: list[Row], max_gap_ns: int) -> set[tuple[int, int]]:
             edges.add((own, later))
         near = other is not None and start[later] - end[other] <= max_gap_ns
         if other is not None and near and (own is None or end[other] > end[own]):
+            since = start[later] - max_gap_ns if own is None else end[own] + 1
             edges.add((other, later))
+            idle = own is None or start[later] - end[own] > max_gap_ns or start[other] >= end[own]
+            for lane in set(queue) - {queue[later]} if idle else ():
+                joined = last_ended([d for d in ended if queue[d] == lane and end[d] >= since])
+                edges |= {(joined, later)} if joined is not None else set()
     return edges
 
 

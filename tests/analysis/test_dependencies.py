@@ -90,6 +90,24 @@ def test_a_synchronisation_on_the_host_orders_queues_that_are_far_apart() -> Non
     assert path.length_ns == 150
 
 
+def test_a_synchronisation_waits_for_every_queue() -> None:
+    kernels = dispatches([(10, 60, 0), (10, 110, 1), (900_000, 900_050, 2)])
+    kernels = replace(kernels, correlation=np.array([1, 2, 4]))
+    made = [
+        (0, 2, "hipLaunchKernel", 1),
+        (2, 4, "hipLaunchKernel", 2),
+        (6, 120, "hipDeviceSynchronize", 3),
+        (899_990, 899_994, "hipLaunchKernel", 4),
+    ]
+
+    path = critical_path(kernels, None, calls(made))
+
+    assert path.edges == ((0, 2), (1, 2))
+    assert path.slack_ns.tolist() == [50, 0, 0]
+    # Queue 1 ten times as fast (10 ns): the host then waits for queue 0, until 60.
+    assert what_if(path, np.array([False, True, False]), 10).wall_ns == 60 - 10 + (900_000 - 110) + 50
+
+
 @pytest.mark.parametrize(
     ("blocking", "thread_of_launch"),
     [((6, 90, "hipDeviceSynchronize", 2), 1), ((6, 120, "hipMemcpyAsync", 2), 1), ((6, 120, "hipDeviceSynchronize", 2), 9)],
@@ -114,6 +132,27 @@ def test_launch_overhead_and_latency() -> None:
     assert (found.count, found.overhead_ns, found.median_overhead_ns, found.median_latency_ns) == (2, 24, 12.0, 40.0)
     assert found.late == 1
     assert timeline(dependencies(kernels)).launches is None
+
+
+def test_a_graph_launch_counts_once_however_many_kernels_it_has() -> None:
+    kernels = replace(dispatches([(100, 110, 0), (110, 120, 0), (120, 130, 0)]), correlation=np.array([7, 7, 7]))
+    regions = calls([(40, 90, "hipGraphLaunch", 7)])
+
+    found = timeline(dependencies(kernels, None, regions), regions).launches
+
+    assert found is not None
+    assert (found.count, found.overhead_ns, found.median_latency_ns, found.late) == (1, 50, 60.0, 1)
+
+
+def test_the_wait_of_a_synchronous_copy_is_no_launch_overhead() -> None:
+    kernels = replace(dispatches([(100, 110, 0)]), correlation=np.array([2]))
+    moved = replace(copies([(20, 60, 0)]), correlation=np.array([1]))
+    regions = calls([(0, 70, "hipMemcpy", 1), (80, 85, "hipLaunchKernel", 2)])
+
+    found = timeline(dependencies(kernels, moved, regions), regions).launches
+
+    assert found is not None
+    assert (found.count, found.overhead_ns) == (1, 5)
 
 
 def test_the_time_line_of_two_queues() -> None:
@@ -235,9 +274,13 @@ def test_waits_on_the_host_equal_the_rule_written_down(kernels: list[Interval], 
             continue
         block_end, row = max(blocking)
         ended = [before for before in order[: order.index(later)] if kernels[before][1] <= min(block_end, kernels[later][0])]
+        own = {before for before, after in wanted if after == later}
         last = max(ended, key=lambda one: (kernels[one][1], order.index(one)), default=None)
-        if last is not None and kernels[last][1] >= made[row][0]:
-            wanted.add((last, later))
+        wanted |= {(last, later)} if last is not None and kernels[last][1] >= made[row][0] else set()
+        for queue in {kernel[2] for kernel in kernels} - {kernels[later][2]}:
+            of_queue = [one for one in ended if kernels[one][2] == queue and kernels[one][1] >= made[row][0]]
+            joined = max(of_queue, key=lambda one: (kernels[one][1], order.index(one)), default=None)
+            wanted |= {(joined, later)} - own if joined is not None else set()
     assert {(before, after) for before, after in edges(graph)} == wanted
 
 
@@ -259,7 +302,12 @@ def reference_edges(rows: list[tuple[int, int, int, str]], max_gap_ns: int) -> s
         near = last([i for i in ended if rows[i][2:] != (lane, kind)])
         found |= {(i, later) for i in (own, stream) if i is not None}
         if near is not None and start - rows[near][1] <= max_gap_ns and (own is None or rows[near][1] > rows[own][1]):
+            since = start - max_gap_ns if own is None else rows[own][1] + 1
             found.add((near, later))
+            idle = own is None or start - rows[own][1] > max_gap_ns or rows[near][0] >= rows[own][1]
+            for other in {row[2:] for row in rows} - {(lane, kind)} if idle else ():
+                joined = last([i for i in ended if rows[i][2:] == other and rows[i][1] >= since])
+                found |= {(joined, later)} if joined is not None else set()
     return found
 
 
