@@ -1,4 +1,7 @@
-"""A decoded thread trace of the size that a real GEMM leaves: loops of loads, LDS and matrix instructions in many waves."""
+"""A decoded thread trace of the size that a real GEMM leaves: loops of loads, LDS and matrix instructions in many waves.
+
+Each wavefront goes a way of its own: of its instructions a few are left out at random, as branches do.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,7 @@ _BODY: tuple[tuple[str, Category, int], ...] = (
     ("s_cmp_lg_u32 s4, 0", Category.SALU, 4),
     ("s_cbranch_scc1 65400", Category.JUMP, 8),
 )  # fmt: skip
+_LEFT_OUT = 0.02
 _WAITS = ("s_waitcnt", "s_barrier")
 
 
@@ -56,27 +60,28 @@ def generate(folder: Path, *, waves: int, instructions: int, seed: int = 1) -> P
     """Write the folder of `waves` wavefronts of about `instructions` instructions each; its path."""
     random = np.random.default_rng(seed)
     turns = instructions // len(_BODY)
-    lines = np.tile(np.arange(1, len(_BODY) + 1), turns)
-    category = np.tile(np.array([kind for _, kind, _ in _BODY], np.int64), turns)
-    issue = np.tile(np.array([cycles for _, _, cycles in _BODY], np.int64), turns)
-    waits = np.tile(np.array([text.startswith(_WAITS) for text, _, _ in _BODY]), turns)
+    every = np.tile(np.arange(1, len(_BODY) + 1), turns)
     made = []
-    totals = np.zeros((len(_BODY) + 1, 3), np.int64)
+    totals = np.zeros((len(_BODY) + 1, 4), np.int64)
     for number in range(waves):
+        lines = every[random.random(len(every)) >= _LEFT_OUT]
+        category = np.array([kind for _, kind, _ in _BODY], np.int64)[lines - 1]
+        issue = np.array([cycles for _, _, cycles in _BODY], np.int64)[lines - 1]
+        waits = np.array([text.startswith(_WAITS) for text, _, _ in _BODY])[lines - 1]
         stall = np.where(waits, 4 * random.geometric(0.01, len(lines)), 4 * random.poisson(0.4, len(lines)))
         duration = stall + issue
         idle = 4 * random.poisson(0.1, len(lines))
         time = 1000 * number + np.cumsum(idle + duration) - duration
-        rows = np.empty((len(lines), len(Column)), np.int64)
+        rows = np.empty((len(lines), len(Column)), np.int32)
         for place, values in zip(Column, (time, category, stall, duration, lines), strict=True):
             rows[:, place] = values
-        for column, values in enumerate((duration, stall, idle)):
+        for column, values in enumerate((np.ones_like(lines), duration, stall, idle)):
             np.add.at(totals[:, column], lines, values)
         states = np.stack([np.where(waits, 3, 2), idle + duration], axis=1)
         key = WaveKey(0, number % 4, number // 4 % 8, number // 32)
         made.append(Wave(key, 1, number, 1000 * number, int(time[-1] + duration[-1]), rows, states))
     code = tuple(
-        InstructionRow(line, text, f"gemm.hip:{20 + line // 4}", 1, 0x1000 + 8 * line, turns * waves, *totals[line].tolist())
+        InstructionRow(line, text, f"gemm.hip:{20 + line // 4}", 1, 0x1000 + 8 * line, *totals[line].tolist())
         for line, (text, _, _) in enumerate(_BODY, start=1)
     )
     provenance = AttProvenance("ui_output_agent_1_dispatch_1", 1, 1, "3.0.0", 9, "rocprofv3", emulated=False)

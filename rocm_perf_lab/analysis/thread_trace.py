@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 UNKNOWN_SOURCE = "(no source line)"
 _HOT_SPOTS = 10
 _SUM_TOLERANCE = 0.01
+_SAMPLED = "the folder holds PC samples, which count samples and not cycles"
 _ALWAYS = (
     "a wait for several operations is shared among them by a model: all were as long under way as the youngest",
     "idle time is a lost arbitration, a dependency or a missing instruction: the trace does not tell which",
@@ -111,10 +112,12 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
     if not rows:
         return NoThreadTrace("; ".join(("the thread trace holds no instructions", *trace.notes)))
     if not trace.has_cycles:
-        return NoThreadTrace("the folder holds PC samples, which count samples and not cycles")
+        return NoThreadTrace(_SAMPLED)
     if len(rows) < len(trace.rows):
         trace = replace(trace, waves=_waves_of(trace.waves, rows))
     total = _spent(rows, sum(row.cycles for row in rows))
+    if not total.cycles and any(row.samples and row.samples.issued + row.samples.stalled for row in rows):
+        return NoThreadTrace(_SAMPLED)
     if not total.cycles:
         return NoThreadTrace("; ".join(("no wavefront of the kernel was traced", *trace.notes)))
     kinds = {row.line: instruction_class(row.mnemonic) for row in rows}

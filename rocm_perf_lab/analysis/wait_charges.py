@@ -86,14 +86,14 @@ class _Walk:
 
     def __init__(self, trace: AttTrace, rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionClass]) -> None:
         gfxip = trace.provenance.gfxip
-        self._by_line = {row.line: row for row in rows}
         self._follower = Follower({row.line: row_effects(row.text, gfxip) for row in trace.rows}, gfxip)
+        self._row_of = dict(zip(np.searchsorted(self._follower.lines, [row.line for row in rows]).tolist(), rows, strict=True))
         self._own = np.zeros(self._follower.rows, np.bool_)
-        self._own[list(self._by_line)] = True
+        self._own[list(self._row_of)] = True
         self._measured = np.full(self._follower.rows, -1, np.int64)
-        for row in rows:
+        for number, row in self._row_of.items():
             if kinds[row.line] in _LATENCY_CLASSES and not _STORES.search(row.mnemonic):
-                self._measured[row.line] = _LATENCY_CLASSES.index(kinds[row.line])
+                self._measured[number] = _LATENCY_CLASSES.index(kinds[row.line])
         self._cycles: dict[int, float] = defaultdict(float)
         self._samples: list[tuple[Integers, Integers]] = []
 
@@ -104,14 +104,14 @@ class _Walk:
             pair, counter = divmod(key, _COUNTERS)
             victim, cause = divmod(pair, self._follower.rows)
             if cycles > 0:
-                charges.append(Charge(self._by_line[victim], self._by_line[cause], counter_of(counter), cycles))
+                charges.append(Charge(self._row_of[victim], self._row_of[cause], counter_of(counter), cycles))
         charges.sort(key=lambda charge: (-charge.cycles, charge.victim.line, charge.cause.line))
         return Waited(tuple(charges), self._latency())
 
     def take(self, wave: Wave) -> None:
         """One wavefront."""
         executed = wave.instructions
-        rows = self._follower.placed(executed[:, Column.LINE], executed[:, Column.CATEGORY])
+        rows = self._follower.numbered(executed[:, Column.LINE], executed[:, Column.CATEGORY])
         stalls = executed[:, Column.STALL].astype(np.int64)
         issued = executed[:, Column.TIME] + stalls
         self._take_counters(rows, issued, stalls, self._follower.counter_links(rows))
@@ -123,7 +123,7 @@ class _Walk:
 
     def take_code(self, rows: Sequence[InstructionRow]) -> None:
         """Without timelines: as if every row had been executed once, in order of address; causes share alike."""
-        lines = self._follower.placed(np.array([row.line for row in rows], np.int64), np.zeros(len(rows), np.int64))
+        lines = self._follower.numbered(np.array([row.line for row in rows], np.int64), np.zeros(len(rows), np.int64))
         stalls = np.array([row.stall for row in rows], dtype=np.float64)
         for links in (self._follower.counter_links(lines), self._follower.matrix_links(lines, stalls > 0)):
             if len(links.victims):
@@ -137,7 +137,7 @@ class _Walk:
         group = links.victims * _COUNTERS + links.counters
         lasts = np.flatnonzero(np.concatenate([group[1:] != group[:-1], [True]]))
         youngest = np.repeat(lasts, np.diff(lasts, prepend=-1))
-        took = ends[youngest] - issues[youngest]
+        took = np.maximum(ends[youngest] - issues[youngest], 0)
         self._add(rows, links, _shared(links.victims, ends - waits, ends, issues + took))
         groups_of_victim = np.bincount(links.victims[lasts])
         alone = lasts[(groups_of_victim[links.victims[lasts]] == 1) & (waits[lasts] > _SHORTEST_WAIT)]

@@ -93,14 +93,18 @@ def test_a_whole_folder(tmp_path: Path) -> None:
     assert (trace.has_cycles, trace.notes) == (True, ())
 
 
-def test_version_2_without_a_header_has_no_stall_and_says_so(tmp_path: Path) -> None:
+def test_version_2_without_a_header_has_no_stall_which_the_wave_files_have(tmp_path: Path) -> None:
     rows = [row[:8] for row in (LABEL, LOAD, WAIT)]
 
     trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(*rows, header=None, version="2.1.0")}))
 
-    assert [(row.latency, row.stall) for row in trace.rows] == [(16, 0), (800, 0)]
+    # Latency is that of the code, over two wavefronts; one has a file: its stalls are 4 and 400, and 4 cycles lie between.
+    assert [(row.latency, row.stall, row.idle) for row in trace.rows] == [(16, 4, 0), (800, 400, 4)]
     assert trace.provenance.version == "2.1.0"
-    assert any("no column Stall, Idle" in note for note in trace.notes)
+    assert trace.notes == (
+        "code.json (version 2.1.0) has no column Stall, Idle",
+        "Stall, Idle of the code are summed from the wave files",
+    )
 
 
 def test_columns_are_found_by_name_whatever_their_order(tmp_path: Path) -> None:
@@ -327,3 +331,111 @@ def test_a_kernel_is_found_by_any_of_its_names(tmp_path: Path, name: str) -> Non
     folder_with(tmp_path, complete())
 
     assert read_kernel_trace(tmp_path, name).provenance.dispatch == 12
+
+
+def test_of_several_folders_of_a_kernel_the_first_is_taken_and_a_damaged_one_left_out(tmp_path: Path) -> None:
+    for dispatch in (3, 5):
+        folder_with(tmp_path, complete()).rename(tmp_path / f"ui_output_agent_14065_dispatch_{dispatch}")
+    folder_with(tmp_path, {**complete(), "code.json": "{"})
+
+    trace = read_kernel_trace(tmp_path, "copy")
+
+    assert trace.provenance.dispatch == 3
+    assert [note.partition(":")[0] for note in trace.notes] == [
+        "left out",
+        "2 folders are of this kernel; this is ui_output_agent_14065_dispatch_3",
+    ]
+
+
+def test_of_several_damaged_folders_the_first_says_what_is_wrong(tmp_path: Path) -> None:
+    folder_with(tmp_path, {**complete(), "code.json": "{"})
+
+    with pytest.raises(AttError, match=r"code\.json is damaged"):
+        read_kernel_trace(tmp_path, "copy")
+
+
+def test_the_trace_of_a_kernel_is_read_without_its_curves(tmp_path: Path) -> None:
+    folder_with(tmp_path, complete())
+
+    trace = read_kernel_trace(tmp_path, "copy")
+
+    assert (trace.states, trace.counters, trace.waves[0].timeline.shape) == ({}, {}, (0, 2))
+    assert len(trace.waves[0].instructions) == 2
+
+
+def test_wave_files_may_have_names_of_their_own_but_only_inside_the_folder(tmp_path: Path) -> None:
+    files = complete()
+    files["first.json"] = files.pop("se4_sm2_sl3_wv0.json")
+    slots = files["filenames.json"]["wave_filenames"]["4"]["2"]["3"]
+    slots |= {"0": ["first.json", 100, 512], "1": ["../outside.json", 100, 512], "x": ["first.json", 0, 0], "2": [7]}
+    (tmp_path / "outside.json").write_text(json.dumps(wave_document()))
+
+    trace = read_folder(folder_with(tmp_path, files))
+
+    assert [(wave.key, wave.cycles) for wave in trace.waves] == [((4, 2, 3, 0), 412)]
+    assert trace.notes == ("1 of 2 wave files are missing: ../outside.json",)
+
+
+def test_a_wave_file_of_a_later_version_has_neither_timeline_nor_links(tmp_path: Path) -> None:
+    document = wave_document()
+    for name in ("timeline", "waitcnt", "simd", "slot", "cu"):
+        del document["wave"][name]
+
+    (wave,) = read_folder(folder_with(tmp_path, complete() | {"se4_sm2_sl3_wv0.json": document})).waves
+
+    assert (len(wave.instructions), len(wave.timeline), wave.waits) == (2, 0, ())
+
+
+def test_labels_may_be_shorter_than_rows(tmp_path: Path) -> None:
+    header = HEADER + ", ServiceType, Issued, Stalled, NotIssuedReasons"
+    row = [*LOAD, 3, 5, 90, [1, 2, 87]]
+
+    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(LABEL[:4], row, header=header)}))
+
+    assert (trace.kernels[0].name, trace.kernels[0].address) == ("copy(float*)", 0)
+    assert trace.rows[0].samples is not None
+    assert (trace.rows[0].samples.service, trace.rows[0].samples.stalled) == ("3", 90)
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "generation"),
+    [
+        ({"gfxip": 10}, "s_nop 0", 10), ({"gfxip": "11"}, "s_nop 0", 11), ({"gfxv": "vega"}, "s_nop 0", 9), ({}, "s_nop 0", None),
+        ({"gfxv": "navi"}, "s_nop 0", 10), ({"gfxv": "navi"}, "s_wait_kmcnt 0x0", 12), ({}, "s_waitcnt_vscnt null, 0x0", 10),
+        ({"gfxip": None}, "s_delay_alu instid0(VALU_DEP_1)", 11),
+    ],
+)  # fmt: skip
+def test_the_generation_is_known_by_number_name_or_instructions(
+    tmp_path: Path, names: dict[str, Any], text: str, generation: int | None
+) -> None:
+    files = {"code.json": code([text, *LOAD[1:]]), "filenames.json": names}
+
+    assert read_folder(folder_with(tmp_path, files)).provenance.gfxip == generation
+
+
+@pytest.mark.parametrize("line", [-3, 0, 10**12])
+def test_rows_may_have_any_number(tmp_path: Path, line: int) -> None:
+    load, wait = [LOAD[0], 0, line, *LOAD[3:]], [WAIT[0], 0, line + 1, *WAIT[3:]]
+    waves = wave_document(instructions=[[100, 4, 4, 8, line], [112, 9, 400, 400, line + 1]])
+
+    found = analyse(read_folder(folder_with(tmp_path, {"code.json": code(load, wait), "se4_sm2_sl3_wv0.json": waves})))
+
+    assert isinstance(found, ThreadTrace)
+    assert [(charge.victim.line, charge.cause.line, charge.cycles) for charge in found.charges] == [(line + 1, line, 400)]
+
+
+def test_counters_and_curves_are_tables_whatever_else_their_rows_hold(tmp_path: Path) -> None:
+    occupancy = {"0": [[8, 1, 0, 0, 1, 1, "x"]], "1": [[8, 1]], "2": [[2**40, 1, 0, 0, 1, 1]], "dispatches": {"1": "k [1, 2]"}}
+    files = complete() | {"occupancy.json": occupancy, "wstates3.json": {"time": [1, 2, 3], "state": [1, 0], "name": "WAIT"}}
+
+    trace = read_folder(folder_with(tmp_path, files))
+
+    assert {engine: rows.tolist() for engine, rows in trace.occupancy.items()} == {
+        0: [[8, 1, 0, 0, 1, 1]],
+        2: [[2**40, 1, 0, 0, 1, 1]],
+    }
+    assert (trace.dispatched, trace.states) == ({1: "k [1, 2]"}, {})
+    assert trace.notes == (
+        "occupancy.json has rows of less than 6 numbers and was left out",
+        "wstates3.json is damaged and was left out",
+    )

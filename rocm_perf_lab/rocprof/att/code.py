@@ -27,12 +27,14 @@ _OTHER_NAMES = {
 
 @dataclass(frozen=True)
 class Code:
-    """Rows and kernel labels by falling line number turned round: in the order of the code."""
+    """Rows and kernel labels in the order of the code."""
 
     rows: tuple[InstructionRow, ...]
     kernels: tuple[KernelLabel, ...]
     has_cycles: bool
     version: str
+    lacks: tuple[str, ...]
+    """Columns of cycles that the file does not have."""
     notes: tuple[str, ...]
 
 
@@ -62,19 +64,19 @@ def _code(names: Sequence[str], entries: Sequence[Sequence[Any]], version: str) 
     notes = []
     if not entries:
         notes.append("the decoder found no code: the code object was not captured, or no wavefront was traced")
-    width = min((len(entry) for entry in entries), default=len(names))
+    width = min((len(entry) for entry in entries if not _is_label(entry)), default=len(names))
     at = {name: place for place, name in enumerate(names) if place < width}
     if missing := [name for name in ("ISA", "LineNumber", "Hit") if name not in at]:
         raise KeyError(*missing)
-    if absent := [name for name in ("Latency", "Stall", "Idle") if name not in at]:
+    if absent := tuple(name for name in ("Latency", "Stall", "Idle") if name not in at):
         notes.append(f"code.json (version {version or 'unknown'}) has no column {', '.join(absent)}")
     rows: list[InstructionRow] = []
     kernels: list[KernelLabel] = []
     for entry in entries:
         text = str(entry[at["ISA"]] or "")
-        source = str(entry[at["Source"]] or "") if "Source" in at else ""
+        source = str(entry[at["Source"]] or "") if at.get("Source", len(entry)) < len(entry) else ""
         line, code_object, address = (_number(entry, at, name) for name in ("LineNumber", "Codeobj", "Vaddr"))
-        if text.startswith(";"):
+        if _is_label(entry):
             kernels.append(KernelLabel(line, text[1:].strip(), source, code_object, address))
             continue
         hits, latency, stall, idle = (_number(entry, at, name) for name in ("Hit", "Latency", "Stall", "Idle"))
@@ -82,11 +84,15 @@ def _code(names: Sequence[str], entries: Sequence[Sequence[Any]], version: str) 
         rows.append(InstructionRow(line, text, source, code_object, address, hits, latency, stall, idle, samples))
     rows.sort(key=lambda row: row.line)
     kernels.sort(key=lambda label: label.line)
-    return Code(tuple(rows), tuple(kernels), "Latency" in at, version, tuple(notes))
+    return Code(tuple(rows), tuple(kernels), "Latency" in at, version, absent, tuple(notes))
+
+
+def _is_label(entry: Sequence[Any]) -> bool:
+    return bool(entry) and str(entry[0]).startswith(";")
 
 
 def _number(entry: Sequence[Any], at: Mapping[str, int], name: str) -> int:
-    return int(entry[at[name]] or 0) if name in at else 0
+    return int(entry[at[name]] or 0) if at.get(name, len(entry)) < len(entry) else 0
 
 
 def _samples(entry: Sequence[Any], at: Mapping[str, int]) -> PcSamples:

@@ -46,7 +46,7 @@ def read_kernel_trace(path: Path, symbol: str) -> AttTrace:
 
     The name may be mangled, or demangled as CSV has it, with or without its parameters. Of several folders the first that has
     wavefronts of the kernel, which is noted; where none names it, the first with any wavefronts. The wavefronts of the others
-    are not read, and a folder among them that cannot be read is left out.
+    are not read, and a folder among them that cannot be read is left out; nor are timelines and curves read.
 
     Raises:
         AttError: No decoded folder, or none that can be read.
@@ -65,11 +65,11 @@ def read_kernel_trace(path: Path, symbol: str) -> AttTrace:
     of_kernel = [f for f, own in labels.items() if any(one.mangled_name.removesuffix(".kd") == kernel for one in own)]
     of_name = [f for f, own in labels.items() if any(one.name.partition("(")[0] == short for one in own)]
     candidates = of_kernel or of_name or list(labels)
-    chosen = first = read_folder(candidates[0])
+    chosen = first = read_folder(candidates[0], curves=False)
     for folder in candidates[1:]:
         if chosen.waves:
             break
-        chosen = read_folder(folder)
+        chosen = read_folder(folder, curves=False)
     return _noted(chosen if chosen.waves else first, candidates if of_kernel or of_name else (), refused)
 
 

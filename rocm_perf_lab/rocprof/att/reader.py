@@ -6,11 +6,13 @@ Only the code itself is needed: what else is missing or damaged is left out and 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.rocprof.att.code import read_code
+from rocm_perf_lab.rocprof.att.code import Code, read_code
 from rocm_perf_lab.rocprof.att.content import AttError, array, load_tables, narrow
 from rocm_perf_lab.rocprof.att.model import AttProvenance, AttTrace, Clocks, State, StateCurve, Wave
+from rocm_perf_lab.rocprof.att.timeline import summed
 from rocm_perf_lab.rocprof.att.wave_file import read_waves
 from rocm_perf_lab.rocprof.schema import PROVENANCE_KEY
 
@@ -26,22 +28,28 @@ _ENGINES, _STATES, _CLOCKS, _DATA = (re.compile(keys) for keys in (rb"\d+", rb"t
 _COUNTER_FILE = re.compile(r"se(\d+)_perfcounter\.json$")
 
 
-def read_folder(folder: Path) -> AttTrace:
-    """Everything of one decoded folder.
+def read_folder(folder: Path, *, curves: bool = True) -> AttTrace:
+    """One decoded folder.
+
+    Args:
+        folder: With a code.json.
+        curves: Without them, timelines of wavefronts, curves of states and counters over time are left out: a third of the
+            memory, and none of it is needed to say where the cycles of instructions went.
 
     Raises:
         AttError: No folder, no code, or code that cannot be read.
     """
     if not folder.is_dir():
         raise AttError("no such folder", where=str(folder))
-    return _Reader(folder).read()
+    return _Reader(folder, curves).read()
 
 
 class _Reader:
     """One pass over the files of a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, curves: bool) -> None:
         self._folder = folder
+        self._curves = curves
         self._notes: list[str] = []
 
     def read(self) -> AttTrace:
@@ -51,17 +59,20 @@ class _Reader:
         names = self._optional("filenames.json", expected=True)
         occupancy, dispatched = self._occupancy()
         waves = self._waves(names)
+        if code.lacks and waves:
+            code = replace(code, rows=summed(code.rows, waves, code.lacks), has_cycles=True)
+            self._notes.append(f"{', '.join(code.lacks)} of the code are summed from the wave files")
         return AttTrace(
-            provenance=self._provenance(names, code.version),
+            provenance=self._provenance(names, code),
             rows=code.rows,
             kernels=code.kernels,
             waves=waves,
             occupancy=occupancy,
             dispatched=dispatched,
-            states=self._states(),
+            states=self._states() if self._curves else {},
             clocks=self._clocks(),
             counter_names=_texts(names.get("counter_names")),
-            counters=self._counters(),
+            counters=self._counters() if self._curves else {},
             snapshots=_flat(self._optional("snapshots.json")),
             has_cycles=code.has_cycles and names.get("thread_trace", True) is not False,
             notes=tuple(self._notes),
@@ -85,23 +96,22 @@ class _Reader:
             self._notes.append(f"{name} is not a JSON object and was left out")
         return {}
 
-    def _provenance(self, names: Mapping[str, Any], version: str) -> AttProvenance:
+    def _provenance(self, names: Mapping[str, Any], code: Code) -> AttProvenance:
         match = FOLDER.search(self._folder.name)
         own = names.get(PROVENANCE_KEY)
         lab: Mapping[str, Any] = own if isinstance(own, dict) else {}
-        gfxip = names.get("gfxip")
         return AttProvenance(
             folder=self._folder.name,
             agent=int(match["agent"]) if match else None,
             dispatch=int(match["dispatch"]) if match else None,
-            version=version,
-            gfxip=gfxip if isinstance(gfxip, int) else None,
+            version=code.version,
+            gfxip=_generation(names, code),
             device=str(lab.get("device", "rocprofv3")),
             emulated=own is not None and lab.get("emulated") is not False,
         )
 
     def _waves(self, names: Mapping[str, Any]) -> tuple[Wave, ...]:
-        waves, notes = read_waves(self._folder, names.get("wave_filenames"))
+        waves, notes = read_waves(self._folder, names.get("wave_filenames"), timelines=self._curves)
         self._notes.extend(notes)
         if not waves and not notes and names.get("thread_trace") is not False:
             self._notes.append(
@@ -163,6 +173,24 @@ class _Reader:
         except (TypeError, ValueError, IndexError, OverflowError):
             self._notes.append(f"{file} has rows of less than {width} numbers and was left out")
             return None
+
+
+def _generation(names: Mapping[str, Any], code: Code) -> int | None:
+    """Of GFX, as filenames.json has it; else by instructions that only one generation, or a later one, has."""
+    stated = str(names.get("gfxip", ""))
+    if stated.isdecimal():
+        return int(stated)
+    mnemonics = {row.mnemonic for row in code.rows}
+    for generation, only in (
+        (12, "s_wait_kmcnt"),
+        (12, "s_wait_loadcnt"),
+        (11, "s_delay_alu"),
+        (10, "s_waitcnt_vscnt"),
+        (10, "s_clause"),
+    ):
+        if only in mnemonics:
+            return generation
+    return {"vega": 9, "navi": 10}.get(str(names.get("gfxv")))
 
 
 def _flat(tree: Mapping[str, Any], folder: str = "") -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""Timelines from instructions: what a wavefront did when, and how many wavefronts did it."""
+"""Timelines and totals from instructions: what a wavefront did when, and how many wavefronts did it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy as np
 from rocm_perf_lab.rocprof.att.model import Category, Column, State, StateCurve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from rocm_perf_lab.rocprof.att.model import Integers, Wave
+    from rocm_perf_lab.rocprof.att.model import InstructionRow, Integers, Wave
 
 
 def timeline(begin: int, instructions: Integers) -> Integers:
@@ -42,6 +43,27 @@ def idle_cycles(begin: int, instructions: Integers) -> Integers:
     ends = np.maximum.accumulate(np.concatenate([[begin], times + instructions[:, Column.DURATION]]))[:-1]
     gaps: Integers = np.maximum(times - ends, 0)
     return gaps
+
+
+def summed(rows: Sequence[InstructionRow], waves: Iterable[Wave], columns: Collection[str]) -> tuple[InstructionRow, ...]:
+    """The rows with these columns of the code, `Latency`, `Stall` or `Idle`, summed over wavefronts."""
+    lines = np.array([row.line for row in rows], dtype=np.int64)
+    order = np.argsort(lines)
+    totals = {name: np.zeros(len(rows), np.int64) for name in ("latency", "stall", "idle")}
+    for wave in waves:
+        one = wave.instructions
+        place = order[np.minimum(np.searchsorted(lines[order], one[:, Column.LINE]), len(rows) - 1)]
+        known = lines[place] == one[:, Column.LINE]
+        parts = {"latency": one[:, Column.DURATION], "stall": one[:, Column.STALL], "idle": idle_cycles(wave.begin, one)}
+        for name, cycles in parts.items():
+            np.add.at(totals[name], place[known], cycles[known])
+    for name, cycles in totals.items():
+        if name.capitalize() not in columns:
+            cycles[:] = [getattr(row, name) for row in rows]
+    return tuple(
+        replace(row, latency=latency, stall=stall, idle=idle)
+        for row, latency, stall, idle in zip(rows, *(cycles.tolist() for cycles in totals.values()), strict=True)
+    )
 
 
 def state_curves(waves: Iterable[Wave]) -> Mapping[State, StateCurve]:

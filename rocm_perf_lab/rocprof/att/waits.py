@@ -51,36 +51,32 @@ def counter_of(number: int) -> Counter:
 
 
 class Follower:
-    """Knows what every row of a trace's code does; a row that it was not given does nothing."""
+    """Knows what every row of a trace's code does.
+
+    It numbers the rows from 0 in order of their lines; behind them come instructions without a place in the code, by category.
+    """
 
     def __init__(self, effects: Mapping[int, Effects], gfxip: int | None = None) -> None:
-        self._size = max(effects, default=-1) + 1
-        unplaced = {self._size + kind: row_effects(text, gfxip) for kind, text in _LIKE_CATEGORY.items()}
-        self._effects = {**effects, **unplaced}
-        self.rows = self._size + len(Category)
-        """How many numbers of rows there are, those without a place in the code included."""
+        self.lines: Integers = np.array(sorted(effects), dtype=np.int64)
+        """Of each row of the code."""
+        self.rows = len(self.lines) + len(Category)
+        """How many numbers there are."""
+        unplaced = {len(self.lines) + kind: row_effects(text, gfxip) for kind, text in _LIKE_CATEGORY.items()}
+        self._effects = dict(enumerate(effects[line] for line in self.lines.tolist())) | unplaced
         self._lanes = self._tables()
         self._followed = np.zeros(self.rows, dtype=np.bool_)
         self._followed[[row for row, effect in self._effects.items() if effect.raises or effect.waits]] = True
-        self._is_known = np.zeros(self.rows, dtype=np.bool_)
-        self._is_known[list(effects)] = True
 
-    def placed(self, lines: Integers, categories: Integers) -> Integers:
-        """Rows to follow, (n,): those without a place in the code become rows of their own by category, see `is_known`."""
-        lines = lines.astype(np.int64)
-        inside = (lines >= 0) & (lines < self._size)
-        known = inside & self._is_known[np.where(inside, lines, 0)]
-        others = np.where((categories >= 0) & (categories < len(Category)), categories, 0)
-        rows: Integers = np.where(known, lines, self._size + others)
-        return rows
-
-    def is_known(self, rows: Integers) -> NDArray[np.bool_]:
-        """Whether rows are rows of the code."""
-        known: NDArray[np.bool_] = self._is_known[rows]
-        return known
+    def numbered(self, lines: Integers, categories: Integers) -> Integers:
+        """Numbers of the instructions at these lines, with these categories of the decoder; all (n,)."""
+        found = np.searchsorted(self.lines, lines)
+        known = self.lines[np.minimum(found, len(self.lines) - 1)] == lines if len(self.lines) else np.zeros(len(lines), np.bool_)
+        others = np.where((categories >= 0) & (categories < len(Category)), categories, Category.NONE)
+        numbers: Integers = np.where(known, found, len(self.lines) + others)
+        return numbers
 
     def counter_links(self, rows: Integers) -> Links:
-        """What each wait of a wavefront that executed `rows`, (n,) from :meth:`placed`, waited for by a counter."""
+        """What each wait of a wavefront that executed `rows`, (n,) from :meth:`numbered`, waited for by a counter."""
         places = np.flatnonzero(self._followed[rows])
         followed = rows[places]
         parts = [part for lane in self._lanes if (part := lane.links(followed)) is not None]
@@ -96,7 +92,7 @@ class Follower:
         A pause is there for the instruction behind it. At most one link for each victim.
 
         Args:
-            rows: That the wavefront executed, (n,) from :meth:`placed`.
+            rows: That the wavefront executed, (n,) from :meth:`numbered`.
             stalled: Of each, whether it stalled.
         """
         core = self._matrix_core

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,15 +22,16 @@ _TABLES = re.compile(rb"instructions|timeline")
 _NAMED_IN_NOTES = 3
 
 
-def read_waves(folder: Path, listed: Any) -> tuple[tuple[Wave, ...], tuple[str, ...]]:
+def read_waves(folder: Path, listed: Any, *, timelines: bool = True) -> tuple[tuple[Wave, ...], tuple[str, ...]]:
     """The wavefronts of a folder in order of their keys, and notes on those that are missing or damaged.
 
     Args:
         folder: The decoded folder. Files that follow the naming of the decoder are read, listed or not.
         listed: `wave_filenames` of filenames.json: {engine: {simd: {slot: {number: [file, begin, end]}}}}.
+        timelines: Without them, wavefronts have empty ones.
     """
-    keys = {name: key for key, name in _listed(listed).items() if (folder / name).resolve().is_relative_to(folder.resolve())}
-    present = {name: key for name, key in keys.items() if (folder / name).is_file()}
+    keys = {name: key for key, name in _listed(listed).items()}
+    present = {name: key for name, key in keys.items() if _is_inside(name) and (folder / name).is_file()}
     notes = []
     if missing := sorted(keys.keys() - present.keys()):
         notes.append(f"{len(missing)} of {len(keys)} wave files are missing: {_few(missing)}")
@@ -39,7 +41,7 @@ def read_waves(folder: Path, listed: Any) -> tuple[tuple[Wave, ...], tuple[str, 
     waves, damaged = [], []
     for name, key in sorted(present.items(), key=lambda item: item[1]):
         try:
-            waves.append(_wave((folder / name).read_bytes(), key))
+            waves.append(_wave((folder / name).read_bytes(), key, timelines))
         except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             damaged.append(name)
     if damaged:
@@ -47,7 +49,7 @@ def read_waves(folder: Path, listed: Any) -> tuple[tuple[Wave, ...], tuple[str, 
     return tuple(waves), tuple(notes)
 
 
-def _wave(content: bytes, key: WaveKey) -> Wave:
+def _wave(content: bytes, key: WaveKey, has_timeline: bool) -> Wave:
     content, tables = take_tables(content, _TABLES)
     document = json.loads(content)
     wave = document["wave"]
@@ -64,7 +66,7 @@ def _wave(content: bytes, key: WaveKey) -> Wave:
         begin=int(wave["begin"]),
         end=int(wave["end"]),
         instructions=_rows(instructions, len(Column)),
-        timeline=_rows(timeline, 2),
+        timeline=_rows(timeline if has_timeline else timeline[:0], 2),
         waits=tuple((int(line), tuple(int(cause[0]) for cause in causes)) for line, causes in wave.get("waitcnt") or ()),
         stitched=int(stitched) if stitched is not None and stitched != total else None,
     )
@@ -75,6 +77,11 @@ def _rows(table: Integers, width: int) -> Integers:
     if table.size and (table.ndim != 2 or table.shape[1] < width):
         raise ValueError(f"rows of less than {width} numbers")
     return np.ascontiguousarray(narrow(table[:, :width] if table.size else table.reshape(0, width)))
+
+
+def _is_inside(name: str) -> bool:
+    path = PurePath(name)
+    return not path.is_absolute() and ".." not in path.parts
 
 
 def _listed(engines: Any) -> dict[WaveKey, str]:
