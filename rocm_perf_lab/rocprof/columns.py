@@ -90,7 +90,13 @@ class Tables:
             self._arrow = ArrowColumns(uri)
 
     def read(
-        self, plain: str, integers: Sequence[str], *, reals: Sequence[str] = (), optional: Mapping[str, int] | None = None
+        self,
+        plain: str,
+        integers: Sequence[str],
+        *,
+        reals: Sequence[str] = (),
+        nullable: Mapping[str, int] | None = None,
+        optional: Mapping[str, int] | None = None,
     ) -> Iterator[tuple[str, Columns]]:
         """Guid and columns of every process; rows by rising id, none of zero rows.
 
@@ -98,23 +104,25 @@ class Tables:
             plain: Name of the table without suffix.
             integers: Columns of whole numbers.
             reals: Columns of other numbers; NULL is not a number.
+            nullable: Columns of whole numbers that may be NULL -> what stands in then.
             optional: Columns of whole numbers that may be NULL or missing -> what stands in then.
 
         Raises:
             DatabaseError: A value that is no number, or NULL where there must be one.
             sqlite3.Error: No such table or column, or a damaged file.
         """
+        fills = {**(nullable or {}), **(optional or {})}
         for member in self._members.get(plain, [_Table(plain, plain, ())]):
-            fills = dict(optional or {})
-            there = [name for name in fills if name in member.declared]
+            there = [name for name in fills if name in (nullable or {}) or name in member.declared]
             for guid, columns in self._read(member, (*integers, *there), tuple(reals)):
-                count = len(columns["id"])
                 if any(np.any(columns[name] == NULL) for name in integers):
                     raise self._no_number(plain, "NULL in a column that must not have it")
+                count = len(columns["id"])
                 for name, fill in fills.items():
-                    found = columns.setdefault(name, np.full(count, fill, np.int64))
-                    if name in there:
-                        columns[name] = np.where(found == NULL, fill, found) if (found == NULL).any() else found
+                    if name not in there:
+                        columns[name] = np.full(count, fill, np.int64)
+                    elif (absent := columns[name] == NULL).any():
+                        columns[name] = np.where(absent, fill, columns[name])
                 if count:
                     yield guid, columns
 

@@ -185,8 +185,13 @@ class Records:
         self, plain: str, owner: Sequence[str], integers: Sequence[str], *, optional: Mapping[str, int]
     ) -> Iterator[tuple[str, Columns]]:
         """The columns of a table, and those of `owner`, which say whose a row is: its own, or those of its track."""
-        fills = dict.fromkeys((*owner, "track_id") if self._tracks else owner, UNKNOWN)
-        for guid, columns in self._tables.read(plain, integers, optional={**optional, **fills}):
+        fills = dict.fromkeys(owner, UNKNOWN)
+        kinds = (
+            {"nullable": {"track_id": UNKNOWN}, "optional": {**optional, **fills}}
+            if self._tracks
+            else {"nullable": fills, "optional": optional}
+        )
+        for guid, columns in self._tables.read(plain, integers, **kinds):
             if guid in self._tracks:
                 ids, of_tracks = self._tracks[guid]
                 for name in owner:
