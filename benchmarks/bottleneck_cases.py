@@ -6,7 +6,7 @@ A label follows from arithmetic over the facts of the MI300X, which `why` gives 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,6 +76,11 @@ def _list(count: int) -> Callable[[], tuple[Array, ...]]:
 
 def _trips(count: int) -> Callable[[], tuple[Array, ...]]:
     return lambda: (np.minimum(np.random.default_rng(1).geometric(0.05, count), 400).astype(np.uint32),)
+
+
+def _spread(count: int) -> Callable[[], tuple[Array, ...]]:
+    """Magnitudes from 1e-6 to 1e6."""
+    return lambda: (np.exp(np.random.default_rng(1).uniform(-14, 14, count)).astype(np.float32),)
 
 
 def _none() -> tuple[Array, ...]:
@@ -150,6 +155,7 @@ HELD_OUT = (
     Case(BANDWIDTH, "transpose_padded", 128 * 128, "dram: both sides coalesced", _ramp(4096 * 4096), 4096 * 4096),
     Case(BANDWIDTH, "transpose_naive", 16 * 4096, "l2: every lane stores to a line of its own", _ramp(4096 * 4096), 4096 * 4096),
     Case(BANDWIDTH, "l2_sweep", FULL, "l2: 2 MiB read again and again", _ramp(1 << 19), FULL * 256),
+    Case(BANDWIDTH, "mall_sweep", FULL, "mall: 64 MiB read 19 times", _ramp(1 << 24), FULL * 256),
     Case(BANDWIDTH, "l1_wide", FULL, "vector_l1: 8 KiB read again and again", _ramp(2048), FULL * 256),
     Case(BANDWIDTH, "l1_scattered", FULL, "vector_l1: 64 lookups per load", _ramp(4096), FULL * 256),
     Case(BANDWIDTH, "lds_wide", 2 * FULL, "lds: 16 B per lane, no conflicts", _ramp(2048), 2 * FULL * 256),
@@ -265,5 +271,75 @@ HELD_OUT = (
 )
 """Written and labelled after the rules, before they were run."""
 
-SUITES: Mapping[str, tuple[Case, ...]] = {"labelled": FIRST, "held_out": HELD_OUT}
+UNSEEN = tuple(
+    replace(case, suite="unseen")
+    for case in (
+        Case(BANDWIDTH, "split_triples", 8 * FULL, "dram: 12 B in, 12 B out", _ramp(24 * FULL * 256), 24 * FULL * 256),
+        Case(
+            BANDWIDTH, "softmax_rows", 16384, "dram: each row of 1024 read and written once", _ramp(1 << 24), 1 << 24, slow=True
+        ),
+        Case(BANDWIDTH, "reversed", 16 * FULL, "dram: 8 B in, 8 B out, backwards", _ramp(32 * FULL * 256), 32 * FULL * 256),
+        Case(
+            BANDWIDTH,
+            "scale_halves",
+            8 * FULL,
+            "dram: 16 B in, 16 B out",
+            _zeros(np.uint32, 32 * FULL * 256),
+            32 * FULL * 256,
+            np.uint32,
+        ),
+        Case(
+            BANDWIDTH,
+            "table_lookup",
+            FULL,
+            "l2: every lane another line of 1 MiB",
+            _random(1 << 18, 1 << 30),
+            FULL * 256,
+            np.uint32,
+        ),
+        Case(BANDWIDTH, "lds_words", 2 * FULL, "lds: 4 B per lane, no conflicts", _ramp(1024), 2 * FULL * 256),
+        Case(COMPUTE, "polynomial", 2 * FULL, "f32, two chains", _none, 2 * FULL * 256),
+        Case(COMPUTE, "rotations", 2 * FULL, "integers", _none, 2 * FULL * 256, np.uint32),
+        Case(COMPUTE, "divide_f64", 2 * FULL, "f64 division is a dozen FMA", _none, 2 * FULL * 256, np.float64, slow=True),
+        Case(COMPUTE, "sines", 2 * FULL, "transcendentals", _none, 2 * FULL * 256),
+        Case(COMPUTE, "matrix_bf16", FULL, "matrix cores", _none, FULL * 256, slow=True),
+        Case(
+            WAITING, "hash_probe", FULL, "one probe after the other in 128 MiB", _list(1 << 24), FULL * 256, np.uint32, slow=True
+        ),
+        Case(WAITING, "scan_1024", 608, "10 barriers for a scan", _ramp(1024), 608 * 1024, block=1024),
+        Case(WAITING, "tickets", FULL, "each atomic needs what the one before returned", _none, FULL * 256, np.uint32),
+        Case(
+            PLACES,
+            "two_files",
+            8 * CUS,
+            "vgpr: 121 and 121 AGPR, 2 wavefronts per SIMD",
+            _chain(1 << 16),
+            8 * CUS * 256,
+            np.uint32,
+        ),
+        Case(PLACES, "wide_scratchpad", 8 * CUS, "lds: 32 KiB per wavefront", _ramp(8192), 8 * CUS * 64, block=64),
+        Case(PLACES, "few_readers", 30, "grid: 30 workgroups", _ramp(400 * 30 * 256 * 4), 30 * 256),
+        Case(
+            LANES, "triangle", 2 * FULL, "lane n makes 4 n rounds: half of the lanes on average", _none, 2 * FULL * 256, np.uint32
+        ),
+        Case(
+            LANES,
+            "sparse_rows",
+            2 * FULL,
+            "one lane in ten, by data",
+            _random(2 * FULL * 256, 1 << 30),
+            2 * FULL * 256,
+            np.uint32,
+        ),
+        Case(LANES, "own_newton", 2 * FULL, "steps by data", _spread(2 * FULL * 256), 2 * FULL * 256),
+        Case(BANKS, "f64_rows", 2 * FULL, "16 lanes on two banks", _zeros(np.float64, 1024), 2 * FULL * 256, np.float64),
+        Case(BANKS, "sixteen_apart", 2 * FULL, "stores: 16 lanes on a bank", _ramp(1024), 2 * FULL * 256),
+        Case(BANKS, "turned_tile", 2 * FULL, "32 lanes on a bank on every other access", _ramp(4096), 2 * FULL * 256),
+        Case(LAUNCHES, "dot_1024", 1, "one workgroup, 8 KB", _ramp(1024, 1024), 1, block=1024),
+        Case(LAUNCHES, "clamp_some", 100, "100 kB", _ramp(25600), 25600),
+    )
+)
+"""Written and labelled when the rules were finished; nothing was changed for them."""
+
+SUITES: Mapping[str, tuple[Case, ...]] = {"labelled": FIRST, "held_out": HELD_OUT, "unseen": UNSEEN}
 """By the name of the file of their kernels."""

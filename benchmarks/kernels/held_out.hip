@@ -69,6 +69,12 @@ K void l2_sweep(const float4* in, float* out) {
   for (int r = 0; r < 64; r++) { const float4 v = in[(I * 3 + r * 4096) & 0x1ffff]; sum += v.x + v.y + v.z + v.w; }
   out[I] = sum;
 }
+K void mall_sweep(const float4* in, float* out) {
+  float sum = 0;
+#pragma unroll 4
+  for (int r = 0; r < 128; r++) { const float4 v = in[(I + r % 8 * 524288) & 0x3fffff]; sum += v.x + v.y + v.z + v.w; }
+  out[I] = sum;
+}
 K void l1_wide(const float4* in, float* out) {
   float sum = 0;
   unsigned at = threadIdx.x;

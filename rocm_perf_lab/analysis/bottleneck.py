@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.expressions import evaluate
 from rocm_perf_lab.resources import load_yaml
+from rocm_perf_lab.target.peaks import MemoryLevel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +64,7 @@ class _Rule(_Advice):
 class _Rules(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
-    achievable: dict[str, float]
+    achievable: dict[MemoryLevel, float]
     thresholds: dict[str, float]
     rules: tuple[_Rule, ...]
     balanced: _Advice
@@ -129,17 +130,21 @@ def gather_evidence(
 def _add_memory(
     roof: Roofline, metrics: Mapping[str, MetricValue], numbers: dict[str, float | None], words: dict[str, str]
 ) -> None:
-    achievable = _rules().achievable
-    loads: dict[str, float] = {}
-    for row in roof.memory:
-        share = _lookups(row.utilisation) if row.level == "vector_l1" else _possible(row.utilisation)
-        numbers[row.level] = share
-        if share is not None:
-            loads[row.level] = share / (1.0 if row.peak_kind == "empirical" else achievable[row.level])
+    shares = {row.level: _possible(row.utilisation) for row in roof.memory} | {"mall": _from_mall(roof)}
+    empirical = {row.level for row in roof.memory if row.peak_kind == "empirical"}
+    achievable = {level: 1.0 if level in empirical else share for level, share in _rules().achievable.items()}
+    looked_up = next((row.utilisation for row in roof.memory if row.level == "vector_l1"), None)
+    shares["vector_l1"] = _least_lookups(looked_up)
+    loads = _loads(shares, achievable)
+    if max(loads.values(), default=0.0) < _rules().thresholds["loaded"]:
+        # No level is sure to limit: lookups may be what they seem.
+        shares["vector_l1"] = _possible(looked_up) or shares["vector_l1"]
+        loads = _loads(shares, achievable)
+    numbers.update({str(level): share for level, share in shares.items()})
     if loads:
         level = max(loads, key=loads.__getitem__)
         words["memory_level"] = level
-        numbers |= {"memory": numbers[level], "memory_load": loads[level]}
+        numbers |= {"memory": shares[level], "memory_load": loads[level]}
     conflicts, useful = numbers["lds_conflict_share"], numbers.get("lds")
     if conflicts is not None and useful is not None and conflicts < 1:
         # By the clock of the roof; the clock of the pass, where it is known, was slower or the same.
@@ -167,9 +172,22 @@ def _possible(share: float | None) -> float | None:
     return share if share is not None and share <= 1 else None
 
 
-def _lookups(share: float | None) -> float | None:
-    """The least that lookups of vector L1 prove: 8-byte lanes make two of them for 64 bytes, so twice its roof is possible."""
-    return share if share is None or share <= 1 else _possible(share / 2)
+def _from_mall(roof: Roofline) -> float | None:
+    """Share of the roof of MALL where more comes from behind L2 than DRAM can give: hits in MALL are counted with it."""
+    rows = {row.level: row for row in roof.memory}
+    fabric, mall = rows["dram"], rows.get("mall")
+    if mall is None or fabric.gb_per_s is None or _possible(fabric.utilisation) is not None:
+        return None
+    return _possible(fabric.gb_per_s / mall.peak_gb_per_s)
+
+
+def _loads(shares: Mapping[MemoryLevel, float | None], achievable: Mapping[MemoryLevel, float]) -> dict[MemoryLevel, float]:
+    return {level: share / achievable[level] for level, share in shares.items() if share is not None}
+
+
+def _least_lookups(share: float | None) -> float | None:
+    """What lookups of vector L1 prove: lanes of 8 bytes make two of them for 64 bytes, so they may reach twice its roof."""
+    return None if share is None else _possible(share / 2)
 
 
 def _value(metrics: Mapping[str, MetricValue], name: str) -> float | None:

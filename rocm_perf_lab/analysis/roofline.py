@@ -27,6 +27,8 @@ Position = Literal["memory_bound", "compute_bound"]
 INTEGERS = frozenset({"i8"})
 """Data types whose operations are no floating-point work: they have a roof, but no arithmetic intensity."""
 
+_HITS_OF_MALL = " (hits in the Infinity Cache are inside)"
+_WIDE_LANES = " (lookups of wide lanes count twice)"
 _NO_METRIC = "the architecture has no counter for it"
 _NO_MALL_COUNTERS = "no counters: its hits are inside dram"
 
@@ -223,8 +225,13 @@ def _mixed_peak(roofs: tuple[ComputeRoof, ...], compute: tuple[ComputeRow, ...])
 
 def _implausible(compute: tuple[ComputeRow, ...], memory: tuple[MemoryRow, ...]) -> tuple[str, ...]:
     shares = [(f"{row.unit} {row.data_type}", row.utilisation) for row in compute]
+    has_mall = any(row.level == "mall" for row in memory)
+    remarks: dict[str, str] = {"dram": _HITS_OF_MALL} if has_mall else {}
+    remarks["vector_l1"] = _WIDE_LANES
     shares += [(row.level, row.utilisation) for row in memory]
-    return tuple(f"{name}: {share:.0%} of its roof" for name, share in shares if share is not None and share > 1)
+    return tuple(
+        f"{name}: {share:.0%} of its roof{remarks.get(name, '')}" for name, share in shares if share is not None and share > 1
+    )
 
 
 def _ratio(numerator: float | None, denominator: float | None) -> float | None:

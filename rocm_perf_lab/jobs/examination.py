@@ -16,6 +16,8 @@ from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.profile import Profile, build_profile
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.report.perfetto import write_perfetto
+from rocm_perf_lab.rocprof.metrics import architectures_of
+from rocm_perf_lab.target.catalog import target_of
 from rocm_perf_lab.target.observed import ObservedTarget, observed_target
 
 if TYPE_CHECKING:
@@ -140,7 +142,20 @@ def target_of_trace(trace: Trace, preferred: Target) -> ObservedTarget:
     agents = [trace.agents[int(busy.argmax())]] if len(busy) else [agent for agent in trace.agents if agent.kind == "GPU"]
     if not agents:
         return ObservedTarget(preferred)
-    return observed_target(agents[0].name, agents[0].product_name, agents[0].properties, preferred)
+    agent = agents[0]
+    if not agent.name and (found := _named_by_counters(trace, preferred)) is not None:
+        return found
+    return observed_target(agent.name, agent.product_name, agent.properties, preferred)
+
+
+def _named_by_counters(trace: Trace, preferred: Target) -> ObservedTarget | None:
+    """A target of the only architecture that has the trace's counters, where that is another than the preferred one's."""
+    possible = architectures_of(trace.counters)
+    if len(possible) != 1 or preferred.architecture in possible:
+        return None
+    target = target_of(possible[0], "")
+    note = f"the trace does not name its GPU, but its counters are those of {possible[0]}: {target.product_name} is assumed"
+    return ObservedTarget(target, (f"{note}, --target chooses another",))
 
 
 def examine(

@@ -101,6 +101,8 @@ def show_metric(console: Console, name: str, *, target: str | None, as_json: boo
         if ast.unparse(ast.parse(metric.formula, mode="eval")) != metric.expression:
             table.add_row("in counters", Text(metric.expression))
         table.add_row("counters", Text(", ".join(metric.counters)))
+        if metric.at_most:
+            table.add_row("at most", Text(f"{metric.at_most}; a greater value is not given"))
         if metric.otherwise:
             table.add_row("or", Text(f"{metric.otherwise.expression}, where the profiler derived that instead"))
         if metric.assume_zero:
@@ -137,5 +139,6 @@ def _expression(metric: Metric) -> dict[str, Any]:
         "expression": metric.expression,
         "counters": list(metric.counters),
         "assume_zero": list(metric.assume_zero),
+        "at_most": metric.at_most,
         "derived": metric.otherwise.expression if metric.otherwise else None,
     }

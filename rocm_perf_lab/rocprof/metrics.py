@@ -21,11 +21,14 @@ from rocm_perf_lab.expressions import ExpressionError, evaluate
 from rocm_perf_lab.resources import load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rocm_perf_lab.target.model import Target
 
 _FILE = Path(__file__).with_name("metrics.yaml")
+_ALL = "1"
+"""No share exceeds it."""
+_ROUNDING = 1.001
 _OLD_NAMES = {"FetchSize": "FETCH_SIZE", "WriteSize": "WRITE_SIZE"}
 _SOURCES = {
     "RC": "rocprofiler-compute",
@@ -49,6 +52,8 @@ class Metric:
     source: str
     formula: str
     """As it is written: other metrics stand in it by name."""
+    at_most: str | None = None
+    """Expression over facts: what a right value cannot exceed."""
     otherwise: Metric | None = None
     """The same from counters that rocprofv3 derives itself (FETCH_SIZE), for traces that have those alone."""
 
@@ -72,6 +77,7 @@ class _Row(BaseModel):
     expressions: dict[str, str]
     derived: dict[str, str] = {}
     assume_zero: tuple[str, ...] = ()
+    at_most: str | None = None
 
 
 def metric_architectures() -> dict[str, tuple[str, ...]]:
@@ -88,6 +94,14 @@ def counter_names(architecture: str) -> set[str]:
     """Every counter that a metric of `architecture` is made of, read off the text: enough to see whether a list is foreign."""
     expressions = _of_architecture(architecture, {name: row.expressions for name, row in _rows().items()})
     return {name for expression in expressions.values() for name in re.findall(r"\b[A-Z]\w*", expression)}
+
+
+def architectures_of(counters: Iterable[str]) -> tuple[str, ...]:
+    """Those that have all these counters: gfx90a has TCC_EA_RDREQ, gfx942 TCC_EA0_RDREQ; all where none tells them apart."""
+    here = {name.removesuffix("_sum") for name in counters}
+    known = {one: {name.removesuffix("_sum") for name in counter_names(one)} for one in architectures()}
+    every = set().union(*known.values())
+    return tuple(one for one, names in known.items() if here & every <= names)
 
 
 @cache
@@ -185,7 +199,17 @@ def _evaluate(metric: Metric, values: Mapping[str, float], facts: Mapping[str, f
         if isinstance(error.__cause__, ZeroDivisionError):
             return MetricValue(None, "undefined: its denominator is 0")
         raise
-    return MetricValue(float(value), None, notes)
+    return _within_bounds(metric, float(value), facts, notes)
+
+
+def _within_bounds(metric: Metric, value: float, facts: Mapping[str, float], notes: tuple[str, ...]) -> MetricValue:
+    """A value that cannot be is none: its counters come from runs that differed, or one of them is wrong."""
+    if not math.isfinite(value) or value < 0:
+        return MetricValue(None, f"impossible: {value:.4g}; its counters contradict each other")
+    most = math.inf if metric.at_most is None else float(evaluate(metric.at_most, facts, where=f"metric {metric.name}"))
+    if value > most * _ROUNDING:
+        return MetricValue(None, f"impossible: {value:.4g} of at most {most:g}; its counters contradict each other")
+    return MetricValue(min(value, most), None, notes)
 
 
 def _metric(name: str, row: _Row, expressions: Mapping[str, str]) -> Metric:
@@ -201,6 +225,7 @@ def _metric(name: str, row: _Row, expressions: Mapping[str, str]) -> Metric:
         assume_zero=tuple(counter for counter in row.assume_zero if counter in counters),
         source=re.sub(r"\b(RC|SDK|MX|checked)\b", lambda found: _SOURCES[found[0]], row.source),
         formula=" ".join(expressions[name].split()),
+        at_most=row.at_most or (_ALL if row.unit == "ratio" else None),
     )
 
 

@@ -84,7 +84,7 @@ def test_a_rate_above_its_roof_is_flagged_and_gives_no_headroom(tmp_path: Path) 
     found = placed(tmp_path, {**vec_copy_counters(), "TCC_EA0_WRREQ_64B_sum": 1e6, "TCC_EA0_WRREQ_sum": 1e6})
 
     # 64e6 + 8.4e6 bytes in 10 us are 7 240 GB/s of 5 324.8.
-    assert found.implausible == ("dram: 136% of its roof",)
+    assert found.implausible == ("dram: 136% of its roof (hits in the Infinity Cache are inside)",)
     assert headroom(found, 1.0) is None
 
 

@@ -121,3 +121,29 @@ def test_an_architecture_that_no_target_describes(workplace: Workplace, database
 
     assert answer.exit_code == 2
     assert "the trace is of gfx942, the target mi250x is gfx90a" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("reads", "target", "said"),
+    [
+        ("TCC_EA_RDREQ_sum", "gfx90a", "its counters are those of gfx90a"),
+        ("GL2C_EA_RDREQ_128B_sum", "gfx1030", "its counters are those of gfx1030"),
+        ("TCC_BUBBLE_sum", "gfx942", "does not name its GPU"),
+        ("SQ_WAVES", "gfx942", "does not name its GPU"),
+    ],
+)
+def test_a_table_that_names_no_gpu_is_known_by_its_counters(
+    workplace: Workplace, tmp_path: Path, reads: str, target: str, said: str
+) -> None:
+    table = tmp_path / "pmc_perf.csv"
+    table.write_text(
+        f"Dispatch_ID,Kernel_Name,GPU_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR,"
+        f'{reads},Start_Timestamp,End_Timestamp\n0,"vecCopy(double*)",2,1048576,256,0,0,8,0,16,131072,1000,11000\n'
+    )
+
+    answer = workplace.rocm_perf("analyze", str(table), "--output", "out")
+
+    assert answer.exit_code == 0, answer.output
+    profile = document(workplace.folder)
+    assert profile["gpu"]["architecture"] == target
+    assert any(said in note for note in profile["notes"])

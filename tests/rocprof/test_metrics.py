@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocm_perf_lab.rocprof.metrics import evaluate_metric, load_metrics, target_facts
 from rocm_perf_lab.target.catalog import load_target
@@ -160,7 +163,47 @@ def test_every_expression_is_over_known_names(architecture: str) -> None:
         counters = dict.fromkeys(metric.counters, 2.0)
 
         assert metric.counters
-        assert evaluate_metric(metric, [counters], FACTS).reason in (None, "undefined: its denominator is 0")
+        reason = evaluate_metric(metric, [counters], FACTS).reason
+        assert reason is None or reason.startswith(("undefined: its denominator is 0", "impossible: "))
+
+
+@pytest.mark.parametrize("architecture", ["gfx90a", "gfx942", "gfx950", "gfx1030"])
+@given(data=st.data())
+def test_no_counters_whatever_give_a_value_that_cannot_be(architecture: str, data: st.DataObject) -> None:
+    metric = data.draw(st.sampled_from(list(load_metrics(architecture).values())))
+    counters = {name: data.draw(st.floats(-1e3, 1e18) | st.just(math.nan), label=name) for name in metric.counters}
+
+    found = evaluate_metric(metric, [counters], FACTS)
+
+    assert (found.value is None) == (found.reason is not None)
+    if found.value is not None:
+        assert 0 <= found.value < math.inf
+        assert metric.unit != "ratio" or found.value <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "counters", "number"),
+    [
+        # Issue slots of one run over the clocks of a shorter one.
+        ("valu_utilisation", {"SQ_ACTIVE_INST_VALU": 304 * 1730.0, "GRBM_GUI_ACTIVE": 8000.0}, "1.73 of at most 1"),
+        ("active_lanes", {"SQ_THREAD_CYCLES_VALU": 6500.0, "SQ_ACTIVE_INST_VALU": 100.0}, "65 of at most 64"),
+        # More reads of 128 bytes than reads.
+        ("dram_read_bytes", {"TCC_BUBBLE_sum": 0.0, "TCC_EA0_RDREQ_sum": 1.0, "TCC_EA0_RDREQ_32B_sum": 9.0}, "-224"),
+        ("lds_bytes", {"SQ_LDS_IDX_ACTIVE": 1.0, "SQ_LDS_BANK_CONFLICT": 2.0}, "-128"),
+        ("instructions_per_cycle", {"SQ_INSTS": 51.0, "SQ_BUSY_CU_CYCLES": 10.0}, "5.1 of at most 5"),
+    ],
+)
+def test_an_impossible_value_is_a_reason_and_no_value(name: str, counters: dict[str, float], number: str) -> None:
+    found = evaluate_metric(GFX942[name], [counters], FACTS)
+
+    assert found.value is None
+    assert number in str(found.reason)
+
+
+def test_a_share_that_rounding_puts_above_all_is_all() -> None:
+    counters = {"SQ_ACTIVE_INST_VALU": 304 * 1000.2, "GRBM_GUI_ACTIVE": 8000.0}
+
+    assert evaluate_metric(GFX942["valu_utilisation"], [counters], FACTS).value == 1.0
 
 
 @pytest.mark.parametrize(
