@@ -206,7 +206,7 @@ def _automatic_threads(device: Mapping[str, Any], path: str) -> Iterator[str]:
             yield f"{path}.{key}"
 
 
-def _quoted(value: bool | int | float | str) -> str:
+def _quoted(value: bool | float | str) -> str:
     """A value as Hydra's grammar reads it back."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -33,8 +33,10 @@ _FAILURES: tuple[tuple[str, str | None, str], ...] = (
     (
         r"trace-decoder library path not found|Error loading decoder|Decoder library not found",
         "rocprofv3 cannot decode thread traces: the library rocprof-trace-decoder is missing or does not load",
-        "install rocprof-trace-decoder (ROCm 7.13 and later bring it) into ROCm's lib folder, or name its folder in "
-        "ROCPROF_ATT_LIBRARY_PATH; without it take passes=default",
+        (
+            "install rocprof-trace-decoder (ROCm 7.13 and later bring it) into ROCm's lib folder, or name its folder in "
+            "ROCPROF_ATT_LIBRARY_PATH; without it take passes=default"
+        ),
     ),
     (
         r"Request exceeds the capabilities of the hardware|Could not construct profile cfg",
@@ -101,11 +103,6 @@ class Rocprofv3:
     def has_kernel_replay(self) -> bool:
         """Whether it can replay one dispatch for every group of counters (SDK 1.4.1, ROCm 10.0.1)."""
         return self._numbers >= (1, 4, 1)
-
-    @property
-    def takes_several_counter_groups(self) -> bool:
-        """Whether --pmc may be given once per pass (SDK 1.3.0, ROCm 7.13)."""
-        return self._numbers >= (1, 3, 0)
 
     @property
     def _numbers(self) -> tuple[int, ...]:

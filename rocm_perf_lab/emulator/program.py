@@ -84,11 +84,6 @@ class Program:
         """Any block may then be reached from any S_SETPC_B64 or S_SWAPPC_B64."""
         return any(i.mnemonic in COMPUTED_JUMPS for i in self.instructions)
 
-    @cached_property
-    def has_global_atomics(self) -> bool:
-        """Results may then depend on the order of workgroups."""
-        return any("ATOMIC" in i.mnemonic and i.encoding != "DS" for i in self.instructions)
-
 
 @lru_cache(maxsize=8)  # of trials and their measurement: each is a machine of its own
 def decode_program(

@@ -150,8 +150,8 @@ def _give_up(limits: Limits) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         _, most = resource.getrlimit(number)
-        value = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(number, (value, value))
+        allowed = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(number, (allowed, allowed))
     leave_the_network()
 
 

@@ -99,11 +99,12 @@ class MemoryState:
         """A copy of what the memory of a replay holds."""
         images = {region.base: region for region in capture.regions}
         pages = {}
-        for base, content, candidates in replayer.memory():
+        for base, content, known in replayer.memory():
             rows = content.reshape(-1, PAGE_BYTES)
-            if candidates is None:
-                candidates = _changed_pages(rows, capture.image(images[base]).reshape(-1, PAGE_BYTES))
-            pages[base] = (candidates, rows[candidates].copy())
+            changed = known
+            if changed is None:
+                changed = _changed_pages(rows, capture.image(images[base]).reshape(-1, PAGE_BYTES))
+            pages[base] = (changed, rows[changed].copy())
         return cls(pages)
 
     def numbers(self, base: int) -> NDArray[np.intp]:

@@ -113,7 +113,7 @@ def progress(ran: Sequence[Mapping[str, Any]]) -> Plot | None:
         return None
     times = [float(trial["runtime_ms"]) * 1e3 for trial in ran]
     numbers = [float(trial["trial"]) for trial in ran]
-    across = _Scale(min(numbers), max(max(numbers), min(numbers) + 1), MARGIN, WIDTH - 8, logarithmic=False)
+    across = _Scale(min(numbers), max(*numbers, min(numbers) + 1), MARGIN, WIDTH - 8, logarithmic=False)
     up = _vertical(times)
     best, corners = math.inf, []
     for number, time in zip(numbers, times, strict=True):

@@ -78,8 +78,8 @@ def main() -> None:
     for name, value in request["limits"].items():
         number = getattr(resource, name)
         _, most = resource.getrlimit(number)
-        value = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(number, (value, value))
+        allowed = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(number, (allowed, allowed))
     gone = {"network": leave_the_network(), "files": keep_files(request["readable"], request["writable"])}
     if request.get("probe"):
         print(json.dumps(gone))

@@ -322,8 +322,10 @@ def test_a_store_that_fails_on_the_way_costs_its_record_and_not_the_search(
     assert answer.exit_code == 0, answer.output
     assert folder.result()["evaluated_configs"] == len(calls(folder)) == 5
     assert [record.message for record in caplog.records if "the search goes on without it" in record.message] == [
-        f"the MLflow store cannot be used: connection refused (sqlite:///{folder.path}/m.db); "
-        "the search goes on without it, and keeps its study and files"
+        (
+            f"the MLflow store cannot be used: connection refused (sqlite:///{folder.path}/m.db); "
+            "the search goes on without it, and keeps its study and files"
+        )
     ]
 
     again = CliRunner().invoke(main, ["autotune", "--resume", str(folder.run_dir), "--budget", "7"], catch_exceptions=False)

@@ -449,8 +449,8 @@ def test_a_prior_of_a_study_is_completed_where_it_measured_nothing() -> None:
 def test_a_prior_of_another_space_is_refused() -> None:
     with pytest.raises(PriorError, match="share 0 configurations"):
         Prior.from_results(tiles(), [({"z": i}, 1.0) for i in range(9)], "elsewhere")
+    prior = Prior.from_results(tiles(), [(tiles().configuration(i), 1.0 + i) for i in range(9)], "here")
     with pytest.raises(SamplerError, match="takes no prior"):
-        prior = Prior.from_results(tiles(), [(tiles().configuration(i), 1.0 + i) for i in range(9)], "here")
         RegressionSampler(tiles(), model="classic", prior=prior)
 
 

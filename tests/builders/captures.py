@@ -65,11 +65,11 @@ extern "C" __global__ void hang(int* flag) {
 }
 extern "C" __global__ void at(int* x, long index) { x[index + OFFSET] = 7; }
 """
-DEFINES: Mapping[str, str | int | float] = {"FACTOR": "2.0f", "FLAG": 1, "OFFSET": 0}
+DEFINES: Mapping[str, str | float] = {"FACTOR": "2.0f", "FLAG": 1, "OFFSET": 0}
 
 
 @cache
-def code_object(**defines: str | int | float) -> CodeObject:
+def code_object(**defines: str | float) -> CodeObject:
     """The kernels above, compiled; defines make variants of the same signature."""
     with TemporaryDirectory() as folder:
         return build_hip(SOURCE, Path(folder), defines={**DEFINES, **defines}).code_object

@@ -6,7 +6,7 @@ import struct
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -118,7 +118,7 @@ class EmulatorBench:
         self.machine = Machine(mi300x(), max_instructions=max_instructions, threads=threads, sample=policy, checks=checks)
         self._code_object = code_object
 
-    def __enter__(self) -> EmulatorBench:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class WaveBench:
         self.wave.machine = ctypes.addressof(self.machine)
         self.set_exec((1 << LANES) - 1)
 
-    def __enter__(self) -> WaveBench:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
 TAG_SHIFT = np.uint64(56)
-BLOCK_TAG, VMEM_TAG, LDS_TAG, SMEM_TAG = 1, 2, 3, 4
+BLOCK_TAG, VMEM_TAG, SMEM_TAG = 1, 2, 4
 
 
 @pytest.fixture(scope="module")

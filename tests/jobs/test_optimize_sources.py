@@ -150,8 +150,10 @@ def test_a_source_that_is_not_utf_8_is_refused(workplace: Path, capsys: pytest.C
     assert "not UTF-8" in capsys.readouterr().err
 
 
-ENDLESS = "template <long N, long M> struct B { static constexpr long v = B<N - 1, 2 * M>::v + B<N - 1, 2 * M + 1>::v; };\n" \
-    "template <long M> struct B<0, M> { static constexpr long v = M; };\n"  # fmt: skip
+ENDLESS = (
+    "template <long N, long M> struct B { static constexpr long v = B<N - 1, 2 * M>::v + B<N - 1, 2 * M + 1>::v; };\n"
+    "template <long M> struct B<0, M> { static constexpr long v = M; };\n"
+)
 
 
 def test_an_answer_that_hangs_the_compiler_is_a_verdict(workplace: Path) -> None:

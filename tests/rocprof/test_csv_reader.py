@@ -223,8 +223,8 @@ def test_a_run_is_read_by_what_its_folder_holds(folder: Path) -> None:
     write_database(folder / "a.db", recorded_run(load_target("mi300x"), [dispatch(0, 1)]))
 
     assert read_run([folder]).schema_version == "3"
+    (folder / "empty").mkdir()
     with pytest.raises(DatabaseError, match="no rocpd database"):
-        (folder / "empty").mkdir()
         read_run([folder / "empty"])
 
 

@@ -38,11 +38,6 @@ extern "C" __global__ void mixed(float* a, const double* b, int n) {
 """
 
 
-def without_size(text: str) -> str:
-    """LLVM and the tables differ in where they write the encoding's size."""
-    return re.sub(r"_e(32|64)\b", "", text)
-
-
 def test_vec_copy_reads_as_llvm_writes_it(vec_copy: CodeObject) -> None:
     lines = disassemble(vec_copy, "vecCopy", search=NO_TOOLS)
 

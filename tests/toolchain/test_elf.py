@@ -17,8 +17,6 @@ from tests.builders.kernels import build_hip
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOTE_KIND_METADATA = 32
-
 
 def bundle(*entries: tuple[str, bytes]) -> bytes:
     """An uncompressed clang offload bundle."""

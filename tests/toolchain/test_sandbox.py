@@ -54,8 +54,10 @@ def test_standard_input_is_empty(tmp_path: Path) -> None:
 
 
 MACROS = "#define A0 x x x x x x x x x x\n" + "".join(f"#define A{n} {f'A{n - 1} ' * 10}\n" for n in range(1, 12))
-TEMPLATES = "template<long N, long M> struct B { static constexpr long v = B<N - 1, 2 * M>::v + B<N - 1, 2 * M + 1>::v; };\n" \
-    "template<long M> struct B<0, M> { static constexpr long v = M; };\nlong q = B<40, 1>::v;\n"  # fmt: skip
+TEMPLATES = (
+    "template<long N, long M> struct B { static constexpr long v = B<N - 1, 2 * M>::v + B<N - 1, 2 * M + 1>::v; };\n"
+    "template<long M> struct B<0, M> { static constexpr long v = M; };\nlong q = B<40, 1>::v;\n"
+)
 
 
 @pytest.mark.parametrize("source", [f"{MACROS}{KERNEL}int y = A11;", KERNEL + TEMPLATES], ids=["macros", "templates"])

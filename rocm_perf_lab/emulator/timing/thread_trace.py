@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Recorder:
         self._waves = (TracedWaveRecord * (workgroups * waves_per_workgroup))()
         self._record = ThreadTraceRecord(waves=ctypes.addressof(self._waves), workgroups=workgroups)
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -31,7 +31,7 @@ def saturated(operation: VectorOperation) -> Value:
         packed, kind, bits = match[1], match[3].lower(), int(match[4])
         inputs = int(match[6] or bits)
         if not packed:
-            return _bounded(builder, _sum(operation, match[2], kind, bits, inputs, lambda i: operation.source(i)), kind, bits)
+            return _bounded(builder, _sum(operation, match[2], kind, bits, inputs, operation.source), kind, bits)
         halves = [
             _bounded(builder, _sum(operation, match[2], kind, 16, 16, _half_source(operation, shift)), kind, 16)
             for shift in (0, 16)

@@ -58,8 +58,8 @@ class DeviceRegions:
         self._handles = [self._map(extent.address, extent.nbytes, pool.handle) for extent in self._extents]
         self._signal = c_uint64()
         library.call("hsa_signal_create", 0, 0, None, out(self._signal), doing="creating a signal")
-        self._staging = self.allocate_host(min(_STAGING_BYTES, max(PAGE_BYTES, *(r.size for r in capture.regions), PAGE_BYTES)))
-        self._staging_bytes = min(_STAGING_BYTES, max(PAGE_BYTES, *(r.size for r in capture.regions), PAGE_BYTES))
+        self._staging_bytes = min(_STAGING_BYTES, max([PAGE_BYTES, *(region.size for region in capture.regions)]))
+        self._staging = self.allocate_host(self._staging_bytes)
         self._shadow = self._allocate_shadow(pool.handle)
         self._places: dict[int, int] = {}
         place = self._shadow or 0
@@ -69,11 +69,6 @@ class DeviceRegions:
                 self._copy(place, agents.gpu, region.base, agents.gpu, region.size)
                 self._places[region.base] = place
                 place += region.size
-
-    @property
-    def has_shadow(self) -> bool:
-        """Whether the GPU has room for a second copy, from which memory is restored quickest."""
-        return self._shadow is not None
 
     def restore(self, *, changed_only: bool) -> int:
         """Bring the memory back; the bytes that were copied.
