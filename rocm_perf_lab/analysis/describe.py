@@ -22,6 +22,7 @@ from rocm_perf_lab.analysis.documents import (
     RooflineDocument,
     StallCharge,
     ThreadTracePart,
+    TimeBalancePart,
     TracedLine,
     TracedTime,
 )
@@ -289,6 +290,7 @@ def _att_features(traced: ThreadTrace) -> dict[str, float]:
         "stall_fraction": traced.stall_fraction,
         "issue_fraction": traced.issue_fraction,
         "idle_fraction": traced.idle_fraction,
+        "hidden_fraction": traced.hidden_fraction,
         "instructions_per_cycle": traced.instructions_per_cycle,
         "wait_fraction": traced.wait_cycles / traced.total.cycles,
         "unattributed_fraction": traced.unattributed_cycles / traced.total.cycles,
@@ -310,6 +312,7 @@ def _thread_trace(traced: ThreadTrace) -> ThreadTracePart:
         lines=tuple(
             TracedLine(
                 source=line.source,
+                hidden_cycles=line.hidden_cycles,
                 caused_cycles=line.caused_cycles,
                 waits_for=line.waits_for,
                 waits_for_class=line.waits_for_class,
@@ -345,9 +348,16 @@ def _thread_trace(traced: ThreadTrace) -> ThreadTracePart:
                 cycles=spot.row.cycles,
                 stall=spot.row.stall,
                 share=spot.share,
+                hidden_cycles=spot.hidden_cycles,
+                waits_for=spot.waits_for.text if spot.waits_for else None,
+                waits_for_address=spot.waits_for.address if spot.waits_for else None,
+                waits_for_source=spot.waits_for.source if spot.waits_for else None,
+                waited_cycles=spot.waited_cycles,
             )
             for spot in traced.hot_spots
         ),
+        hidden_fraction=traced.hidden_fraction,
+        time_balance=TimeBalancePart(**asdict(traced.balance)),
         limits=traced.limits,
     )
 

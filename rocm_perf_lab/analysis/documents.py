@@ -182,6 +182,8 @@ class TracedLine(TracedTime):
     """One source line. `caused_cycles`: without its waits, with those that its instructions made others wait."""
 
     source: str
+    hidden_cycles: int = 0
+    """Of its waiting: while other wavefronts used the SIMD. To shorten that gains nothing."""
     caused_cycles: float
     waits_for: str | None
     waits_for_class: str | None
@@ -221,6 +223,30 @@ class HotInstruction(Part):
     cycles: int
     stall: int
     share: float
+    hidden_cycles: int = 0
+    """Of its waiting: while other wavefronts used the SIMD."""
+    waits_for: str | None = None
+    waits_for_address: int | None = None
+    waits_for_source: str | None = None
+    waited_cycles: float = 0.0
+    """What it stalled for most, and how long."""
+
+
+class TimeBalancePart(Part):
+    """Cycles: `instructions` = `waves` + `overlapped` - `behind_last` - `unplaced` + `without_file`, exactly."""
+
+    instructions: int
+    """Latency + idle of all instructions: the sum over `classes`, and over `lines`."""
+    waves: int
+    """Lives of the wavefronts that were read."""
+    overlapped: int
+    """Counted for several instructions of one wavefront at once (GFX10 and later)."""
+    behind_last: int
+    """Lives behind the last instruction; negative where that outlasts the wavefront."""
+    unplaced: int
+    """Of instructions without a place in this kernel's code."""
+    without_file: int
+    """In the totals of the code, but in no wave file that could be read."""
 
 
 class ThreadTracePart(Part):
@@ -239,7 +265,11 @@ class ThreadTracePart(Part):
     unattributed_cycles: float
     memory_latency: dict[str, LatencyPart]
     hot_spots: tuple[HotInstruction, ...]
+    hidden_fraction: float | None = None
+    """Of all cycles: waiting while another wavefront used the SIMD; the rest is exposed."""
+    time_balance: TimeBalancePart | None = None
     limits: tuple[str, ...]
+    """What the trace cannot say."""
 
 
 class AnalysisDocument(Document):

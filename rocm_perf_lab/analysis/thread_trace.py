@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.analysis.hidden_time import hidden_cycles
 from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
 from rocm_perf_lab.analysis.traced_time import TimeBalance, balance
 from rocm_perf_lab.analysis.wait_charges import Charge, MemoryLatency, waited
@@ -53,6 +54,8 @@ class LineTime:
 
     source: str
     spent: Spent
+    hidden_cycles: int
+    """Of its waiting: while other wavefronts used the SIMD. To shorten that gains nothing."""
     caused_cycles: float
     waits_for: str | None
     """The line that it waits for most, and how long, over all waits."""
@@ -67,6 +70,10 @@ class HotSpot:
     row: InstructionRow
     kind: InstructionClass
     share: float
+    hidden_cycles: int
+    waits_for: InstructionRow | None
+    """What it stalled for most, and how long, where that is known."""
+    waited_cycles: float
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,8 @@ class ThreadTrace:
     stall_fraction: float
     issue_fraction: float
     idle_fraction: float
+    hidden_fraction: float
+    """Of all cycles: waiting while another wavefront used the SIMD. The rest is exposed."""
     instructions_per_cycle: float | None
     """Of the traced compute units, wavefronts overlapped; null without timelines."""
     classes: Mapping[InstructionClass, Spent]
@@ -124,6 +133,7 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
     found = waited(trace, rows, kinds)
     charges = found.charges
     summed = balance(trace, rows)
+    hidden = hidden_cycles(trace)
     waits = sum(row.stall for row in rows if kinds[row.line] == "waitcnt")
     charged_waits = sum(charge.cycles for charge in charges if kinds[charge.victim.line] == "waitcnt")
     label = trace.kernel_of(rows[0].line)
@@ -136,15 +146,16 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
         stall_fraction=total.stall / total.cycles,
         issue_fraction=(total.latency - total.stall) / total.cycles,
         idle_fraction=total.idle / total.cycles,
+        hidden_fraction=sum(hidden.get(row.line, 0) for row in rows) / total.cycles,
         instructions_per_cycle=_instructions_per_cycle(trace.waves),
         classes=_by_class(rows, kinds, total.cycles),
-        lines=_by_line(rows, charges, kinds, total.cycles),
+        lines=_by_line(rows, charges, kinds, hidden, total.cycles),
         charges=charges,
         charged=_by_cause(charges, kinds),
         wait_cycles=waits,
         unattributed_cycles=max(0.0, waits - charged_waits),
         memory_latency=found.latency,
-        hot_spots=_hot_spots(rows, kinds, total.cycles),
+        hot_spots=_hot_spots(rows, charges, kinds, hidden, total.cycles),
         balance=summed,
         limits=_limits(trace, summed, launched_waves),
     )
@@ -199,7 +210,11 @@ def _by_class(
 
 
 def _by_line(
-    rows: Sequence[InstructionRow], charges: Sequence[Charge], kinds: Mapping[int, InstructionClass], all_cycles: int
+    rows: Sequence[InstructionRow],
+    charges: Sequence[Charge],
+    kinds: Mapping[int, InstructionClass],
+    hidden: Mapping[int, int],
+    all_cycles: int,
 ) -> tuple[LineTime, ...]:
     groups: dict[str, list[InstructionRow]] = defaultdict(list)
     for row in rows:
@@ -216,11 +231,12 @@ def _by_line(
     for source, group in groups.items():
         spent = _spent(group, all_cycles)
         caused = spent.cycles + moved[source]
+        behind = sum(hidden.get(row.line, 0) for row in group)
         if waits[source]:
-            (cause, kind), waited = max(waits[source].items(), key=lambda item: item[1])
-            lines.append(LineTime(source, spent, caused, cause, kind, waited))
+            (cause, kind), cycles = max(waits[source].items(), key=lambda item: item[1])
+            lines.append(LineTime(source, spent, behind, caused, cause, kind, cycles))
         else:
-            lines.append(LineTime(source, spent, caused, None, None, 0.0))
+            lines.append(LineTime(source, spent, behind, caused, None, None, 0.0))
     return tuple(sorted(lines, key=lambda line: (-line.spent.cycles, line.source)))
 
 
@@ -235,9 +251,22 @@ def _by_cause(charges: Sequence[Charge], kinds: Mapping[int, InstructionClass]) 
     return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _hot_spots(rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionClass], all_cycles: int) -> tuple[HotSpot, ...]:
-    hottest = sorted((row for row in rows if row.cycles), key=lambda row: (-row.cycles, row.line))[:_HOT_SPOTS]
-    return tuple(HotSpot(row, kinds[row.line], row.cycles / all_cycles) for row in hottest)
+def _hot_spots(
+    rows: Sequence[InstructionRow],
+    charges: Sequence[Charge],
+    kinds: Mapping[int, InstructionClass],
+    hidden: Mapping[int, int],
+    all_cycles: int,
+) -> tuple[HotSpot, ...]:
+    largest: dict[int, Charge] = {}
+    for charge in charges:  # by falling cycles
+        largest.setdefault(charge.victim.line, charge)
+    spots = []
+    for row in sorted((row for row in rows if row.cycles), key=lambda row: (-row.cycles, row.line))[:_HOT_SPOTS]:
+        main = largest.get(row.line)
+        cause, cycles = (main.cause, main.cycles) if main else (None, 0.0)
+        spots.append(HotSpot(row, kinds[row.line], row.cycles / all_cycles, hidden.get(row.line, 0), cause, cycles))
+    return tuple(spots)
 
 
 def _instructions_per_cycle(waves: Sequence[Wave]) -> float | None:

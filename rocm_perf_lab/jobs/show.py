@@ -15,7 +15,6 @@ from rocm_perf_lab.tracking.store import ui_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rocm_perf_lab.analysis.thread_trace import ThreadTrace
     from rocm_perf_lab.jobs.examination import Examined
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.proposal import Verdict
@@ -25,8 +24,6 @@ _MIX = {"VALU": "SQ_INSTS_VALU", "MFMA": "SQ_INSTS_MFMA", "SALU": "SQ_INSTS_SALU
         "VMEM": "SQ_INSTS_VMEM", "LDS": "SQ_INSTS_LDS", "branch": "SQ_INSTS_BRANCH"}  # fmt: skip
 _NS_PER_US = 1000.0
 _NS_PER_MS = 1e6
-_HOTTEST_LINES = 3
-_WORTH_SAYING = 0.01
 _NS_SHOWN_AS_SUCH = 10
 
 
@@ -72,8 +69,6 @@ def show_profile(console: Console, turn: Examined, word: str, title: str) -> Non
     table.add_row("bottleneck", f"{bottleneck.name.replace('_', ' ')} (confidence {bottleneck.confidence:.0%})")
     for reason in bottleneck.reasons:
         table.add_row("", Text(reason))
-    for number, line in enumerate(_hottest_lines(diagnosis.thread_trace, word)):
-        table.add_row("" if number else "hottest lines", Text(line))
     for warning in diagnosis.stability.warnings:
         table.add_row("[yellow]warning[/]", Text(warning))
     for note in profile.notes:
@@ -84,21 +79,10 @@ def show_profile(console: Console, turn: Examined, word: str, title: str) -> Non
         verdict = "correct" if turn.verification.passed else "WRONG"
         table.add_row("result", Text(f"{verdict}: {turn.verification}"))
     console.print(table)
+    if not isinstance(diagnosis.thread_trace, NoThreadTrace):
+        from rocm_perf_lab.jobs.show_thread_trace import show_thread_trace
 
-
-def _hottest_lines(traced: ThreadTrace | NoThreadTrace, word: str) -> list[str]:
-    """Source lines by their share of the traced wavefronts' time, and what they wait for."""
-    if isinstance(traced, NoThreadTrace):
-        return []
-    lines = []
-    for line in traced.lines[:_HOTTEST_LINES]:
-        text = f"{line.source}: {line.spent.share:.0%} of {word} wave time"
-        waited = line.waited_cycles / traced.total.cycles
-        if line.waits_for is not None and waited >= _WORTH_SAYING:
-            where = "" if line.waits_for == line.source else f" of {line.waits_for}"
-            text += f", {waited:.0%} waiting for {line.waits_for_class}{where}"
-        lines.append(text)
-    return lines
+        show_thread_trace(console, diagnosis.thread_trace)
 
 
 def show_verdict(console: Console, number: int, verdict: Verdict, word: str) -> None:

@@ -1,0 +1,95 @@
+"""A thread trace for people: where wavefronts spent their time, what they waited for, the hottest lines and instructions."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from rocm_perf_lab.analysis.thread_trace import HotSpot, LineTime, ThreadTrace
+
+_LINES, _INSTRUCTIONS, _PARTS = 5, 5, 6
+_WORTH_SAYING = 0.01
+
+
+def show_thread_trace(console: Console, traced: ThreadTrace) -> None:
+    """Two tables, readable at 80 columns; paths are shortened to a file and its folder, analysis.json has all of them."""
+    console.print(_summary(traced))
+    hottest = Table(title="hottest lines and instructions", title_justify="left", expand=False)
+    hottest.add_column("time", justify="right", no_wrap=True)
+    hottest.add_column("exposed", justify="right", no_wrap=True)
+    hottest.add_column("where, and what it waits for", overflow="fold")
+    for line in traced.lines[:_LINES]:
+        hottest.add_row(*_times(traced, line.spent.cycles, line.hidden_cycles), _line(traced, line))
+    hottest.add_section()
+    for spot in traced.hot_spots[:_INSTRUCTIONS]:
+        hottest.add_row(*_times(traced, spot.row.cycles, spot.hidden_cycles), _instruction(traced, spot))
+    console.print(hottest)
+
+
+def _summary(traced: ThreadTrace) -> Table:
+    word = "emulated" if traced.emulated else "measured"
+    table = Table(title=f"thread trace, {word} cycles", title_justify="left", show_header=False, expand=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    each = f"{traced.total.cycles / traced.waves:,.0f} cycles each: " if traced.waves else ""
+    table.add_row(
+        f"{traced.waves:,} wavefronts",
+        f"{each}{traced.issue_fraction:.0%} issuing, {traced.stall_fraction:.0%} stalled, {traced.idle_fraction:.0%} idle;"
+        f" {traced.hidden_fraction:.0%} hidden by other wavefronts of the SIMD",
+    )
+    table.add_row("by class", _parts((kind, spent.share) for kind, spent in traced.classes.items()))
+    table.add_row("waits", _waits(traced))
+    latencies = [
+        f"{kind} {found.median:,.0f} cycles (nine tenths below {found.p90:,.0f})" for kind, found in traced.memory_latency.items()
+    ]
+    if latencies:
+        table.add_row("latency", ", ".join(latencies))
+    for number, limit in enumerate(traced.limits):
+        table.add_row("" if number else "limits", Text(limit))
+    return table
+
+
+def _waits(traced: ThreadTrace) -> str:
+    causes = [(f"for {kind}", cycles / traced.total.cycles) for kind, cycles in traced.charged.items()]
+    unknown = traced.unattributed_cycles / traced.total.cycles
+    return _parts([*causes, ("for nothing that the trace shows", unknown)]) or "none"
+
+
+def _parts(shares: Iterable[tuple[str, float]]) -> str:
+    shown = [f"{name} {share:.0%}" for name, share in shares if share >= _WORTH_SAYING]
+    return ", ".join(shown[:_PARTS])
+
+
+def _times(traced: ThreadTrace, cycles: int, hidden: int) -> tuple[str, str]:
+    return f"{cycles / traced.total.cycles:.1%}", f"{(cycles - hidden) / traced.total.cycles:.1%}"
+
+
+def _line(traced: ThreadTrace, line: LineTime) -> Text:
+    share = line.waited_cycles / traced.total.cycles
+    if line.waits_for is None or share < _WORTH_SAYING:
+        return Text(_short(line.source))
+    where = "" if line.waits_for == line.source else f" of {_short(line.waits_for)}"
+    return Text(f"{_short(line.source)}\n  {share:.0%} waiting for {line.waits_for_class}{where}")
+
+
+def _instruction(traced: ThreadTrace, spot: HotSpot) -> Text:
+    where = f"  {_short(spot.row.source_line)}" if spot.row.source_line else ""
+    text = f"{spot.row.text}{where}"
+    share = spot.waited_cycles / traced.total.cycles
+    if spot.waits_for is not None and share >= _WORTH_SAYING:
+        cause = f"  {_short(spot.waits_for.source_line)}" if spot.waits_for.source_line else ""
+        text += f"\n  {share:.0%} because of {spot.waits_for.text}{cause}"
+    return Text(text)
+
+
+def _short(source: str) -> str:
+    """`kernels/flash.py:12` of a longer path."""
+    return "/".join(PurePosixPath(source).parts[-2:]) or source
