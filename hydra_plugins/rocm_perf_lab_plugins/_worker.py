@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Unmeasured
 from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.tracking.store import TrackingError
+from rocm_perf_lab.tracking.run import TrackingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 _ATT_OPTIONS = ("--att-target-cu", "1", "--att-shader-engine-mask", "0x1")
 _NEEDED_LATER = (

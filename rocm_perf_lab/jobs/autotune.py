@@ -15,13 +15,13 @@ from rocm_perf_lab.jobs.samplers import configured_sampler
 from rocm_perf_lab.jobs.show import runtime_text, show_where
 from rocm_perf_lab.jobs.spaces import configured_space
 from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
-from rocm_perf_lab.tracking.store import NullTracker, TrackingError
+from rocm_perf_lab.tracking.run import NullTracker, TrackingError
 
 if TYPE_CHECKING:
     import optuna
 
     from rocm_perf_lab.jobs.lab import Lab
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 STUDY_FILE = "study.db"
 TRACKING_RUN = "tracking_run"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.config import LabConfig
     from rocm_perf_lab.device.protocol import DeviceIdentity
     from rocm_perf_lab.jobs.lab import Lab
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 _NS_PER_MS = 1e6
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.config import LabConfig
     from rocm_perf_lab.config_run import RunConfig
     from rocm_perf_lab.device.protocol import Device
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 
 class Job(Protocol):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.transforms.base import Transform
     from rocm_perf_lab.optimize.trial_runs import TrialRunner
     from rocm_perf_lab.toolchain.sandbox import Sandbox
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 _MIB = 1 << 20
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.profiling.selection import RankedKernel
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.target.model import Target
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 
 class OptimizeApplicationJob:

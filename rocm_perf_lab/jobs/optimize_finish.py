@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.jobs.records import RebuildCheck
     from rocm_perf_lab.optimize.loop import LoopResult
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 
 def finish(

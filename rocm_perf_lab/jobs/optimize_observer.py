@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.workbench import Turn
     from rocm_perf_lab.optimize.proposal import Proposal, Verdict
     from rocm_perf_lab.optimize.resume import Journal
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 
 class ConsoleAndTracker:

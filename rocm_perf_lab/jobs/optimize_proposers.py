@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.proposers.base import Proposer
     from rocm_perf_lab.optimize.proposers.model import ChatModel
     from rocm_perf_lab.optimize.transforms.base import Transform
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 
 def open_model(config: LabConfig) -> ChatModel | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.device.protocol import Finding
     from rocm_perf_lab.jobs.lab import Lab
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 _NS_PER_MS = 1e6
 

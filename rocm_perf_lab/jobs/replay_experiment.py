@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.document import ReplayDocument
     from rocm_perf_lab.replay.session import DeviceName
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 
 class ReplayJob:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.examination import Examined
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.proposal import Verdict
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 _MIX = {"VALU": "SQ_INSTS_VALU", "MFMA": "SQ_INSTS_MFMA", "SALU": "SQ_INSTS_SALU", "SMEM": "SQ_INSTS_SMEM",
         "VMEM": "SQ_INSTS_VMEM", "LDS": "SQ_INSTS_LDS", "branch": "SQ_INSTS_BRANCH"}  # fmt: skip

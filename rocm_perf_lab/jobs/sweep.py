@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import Tuned
     from rocm_perf_lab.jobs.lab import Lab
-    from rocm_perf_lab.tracking.store import RunTracker, TrackingError
+    from rocm_perf_lab.tracking.run import RunTracker, TrackingError
 
 RESULTS = "optimization_results.yaml"
 """The name that Hydra's sweepers give to it."""

@@ -21,12 +21,13 @@ from rocm_perf_lab.components import Component, build
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.resources import cache_dir
-from rocm_perf_lab.tracking.store import DEFAULT_URI, ClosesItself
+from rocm_perf_lab.tracking.run import ClosesItself
+from rocm_perf_lab.tracking.store import DEFAULT_URI
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 RECORD, FAILURE = "tracking.json", "tracking_error.txt"
 FOREGROUND = "ROCM_PERF_LAB_TRACKING"

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.tracking.store import ClosesItself, NullTracker, TrackingError
+from rocm_perf_lab.tracking.run import ClosesItself, NullTracker, TrackingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from rocm_perf_lab.tracking.store import RunTracker
+    from rocm_perf_lab.tracking.run import RunTracker
 
 
 @dataclass

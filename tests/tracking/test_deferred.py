@@ -10,7 +10,8 @@ from mlflow import MlflowClient
 
 from rocm_perf_lab.components import Component
 from rocm_perf_lab.tracking.deferred import FAILURE, FOREGROUND, RECORD, DeferredTracker, main
-from rocm_perf_lab.tracking.store import TrackingError, open_mlflow_tracker
+from rocm_perf_lab.tracking.run import TrackingError
+from rocm_perf_lab.tracking.store import open_mlflow_tracker
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mlflow import MlflowClient
 
-from rocm_perf_lab.tracking.store import DEFAULT_URI, MlflowTracker, NullTracker, TrackingError, open_mlflow_tracker, ui_command
+from rocm_perf_lab.tracking.run import NullTracker, TrackingError
+from rocm_perf_lab.tracking.store import DEFAULT_URI, MlflowTracker, open_mlflow_tracker, ui_command
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
