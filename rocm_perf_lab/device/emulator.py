@@ -165,7 +165,7 @@ class EmulatorDevice:
             waves = timing.thread_trace
             write_trace(emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name), att)
         findings = tuple(Finding(f.check, str(f), f.source) for f in result.findings)
-        return DeviceRun(outputs, database, instruction_counts(result), findings)
+        return DeviceRun(outputs, database, instruction_counts(result), findings, result.printed, result.host_calls)
 
 
 def _allocate(machine: Machine, launch: Launch) -> dict[str, Allocation]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.instruction_counts import InstructionCount
+    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
 Dim3 = tuple[int, int, int]
@@ -105,13 +106,17 @@ class DeviceRun:
     """What one run left: outputs by argument name (buffers that the kernel may write) and the rocpd database.
 
     `instruction_counts` are those of one dispatch, in address order; empty from a device that does not count them.
-    `findings` are what the chosen checks found; only the emulator checks.
+    `findings` are what the chosen checks found; only the emulator checks. `printed` is what the kernel printed, where the
+    device can tell it from the process's own output, and `host_calls` how often its wavefronts called the host for that and
+    for memory.
     """
 
     outputs: Mapping[str, NDArray[np.generic]]
     database: Path
     instruction_counts: tuple[InstructionCount, ...] = ()
     findings: tuple[Finding, ...] = ()
+    printed: tuple[PrintedPiece, ...] = ()
+    host_calls: int = 0
 
 
 class Device(Protocol):

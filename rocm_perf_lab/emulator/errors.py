@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rocm_perf_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.printed import PrintedPiece
+
+
+_SHOWN_LINES = 10
 
 
 class EmulationError(LabError):
-    """A kernel that cannot be executed, or did something that it must not do."""
+    """A kernel that cannot be executed, or did something that it must not do. `printed` is what it had printed by then."""
+
+    printed: tuple[PrintedPiece, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The message, and the end of what the kernel had printed."""
+        printed = "".join(piece.text for piece in self.printed).splitlines()
+        if not printed:
+            return super().lines()
+        before = [f"({len(printed) - _SHOWN_LINES:,} lines before)"] if len(printed) > _SHOWN_LINES else []
+        return [*super().lines(), "  the kernel printed:", *(f"    {line}" for line in [*before, *printed[-_SHOWN_LINES:]])]
 
 
 class IllegalInstruction(EmulationError):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.build import Runtime
+    from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.initial_state import InitialState
     from rocm_perf_lab.emulator.kernarg import Geometry
 
@@ -59,6 +60,8 @@ class Dispatch:
     """The workgroups may wait for each other: all of them are resident at once, whatever memory that takes."""
     traced_workgroups: tuple[int, ...] = ()
     checks: ChecksRecord | None = None
+    services: LaunchServices | None = None
+    """Who answers the kernel's host calls; such a launch runs on one thread."""
 
     @property
     def workgroups(self) -> int:
@@ -101,6 +104,8 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
     sampled = (ctypes.c_uint64 * max(1, len(dispatch.traced_workgroups)))(*dispatch.traced_workgroups)
     budget = ctypes.c_int64(dispatch.max_instructions)
     states = [_machine_state(registry, concurrent=threads > 1) for _ in range(threads)]
+    if dispatch.services is not None:
+        dispatch.services.begin(registry, states[0], dispatch.checks)
 
     def run_range(thread: int) -> None:
         launch = _launch_record(dispatch)
@@ -152,6 +157,7 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
         slice_instructions=_SLICE_INSTRUCTIONS,
         resident_workgroups=dispatch.workgroups if dispatch.cooperative else max(1, _RESIDENT_BYTES // group_bytes),
         checks=None if dispatch.checks is None else ctypes.addressof(dispatch.checks),
+        host=None if dispatch.services is None else ctypes.addressof(dispatch.services.record),
     )
     record.user_sgprs[: len(state.user_sgprs)] = state.user_sgprs
     return record

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.errors import EmulationError, IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.kernarg import service_at
 from rocm_perf_lab.emulator.structures import AccessKind, FaultKind
+from rocm_perf_lab.emulator.wave import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rocm_perf_lab.emulator.kernarg import Geometry
     from rocm_perf_lab.emulator.memory import DeviceMemory
+    from rocm_perf_lab.emulator.printed import Assertion
     from rocm_perf_lab.emulator.program import Program
     from rocm_perf_lab.emulator.structures import FaultRecord
 
@@ -33,7 +36,7 @@ class MemoryFault(EmulationError):
 
 
 class MissingService(EmulationError):
-    """The kernel uses something of a runtime that the emulator does not have: printf, malloc, queues."""
+    """The kernel uses something of a runtime that the emulator does not have, such as queues."""
 
 
 class LdsFault(EmulationError):
@@ -54,6 +57,10 @@ class BarrierDeadlock(EmulationError):
 
 class KernelTrap(EmulationError):
     """The kernel stopped itself (abort, a failed assertion), or jumped to an address outside of its code."""
+
+
+class KernelAssertion(KernelTrap):
+    """An assertion of the kernel failed."""
 
 
 class HostMemoryExhausted(EmulationError):
@@ -107,7 +114,7 @@ def fault_error(
     """
     kind = FaultKind(record.kind)
     service = service_at(next(iter(lane_addresses(record).values()), 0)) if kind is FaultKind.MEMORY else None
-    if service is not None:
+    if service is not None and service.missing:
         return MissingService(
             f"kernel {program.symbol}: {service.missing}",
             where="; ".join(_where(record, program, resume_address, source_line)),
@@ -120,6 +127,25 @@ def fault_error(
         f"kernel {program.symbol}: {_what(kind, record, memory, max_instructions)}",
         where="; ".join(_where(record, program, resume_address, source_line)),
         remedy=remedy,
+    )
+
+
+def wavefront_of(record: FaultRecord) -> tuple[tuple[int, int, int], int]:
+    """Workgroup, and number of the wavefront in it."""
+    x, y, z = record.workgroup
+    return (x, y, z), record.wave
+
+
+def assertion_error(symbol: str, failed: Assertion, geometry: Geometry) -> KernelAssertion:
+    """The error for a failed assertion: where it stands, what it says, and which work-items it failed for."""
+    threads = [geometry.work_item_of(failed.workgroup, failed.wave * LANES + lane) for lane in failed.lanes]
+    shown = ", ".join(map(str, threads[:_SHOWN_LANES]))
+    more = f" and {len(threads) - _SHOWN_LANES} more of the wavefront" if len(threads) > _SHOWN_LANES else ""
+    function = f", in {failed.function}" if failed.function else ""
+    return KernelAssertion(
+        f"kernel {symbol}: assertion `{failed.condition}` failed",
+        where=f"{failed.file}:{failed.line}{function}; block {failed.workgroup}, thread{'s' * (len(threads) > 1)} {shown}{more}",
+        remedy="Look at the condition for these threads; -DNDEBUG builds without assertions.",
     )
 
 

@@ -34,32 +34,37 @@ class KernelArgumentError(LabError):
 
 @dataclass(frozen=True)
 class Service:
-    """Something of a runtime that a kernel may ask for and the emulator does not have.
+    """Something of a runtime that a kernel may ask for.
 
-    The kernel gets an address where nothing is, so that the first use of it is recognised; being given it does no harm.
+    The kernel gets a mark, an address where nothing is: being given it does no harm. Where the emulator has the service, the
+    launch puts the true address in its place (see :mod:`~rocm_perf_lab.emulator.host_services`); where it has not, the first
+    use of the mark is recognised.
     """
 
     argument: str
     address: int
-    missing: str
-    """What the kernel needs, as a clause."""
-    remedy: str
+    missing: str = ""
+    """What the kernel needs and the emulator does not have, as a clause; empty where it has it."""
+    remedy: str = ""
 
 
 _SERVICE_BYTES = 1 << 32
 _FIRST_SERVICE = 0x0F00_0000_0000
-_PRINTS = "Remove the printf, or guard it. A failed assert() prints, and malloc() before code object version 5 asks the host."
-_MISSING_SERVICES = (
-    ("hidden_hostcall_buffer", "device printf needs a hostcall service the emulator does not have", _PRINTS),
-    ("hidden_printf_buffer", "device printf needs a buffer service the emulator does not have", _PRINTS),
-    ("hidden_heap_v1", "device malloc needs a heap the emulator does not have", "Allocate the memory before the launch."),
+_SERVICES = (
+    ("hidden_hostcall_buffer", "", ""),
+    (
+        "hidden_printf_buffer",
+        "printf to a buffer needs a service the emulator does not have",
+        "Build with -mprintf-kind=hostcall.",
+    ),
+    ("hidden_heap_v1", "", ""),
     ("hidden_default_queue", "device-side enqueue needs a queue the emulator does not have", "Launch from the host."),
     ("hidden_completion_action", "device-side enqueue needs a queue the emulator does not have", "Launch from the host."),
     ("hidden_queue_ptr", "the kernel reads the HSA queue, which the emulator does not have", "Run it on a GPU."),
 )
 SERVICES = tuple(
     Service(argument, _FIRST_SERVICE + number * _SERVICE_BYTES, missing, remedy)
-    for number, (argument, missing, remedy) in enumerate(_MISSING_SERVICES)
+    for number, (argument, missing, remedy) in enumerate(_SERVICES)
 )
 
 
@@ -97,6 +102,14 @@ class Geometry:
             for groups, size, rest in zip(self.grid, self.block, self.remainder, strict=True)
         )
         return x, y, z
+
+    def work_item_of(self, workgroup: Dim3, number: int) -> Dim3:
+        """Coordinates of the work-item with that linear number in a workgroup, which may be a partial one."""
+        x, y, _ = (
+            rest if rest and group + 1 == groups else size
+            for group, groups, size, rest in zip(workgroup, self.grid, self.block, self.remainder, strict=True)
+        )
+        return number % x, number // x % y, number // (x * y)
 
     @property
     def dimensions(self) -> int:

@@ -6,13 +6,14 @@ costs what the kernel costs.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from rocm_perf_lab.emulator.checks import Checks
 from rocm_perf_lab.emulator.counters import launch_counters
 from rocm_perf_lab.emulator.execution import execute
-from rocm_perf_lab.emulator.faults import fault_error
+from rocm_perf_lab.emulator.faults import KernelTrap, assertion_error, fault_error, wavefront_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.checks import Check, Finding
+    from rocm_perf_lab.emulator.errors import EmulationError
     from rocm_perf_lab.emulator.execution import Dispatch, Execution
+    from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.memory import DeviceMemory
+    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.structures import FaultRecord
     from rocm_perf_lab.emulator.translation import TranslatedKernel
 
 
@@ -36,6 +41,7 @@ class LaunchResult:
     `counters` are exact, by rocprofv3's names; `memory` has the runtime's own (bytes requested and the like).
     `block_executions` and `block_active_lanes` are (n_blocks) of `program`. `traces[k][wave]` are the words of one
     wavefront (see `runtime/wave.h`) of workgroup `traced_workgroups[k]`. `waves_per_workgroup` is of a whole workgroup.
+    `host_calls` counts the packets that wavefronts sent to the host, which no time is estimated for; `printed` is their text.
     """
 
     program: Program
@@ -50,6 +56,8 @@ class LaunchResult:
     waves_per_workgroup: int
     lds_bytes: int
     findings: tuple[Finding, ...] = ()
+    printed: tuple[PrintedPiece, ...] = ()
+    host_calls: int = 0
 
 
 class PreparedLaunch:
@@ -67,6 +75,7 @@ class PreparedLaunch:
         memory: DeviceMemory,
         checks: frozenset[Check],
         owned: ExitStack,
+        services: LaunchServices | None,
         source_line: Callable[[int], str | None] | None,
         named_barriers: bool = True,
     ) -> None:
@@ -78,6 +87,7 @@ class PreparedLaunch:
         self._owned = owned
         self._source_line = source_line
         self._named_barriers = named_barriers
+        self._services = services
         self._registry = memory.registry()
 
     def __enter__(self) -> Self:
@@ -97,17 +107,37 @@ class PreparedLaunch:
             EmulationError: The kernel did what it must not do.
         """
         dispatch = self._dispatch if traced else replace(self._dispatch, traced_workgroups=())
-        execution, findings = self._execute(dispatch)
+        if self._services is not None:
+            dispatch = replace(dispatch, services=self._services, threads=1)
+            self._registry = self._memory.registry()  # earlier runs may have allocated
+        with self._services.installed() if self._services is not None else nullcontext():
+            execution, findings = self._execute(dispatch)
         if execution.fault is not None:
-            raise fault_error(
-                execution.fault,
-                self._translated.program,
-                self._memory,
-                self._translated.resume_address,
-                dispatch.max_instructions,
-                self._source_line,
-            )
-        return _result(execution, dispatch, self._translated.program, findings)
+            raise self._error(execution.fault)
+        result = _result(execution, dispatch, self._translated.program, findings)
+        if self._services is None:
+            return result
+        return replace(result, printed=self._services.printed.pieces, host_calls=self._services.calls)
+
+    def _error(self, fault: FaultRecord) -> BaseException:
+        services = self._services
+        if services is not None and services.error is not None:
+            return services.error
+        error: EmulationError = fault_error(
+            fault,
+            self._translated.program,
+            self._memory,
+            self._translated.resume_address,
+            self._dispatch.max_instructions,
+            self._source_line,
+        )
+        if services is None:
+            return error
+        failed = services.printed.failed_assertion(*wavefront_of(fault)) if isinstance(error, KernelTrap) else None
+        if failed is not None:
+            error = assertion_error(self._translated.program.symbol, failed, self._dispatch.geometry)
+        error.printed = services.printed.pieces
+        return error
 
     def _execute(self, dispatch: Dispatch) -> tuple[Execution, tuple[Finding, ...]]:
         if not self._checks:

@@ -15,6 +15,7 @@ import numpy as np
 
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.execution import Dispatch
+from rocm_perf_lab.emulator.host_services import HostServices
 from rocm_perf_lab.emulator.initial_state import DISPATCH_PACKET_BYTES, InitialState, dispatch_packet, initial_state
 from rocm_perf_lab.emulator.kernarg import GRID_SYNC_ARGUMENT, GRID_SYNC_NAME, Dim3, Geometry, grid_sync_block, pack_kernarg
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused, require_launchable, require_resident
@@ -76,6 +77,7 @@ class Machine:
         self._runtime = load_runtime()
         self._translator = KernelTranslator(self._runtime)
         self.memory = DeviceMemory(self._runtime)
+        self._services = HostServices(self._runtime, self.memory)
 
     def __enter__(self) -> Self:
         return self
@@ -240,6 +242,7 @@ class Machine:
                 memory=self.memory,
                 checks=self._checks,
                 owned=owned.pop_all(),
+                services=self._services.of_kernel(kernel, kernarg_address),
                 source_line=source_line,
                 named_barriers=bool(kernel.language),
             )

@@ -85,6 +85,7 @@ class DeviceMemory:
     _next_address: int = _FIRST_ADDRESS
     _initialised: dict[Allocation, NDArray[np.uint8]] = field(default_factory=dict)
     _adopted: set[Allocation] = field(default_factory=set)
+    _reserved: list[Allocation] = field(default_factory=list)
     _tracked: list[TrackedPages] = field(default_factory=list)
 
     @property
@@ -124,6 +125,16 @@ class DeviceMemory:
         self._adopted.add(allocation)
         return allocation
 
+    def reserve(self, nbytes: int) -> int:
+        """Address of mapped memory that is no allocation: parts of it become some by :meth:`adopt`; unmapped by :meth:`close`.
+
+        Raises:
+            DeviceMemoryError: The host has no such memory.
+        """
+        reserved = self._anywhere("reserved", nbytes)
+        self._reserved.append(reserved)
+        return reserved.address
+
     def track_writes(self, address: int, nbytes: int) -> TrackedPages:
         """From the next launch on, note which pages of a range kernels write; both are multiples of the page size."""
         pages = TrackedPages(self.runtime, address, nbytes, np.zeros(nbytes // PAGE_BYTES, dtype=np.uint8))
@@ -133,7 +144,10 @@ class DeviceMemory:
     def free(self, allocation: Allocation) -> None:
         """Give the memory back; its addresses stay reserved, so that a later access is recognised."""
         self._require_live(allocation, "freed")
-        self.runtime.library.rpl_memory_retire(ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes))
+        give_back = (
+            self.runtime.library.rpl_memory_discard if allocation in self._adopted else self.runtime.library.rpl_memory_retire
+        )
+        give_back(ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes))
         self._freed.add(allocation)
 
     def view(self, allocation: Allocation) -> NDArray[np.uint8]:
@@ -163,12 +177,13 @@ class DeviceMemory:
 
     def close(self) -> None:
         """Unmap everything."""
-        for allocation in self._allocations:
+        for allocation in [*self._allocations, *self._reserved]:
             if allocation not in self._adopted:
                 self.runtime.library.rpl_memory_unmap(
                     ctypes.c_uint64(allocation.address), ctypes.c_uint64(allocation.mapped_bytes)
                 )
         self._adopted.clear()
+        self._reserved.clear()
         self._tracked.clear()
         self._initialised.clear()
         self._allocations.clear()

@@ -27,6 +27,7 @@ class FaultKind(IntEnum):
     UNSUPPORTED = 8
     HOST_MEMORY = 9
     TRAP = 10
+    HOST_CALL = 11
 
 
 class AccessKind(IntEnum):
@@ -147,6 +148,16 @@ class ChecksRecord(ctypes.Structure):
     )
 
 
+ANSWER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint32), ctypes.c_uint32)
+"""Answers the host calls of a wavefront: (workgroup, wavefront in it) -> 0, or 1 to end the launch."""
+
+
+class HostRecord(ctypes.Structure):
+    """struct rpl_host."""
+
+    _fields_ = (("ready", ctypes.c_void_p), ("answer", ANSWER))
+
+
 class LaunchRecord(ctypes.Structure):
     """struct rpl_launch."""
 
@@ -174,4 +185,5 @@ class LaunchRecord(ctypes.Structure):
         ("slice_instructions", ctypes.c_uint32),
         ("resident_workgroups", ctypes.c_uint32),
         ("checks", ctypes.c_void_p),
+        ("host", ctypes.c_void_p),
     )

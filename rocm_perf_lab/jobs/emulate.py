@@ -16,12 +16,15 @@ from rich.text import Text
 
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, counts_document
+from rocm_perf_lab.emulator.errors import EmulationError
+from rocm_perf_lab.emulator.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_bytes, write_text
 from rocm_perf_lab.jobs.emulate_document import emulation_document
 from rocm_perf_lab.jobs.emulate_launch import requested_launch
 from rocm_perf_lab.jobs.emulate_show import show_emulation
 from rocm_perf_lab.jobs.emulation import EmulateRequest, Emulation
+from rocm_perf_lab.jobs.show import show_printed
 from rocm_perf_lab.profiling.passes import DATABASE_NAME
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.target.catalog import load_target
@@ -60,6 +63,8 @@ def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
         instruction_counts=run.instruction_counts,
         identity=device.identity,
         findings=run.findings,
+        printed=run.printed,
+        host_calls=run.host_calls,
     )
 
 
@@ -69,28 +74,38 @@ def run_emulate(request: EmulateRequest, console: Console, *, output: Path | Non
     Raises:
         LabError: As :func:`emulate`; the folder cannot be written; or, after everything was shown, a check found a defect.
     """
-    if output is None:
-        with tempfile.TemporaryDirectory() as folder:
-            emulation = emulate(request, database=Path(folder) / DATABASE_NAME)
-        files: dict[str, str] = {}
-    else:
-        try:
-            output.mkdir(parents=True, exist_ok=True)
-            emulation = emulate(request, database=output / DATABASE_NAME)
-            files = _write_files(emulation, request, output)
-        except OSError as error:
-            raise LabError(
-                f"cannot write the output: {error.strerror or error}",
-                where=str(error.filename or output),
-                remedy="give --output a folder that can be written",
-            ) from error
+    try:
+        emulation, files = _emulate_into(request, output)
+    except EmulationError as error:
+        if not as_json:
+            show_printed(console, error.printed)
+            error.printed = ()
+        raise
     if as_json:
         print(emulation_document(emulation, request, files), end="")
     else:
         show_emulation(console, emulation)
+        show_printed(console, emulation.printed)
         if output is not None:
             console.print(Text(f"files  {output}"), soft_wrap=True)
     _require_clean(emulation)
+
+
+def _emulate_into(request: EmulateRequest, output: Path | None) -> tuple[Emulation, dict[str, str]]:
+    """The emulation, and the files of its outputs in `output`."""
+    if output is None:
+        with tempfile.TemporaryDirectory() as folder:
+            return emulate(request, database=Path(folder) / DATABASE_NAME), {}
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        emulation = emulate(request, database=output / DATABASE_NAME)
+        return emulation, _write_files(emulation, request, output)
+    except OSError as error:
+        raise LabError(
+            f"cannot write the output: {error.strerror or error}",
+            where=str(error.filename or output),
+            remedy="give --output a folder that can be written",
+        ) from error
 
 
 def _device(request: EmulateRequest, target: Target) -> EmulatorDevice:
@@ -114,6 +129,8 @@ def _write_files(emulation: Emulation, request: EmulateRequest, output: Path) ->
         sink = io.BytesIO()
         np.save(sink, _storable(values), allow_pickle=False)
         write_bytes(output / files[name], sink.getvalue())
+    if emulation.printed:
+        write_text(output / PRINTED_NAME, text_of(emulation.printed))
     code_object = emulation.launch.code_object
     write_text(output / COUNTS_NAME, counts_document(emulation.kernel.symbol, code_object.sha256, emulation.instruction_counts))
     write_text(output / DOCUMENT_NAME, emulation_document(emulation, request, files))

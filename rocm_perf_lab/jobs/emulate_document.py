@@ -44,6 +44,8 @@ def emulation_document(emulation: Emulation, request: EmulateRequest, files: Map
         "time_us_emulated": emulation.duration_ns / 1000,
         "outputs": [_output_row(name, values, files) for name, values in emulation.outputs.items()],
         "findings": [vars(finding) for finding in emulation.findings],
+        "printed": [{"stream": "stderr" if p.to_stderr else "stdout", "text": p.text} for p in emulation.printed],
+        "host_calls": emulation.host_calls,
         "provenance": {
             "device": emulation.identity.name,
             "emulated": emulation.identity.emulated,

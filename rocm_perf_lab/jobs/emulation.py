@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.argument_text import TextArgument
     from rocm_perf_lab.device.instruction_counts import InstructionCount
     from rocm_perf_lab.device.protocol import DeviceIdentity, Finding, Launch
+    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
@@ -58,6 +59,8 @@ class Emulation:
     instruction_counts: tuple[InstructionCount, ...]
     identity: DeviceIdentity
     findings: tuple[Finding, ...]
+    printed: tuple[PrintedPiece, ...] = ()
+    host_calls: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags
-from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
+from rocm_perf_lab.jobs.show import runtime_text, show_printed, show_profile, show_where
 from rocm_perf_lab.jobs.workbench import Turn, Workbench
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.report.roofline_plot import write_roofline_plots
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.tracking.run import RunTracker
 
 _NS_PER_MS = 1e6
+_SHOWN_LINES = 20
 
 
 class ProfileJob:
@@ -40,6 +41,7 @@ class ProfileJob:
                 turn = bench.run(compiled, lab.output_dir)
             log_turn(tracker, lab, turn)
             show_profile(lab.console, turn, word, f"profile of {lab.config.kernel.name} on {lab.config.target.name}")
+            show_printed(lab.console, turn.printed, shown=_SHOWN_LINES)
             require_correct(turn, lab)
             require_clean(turn.findings, lab.config.kernel.name)
             if lab.config.passes.plots:

@@ -10,11 +10,15 @@ from rich.text import Text
 
 from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
 from rocm_perf_lab.analysis.roofline import Roofline
+from rocm_perf_lab.emulator.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
+    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.jobs.examination import Examined
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.proposal import Verdict
@@ -83,6 +87,18 @@ def show_profile(console: Console, turn: Examined, word: str, title: str) -> Non
         from rocm_perf_lab.jobs.show_thread_trace import show_thread_trace
 
         show_thread_trace(console, diagnosis.thread_trace)
+
+
+def show_printed(console: Console, printed: Sequence[PrintedPiece], *, shown: int | None = None) -> None:
+    """What a kernel printed, under a heading: the first `shown` lines, or all; nothing where it printed nothing."""
+    lines = text_of(printed).splitlines()
+    if not lines:
+        return
+    console.print("[bold]printed by the kernel[/]")
+    for line in lines[:shown]:
+        console.print(Text(line), soft_wrap=True)
+    if shown is not None and len(lines) > shown:
+        console.print(f"... {len(lines) - shown:,} more lines are in {PRINTED_NAME}")
 
 
 def show_verdict(console: Console, number: int, verdict: Verdict, word: str) -> None:

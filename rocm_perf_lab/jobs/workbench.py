@@ -20,6 +20,7 @@ from rocm_perf_lab.device.compilation import compile_description
 from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, counts_document
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.reference import expected_outputs
+from rocm_perf_lab.emulator.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_bytes, write_text
 from rocm_perf_lab.jobs.run_folder import ATT_FOLDER, ROCPD_FOLDER, TIMELINE
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.config import LabConfig
     from rocm_perf_lab.device.kernel import KernelDescription
     from rocm_perf_lab.device.protocol import Device, Finding, Launch
+    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.optimize.guards import Inspection
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.target.occupancy import Occupancy
@@ -89,6 +91,7 @@ class Turn:
     verification: VerificationResult | None
     findings: tuple[Finding, ...]
     artifacts: tuple[Path, ...]
+    printed: tuple[PrintedPiece, ...] = ()
 
     @property
     def runtime_ns(self) -> float:
@@ -219,7 +222,10 @@ class Workbench:
             counts = counts_document(launch.symbol, build.code_object.sha256, passes.instruction_counts)
             write_text(folder / COUNTS_NAME, counts)
             files = (*files, folder / COUNTS_NAME)
-        return Turn(compiled, profile, diagnosis, verification, passes.findings, tuple(files))
+        if passes.printed:
+            write_text(folder / PRINTED_NAME, text_of(passes.printed))
+            files = (*files, folder / PRINTED_NAME)
+        return Turn(compiled, profile, diagnosis, verification, passes.findings, tuple(files), passes.printed)
 
     def time_ns(self, compiled: CompiledKernel, folder: Path, *, dispatches: int) -> float:
         """Median time of some dispatches in a process of their own; nothing is checked or counted.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.device.instruction_counts import InstructionCount
     from rocm_perf_lab.device.protocol import Device, DeviceRun, Finding, Launch
+    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
 
@@ -43,6 +44,7 @@ class PassResults:
     att_reason: str | None = NO_THREAD_TRACE
     """Why there is no thread trace."""
     instruction_counts: tuple[InstructionCount, ...] = ()
+    printed: tuple[PrintedPiece, ...] = ()
 
 
 def run_passes(
@@ -66,9 +68,9 @@ def run_passes(
     if device.deterministic:
         run = _run(device, launch, folder / "trace", 1, counters, att)
         trace = read_database(run.database)
-        uncollected = _uncollected(device, counters, (trace,))
+        notes = (*_uncollected(device, counters, (trace,)), *host_call_notes(run.host_calls, device.identity.time_word))
         thread_trace, reason = _read_att(att, launch.symbol)
-        return PassResults(run.outputs, trace, (), uncollected, run.findings, thread_trace, reason, run.instruction_counts)
+        return PassResults(run.outputs, trace, (), notes, run.findings, thread_trace, reason, run.instruction_counts, run.printed)
     timed = _run(device, launch, folder / "trace", runs, ())
     trace = read_database(timed.database)
     traces: list[Trace] = []
@@ -87,6 +89,14 @@ def run_passes(
     return PassResults(
         timed.outputs, trace, tuple(traces), tuple(failures), timed.findings, att=thread_trace, att_reason=att_reason
     )
+
+
+def host_call_notes(host_calls: int, time_word: str) -> tuple[str, ...]:
+    """What a reader of the time of a kernel that calls the host has to know."""
+    if not host_calls:
+        return ()
+    calls = "1 call" if host_calls == 1 else f"{host_calls:,} calls"
+    return (f"{calls} of the host (printf, malloc): the {time_word} time leaves out the host's part, which dominates on a GPU",)
 
 
 def _trace_threads(device: Device, launch: Launch, folder: Path, att: Path | None) -> tuple[AttTrace | None, str | None]:

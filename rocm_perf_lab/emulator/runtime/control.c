@@ -5,7 +5,8 @@
 #include <string.h>
 
 int rpl_trap(struct rpl_wave *w, int inst, int id) {
-  return rpl_raise(w, RPL_FAULT_TRAP, inst, RPL_LOAD, 0, 0, NULL, (uint64_t)(int64_t)id);
+  uint64_t exec = w->sgpr[126] | (uint64_t)w->sgpr[127] << 32;
+  return rpl_raise(w, RPL_FAULT_TRAP, inst, RPL_LOAD, 0, exec, NULL, (uint64_t)(int64_t)id);
 }
 
 // The host's rounding as the field of MODE at `first_bit` says; a negative number: back to nearest even.

@@ -7,7 +7,7 @@
 enum rpl_fault_kind {
   RPL_FAULT_NONE, RPL_FAULT_MEMORY, RPL_FAULT_MISALIGNED, RPL_FAULT_LDS, RPL_FAULT_SCRATCH, RPL_FAULT_BUDGET,
   RPL_FAULT_BARRIER, RPL_FAULT_ILLEGAL, RPL_FAULT_UNSUPPORTED, RPL_FAULT_HOST_MEMORY,
-  RPL_FAULT_TRAP
+  RPL_FAULT_TRAP, RPL_FAULT_HOST_CALL
 };
 enum rpl_access { RPL_LOAD, RPL_STORE, RPL_ATOMIC };
 
@@ -58,6 +58,12 @@ struct rpl_machine {
 
 typedef void (*rpl_kernel)(struct rpl_wave *);
 
+// Host calls of a launch: what waits for an answer, and who gives it. 0, or 1 where the launch has to end.
+struct rpl_host {
+  const uint64_t *ready;                            // stack of packets; 0: none waits
+  int (*answer)(const uint32_t workgroup[3], uint32_t wave);
+};
+
 struct rpl_launch {
   rpl_kernel kernel;
   uint64_t *block_executions, *block_active_lanes;  // of this thread
@@ -78,6 +84,7 @@ struct rpl_launch {
   uint32_t slice_instructions;
   uint32_t resident_workgroups;                     // at most so many take turns on one thread
   struct rpl_checks *checks;                        // NULL: none
+  const struct rpl_host *host;                      // NULL: the kernel does not call the host
 };
 
 // Runs the workgroups [first, last) in linear order, x fastest. 0, or 1 with machine->fault filled.

@@ -27,6 +27,9 @@ int rpl_memory_retire(uint64_t address, uint64_t bytes) {
   return mmap((void *)address, bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED;
 }
 
+// Give the pages back but keep them mapped: they are zero where they are used again.
+int rpl_memory_discard(uint64_t address, uint64_t bytes) { return madvise((void *)address, bytes, MADV_DONTNEED); }
+
 int rpl_memory_unmap(uint64_t address, uint64_t bytes) { return munmap((void *)address, bytes); }
 
 // Copy the pages that were written back from `image` and count them as untouched; the number of pages copied.

@@ -162,13 +162,22 @@ static int start(struct run *run, struct resident *r, uint64_t group) {
 
 // ---- turns ----
 
+// Whoever asks sleeps until there is an answer, so a wave that stopped is asked first. 1 where the launch has to end.
+static int answer_host_calls(const struct rpl_launch *launch, struct rpl_wave *w) {
+  if (!launch->host->answer(w->workgroup, w->wave_in_workgroup)) return 0;
+  return rpl_raise(w, RPL_FAULT_HOST_CALL, -1, RPL_LOAD, 0, 0, NULL, w->resume);
+}
+
 // One slice of one wave. Returns 1 on a fault.
 static int run_slice(const struct run *run, struct resident *r, struct rpl_wave *w) {
   const struct rpl_launch *launch = run->launch;
   w->slice = launch->slice_instructions;
   w->slice_end = r->executed + w->slice;
-  w->status = RPL_FAULT;
-  launch->kernel(w);
+  do {
+    w->status = RPL_FAULT;
+    launch->kernel(w);
+    if (run->machine->fault.kind) return 1;
+  } while (w->status == RPL_SLICE_OVER && launch->host && *launch->host->ready && !answer_host_calls(launch, w));
   if (run->machine->fault.kind) return 1;
   int64_t used = (int64_t)launch->slice_instructions - w->slice;
   r->executed += used;

@@ -126,6 +126,9 @@ def _is_terminator(instruction: Instruction) -> bool:
 
 _TERMINATORS = frozenset({"S_BRANCH", "S_BARRIER", "S_SLEEP", "S_TRAP", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"})
 
+_BREAKPOINT_TRAP = 3
+"""Goes on where no debugger is attached (LLVM "User Guide for AMDGPU Backend", trap handler ABI)."""
+
 
 def _translate_instruction(program: Program, state: BlockState, instruction: Instruction) -> None:
     try:
@@ -154,7 +157,7 @@ def _leave_block(program: Program, block: Block, state: BlockState) -> None:
     if name in ("S_SWAPPC_B64", "S_CALL_B64"):
         back = program.load_address + last.address + last.size
         state.write(last.fields["sdst"], Value(back, "u", 64))
-    if name == "S_TRAP":
+    if name == "S_TRAP" and last.fields["simm16"] & 0xFF != _BREAKPOINT_TRAP:
         call_runtime(state, "rpl_trap", last, last.fields["simm16"] & 0xFF)
     state.store_scalars()
     if state.active_lanes is not None:

@@ -1,0 +1,173 @@
+"""The host's side of a kernel that prints or allocates: gives it the memory it needs for that, and answers its calls.
+
+A kernarg segment holds marks (:data:`~rocm_perf_lab.emulator.kernarg.SERVICES`) where a service of the host belongs. While a
+launch runs, `HostServices` puts addresses of its own there; `answer` is called between two instructions of the wavefront that
+asks, which then goes on at once. So what is printed comes in the order in which the emulator runs wavefronts: workgroups in
+linear order, in each of them one wavefront after the other from barrier to barrier, lanes in order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.emulator.device_heap import BOOKS_BYTES, BOOKS_NAME, DeviceHeap
+from rocm_perf_lab.emulator.device_printf import Formatter
+from rocm_perf_lab.emulator.errors import EmulationError
+from rocm_perf_lab.emulator.growing_registry import GrowingRegistry
+from rocm_perf_lab.emulator.host_calls import HostService, Messages, PacketQueue
+from rocm_perf_lab.emulator.kernarg import SERVICES
+from rocm_perf_lab.emulator.printed import PrintedText
+from rocm_perf_lab.emulator.structures import ANSWER, HostRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rocm_perf_lab.emulator.build import Runtime
+    from rocm_perf_lab.emulator.host_calls import Packet
+    from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
+    from rocm_perf_lab.emulator.structures import AllocationEntry, ChecksRecord, MachineState
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+
+QUEUE_NAME = "host call packets"
+_HOSTCALL_ARGUMENT, _HEAP_ARGUMENT = "hidden_hostcall_buffer", "hidden_heap_v1"
+_ARGUMENTS = (_HOSTCALL_ARGUMENT, _HEAP_ARGUMENT)
+_MARKS = {service.argument: service.address for service in SERVICES}
+_TO_STDERR = 1
+
+
+class UnknownHostCall(EmulationError):
+    """The kernel asks the host for something that only a real process can give."""
+
+
+class HostServices:
+    """Of one machine; what kernels allocated lives until its memory is closed."""
+
+    def __init__(self, runtime: Runtime, memory: DeviceMemory) -> None:
+        self._memory = memory
+        self._formatter = Formatter(runtime)
+        self.heap = DeviceHeap(memory)
+
+    def of_kernel(self, kernel: KernelMetadata, kernarg_address: int) -> LaunchServices | None:
+        """What a launch of this kernel needs; None where it needs nothing, as nearly all do."""
+        places = {
+            a.value_kind: kernarg_address + a.offset for a in kernel.arguments if a.value_kind in _ARGUMENTS and a.size == 8
+        }
+        if not places:
+            return None
+        addresses = {_HOSTCALL_ARGUMENT: self.queue_memory.address}
+        if _HEAP_ARGUMENT in places:
+            addresses[_HEAP_ARGUMENT] = self._books.address
+        changes = {place: (_MARKS[kind], addresses[kind]) for kind, place in places.items()}
+        return LaunchServices(self, self._formatter, changes)
+
+    @cached_property
+    def queue_memory(self) -> Allocation:
+        """Where the packets lie."""
+        return self._memory.allocate(QUEUE_NAME, PacketQueue.BYTES)
+
+    @cached_property
+    def queue(self) -> PacketQueue:
+        """The packets, ready for use."""
+        return PacketQueue(self.queue_memory.address, self._memory.view(self.queue_memory))
+
+    @cached_property
+    def _books(self) -> Allocation:
+        return self._memory.allocate(BOOKS_NAME, BOOKS_BYTES)
+
+
+class LaunchServices:
+    """Of one launch, which may run many times.
+
+    Args:
+        services: Of the machine.
+        formatter: What makes text of messages.
+        changes: By address in the kernarg segment: the mark that is there, and what the kernel has to find.
+    """
+
+    def __init__(self, services: HostServices, formatter: Formatter, changes: Mapping[int, tuple[int, int]]) -> None:
+        self._services, self._formatter, self._changes = services, formatter, changes
+        self._callback = ANSWER(self._answer)
+        self.record = HostRecord(ready=services.queue.ready_address, answer=self._callback)
+        self.printed = PrintedText()
+        self.calls = 0
+        self.error: BaseException | None = None
+        self._messages = Messages()
+        self._registry: GrowingRegistry | None = None
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Addresses instead of marks in the kernarg segment, and a clean slate."""
+        self.printed, self.calls, self.error, self._messages = PrintedText(), 0, None, Messages()
+        marked = []
+        for place, (mark, address) in self._changes.items():
+            word = ctypes.c_uint64.from_address(place)
+            if word.value == mark:
+                word.value = address
+                marked.append((word, mark))
+        try:
+            yield
+        finally:
+            for word, mark in marked:  # the segment may belong to a capture, whose content means the same in every process
+                word.value = mark
+
+    def begin(self, registry: ctypes.Array[AllocationEntry], state: MachineState, checks: ChecksRecord | None) -> None:
+        """A run on `state` begins."""
+        self._registry = GrowingRegistry(registry, state, checks)
+
+    def _answer(self, workgroup: ctypes.Array[ctypes.c_uint32], wave: int) -> int:
+        try:
+            for number, packet in self._services.queue.take_ready():
+                self._serve(packet, (workgroup[0], workgroup[1], workgroup[2]), wave)
+                self._services.queue.give_back(number)
+        except BaseException as error:  # noqa: BLE001  nothing may pass through C; `PreparedLaunch` raises it again
+            self.error = error
+            return 1
+        return 0
+
+    def _serve(self, packet: Packet, workgroup: tuple[int, int, int], wave: int) -> None:
+        self.calls += 1
+        if packet.service == HostService.PRINTF:
+            self._print(packet, workgroup, wave)
+        elif packet.service == HostService.DEVICE_MEMORY:
+            self._provide_memory(packet)
+        else:
+            raise UnknownHostCall(
+                f"the kernel calls the host for service {packet.service}, which the emulator does not have",
+                where=f"workgroup {workgroup}, wavefront {wave}",
+                remedy="Kernels may print and allocate. Build without -fsanitize=address, and do not call host functions.",
+            )
+
+    def _print(self, packet: Packet, workgroup: tuple[int, int, int], wave: int) -> None:
+        slots = packet.slots
+        for lane in packet.lanes:
+            descriptor, message = self._messages.add(slots[lane].tolist())
+            slots[lane, 0] = descriptor
+            if message:
+                text = self._formatter.message(message[1:])
+                self.printed.add(text, to_stderr=bool(message[0] & _TO_STDERR), workgroup=workgroup, wave=wave, lane=lane)
+                slots[lane, 0] = len(text)
+
+    def _provide_memory(self, packet: Packet) -> None:
+        registry, slots = self._registry, packet.slots
+        if registry is None:
+            raise RuntimeError("memory was asked for outside of a run")
+        added: list[Allocation] = []
+        for lane in packet.lanes:
+            address, nbytes = int(slots[lane, 0]), int(slots[lane, 1])
+            if not address:
+                slots[lane, 0] = np.uint64(self._services.heap.allocate(nbytes, added.append))
+                continue
+            freed = self._services.heap.free(address)
+            if freed is None:
+                raise EmulationError(
+                    f"free() of {address:#x}, which malloc() did not give or which was freed already",
+                    remedy="Free each block once, by the address that malloc() gave.",
+                )
+            registry.free(freed)
+        if added:
+            registry.add(added)
