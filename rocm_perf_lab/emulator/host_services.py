@@ -63,7 +63,7 @@ class HostServices:
         if _HEAP_ARGUMENT in places:
             addresses[_HEAP_ARGUMENT] = self._books.address
         changes = {place: (_MARKS[kind], addresses[kind]) for kind, place in places.items()}
-        return LaunchServices(self, self._formatter, changes)
+        return LaunchServices(kernel.name, self, self._formatter, changes)
 
     @cached_property
     def queue_memory(self) -> Allocation:
@@ -84,13 +84,14 @@ class LaunchServices:
     """Of one launch, which may run many times.
 
     Args:
+        kernel: Its name, for messages.
         services: Of the machine.
         formatter: What makes text of messages.
         changes: By address in the kernarg segment: the mark that is there, and what the kernel has to find.
     """
 
-    def __init__(self, services: HostServices, formatter: Formatter, changes: Mapping[int, tuple[int, int]]) -> None:
-        self._services, self._formatter, self._changes = services, formatter, changes
+    def __init__(self, kernel: str, services: HostServices, formatter: Formatter, changes: Mapping[int, tuple[int, int]]) -> None:
+        self._kernel, self._services, self._formatter, self._changes = kernel, services, formatter, changes
         self._callback = ANSWER(self._answer)
         self.record = HostRecord(ready=services.queue.ready_address, answer=self._callback)
         self.printed = PrintedText()
@@ -134,10 +135,10 @@ class LaunchServices:
         if packet.service == HostService.PRINTF:
             self._print(packet, workgroup, wave)
         elif packet.service == HostService.DEVICE_MEMORY:
-            self._provide_memory(packet)
+            self._provide_memory(packet, workgroup, wave)
         else:
             raise UnknownHostCall(
-                f"the kernel calls the host for service {packet.service}, which the emulator does not have",
+                f"kernel {self._kernel}: it calls the host for service {packet.service}, which the emulator does not have",
                 where=f"workgroup {workgroup}, wavefront {wave}",
                 remedy="Kernels may print and allocate. Build without -fsanitize=address, and do not call host functions.",
             )
@@ -152,7 +153,7 @@ class LaunchServices:
                 self.printed.add(text, to_stderr=bool(message[0] & _TO_STDERR), workgroup=workgroup, wave=wave, lane=lane)
                 slots[lane, 0] = len(text)
 
-    def _provide_memory(self, packet: Packet) -> None:
+    def _provide_memory(self, packet: Packet, workgroup: tuple[int, int, int], wave: int) -> None:
         registry, slots = self._registry, packet.slots
         if registry is None:
             raise RuntimeError("memory was asked for outside of a run")
@@ -165,8 +166,9 @@ class LaunchServices:
             freed = self._services.heap.free(address)
             if freed is None:
                 raise EmulationError(
-                    f"free() of {address:#x}, which malloc() did not give or which was freed already",
-                    remedy="Free each block once, by the address that malloc() gave.",
+                    f"kernel {self._kernel}: it frees {address:#x}, which malloc did not give or which was freed before",
+                    where=f"workgroup {workgroup}, wavefront {wave}, lane {lane}",
+                    remedy="Free each block once, by the address that malloc gave.",
                 )
             registry.free(freed)
         if added:

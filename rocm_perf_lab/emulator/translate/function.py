@@ -41,7 +41,7 @@ def kernel_ir(program: Program) -> str:
     for block in program.blocks:
         _translate_block(program, block, modes[block.index], names, lines)
     head = [f"define void @{FUNCTION_NAME}(ptr noalias align 64 %wave) {{", "entry:", *_prologue(program)]
-    tail = ["fault:", *_fault_exit(), "}", '!0 = !{!"branch_weights", i32 1, i32 100000}']
+    tail = [*_dispatcher(program, names), "fault:", *_fault_exit(), "}", '!0 = !{!"branch_weights", i32 1, i32 100000}']
     return "\n".join([*sorted(names.declarations), *head, *lines, *tail])
 
 
@@ -55,6 +55,7 @@ def _prologue(program: Program) -> list[str]:
     points = [b for b in program.blocks if b.is_resume_point]
     cases = " ".join(f"i32 {resume_id(b)}, label %run{b.index}" for b in points)
     return [
+        *(("%jump_target = alloca i64", "%jump_place = alloca i32") if program.has_indirect_jumps else ()),
         f"%executions_field = getelementptr i8, ptr %wave, i64 {offset_of('block_executions')}",
         "%executions = load ptr, ptr %executions_field",
         f"%lanes_field = getelementptr i8, ptr %wave, i64 {offset_of('block_active_lanes')}",
@@ -178,7 +179,7 @@ def _leave_block(program: Program, block: Block, state: BlockState) -> None:
         following = program.block_at[block.successors[0]]
         _return_status(lines, status, resume_id(following), (state.names.fresh(), state.names.fresh()))
     elif target is not None:
-        _jump(program, state, last, target)
+        _jump(state, last, target)
     elif not block.successors:  # a trap that ends the wavefront
         lines.append("unreachable")
     else:
@@ -203,13 +204,30 @@ def _indirect_target(state: BlockState, instruction: Instruction) -> Value:
     return state.read64(instruction.fields["ssrc0"])
 
 
-def _jump(program: Program, state: BlockState, instruction: Instruction, target: Value) -> None:
-    """A computed jump: to any block of the program, or a fault where nothing is."""
-    n = instruction.index
+def _jump(state: BlockState, instruction: Instruction, target: Value) -> None:
+    """A computed jump, by way of the one dispatcher: a switch for each would give the kernel far more edges than blocks."""
+    state.lines += [
+        f"store i64 {target.operand}, ptr %jump_target",
+        f"store i32 {instruction.index}, ptr %jump_place",
+        "br label %dispatch",
+    ]
+
+
+def _dispatcher(program: Program, names: Names) -> list[str]:
+    """Where computed jumps meet: on to any block of the program, or a fault where nothing is."""
+    if not program.has_indirect_jumps:
+        return []
+    names.declare("declare i32 @rpl_trap(ptr, i32, i32)")
     cases = " ".join(f"i64 {program.load_address + b.address}, label %block{b.index}" for b in program.blocks)
-    state.lines += [f"switch i64 {target.operand}, label %lost{n} [ {cases} ]", f"lost{n}:"]
-    call_runtime(state, "rpl_trap", instruction, -1)
-    state.lines.append("unreachable")
+    return [
+        "dispatch:",
+        "%dispatched = load i64, ptr %jump_target",
+        f"switch i64 %dispatched, label %lost [ {cases} ]",
+        "lost:",
+        "%lost_at = load i32, ptr %jump_place",
+        "%lost_fault = call i32 @rpl_trap(ptr %wave, i32 %lost_at, i32 -1)",
+        "br label %fault",
+    ]
 
 
 def _return_status(lines: list[str], status: Status, resume: int, names: tuple[str, str]) -> None:
