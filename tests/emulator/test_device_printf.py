@@ -18,7 +18,7 @@ def packed(text: bytes) -> list[int]:
     return list(struct.unpack(f"<{len(padded) // 8}Q", padded))
 
 
-def words_of(*values: int | float | bytes) -> list[int]:
+def words_of(*values: float | bytes) -> list[int]:
     """Arguments as compilers pass them: integers widened with zeros, floats as double."""
     words: list[int] = []
     for value in values:
@@ -29,7 +29,7 @@ def words_of(*values: int | float | bytes) -> list[int]:
     return words
 
 
-def printed(text: bytes, *values: int | float | bytes) -> bytes:
+def printed(text: bytes, *values: float | bytes) -> bytes:
     return Formatter(load_runtime()).message([*packed(text), *words_of(*values)])
 
 
