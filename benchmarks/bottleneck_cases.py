@@ -297,7 +297,15 @@ UNSEEN = tuple(
             FULL * 256,
             np.uint32,
         ),
-        Case(BANDWIDTH, "lds_words", 2 * FULL, "lds: 4 B per lane, no conflicts", _ramp(1024), 2 * FULL * 256),
+        Case(
+            BANDWIDTH,
+            "lds_words",
+            2 * FULL,
+            "lds: 4 B per lane, no conflicts",
+            _ramp(1024),
+            2 * FULL * 256,
+            miss="the label forgot the instructions that compute addresses, which fill the issue slots; LDS is named second",
+        ),
         Case(COMPUTE, "polynomial", 2 * FULL, "f32, two chains", _none, 2 * FULL * 256),
         Case(COMPUTE, "rotations", 2 * FULL, "integers", _none, 2 * FULL * 256, np.uint32),
         Case(COMPUTE, "divide_f64", 2 * FULL, "f64 division is a dozen FMA", _none, 2 * FULL * 256, np.float64, slow=True),
@@ -307,7 +315,16 @@ UNSEEN = tuple(
             WAITING, "hash_probe", FULL, "one probe after the other in 128 MiB", _list(1 << 24), FULL * 256, np.uint32, slow=True
         ),
         Case(WAITING, "scan_1024", 608, "10 barriers for a scan", _ramp(1024), 608 * 1024, block=1024),
-        Case(WAITING, "tickets", FULL, "each atomic needs what the one before returned", _none, FULL * 256, np.uint32),
+        Case(
+            WAITING,
+            "tickets",
+            FULL,
+            "each atomic needs what the one before returned",
+            _none,
+            FULL * 256,
+            np.uint32,
+            miss="its 20 atomics take 2 us, no longer than the launch itself",
+        ),
         Case(
             PLACES,
             "two_files",
@@ -339,7 +356,7 @@ UNSEEN = tuple(
         Case(LAUNCHES, "clamp_some", 100, "100 kB", _ramp(25600), 25600),
     )
 )
-"""Written and labelled when the rules were finished; nothing was changed for them."""
+"""Written and labelled when the rules stood as the other two had left them."""
 
 SUITES: Mapping[str, tuple[Case, ...]] = {"labelled": FIRST, "held_out": HELD_OUT, "unseen": UNSEEN}
 """By the name of the file of their kernels."""

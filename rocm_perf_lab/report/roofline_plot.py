@@ -29,6 +29,7 @@ _MARKERS = {"lds": "v", "vector_l1": "^", "l2": "s", "mall": "D", "dram": "o"}
 _MARKER_SIZES = (16, 11, 8.5, 7, 6)
 _WARNING = "#c92a2a"
 _GREY = "#868e96"
+_TEXT_HEIGHT = 0.035
 _LEAST_INTENSITY, _MOST_INTENSITY = 0.01, 1000.0
 
 
@@ -54,8 +55,18 @@ class ComputeLine:
 
 
 @dataclass(frozen=True)
+class RoofLabel:
+    """The name of an arithmetic roof, or of several that are too near to each other for a line of text each."""
+
+    text: str
+    gflop_per_s: float
+    """Of the highest of them."""
+    used: bool
+
+
+@dataclass(frozen=True)
 class Point:
-    """The kernel at one level of memory; `doubtful`: above the roof."""
+    """The kernel at one level of memory; `doubtful`: above the roof of that level or of its arithmetic."""
 
     level: str
     name: str
@@ -90,6 +101,7 @@ class RooflinePlot:
     time_word: str
     memory: tuple[MemoryLine, ...]
     compute: tuple[ComputeLine, ...]
+    labels: tuple[RoofLabel, ...]
     points: tuple[Point, ...]
     shares: tuple[Share, ...]
     remark: str | None
@@ -122,16 +134,18 @@ def plot_of(document: Mapping[str, Any], *, gpu: str) -> RooflinePlot:
     )
     compute = _compute_lines(roof["compute"], roof["peak_gflop_per_s"])
     points = _points(roof)
+    ranges = _ranges(memory, compute, points)
     return RooflinePlot(
         title=_shortened(document["kernel"]),
-        subtitle=f"{gpu}, {1000 * roof['duration_ms']:.4g} us {word}, {roof['peaks']} peaks",
+        subtitle=f"{gpu}, {1000 * roof['duration_ms']:.4g} us {word}, {_peaks_text(roof['peaks'])}",
         time_word=word,
         memory=memory,
         compute=compute,
+        labels=_labels(compute, ranges["y_range"]),
         points=points,
         shares=_shares(roof),
         remark=_remark(roof),
-        **_ranges(memory, compute, points),
+        **ranges,
     )
 
 
@@ -154,7 +168,7 @@ def render_png(plot: RooflinePlot) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 6.2), dpi=110, layout="constrained")
+    figure = Figure(figsize=(13, 6.8), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     roofs, bars = figure.subplots(1, 2, width_ratios=[2.1, 1])
     figure.suptitle(f"{plot.title}\n{plot.subtitle}", fontsize=12, x=0.01, ha="left", parse_math=False)
@@ -183,10 +197,35 @@ def _compute_lines(rows: Sequence[Mapping[str, Any]], mixed_peak: float) -> tupl
     return tuple(lines)
 
 
+def _peaks_text(peaks: str) -> str:
+    kind, _, source = peaks.partition(": ")
+    return f"{kind} peaks of {source}" if source else f"{kind} peaks"
+
+
+def _labels(lines: Sequence[ComputeLine], y_range: tuple[float, float]) -> tuple[RoofLabel, ...]:
+    """Names of the roofs, those of near ones together: a line of text takes `_TEXT_HEIGHT` of the axis."""
+    least = (math.log10(y_range[1]) - math.log10(y_range[0])) * _TEXT_HEIGHT
+    groups: list[list[ComputeLine]] = []
+    for line in sorted(lines, key=lambda line: line.gflop_per_s):
+        if groups and math.log10(line.gflop_per_s / groups[-1][-1].gflop_per_s) < least:
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    mixed = len({line.peak_kind for line in lines}) > 1
+    return tuple(RoofLabel(_label_text(g, mixed=mixed), g[-1].gflop_per_s, any(line.used for line in g)) for g in groups)
+
+
+def _label_text(lines: Sequence[ComputeLine], *, mixed: bool) -> str:
+    marked = "; ".join(line.name + (" (theoretical)" if mixed and line.peak_kind == "theoretical" else "") for line in lines)
+    lowest, highest = _flops(lines[0].gflop_per_s), _flops(lines[-1].gflop_per_s)
+    return f"{marked}: {highest}" if lowest == highest else f"{marked}: {lowest.removesuffix(' TFLOP/s')} to {highest}"
+
+
 def _points(roof: Mapping[str, Any]) -> tuple[Point, ...]:
     rate = roof["gflop_per_s"]
     if not rate:
         return ()
+    doubted = any((row["utilisation"] or 0) > 1 for row in roof["compute"])
     return tuple(
         Point(
             level=row["level"],
@@ -194,7 +233,7 @@ def _points(roof: Mapping[str, Any]) -> tuple[Point, ...]:
             intensity=row["intensity"],
             gflop_per_s=rate,
             colour=_COLOURS[row["level"]],
-            doubtful=(row["utilisation"] or 0) > 1,
+            doubtful=doubted or (row["utilisation"] or 0) > 1,
         )
         for row in roof["memory"]
         if row["intensity"]
@@ -258,8 +297,9 @@ def _draw_roofs(axes: Axes, plot: RooflinePlot) -> None:
     for roof in plot.compute:
         colour = "#212529" if roof.used else _GREY
         axes.plot([roof.gflop_per_s / fastest, right], [roof.gflop_per_s] * 2, color=colour, lw=2 if roof.used else 1)
-        text = f"{roof.name}: {_flops(roof.gflop_per_s)}"
-        axes.text(right / 1.15, roof.gflop_per_s * 1.06, text, color=colour, fontsize=8, ha="right", va="bottom", zorder=5)
+    for label in plot.labels:
+        colour = "#212529" if label.used else _GREY
+        axes.text(right / 1.15, label.gflop_per_s * 1.06, label.text, color=colour, fontsize=8, ha="right", va="bottom", zorder=5)
     # The outer levels are drawn first and larger: levels of equal traffic stay visible behind each other.
     for size, point in zip(_MARKER_SIZES, reversed(plot.points), strict=False):
         colour = _WARNING if point.doubtful else point.colour
@@ -272,9 +312,10 @@ def _draw_roofs(axes: Axes, plot: RooflinePlot) -> None:
         axes.annotate(
             f"kernel ({plot.time_word})",
             (last.intensity, last.gflop_per_s),
-            xytext=(12, -32),
+            xytext=(12, -14),
             textcoords="offset points",
             fontsize=9,
+            color=_WARNING if last.doubtful else "#212529",
             bbox={"boxstyle": "square,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
             zorder=7,
         )
@@ -285,9 +326,11 @@ def _draw_roofs(axes: Axes, plot: RooflinePlot) -> None:
     ]  # fmt: skip
     axes.legend(
         handles=handles,
-        loc="lower right",
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.11),
+        ncols=2,
         fontsize=8,
-        framealpha=0.95,
+        frameon=False,
         title=f"memory (points: {plot.time_word} time)",
         title_fontsize=8,
     )
@@ -305,7 +348,7 @@ def _point_text(plot: RooflinePlot, level: str) -> str:
     point = next((point for point in plot.points if point.level == level), None)
     if point is None:
         return ""
-    doubt = ", above its roof" if point.doubtful else ""
+    doubt = ", not to be trusted" if point.doubtful else ""
     return f"; kernel at {point.intensity:.3g} FLOP/B{doubt}"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.bottleneck_cases import FIRST, HELD_OUT, Case
+from benchmarks.bottleneck_cases import FIRST, HELD_OUT, UNSEEN, Case
 from benchmarks.bottlenecks import Outcome, classify_all
 
 SHARED_IN_L2 = {"small_tiles", "transpose_naive"}
@@ -36,6 +36,6 @@ def test_the_level_of_memory_and_what_limits_the_occupancy_are_named(outcomes: l
 
 @pytest.mark.slow
 def test_those_that_take_long_are_recognised_but_for_the_misses_that_the_documentation_explains() -> None:
-    cases: list[Case] = [case for case in FIRST + HELD_OUT if case.slow]
+    cases: list[Case] = [case for case in FIRST + HELD_OUT if case.slow] + list(UNSEEN)
 
     assert {kernel for kernel, _, _ in wrong(list(classify_all(cases)))} == {case.kernel for case in cases if case.miss}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
 import struct
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,8 @@ from tests.builders.profiles import vec_copy_counters, vec_copy_trace
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from rocm_perf_lab.target.peaks import Unit
 
 FMAS = {"SQ_INSTS_VALU_FMA_F32": 1e6, "SQ_INSTS_VALU_MFMA_MOPS_F16": 1e6}
 IMPOSSIBLE = {**FMAS, "TCC_EA0_WRREQ_64B_sum": 1e6, "TCC_EA0_WRREQ_sum": 1e6}
@@ -84,7 +88,37 @@ def test_measured_peaks_are_told_from_theoretical_ones(tmp_path: Path) -> None:
     plot = plot_of(document(run(tmp_path, FMAS, MeasuredPeaks("roofline.csv, device 0", {"dram": 4000.0}, {}))), gpu="x")
 
     assert {line.level: line.peak_kind for line in plot.memory}["dram"] == "empirical"
-    assert "empirical: roofline.csv, device 0 peaks" in plot.subtitle
+    assert "empirical peaks of roofline.csv, device 0" in plot.subtitle
+
+
+def test_roofs_too_near_for_a_line_of_text_each_share_one(tmp_path: Path) -> None:
+    near: dict[tuple[Unit, str], float] = {("vector", "f64"): 81000.0, ("vector", "f32"): 82000.0, ("matrix", "f32"): 90000.0}
+    plot = plot_of(document(run(tmp_path, FMAS, MeasuredPeaks("roofline.csv", {}, near))), gpu="x")
+
+    texts = {label.text: label for label in plot.labels}
+    shared = texts["vector f64; vector f32; matrix f32: 81 to 90 TFLOP/s"]
+    assert (shared.gflop_per_s, shared.used) == (90000.0, True)
+    assert "matrix f8 (theoretical): 2.61 PFLOP/s" in texts
+    heights = [math.log10(label.gflop_per_s) for label in plot.labels]
+    span = math.log10(plot.y_range[1] / plot.y_range[0])
+    assert all(above - below >= 0.035 * span for below, above in itertools.pairwise(heights))
+
+
+def test_a_point_above_the_roof_of_its_arithmetic_is_flagged_at_every_level(tmp_path: Path) -> None:
+    # 1e7 wavefront FMAs are 1.28 GFLOP: in 10 us 128 TFLOP/s of 81.7.
+    plot = plot_of(document(run(tmp_path, {"SQ_INSTS_VALU_FMA_F32": 1e7})), gpu="MI300X")
+
+    assert "vector f32" in str(plot.remark)
+    assert plot.points
+    assert all(point.doubtful for point in plot.points)
+
+
+def test_int8_has_a_share_and_no_roof_among_those_of_floating_point(tmp_path: Path) -> None:
+    plot = plot_of(document(run(tmp_path, {"SQ_INSTS_VALU_MFMA_MOPS_I8": 1e7})), gpu="MI300X")
+
+    share = next(share for share in plot.shares if share.name == "matrix i8")
+    assert share.rate == "512,000 of 2,614,886 GOP/s"
+    assert not any("i8" in line.name for line in plot.compute)
 
 
 def test_both_files_are_written_and_equal_runs_give_equal_files(tmp_path: Path) -> None:
