@@ -16,7 +16,7 @@ from rocm_perf_lab.rocprof.att.effects import Counter, Effects, Lane, row_effect
 from rocm_perf_lab.rocprof.att.model import Category
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -165,17 +165,19 @@ class _MatrixCore:
         readers = [row for row, effect in effects.items() if effect.is_matrix or effect.touched & results]
         pauses = [row for row, effect in effects.items() if effect.is_pause and matrices]
         self.is_matrix, self.is_pause, self.is_reader = (_mask(rows, of) for of in (matrices, pauses, [*readers, *pauses]))
-        self._number_of_matrix, self._number_of_reader = _numbers(rows, matrices), _numbers(rows, readers)
         place = {register: number for number, register in enumerate(sorted(results))}
-        written = _incidence([effects[row].written for row in matrices], place)
-        touched = _incidence([effects[row].touched for row in readers], place)
+        # Many instructions name the same registers: sets that differ are compared, not instructions.
+        written = {effects[row].written: None for row in matrices}
+        touched = {effects[row].touched & results: None for row in readers}
+        self._written = _numbers(rows, {row: effects[row].written for row in matrices}, written)
+        self._touched = _numbers(rows, {row: effects[row].touched & results for row in readers}, touched)
         # One more of either: for rows that are none, which touch nothing.
-        self._touches = np.zeros((len(matrices) + 1, len(readers) + 1), np.bool_)
-        self._touches[:-1, :-1] = written @ touched.T > 0
+        self._touches = np.zeros((len(written) + 1, len(touched) + 1), np.bool_)
+        self._touches[:-1, :-1] = _incidence(written, place) @ _incidence(touched, place).T > 0
 
     def touches(self, matrices: Integers, readers: Integers) -> NDArray[np.bool_]:
         """Whether each of `readers` reads or writes a register that the matrix instruction beside it writes."""
-        found: NDArray[np.bool_] = self._touches[self._number_of_matrix[matrices], self._number_of_reader[readers]]
+        found: NDArray[np.bool_] = self._touches[self._written[matrices], self._touched[readers]]
         return found
 
 
@@ -185,14 +187,16 @@ def _mask(size: int, rows: list[int]) -> NDArray[np.bool_]:
     return mask
 
 
-def _numbers(size: int, rows: list[int]) -> Integers:
+def _numbers(size: int, set_of: Mapping[int, frozenset[str]], sets: Iterable[frozenset[str]]) -> Integers:
+    """Of each row, the number of its set; -1 for rows without one."""
+    number_of = {registers: number for number, registers in enumerate(sets)}
     numbers = np.full(size, -1, np.int64)
-    numbers[rows] = np.arange(len(rows))
+    numbers[list(set_of)] = [number_of[registers] for registers in set_of.values()]
     return numbers
 
 
-def _incidence(sets: list[frozenset[str]], place: Mapping[str, int]) -> NDArray[np.float32]:
+def _incidence(sets: Collection[frozenset[str]], place: Mapping[str, int]) -> NDArray[np.float32]:
     table = np.zeros((len(sets), len(place)), np.float32)
     for number, registers in enumerate(sets):
-        table[number, [place[register] for register in registers if register in place]] = 1
+        table[number, [place[register] for register in registers]] = 1
     return table
