@@ -17,6 +17,7 @@ from rocm_perf_lab.analysis.documents import (
     HeadroomPart,
     HotInstruction,
     LatencyPart,
+    LoopPart,
     MemoryRoofPart,
     PlacedKernel,
     RooflineDocument,
@@ -291,6 +292,8 @@ def _att_features(traced: ThreadTrace) -> dict[str, float]:
         "issue_fraction": traced.issue_fraction,
         "idle_fraction": traced.idle_fraction,
         "hidden_fraction": traced.hidden_fraction,
+        "waves_per_simd": traced.waves_per_simd,
+        "shader_clock_ghz": traced.shader_clock_hz / 1e9 if traced.shader_clock_hz else None,
         "instructions_per_cycle": traced.instructions_per_cycle,
         "wait_fraction": traced.wait_cycles / traced.total.cycles,
         "unattributed_fraction": traced.unattributed_cycles / traced.total.cycles,
@@ -356,7 +359,22 @@ def _thread_trace(traced: ThreadTrace) -> ThreadTracePart:
             )
             for spot in traced.hot_spots
         ),
+        loops=tuple(
+            LoopPart(
+                source=loop.source,
+                first_address=loop.first.address,
+                last_address=loop.last.address,
+                turns=loop.turns,
+                turns_per_entry=loop.turns_per_entry,
+                cycles=loop.cycles,
+                cycles_per_turn=loop.cycles_per_turn,
+                share=loop.share,
+            )
+            for loop in traced.loops
+        ),
         hidden_fraction=traced.hidden_fraction,
+        waves_per_simd=traced.waves_per_simd,
+        shader_clock_hz=traced.shader_clock_hz,
         time_balance=TimeBalancePart(**asdict(traced.balance)),
         limits=traced.limits,
     )

@@ -12,7 +12,7 @@ from rocm_perf_lab.analysis.bottleneck import Bottleneck, classify, gather_evide
 from rocm_perf_lab.analysis.critical_path import CriticalPath, WhatIf, contribution_ns, critical_path, what_if
 from rocm_perf_lab.analysis.headroom import Headroom, headroom
 from rocm_perf_lab.analysis.names import symbol_of_kernels
-from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
+from rocm_perf_lab.analysis.no_thread_trace import NOT_TAKEN, NoThreadTrace
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable, evaluate_metrics, roofline
 from rocm_perf_lab.analysis.stability import Stability, stability
 from rocm_perf_lab.analysis.timeline import Timeline, timeline
@@ -90,7 +90,7 @@ def diagnose(
 
 def _thread_trace(profile: Profile, att: AttTrace | str | None) -> ThreadTrace | NoThreadTrace:
     if att is None or isinstance(att, str):
-        return NoThreadTrace(att or "no thread trace was taken")
+        return NoThreadTrace(att or NOT_TAKEN)
     from rocm_perf_lab.analysis.thread_trace import analyse
 
     x, y, z = profile.grid

@@ -232,6 +232,19 @@ class HotInstruction(Part):
     """What it stalled for most, and how long."""
 
 
+class LoopPart(Part):
+    """A loop of the code from its first instruction to the branch back; cycles are of all traced wavefronts."""
+
+    source: str
+    first_address: int
+    last_address: int
+    turns: int
+    turns_per_entry: float
+    cycles: int
+    cycles_per_turn: float
+    share: float
+
+
 class TimeBalancePart(Part):
     """Cycles: `instructions` = `waves` + `overlapped` - `behind_last` - `unplaced` + `without_file`, exactly."""
 
@@ -265,8 +278,12 @@ class ThreadTracePart(Part):
     unattributed_cycles: float
     memory_latency: dict[str, LatencyPart]
     hot_spots: tuple[HotInstruction, ...]
+    loops: tuple[LoopPart, ...] = ()
     hidden_fraction: float | None = None
     """Of all cycles: waiting while another wavefront used the SIMD; the rest is exposed."""
+    waves_per_simd: float | None = None
+    """At a time, on all SIMDs of the traced shader engines that had any."""
+    shader_clock_hz: float | None = None
     time_balance: TimeBalancePart | None = None
     limits: tuple[str, ...]
     """What the trace cannot say."""

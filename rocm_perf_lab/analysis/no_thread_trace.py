@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NOT_TAKEN = "no thread trace was taken"
+"""How the reason begins where none was asked for."""
+
 
 @dataclass(frozen=True)
 class NoThreadTrace:

@@ -15,6 +15,8 @@ import numpy as np
 
 from rocm_perf_lab.analysis.hidden_time import hidden_cycles
 from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
+from rocm_perf_lab.analysis.traced_loops import LoopTime, loops
+from rocm_perf_lab.analysis.traced_occupancy import shader_clock_hz, waves_per_simd
 from rocm_perf_lab.analysis.traced_time import TimeBalance, balance
 from rocm_perf_lab.analysis.wait_charges import Charge, MemoryLatency, waited
 from rocm_perf_lab.rocprof.att.model import Column
@@ -90,6 +92,9 @@ class ThreadTrace:
     idle_fraction: float
     hidden_fraction: float
     """Of all cycles: waiting while another wavefront used the SIMD. The rest is exposed."""
+    waves_per_simd: float | None
+    """At a time, on all SIMDs of the traced shader engines that had any; null without occupancy events."""
+    shader_clock_hz: float | None
     instructions_per_cycle: float | None
     """Of the traced compute units, wavefronts overlapped; null without timelines."""
     classes: Mapping[InstructionClass, Spent]
@@ -102,6 +107,7 @@ class ThreadTrace:
     unattributed_cycles: float
     memory_latency: Mapping[str, MemoryLatency]
     hot_spots: tuple[HotSpot, ...]
+    loops: tuple[LoopTime, ...]
     balance: TimeBalance
     """What the cycles of all classes, or of all lines, consist of."""
     limits: tuple[str, ...]
@@ -147,6 +153,8 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
         issue_fraction=(total.latency - total.stall) / total.cycles,
         idle_fraction=total.idle / total.cycles,
         hidden_fraction=sum(hidden.get(row.line, 0) for row in rows) / total.cycles,
+        waves_per_simd=waves_per_simd(trace, _numbers_of(trace, label)),
+        shader_clock_hz=shader_clock_hz(trace.clocks),
         instructions_per_cycle=_instructions_per_cycle(trace.waves),
         classes=_by_class(rows, kinds, total.cycles),
         lines=_by_line(rows, charges, kinds, hidden, total.cycles),
@@ -156,6 +164,7 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
         unattributed_cycles=max(0.0, waits - charged_waits),
         memory_latency=found.latency,
         hot_spots=_hot_spots(rows, charges, kinds, hidden, total.cycles),
+        loops=loops(trace, rows),
         balance=summed,
         limits=_limits(trace, summed, launched_waves),
     )
@@ -183,6 +192,12 @@ def _rows_of(trace: AttTrace, symbol: str | None) -> tuple[InstructionRow, ...]:
     places = np.searchsorted(bounds, [row.line for row in trace.rows], side="right") - 1
     is_other = [label.mangled_name.removesuffix(".kd") in others for label in trace.kernels]
     return tuple(row for row, place in zip(trace.rows, places.tolist(), strict=True) if place < 0 or not is_other[place])
+
+
+def _numbers_of(trace: AttTrace, label: KernelLabel | None) -> set[int] | None:
+    """The kernel's numbers in the occupancy; None where it has none of its name, and all have to do."""
+    mangled = label.mangled_name.removesuffix(".kd") if label else None
+    return {number for number, name in trace.dispatched.items() if name.removesuffix(".kd") == mangled} or None
 
 
 def _waves_of(waves: Sequence[Wave], rows: Sequence[InstructionRow]) -> tuple[Wave, ...]:

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
+from rocm_perf_lab.analysis.no_thread_trace import NOT_TAKEN, NoThreadTrace
 from rocm_perf_lab.analysis.roofline import Roofline
 from rocm_perf_lab.emulator.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.tracking.store import ui_command
@@ -83,7 +83,10 @@ def show_profile(console: Console, turn: Examined, word: str, title: str) -> Non
         verdict = "correct" if turn.verification.passed else "WRONG"
         table.add_row("result", Text(f"{verdict}: {turn.verification}"))
     console.print(table)
-    if not isinstance(diagnosis.thread_trace, NoThreadTrace):
+    if isinstance(diagnosis.thread_trace, NoThreadTrace):
+        if not diagnosis.thread_trace.reason.startswith(NOT_TAKEN):
+            console.print(Text(f"no thread trace: {diagnosis.thread_trace.reason}"), soft_wrap=True)
+    else:
         from rocm_perf_lab.jobs.show_thread_trace import show_thread_trace
 
         show_thread_trace(console, diagnosis.thread_trace)

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rocm_perf_lab.analysis.thread_trace import HotSpot, LineTime, ThreadTrace
+    from rocm_perf_lab.analysis.traced_loops import LoopTime
 
-_LINES, _INSTRUCTIONS, _PARTS = 5, 5, 6
+_LINES, _INSTRUCTIONS, _PARTS, _LOOPS = 5, 5, 6, 3
 _WORTH_SAYING = 0.01
 
 
@@ -47,11 +48,20 @@ def _summary(traced: ThreadTrace) -> Table:
     )
     table.add_row("by class", _parts((kind, spent.share) for kind, spent in traced.classes.items()))
     table.add_row("waits", _waits(traced))
+    busy = [
+        f"{traced.waves_per_simd:.2g} wavefronts per SIMD at a time" if traced.waves_per_simd else "",
+        f"{traced.instructions_per_cycle:.2g} instructions per cycle" if traced.instructions_per_cycle else "",
+        f"shader clock {traced.shader_clock_hz / 1e9:.2f} GHz" if traced.shader_clock_hz else "",
+    ]
+    if any(busy):
+        table.add_row("on average", ", ".join(filter(None, busy)))
     latencies = [
         f"{kind} {found.median:,.0f} cycles (nine tenths below {found.p90:,.0f})" for kind, found in traced.memory_latency.items()
     ]
     if latencies:
         table.add_row("latency", ", ".join(latencies))
+    for number, loop in enumerate([loop for loop in traced.loops if loop.share >= _WORTH_SAYING][:_LOOPS]):
+        table.add_row("" if number else "loops", Text(_loop(loop)))
     for number, limit in enumerate(traced.limits):
         table.add_row("" if number else "limits", Text(limit))
     return table
@@ -66,6 +76,12 @@ def _waits(traced: ThreadTrace) -> str:
 def _parts(shares: Iterable[tuple[str, float]]) -> str:
     shown = [f"{name} {share:.0%}" for name, share in shares if share >= _WORTH_SAYING]
     return ", ".join(shown[:_PARTS])
+
+
+def _loop(loop: LoopTime) -> str:
+    where = f"{_short(loop.source)} " if loop.source else ""
+    turns = f"{loop.turns_per_entry:,.4g} turns of {loop.cycles_per_turn:,.0f} cycles"
+    return f"{where}0x{loop.first.address:x} to 0x{loop.last.address:x}: {loop.share:.0%} of the time, {turns}"
 
 
 def _times(traced: ThreadTrace, cycles: int, hidden: int) -> tuple[str, str]:

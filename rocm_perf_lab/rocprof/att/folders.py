@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.rocprof.att.model import AttTrace, KernelLabel
 
+_FOLDER_REMEDY = "give the folder that rocprofv3 --att -d wrote"
+
 
 def find_folders(path: Path) -> tuple[Path, ...]:
     """Decoded folders at or below `path`, by dispatch and name.
@@ -22,8 +24,10 @@ def find_folders(path: Path) -> tuple[Path, ...]:
     Raises:
         AttError: There is none.
     """
+    if path.is_file():
+        raise AttError("a file, and not the folder of a thread trace", where=str(path), remedy=_FOLDER_REMEDY)
     if not path.is_dir():
-        raise AttError("no such folder", where=str(path), remedy="give the folder that rocprofv3 --att -d wrote")
+        raise AttError("no such folder", where=str(path), remedy=_FOLDER_REMEDY)
     if (path / "code.json").exists():
         return (path,)
     if found := {code.parent for code in path.rglob("code.json")}:
