@@ -26,7 +26,7 @@ from rocm_perf_lab.toolchain.elf import read_code_object
 from rocm_perf_lab.toolchain.refusals import Refusal, RefusalCache
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rocm_perf_lab.toolchain.code_object import CodeObject, LaunchContract
     from rocm_perf_lab.toolchain.sandbox import Sandbox
@@ -114,33 +114,13 @@ def compile_source(
         CompileError: The source is missing or does not compile.
         CompilerNotFound: There is no compiler.
     """
-    if not request.source.is_file():
-        raise CompileError(
-            "the source file does not exist", log="", where=str(request.source), remedy="Check the path of the kernel."
-        )
+    require_source(request.source)
     compiler = compiler or find_compiler()
     cache_dir = cache_dir or default_cache_dir()
-    cache = BuildCache(cache_dir / "builds")
     key = _cache_key(request, compiler)
-    build = cache.load(key, request.source.parent) if not fresh else None
-    cached = build is not None
-    if build is None:
-        refusals = RefusalCache(cache_dir / "refusals")
-        try:
-            if not fresh:
-                raise_known_refusal(refusals, key, request.source.parent)
-            build = _run(request, compiler, cache_dir, sandbox)
-            cache.store(key, build, request.source.parent)
-        except CompileError as error:
-            keep_refusal(refusals, key, error, request.source.parent)
-            raise
-        except OSError as error:
-            raise CompileError(
-                f"cannot compile: {error.strerror}",
-                log="",
-                where=error.filename,
-                remedy="The compiler must be executable and the cache writable (ROCM_PERF_LAB_CACHE names another).",
-            ) from error
+    build, cached = built_once(
+        lambda: _run(request, compiler, cache_dir, sandbox), key, request.source.parent, cache_dir, fresh=fresh
+    )
     return BuildResult(
         code_object=read_code_object(build.content),
         command=build.command,
@@ -153,18 +133,51 @@ def compile_source(
     )
 
 
-def raise_known_refusal(refusals: RefusalCache, key: str, source_dir: Path) -> None:
-    """Fail as the compiler did when it was last asked for the same.
+def require_source(source: Path) -> None:
+    """Raises CompileError where there is no such file."""
+    if not source.is_file():
+        raise CompileError("the source file does not exist", log="", where=str(source), remedy="Check the path of the kernel.")
+
+
+def built_once(
+    compile_now: Callable[[], CachedBuild], key: str, source_dir: Path, cache_dir: Path, *, fresh: bool = False
+) -> tuple[CachedBuild, bool]:
+    """The earlier result of that key, or else what the compiler gives now; and whether it is the earlier one.
+
+    Args:
+        compile_now: Asks the compiler.
+        key: Of everything that decides the result and is known before the compiler runs.
+        source_dir: Folder of the source; files that the compiler read are found from there.
+        cache_dir: Has builds and refusals.
+        fresh: Compile even where there is an earlier result.
 
     Raises:
-        CompileError: It was.
+        CompileError: The compiler refuses, or it did so when it was last asked for the same.
     """
-    known = refusals.load(key, source_dir)
-    if known is not None:
-        raise CompileError(known.what, log=known.log, where=known.where, remedy=known.remedy)
+    builds, refusals = BuildCache(cache_dir / "builds"), RefusalCache(cache_dir / "refusals")
+    earlier = builds.load(key, source_dir) if not fresh else None
+    if earlier is not None:
+        return earlier, True
+    try:
+        known = refusals.load(key, source_dir) if not fresh else None
+        if known is not None:
+            raise CompileError(known.what, log=known.log, where=known.where, remedy=known.remedy)
+        build = compile_now()
+        builds.store(key, build, source_dir)
+    except CompileError as error:
+        _keep_refusal(refusals, key, error, source_dir)
+        raise
+    except OSError as error:
+        raise CompileError(
+            f"cannot compile: {error.strerror}",
+            log="",
+            where=error.filename,
+            remedy="The compiler must be executable and the cache writable (ROCM_PERF_LAB_CACHE names another).",
+        ) from error
+    return build, False
 
 
-def keep_refusal(refusals: RefusalCache, key: str, error: CompileError, source_dir: Path) -> None:
+def _keep_refusal(refusals: RefusalCache, key: str, error: CompileError, source_dir: Path) -> None:
     """For the next time, unless something else than the files that were read may be the reason."""
     if error.dependencies is None:
         return

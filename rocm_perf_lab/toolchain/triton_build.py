@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rocm_perf_lab.resources import cache_dir as default_cache_dir
-from rocm_perf_lab.toolchain.build import BuildResult, CompileError, keep_refusal, raise_known_refusal
-from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild
+from rocm_perf_lab.toolchain.build import BuildResult, CompileError, built_once, require_source
+from rocm_perf_lab.toolchain.build_cache import CachedBuild
 from rocm_perf_lab.toolchain.code_object import LaunchContract
 from rocm_perf_lab.toolchain.elf import read_code_object
-from rocm_perf_lab.toolchain.refusals import RefusalCache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,31 +84,10 @@ def compile_triton(request: TritonRequest, *, cache_dir: Path | None = None) -> 
         raise CompileError(
             "Triton is not installed", log="", where=str(request.source), remedy="pip install 'rocm-perf-lab[triton]'"
         )
-    if not request.source.is_file():
-        raise CompileError(
-            "the source file does not exist", log="", where=str(request.source), remedy="Check the path of the kernel."
-        )
+    require_source(request.source)
     cache_dir = cache_dir or default_cache_dir()
-    store = BuildCache(cache_dir / "builds")
     key = _cache_key(request, version)
-    build = store.load(key, request.source.parent)
-    cached = build is not None
-    if build is None:
-        refusals = RefusalCache(cache_dir / "refusals")
-        try:
-            raise_known_refusal(refusals, key, request.source.parent)
-            build = _run(request, cache_dir)
-            store.store(key, build, request.source.parent)
-        except CompileError as error:
-            keep_refusal(refusals, key, error, request.source.parent)
-            raise
-        except OSError as error:
-            raise CompileError(
-                f"cannot compile: {error.strerror}",
-                log="",
-                where=error.filename,
-                remedy="The cache must be writable (ROCM_PERF_LAB_CACHE names another).",
-            ) from error
+    build, cached = built_once(lambda: _run(request, cache_dir), key, request.source.parent, cache_dir)
     return BuildResult(
         code_object=read_code_object(build.content),
         command=build.command,
@@ -123,16 +101,12 @@ def compile_triton(request: TritonRequest, *, cache_dir: Path | None = None) -> 
 
 
 @cache
-def _installed_version() -> str | None:
+def _triton_version() -> str | None:
+    """Asked of the package's metadata: importing Triton takes long."""
     try:
         return metadata.version("triton")
     except metadata.PackageNotFoundError:
         return None
-
-
-def _triton_version() -> str | None:
-    """Asked of the package's metadata: importing Triton takes long."""
-    return _installed_version()
 
 
 def _cache_key(request: TritonRequest, version: str) -> str:
