@@ -42,7 +42,7 @@ def _summary(traced: ThreadTrace) -> Table:
     table.add_column(overflow="fold")
     each = f"{traced.total.cycles / traced.waves:,.0f} cycles each: " if traced.waves else ""
     table.add_row(
-        f"{traced.waves:,} wavefronts",
+        f"{traced.waves:,} wavefront{'' if traced.waves == 1 else 's'}",
         f"{each}{traced.issue_fraction:.0%} issuing, {traced.stall_fraction:.0%} stalled, {traced.idle_fraction:.0%} idle;"
         f" {traced.hidden_fraction:.0%} hidden by other wavefronts of the SIMD",
     )

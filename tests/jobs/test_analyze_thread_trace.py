@@ -1,0 +1,109 @@
+"""`rocm-perf analyze DB --att DIR` on written traces: what a person reads, and folders that cannot be used."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.jobs.analyze import AnalyzeRequest, run_analyze
+from rocm_perf_lab.rocprof.att.writer import write_trace
+from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.target.catalog import load_target
+from tests.builders.att import thread_trace
+from tests.builders.rocpd import VEC_COPY, dispatch, recorded_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocm_perf_lab.rocprof.att.model import AttTrace
+
+LONG = "/home/someone/project/src/kernels/copies/copy.hip"
+CODE = [
+    ("s_load_dwordx2 s[0:1], s[4:5], 0x0", f"{LONG}:9"), ("s_waitcnt lgkmcnt(0)", f"{LONG}:10"),
+    ("global_load_dword v1, v0, s[0:1]", f"{LONG}:12"), ("s_waitcnt vmcnt(0)", f"{LONG}:13 -> {LONG}:40"),
+    ("s_cbranch_scc1 65530", f"{LONG}:11"), ("s_endpgm", ""),
+]  # fmt: skip
+
+
+def copy_trace() -> AttTrace:
+    turn = [(3, 0, 0, 4), (4, 0, 400, 400), (5, 4, 0, 4)]
+    trace = thread_trace(CODE, [(1, 0, 0, 4), (2, 0, 92, 92), *turn, *turn, (6, 0, 0, 4)])
+    label = replace(trace.kernels[0], mangled_name=VEC_COPY.mangled_name, name=VEC_COPY.display_name)
+    return replace(trace, kernels=(label,))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    run = recorded_run(load_target("mi300x"), [dispatch(100, 40_000)], emulated=False, kernels=(VEC_COPY,))
+    write_database(tmp_path / "x_results.db", run)
+    return tmp_path / "x_results.db"
+
+
+def analysed(
+    database: Path, att: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, dict[str, Any]]:
+    """What is on the screen, its frames and line breaks taken out, and analysis.json."""
+    monkeypatch.setenv("COLUMNS", "80")
+    run_analyze(AnalyzeRequest.of([database], att=att, output=database.parent / "out"))
+    printed = capsys.readouterr().out
+    tables = [line for line in printed.splitlines() if line.startswith(("│", "┌", "└", "┏", "┡", "├", "┃"))]
+    assert tables
+    assert max(map(len, tables)) <= 80
+    words = re.sub("[─━┃│┌┐└┘├┤┬┴┼┏┓┡┩╇┳]", " ", printed).split()
+    return " ".join(words), json.loads((database.parent / "out" / "analysis.json").read_text())
+
+
+def test_time_waits_loops_and_limits_are_read_at_80_columns(
+    database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, document = analysed(database, write_trace(copy_trace(), database.parent / "att"), capsys, monkeypatch)
+
+    # 96 cycles before the loop, 2 turns of 412, one of them the gap before the branch, and 4 at the end: 924 in all.
+    assert "thread trace, measured cycles 1 wavefront 924 cycles each: 3% issuing, 97% stalled, 1% idle" in text
+    assert "waits for vmem 87%, for smem 10%" in text
+    assert "copies/copy.hip:11-13 0x1010 to 0x1020: 89% of the time, 2 turns of 412 cycles" in text
+    assert "1 of 16,384 wavefronts were traced" in text
+    assert "s_waitcnt vmcnt(0) copies/copy.hip:13 87% because of global_load_dword v1, v0, s[0:1] copies/copy.hip:12" in text
+    part = document["thread_trace"]
+    assert part["time_balance"] == {
+        "instructions": 924, "waves": 924, "overlapped": 0, "behind_last": 0, "unplaced": 0, "without_file": 0,
+    }  # fmt: skip
+    assert (part["hot_spots"][0]["waits_for"], part["hot_spots"][0]["waited_cycles"]) == ("global_load_dword v1, v0, s[0:1]", 800)
+    assert [loop["turns_per_entry"] for loop in part["loops"]] == [2.0]
+    assert part["limits"][0].startswith("1 of 16,384 wavefronts")
+
+
+def test_the_trace_of_another_kernel_is_said_and_the_analysis_goes_on(
+    database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, document = analysed(
+        database, write_trace(thread_trace(CODE, [(6, 0, 0, 4)]), database.parent / "att"), capsys, monkeypatch
+    )
+
+    assert "no thread trace: the thread trace is of kernel(float*), not of _Z7vecCopyPdS_S_ii" in text
+    assert (document["thread_trace"], document["att"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: None, "no such folder"),
+        (lambda folder: folder.write_text(""), "a file, and not the folder of a thread trace"),
+        (lambda folder: folder.mkdir(), "no code.json"),
+        (lambda folder: (folder.mkdir(), (folder / "x_shader_engine_0_1.att").touch()), "were not decoded"),
+        (lambda folder: (folder.mkdir(), (folder / "code.json").write_text('{"code": [["s_nop')), "damaged or cut off"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_one_error_and_leaves_nothing(database: Path, make: Any, message: str) -> None:
+    folder = database.parent / "traced"
+    make(folder)
+
+    with pytest.raises(LabError, match=message):
+        run_analyze(AnalyzeRequest.of([database], att=folder, output=database.parent / "out", quiet=True))
+
+    assert not (database.parent / "out").exists()
