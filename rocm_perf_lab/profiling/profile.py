@@ -6,22 +6,21 @@ the target; gives a :class:`Profile`. No measurement is judged here: that is the
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from rocm_perf_lab.profiling.launch_occupancy import occupancy_of_launch
 from rocm_perf_lab.profiling.resources import KernelResources, resources_of
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
-from rocm_perf_lab.target.occupancy import LaunchImpossible, OccupancyRequest, launch_occupancy
 from rocm_perf_lab.toolchain.demangle import demangle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocm_perf_lab.rocprof.trace import Trace, TraceProvenance
-    from rocm_perf_lab.target.model import Target, WaveLimits
+    from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
@@ -39,6 +38,19 @@ class Provenance:
     note: str
     versions: Mapping[str, str]
     code_object_sha256: str | None
+
+    @classmethod
+    def of(cls, trace: Trace, note: str, versions: Mapping[str, str], code_object_sha256: str | None) -> Self:
+        """Of a trace and what its device says besides."""
+        return cls(
+            trace=trace.provenance,
+            database=trace.path.name,
+            database_sha256=trace.sha256,
+            schema_version=trace.schema_version,
+            note=note,
+            versions={**trace.provenance.versions, **versions},
+            code_object_sha256=code_object_sha256,
+        )
 
 
 @dataclass(frozen=True)
@@ -101,38 +113,45 @@ def build_profile(
     ranked = rank_kernels(trace, helper_patterns)
     kernel = select_kernel(trace, ranked, symbol=symbol or (resources.symbol if resources else None))
     _check_architecture(trace, kernel, target)
-    longest = int(kernel.dispatches[trace.dispatches.duration_ns[kernel.dispatches].argmax()])
-    block = _dim3(trace.dispatches.workgroup[longest])
+    launch = _launch(trace, kernel)
+    found = resources_of(trace, launch.dispatch, target, resources)
+    wave_size = resources.wavefront_size if resources else target.wave_limits.wave_size
+    return Profile(
+        kernel=kernel,
+        grid=launch.grid,
+        block=launch.block,
+        target=target,
+        wave_size=wave_size,
+        durations_ns=tuple(trace.dispatches.duration_ns[kernel.dispatches].tolist()),
+        resources=found,
+        occupancy=occupancy_of_launch(target, found, launch.block, wave_size),
+        counter_passes=_counter_passes((trace, *counter_traces), kernel),
+        kernels=ranked,
+        provenance=Provenance.of(trace, identity_note, versions or {}, code_object_sha256),
+        notes=(*failures, *trace.notes, *_notes(trace, ranked, found)),
+    )
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """The longest dispatch of a kernel."""
+
+    dispatch: int
+    grid: Dim3
+    block: Dim3
+
+
+def _launch(trace: Trace, kernel: RankedKernel) -> _Launch:
+    dispatches = trace.dispatches
+    longest = int(kernel.dispatches[dispatches.duration_ns[kernel.dispatches].argmax()])
+    block = _dim3(dispatches.workgroup[longest])
     if min(block) < 1:
         raise ProfileError(
             f"a dispatch of {kernel.name[:80]} has workgroups of {' x '.join(map(str, block))} work-items",
             where=str(trace.path),
             remedy="the trace is damaged: collect it again",
         )
-    found = resources_of(trace, longest, target, resources)
-    wave_size = resources.wavefront_size if resources else target.wave_limits.wave_size
-    return Profile(
-        kernel=kernel,
-        grid=_dim3(-(-trace.dispatches.grid[longest] // trace.dispatches.workgroup[longest])),
-        block=block,
-        target=target,
-        wave_size=wave_size,
-        durations_ns=tuple(trace.dispatches.duration_ns[kernel.dispatches].tolist()),
-        resources=found,
-        occupancy=_occupancy(target, found, block, wave_size),
-        counter_passes=_counter_passes((trace, *counter_traces), kernel),
-        kernels=ranked,
-        provenance=Provenance(
-            trace=trace.provenance,
-            database=trace.path.name,
-            database_sha256=trace.sha256,
-            schema_version=trace.schema_version,
-            note=identity_note,
-            versions={**trace.provenance.versions, **(versions or {})},
-            code_object_sha256=code_object_sha256,
-        ),
-        notes=(*failures, *trace.notes, *_notes(trace, ranked, found)),
-    )
+    return _Launch(longest, _dim3(-(-dispatches.grid[longest] // dispatches.workgroup[longest])), block)
 
 
 def _check_architecture(trace: Trace, kernel: RankedKernel, target: Target) -> None:
@@ -145,55 +164,6 @@ def _check_architecture(trace: Trace, kernel: RankedKernel, target: Target) -> N
             where=str(trace.path),
             remedy="choose the target that the run was on, for example target=mi250x",
         )
-
-
-def _occupancy(target: Target, resources: KernelResources, block: Dim3, wave_size: int) -> Occupancy:
-    size = block[0] * block[1] * block[2]
-    mode = target.default_mode
-    if target.wave_limits.wave_size != wave_size:
-        mode = next((name for name, limits in target.modes.items() if limits.wave_size == wave_size), mode)
-    request = OccupancyRequest(
-        vgprs=resources.vgpr_per_thread,
-        agprs=resources.agpr_per_thread,
-        sgprs=resources.sgpr_per_wave,
-        lds_bytes=resources.lds_bytes,
-        workgroup_size=(size, size),
-        mode=mode,
-    )
-    if resources.source == "code object":
-        return launch_occupancy(target, request)
-    reached = _of_what_ran(target, request)
-    if reached.limiter == "vgpr" and _may_be_padding(target.modes[mode], resources):
-        # Without them: another limit stands where the compiler saw it, and fewer registers would not help.
-        bare = launch_occupancy(target, replace(request, agprs=0))
-        return bare if bare.waves_per_simd == reached.waves_per_simd else reached
-    return reached
-
-
-def _of_what_ran(target: Target, request: OccupancyRequest) -> Occupancy:
-    """The occupancy of a launch that a profiler saw: it ran, so where it does not fit, registers or LDS were miscounted.
-
-    That comes with architectures whose rules are only guessed, and with versions of the profiler that count by other granules.
-    """
-    without_agprs = replace(request, agprs=0)
-    without_registers = replace(without_agprs, vgprs=0)
-    for fewer in (request, without_agprs, without_registers):
-        with suppress(LaunchImpossible):
-            return launch_occupancy(target, fewer)
-    return launch_occupancy(target, replace(without_registers, lds_bytes=0))
-
-
-def _may_be_padding(limits: WaveLimits, resources: KernelResources) -> bool:
-    """Whether the AGPRs that the profiler reports are as many as LLVM adds where LDS or the workgroup limits occupancy.
-
-    It allocates just so much that no wavefront more fits than the other limit lets in (GCNSubtarget, AMDGPUAsmPrinter).
-    """
-    granule, registers = limits.vgpr_granule, limits.vgprs_per_lane
-    total = resources.vgpr_per_thread + resources.agpr_per_thread
-    if not limits.agprs_share_file or not resources.agpr_per_thread or not 0 < total <= registers:
-        return False
-    waves = registers // total
-    return total == registers // (waves + 1) // granule * granule + granule
 
 
 def _counter_passes(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[Mapping[str, float], ...]:
