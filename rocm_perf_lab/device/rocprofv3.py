@@ -62,11 +62,12 @@ class ProfilerError(LabError):
 
 @dataclass(frozen=True)
 class ProfiledRun:
-    """What one run left. `databases` may be several: one per process that used a GPU."""
+    """What one run left: a database, and a document where JSON was asked for, per process that used a GPU."""
 
     databases: tuple[Path, ...]
     warnings: tuple[str, ...]
     seconds: float
+    documents: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,14 @@ class Rocprofv3:
         return tuple(int(part or 0) for part in found.groups()) if found else (0, 0, 0)
 
     def run(
-        self, options: Sequence[str], command: Sequence[str], folder: Path, *, timeout_s: float, log: Path | None = None
+        self,
+        options: Sequence[str],
+        command: Sequence[str],
+        folder: Path,
+        *,
+        timeout_s: float,
+        log: Path | None = None,
+        formats: Sequence[str] = ("rocpd",),
     ) -> ProfiledRun:
         """Run `command` under the profiler; its files go to `folder`, which must not exist yet.
 
@@ -120,12 +128,13 @@ class Rocprofv3:
             folder: For the databases.
             timeout_s: The whole process group is ended after it.
             log: Where the output is kept; None keeps its end only, for messages.
+            formats: Of its files, as rocprofv3 calls them.
 
         Raises:
             ProfilerError: Not found, a failing or hanging command, or a failure of the profiler itself.
         """
         folder.parent.mkdir(parents=True, exist_ok=True)
-        words = [self.path, *options, "-f", "rocpd", "-d", str(folder), "-o", "run", "--", *command]
+        words = [self.path, *options, "-f", *formats, "-d", str(folder), "-o", "run", "--", *command]
         start = time.monotonic()
         code, tail = _run_logged(words, log, timeout_s)
         seconds = time.monotonic() - start
@@ -138,7 +147,8 @@ class Rocprofv3:
         if code != 0:
             raise _failure(code, tail, command, log)
         warnings = tuple(dict.fromkeys(match[0].strip() for match in _WARNINGS.finditer(tail)))
-        return ProfiledRun(tuple(sorted(folder.rglob("*_results.db"))), warnings, seconds)
+        databases, documents = (tuple(sorted(folder.rglob(f"*_results.{ending}"))) for ending in ("db", "json"))
+        return ProfiledRun(databases, warnings, seconds, documents)
 
 
 def _run_logged(words: Sequence[str], log: Path | None, timeout_s: float) -> tuple[int | None, str]:

@@ -99,15 +99,18 @@ class ApplicationRuns:
             return None, error.what
 
     def _replayed(self, groups: Sequence[Sequence[str]], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
-        from rocm_perf_lab.rocprof.reader import read_databases
+        from rocm_perf_lab.rocprof.json_reader import read_results
 
         self.tell(f"{len(groups)} counter passes by kernel replay")
         options = ["--replay-mode", "kernel", "--kernel-replay-beta-enabled", *_only(kernel)]
         for group in groups:
             options += ["--pmc", *group]
         try:
-            run = self._run(options, "counters_replay")
-            traces = tuple(read_databases([database]) for database in run.databases)
+            # A database (ROCm 10.0) does not say which pass a value is of: what several passes count would be summed over them.
+            run = self._run(options, "counters_replay", formats=("json",))
+            traces = tuple(trace for document in run.documents for trace in read_results(document))
+            if not traces:
+                return (), ("kernel replay left no counters, the application is run once per pass instead",)
             return traces, (*_missing(groups, traces), *run.warnings)
         except LabError as error:
             return (), (f"kernel replay failed, the application is run once per pass instead: {error.what}",)
@@ -135,11 +138,11 @@ class ApplicationRuns:
                 problems.append(f"counter pass {number} ({', '.join(group)}) failed: {error.what}")
         return tuple(traces), tuple(dict.fromkeys(problems))
 
-    def _run(self, options: Sequence[str], name: str) -> ProfiledRun:
+    def _run(self, options: Sequence[str], name: str, formats: Sequence[str] = ("rocpd",)) -> ProfiledRun:
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         log = self.folder / f"{name}.log"
-        return self.profiler.run(options, self.command, folder, timeout_s=self.timeout_s, log=log)
+        return self.profiler.run(options, self.command, folder, timeout_s=self.timeout_s, log=log, formats=formats)
 
 
 def _read_counted(run: ProfiledRun, group: Sequence[str]) -> _Counted:
@@ -156,6 +159,6 @@ def _only(kernel: str) -> tuple[str, ...]:
 
 
 def _missing(groups: Sequence[Sequence[str]], traces: Sequence[Trace]) -> tuple[str, ...]:
-    collected = {name for trace in traces for name in trace.counters}
+    collected = {name for trace in traces for counters in trace.passes for name in counters}
     missing = [name for group in groups for name in group if name not in collected]
     return (f"rocprofv3 collected no {', '.join(missing)}",) if missing else ()

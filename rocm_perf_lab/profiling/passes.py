@@ -124,7 +124,7 @@ def _read_att(att: Path | None, symbol: str) -> tuple[AttTrace | None, str | Non
 
 def _uncollected(device: Device, counters: Sequence[str], traces: Sequence[Trace]) -> tuple[str, ...]:
     """Counters that were asked for and never came: unknown to the device, or lost."""
-    collected = {name for trace in traces for name in trace.counters}
+    collected = {name for trace in traces for counters in trace.passes for name in counters}
     missing = [name for name in counters if name not in collected]
     return (f"{device.identity.name} has no counter named {', '.join(missing)}",) if missing else ()
 

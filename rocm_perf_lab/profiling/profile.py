@@ -167,17 +167,18 @@ def _check_architecture(trace: Trace, kernel: RankedKernel, target: Target) -> N
 
 
 def _counter_passes(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[Mapping[str, float], ...]:
-    """One mapping per trace that has counters of the kernel; the means over its dispatches."""
+    """One mapping per pass that has counters of the kernel; the means over its dispatches."""
     passes = []
     for trace in traces:
         kernels = _same_kernel(trace, kernel)
-        counters = {}
-        for name, column in trace.counters.items():
-            values = column.value[np.isin(trace.dispatches.kernel[column.dispatch], kernels)]
-            if len(values):
-                counters[name] = float(values.mean())
-        if counters:
-            passes.append(counters)
+        for of_pass in trace.passes:
+            counters = {}
+            for name, column in of_pass.items():
+                values = column.value[np.isin(trace.dispatches.kernel[column.dispatch], kernels)]
+                if len(values):
+                    counters[name] = float(values.mean())
+            if counters:
+                passes.append(counters)
     return tuple(passes)
 
 

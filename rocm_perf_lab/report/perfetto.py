@@ -167,7 +167,8 @@ class _Writer:
 
     def _counter_tracks(self, processes: Sequence[int]) -> None:
         dispatches = self._trace.dispatches
-        for name, column in self._trace.counters.items():
+        # Of a counter that several passes collected, the first.
+        for name, column in {name: c for counters in reversed(self._trace.passes) for name, c in counters.items()}.items():
             for (process, agent), members in _groups(
                 np.stack([dispatches.process[column.dispatch], dispatches.agent[column.dispatch]], axis=1),
                 np.arange(len(column.dispatch)),

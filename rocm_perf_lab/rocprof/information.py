@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.trace import TracedKernel
 
     Integers = NDArray[np.int64]
+
+
+_REPLAYED = re.compile(r'"ROCPROF_KERNEL_REPLAY"\s*:\s*"(1|true|on|yes)"', re.IGNORECASE)
+"""In the environment of a process: how rocprofv3 tells its tool."""
 
 
 class Information:

@@ -90,7 +90,7 @@ class Document:
         self.regions = Rows(_REGION_COLUMNS)
         self.names: dict[tuple[Any, Any], int] = {}
         """The number of each kind and operation in `regions`."""
-        self.instances = Rows(("counter", "dispatch"))
+        self.instances = Rows(("counter", "dispatch", "pass"))
         self.values = array("d")
         """Of each of `instances`."""
         self._read(stream)
@@ -163,9 +163,11 @@ class Document:
                     data = record["dispatch_data"]
                     self.counted.add(_dispatch_row(data, record, len(self.counted) + 1))
                     dispatch = _dispatch_id(data["dispatch_info"], len(self.counted))
+                    # Kernel replay executes a dispatch once per group of counters, under one id.
+                    replayed = int(record.get("replay_pass", record.get("n", 0)))
                     for value in record["records"]:
                         number = float(value["value"])
-                        self.instances.add((handle(value["counter_id"]), dispatch))
+                        self.instances.add((handle(value["counter_id"]), dispatch, replayed))
                         self.values.append(number)
 
     def _read_buffer_records(self, stream: JsonStream) -> None:

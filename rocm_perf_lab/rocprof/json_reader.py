@@ -97,6 +97,7 @@ class _Process:
         """The trace; to be asked for once."""
         agents = self._traced_agents()
         dispatches, kernels, ids = self._traced_dispatches()
+        counters, *replays = self._counters(ids)
         return Trace(
             path=self._path,
             sha256=sha256,
@@ -107,12 +108,13 @@ class _Process:
             kernels=kernels,
             dispatches=dispatches,
             memory_copies=self._traced_copies(),
-            counters=self._counters(ids),
+            counters=counters,
             regions=self._traced_regions(),
             queues=_lanes("Queue", dispatches.queue),
             streams=_lanes("Stream", dispatches.stream),
             notes=tuple(self._notes),
             paths=(self._path,),
+            replays=tuple(replays),
         )
 
     def _traced_process(self) -> TracedProcess:
@@ -194,22 +196,29 @@ class _Process:
     def _found_agents(self, handles: Integers) -> Integers:
         return _positions([handle(agent["id"]) for agent in self._document.agents], handles)
 
-    def _counters(self, ids: Integers) -> dict[str, CounterValues]:
+    def _counters(self, ids: Integers) -> list[dict[str, CounterValues]]:
+        """By pass, at least one."""
         rows = self._document.instances.taken()
-        handles = list(self._document.counter_names)
-        names = sorted(set(self._document.counter_names.values()))
-        name_of_handle = np.array([names.index(self._document.counter_names[handle]) for handle in handles] or [0], np.int64)
-        handle = _positions(handles, rows["counter"])
-        name = np.where(handle == UNKNOWN, UNKNOWN, name_of_handle[handle])
+        handles, named = list(self._document.counter_names), self._document.counter_names.values()
+        names = sorted(set(named))
+        number = {name: index for index, name in enumerate(names)}
+        name_of_handle = np.array([number[name] for name in named] or [0], np.int64)
+        described = _positions(handles, rows["counter"])
+        name = np.where(described == UNKNOWN, UNKNOWN, name_of_handle[described])
         position = _positions(ids, rows["dispatch"])
         known = (name != UNKNOWN) & (position != UNKNOWN)
         if undescribed := int(np.count_nonzero(name == UNKNOWN)):
             self._notes.append(f"{undescribed} counter values are of counters that the document does not describe; left out")
         if stray := int(np.count_nonzero((name != UNKNOWN) & (position == UNKNOWN))):
             self._notes.append(f"{stray} counter values are of dispatches that the kernel trace does not have; left out")
-        counters, notes = per_dispatch(names, name[known], position[known], np.array(self._document.values, np.float64)[known])
-        self._notes.extend(notes)
-        return counters
+        value = np.array(self._document.values, np.float64)
+        passes = []
+        for replayed in np.unique(rows["pass"][known]).tolist():
+            of_pass = known & (rows["pass"] == replayed)
+            counters, notes = per_dispatch(names, name[of_pass], position[of_pass], value[of_pass])
+            passes.append(counters)
+            self._notes.extend(notes)
+        return passes or [{}]
 
     def _traced_copies(self) -> MemoryCopies:
         if not len(self._document.copies):

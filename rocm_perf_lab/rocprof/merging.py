@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,10 @@ def merge(traces: Sequence[Trace]) -> Trace:
     _check(kept)
     offsets = _Offsets(kept)
     dispatches, positions = _dispatches(kept, offsets)
+    nothing: dict[str, CounterValues] = {}
+    counters, *replays = (
+        _counters(of_pass, positions) for of_pass in zip_longest(*(trace.passes for trace in kept), fillvalue=nothing)
+    )
     folder = Path(os.path.commonpath([trace.path.resolve().parent for trace in kept]))
     return Trace(
         path=folder,
@@ -87,7 +92,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
         ),
         dispatches=dispatches,
         memory_copies=_copies(kept, offsets),
-        counters=_counters(kept, positions),
+        counters=counters,
         regions=_regions(kept, offsets),
         queues=tuple(
             replace(lane, process=lane.process + offset)
@@ -101,6 +106,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
         ),
         notes=(*_notes(kept), *notes),
         paths=tuple(path for trace in kept for path in trace.paths),
+        replays=tuple(replays),
     )
 
 
@@ -203,15 +209,15 @@ def _renumbered(numbers: Integers, texts: Sequence[str], known: dict[str, int]) 
     return np.array(new or [0], np.int64)[numbers]
 
 
-def _counters(traces: Sequence[Trace], positions: Sequence[Integers]) -> dict[str, CounterValues]:
-    counters = {}
-    for name in sorted({name for trace in traces for name in trace.counters}):
-        having = [(t.counters[name], position) for t, position in zip(traces, positions, strict=True) if name in t.counters]
+def _counters(of_traces: Sequence[Mapping[str, CounterValues]], positions: Sequence[Integers]) -> dict[str, CounterValues]:
+    merged = {}
+    for name in sorted({name for counters in of_traces for name in counters}):
+        having = [(c[name], position) for c, position in zip(of_traces, positions, strict=True) if name in c]
         dispatch = np.concatenate([position[column.dispatch] for column, position in having])
         value = np.concatenate([column.value for column, _ in having])
         order = np.argsort(dispatch, kind="stable")
-        counters[name] = CounterValues(dispatch[order], value[order])
-    return counters
+        merged[name] = CounterValues(dispatch[order], value[order])
+    return merged
 
 
 def _provenance(traces: Sequence[Trace]) -> TraceProvenance:

@@ -41,6 +41,10 @@ _SIZES = tuple(f"{what}_size_{axis}" for what in ("workgroup", "grid") for axis 
 _LANE = ("pid", "agent_id", "queue_id", "stream_id")
 _THREAD = ("pid", "tid")
 _MARKS = "roctx"
+_SUMMED_PASSES = (
+    "counters are of kernel replay, whose passes a database does not tell apart: one that several passes collected may be"
+    " their sum; collect with rocprofv3 -f json"
+)
 
 
 class Records:
@@ -163,6 +167,8 @@ class Records:
         name, dispatch, value = (np.concatenate(column) for column in zip(*parts, strict=True))
         counters, notes = per_dispatch(names, name, dispatch, value)
         self.notes.extend(notes)
+        if counters and self._information.is_replayed:
+            self.notes.append(_SUMMED_PASSES)
         return counters
 
     def _counter_rows(

@@ -226,12 +226,21 @@ class Trace:
     """What was odd in the data, and what was done about it."""
     paths: tuple[Path, ...] = ()
     """Of all files that were merged."""
+    replays: tuple[Mapping[str, CounterValues], ...] = ()
+    """Counters of further executions of the same dispatches (kernel replay), one mapping per pass after that of `counters`.
+    What several passes collect is in each: cycles of one do not go with those of another."""
+
+    @property
+    def passes(self) -> tuple[Mapping[str, CounterValues], ...]:
+        """Counters by pass: of the dispatches themselves, then of their replays."""
+        return (self.counters, *self.replays)
 
     def counters_of(self, dispatch: int) -> dict[str, float]:
-        """Counter values of one dispatch, by name."""
-        found = {}
-        for name, column in self.counters.items():
-            (position,) = (column.dispatch == dispatch).nonzero()
-            if len(position):
-                found[name] = float(column.value[position[0]])
+        """Counter values of one dispatch, by name; what several passes collected is of the first."""
+        found: dict[str, float] = {}
+        for counters in self.passes:
+            for name, column in counters.items():
+                (position,) = (column.dispatch == dispatch).nonzero()
+                if len(position):
+                    found.setdefault(name, float(column.value[position[0]]))
         return found

@@ -61,7 +61,11 @@ def test_kernel_replay_collects_all_counters_in_one_run_where_rocprofv3_has_it(
     workplace.rocm_perf("profile", "./app", "--output", "run")
 
     assert (workplace.folder / "ran").read_text() == "xx"
-    assert document(workplace.folder)["roofline"] is not None
+    replayed = document(workplace.folder)
+    assert replayed["roofline"] is not None
+    monkeypatch.setenv("STAND_IN_VERSION", "1.1.0")
+    workplace.rocm_perf("profile", "./app", "--output", "run")
+    assert replayed["counters"] == document(workplace.folder)["counters"]
 
 
 def test_where_kernel_replay_fails_the_application_is_run_once_per_pass(

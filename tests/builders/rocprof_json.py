@@ -29,8 +29,18 @@ KINDS = [
 PROVENANCE_KEY = "rocm_perf_lab"
 
 
-def process_of(run: RecordedRun, *, streams: bool = True, kernel_trace: bool = True, times: bool = True) -> dict[str, Any]:
-    """What one process leaves. Without `streams` as ROCm 6 does, without `times` as its counter records of 6.2."""
+def process_of(
+    run: RecordedRun,
+    *,
+    streams: bool = True,
+    kernel_trace: bool = True,
+    times: bool = True,
+    groups: Sequence[Sequence[str]] = (),
+) -> dict[str, Any]:
+    """What one process leaves. Without `streams` as ROCm 6 does, without `times` as its counter records of 6.2.
+
+    With several `groups` of counters a dispatch has a record for each, as kernel replay leaves them.
+    """
     names = sorted({name for dispatch in run.dispatches for name in dispatch.counters})
     numbered = list(enumerate(run.dispatches, start=1))
     dispatches = [{"size": 128, "kind": 4, "operation": 2, "thread_id": 7, **_launch(n, d, times=True)} for n, d in numbered]
@@ -39,15 +49,22 @@ def process_of(run: RecordedRun, *, streams: bool = True, kernel_trace: bool = T
             "thread_id": 7,
             "dispatch_data": {"size": 96, **_launch(n, d, times=times)},
             "records": [
-                {"counter_id": {"handle": COUNTERS + names.index(name)}, "value": value} for name, value in d.counters.items()
+                {"counter_id": {"handle": COUNTERS + names.index(name)}, "value": value}
+                for name, value in d.counters.items()
+                if not groups or name in groups[replayed]
             ],
+            "stream_id": {"handle": d.stream},
+            **({"replay_pass": replayed} if len(groups) > 1 else {}),
         }
         for n, d in numbered
         if d.counters
+        for replayed in range(len(groups) or 1)
     ]
-    if streams:
-        for record, dispatch in [*zip(dispatches, run.dispatches, strict=True), *zip(counted, run.dispatches, strict=False)]:
-            record["stream_id"] = {"handle": dispatch.stream}
+    for record, (_, dispatch) in zip(dispatches, numbered, strict=True):
+        record["stream_id"] = {"handle": dispatch.stream}
+    if not streams:
+        for record in (*dispatches, *counted):
+            del record["stream_id"]
     return {
         "metadata": {
             "pid": run.process.pid,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SLOTS = {"SQ": 8, "SQC": 8, "TA": 2, "TD": 2, "TCP": 4, "TCC": 4, "CPC": 2, "CPF": 2, "SPI": 6, "GRBM": 2, "GDS": 4}
 DISPATCHES = "STAND_IN_DISPATCHES"
 FLAGS = {"--kernel-trace", "--memory-copy-trace", "-M", "--att", "--kernel-replay-beta-enabled"}
-VALUES = {"-f", "-d", "-o", "--kernel-include-regex", "--att-target-cu", "--att-shader-engine-mask", "--replay-mode"}
+VALUES = {"-d", "-o", "--kernel-include-regex", "--att-target-cu", "--att-shader-engine-mask", "--replay-mode"}
 GAP_NS = 2000
 
 
@@ -45,6 +45,7 @@ class Words:
         self.flags: set[str] = set()
         self.values: dict[str, str] = {}
         self.groups: list[list[str]] = []
+        self.formats: list[str] = []
         self._options(list(words[:split]))
 
     def _options(self, options: list[str]) -> None:
@@ -54,6 +55,9 @@ class Words:
                 self.flags.add(word)
             elif word in VALUES:
                 self.values[word] = options.pop(0)
+            elif word == "-f":
+                while options and not options[0].startswith("-"):
+                    self.formats.append(options.pop(0))
             elif word == "--pmc":
                 self.groups.append([])
                 while options and not options[0].startswith("-"):
@@ -119,7 +123,7 @@ def write(asked: Words, rows: list[dict[str, Any]], scratch: Path) -> None:
     for row in rows:
         recorded.add(row, scratch, output if "--att" in asked.flags else None)
     output.mkdir(parents=True, exist_ok=True)
-    recorded.write(output / f"{asked.values['-o']}_results.db")
+    recorded.write(output / asked.values["-o"], asked.formats, asked.groups)
     unknown = sorted(set(counters) - recorded.collected)
     if unknown:
         print(f"W Unable to find all counters for agent 4 (gpu-0, gfx942) in {counters}. Missing: {unknown}", file=sys.stderr)
@@ -193,16 +197,20 @@ class Recording:
         )
         self._now += duration + GAP_NS
 
-    def write(self, path: Path) -> None:
-        """As rocprofv3 leaves it."""
+    def write(self, prefix: Path, formats: Sequence[str], groups: Sequence[Sequence[str]]) -> None:
+        """As rocprofv3 leaves it. Only JSON tells the passes of kernel replay apart: a database has all values of all passes."""
         from rocm_perf_lab.rocprof.recording import AgentRecord, CodeObjectRecord, ProcessRecord, RecordedRun
         from rocm_perf_lab.rocprof.writer import write_database
         from rocm_perf_lab.target.catalog import load_target
+        from tests.builders.rocprof_json import process_of, write_json
 
         agent = AgentRecord.from_target(load_target("mi300x"), device="emulator", emulated=True, versions={})
         code_objects = (CodeObjectRecord(1, "file:///app", 4096, "0" * 64),)
         run = RecordedRun(agent, ProcessRecord("app"), code_objects, tuple(self._kernels.values()), tuple(self._dispatches))
-        write_database(path, run)
+        if "json" in formats:
+            write_json(Path(f"{prefix}_results.json"), process_of(run, groups=groups, kernel_trace=not groups))
+        if "rocpd" in formats:
+            write_database(Path(f"{prefix}_results.db"), run)
 
 
 def described(kernel: str, params: dict[str, int], source: str | None = None) -> Any:

@@ -22,7 +22,14 @@ class Scripted(Rocprofv3):
     """Leaves a database with the counters that it was asked for, but fails with SQ_EVENT_8 and never finds SQ_EVENT_16."""
 
     def run(
-        self, options: Sequence[str], command: Sequence[str], folder: Path, *, timeout_s: float, log: Path | None = None
+        self,
+        options: Sequence[str],
+        command: Sequence[str],
+        folder: Path,
+        *,
+        timeout_s: float,
+        log: Path | None = None,
+        formats: Sequence[str] = ("rocpd",),
     ) -> ProfiledRun:
         if "SQ_EVENT_8" in options:
             raise ProfilerError("the hardware cannot collect these counters")

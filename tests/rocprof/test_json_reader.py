@@ -141,6 +141,42 @@ def test_counters_of_rocm_6_2_have_no_times(tmp_path: Path) -> None:
     assert trace.notes == (NO_TIMES,)
 
 
+def test_passes_of_kernel_replay_stay_apart(tmp_path: Path) -> None:
+    """All passes of a dispatch have one id; a counter that each of them collects is not counted twice."""
+    counters = {"SQ_WAVES": 4.0, "GRBM_GUI_ACTIVE": 800.0, "TCC_HIT_sum": 3.0}
+    run = recorded_run(TARGET, [dispatch(100, 350, counters=counters)], emulated=False)
+    groups = [["SQ_WAVES", "GRBM_GUI_ACTIVE"], ["GRBM_GUI_ACTIVE", "TCC_HIT_sum"]]
+    replayed = process_of(run, kernel_trace=False, groups=groups)
+    replayed["callback_records"]["counter_collection"][1]["records"][0]["value"] = 900.0
+
+    trace = read_run([write_json(tmp_path / "x.json", replayed)])
+
+    assert trace.dispatches.duration_ns.tolist() == [250]
+    assert trace.counters_of(0) == counters
+    assert build_profile(trace, target=TARGET).counter_passes == (
+        {"SQ_WAVES": 4.0, "GRBM_GUI_ACTIVE": 800.0},
+        {"GRBM_GUI_ACTIVE": 900.0, "TCC_HIT_sum": 3.0},
+    )
+
+
+def test_replayed_dispatches_of_several_processes_are_merged_by_pass(tmp_path: Path) -> None:
+    groups = [["SQ_WAVES"], ["SQ_WAVES", "TCC_HIT_sum"]]
+    for pid, count in ((1, 4.0), (2, 5.0)):
+        run = recorded_run(
+            TARGET, [dispatch(100 * pid, 150 * pid, counters={"SQ_WAVES": count, "TCC_HIT_sum": 1.0})], emulated=False
+        )
+        process = process_of(run, groups=groups if pid == 2 else ())
+        process["metadata"] |= {"pid": pid}
+        write_json(tmp_path / f"{pid}_results.json", process)
+
+    trace = read_run([tmp_path])
+
+    assert trace.counters["SQ_WAVES"].value.tolist() == [4.0, 5.0]
+    assert [{name: c.dispatch.tolist() for name, c in counters.items()} for counters in trace.replays] == [
+        {"SQ_WAVES": [1], "TCC_HIT_sum": [1]}
+    ]
+
+
 def test_instances_are_put_together(tmp_path: Path, document: dict[str, Any]) -> None:
     records = document["callback_records"]["counter_collection"][0]["records"]
     records += [{"counter_id": {"handle": COUNTERS}, "value": 6}, {"counter_id": {"handle": COUNTERS + 1}, "value": 3}]

@@ -174,6 +174,15 @@ def test_values_without_a_dispatch_are_counted_in_a_note(tmp_path: Path) -> None
     assert (trace.counters, trace.notes) == ({}, ("6 counter values belong to no dispatch; left out",))
 
 
+@pytest.mark.parametrize(
+    ("environment", "noted"), [({"ROCPROF_KERNEL_REPLAY": "1"}, True), ({"ROCPROF_KERNEL_REPLAY": "0"}, False)]
+)
+def test_a_database_cannot_tell_passes_of_kernel_replay_apart(tmp_path: Path, environment: dict[str, str], noted: bool) -> None:
+    path = written(tmp_path / "x.db", lambda d: d.execute("UPDATE {info_process} SET environment = ?", json.dumps(environment)))
+
+    assert any("their sum; collect with rocprofv3 -f json" in note for note in read_database(path).notes) == noted
+
+
 def test_without_events_there_are_still_dispatches_and_counters(tmp_path: Path) -> None:
     trace = read_database(change(written(tmp_path / "x.db"), 'DELETE FROM "rocpd_event{s}"'))
 
