@@ -40,11 +40,13 @@ class Information:
     def __init__(self, tables: Tables, path: Path) -> None:
         self._tables = tables
         self._path = path
-        rows = tables.rows("rocpd_info_process", ("id", "pid"), ("command",), optional=("nid",))
+        rows = tables.rows("rocpd_info_process", ("id", "pid"), ("command", "environment"), optional=("nid",))
         machines = self._machines()
         self.processes = tuple(
-            TracedProcess(guid, pid, command, machines.get((guid, node), "")) for guid, _, pid, node, command in rows
+            TracedProcess(guid, pid, command, machines.get((guid, node), "")) for guid, _, pid, node, command, _ in rows
         )
+        self.is_replayed = any(_REPLAYED.search(row[-1]) for row in rows)
+        """Whether rocprofv3 ran dispatches several times, for a group of counters each."""
         self.process_at = Index(path, [row[:2] for row in rows])
         self.agents, self.agent_at = self._read_agents()
         self._kernels, self._kernel_at = self._read_kernels()
