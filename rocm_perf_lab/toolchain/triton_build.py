@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _KEY_FORMAT = 1
 _WORKER = Path(__file__).with_name("triton_worker.py")
+_HOST_LIBRARIES = _WORKER.with_name("host_libraries.py")
 _KNOBS = ("TRITON_", "AMDGCN_", "LLVM_", "MLIR_", "DISABLE_LLVM_")
 _LONGEST_LOG = 20_000
 _PIPELINE_FAILED = "Failures have been detected while processing an MLIR pass pipeline"
@@ -114,7 +115,7 @@ def _cache_key(request: TritonRequest, version: str) -> str:
         "triton",
         _KEY_FORMAT,
         version,
-        hashlib.sha256(_WORKER.read_bytes()).hexdigest(),
+        hashlib.sha256(_WORKER.read_bytes() + _HOST_LIBRARIES.read_bytes()).hexdigest(),
         sys.version_info[:2],
         request.source.name,
         hashlib.sha256(request.source.read_bytes()).hexdigest(),

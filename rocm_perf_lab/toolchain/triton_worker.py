@@ -1,11 +1,13 @@
 """The process that compiles one Triton kernel: `triton_worker.py FOLDER`, in the folder of the source.
 
-Only the standard library and Triton: the user's file is executed here. FOLDER holds `request.json` and receives
+Only the standard library and Triton: the user's file is executed here, with stand-ins for the libraries of its host code
+(:mod:`.host_libraries`, beside this file). FOLDER holds `request.json` and receives
 `answer.json`, and `kernel.hsaco` where the compilation succeeded. Failures become an `error` with file and line.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import linecache
 import sys
@@ -17,6 +19,7 @@ from typing import Any
 
 ALIGNMENT = 16
 LARGEST_OFFSET = 2**31 - 1
+_HOST_LIBRARIES = Path(__file__).absolute().with_name("host_libraries.py")
 
 
 class Refused(Exception):
@@ -32,13 +35,26 @@ def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
     sys.path[:0] = request["import_dirs"]
     known = set(sys.modules)
+    libraries = _host_libraries()
+    libraries.install()
     try:
         answer = _compile(request, folder)
     except Refused as refusal:
-        said = {"what": refusal.what, "where": refusal.where, "remedy": refusal.remedy}
+        missing = "".join(f"It may need {name}, which is not installed." for name in libraries.absent()[:1])
+        remedy = refusal.remedy or missing or None
+        said = {"what": refusal.what, "where": refusal.where, "remedy": remedy}
         answer = {"error": {**said, "lasting": refusal.lasting}}
     answer["dependencies"] = _user_files(known)
     (folder / "answer.json").write_text(json.dumps(answer))
+
+
+def _host_libraries() -> Any:
+    """The module beside this file, by its path: what else lies there is not the user's to import."""
+    spec = importlib.util.spec_from_file_location("rocm_perf_lab_host_libraries", _HOST_LIBRARIES)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _compile(request: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -101,7 +117,9 @@ def _jit_function(module: types.ModuleType, request: dict[str, Any]) -> Any:
     kernels = {}
     for name, value in vars(module).items():
         inner = value
-        while not isinstance(inner, JITFunction) and hasattr(inner, "fn"):  # @triton.autotune, @triton.heuristics
+        while not isinstance(inner, JITFunction) and "fn" in getattr(
+            inner, "__dict__", ()
+        ):  # @triton.autotune, @triton.heuristics
             inner = inner.fn
         if isinstance(inner, JITFunction):
             kernels[name] = inner
@@ -244,7 +262,10 @@ def _is_user_file(file: str | None) -> bool:
         return False
     path = Path(file).absolute()
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return not any(path.is_relative_to(folder) for folder in installed) and path != Path(__file__).absolute()
+    return not any(path.is_relative_to(folder) for folder in installed) and path not in (
+        Path(__file__).absolute(),
+        _HOST_LIBRARIES,
+    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +136,65 @@ def test_a_file_that_does_not_run_names_the_line(
 
     assert (error.where or "").endswith(f"kernel.py:{line}")
     assert what in error.what
+
+
+HOST_CODE = """
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+FP8_MAX = torch.finfo(torch.float8_e4m3fn).max
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+WIDE = torch.__version__ >= "2.4"
+if hasattr(torch, "compile") and torch.version.hip is not None:
+    SMS = torch.cuda.get_device_properties(0).multi_processor_count * 2
+
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")
+    def forward(ctx, x: torch.Tensor, factor: float = 1.0) -> Tensor | None:
+        y = torch.empty_like(x)
+        scale[(1,)](x, y, x.numel(), 1, factor, BLOCK=256)
+        return y
+
+
+@torch.no_grad()
+def reference(x: Tensor) -> "torch.Tensor":
+    with torch.cuda.device(x.device):
+        return F.relu(x) * 2
+"""
+
+
+@pytest.fixture
+def without_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if importlib.util.find_spec("torch") is not None:
+        pytest.skip("torch is installed here")
+
+
+@pytest.mark.usefixtures("without_torch")
+def test_host_code_that_uses_torch_does_not_need_it(compile_scale: Callable[..., BuildResult]) -> None:
+    plain, with_host_code = compile_scale(), compile_scale(SCALE + HOST_CODE)
+
+    assert with_host_code.code_object.kernels[0].code_bytes == plain.code_object.kernels[0].code_bytes
+
+
+@pytest.mark.usefixtures("without_torch")
+@pytest.mark.parametrize(
+    ("text", "place", "what"),
+    [
+        (f"{SCALE}\n\nimport torch\nLIMIT = float(torch.finfo(torch.half).max)\n", "kernel.py:13", "is needed as a number"),
+        ("import torch\n" + SCALE.replace("x * factor", "torch.relu(x)"), "kernel.py", "the kernel itself uses torch"),
+    ],
+)
+def test_what_a_kernel_takes_from_torch_is_named(
+    compile_scale: Callable[..., BuildResult], text: str, place: str, what: str
+) -> None:
+    error = failure(compile_scale, text)
+
+    assert (error.where or "").endswith(place)
+    assert what in error.what
+    assert "torch, which is not installed" in (error.remedy or "")
 
 
 def test_a_failing_pass_of_the_compiler_names_the_line(compile_scale: Callable[..., BuildResult]) -> None:
