@@ -165,7 +165,16 @@ class EmulatorDevice:
             waves = timing.thread_trace
             write_trace(emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name), att)
         findings = tuple(Finding(f.check, str(f), f.source) for f in result.findings)
-        return DeviceRun(outputs, database, instruction_counts(result), findings, result.printed, result.host_calls)
+        notes = (*_host_call_notes(result.host_calls), *(f"{f.check.replace('_', ' ')}: {f}" for f in result.remarks))
+        counts = instruction_counts(result)
+        return DeviceRun(outputs, database, counts, findings, result.printed, result.host_calls, notes)
+
+
+def _host_call_notes(host_calls: int) -> tuple[str, ...]:
+    if not host_calls:
+        return ()
+    calls = "1 call" if host_calls == 1 else f"{host_calls:,} calls"
+    return (f"{calls} of the host (printf, malloc): the emulated time leaves out the host's part, which dominates on a GPU",)
 
 
 def _allocate(machine: Machine, launch: Launch) -> dict[str, Allocation]:

@@ -106,9 +106,9 @@ class DeviceRun:
     """What one run left: outputs by argument name (buffers that the kernel may write) and the rocpd database.
 
     `instruction_counts` are those of one dispatch, in address order; empty from a device that does not count them.
-    `findings` are what the chosen checks found; only the emulator checks. `printed` is what the kernel printed, where the
-    device can tell it from the process's own output, and `host_calls` how often its wavefronts called the host for that and
-    for memory.
+    `findings` are what the chosen checks found; only the emulator checks. `notes` say what a reader of the numbers has to
+    know, and what the checks saw that is no defect. `printed` is what the kernel printed, where the device can tell it from the
+    process's own output, and `host_calls` how often its wavefronts called the host for that and for memory.
     """
 
     outputs: Mapping[str, NDArray[np.generic]]
@@ -117,6 +117,7 @@ class DeviceRun:
     findings: tuple[Finding, ...] = ()
     printed: tuple[PrintedPiece, ...] = ()
     host_calls: int = 0
+    notes: tuple[str, ...] = ()
 
 
 class Device(Protocol):

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
-from rocm_perf_lab.emulator.kernarg import GRID_SYNC_NAME
+from rocm_perf_lab.emulator.device_heap import BOOKS_NAME, SLAB_NAME
+from rocm_perf_lab.emulator.host_calls import QUEUE_NAME
+from rocm_perf_lab.emulator.kernarg import GRID_SYNC_NAME, LDS_APERTURE_HIGH
 from rocm_perf_lab.emulator.structures import AccessKind, ChecksRecord, FindingRecord
 from rocm_perf_lab.errors import LabError
 
@@ -32,7 +34,8 @@ _CELL_BYTES = 64
 _DWORD_BYTES = 4
 _CAPACITY = 256
 _SHOWN_LANES = 8
-_RUNTIME_BUFFERS = ("dispatch packet", "kernel arguments", GRID_SYNC_NAME)
+_RUNTIME_BUFFERS = ("dispatch packet", "kernel arguments", GRID_SYNC_NAME, QUEUE_NAME, BOOKS_NAME, SLAB_NAME)
+"""What the runtime and the device libraries keep in order by themselves, and memory that changes hands."""
 _COHERENT_BITS = {"GLOBAL": (16, 25), "FLAT": (16, 25), "MUBUF": (14, 15)}
 """SC0 and SC1 of the encoding: set on loads and stores that are atomic or volatile (LLVM, AMDGPU memory model gfx942)."""
 
@@ -46,6 +49,7 @@ class Check(IntEnum):
     MEMORY_UNINITIALISED = 3
     BARRIERS = 4
     ALIGNMENT = 5
+    SAME_VALUE = 6
 
     @property
     def option(self) -> str:
@@ -53,13 +57,17 @@ class Check(IntEnum):
         return self.name.lower()
 
 
-_RACES = (Check.LDS_RACES, Check.MEMORY_RACES)
+_RACES = (Check.LDS_RACES, Check.MEMORY_RACES, Check.SAME_VALUE)
 _UNINITIALISED = (Check.LDS_UNINITIALISED, Check.MEMORY_UNINITIALISED)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem. `source` is the line where it is known; `address` that of the instruction in the code object."""
+    """One problem. `source` is the line where it is known; `address` that of the instruction in the code object.
+
+    A `same_value` is no defect: wavefronts store one value to one place, and nothing orders them. Kernels do it on purpose
+    (a flag, a maximum that all have), but it is a race once one of them stores something else.
+    """
 
     check: str
     message: str
@@ -69,6 +77,11 @@ class Finding:
     workgroup: tuple[int, int, int]
     wave: int
     lanes: tuple[int, ...]
+
+    @property
+    def is_defect(self) -> bool:
+        """False for what is only worth knowing."""
+        return self.check != Check.SAME_VALUE.option
 
     def __str__(self) -> str:
         place = f"{self.source}: " if self.source else ""
@@ -230,6 +243,8 @@ class Checks:
                 return f"wavefronts of workgroup {_group_text(record)} wait at different barriers"
             case Check.LDS_RACES:
                 return f"race on LDS offset {record.address}: {access} by {where}, {self._other(record, line_of)}"
+            case Check.SAME_VALUE:
+                return f"one value is stored at {self._place(record)} by {where}, {self._other(record, line_of)}, in no order"
             case Check.MEMORY_RACES:
                 return f"race on {self._place(record)}: {access} by {where}, {self._other(record, line_of)}"
             case Check.LDS_UNINITIALISED:
@@ -240,6 +255,8 @@ class Checks:
                 return f"misaligned {access} at {self._place(record)} by {where}, {_lanes_text(lanes)}"
 
     def _place(self, record: FindingRecord) -> str:
+        if record.address >> 32 == LDS_APERTURE_HIGH:
+            return f"LDS offset {record.address & 0xFFFF_FFFF}"
         buffer = self._memory.nearest(record.address)
         if buffer is None or not buffer.address <= record.address < buffer.end:
             return f"{record.address:#x}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+QUEUE_NAME = "host call packets"
 _PACKETS = 64
 """A power of two. A wavefront that finds no free one waits until another gives its back."""
 _SLOT_WORDS = 8

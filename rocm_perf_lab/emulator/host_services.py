@@ -19,7 +19,7 @@ from rocm_perf_lab.emulator.device_heap import BOOKS_BYTES, BOOKS_NAME, DeviceHe
 from rocm_perf_lab.emulator.device_printf import Formatter
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.growing_registry import GrowingRegistry
-from rocm_perf_lab.emulator.host_calls import HostService, Messages, PacketQueue
+from rocm_perf_lab.emulator.host_calls import QUEUE_NAME, HostService, Messages, PacketQueue
 from rocm_perf_lab.emulator.kernarg import SERVICES
 from rocm_perf_lab.emulator.printed import PrintedText
 from rocm_perf_lab.emulator.structures import ANSWER, HostRecord
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.structures import AllocationEntry, ChecksRecord, MachineState
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
-QUEUE_NAME = "host call packets"
 _HOSTCALL_ARGUMENT, _HEAP_ARGUMENT = "hidden_hostcall_buffer", "hidden_heap_v1"
 _ARGUMENTS = (_HOSTCALL_ARGUMENT, _HEAP_ARGUMENT)
 _MARKS = {service.argument: service.address for service in SERVICES}

@@ -41,6 +41,7 @@ class LaunchResult:
     `counters` are exact, by rocprofv3's names; `memory` has the runtime's own (bytes requested and the like).
     `block_executions` and `block_active_lanes` are (n_blocks) of `program`. `traces[k][wave]` are the words of one
     wavefront (see `runtime/wave.h`) of workgroup `traced_workgroups[k]`. `waves_per_workgroup` is of a whole workgroup.
+    `findings` are defects, `remarks` what the checks saw that is none.
     `host_calls` counts the packets that wavefronts sent to the host, which no time is estimated for; `printed` is their text.
     """
 
@@ -56,6 +57,7 @@ class LaunchResult:
     waves_per_workgroup: int
     lds_bytes: int
     findings: tuple[Finding, ...] = ()
+    remarks: tuple[Finding, ...] = ()
     printed: tuple[PrintedPiece, ...] = ()
     host_calls: int = 0
 
@@ -174,5 +176,6 @@ def _result(execution: Execution, dispatch: Dispatch, program: Program, findings
         waves=execution.counters["waves"],
         waves_per_workgroup=dispatch.waves_per_workgroup,
         lds_bytes=dispatch.lds_bytes,
-        findings=findings,
+        findings=tuple(finding for finding in findings if finding.is_defect),
+        remarks=tuple(finding for finding in findings if not finding.is_defect),
     )

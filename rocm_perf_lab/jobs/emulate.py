@@ -65,6 +65,7 @@ def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
         findings=run.findings,
         printed=run.printed,
         host_calls=run.host_calls,
+        notes=run.notes,
     )
 
 

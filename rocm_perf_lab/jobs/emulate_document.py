@@ -46,6 +46,7 @@ def emulation_document(emulation: Emulation, request: EmulateRequest, files: Map
         "findings": [vars(finding) for finding in emulation.findings],
         "printed": [{"stream": "stderr" if p.to_stderr else "stdout", "text": p.text} for p in emulation.printed],
         "host_calls": emulation.host_calls,
+        "notes": list(emulation.notes),
         "provenance": {
             "device": emulation.identity.name,
             "emulated": emulation.identity.emulated,

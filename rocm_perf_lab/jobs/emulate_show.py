@@ -10,7 +10,6 @@ from rich.text import Text
 from rocm_perf_lab.device.argument_text import format_dim3
 from rocm_perf_lab.jobs.emulation import Emulation, summarise_output
 from rocm_perf_lab.jobs.show import time_text
-from rocm_perf_lab.profiling.passes import host_call_notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,8 +48,8 @@ def show_emulation(console: Console, emulation: Emulation) -> None:
         f"{occupancy.waves_per_simd:g} of {occupancy.max_waves_per_simd} waves per SIMD, limited by {occupancy.limiter}{what_if}",
     )
     table.add_row("time", time_text(emulation.duration_ns, emulation.identity.time_word))
-    for note in host_call_notes(emulation.host_calls, emulation.identity.time_word):
-        table.add_row("note", note)
+    for note in emulation.notes:
+        table.add_row("note", Text(note))
     for finding in emulation.findings:
         table.add_row(finding.check.replace("_", " "), Text(finding.message))
     console.print(table)

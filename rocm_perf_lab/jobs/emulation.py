@@ -61,6 +61,7 @@ class Emulation:
     findings: tuple[Finding, ...]
     printed: tuple[PrintedPiece, ...] = ()
     host_calls: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def run_passes(
     if device.deterministic:
         run = _run(device, launch, folder / "trace", 1, counters, att)
         trace = read_database(run.database)
-        notes = (*_uncollected(device, counters, (trace,)), *host_call_notes(run.host_calls, device.identity.time_word))
+        notes = (*_uncollected(device, counters, (trace,)), *run.notes)
         thread_trace, reason = _read_att(att, launch.symbol)
         return PassResults(run.outputs, trace, (), notes, run.findings, thread_trace, reason, run.instruction_counts, run.printed)
     timed = _run(device, launch, folder / "trace", runs, ())
@@ -89,14 +89,6 @@ def run_passes(
     return PassResults(
         timed.outputs, trace, tuple(traces), tuple(failures), timed.findings, att=thread_trace, att_reason=att_reason
     )
-
-
-def host_call_notes(host_calls: int, time_word: str) -> tuple[str, ...]:
-    """What a reader of the time of a kernel that calls the host has to know."""
-    if not host_calls:
-        return ()
-    calls = "1 call" if host_calls == 1 else f"{host_calls:,} calls"
-    return (f"{calls} of the host (printf, malloc): the {time_word} time leaves out the host's part, which dominates on a GPU",)
 
 
 def _trace_threads(device: Device, launch: Launch, folder: Path, att: Path | None) -> tuple[AttTrace | None, str | None]:

@@ -9,6 +9,7 @@ import pytest
 
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.checks import _CELL_BYTES, Check, Finding, parse_checks
+from rocm_perf_lab.emulator.launching import LaunchResult
 from rocm_perf_lab.emulator.loader import LoadedCodeObject
 from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.emulator.memory import Allocation
@@ -40,6 +41,23 @@ K void two_phases(int* x) {
     x[t] = other;
   }
 }
+K void flag(int* x, int how) {
+  __shared__ int any;
+  __shared__ short narrow[2];
+  int t = threadIdx.x;
+  if (how == 0 && x[t] > 10) any = 1;
+  if (how == 1) any = t / 64;
+  if (how == 2) any = 1;
+  asm volatile("" ::: "memory");
+  if (how == 2) any = t / 64 + 1;
+  if (how == 3 && t >= 64) any = 1;
+  asm volatile("" ::: "memory");
+  if (how == 3 && t < 64) x[t] = any;
+  if (how == 4) narrow[1] = 9;
+  __syncthreads();
+  x[t] = any + narrow[1];
+}
+K void flag_in_memory(int* x, int* flag, int step) { *flag = 7 + step * blockIdx.x; }
 K void bytes_of_a_dword(unsigned char* x) {
   __shared__ unsigned char tile[256];
   tile[(threadIdx.x % 4) * 64 + threadIdx.x / 4] = x[threadIdx.x];
@@ -175,12 +193,14 @@ class Bench:
         return self.buffer(name, np.arange(count, dtype=np.int32), unset=unset)
 
     def findings(self, kernel: str, grid: int, block: int, *arguments: Allocation | bytes) -> tuple[Finding, ...]:
+        return self.launch(kernel, grid, block, *arguments).findings
+
+    def launch(self, kernel: str, grid: int, block: int, *arguments: Allocation | bytes) -> LaunchResult:
         def source_line(address: int) -> str | None:
             found = line_table(self.code_object)(address)
             return f"{found.file}:{found.line}" if found else None
 
-        launch = self.machine.launch(self.loaded, kernel, (grid, 1, 1), (block, 1, 1), arguments, source_line=source_line)
-        return launch.findings
+        return self.machine.launch(self.loaded, kernel, (grid, 1, 1), (block, 1, 1), arguments, source_line=source_line)
 
 
 def number(value: int) -> bytes:
@@ -214,6 +234,32 @@ def test_a_missing_barrier_is_a_race_on_lds_named_with_both_lines(bench: Bench) 
         f"kernel.hip:{line_of('tile[t] = x[t];')}",
     }
     assert len(found.lanes) == 64
+
+
+@pytest.mark.parametrize("how", [0, 4])
+def test_one_value_that_wavefronts_store_in_no_order_is_remarked_and_no_defect(bench: Bench, how: int) -> None:
+    launch = bench.launch("flag", 1, 256, bench.ints("x"), number(how))
+
+    assert "lds_races" not in {finding.check for finding in launch.findings}
+    assert {remark.check for remark in launch.remarks} == {"same_value"}
+    assert "one value is stored at LDS offset" in launch.remarks[0].message
+
+
+@pytest.mark.parametrize(("how", "why"), [(1, "other values"), (2, "other values later"), (3, "one of them only loads")])
+def test_stores_in_no_order_race_where(bench: Bench, how: int, why: str) -> None:
+    assert "lds_races" in {finding.check for finding in bench.findings("flag", 1, 256, bench.ints("x"), number(how))}, why
+
+
+@pytest.mark.parametrize(("step", "findings", "remarks"), [(0, set(), {"same_value"}), (1, {"memory_races"}, set())])
+def test_a_flag_in_memory_is_a_race_only_with_other_values(
+    bench: Bench, step: int, findings: set[str], remarks: set[str]
+) -> None:
+    launch = bench.launch("flag_in_memory", 4, 1, bench.ints("x"), bench.ints("flag", 1), number(step))
+
+    assert {finding.check for finding in launch.findings} == findings
+    assert {remark.check for remark in launch.remarks} == remarks
+    for remark in launch.remarks:
+        assert "byte 0 of buffer 'flag'" in remark.message
 
 
 @pytest.mark.parametrize("kernel", ["two_phases", "bytes_of_a_dword"])

@@ -1,6 +1,7 @@
 // MUBUF: buffer resources with range checks and swizzled addressing. Typed accesses are in formats.c.
 #include "atomics.h"
 #include "buffer.h"
+#include "checks.h"
 
 enum { SWIZZLE_ENABLE = 1u << 31, ADD_TID_ENABLE = 1u << 23, ELEMENT_BYTES = 4, WIDE_STRIDE_SHIFT = 14 };
 
@@ -69,6 +70,7 @@ int rpl_buffer_store(struct rpl_wave *w, int inst, int data, int srsrc, int vind
   struct rpl_buffer_access access;
   int wide = (kind & RPL_KIND_MASK) == RPL_B32, elements = wide ? dwords : 1;
   uint32_t element = wide ? 4 : rpl_width(kind, 1);
+  rpl_checked_store(w, data, kind);
   if (rpl_buffer_addresses(w, inst, RPL_STORE, RPL_UNTYPED, srsrc, vindex, voffset, soffset, offset, element, elements, &access)) return 1;
   w->machine->counters.buffer_write_waves++;
   for (int k = 0; k < elements; k++) {

@@ -2,12 +2,14 @@
 // orders them: program order, a barrier of their workgroup, or a release fence of the one and an acquire fence of the
 // other workgroup between them. An access is forgotten once a later one is ordered behind it and races with whatever it
 // would race with (Flanagan and Freund, FastTrack, PLDI 2009); so an atomic does not hide a plain store before it.
+// Two stores of the same value are told apart from races: whichever comes last, memory holds the same.
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "access.h"
 #include "checks.h"
 
 enum { DWORD = 4, ALL_BYTES = 15 };
+#define RPL_IN_LDS ((uint64_t)RPL_LDS_APERTURE << RPL_APERTURE_SHIFT)
 
 static int is_on(const struct rpl_checks *c, int kind) { return c->enabled >> kind & 1; }
 
@@ -95,14 +97,16 @@ static void remember(struct rpl_cell *cell, const struct rpl_touch *now) {
   cell->touches[cell->used++] = *now;
 }
 
+static int is_store(const struct rpl_touch *t) { return t->kind == RPL_COHERENT_STORE || t->kind == RPL_PLAIN_STORE; }
+
 // Whether `now` races with what the cell remembers; the cell then remembers `now`.
 static int touch(const struct rpl_group *g, struct rpl_cell *cell, const struct rpl_touch *now, struct rpl_touch *raced) {
   int found = 0;
   for (uint32_t i = 0; i < cell->used;) {
     const struct rpl_touch *t = &cell->touches[i];
     int ordered = is_ordered(g, t, now->wave);
-    if (!found && !ordered && t->bytes & now->bytes && RACES_WITH[now->kind] >> t->kind & 1) {
-      *raced = *t;
+    if (!ordered && t->bytes & now->bytes && RACES_WITH[now->kind] >> t->kind & 1 && (!found || is_store(raced) > is_store(t))) {
+      *raced = *t;  // a load rather than a store, which may be of the same value
       found = 1;
     }
     if (ordered && races_no_more_than(t, now)) forget(cell, i);
@@ -114,6 +118,7 @@ static int touch(const struct rpl_group *g, struct rpl_cell *cell, const struct 
 
 // The wavefront has done the same, or more, since the last barrier or fence: nothing that follows from it is new.
 static inline int is_known(const struct rpl_cell *cell, const struct rpl_touch *now) {
+  if (cell->is_shared && is_store(now)) return 0;  // its value may be another one now
   for (uint32_t i = 0; i < cell->used; i++) {
     const struct rpl_touch *t = &cell->touches[i];
     if (t->wave == now->wave && t->time == now->time && races_no_more_than(now, t)) return 1;
@@ -137,15 +142,23 @@ static struct rpl_touch touch_of(const struct rpl_wave *w, int inst, int access)
 // ---- accesses ----
 
 struct verdicts {
-  uint64_t raced, uninitialised;  // lanes
-  struct rpl_touch other;         // of the first lane that raced
+  uint64_t raced, same, uninitialised;  // lanes; same: stored what another wavefront had stored there
+  struct rpl_touch other, other_same;   // of the first lane that raced, or stored the same
 };
 
-// One lane's access to `count` dwords; `initialised` may be NULL.
-static inline void check_dwords(const struct rpl_group *g, struct rpl_cell *cells, uint8_t *initialised, struct rpl_touch *now,
-                                int access, uint64_t lane, uint64_t address, uint32_t width, struct verdicts *v) {
+// Whether a lane stores in dword `k` what is there already; `memory` is where that lane's data goes.
+static int is_silent(const struct rpl_wave *w, uint64_t lane, uint32_t k, const uint8_t *memory, uint32_t width) {
+  const struct rpl_group *g = w->group;
+  if (g->stored < 0) return 0;
+  uint32_t value = w->vgpr[g->stored + (int)k][lane] >> (g->stored_kind & RPL_D16_HI ? 16 : 0);
+  return !memcmp(memory + DWORD * k, &value, width < DWORD ? width : DWORD);
+}
+
+// One lane's access, to host address `memory`; `cells` and `initialised` may be NULL.
+static inline void check_dwords(const struct rpl_wave *w, struct rpl_cell *cells, uint8_t *initialised, struct rpl_touch *now,
+                                int access, uint64_t lane, const uint8_t *memory, uint32_t width, struct verdicts *v) {
   uint32_t count = (width + DWORD - 1) / DWORD;
-  now->bytes = byte_mask(address, width);
+  now->bytes = byte_mask((uint64_t)memory, width);
   for (uint32_t k = 0; k < count; k++) {
     if (initialised) {
       if (access != RPL_STORE && (initialised[k] & now->bytes) != now->bytes) v->uninitialised |= 1ull << lane;
@@ -153,7 +166,12 @@ static inline void check_dwords(const struct rpl_group *g, struct rpl_cell *cell
     }
     if (!cells || is_known(&cells[k], now)) continue;
     struct rpl_touch raced;
-    if (touch(g, &cells[k], now, &raced)) {
+    if (!touch(w->group, &cells[k], now, &raced)) continue;
+    if (access == RPL_STORE && is_store(&raced) && is_silent(w, lane, k, memory, width)) {
+      cells[k].is_shared = 1;
+      if (!v->same) v->other_same = raced;
+      v->same |= 1ull << lane;
+    } else {
       if (!v->raced) v->other = raced;
       v->raced |= 1ull << lane;
     }
@@ -182,11 +200,14 @@ void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes
     uint64_t dword = (address[l] - a->begin) / DWORD;
     struct rpl_cell *cells = c->cells[m->last_hit];
     uint8_t *initialised = c->initialised[m->last_hit];
-    check_dwords(w->group, cells ? cells + dword : NULL, initialised ? initialised + dword : NULL, &now, access, l, address[l],
-                 width, &v);
+    check_dwords(w, cells ? cells + dword : NULL, initialised ? initialised + dword : NULL, &now, access, l,
+                 (const uint8_t *)address[l], width, &v);
   }
+  w->group->stored = -1;
   if (v.raced)
     report_access(w, RPL_CHECK_MEMORY_RACE, inst, access, v.raced, address[__builtin_ctzll(v.raced)], width, &v.other);
+  if (v.same)
+    report_access(w, RPL_CHECK_SAME_VALUE, inst, access, v.same, address[__builtin_ctzll(v.same)], width, &v.other_same);
   if (v.uninitialised)
     report_access(w, RPL_CHECK_MEMORY_UNINITIALISED, inst, access, v.uninitialised, address[__builtin_ctzll(v.uninitialised)],
                   width, NULL);
@@ -202,9 +223,12 @@ void rpl_checked_lds(struct rpl_wave *w, int inst, int access, uint64_t lanes, c
   RPL_FOR_LANES(lanes, l) {
     if (address[l] == last && access == RPL_LOAD) continue;  // lanes that read the same address
     last = address[l];
-    check_dwords(g, g->lds + last / DWORD, g->lds_initialised + last / DWORD, &now, access, l, last, width, &v);
+    check_dwords(w, g->lds + last / DWORD, g->lds_initialised + last / DWORD, &now, access, l, w->lds + last, width, &v);
   }
+  g->stored = -1;
   if (v.raced) report_access(w, RPL_CHECK_LDS_RACE, inst, access, v.raced, address[__builtin_ctzll(v.raced)], width, &v.other);
+  if (v.same)
+    report_access(w, RPL_CHECK_SAME_VALUE, inst, access, v.same, RPL_IN_LDS | address[__builtin_ctzll(v.same)], width, &v.other_same);
   if (v.uninitialised)
     report_access(w, RPL_CHECK_LDS_UNINITIALISED, inst, access, v.uninitialised, address[__builtin_ctzll(v.uninitialised)], width,
                   NULL);
@@ -265,6 +289,7 @@ struct rpl_group *rpl_group_create(struct rpl_checks *checks, uint32_t lds_bytes
   struct rpl_group *g = calloc(1, sizeof *g);
   if (!g) return NULL;
   g->checks = checks;
+  g->stored = -1;
   g->lds = malloc(cell_bytes(lds_bytes));
   g->lds_initialised = malloc(lds_bytes / DWORD + 1);
   if (g->lds && g->lds_initialised) return g;

@@ -6,7 +6,7 @@
 
 enum rpl_check_kind {
   RPL_CHECK_LDS_RACE, RPL_CHECK_MEMORY_RACE, RPL_CHECK_LDS_UNINITIALISED, RPL_CHECK_MEMORY_UNINITIALISED,
-  RPL_CHECK_BARRIER, RPL_CHECK_ALIGNMENT, RPL_CHECK_KINDS
+  RPL_CHECK_BARRIER, RPL_CHECK_ALIGNMENT, RPL_CHECK_SAME_VALUE, RPL_CHECK_KINDS
 };
 
 // What an access does, in an order in which it helps that a store is the strongest: plain accesses race with all that write,
@@ -22,7 +22,10 @@ struct rpl_touch {
 // Those of a dword's accesses that a later one may still race with; the first `used` places count. Of one kind two are
 // kept, of different wavefronts: whoever comes next is at most one of them.
 enum { RPL_CELL_PLACES = 5 };
-struct rpl_cell { struct rpl_touch touches[RPL_CELL_PLACES]; uint32_t used; };
+struct rpl_cell {
+  struct rpl_touch touches[RPL_CELL_PLACES];
+  uint16_t used, is_shared;    // is_shared: stores that nothing orders have met here, all of the same value so far
+};
 
 struct rpl_finding {
   uint32_t kind, access, width_bytes;
@@ -59,7 +62,15 @@ struct rpl_group {
   uint32_t arrived_at;         // resume point behind the barrier that the first waiting wavefront waits at
   struct rpl_cell *lds;        // [dword]
   uint8_t *lds_initialised;    // [dword], a bit per byte
+  int stored, stored_kind;     // of the store to be checked next: its data's row and enum rpl_kind; -1 where it is not known
 };
+
+// What the store that will be checked next stores.
+static inline void rpl_checked_store(struct rpl_wave *w, int data, int kind) {
+  if (!w->group) return;
+  w->group->stored = data;
+  w->group->stored_kind = kind;
+}
 
 struct rpl_group *rpl_group_create(struct rpl_checks *checks, uint32_t lds_bytes);
 void rpl_group_start(struct rpl_group *g, uint32_t number, uint32_t lds_bytes);

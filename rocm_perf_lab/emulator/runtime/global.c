@@ -1,5 +1,6 @@
 // GLOBAL, FLAT and SMEM: vector and scalar loads, stores and atomics of device memory.
 #include "atomics.h"
+#include "checks.h"
 
 static void addresses_of(const struct rpl_wave *w, int addr, uint64_t base, int64_t offset, int mode, uint64_t *out) {
   const uint32_t *low = w->vgpr[addr];
@@ -65,6 +66,7 @@ int rpl_global_store(struct rpl_wave *w, int inst, int data, int addr, uint64_t 
   uint64_t lanes = rpl_exec(w), address[RPL_LANES];
   uint32_t width = rpl_width(kind, dwords);
   addresses_of(w, addr, base, offset, mode, address);
+  rpl_checked_store(w, data, kind);
   if (rpl_resolve(w, inst, RPL_STORE, mode, lanes, address, width)) return 1;
   w->machine->counters.flat_write_waves++;
   w->machine->counters.store_bytes += width * (uint64_t)__builtin_popcountll(lanes);

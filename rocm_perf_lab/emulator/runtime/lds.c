@@ -172,16 +172,20 @@ int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offse
 int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t offset, int kind, int dwords) {
   uint64_t lanes = rpl_exec(w);
   uint32_t address[RPL_LANES];
+  rpl_checked_store(w, data, kind);
   if (addresses_of(w, inst, RPL_STORE, addr, offset, lanes, rpl_width(kind, dwords), address)) return 1;
   trace_cycles(w, inst, count_cycles(w, inst, address, lanes, dwords_of(kind, dwords)));
   RPL_FOR_LANES(lanes, l) rpl_lane_store(w, data, l, w->lds + address[l], kind, dwords);
   return 0;
 }
 
-static int two_addresses(struct rpl_wave *w, int inst, int access, int addr, uint32_t offset0, uint32_t offset1, int dwords,
-                         uint64_t lanes, uint32_t *first, uint32_t *second) {
+// `data0` and `data1` are what a store stores; nothing looks at them for other accesses.
+static int two_addresses(struct rpl_wave *w, int inst, int access, int addr, uint32_t offset0, uint32_t offset1, int data0, int data1,
+                         int dwords, uint64_t lanes, uint32_t *first, uint32_t *second) {
   uint32_t width = 4 * (uint32_t)dwords;
+  rpl_checked_store(w, data0, RPL_B32);
   if (addresses_of(w, inst, access, addr, offset0, lanes, width, first)) return 1;
+  rpl_checked_store(w, data1, RPL_B32);
   if (addresses_of(w, inst, access, addr, offset1, lanes, width, second)) return 1;
   uint32_t cycles = count_cycles(w, inst, first, lanes, dwords);
   trace_cycles(w, inst, cycles + count_cycles(w, inst + MEMOS / 2, second, lanes, dwords));
@@ -191,7 +195,7 @@ static int two_addresses(struct rpl_wave *w, int inst, int access, int addr, uin
 int rpl_lds_load2(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset0, uint32_t offset1, int dwords) {
   uint64_t lanes = rpl_exec(w);
   uint32_t first[RPL_LANES], second[RPL_LANES];
-  if (two_addresses(w, inst, RPL_LOAD, addr, offset0, offset1, dwords, lanes, first, second)) return 1;
+  if (two_addresses(w, inst, RPL_LOAD, addr, offset0, offset1, -1, -1, dwords, lanes, first, second)) return 1;
   load(w, dst, first, lanes, RPL_B32, dwords);
   load(w, dst + dwords, second, lanes, RPL_B32, dwords);
   return 0;
@@ -200,7 +204,7 @@ int rpl_lds_load2(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offs
 int rpl_lds_store2(struct rpl_wave *w, int inst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords) {
   uint64_t lanes = rpl_exec(w);
   uint32_t first[RPL_LANES], second[RPL_LANES];
-  if (two_addresses(w, inst, RPL_STORE, addr, offset0, offset1, dwords, lanes, first, second)) return 1;
+  if (two_addresses(w, inst, RPL_STORE, addr, offset0, offset1, data0, data1, dwords, lanes, first, second)) return 1;
   RPL_FOR_LANES(lanes, l) {
     rpl_lane_store(w, data0, l, w->lds + first[l], RPL_B32, dwords);
     rpl_lane_store(w, data1, l, w->lds + second[l], RPL_B32, dwords);
@@ -229,7 +233,7 @@ int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, i
 int rpl_lds_exchange2(struct rpl_wave *w, int inst, int dst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords) {
   uint64_t lanes = rpl_exec(w);
   uint32_t first[RPL_LANES], second[RPL_LANES];
-  if (two_addresses(w, inst, RPL_ATOMIC, addr, offset0, offset1, dwords, lanes, first, second)) return 1;
+  if (two_addresses(w, inst, RPL_ATOMIC, addr, offset0, offset1, -1, -1, dwords, lanes, first, second)) return 1;
   RPL_FOR_LANES(lanes, l) {
     uint32_t old[4], given[4];
     for (int k = 0; k < dwords; k++) {
