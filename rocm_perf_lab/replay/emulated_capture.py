@@ -127,38 +127,41 @@ def capture_dispatch(machine: Machine, dispatch: EmulatedDispatch, folder: Path,
             dispatch.loaded, dispatch.symbol, dispatch.geometry, dispatch.kernarg, kernarg_address=kernarg_memory.address
         ) as prepared:
             result = prepared.run()
-        regions = []
-        for allocation in buffers:
-            base = allocation.address
-            if base not in referrers:
-                continue
-            blob = writer.write_region(base, before[base])
-            after = writer.write_after(base, before[base], _pages(allocation))
-            is_kernarg = allocation is kernarg_memory
-            regions.append(
-                Region(
-                    base=base,
-                    size=allocation.mapped_bytes,
-                    requested=(Block(base=base, size=allocation.nbytes),),
-                    kind="pool",
-                    location="cpu" if is_kernarg else "gpu",
-                    agent=_CPU if is_kernarg else _GPU,
-                    pool_flags=_KERNARG_POOL if is_kernarg else _COARSE_POOL,
-                    access_agents=(_CPU, _GPU),
-                    reached_from=referrers[base],
-                    contains_kernarg=is_kernarg,
-                    file=blob.file,
-                    zero_pages=blob.zero_pages,
-                    after=after,
-                )
-            )
+        kept = {a: before[a.address] for a in buffers if a.address in referrers}
+        regions = tuple(
+            _region(writer, allocation, content, referrers[allocation.address], is_kernarg=allocation is kernarg_memory)
+            for allocation, content in kept.items()
+        )
         writer.write_kernarg(dispatch.kernarg)
         writer.write_code_object(dispatch.loaded.code_object.data)
         writer.write_variables(variables_before, _variable_bytes(dispatch.loaded, variables))
-        kept = {base: content for base, content in before.items() if base in referrers}
-        document = _document(dispatch, kernarg_memory.address, target, tuple(variables), kept)
-        writer.finish(document, MemoryDocument(mode=mode, regions=tuple(regions)), writer="emulator", emulated=True)
+        contents = {allocation.address: content for allocation, content in kept.items()}
+        document = _document(dispatch, kernarg_memory.address, target, tuple(variables), contents)
+        writer.finish(document, MemoryDocument(mode=mode, regions=regions), writer="emulator", emulated=True)
     return result
+
+
+def _region(
+    writer: CaptureWriter, allocation: Allocation, before: NDArray[np.uint8], reached_from: tuple[str, ...], *, is_kernarg: bool
+) -> Region:
+    """Write an allocation as it was before the dispatch, and the pages that it changed."""
+    base = allocation.address
+    blob = writer.write_region(base, before)
+    return Region(
+        base=base,
+        size=allocation.mapped_bytes,
+        requested=(Block(base=base, size=allocation.nbytes),),
+        kind="pool",
+        location="cpu" if is_kernarg else "gpu",
+        agent=_CPU if is_kernarg else _GPU,
+        pool_flags=_KERNARG_POOL if is_kernarg else _COARSE_POOL,
+        access_agents=(_CPU, _GPU),
+        reached_from=reached_from,
+        contains_kernarg=is_kernarg,
+        file=blob.file,
+        zero_pages=blob.zero_pages,
+        after=writer.write_after(base, before, _pages(allocation)),
+    )
 
 
 def _pages(allocation: Allocation) -> NDArray[np.uint8]:

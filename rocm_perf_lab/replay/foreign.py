@@ -291,21 +291,8 @@ def _dispatch_document(
     size = kernel.kernarg_bytes or dispatch.kernarg_size
     if len(kernarg) < size:
         raise CaptureError(f"{KERNARG_NAME} has {len(kernarg):,} bytes, the kernel takes {size:,}", where=str(folder.path))
-    gx, gy, gz = (*dispatch.grid, 1, 1)[:3]
-    bx, by, bz = (*dispatch.block, 1, 1)[:3]
     isa = dispatch.isa_name or f"amdgcn-amd-amdhsa--{code_object.target_id}"
     gpu = Agent(type="gpu", name=dispatch.agent_name or code_object.architecture, isa=isa, wavefront_size=dispatch.wavefront_size)
-    dimensions = 3 if gz > 1 or bz > 1 else 2 if gy > 1 or by > 1 else 1
-    packet = Packet(
-        header=_HEADER,
-        setup=dimensions,
-        workgroup_size=(bx, by, bz),
-        grid_size=(gx, gy, gz),
-        private_segment_size=dispatch.private_segment_size,
-        group_segment_size=dispatch.group_segment_size,
-        kernarg_address=0,
-        completion_signal=0,
-    )
     return DispatchDocument(
         kernel=KernelPart(
             symbol=f"{name}.kd",
@@ -316,11 +303,27 @@ def _dispatch_document(
             group_segment_size=kernel.lds_bytes,
             private_segment_size=kernel.scratch_bytes,
         ),
-        packet=packet,
+        packet=_packet(dispatch),
         index=IndexPart(kernel=max(dispatch.dispatch_index, 0), process=0),
         queue=QueuePart(id=0, type=0, size=0, agent=0),
         agent=0,
         agents=(gpu,),
         code_object=CodeObjectPart(sha256=code_object.sha256, load_base=0, load_size=0, load_delta=0),
         variables=variables,
+    )
+
+
+def _packet(dispatch: _Dispatch) -> Packet:
+    """Without the kernarg segment's address, which is chosen when it is replayed."""
+    gx, gy, gz = (*dispatch.grid, 1, 1)[:3]
+    bx, by, bz = (*dispatch.block, 1, 1)[:3]
+    return Packet(
+        header=_HEADER,
+        setup=3 if gz > 1 or bz > 1 else 2 if gy > 1 or by > 1 else 1,
+        workgroup_size=(bx, by, bz),
+        grid_size=(gx, gy, gz),
+        private_segment_size=dispatch.private_segment_size,
+        group_segment_size=dispatch.group_segment_size,
+        kernarg_address=0,
+        completion_signal=0,
     )
