@@ -1,11 +1,11 @@
 """Bad input gets one error that says what, where and how to mend it: exit code 2, no traceback, nothing half-written."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from rocm_perf_lab.entry import run_lab
+from tests.builders.command import Answer
 
 SOURCE = """#include <hip/hip_runtime.h>
 extern "C" __global__ void twice(const float* x, float* y, int n) {
@@ -29,13 +29,6 @@ reference:
   y: 2 * x
 """
 PROFILE = ("job=profile", "kernel=twice", "device=emulator", "tracking=none")
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
 
 
 class Folder:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from click.testing import CliRunner
 
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
-from rocm_perf_lab.cli import main
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
+from tests.builders.command import Answer, rocm_perf
 from tests.builders.rocpd import REDUCE, VEC_COPY, dispatch, recorded_run
 
 if TYPE_CHECKING:
@@ -39,16 +37,8 @@ PROFILE_WITH = json.dumps(
 TIMES = (10_000, 10_100, 9_900, 10_050, 9_950, 10_000, 10_020, 9_980)
 
 
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-
 def compare(*words: str | Path) -> Answer:
-    result = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"}).invoke(main, ["compare", *map(str, words)])
-    return Answer(result.exit_code, result.stdout, result.stderr)
+    return rocm_perf("compare", *words)
 
 
 def profile(

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 import struct
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from rocm_perf_lab.cli import main
 from rocm_perf_lab.toolchain.elf_file import parse_elf
+from tests.builders.command import Answer, rocm_perf
 from tests.builders.kernels import build_hip
 from tests.toolchain.test_elf import bundle, host_executable
 
@@ -30,22 +29,6 @@ template <typename T> __global__ void fill(T* y) { y[threadIdx.x] = 1; }
 template __global__ void fill<float>(float*);
 """
 POWERS = ("--kernel", "powers")
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def kernels(self) -> list[dict[str, Any]]:
-        return list(json.loads(self.out)["kernels"])
-
-
-def run(*words: str) -> Answer:
-    result = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"}).invoke(main, words)
-    return Answer(result.exit_code, result.stdout, result.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +50,13 @@ def hsaco(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def counted(hsaco: str) -> str:
     """A folder with the counts of `powers` with n = 5 and two wavefronts."""
     arguments = [word for text in ("i32[8]:ones", "i32[128]:zeros:inout", "i32=5") for word in ("--arg", text)]
-    answer = run("emulate", hsaco, *POWERS, "--grid", "1", "--block", "128", *arguments, "--output", "run")
+    answer = rocm_perf("emulate", hsaco, *POWERS, "--grid", "1", "--block", "128", *arguments, "--output", "run")
     assert answer.code == 0, answer.err
     return "run"
+
+
+def disassemble(*words: str | Path) -> Answer:
+    return rocm_perf("disassemble", *words)
 
 
 def refused(answer: Answer, *, says: str, where: str = "", mend: str = "") -> None:
@@ -81,7 +68,7 @@ def refused(answer: Answer, *, says: str, where: str = "", mend: str = "") -> No
 
 
 def test_every_kernel_of_the_file_is_listed_with_its_resources(hsaco: str) -> None:
-    answer = run("disassemble", hsaco)
+    answer = disassemble(hsaco)
 
     assert answer.code == 0, answer.err
     assert "; powers\n" in answer.out
@@ -92,7 +79,7 @@ def test_every_kernel_of_the_file_is_listed_with_its_resources(hsaco: str) -> No
 
 
 def test_addresses_and_encodings_are_those_of_the_file(hsaco: str, tmp_path: Path) -> None:
-    (kernel,) = run("disassemble", hsaco, *POWERS, "--json").kernels
+    (kernel,) = disassemble(hsaco, *POWERS, "--json").document["kernels"]
 
     code = parse_elf((tmp_path / hsaco).read_bytes()).read(kernel["entry_address"], kernel["code_bytes"])
     words = [struct.pack("<I", int(word, 16)) for row in kernel["instructions"] for word in row["encoding"]]
@@ -102,7 +89,7 @@ def test_addresses_and_encodings_are_those_of_the_file(hsaco: str, tmp_path: Pat
 
 
 def test_branches_name_the_labels_that_stand_at_their_targets(hsaco: str) -> None:
-    (kernel,) = run("disassemble", hsaco, *POWERS, "--json").kernels
+    (kernel,) = disassemble(hsaco, *POWERS, "--json").document["kernels"]
     label_at = {row["address"]: row["label"] for row in kernel["instructions"] if row["label"]}
     branches = [row for row in kernel["instructions"] if row["text"].startswith(("s_branch", "s_cbranch"))]
 
@@ -114,7 +101,7 @@ def test_branches_name_the_labels_that_stand_at_their_targets(hsaco: str) -> Non
 
 
 def test_the_listing_shows_labels_on_lines_of_their_own(hsaco: str) -> None:
-    answer = run("disassemble", hsaco, *POWERS)
+    answer = disassemble(hsaco, *POWERS)
 
     labels = re.findall(r"^(L\d+):$", answer.out, flags=re.MULTILINE)
     assert labels == [f"L{number}" for number in range(len(labels))]
@@ -128,29 +115,29 @@ def test_padding_takes_two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     (tmp_path / "pad.hsaco").write_bytes(build_hip(source, tmp_path).code_object.data)
 
-    listing = run("disassemble", "pad.hsaco").out
+    listing = disassemble("pad.hsaco").out
 
     assert listing.count("s_nop 3") == 1
     assert "; 4 more of the same\n" in listing
-    (kernel,) = run("disassemble", "pad.hsaco", "--json").kernels
+    (kernel,) = disassemble("pad.hsaco", "--json").document["kernels"]
     assert [row["text"] for row in kernel["instructions"]].count("s_nop 3") == 5
 
 
 def test_source_lines_stand_before_their_instructions(built: Path) -> None:
-    answer = run("disassemble", str(built / "kernels.hsaco"), *POWERS, "--source")
+    answer = disassemble(str(built / "kernels.hsaco"), *POWERS, "--source")
 
     assert "\n; kernel.hip:5  value = value * x[i] + y[threadIdx.x];\n" in answer.out
-    assert "kernel.hip" not in run("disassemble", str(built / "kernels.hsaco"), *POWERS).out
+    assert "kernel.hip" not in disassemble(str(built / "kernels.hsaco"), *POWERS).out
 
 
 def test_without_the_source_file_its_lines_are_still_named(hsaco: str) -> None:
-    assert re.search(r"^; kernel\.hip:5$", run("disassemble", hsaco, *POWERS, "--source").out, flags=re.MULTILINE)
-    (kernel,) = run("disassemble", hsaco, *POWERS, "--source", "--json").kernels
+    assert re.search(r"^; kernel\.hip:5$", disassemble(hsaco, *POWERS, "--source").out, flags=re.MULTILINE)
+    (kernel,) = disassemble(hsaco, *POWERS, "--source", "--json").document["kernels"]
     assert {"file": "kernel.hip", "line": 5} in [row["source"] for row in kernel["instructions"]]
 
 
 def test_counts_of_a_run_stand_beside_the_instructions(hsaco: str, counted: str) -> None:
-    (kernel,) = run("disassemble", hsaco, "--counts", counted, "--json").kernels
+    (kernel,) = disassemble(hsaco, "--counts", counted, "--json").document["kernels"]
 
     rows = kernel["instructions"]
     in_loop = [row for row in rows if row["executions"] == 2 * 5]
@@ -166,7 +153,7 @@ def test_counts_of_a_run_stand_beside_the_instructions(hsaco: str, counted: str)
 
 @pytest.mark.parametrize("name", ["", "/run_results.db", "/instruction_counts.json"])
 def test_counts_are_found_by_folder_database_or_file(hsaco: str, counted: str, name: str) -> None:
-    answer = run("disassemble", hsaco, "--counts", counted + name)
+    answer = disassemble(hsaco, "--counts", counted + name)
 
     assert answer.code == 0, answer.err
     assert ";    runs  lanes  address  instruction" in answer.out
@@ -174,14 +161,14 @@ def test_counts_are_found_by_folder_database_or_file(hsaco: str, counted: str, n
 
 
 def test_executions_in_called_functions_are_said(hsaco: str) -> None:
-    answer = run(
+    answer = rocm_perf(
         "emulate", hsaco, "--kernel", "calls", "--grid", "1", "--block", "64", "--arg", "f32[64]:ones:inout", "--output", "run"
     )
     assert answer.code == 0, answer.err
     document = json.loads((Path("run") / "emulation.json").read_text())
 
-    answer = run("disassemble", hsaco, "--counts", "run")
-    (kernel,) = run("disassemble", hsaco, "--counts", "run", "--json").kernels
+    answer = disassemble(hsaco, "--counts", "run")
+    (kernel,) = disassemble(hsaco, "--counts", "run", "--json").document["kernels"]
 
     listed = sum(row["executions"] or 0 for row in kernel["instructions"])
     assert kernel["executions_elsewhere"] > 0
@@ -194,7 +181,7 @@ def test_bundles_and_object_files_give_the_same_listing(hsaco: str, tmp_path: Pa
     data = bundle(("hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-", (tmp_path / hsaco).read_bytes()))
     (tmp_path / "packed.o").write_bytes(data if pack == "bundle" else host_executable(data))
 
-    assert run("disassemble", "packed.o").out == run("disassemble", hsaco).out
+    assert disassemble("packed.o").out == disassemble(hsaco).out
 
 
 def test_two_code_objects_of_one_bundle_are_both_listed(hsaco: str, tmp_path: Path) -> None:
@@ -202,15 +189,15 @@ def test_two_code_objects_of_one_bundle_are_both_listed(hsaco: str, tmp_path: Pa
     target = "hipv4-amdgcn-amd-amdhsa--gfx942"
     (tmp_path / "two.hipfb").write_bytes(bundle((target, (tmp_path / hsaco).read_bytes())) + bundle((target, other)))
 
-    assert [kernel["name"] for kernel in run("disassemble", "two.hipfb", "--json").kernels][-1] == "other"
-    assert [kernel["name"] for kernel in run("disassemble", "two.hipfb", "--kernel", "other", "--json").kernels] == ["other"]
+    assert [kernel["name"] for kernel in disassemble("two.hipfb", "--json").document["kernels"]][-1] == "other"
+    assert [kernel["name"] for kernel in disassemble("two.hipfb", "--kernel", "other", "--json").document["kernels"]] == ["other"]
 
 
 def test_another_processor_is_listed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.hsaco").write_bytes(build_hip(SOURCE, tmp_path, architecture="gfx90a").code_object.data)
 
-    answer = run("disassemble", "other.hsaco", *POWERS)
+    answer = disassemble("other.hsaco", *POWERS)
 
     assert answer.code == 0, answer.err
     assert "; processor  gfx90a" in answer.out
@@ -221,25 +208,25 @@ def test_another_processor_is_listed_too(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_truncated_file(hsaco: str, tmp_path: Path, length: int) -> None:
     (tmp_path / hsaco).write_bytes((tmp_path / hsaco).read_bytes()[:length])
 
-    refused(run("disassemble", hsaco, "--source"), says="", where=hsaco)
+    refused(disassemble(hsaco, "--source"), says="", where=hsaco)
 
 
 def test_a_file_or_kernel_that_is_not_there(hsaco: str) -> None:
-    refused(run("disassemble", "nothing.hsaco"), says="No such file", where="nothing.hsaco", mend="check the path")
-    refused(run("disassemble", hsaco, "--kernel", "power"), says="no kernel 'power'", mend="Did you mean 'powers'?")
+    refused(disassemble("nothing.hsaco"), says="No such file", where="nothing.hsaco", mend="check the path")
+    refused(disassemble(hsaco, "--kernel", "power"), says="no kernel 'power'", mend="Did you mean 'powers'?")
 
 
 def test_a_bundle_without_this_gpu(hsaco: str, tmp_path: Path) -> None:
     data = bundle(("hip-amdgcn-amd-amdhsa--gfx1100", (tmp_path / hsaco).read_bytes()))
     (tmp_path / "other.o").write_bytes(data)
 
-    refused(run("disassemble", "other.o"), says="no code object for gfx942, only for: gfx1100", where="other.o")
+    refused(disassemble("other.o"), says="no code object for gfx942, only for: gfx1100", where="other.o")
 
 
 def test_counts_that_are_not_there_or_are_damaged(hsaco: str, tmp_path: Path) -> None:
-    refused(run("disassemble", hsaco, "--counts", "nowhere"), says="no counts", mend="emulate")
+    refused(disassemble(hsaco, "--counts", "nowhere"), says="no counts", mend="emulate")
     (tmp_path / "empty").mkdir()
-    refused(run("disassemble", hsaco, "--counts", "empty"), says="no counts", where="instruction_counts.json")
+    refused(disassemble(hsaco, "--counts", "empty"), says="no counts", where="instruction_counts.json")
     for content in (
         "",
         "[]",
@@ -248,13 +235,13 @@ def test_counts_that_are_not_there_or_are_damaged(hsaco: str, tmp_path: Path) ->
         '{"symbol": "powers", "code_object_sha256": "", "instructions": [1]}',
     ):
         (tmp_path / "empty" / "instruction_counts.json").write_text(content)
-        refused(run("disassemble", hsaco, "--counts", "empty"), says="this is no instruction_counts.json", mend="emulate")
+        refused(disassemble(hsaco, "--counts", "empty"), says="this is no instruction_counts.json", mend="emulate")
 
 
 def test_counts_of_another_kernel_or_file(hsaco: str, counted: str, tmp_path: Path) -> None:
-    refused(run("disassemble", hsaco, "--kernel", "calls", "--counts", counted), says="of kernel powers", mend="--kernel powers")
+    refused(disassemble(hsaco, "--kernel", "calls", "--counts", counted), says="of kernel powers", mend="--kernel powers")
     (tmp_path / "new.hsaco").write_bytes(build_hip(SOURCE.replace("value = 1", "value = 3"), tmp_path).code_object.data)
-    refused(run("disassemble", "new.hsaco", "--counts", counted), says="another code object", where=counted)
+    refused(disassemble("new.hsaco", "--counts", counted), says="another code object", where=counted)
 
 
 def test_debug_lets_the_error_through() -> None:

@@ -6,7 +6,7 @@ import json
 import struct
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from rocm_perf_lab.jobs.emulation import summarise_output
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.toolchain.code_object import KernelArgument
 from rocm_perf_lab.toolchain.elf import read_code_object
+from tests.builders.command import Answer, rocm_perf
 from tests.builders.kernels import build_hip
 from tests.toolchain.test_elf import bundle, host_executable, without_notes
 
@@ -56,21 +57,8 @@ SAXPY = ("--kernel", "saxpy", "--grid", "4", "--block", "64")
 SAXPY_ARGUMENTS = ("f32[256]:normal:seed=1", "f32[256]:ones:inout", "f32=2", "i32=200")
 
 
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        return dict(json.loads(self.out))
-
-
 def emulate(*words: str, arguments: tuple[str, ...] = ()) -> Answer:
-    given = [word for argument in arguments for word in ("--arg", argument)]
-    result = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"}).invoke(main, ["emulate", *words, *given])
-    return Answer(result.exit_code, result.stdout, result.stderr)
+    return rocm_perf("emulate", *words, *(word for argument in arguments for word in ("--arg", argument)))
 
 
 @pytest.fixture(scope="module")

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from click.testing import CliRunner, Result
 
-from rocm_perf_lab.cli import main
 from rocm_perf_lab.rocprof.metrics import load_metrics, metric_architectures
+from tests.builders.command import Answer, rocm_perf
 
 
-def metrics(*words: str) -> Result:
-    return CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"}).invoke(main, ["metrics", *words])
+def metrics(*words: str) -> Answer:
+    return rocm_perf("metrics", *words)
 
 
 def test_the_list_has_every_metric_in_80_columns() -> None:
     answer = metrics("list")
 
-    assert answer.exit_code == 0
-    assert set(metric_architectures()) <= set(answer.stdout.split())
-    assert max(map(len, answer.stdout.splitlines())) <= 80
+    assert answer.code == 0
+    assert set(metric_architectures()) <= set(answer.out.split())
+    assert max(map(len, answer.out.splitlines())) <= 80
 
 
 def test_the_list_of_a_target_has_what_its_architecture_has() -> None:
-    document = json.loads(metrics("list", "--target", "rx6800xt", "--json").stdout)
+    document = metrics("list", "--target", "rx6800xt", "--json").document
 
     assert [row["name"] for row in document["metrics"]] == list(load_metrics("gfx1030"))
     assert {tuple(row["architectures"]) for row in document["metrics"]} == {("gfx1030",)}
@@ -34,12 +31,12 @@ def test_the_list_of_a_target_has_what_its_architecture_has() -> None:
 def test_every_metric_can_be_shown(name: str) -> None:
     answer = metrics("show", name)
 
-    assert answer.exit_code == 0
-    assert max(map(len, answer.stdout.splitlines())) <= 80
+    assert answer.code == 0
+    assert max(map(len, answer.out.splitlines())) <= 80
 
 
 def test_a_metric_is_shown_with_formula_counters_unit_and_source() -> None:
-    text = metrics("show", "dram_bytes", "--target", "mi300x").stdout
+    text = metrics("show", "dram_bytes", "--target", "mi300x").out
 
     assert "dram_read_bytes + dram_write_bytes" in text
     assert "TCC_EA0_WRREQ_64B_sum" in text
@@ -49,7 +46,7 @@ def test_a_metric_is_shown_with_formula_counters_unit_and_source() -> None:
 
 
 def test_json_has_each_architecture_apart() -> None:
-    document = json.loads(metrics("show", "vector_l1_hit_rate", "--json").stdout)
+    document = metrics("show", "vector_l1_hit_rate", "--json").document
 
     assert set(document["architectures"]) == {"gfx90a", "gfx942", "gfx950"}
     assert "TCP_TOTAL_CACHE_ACCESSES_sum" in document["architectures"]["gfx942"]["counters"]
@@ -71,5 +68,5 @@ def test_json_has_each_architecture_apart() -> None:
 def test_a_wrong_name_is_answered_with_the_nearest(words: tuple[str, ...], what: str) -> None:
     answer = metrics(*words)
 
-    assert answer.exit_code == 2
-    assert what in answer.stderr
+    assert answer.code == 2
+    assert what in answer.err

@@ -96,11 +96,6 @@ def texts() -> list[str]:
     return [*(row.text for row in ROWS), *(exec_text(name, kind) for name, kind, _ in EXEC_ROWS), TO_SGPR, CLASS_OF_DOUBLES]
 
 
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets(texts())
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_it_sets_one_bit_per_lane(snippets: Snippets, row: Row) -> None:
     check_floats(snippets, row)

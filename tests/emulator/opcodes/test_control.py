@@ -43,11 +43,6 @@ def texts() -> list[str]:
     return [*BRANCHES.values(), CALL, COMPUTED_CALL, DEBUGGER, GET_MODE, INDEX_MODE]
 
 
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets(texts())
-
-
 @pytest.mark.parametrize(
     ("name", "scc", "vcc", "execute", "taken"),
     [

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from rocm_perf_lab.emulator.program import DEFAULT_MODE
 from tests.builders.opcodes import (
-    DEFAULT_MODE,
     JUNK,
     TYPES,
     Row,
@@ -108,11 +108,6 @@ def texts() -> list[str]:
     return [*(row.text for row in ROWS), *packed, *stochastic]
 
 
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets(texts())
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)
 def test_it_equals_the_oracle_on_edge_values(snippets: Snippets, row: Row) -> None:
     check_floats(snippets, row)
@@ -135,7 +130,7 @@ def test_stochastic_rounding_adds_bits_below_the_last_place_and_truncates(
     snippets: Snippets, name: str, after: str, byte: int
 ) -> None:
     dtype, dropped = STOCHASTIC[name]
-    limits = ml_dtypes.finfo(dtype)
+    limits = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     x = edge_floats(F32, nan=False)
     x = x[(np.abs(x) >= float(limits.smallest_normal)) & (np.abs(x) < float(limits.max))]
     a, noise = pairs(x, edge_integers(32))

@@ -21,7 +21,8 @@ def signals(x: Floats) -> NDArray[np.bool_]:
     """Signalling NaNs."""
     bits = x.view(f"u{x.dtype.itemsize}")
     quiet = {2: 0x200, 4: 0x400000, 8: 1 << 51}[x.dtype.itemsize]
-    return np.isnan(x) & (bits & np.array(quiet, bits.dtype) == 0)
+    is_signalling: NDArray[np.bool_] = np.isnan(x) & (bits & np.array(quiet, bits.dtype) == 0)
+    return is_signalling
 
 
 def extreme(a: Floats, b: Floats, *, smallest: bool) -> Floats:
@@ -61,7 +62,8 @@ def fma(dtype: Any, mode: str = "nearest") -> Any:
 
 
 def mantissa(x: Floats) -> Floats:
-    return np.where(np.isfinite(x), np.frexp(x)[0], x).astype(x.dtype)
+    fraction: Floats = np.frexp(x)[0]
+    return np.asarray(np.where(np.isfinite(x), fraction, x), x.dtype)
 
 
 def exponent(x: Floats) -> NDArray[np.int32]:
@@ -284,11 +286,6 @@ def texts() -> list[str]:
     """Every instruction of this file."""
     trigonometry = [text.format(kind) for text in (SINE, COSINE) for kind in ("f16", "f32")]
     return [*(row.text for row in ROWS), QUOTIENT_F16, QUOTIENT_F16_LEGACY, QUOTIENT_F32, QUOTIENT_F64, *trigonometry]
-
-
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets(texts())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)

@@ -238,11 +238,6 @@ def texts() -> list[str]:
     return [row.text for row in ROWS]
 
 
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets(texts())
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name + row.after)
 def test_it_equals_the_oracle_on_edge_values(snippets: Snippets, row: Row) -> None:
     check_integers(snippets, row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,12 +30,16 @@ def row_shift(lane: int, by: int) -> int | None:
     return lane + by if 0 <= (lane & 15) + by < 16 else None
 
 
+def row_rotation(lane: int, by: int) -> int:
+    return (lane & ~15) + ((lane & 15) - by) % 16
+
+
 CONTROLS: dict[str, Callable[[int], int | None]] = {
     "quad_perm:[3,1,0,2]": lambda lane: (lane & ~3) + (3, 1, 0, 2)[lane & 3],
     "quad_perm:[1,1,2,2]": lambda lane: (lane & ~3) + (1, 1, 2, 2)[lane & 3],
-    **{f"row_shl:{n}": lambda lane, n=n: row_shift(lane, n) for n in (1, 7, 15)},
-    **{f"row_shr:{n}": lambda lane, n=n: row_shift(lane, -n) for n in (1, 7, 15)},
-    **{f"row_ror:{n}": lambda lane, n=n: (lane & ~15) + ((lane & 15) - n) % 16 for n in (1, 7, 15)},
+    **{f"row_shl:{n}": partial(row_shift, by=n) for n in (1, 7, 15)},
+    **{f"row_shr:{n}": partial(row_shift, by=-n) for n in (1, 7, 15)},
+    **{f"row_ror:{n}": partial(row_rotation, by=n) for n in (1, 7, 15)},
     "wave_shl:1": lambda lane: lane + 1 if lane < 63 else None,
     "wave_rol:1": lambda lane: (lane + 1) % 64,
     "wave_shr:1": lambda lane: lane - 1 if lane > 0 else None,
@@ -126,7 +131,7 @@ SWIZZLES: dict[str, Callable[[int], int]] = {
     "offset:0xc060": lambda lane: lane & 32 | (lane + 3) & 31,
     "offset:0xc460": lambda lane: lane & 32 | (lane - 3) & 31,
     "offset:0xc078": lambda lane: lane & 56 | (lane + 3) & 7,
-    **{f"offset:{0xE000 | m:#x}": lambda lane, m=m: reversed_bits(lane, m) for m in (0, 0x10, 0x18, 0x1C, 0x1E, 0x1F)},
+    **{f"offset:{0xE000 | m:#x}": partial(reversed_bits, mask=m) for m in (0, 0x10, 0x18, 0x1C, 0x1E, 0x1F)},
 }  # fmt: skip
 
 
@@ -142,11 +147,6 @@ def texts() -> list[str]:
         *COUNTS, ACCUMULATORS, DIFFERENCES,
         *map(swizzle_text, SWIZZLES),
     ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets(texts())
 
 
 @pytest.mark.parametrize("execute", [ALL_LANES, SOME])

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rocm_perf_lab.emulator.program import DEFAULT_MODE
 from tests.builders.opcodes import (
-    DEFAULT_MODE,
     TYPES,
     Row,
     Snippets,

@@ -76,11 +76,6 @@ def texts() -> list[str]:
     return [*WORDS, *PAIRS, *SCALARS, *halves, PACK, *CLEARING, *KEEPING]
 
 
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets(texts())
-
-
 STATE = {4: 44, 5: 45, VCC: 3, VCC + 1: 5, M0: 9}
 
 

@@ -136,7 +136,8 @@ MOVES = ["v_pk_mov_b32 v[20:21], v[0:1], v[2:3]", "v_pk_mov_b32 v[20:21], v[0:1]
 
 
 def half(words: Any, index: int) -> NDArray[np.float32]:
-    return (words >> U32(16 * index)).astype(U16).view(F16).astype(F32)
+    halves: NDArray[np.float16] = (words >> U32(16 * index)).astype(U16).view(F16)
+    return halves.astype(F32)
 
 
 def texts() -> list[str]:
@@ -147,11 +148,6 @@ def texts() -> list[str]:
         *(f"{name}_e32 v4, v0, v2" for name in ACCUMULATING),
         *DOT_F16, DOT_F16_ACCUMULATING, *MIX, *MIX_HALVES, MIX_CLAMPED, FMAC, *MOVES,
     ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets(texts())
 
 
 def words_for(dtype: Any, seed: int) -> NDArray[np.uint32]:
@@ -165,7 +161,8 @@ def words_for(dtype: Any, seed: int) -> NDArray[np.uint32]:
 def test_each_half_is_computed_from_the_selected_halves(snippets: Snippets, packed: Packed, modifiers: Modifiers) -> None:
     if packed.dtype is F32:
         generator = np.random.default_rng(7)
-        columns = [generator.choice(edge_floats(F32, seed=i), (512, 2)).view(np.uint64).ravel() for i in range(packed.sources)]
+        floats = [generator.choice(edge_floats(F32, seed=i), (512, 2)) for i in range(packed.sources)]
+        columns: list[NDArray[Any]] = [pair.view(np.uint64).ravel() for pair in floats]
         parts = [[(c >> np.uint64(32 * i)).astype(U32).view(F32) for i in (0, 1)] for c in columns]
     else:
         columns = [words_for(packed.dtype, i) for i in range(packed.sources)]

@@ -208,11 +208,6 @@ def texts() -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets(texts())
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)
 def test_it_equals_the_oracle_on_edge_values(snippets: Snippets, row: ScalarRow) -> None:
     kinds = row.inputs.split()

@@ -51,21 +51,17 @@ CARRY_IN = "v_addc_co_u32_sdwa v20, vcc, v0, v2, vcc dst_sel:DWORD src0_sel:DWOR
 
 def texts() -> list[str]:
     """Every instruction of this file."""
-    rows = [row[0] for row in (*SOURCES, *DESTINATIONS)]
+    rows = [*(str(row[0]) for row in SOURCES), *(row[0] for row in DESTINATIONS)]
     return [*rows, *HALVES, *FLOATS, SCALAR, COMPARE_VCC, COMPARE_SGPR, CARRY, CARRY_IN]
-
-
-@pytest.fixture(scope="module")
-def snippets() -> Snippets:
-    return Snippets(texts())
 
 
 def part_of(words: Any, name: str, *, signed: bool = False) -> NDArray[np.uint32]:
     first, width = PARTS[name]
-    part = words >> U32(first) & U32((1 << width) - 1)
+    part: NDArray[np.uint32] = words >> U32(first) & U32((1 << width) - 1)
     if not signed:
         return part
-    return (part << U32(32 - width)).view(np.int32).__rshift__(32 - width).view(U32)
+    signed_part: NDArray[np.int32] = (part << U32(32 - width)).view(np.int32) >> (32 - width)
+    return signed_part.view(U32)
 
 
 @pytest.mark.parametrize(("text", "a", "b", "sext"), SOURCES, ids=[f"{r[1]}-{r[2]}-{r[3]}" for r in SOURCES])

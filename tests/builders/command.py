@@ -1,0 +1,34 @@
+"""`rocm-perf` as a user types it, in this process and at 80 columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from click.testing import CliRunner
+
+from rocm_perf_lab.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command did: its exit code, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Of `--json`."""
+        return dict(json.loads(self.out))
+
+
+def rocm_perf(*words: str | Path) -> Answer:
+    """Run a command."""
+    result = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"}).invoke(main, [*map(str, words)])
+    return Answer(result.exit_code, result.stdout, result.stderr)
