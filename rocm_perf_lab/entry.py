@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.config_errors import ConfigError, Origins, nearest
 from rocm_perf_lab.errors import EXIT_BAD_INPUT, LabError
+from rocm_perf_lab.interrupts import Terminated, termination_as_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,12 +50,16 @@ def exit_code_of(action: Callable[[], object], *, debug: bool = False) -> int:
         debug: Let errors through with their traceback.
     """
     try:
-        action()
+        with termination_as_interrupt():
+            action()
     except LabError as error:
         if debug:
             raise
         _print_error(error)
         return error.exit_code
+    except Terminated as stop:
+        print(f"ended by signal {stop.number}: what was finished is kept", file=sys.stderr)
+        return stop.exit_code
     except KeyboardInterrupt:
         print("interrupted: what was finished is kept", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -28,7 +28,7 @@ LAYERS = (
 )
 """Lowest first. Packages of one layer may use each other as long as no circle arises."""
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
-SHARED = {"components", "errors", "expressions", "files", "resources", "sealed_model"}
+SHARED = {"components", "errors", "expressions", "files", "interrupts", "resources", "sealed_model"}
 """Modules beside the packages that every layer may use, and that use no package."""
 CONFIG = {"config", "config_errors", "config_run", "config_schema"}
 DOORS = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import threading
 import time
@@ -17,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from rocm_perf_lab.device.process_group import end_group, how_it_ended
 from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _FAILURES: tuple[tuple[str, str | None, str], ...] = (
         "collect fewer counters in one pass",
     ),
     (
-        r"permission denied|CAP_PERFMON|SYS_PERFMON",
+        r"CAP_PERFMON\) is not set|SYS_PERFMON|permission denied.*(perf|counter|profil)|(perf|counter|profil).*permission denied",
         "this user may not read counters",
         "join the groups render and video, and allow counters: sysctl kernel.perf_event_paranoid=2",
     ),
@@ -170,7 +170,7 @@ def _run_logged(words: Sequence[str], log: Path | None, timeout_s: float) -> tup
         code = process.returncode
     finally:
         if code is None:
-            _end_group(process)
+            end_group(process)
     reader.join(_GRACE_S)
     return code, b"".join(tail)[-_TAIL_BYTES:].decode(errors="replace")
 
@@ -190,39 +190,16 @@ def _drain(pipe: BinaryIO, log: Path | None, tail: deque[bytes]) -> None:
             sink.write(f"\n[{written - _LOG_BYTES:,} bytes more were not kept]\n".encode())
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the group: the profiler, the command, and what that started."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, sign)
-        except ProcessLookupError:
-            break
-        deadline = time.monotonic() + _GRACE_S
-        while time.monotonic() < deadline and _group_lives(process):
-            time.sleep(0.02)
-    process.poll()
-
-
-def _group_lives(process: subprocess.Popen[bytes]) -> bool:
-    process.poll()
-    try:
-        os.killpg(process.pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def _failure(code: int, tail: str, command: Sequence[str], log: Path | None) -> ProfilerError:
     lines = [line for line in tail.splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith("Fatal error:")]
     shown = "\n".join(f"  {line}" for line in (fatal or lines[-_SHOWN_LINES:]))
     known = next(((what, remedy) for pattern, what, remedy in _FAILURES if re.search(pattern, tail, re.IGNORECASE)), (None, None))
     who = PROGRAM if fatal else f"the command under {PROGRAM}"
-    ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     said = f":\n{shown}" if shown else ", without a word"
     what, remedy = known
     return ProfilerError(
-        f"{what or f'{who} {ended}'}{said}",
+        f"{what or f'{who} {how_it_ended(code)}'}{said}",
         where=_shown(command) + (f"; its output is in {log}" if log else ""),
         remedy=remedy or "run the command without the profiler first",
     )

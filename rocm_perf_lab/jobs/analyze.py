@@ -12,6 +12,7 @@ from rich.console import Console
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.jobs.examination import Choice, Examination, examine, target_of_trace
+from rocm_perf_lab.jobs.run_folder import forget_results
 from rocm_perf_lab.jobs.show import runtime_text, show_profile
 from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 from rocm_perf_lab.report.page import write_report
@@ -69,6 +70,7 @@ def run_analyze(request: AnalyzeRequest) -> None:
     """
     console = Console(highlight=False, quiet=request.as_json or request.quiet)
     folder = request.output or Path("outputs") / f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}-analyze"
+    forget_results(folder, passes=False)
     with console.status("reading"):
         found = _examine(request, folder)
     show_profile(console, found, found.word, f"analysis of {', '.join(path.name for path in request.databases)}")

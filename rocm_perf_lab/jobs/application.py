@@ -6,15 +6,15 @@ import importlib
 import json
 import shlex
 import statistics
-import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.device.process_group import check_program, how_it_ended, run_in_group
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
-from rocm_perf_lab.jobs.run_folder import ATT_FOLDER, ROCPD_FOLDER
+from rocm_perf_lab.jobs.run_folder import ATT_FOLDER, ROCPD_FOLDER, forget_results
 from rocm_perf_lab.profiling.application import ApplicationRuns
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class ApplicationJob:
         # The profiler runs for a second or more, in processes of its own: meanwhile this one gets ready for what it leaves.
         threading.Thread(target=_import_all, args=(_NEEDED_LATER,)).start()
         profiler = Rocprofv3.find()
+        check_program(self._command)
+        forget_results(lab.output_dir, passes=True)
         lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
         with lab.deferred_tracker(f"profile {shlex.join(self._command)[:60]}") as tracker:
             with lab.console.status("starting") as status:
@@ -145,6 +147,8 @@ class ApplicationJob:
         from rocm_perf_lab.analysis.stability import stability
         from rocm_perf_lab.jobs.show import runtime_text
 
+        check_program(self._command)
+        forget_results(lab.output_dir, passes=True)
         seconds = [self._seconds() for _ in range(self._runs)]
         times_ns = [round(one * 1e9) for one in seconds]
         spread = stability(times_ns, deterministic=False)
@@ -171,15 +175,17 @@ class ApplicationJob:
     def _seconds(self) -> float:
         start = time.perf_counter()
         try:
-            ended = subprocess.run(self._command, stdout=subprocess.DEVNULL, timeout=self._timeout_s, check=False)
+            code = run_in_group(self._command, self._timeout_s)
         except OSError as error:
             raise LabError(f"the command does not run: {error.strerror}", where=shlex.join(self._command)) from error
-        except subprocess.TimeoutExpired as error:
+        if code is None:
             raise LabError(
-                f"the command took more than {self._timeout_s:g} s", where=shlex.join(self._command), remedy="raise job.timeout_s"
-            ) from error
-        if ended.returncode != 0:
-            raise LabError(f"the command ended with exit code {ended.returncode}", where=shlex.join(self._command))
+                f"the command took more than {self._timeout_s:g} s and was ended",
+                where=shlex.join(self._command),
+                remedy="raise --timeout",
+            )
+        if code != 0:
+            raise LabError(f"the command {how_it_ended(code)}", where=shlex.join(self._command), remedy="run it by itself first")
         return time.perf_counter() - start
 
 

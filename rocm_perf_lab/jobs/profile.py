@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags
+from rocm_perf_lab.jobs.run_folder import forget_results
 from rocm_perf_lab.jobs.show import runtime_text, show_printed, show_profile, show_where
 from rocm_perf_lab.jobs.workbench import Turn, Workbench
 from rocm_perf_lab.report.page import write_report
@@ -33,6 +34,7 @@ class ProfileJob:
         """
         word = lab.device.identity.time_word
         lab.announce_device()
+        forget_results(lab.output_dir, passes=True)
         with lab.tracker as tracker:
             bench = Workbench(lab.config, lab.device)
             with lab.console.status("compiling"):

@@ -1,4 +1,12 @@
-"""Names in a run's folder, beside those of the documents."""
+"""Names in a run's folder, beside those of the documents; and a folder that an earlier run has used."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROCPD_FOLDER = ".rocpd_profile"
 """The databases of the passes, each pass in a folder of its own."""
@@ -6,3 +14,22 @@ ATT_FOLDER = "att"
 """The decoded thread trace."""
 TIMELINE = "timeline.perfetto-trace"
 """Opens in ui.perfetto.dev."""
+_RESULTS = (
+    "profile.json", "roofline.json", "dag.json", "analysis.json", "wall_time.json", "checks.json", "instruction_counts.json",
+    "roofline.png", "roofline.html", "report.html", TIMELINE,
+)  # fmt: skip
+
+
+def forget_results(folder: Path, *, passes: bool) -> None:
+    """Remove what an earlier profile left in `folder`, so that nothing of it is taken for a result of this one.
+
+    Args:
+        folder: Of this run; only files that the lab itself writes are removed.
+        passes: Databases and thread trace as well.
+    """
+    if not any((folder / name).exists() for name in (*_RESULTS, ROCPD_FOLDER)):
+        return
+    for name in _RESULTS:
+        (folder / name).unlink(missing_ok=True)
+    for name in (ROCPD_FOLDER, ATT_FOLDER) if passes else ():
+        shutil.rmtree(folder / name, ignore_errors=True)

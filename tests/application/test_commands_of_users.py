@@ -1,0 +1,138 @@
+"""Commands as users have them: misspelt, crashing, ended from outside, run again into the same folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocm_perf_lab.device.process_group import how_it_ended
+
+if TYPE_CHECKING:
+    from tests.builders.workplace import Workplace
+
+REPOSITORY = Path(__file__).parents[2]
+FAST = ("--no-roofline", "--output", "run")
+
+
+@pytest.mark.parametrize(
+    ("word", "what", "remedy"),
+    [
+        ("./nothing", "there is no program ./nothing", "check the path"),
+        ("no-such-program", "there is no program no-such-program on PATH", "check its name"),
+        ("notes.txt", "there is no program notes.txt on PATH", "write ./notes.txt"),
+        ("./notes.txt", "./notes.txt is not executable", "chmod +x ./notes.txt"),
+        ("./bin", "./bin is a folder", "name the program in it"),
+    ],
+)
+@pytest.mark.parametrize("without", [(), ("--no-rocprof",)], ids=["rocprofv3", "wall clock"])
+def test_what_is_no_program_is_told_before_the_profiler_is_asked(
+    workplace: Workplace, word: str, what: str, remedy: str, without: tuple[str, ...]
+) -> None:
+    (workplace.folder / "notes.txt").write_text("no program")
+
+    answer = workplace.rocm_perf("profile", *without, *FAST, word)
+
+    assert answer.exit_code == 2
+    assert what in answer.stderr
+    assert remedy in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (3, "ended with exit code 3"),
+        (-11, "was ended by signal 11, SIGSEGV (Segmentation fault)"),
+        (139, "ended with exit code 139, a shell's for signal 11, SIGSEGV (Segmentation fault)"),
+        (255, "ended with exit code 255"),
+        (128, "ended with exit code 128"),
+    ],
+)
+def test_how_a_command_ended_in_words(code: int, text: str) -> None:
+    assert how_it_ended(code) == text
+
+
+def test_an_application_that_may_not_read_its_own_file_is_not_told_about_counters(workplace: Workplace) -> None:
+    workplace.application('sys.exit("data.bin: Permission denied")')
+
+    answer = workplace.rocm_perf("profile", *FAST, "./app")
+
+    assert answer.exit_code == 2
+    assert "ended with exit code 1" in answer.stderr
+    assert "perf_event_paranoid" not in answer.stderr
+
+
+def test_a_crash_is_named_by_its_signal(workplace: Workplace) -> None:
+    workplace.application("import os; os.kill(os.getpid(), 11)")
+
+    answer = workplace.rocm_perf("profile", "--no-rocprof", *FAST, "./app")
+
+    assert answer.exit_code == 2
+    assert "SIGSEGV" in answer.stderr
+
+
+def test_nothing_of_an_earlier_run_in_the_same_folder_is_taken_for_a_result(workplace: Workplace) -> None:
+    workplace.application('launch("vector_add", n=4096)')
+    assert workplace.rocm_perf("profile", *FAST, "./app").exit_code == 0
+    for name in ("notes.md", "roofline.png", "roofline.html", "att/code.json", ".rocpd_profile/counters_1/run_results.db"):
+        path = workplace.folder / "run" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("of an earlier run, or by hand")
+
+    again = workplace.rocm_perf("profile", *FAST, "./app")
+
+    left = {path.name for path in (workplace.folder / "run").iterdir()}
+    assert again.exit_code == 0
+    assert {"profile.json", "notes.md"} <= left
+    assert not {"att", "roofline.png", "roofline.html"} & left
+    assert [path.name for path in (workplace.folder / "run" / ".rocpd_profile").iterdir() if path.is_dir()] == ["trace"]
+
+
+def test_a_failed_run_leaves_no_profile_of_an_earlier_one(workplace: Workplace) -> None:
+    workplace.application('launch("vector_add", n=4096)')
+    assert workplace.rocm_perf("profile", *FAST, "./app").exit_code == 0
+    workplace.application("sys.exit(3)")
+
+    assert workplace.rocm_perf("profile", *FAST, "./app").exit_code == 2
+    assert not (workplace.folder / "run" / "profile.json").exists()
+
+
+@pytest.mark.parametrize("without", [(), ("--no-rocprof",)], ids=["rocprofv3", "wall clock"])
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_whatever_ends_the_lab_ends_the_application_and_its_children(
+    workplace: Workplace, sign: signal.Signals, code: int, without: tuple[str, ...]
+) -> None:
+    workplace.application(
+        'import subprocess; child = subprocess.Popen(["sleep", "300"]); open("child.part", "w").write(str(child.pid)); '
+        'os.rename("child.part", "child"); child.wait()'
+    )
+    command = [sys.executable, "-c", "from rocm_perf_lab.cli import main; main()", "profile", *without, *FAST, "./app"]
+    # A shell's background jobs, and their children, ignore SIGINT.
+    lab = subprocess.Popen(
+        command,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - no threads here
+    )
+    child = workplace.folder / "child"
+    deadline = time.monotonic() + 60
+    while not child.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+    lab.send_signal(sign)
+    _, said = lab.communicate(timeout=30)
+
+    assert lab.returncode == code
+    assert b"what was finished is kept" in said
+    assert b"Traceback" not in said
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(child.read_text()), 0)
+    assert not (workplace.folder / "run" / "profile.json").exists()
