@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks import kernel_tuner_peer
+from benchmarks.families import PARTS, drawn_families
 from benchmarks.synthetic import drawn_prior, synthetic_landscapes
 from rocm_perf_lab.autotune.landscape import Landscape, landscapes_in, load_landscape
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
@@ -75,6 +76,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--mislead", choices=MISLEADING, help="spoil the priors: what does believing them cost?")
     parser.add_argument("--synthetic", action="store_true", help="on modelled landscapes, instead of --data")
+    parser.add_argument("--families", choices=PARTS, help="on landscapes of known structure, instead of --data")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these landscapes, by the beginning of their names")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--sampler", nargs="+", choices=[*SAMPLERS, "kernel_tuner"], default=None)
     parser.add_argument("--json", type=Path, help="write the figures here")
@@ -84,7 +87,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if "kernel_tuner" in samplers and not kernel_tuner_peer.installed():
             raise LabError("Kernel Tuner is not installed", where="--sampler", remedy="pip install kernel-tuner")
-        source = Source(None if options.synthetic else options.data, options.prior, options.mislead)
+        drawn = "synthetic" if options.synthetic else options.families
+        source = Source(None if drawn else options.data, options.prior, options.mislead, drawn, tuple(options.only or [""]))
         document = measure(source, options.seeds, samplers, options.workers)
     except LabError as error:
         print("\n".join(error.lines()), file=sys.stderr)
@@ -103,15 +107,19 @@ class Source:
     """Where landscapes and priors come from.
 
     Args:
-        data: A folder of landscapes; None: the synthetic ones.
+        data: A folder of landscapes; None: drawn ones.
         prior: A folder of earlier landscapes: that of the same kernel (the name before the last `_`) is the prior. Of the
             synthetic ones it is drawn, whatever the folder.
         mislead: How priors are spoilt: times that are shuffled, inverted, or those of another kernel; None: not at all.
+        drawn: Without `data`: `synthetic`, or the part of the families.
+        only: Beginnings of names; landscapes of other names are left out.
     """
 
     data: Path | None
     prior: Path | None = None
     mislead: str | None = None
+    drawn: str | None = None
+    only: tuple[str, ...] = ("",)
 
 
 def measure(source: Source, seeds: int, samplers: list[str], workers: int = 1) -> dict[str, Any]:
@@ -120,7 +128,7 @@ def measure(source: Source, seeds: int, samplers: list[str], workers: int = 1) -
     Raises:
         LandscapeError: A folder without landscapes, or a file that is none.
     """
-    names = list(_landscapes(source.data))
+    names = list(_landscapes(source))
     tasks = [(source, name, sampler, seed) for sampler in samplers for name in names for seed in range(seeds)]
     if workers > 1:
         with ProcessPoolExecutor(workers) as pool:
@@ -140,13 +148,19 @@ def measure(source: Source, seeds: int, samplers: list[str], workers: int = 1) -
 
 def _task(task: tuple[Source, str, str, int]) -> Run:
     source, name, sampler, seed = task
-    return run(_landscapes(source.data)[name], sampler, seed, earlier(source, name))
+    return run(_landscapes(source)[name], sampler, seed, earlier(source, name))
 
 
 @cache
-def _landscapes(folder: Path | None) -> dict[str, Landscape]:
-    found = synthetic_landscapes() if folder is None else landscapes_in(folder)
-    return {landscape.name: landscape for landscape in found}
+def _landscapes(source: Source) -> dict[str, Landscape]:
+    if source.data is not None:
+        found = landscapes_in(source.data)
+    else:
+        found = drawn_families(PARTS[source.drawn]) if source.drawn in PARTS else synthetic_landscapes()
+    chosen = {landscape.name: landscape for landscape in found if landscape.name.startswith(source.only)}
+    if not chosen:
+        raise LabError("no landscape of this name", where="--only", remedy=f"names: {', '.join(one.name for one in found)}")
+    return chosen
 
 
 @cache
@@ -155,6 +169,8 @@ def earlier(source: Source, name: str) -> Landscape | None:
     if source.prior is None:
         return None
     if source.data is None:
+        if source.drawn != "synthetic":
+            raise LabError("families have no priors", where="--prior", remedy="leave it out, or take --synthetic or --data")
         found = drawn_prior(name)
     else:
         kernel = name.rpartition("_")[0] or name

@@ -115,7 +115,7 @@ class ClassicSearch:
         if row is not None:
             return Choice(row, "seed", {"why": "represents the space"})
         if seen.feasible.sum() < 2:
-            return Choice(self._seeds.more(seen, len(self._space)), "seed", {"why": "too few configurations have run"})
+            return Choice(self._seeds.more(free), "seed", {"why": "too few configurations have run"})
         model, predicted, keep = self._fit(seen)
         worth = free & keep
         if not worth.any():

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.autotune.encoding import encode
+from rocm_perf_lab.autotune.feasibility import Feasibility
 from rocm_perf_lab.autotune.prior import Trust
 from rocm_perf_lab.autotune.seeds import Seeds
 from rocm_perf_lab.autotune.strategy import FROM_PRIOR, LOW_CONFIDENCE, Assessment, Choice, Observations
-from rocm_perf_lab.autotune.surrogate import Surrogate, Targets
+from rocm_perf_lab.autotune.surrogate import Surrogate, Targets, patience
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
@@ -50,6 +51,7 @@ class GaussianSearch:
         self._seed = seed
         points = encode(space) if features is None else np.column_stack([encode(space), features])
         self._views = [Surrogate(points, compress=compress) for compress in _COMPRESS]
+        self._feasibility = Feasibility(points)
         self._seeds = Seeds(space, seed, seeds)
         self._trust = Trust(space, prior, self._seeds.design()) if prior is not None else None
         self._believing: list[Surrogate] = []
@@ -67,22 +69,42 @@ class GaussianSearch:
             return seed
         learned = self._learned_from(seen)
         if learned.feasible.sum() < 2:
-            return Choice(self._seeds.more(seen, len(self._space)), "seed", {"why": "too few configurations have run"})
+            return self._choose_what_may_run(learned, free)
         view, targets = self._fit(learned, len(learned.rows) + len(learned.pending))
         pool = self._pool(learned, free)
         predicted = view.model.predict(view.candidates[pool], _PREDICTED)
         gain = log_expected_improvement(predicted.mean, predicted.deviation, float(targets.values.min()))
+        may_run = self._may_run(learned, pool, predicted.mean)
+        gain += may_run
         best = int(np.argmax(gain))
         decision = {
             "predicted_ms": targets.as_time(float(predicted.mean[best])),
             "log_std": float(predicted.deviation[best]) * targets.scale,
             "expected_improvement": float(np.exp(gain[best])) * targets.scale,
             "candidates": len(pool),
+            "runs_probability": float(np.exp(may_run[best])),
         }
         if self._believing:
             decision["prior_believed"] = view in self._believing
         settled = decision["expected_improvement"] < _SETTLED
         return Choice(int(pool[best]), "confirmation" if settled else "prediction", decision)
+
+    def _may_run(self, learned: Observations, pool: Column, mean: Column) -> Column:
+        """Logarithm of the probability that a candidate runs; 0 where everything did, or for a mean without hope."""
+        found = np.zeros(len(pool))
+        if not learned.feasible.all():
+            self._feasibility.fit(learned, _informative(learned.times, self._seed), patience=patience(len(learned.rows)))
+            hopeful = np.isfinite(mean)
+            found[hopeful] = self._feasibility.log_probability(pool[hopeful])
+        return found
+
+    def _choose_what_may_run(self, learned: Observations, free: Column) -> Choice:
+        """Where (nearly) nothing ran: what represents the space further, then what is most likely to run."""
+        if not learned.feasible.any():
+            return Choice(self._seeds.more(free), "seed", {"why": "nothing has run yet"})
+        pool = self._pool(learned, free)
+        likely = self._may_run(learned, pool, np.zeros(len(pool)))
+        return Choice(int(pool[np.argmax(likely)]), "seed", {"why": "too few configurations have run"})
 
     def _seed_choice(self, seen: Observations, free: Column) -> Choice | None:
         """The design, then what a prior is entitled to propose."""
@@ -118,9 +140,7 @@ class GaussianSearch:
         if learned.feasible.sum() < 3:
             return Assessment(self.name, None, None)
         view, targets = self._fit(learned, 0)
-        left_out = view.model.left_out()
-        kept = np.isfinite(learned.times[targets.used])
-        truth, guess = targets.values[kept], left_out[kept]
+        truth, guess = targets.values, view.model.left_out()
         spread = float(((truth - truth.mean()) ** 2).sum())
         r2 = 1 - float(((truth - guess) ** 2).sum()) / spread if spread > 0 else 0.0
         pruned = [np.zeros(0, np.int64)]
@@ -136,7 +156,8 @@ class GaussianSearch:
 
         That without is fitted no less and no more often than if there were no prior, until there is belief.
         """
-        used, turn = _informative(seen, self._seed), turn % len(self._views)
+        ran = np.flatnonzero(seen.feasible)
+        used, turn = ran[_informative(seen.times[ran], self._seed)], turn % len(self._views)
         view, count = self._views[turn], len(seen.rows)
         if self._trust is None:
             return view, view.fit(seen, used)
@@ -165,11 +186,12 @@ class GaussianSearch:
         return rows[free[rows]]
 
 
-def _informative(seen: Observations, seed: int) -> Column:
-    count = len(seen.rows)
+def _informative(times: Column, seed: int) -> Column:
+    """Positions of what a model learns from: all, or of very many the best half and a sample of the others."""
+    count = len(times)
     if count <= _POINTS:
         return np.arange(count)
-    order = np.argsort(seen.times, kind="stable")
+    order = np.argsort(times, kind="stable")
     half = _POINTS // 2
     others = np.random.default_rng([seed, 2, count]).choice(order[half:], _POINTS - half, replace=False)
     return np.sort(np.concatenate([order[:half], others]))

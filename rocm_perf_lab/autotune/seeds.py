@@ -54,10 +54,15 @@ class Seeds:
             self._add(self._representative())
         return self._planned
 
-    def more(self, seen: Observations, size: int) -> int:
-        """One beyond the plan, for a start on which nothing ran."""
-        free = np.flatnonzero(seen.open(size))
-        return int(np.random.default_rng([int(self._random.integers(2**31)), len(seen.rows)]).choice(free))
+    def more(self, free: Column) -> int:
+        """One beyond the plan, for a start on which nothing ran: the design goes on."""
+        position = 0
+        while True:
+            if position == len(self._planned):
+                self._add(self._representative())
+            if free[self._planned[position]]:
+                return self._planned[position]
+            position += 1
 
     def _representative(self) -> int:
         if not self._planned:

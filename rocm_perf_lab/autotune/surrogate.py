@@ -1,4 +1,4 @@
-"""Times as a model learns them: on a logarithmic scale, as they are or compressed, what cannot run as the slowest that did."""
+"""Times as a model learns them: on a logarithmic scale, as they are or compressed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ class Surrogate:
         self.tuned = 0
 
     def fit(self, seen: Observations, used: Column) -> Targets:
-        """Learn from what was measured; what is being measured counts with the value that is expected of it."""
-        targets = Targets.of(seen.times[used], used, compress=self._compress)
+        """Learn from the rows `used` of what was measured, all of which ran.
+
+        What is being measured counts with the value that is expected of it.
+        """
+        targets = Targets.of(seen.times[used], compress=self._compress)
         points, count = self._inputs[seen.rows[used]], len(seen.rows)
-        if count >= self.tuned + _patience(count) or count < self.tuned:
+        if count >= self.tuned + patience(count) or count < self.tuned:
             self.evidence = self.model.tune(points, targets.values)
             self.tuned = count
         self.model.fit(points, targets.values)
@@ -40,41 +43,38 @@ class Surrogate:
         return targets
 
 
-def _patience(count: int) -> int:
+def patience(count: int) -> int:
     """New measurements after which length scales are found anew: it takes longer and changes less, the more there are."""
     return max(1, min(5, count // 10), count // 20)
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Times as a model wants them: logarithms, centred and scaled; what cannot run counts as the slowest that did.
+    """Times as a model wants them: logarithms, centred and scaled.
 
     With `compress`, differences above the median shrink: how slow the slow half is then matters little.
     """
 
     values: Column
-    used: Column
     centre: float
     scale: float
     knee: float
     width: float
 
     @classmethod
-    def of(cls, times: Column, used: Column, *, compress: bool) -> Targets:
-        """Transform times."""
-        ran = np.isfinite(times)
-        logs = np.log(np.where(ran, times, 1.0))
+    def of(cls, times: Column, *, compress: bool) -> Targets:
+        """Transform finite times."""
+        logs = np.log(times)
         knee, width = np.inf, 1.0
         if compress:
-            knee = float(np.median(logs[ran]))
-            width = max(knee - float(logs[ran].min()), 0.1)
+            knee = float(np.median(logs))
+            width = max(knee - float(logs.min()), 0.1)
             excess = np.maximum(logs - knee, 0) / width
             logs = np.minimum(logs, knee) + width / 2 * np.log1p(excess)
-        logs = np.where(ran, logs, logs[ran].max())
         spread = float(logs.std())
         scale = spread if spread > 0 else 1.0
         centre = float(logs.mean())
-        return cls((logs - centre) / scale, used, centre, scale, knee, width)
+        return cls((logs - centre) / scale, centre, scale, knee, width)
 
     def as_time(self, value: float) -> float:
         """Back to ms."""

@@ -127,7 +127,8 @@ def test_phases_and_decisions_are_in_the_study() -> None:
 
     assert configurations(study)[0] == space.defaults
     assert phases[:6] == ["seed"] * 6 and "seed" not in phases[6:]
-    assert study.trials[7].user_attrs["decision"].keys() == {"predicted_ms", "log_std", "expected_improvement", "candidates"}
+    told = {"predicted_ms", "log_std", "expected_improvement", "candidates", "runs_probability"}
+    assert study.trials[7].user_attrs["decision"].keys() == told
     assert study.user_attrs["autotune"]["model"] == "gaussian_process"
     assert report.phases["seed"] == 6 and sum(report.phases.values()) == 40
     assert report.evaluated_configs == 40 and report.search_space_size == len(space)

@@ -1,0 +1,82 @@
+"""What is learned of failures: where configurations run, and that a search keeps to it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import optuna
+
+from rocm_perf_lab.autotune.enumeration import build_space
+from rocm_perf_lab.autotune.feasibility import Feasibility
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
+from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.seeds import Seeds
+from rocm_perf_lab.autotune.space_description import describe
+from rocm_perf_lab.autotune.strategy import Observations
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.autotune.space import Configuration
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+LINE = np.linspace(0, 1, 21)[:, None]
+
+
+def learned(times: dict[int, float]) -> Feasibility:
+    """From measurements of some of 21 points of a line."""
+    feasibility = Feasibility(LINE)
+    seen = Observations(np.array(list(times), np.int64), np.array(list(times.values()), float))
+    feasibility.fit(seen, np.arange(len(times)), patience=1)
+    return feasibility
+
+
+def test_beside_what_ran_configurations_run_and_beside_what_failed_they_fail() -> None:
+    probability = np.exp(
+        learned({0: 1.0, 4: 1.0, 8: 1.0, 12: math.inf, 16: math.inf, 20: math.inf}).log_probability(np.arange(21))
+    )
+
+    assert probability[2] > 0.8 and probability[6] > 0.8
+    assert probability[14] < 0.2 and probability[18] < 0.2
+    assert 0.2 < probability[10] < 0.8
+
+
+def test_where_everything_failed_the_farthest_point_is_the_likeliest_to_run() -> None:
+    probability = learned({0: math.inf, 2: math.inf, 4: math.inf}).log_probability(np.arange(21))
+
+    assert np.argmax(probability) == 20
+
+
+def test_a_search_learns_where_nine_of_ten_configurations_fail() -> None:
+    space = build_space(describe({"parameters": {"a": list(range(1, 21)), "b": list(range(1, 21))}}, where="test"))
+
+    def objective(configuration: Configuration) -> Measurement | Infeasible:
+        a, b = float(configuration["a"]), float(configuration["b"])
+        if not 12 <= a <= 18 or not 3 <= b <= 8:
+            return Infeasible("does not fit")
+        return Measurement(1 + (a - 18) ** 2 / 50 + (b - 3) ** 2 / 50)  # the optimum touches both limits
+
+    found = []
+    for seed in range(3):
+        study = optuna.create_study(sampler=RegressionSampler(space, seed=seed))
+        search(study, space, objective, 60)
+        found.append(study.best_value)
+        ran = [trial.state == optuna.trial.TrialState.COMPLETE for trial in study.trials]
+        assert sum(ran) >= 12  # at random 6 of 60 would
+
+    assert max(found) <= 1.05
+
+
+def test_a_design_on_which_nothing_ran_goes_on() -> None:
+    space = build_space(describe({"parameters": {"a": list(range(9)), "b": list(range(9))}}, where="test"))
+    seeds = Seeds(space, seed=0, count=4)
+    plan = list(seeds.design())
+    free = np.ones(len(space), bool)
+    free[plan] = False
+
+    further = seeds.more(free)
+
+    assert further not in plan
+    free[further] = False
+    assert seeds.more(free) not in {*plan, further}
