@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.autotune.gaussian import GaussianProcess
+from rocm_perf_lab.autotune.surrogate import POINTS, TUNED, informative, patience
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
@@ -20,23 +21,30 @@ _ITERATIONS = 15
 
 
 class Feasibility:
-    """Args: inputs: What is known of every configuration, one row each."""
+    """The probability that a configuration runs.
 
-    def __init__(self, inputs: Column) -> None:
-        self._inputs = inputs
+    Args:
+        inputs: What is known of every configuration, one row each.
+        seed: Decides what is left out of very many measurements.
+    """
+
+    def __init__(self, inputs: Column, *, seed: int) -> None:
+        self._inputs, self._seed = inputs, seed
         self._candidates = inputs.astype(np.float32)
         self._model = GaussianProcess(inputs.shape[1])
         self._base = 0.0
         self._tuned = 0
 
-    def fit(self, seen: Observations, used: Column, *, patience: int) -> None:
-        """Learn from the rows `used` of what was measured; length scales after `patience` new measurements."""
-        ran, count = seen.feasible[used], len(seen.rows)
-        labels = np.where(ran, 1.0, -1.0)
+    def fit(self, seen: Observations) -> None:
+        """Learn from what was measured."""
+        count = len(seen.rows)
+        used = informative(seen.times, self._seed, POINTS)
+        labels = np.where(seen.feasible[used], 1.0, -1.0)
         self._base = float((labels.sum() + 0.5) / (len(labels) + 1))
         points = self._inputs[seen.rows[used]]
-        if (count >= self._tuned + patience or count < self._tuned) and 0 < ran.sum() < len(ran):
-            self._model.tune(points, labels - self._base, _ITERATIONS)
+        if (count >= self._tuned + patience(count) or count < self._tuned) and np.ptp(labels) > 0:
+            subset = informative(seen.times[used], self._seed, TUNED)
+            self._model.tune(points[subset], labels[subset] - self._base, _ITERATIONS)
             self._tuned = count
         self._model.fit(points, labels - self._base)
 

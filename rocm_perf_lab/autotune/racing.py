@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 EQUAL = 0.01
 """A difference of medians that does not matter."""
-_MOST = 5
+_MOST = 8
 """Contenders of a race, the fastest ones."""
 _FEWEST_TIMES = 3
 """Fewer say nothing of the spread."""

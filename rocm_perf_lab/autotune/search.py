@@ -15,7 +15,7 @@ from rocm_perf_lab.autotune.feasibility import Feasibility
 from rocm_perf_lab.autotune.prior import Trust
 from rocm_perf_lab.autotune.seeds import Seeds
 from rocm_perf_lab.autotune.strategy import FROM_PRIOR, LOW_CONFIDENCE, Assessment, Choice, Observations
-from rocm_perf_lab.autotune.surrogate import Surrogate, Targets, patience
+from rocm_perf_lab.autotune.surrogate import POINTS, Surrogate, Targets
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
@@ -27,9 +27,9 @@ _PREDICTED = 1500
 """Candidates, by predicted mean, whose uncertainty is worked out."""
 _POOL = 16_000
 """Larger spaces are searched in samples of this size, and around the best configurations."""
+_ENTRIES = 800_000
+"""Covariances of candidates and measurements in one step: the more measurements, the smaller the samples."""
 _AROUND = 8
-_POINTS = 300
-"""Measurements that a model learns from; of more it takes the best half and a sample of the others."""
 _SETTLED = 0.001
 """Expected improvement (as a fraction of the time) below which further trials only confirm the best."""
 _COMPRESS = (False, True)
@@ -50,14 +50,14 @@ class GaussianSearch:
         self._space = space
         self._seed = seed
         points = encode(space) if features is None else np.column_stack([encode(space), features])
-        self._views = [Surrogate(points, compress=compress) for compress in _COMPRESS]
-        self._feasibility = Feasibility(points)
+        self._views = [Surrogate(points, seed=seed, compress=compress) for compress in _COMPRESS]
+        self._feasibility = Feasibility(points, seed=seed)
         self._seeds = Seeds(space, seed, seeds)
         self._trust = Trust(space, prior, self._seeds.design()) if prior is not None else None
         self._believing: list[Surrogate] = []
         if self._trust is not None:
             with_prior = np.column_stack([points, self._trust.column()])
-            self._believing = [Surrogate(with_prior, compress=compress) for compress in _COMPRESS]
+            self._believing = [Surrogate(with_prior, seed=seed, compress=compress) for compress in _COMPRESS]
 
     def choose(self, seen: Observations) -> Choice | None:
         """See :class:`Strategy`."""
@@ -74,7 +74,7 @@ class GaussianSearch:
         pool = self._pool(learned, free)
         predicted = view.model.predict(view.candidates[pool], _PREDICTED)
         gain = log_expected_improvement(predicted.mean, predicted.deviation, float(targets.values.min()))
-        may_run = self._may_run(learned, pool, predicted.mean)
+        may_run = np.zeros(len(pool)) if view.learns_failures else self._may_run(learned, pool, predicted.mean)
         gain += may_run
         best = int(np.argmax(gain))
         decision = {
@@ -93,7 +93,7 @@ class GaussianSearch:
         """Logarithm of the probability that a candidate runs; 0 where everything did, or for a mean without hope."""
         found = np.zeros(len(pool))
         if not learned.feasible.all():
-            self._feasibility.fit(learned, _informative(learned.times, self._seed), patience=patience(len(learned.rows)))
+            self._feasibility.fit(learned)
             hopeful = np.isfinite(mean)
             found[hopeful] = self._feasibility.log_probability(pool[hopeful])
         return found
@@ -140,7 +140,8 @@ class GaussianSearch:
         if learned.feasible.sum() < 3:
             return Assessment(self.name, None, None)
         view, targets = self._fit(learned, 0)
-        truth, guess = targets.values, view.model.left_out()
+        ran = learned.feasible[view.used]
+        truth, guess = targets.values[ran], view.model.left_out()[ran]
         spread = float(((truth - truth.mean()) ** 2).sum())
         r2 = 1 - float(((truth - guess) ** 2).sum()) / spread if spread > 0 else 0.0
         pruned = [np.zeros(0, np.int64)]
@@ -156,45 +157,34 @@ class GaussianSearch:
 
         That without is fitted no less and no more often than if there were no prior, until there is belief.
         """
-        ran = np.flatnonzero(seen.feasible)
-        used, turn = ran[_informative(seen.times[ran], self._seed)], turn % len(self._views)
+        turn = turn % len(self._views)
         view, count = self._views[turn], len(seen.rows)
         if self._trust is None:
-            return view, view.fit(seen, used)
+            return view, view.fit(seen)
         due = self._trust.due(turn, count)
         believing = self._believing[turn]
         if due or not self._trust.believed:
-            targets = view.fit(seen, used)
+            targets = view.fit(seen)
             if due and view.tuned == count:
                 if not self._trust.believed:
                     believing.model.start_from(view.model)
                 believing.tuned = 0
-                believing.fit(seen, used)
+                believing.fit(seen)
                 factor = believing.evidence - view.evidence
                 self._trust.judge(turn, factor, seen.rows, seen.times, proven=self._proven(seen))
             if not self._trust.believed:
                 return view, targets
-        return believing, believing.fit(seen, used)
+        return believing, believing.fit(seen)
 
     def _pool(self, learned: Observations, free: Column) -> Column:
         rows = np.flatnonzero(learned.open(len(self._space)))
-        if len(rows) > _POOL:
+        most = min(_POOL, _ENTRIES // max(1, min(len(learned.rows), POINTS)))
+        if len(rows) > most:
             random = np.random.default_rng([self._seed, 1, len(learned.rows), len(learned.pending)])
             best = learned.rows[np.argsort(learned.times, kind="stable")[:_AROUND]]
             near = np.concatenate([self._space.neighbours(int(row)) for row in best])
-            rows = np.unique(np.concatenate([random.choice(rows, _POOL, replace=False), near]))
+            rows = np.unique(np.concatenate([random.choice(rows, most, replace=False), near]))
         return rows[free[rows]]
-
-
-def _informative(times: Column, seed: int) -> Column:
-    """Positions of what a model learns from: all, or of very many the best half and a sample of the others."""
-    count = len(times)
-    if count <= _POINTS:
-        return np.arange(count)
-    order = np.argsort(times, kind="stable")
-    half = _POINTS // 2
-    others = np.random.default_rng([seed, 2, count]).choice(order[half:], _POINTS - half, replace=False)
-    return np.sort(np.concatenate([order[:half], others]))
 
 
 def log_expected_improvement(mean: Column, deviation: Column, best: float) -> Column:

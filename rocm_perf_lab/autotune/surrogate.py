@@ -13,27 +13,45 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.strategy import Observations
 
+POINTS = 240
+"""Measurements that a model learns from."""
+TUNED = 100
+"""Measurements of which length scales are found: more cost far more, and hardly change them."""
+
 
 class Surrogate:
-    """One model of the times, as they are or compressed."""
+    """One model of the times.
 
-    def __init__(self, inputs: Column, *, compress: bool) -> None:
+    Args:
+        inputs: What is known of every configuration, one row each.
+        seed: Decides what is left out of very many measurements.
+        compress: Care little how slow the slow half is; and leave out what failed instead of taking it for slow, so that
+            a configuration beside the limits of a GPU is not blamed for them (:mod:`.feasibility` knows the limits).
+    """
+
+    def __init__(self, inputs: Column, *, seed: int, compress: bool) -> None:
         self.model = GaussianProcess(inputs.shape[1])
         self.candidates = inputs.astype(np.float32)
-        self._inputs = inputs
+        self.learns_failures = not compress
         self.evidence = 0.0
-        self._compress = compress
         self.tuned = 0
+        self.used = np.zeros(0, np.int64)
+        self._inputs, self._seed, self._compress = inputs, seed, compress
 
-    def fit(self, seen: Observations, used: Column) -> Targets:
-        """Learn from the rows `used` of what was measured, all of which ran.
+    def fit(self, seen: Observations) -> Targets:
+        """Learn from what was measured; what is being measured counts with the value that is expected of it.
 
-        What is being measured counts with the value that is expected of it.
+        Which of the measurements were learned from is in `used`.
         """
-        targets = Targets.of(seen.times[used], compress=self._compress)
-        points, count = self._inputs[seen.rows[used]], len(seen.rows)
+        count = len(seen.rows)
+        able = np.arange(count) if self.learns_failures else np.flatnonzero(seen.feasible)
+        self.used = able[informative(seen.times[able], self._seed, POINTS)]
+        times = np.minimum(seen.times[self.used], seen.times[seen.feasible].max())
+        targets = Targets.of(times, compress=self._compress)
+        points = self._inputs[seen.rows[self.used]]
         if count >= self.tuned + patience(count) or count < self.tuned:
-            self.evidence = self.model.tune(points, targets.values)
+            subset = informative(times, self._seed, TUNED)
+            self.evidence = self.model.tune(points[subset], targets.values[subset])
             self.tuned = count
         self.model.fit(points, targets.values)
         if len(seen.pending):
@@ -82,3 +100,14 @@ class Targets:
         if log > self.knee:
             log = self.knee + self.width * float(np.expm1(2 * (log - self.knee) / self.width))
         return float(np.exp(min(log, 700.0)))
+
+
+def informative(times: Column, seed: int, most: int) -> Column:
+    """Positions of what a model learns from: all, or of more than `most` the fastest half and a sample of the others."""
+    count = len(times)
+    if count <= most:
+        return np.arange(count)
+    order = np.argsort(times, kind="stable")
+    half = most // 2
+    others = np.random.default_rng([seed, 2, count]).choice(order[half:], most - half, replace=False)
+    return np.sort(np.concatenate([order[:half], others]))

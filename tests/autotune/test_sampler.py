@@ -158,7 +158,7 @@ def test_configurations_that_cannot_run_are_told_as_failed_and_avoided() -> None
     failed = [trial for trial in study.trials if trial.state == TrialState.FAIL]
 
     assert failed and failed[0].user_attrs["reason"] == "too many registers"
-    assert len(failed) < 12  # two of nine values of x: 13 of 60 by chance alone
+    assert sum(trial.number < 40 for trial in failed) < 5  # two of nine values of x: 9 of 40 by chance alone
     assert sampler.report(study).infeasible_configs == len(failed)
 
 
@@ -472,5 +472,5 @@ def test_large_spaces_are_searched_in_samples() -> None:
 
     choice = strategy.choose(Observations(rows, times))
 
-    assert choice is not None and 16_000 <= choice.decision["candidates"] < 20_000
+    assert choice is not None and 12_500 <= choice.decision["candidates"] < 13_000  # 800,000 covariances, and neighbours
     assert choice.row not in rows
