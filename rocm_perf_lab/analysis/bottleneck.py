@@ -103,12 +103,12 @@ def gather_evidence(
 ) -> Evidence:
     """What profile, roofline and counter metrics say under the names that the rules use."""
     occupancy = profile.occupancy
-    workgroups = profile.grid[0] * profile.grid[1] * profile.grid[2]
-    pool = profile.target.lds_pool
-    groups_at_once = occupancy.workgroups_per_cu * profile.target.compute_units * profile.target.simds_per_cu / pool.simds
+    x, y, z = profile.grid
+    simds = profile.target.compute_units * profile.target.simds_per_cu
+    groups_at_once = occupancy.waves_per_simd * simds / -(-profile.threads_per_block // profile.wave_size)
     numbers: dict[str, float | None] = {
         "occupancy": occupancy.fraction,
-        "device_fill": workgroups / groups_at_once,
+        "device_fill": x * y * z / groups_at_once,
         "duration_us": duration_ns / 1000,
         "wait_share": _value(metrics, "wait_share"),
         "lds_conflict_share": _value(metrics, "lds_conflict_share"),
@@ -116,6 +116,8 @@ def gather_evidence(
         "atomic_share": _value(metrics, "atomic_share"),
         "valu_busy": _value(metrics, "valu_utilisation"),
     }
+    if numbers["valu_busy"] is None:
+        numbers["valu_busy"] = _value(metrics, "valu_issue_share")
     if _lds_is_unused(profile):
         numbers |= {"lds_conflict_share": 0.0, "lds_busy": 0.0}
     lanes = _value(metrics, "active_lanes")

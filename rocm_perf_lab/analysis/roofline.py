@@ -98,6 +98,7 @@ class Roofline:
 def evaluate_metrics(profile: Profile, duration_ns: float | None = None) -> Metrics:
     """Every counter metric of the target's architecture for this profile; its time is the median one unless it is given."""
     facts = target_facts(profile.target, statistics.median(profile.durations_ns) if duration_ns is None else duration_ns)
+    facts["wave_size"] = profile.wave_size
     metrics = load_metrics(profile.target.architecture)
     return {name: evaluate_metric(metric, profile.counter_passes, facts) for name, metric in metrics.items()}
 

@@ -7,14 +7,16 @@ the target; gives a :class:`Profile`. No measurement is judged here: that is the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rocm_perf_lab.profiling.launch_occupancy import occupancy_of_launch
+from rocm_perf_lab.profiling.launch_occupancy import counted_wave_size, occupancy_of_launch
 from rocm_perf_lab.profiling.resources import KernelResources, resources_of
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.toolchain.demangle import demangle
+from rocm_perf_lab.toolchain.descriptor import uses_workgroup_processor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,7 +117,10 @@ def build_profile(
     _check_architecture(trace, kernel, target)
     launch = _launch(trace, kernel)
     found = resources_of(trace, launch.dispatch, target, resources)
-    wave_size = resources.wavefront_size if resources else target.wave_limits.wave_size
+    counters = _counter_passes((trace, *counter_traces), kernel)
+    counted = counted_wave_size(target, prod(launch.grid), prod(launch.block), counters)
+    wave_size = resources.wavefront_size if resources else counted
+    spread = uses_workgroup_processor(resources.descriptor) if resources else None
     return Profile(
         kernel=kernel,
         grid=launch.grid,
@@ -124,8 +129,8 @@ def build_profile(
         wave_size=wave_size,
         durations_ns=tuple(trace.dispatches.duration_ns[kernel.dispatches].tolist()),
         resources=found,
-        occupancy=occupancy_of_launch(target, found, launch.block, wave_size),
-        counter_passes=_counter_passes((trace, *counter_traces), kernel),
+        occupancy=occupancy_of_launch(target, found, launch.block, wave_size, spread),
+        counter_passes=counters,
         kernels=ranked,
         provenance=Provenance.of(trace, identity_note, versions or {}, code_object_sha256),
         notes=(*failures, *trace.notes, *_notes(trace, ranked, found)),

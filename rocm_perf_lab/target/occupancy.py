@@ -38,7 +38,9 @@ class OccupancyRequest:
         sgprs: SGPRs, VCC and other extras included.
         lds_bytes: Static and dynamic LDS of one workgroup.
         workgroup_size: Smallest and largest number of work-items.
-        mode: One of the target's modes; its default mode when None.
+        mode: One of the target's modes; when None the one of the two below, or the default mode.
+        wave_size: Lanes of a wavefront, where the kernel says so.
+        workgroup_processor: Whether its workgroups are spread over a WGP (RDNA), where the kernel says so.
         waves_per_eu_max: Upper end of an `amdgpu_waves_per_eu` attribute.
     """
 
@@ -48,6 +50,8 @@ class OccupancyRequest:
     lds_bytes: int = 0
     workgroup_size: tuple[int, int] = (1, 1024)
     mode: str | None = None
+    wave_size: int | None = None
+    workgroup_processor: bool | None = None
     waves_per_eu_max: int | None = None
 
 
@@ -131,6 +135,17 @@ def launch_occupancy(target: Target, request: OccupancyRequest) -> Occupancy:
         workgroups_per_cu=round(waves * pool.simds) // _wavefronts(request.workgroup_size[1], limits),
         improvement=_improvement(request, partial(_launch_limits, limits, pool)),
     )
+
+
+def mode_of(target: Target, request: OccupancyRequest) -> str:
+    """The mode of the target in which the request runs: its own, else the one of its wave size and WGP mode, else the default."""
+    if request.mode is not None:
+        return request.mode
+    fitting = [name for name, limits in target.modes.items() if request.wave_size in (None, limits.wave_size)]
+    if request.workgroup_processor is not None:
+        spread = [name for name in fitting if (target.lds[name].simds > target.simds_per_cu) == request.workgroup_processor]
+        fitting = spread or fitting
+    return fitting[0] if fitting and target.default_mode not in fitting else target.default_mode
 
 
 def _compiled_limits(limits: WaveLimits, pool: LdsPool, request: OccupancyRequest) -> dict[Limiter, float]:
@@ -249,7 +264,7 @@ def _saved(request: OccupancyRequest, **savings: int) -> OccupancyRequest:
 
 
 def _mode_of(target: Target, request: OccupancyRequest) -> tuple[WaveLimits, LdsPool]:
-    mode = request.mode or target.default_mode
+    mode = mode_of(target, request)
     if mode not in target.modes:
         raise LaunchImpossible(f"{target.name} has no mode {mode!r}", remedy=f"Choose among: {', '.join(sorted(target.modes))}.")
     return target.modes[mode], target.lds[mode]

@@ -13,6 +13,7 @@ from rocm_perf_lab.toolchain.code_object import KernelDescriptor
 DESCRIPTOR_BYTES = 64
 
 _LAYOUT = struct.Struct("<III4xq20xIIIHH4x")
+_WGP_MODE = 1 << 29
 _WAVEFRONT_SIZE_32 = 1 << 10
 _DYNAMIC_STACK = 1 << 11
 UNIFIED_VGPR_FILE = ("gfx90a", "gfx94", "gfx95")
@@ -50,6 +51,11 @@ def parse_descriptor(data: bytes) -> KernelDescriptor:
 def wavefront_size(descriptor: KernelDescriptor) -> int:
     """Lanes of a wavefront."""
     return 32 if descriptor.kernel_code_properties & _WAVEFRONT_SIZE_32 else 64
+
+
+def uses_workgroup_processor(descriptor: KernelDescriptor) -> bool:
+    """Whether workgroups are spread over the two CUs of a WGP (gfx10 and later; `-mcumode` leaves it out)."""
+    return bool(descriptor.compute_pgm_rsrc1 & _WGP_MODE)
 
 
 def uses_dynamic_stack(descriptor: KernelDescriptor) -> bool:

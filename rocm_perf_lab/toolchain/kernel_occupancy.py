@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.target.occupancy import OccupancyRequest
+from rocm_perf_lab.toolchain.descriptor import uses_workgroup_processor
 
 if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
@@ -33,4 +34,6 @@ def occupancy_request(
         sgprs=kernel.sgpr_count,
         lds_bytes=kernel.lds_bytes + dynamic_lds_bytes,
         workgroup_size=sizes,
+        wave_size=kernel.wavefront_size,
+        workgroup_processor=uses_workgroup_processor(kernel.descriptor),
     )

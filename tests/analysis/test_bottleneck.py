@@ -8,8 +8,13 @@ import pytest
 
 from rocm_perf_lab.analysis.bottleneck import Evidence, classify, gather_evidence
 from rocm_perf_lab.analysis.roofline import evaluate_metrics, roofline
+from rocm_perf_lab.profiling.profile import Profile, build_profile
+from rocm_perf_lab.rocprof.reader import read_database
+from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.target.peaks import MeasuredPeaks
 from tests.builders.profiles import VEC_COPY_NS, vec_copy_counters, vec_copy_profile
+from tests.builders.rocpd import VEC_COPY, dispatch, recorded_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,3 +200,54 @@ def test_more_than_dram_can_give_came_from_mall(tmp_path: Path) -> None:
     assert evidence.words["memory_level"] == "mall"
     assert evidence.numbers["mall"] == pytest.approx(14000 / 17200)
     assert classify(evidence).name == "memory_bandwidth_bound"
+
+
+def radeon_profile(folder: Path, counters: dict[str, float]) -> Profile:
+    """A dispatch of 10 us on an RX 6800 XT: 72 CUs of two SIMDs at 2.25 GHz."""
+    target = load_target("rx6800xt")
+    run = [dispatch(1000, 1000 + VEC_COPY_NS, counters=counters)]
+    write_database(folder / "radeon.db", recorded_run(target, run, kernels=(VEC_COPY,)))
+    return build_profile(read_database(folder / "radeon.db"), target=target)
+
+
+RADEON_IDLE = {
+    **{f"GL2C_EA_RDREQ_{size}B_sum": 0.0 for size in (32, 64, 96)}, "GL2C_EA_RDREQ_128B_sum": 1000.0,
+    "GL2C_EA_WRREQ_64B_sum": 0.0, "GL2C_MC_WRREQ_sum": 0.0, "GL2C_HIT_sum": 1.0, "GL2C_MISS_sum": 1000.0,
+    "SQ_INSTS_LDS": 0.0, "SQ_WAVES": 4096 * 8.0, "SQ_WAVE_CYCLES": 1e6, "SQ_WAIT_ANY": 1e5, "SQ_INSTS_SALU": 0.0,
+    "SQ_INSTS_SMEM": 0.0, "SQ_INSTS_VALU": 0.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("waves", "instructions_per_slot"), [(4096 * 8, 1.0), (4096 * 4, 0.5)])
+def test_rdna_without_counters_of_arithmetic_is_judged_by_its_instructions(
+    tmp_path: Path, waves: int, instructions_per_slot: float
+) -> None:
+    # A SIMD issues a wave32 instruction in a clock and a wave64 one in two.
+    slots = 72 * 2 * 2.25 * VEC_COPY_NS
+    busy = {**RADEON_IDLE, "SQ_WAVES": float(waves), "SQ_INSTS_VALU": 0.9 * slots * instructions_per_slot}
+    profile = radeon_profile(tmp_path, busy)
+    metrics = evaluate_metrics(profile)
+
+    evidence = gather_evidence(profile, roofline(profile, metrics), metrics, VEC_COPY_NS)
+
+    assert evidence.numbers["arithmetic"] == pytest.approx(0.9)
+    assert classify(evidence).name == "compute_bound"
+
+
+def test_rdna_that_waits_is_latency_bound(tmp_path: Path) -> None:
+    profile = radeon_profile(tmp_path, {**RADEON_IDLE, "SQ_WAIT_ANY": 9e5, "SQ_INSTS_VALU": 1e5})
+    metrics = evaluate_metrics(profile)
+
+    found = classify(gather_evidence(profile, roofline(profile, metrics), metrics, VEC_COPY_NS))
+
+    assert found.name == "latency_bound"
+
+
+def test_instructions_stand_for_issue_slots_that_were_not_counted(tmp_path: Path) -> None:
+    # An instruction of 64 lanes holds one of four SIMDs for four clocks.
+    counters = {**vec_copy_counters(), "SQ_INSTS_VALU": 0.7 * 304 * 2.1 * VEC_COPY_NS}
+    del counters["SQ_ACTIVE_INST_VALU"]
+    profile = vec_copy_profile(tmp_path, counters)
+    metrics = evaluate_metrics(profile)
+
+    assert gather_evidence(profile, roofline(profile, metrics), metrics, VEC_COPY_NS).numbers["valu_busy"] == pytest.approx(0.7)

@@ -221,3 +221,12 @@ def test_a_launch_of_compiled_code_that_cannot_be_is_an_error(tmp_path: Path) ->
 
     with pytest.raises(LaunchImpossible, match="16 wavefronts of 160 VGPRs"):
         build_profile(read_database(tmp_path / "x.db"), target=TARGET, resources=metadata(vgprs=160, agprs=0, sgprs=16))
+
+
+@pytest.mark.parametrize(("waves", "lanes"), [(4096 * 8, 32), (4096 * 4, 64), (7, 32), (None, 32)])
+def test_counted_wavefronts_say_how_many_lanes_they_have(tmp_path: Path, waves: int | None, lanes: int) -> None:
+    radeon = load_target("rx6800xt")
+    counters = {} if waves is None else {"SQ_WAVES": float(waves)}
+    write_database(tmp_path / "x.db", recorded_run(radeon, [dispatch(0, 60, counters=counters)], kernels=(VEC_COPY,)))
+
+    assert build_profile(read_database(tmp_path / "x.db"), target=radeon).wave_size == lanes

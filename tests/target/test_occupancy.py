@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocm_perf_lab.target.catalog import load_target
-from rocm_perf_lab.target.occupancy import LaunchImpossible, OccupancyRequest, launch_occupancy, occupancy
+from rocm_perf_lab.target.occupancy import LaunchImpossible, OccupancyRequest, launch_occupancy, mode_of, occupancy
 from tests.builders.targets import mi250x, mi300x, rx6800xt
 
 ROWS = Path(__file__).parent.parent / "data" / "llvm_occupancy.csv"
@@ -160,3 +160,32 @@ def test_gfx950_has_more_lds(lds_bytes: int, waves: int) -> None:
     request = OccupancyRequest(16, lds_bytes=lds_bytes, workgroup_size=(256, 256))
 
     assert occupancy(load_target("mi355x"), request).waves_per_simd == waves
+
+
+@pytest.mark.parametrize(
+    ("wave_size", "spread", "mode", "groups", "waves"),
+    [
+        # 20 KiB: 6 groups of the 128 KiB of a WGP with 4 SIMDs, or 3 of the 64 KiB of a CU with 2.
+        (32, True, "wave32-wgp", 6, 6 * 8 / 4),
+        (32, False, "wave32-cu", 3, 3 * 8 / 2),
+        (64, True, "wave64-wgp", 6, 6 * 4 / 4),
+        (64, False, "wave64-cu", 3, 3 * 4 / 2),
+        (32, None, "wave32-wgp", 6, 12),
+        (None, None, "wave32-wgp", 6, 12),
+    ],
+)
+def test_a_kernel_says_in_which_mode_of_rdna_it_runs(
+    wave_size: int | None, spread: bool | None, mode: str, groups: int, waves: float
+) -> None:
+    request = OccupancyRequest(
+        vgprs=16, lds_bytes=20480, workgroup_size=(256, 256), wave_size=wave_size, workgroup_processor=spread
+    )
+
+    result = launch_occupancy(rx6800xt(), request)
+
+    assert mode_of(rx6800xt(), request) == mode
+    assert (result.workgroups_per_cu, result.waves_per_simd, result.limiter) == (groups, waves, "lds")
+
+
+def test_cdna_has_one_mode_whatever_a_kernel_says() -> None:
+    assert mode_of(mi300x(), OccupancyRequest(vgprs=8, wave_size=64, workgroup_processor=False)) == "wave64"

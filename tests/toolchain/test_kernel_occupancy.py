@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.target.occupancy import launch_occupancy, occupancy
+import pytest
+
+from rocm_perf_lab.target.occupancy import launch_occupancy, mode_of, occupancy
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 from tests.builders.kernels import build_hip
-from tests.builders.targets import mi300x
+from tests.builders.targets import mi300x, rx6800xt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,3 +41,21 @@ def test_a_launch_adds_its_dynamic_lds(tmp_path: Path) -> None:
     result = launch_occupancy(mi300x(), occupancy_request(kernel, workgroup_size=256, dynamic_lds_bytes=16384))
 
     assert (result.workgroups_per_cu, result.limiter) == (2, "lds")
+
+
+@pytest.mark.parametrize(
+    ("flags", "mode"),
+    [
+        ((), "wave32-wgp"),
+        (("-mcumode",), "wave32-cu"),
+        (("-mwavefrontsize64",), "wave64-wgp"),
+        (("-mwavefrontsize64", "-mcumode"), "wave64-cu"),
+    ],
+)
+def test_the_mode_of_an_rdna_kernel_is_the_one_that_it_was_compiled_for(
+    tmp_path: Path, flags: tuple[str, ...], mode: str
+) -> None:
+    source = SOURCE.replace('asm volatile("" ::: "v63", "a31");', "")
+    (kernel,) = build_hip(source, tmp_path, architecture="gfx1030", flags=flags).code_object.kernels
+
+    assert mode_of(rx6800xt(), occupancy_request(kernel)) == mode
