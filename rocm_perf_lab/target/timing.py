@@ -25,7 +25,6 @@ class TimingParameters(BaseModel):
     scalar_load_latency: int
     lds_latency: int
     """From issue to data, without conflicts."""
-    lds_bytes_per_clock: int
     vector_l1_latency: int
     l2_latency: int
     mall_latency: int
