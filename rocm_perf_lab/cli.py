@@ -36,11 +36,11 @@ def main() -> None:
 main.add_command(autotune)
 
 
-@main.command(context_settings=_PASS_THROUGH)
+@main.command(context_settings=_PASS_THROUGH, short_help="Profile an application, or a described kernel.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.option("--json", "as_json", is_flag=True, help="Print profile.json and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print the runtime and nothing else.")
-@click.option("--runs", type=click.IntRange(min=1), help="Runs for times.")
+@click.option("--runs", type=click.IntRange(min=1), metavar="N", help="Runs for times; ten or more for a comparison.")
 @click.option("--kernel", metavar="REGEX", help="Kernel to look at; the one with the longest dispatch where it is left out.")
 @click.option("--focus-critical", is_flag=True, help="Look at the kernel that contributes most to the critical path.")
 @click.option("--deep-analysis", is_flag=True, help="Take a thread trace as well.")
@@ -54,8 +54,10 @@ def profile(words: tuple[str, ...], **options: Any) -> None:
     """Profile an application, or a kernel that a kernel.yaml describes.
 
     \b
-    rocm-perf profile ./app --size 4096        under rocprofv3; options that are not ours reach the application
-    rocm-perf profile --json -- ./app --json   what stands behind -- is the application's alone
+    rocm-perf profile ./app --size 4096
+        under rocprofv3; options that are not ours reach the application
+    rocm-perf profile --json -- ./app --json
+        what stands behind -- is the application's alone
     rocm-perf profile kernel=softmax kernel.params.cols=2048
     """
 
@@ -72,11 +74,11 @@ def profile(words: tuple[str, ...], **options: Any) -> None:
     _answer(run, options["debug"])
 
 
-@main.command()
+@main.command(short_help="Analyse what rocprofv3 left; no GPU, no rerun.")
 @click.argument("databases", nargs=-1, required=True, type=click.Path())
 @click.option("--att", type=click.Path(), metavar="DIR", help="Decoded thread trace that rocprofv3 --att left.")
 @click.option("--counters", type=click.Path(), metavar="DIR", help="Databases or CSV files of counter runs.")
-@click.option("--target", help="GPU, where the trace does not tell: mi300x, mi325x, ...")
+@click.option("--target", metavar="NAME", help="GPU, where the trace does not tell: mi300x, mi325x, ...")
 @click.option("--kernel", metavar="REGEX", help="Kernel to look at; the one with the longest dispatch where it is left out.")
 @click.option("--focus-critical", is_flag=True, help="Look at the kernel that contributes most to the critical path.")
 @click.option("--roofline", is_flag=True, help="Draw roofline.png and roofline.html.")
@@ -107,7 +109,7 @@ def analyze(databases: tuple[str, ...], debug: bool, **options: Any) -> None:
 @click.option("--cooperative", is_flag=True, help="All workgroups at once, so that they may wait for each other.")
 @click.option("--arg", "arguments", multiple=True, metavar="TEXT", help="One argument; repeat in the kernel's order.")
 @click.option("--lds", default=0, type=click.IntRange(min=0), metavar="BYTES", help="Dynamic LDS.")
-@click.option("--target", default="mi300x", show_default=True, help="GPU whose limits and rates are emulated.")
+@click.option("--target", default="mi300x", show_default=True, metavar="NAME", help="GPU whose limits and rates are emulated.")
 @click.option("--check", default="none", metavar="KINDS", help="Defects to look for: all, or some: lds_races,barriers.")
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Wave instructions before a kernel counts as endless.")
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Keep outputs, database and counts here.")
@@ -133,11 +135,13 @@ def emulate(
 
     \b
     An argument is a buffer, a scalar, or raw bytes:
-      --arg f32[512x4096]:normal:seed=1   dtype[shape]:initialiser[:key=value]...[:in|out|inout]
+      dtype[shape]:initialiser[:key=value]...[:in|out|inout]
+      --arg f32[512x4096]:normal:seed=1
       --arg f32[4096]:zeros:out
       --arg i32=1048576
       --arg hex=0000803f
-    Initialisers: normal, uniform, integers, constant, zeros, ones, arange, poison, file=PATH.npy
+    Initialisers: normal, uniform, integers, constant, zeros, ones, arange,
+    poison, file=PATH.npy
     """
 
     def run() -> None:
@@ -166,7 +170,7 @@ def emulate(
     _answer(run, debug)
 
 
-@main.command()
+@main.command(short_help="List the instructions of a code object.")
 @click.argument("file", type=click.Path())
 @click.option("--kernel", metavar="NAME", help="Symbol or C++ name; all kernels where it is left out.")
 @click.option("--source", "with_source", is_flag=True, help="Show the source line that instructions come from.")
@@ -189,15 +193,20 @@ def disassemble(file: str, kernel: str | None, with_source: bool, counts: str | 
     _answer(run, debug)
 
 
-@main.command()
+@main.command(short_help="Compare two profiles; exit with 1 on a regression.")
 @click.argument("base", type=click.Path())
 @click.argument("new", type=click.Path())
-@click.option("--fail-over", default="5%", show_default=True, metavar="SHARE", help="Exit with 1 beyond this loss.")
-@click.option("--force", is_flag=True, help="Compare different devices or targets all the same.")
+@click.option(
+    "--fail-over", default="5%", show_default=True, metavar="SHARE", help="Exit with 1 where a kernel is slower by more."
+)
+@click.option("--force", is_flag=True, help="Compare different GPUs, or emulated and measured times, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def compare(base: str, new: str, fail_over: str, force: bool, as_json: bool, debug: bool) -> None:
-    """Compare two profiles (profile.json or a run's folder) kernel by kernel; exit with 1 on a significant regression."""
+    """Compare two profiles (profile.json or a run's folder) kernel by kernel; exit with 1 on a significant regression.
+
+    Noise is judged from the times of each kernel: it takes six or more of each, so profile with --runs 10.
+    """
 
     def run() -> None:
         from pathlib import Path
@@ -213,7 +222,7 @@ def compare(base: str, new: str, fail_over: str, force: bool, as_json: bool, deb
     _answer(run, debug)
 
 
-@main.command()
+@main.command(short_help="Say what is found here, and how to get what is missing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def doctor(as_json: bool, debug: bool) -> None:
@@ -230,7 +239,7 @@ def doctor(as_json: bool, debug: bool) -> None:
     _answer(run, debug)
 
 
-@main.group()
+@main.group(short_help="Explain metrics: formula, counters, unit, source.")
 def metrics() -> None:
     """Explain the metrics over hardware counters: formula, counters, unit and source."""
 
@@ -273,7 +282,7 @@ def metrics_show(name: str, target: str | None, as_json: bool, debug: bool) -> N
     _answer(run, debug)
 
 
-@main.command()
+@main.command(short_help="Write the JSON Schemas of all documents.")
 @click.argument("folder", type=click.Path(file_okay=False), default="schemas")
 def schemas(folder: str) -> None:
     """Write the JSON Schemas of profile, roofline, dag, analysis, compare, autotune, captures and replays to FOLDER."""

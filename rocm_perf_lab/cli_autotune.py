@@ -10,7 +10,7 @@ import click
 _PASS_THROUGH = {"ignore_unknown_options": False, "allow_extra_args": False}
 
 
-@click.command(context_settings=_PASS_THROUGH)
+@click.command(context_settings=_PASS_THROUGH, short_help="Find the fastest configuration of a kernel or command.")
 @click.argument("overrides", nargs=-1)
 @click.option("--space", type=click.Path(), metavar="FILE", help="YAML space, or JSON list of configurations.")
 @click.option("--cmd-template", metavar="TEXT", help="Command to tune: './kernel --bm {BLOCK_M}'.")
@@ -30,9 +30,9 @@ def autotune(overrides: tuple[str, ...], debug: bool, **options: Any) -> None:
     """Find the fastest configuration of a kernel, or of any command.
 
     \b
-    rocm-perf autotune kernel=gemm_triton --space conf/space/gemm.yaml --budget 100
-    rocm-perf autotune --space search_space.json --cmd-template "./kernel --bm {BLOCK_M}"
-    rocm-perf autotune --resume outputs/2025-01-01/12-00-00-000000-autotune-gemm_triton
+    rocm-perf autotune kernel=gemm_triton --space conf/space/gemm.yaml
+    rocm-perf autotune --space space.json --cmd-template "./app --bm {BLOCK_M}"
+    rocm-perf autotune --resume RUN --budget 200
     """
     from rocm_perf_lab.entry import exit_code_of, run_hydra
 

@@ -14,7 +14,7 @@ _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
 _DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 
 
-@click.command(context_settings=_PASS_THROUGH)
+@click.command(context_settings=_PASS_THROUGH, short_help="Rewrite a kernel; keep what is correct and faster.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.option("--proposer", type=click.Choice(["transforms", "llm", "recorded"]), help="Where rewrites come from.")
 @click.option("--search", type=click.Choice(["greedy", "beam"]), help="Follow the best rewrite alone, or several.")
@@ -36,9 +36,10 @@ def optimize(words: tuple[str, ...], debug: bool, **options: Any) -> None:
 
     \b
     rocm-perf optimize kernel=softmax
-    rocm-perf optimize kernel=softmax --proposer llm --max-iterations 5 --yes optimizer.llm.model=NAME
-    rocm-perf optimize ./app --source kernel.hip --build "hipcc -O3 {source} -o {binary}"
-    rocm-perf optimize --resume outputs/2026-01-31/12-00-00-000000-optimize-softmax
+    rocm-perf optimize kernel=softmax --proposer llm optimizer.llm.model=NAME
+    rocm-perf optimize ./app --source kernel.hip \\
+        --build "hipcc -O3 {source} -o {binary}"
+    rocm-perf optimize --resume RUN
     """
 
     def run() -> None:
@@ -54,12 +55,16 @@ def optimize(words: tuple[str, ...], debug: bool, **options: Any) -> None:
     _answer(run, debug)
 
 
-@click.command(name="llm-prompt", context_settings=_PASS_THROUGH)
+@click.command(name="llm-prompt", context_settings=_PASS_THROUGH, short_help="Print what a model would be told about a kernel.")
 @click.argument("overrides", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 @_DEBUG
 def llm_prompt(overrides: tuple[str, ...], as_json: bool, debug: bool) -> None:
-    """Print what a model would be told about a kernel, without asking one: rocm-perf llm-prompt kernel=softmax"""
+    """Print what a model would be told about a kernel, without asking one.
+
+    \b
+    rocm-perf llm-prompt kernel=softmax
+    """
 
     def run() -> None:
         from rocm_perf_lab.entry import run_hydra
@@ -69,7 +74,7 @@ def llm_prompt(overrides: tuple[str, ...], as_json: bool, debug: bool) -> None:
     _answer(run, debug)
 
 
-@click.command()
+@click.command(short_help="Show what an optimization tried, and its verdicts.")
 @click.argument("run_folder", metavar="RUN", type=click.Path())
 @click.option("--diff", "show_diff", is_flag=True, help="Show the winning patch as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")

@@ -27,14 +27,18 @@ class _ReplayGroup(click.Group):
             raise
 
 
-@click.group(cls=_ReplayGroup)
+@click.group(cls=_ReplayGroup, short_help="Freeze one dispatch with its memory; run it again.")
 def replay() -> None:
     """Freeze one dispatch with its memory, and run it again at the same virtual addresses.
 
     \b
     Exit codes of full-vm and reserve-check:
-      0 done   1 not possible here, or a damaged capture   2 addresses were relocated
-      3 the kernel faulted or hung   4 --check failed   5 wrong usage
+      0 done
+      1 not possible here, or a damaged capture
+      2 addresses were relocated
+      3 the kernel faulted or hung
+      4 --check failed
+      5 wrong usage
     """
 
 
@@ -56,7 +60,7 @@ def _where(command: _Command) -> _Command:
     return command
 
 
-@replay.command()
+@replay.command(short_help="Capture one dispatch with its memory.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--kernel", metavar="NAME", help="Kernel to capture: its name, mangled or not, or /regular expression/.")
 @click.option("--dispatch", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its dispatches, from 0.")
@@ -75,8 +79,10 @@ def capture(words: tuple[str, ...], debug: bool, **options: Any) -> None:
     """Capture one dispatch: memory before it, the pages that it changed, code object, arguments.
 
     \b
-    rocm-perf replay capture --kernel softmax_kernel --dispatch 3 -- ./app --n 4096    an application on its GPU
-    rocm-perf replay capture kernel=softmax kernel.params.cols=2048                   a described kernel, on the emulator
+    rocm-perf replay capture --kernel softmax_kernel --dispatch 3 -- ./app --n 9
+        an application on its GPU
+    rocm-perf replay capture kernel=softmax kernel.params.cols=2048
+        a described kernel, on the emulator
     """
 
     def run() -> None:
@@ -114,7 +120,7 @@ def capture(words: tuple[str, ...], debug: bool, **options: Any) -> None:
     _answer(run, debug)
 
 
-@replay.command()
+@replay.command(short_help="Say what a capture holds.")
 @click.argument("directory", metavar="DIR", type=click.Path())
 @_JSON
 @_DEBUG
@@ -133,7 +139,7 @@ def info(directory: str, as_json: bool, debug: bool) -> None:
     _answer(run, debug)
 
 
-@replay.command()
+@replay.command(short_help="Check a capture: manifest, checksums, sizes.")
 @click.argument("directory", metavar="DIR", type=click.Path())
 @_JSON
 @_DEBUG
@@ -152,7 +158,7 @@ def verify(directory: str, as_json: bool, debug: bool) -> None:
     _answer(run, debug)
 
 
-@replay.command("reserve-check")
+@replay.command("reserve-check", short_help="Say whether the addresses can be had here.")
 @_where
 @_JSON
 @_DEBUG
@@ -169,7 +175,7 @@ def reserve_check(as_json: bool, debug: bool, **options: Any) -> None:
     _answer(run, debug)
 
 
-@replay.command("full-vm")
+@replay.command("full-vm", short_help="Replay a capture at its addresses.")
 @_where
 @click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True, help="Replays.")
 @click.option("--warmup", type=click.IntRange(min=0), default=0, show_default=True, help="Replays before them, reported apart.")
