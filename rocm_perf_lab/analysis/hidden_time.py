@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.rocprof.att.model import AttTrace, Wave
+    from rocm_perf_lab.rocprof.att.model import AttTrace, Integers, Wave
 
-_PIPES = (Category.SMEM, Category.SALU, Category.VMEM, Category.FLAT, Category.LDS, Category.VALU, Category.BVH)
+_PIPES = {Category.SMEM, Category.SALU, Category.VMEM, Category.FLAT, Category.LDS, Category.VALU, Category.BVH}
+_IS_PIPE = np.array([category in _PIPES for category in Category])
 
 
 def hidden_cycles(trace: AttTrace) -> dict[int, int]:
@@ -47,16 +48,34 @@ def hidden_cycles(trace: AttTrace) -> dict[int, int]:
 
 def _busy_until(waves: Sequence[Wave]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Moments, and for how many cycles the SIMD was busy until then: straight between them, constant outside."""
-    parts = [wave.instructions[np.isin(wave.instructions[:, Column.CATEGORY], _PIPES)] for wave in waves]
-    starts = np.concatenate([one[:, Column.TIME] + one[:, Column.STALL] for one in parts])
-    ends = np.concatenate([one[:, Column.TIME] + one[:, Column.DURATION] for one in parts])
+    parts = [_busy(wave) for wave in waves]
+    starts, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(starts, kind="stable")
-    starts, reached = starts[order], np.maximum.accumulate(ends[order])
-    if not len(starts):
+    begins, stops = _merged(starts[order], ends[order])
+    if not len(begins):
         return np.zeros(1), np.zeros(1)
-    first = np.concatenate([[True], starts[1:] > reached[:-1]])
-    begins, stops = starts[first], reached[np.concatenate([first[1:], [True]])]
-    stops = np.maximum(stops, begins)
     until = np.cumsum(stops - begins, dtype=np.float64)
     times = np.stack([begins, stops], axis=1).ravel().astype(np.float64)
     return times, np.stack([until - (stops - begins), until], axis=1).ravel()
+
+
+def _busy(wave: Wave) -> tuple[Integers, Integers]:
+    """From when to when one wavefront used a pipe; intervals that touch are one."""
+    one = wave.instructions
+    categories = one[:, Column.CATEGORY]
+    used = one[_IS_PIPE[np.where((categories >= 0) & (categories < len(_IS_PIPE)), categories, Category.NONE)]]
+    starts, ends = used[:, Column.TIME] + used[:, Column.STALL], used[:, Column.TIME] + used[:, Column.DURATION]
+    if len(starts) and (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    return _merged(starts, ends)
+
+
+def _merged(starts: Integers, ends: Integers) -> tuple[Integers, Integers]:
+    """The union of intervals in order of their starts."""
+    if not len(starts):
+        return starts, ends
+    reached = np.maximum.accumulate(ends)
+    first = np.concatenate([[True], starts[1:] > reached[:-1]])
+    begins = starts[first]
+    return begins, np.maximum(reached[np.concatenate([first[1:], [True]])], begins)

@@ -107,12 +107,13 @@ class Follower:
             return Links(*(np.zeros(0, np.int64) for _ in range(3)))
         readers = rows[acting[behind]]
         causes = np.where(core.is_matrix[rows[victims]], matrices[youngest], -1)
-        found = np.zeros(len(victims), dtype=np.bool_)
+        looking = np.arange(len(victims))
         for back in range(_MATRIX_RESULTS_KEPT):
-            earlier = matrices[np.maximum(youngest - back, 0)]
-            hit = ~found & (youngest >= back) & core.touches(rows[earlier], readers)
-            causes[hit] = earlier[hit]
-            found |= hit
+            looking = looking[youngest[looking] >= back]
+            earlier = matrices[youngest[looking] - back]
+            hit = core.touches(rows[earlier], readers[looking])
+            causes[looking[hit]] = earlier[hit]
+            looking = looking[~hit]
         kept = causes >= 0
         return Links(victims[kept], causes[kept], np.full(int(kept.sum()), _MATRIX_NUMBER))
 
