@@ -103,8 +103,10 @@ class ThreadTrace:
     charged: Mapping[InstructionClass, float]
     """Cycles of stall by the class of the instruction that caused them."""
     wait_cycles: int
-    """Stall of all waits for counters; what is not in `charges` waited for something older than the trace."""
+    """Of all waits for counters, stall or execution."""
     unattributed_cycles: float
+    """Of waits: for something older than the trace, for what no memory operation counts, or for one of several that
+    come back in any order."""
     memory_latency: Mapping[str, MemoryLatency]
     hot_spots: tuple[HotSpot, ...]
     loops: tuple[LoopTime, ...]
@@ -140,7 +142,7 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
     charges = found.charges
     summed = balance(trace, rows)
     hidden = hidden_cycles(trace)
-    waits = sum(row.stall for row in rows if kinds[row.line] == "waitcnt")
+    waits = sum(row.latency for row in rows if kinds[row.line] == "waitcnt")
     charged_waits = sum(charge.cycles for charge in charges if kinds[charge.victim.line] == "waitcnt")
     label = trace.kernel_of(rows[0].line)
     return ThreadTrace(

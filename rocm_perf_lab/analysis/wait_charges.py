@@ -81,6 +81,11 @@ def waited(trace: AttTrace, rows: Sequence[InstructionRow], kinds: Mapping[int, 
     return walk.found()
 
 
+def waiting_cycles(row: InstructionRow, kind: InstructionClass) -> int:
+    """All of a wait for counters; of anything else its stall."""
+    return row.latency if kind == "waitcnt" else row.stall
+
+
 class _Walk:
     """One pass over the wavefronts."""
 
@@ -90,6 +95,9 @@ class _Walk:
         self._row_of = dict(zip(np.searchsorted(self._follower.lines, [row.line for row in rows]).tolist(), rows, strict=True))
         self._own = np.zeros(self._follower.rows, np.bool_)
         self._own[list(self._row_of)] = True
+        self._kinds = kinds
+        self._is_wait = np.zeros(self._follower.rows, np.bool_)
+        self._is_wait[[number for number, row in self._row_of.items() if kinds[row.line] == "waitcnt"]] = True
         self._measured = np.full(self._follower.rows, -1, np.int64)
         for number, row in self._row_of.items():
             if kinds[row.line] in _LATENCY_CLASSES and not _STORES.search(row.mnemonic):
@@ -112,7 +120,9 @@ class _Walk:
         """One wavefront."""
         executed = wave.instructions
         rows = self._follower.numbered(executed[:, Column.LINE], executed[:, Column.CATEGORY])
-        stalls = executed[:, Column.STALL].astype(np.int64)
+        # A wait is over when it is done, whether its time is called a stall (GFX9) or execution (GFX10 and later).
+        lasting = np.where(self._is_wait[rows], Column.DURATION, Column.STALL)
+        stalls = executed[np.arange(len(rows)), lasting].astype(np.int64)
         issued = executed[:, Column.TIME] + stalls
         self._take_counters(rows, issued, stalls, self._follower.counter_links(rows))
         links = self._follower.matrix_links(rows, stalls > 0)
@@ -124,7 +134,7 @@ class _Walk:
     def take_code(self, rows: Sequence[InstructionRow]) -> None:
         """Without timelines: as if every row had been executed once, in order of address; causes share alike."""
         lines = self._follower.numbered(np.array([row.line for row in rows], np.int64), np.zeros(len(rows), np.int64))
-        stalls = np.array([row.stall for row in rows], dtype=np.float64)
+        stalls = np.array([waiting_cycles(row, self._kinds[row.line]) for row in rows], dtype=np.float64)
         for links in (self._follower.counter_links(lines), self._follower.matrix_links(lines, stalls > 0)):
             if len(links.victims):
                 self._add(lines, links, stalls[links.victims] / np.bincount(links.victims)[links.victims])

@@ -38,7 +38,10 @@ def counted(trace: AttTrace) -> dict[tuple[int, int], float]:
         waits: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for victim, cause, counter in zip(links.victims.tolist(), links.causes.tolist(), links.counters.tolist(), strict=True):
             waits[victim].append((cause, counter))
-        issued = [time + stall for time, _, stall, _, _ in executed]
+        # A wait is over when it is done, anything else is under way when it is issued.
+        issued = [
+            time + (took if CODE[line - 1][0].startswith("s_waitcnt") else stall) for time, _, stall, took, line in executed
+        ]
         for victim, causes in waits.items():
             returns = {}
             for cause, counter in causes:
@@ -113,3 +116,25 @@ def test_times_that_run_backwards_charge_nothing_below_zero() -> None:
     assert isinstance(found, ThreadTrace)
     assert all(charge.cycles > 0 for charge in found.charges)
     assert all(np.isfinite(latency.mean) and latency.mean >= 0 for latency in found.memory_latency.values())
+
+
+def test_the_time_of_a_wait_counts_where_it_is_called_execution() -> None:
+    """As RDNA may have it: no stall, and a duration until the data came."""
+    trace = thread_trace(CODE, [(1, 0, 0, 4), (7, 0, 0, 300), (6, 0, 0, 4)])
+
+    found = analyse(trace)
+
+    assert isinstance(found, ThreadTrace)
+    assert [(charge.victim.line, charge.cause.line, charge.cycles) for charge in found.charges] == [(7, 1, 300)]
+    assert (found.wait_cycles, found.unattributed_cycles, found.memory_latency["vmem"].mean) == (300, 0, 304)
+
+
+def test_a_wait_for_what_no_memory_operation_counts_is_not_charged_to_one() -> None:
+    code = [("global_store_dword v0, v1, off", "a:1"), ("s_waitcnt_depctr 0xffe3", "a:2"), ("s_waitcnt_vscnt null, 0x0", "a:3")]
+    trace = thread_trace(code, [(1, 0, 0, 4), (2, 0, 50, 50), (3, 0, 70, 70)])
+
+    found = analyse(replace(trace, provenance=replace(trace.provenance, gfxip=10)))
+
+    assert isinstance(found, ThreadTrace)
+    assert [(charge.victim.line, charge.cause.line, charge.cycles) for charge in found.charges] == [(3, 1, 70)]
+    assert (found.wait_cycles, found.unattributed_cycles) == (120, 50)

@@ -108,14 +108,15 @@ def test_version_2_without_a_header_has_no_stall_which_the_wave_files_have(tmp_p
 
 
 def test_columns_are_found_by_name_whatever_their_order(tmp_path: Path) -> None:
-    header = "ISA, _, LineNumber, Source, Vaddr, Codeobj, Idle, Hit, Stall, Latency"
-    row = ["v_nop", 0, 1, None, 4096, 1, 4, 2, 8, 16]
+    header = "Hit, _, LineNumber, Source, Vaddr, Codeobj, Idle, ISA, Stall, Latency"
+    label = [0, 0, 0, "copy(float*)", 4096, 1, 0, "; _Z4copyPf", 0, 0]
+    row = [2, 0, 1, None, 4096, 1, 4, "v_nop", 8, 16]
 
-    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(row, header=header)}))
+    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(label, row, header=header)}))
 
     (found,) = trace.rows
     assert (found.address, found.code_object, found.idle, found.hits, found.stall, found.latency) == (4096, 1, 4, 2, 8, 16)
-    assert found.source == ""
+    assert (found.text, found.source, [one.name for one in trace.kernels]) == ("v_nop", "", ["copy(float*)"])
 
 
 def test_pc_samples_are_counted_as_samples(tmp_path: Path) -> None:

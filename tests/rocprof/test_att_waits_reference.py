@@ -161,3 +161,47 @@ def test_links_are_what_every_possible_history_agrees_on(gfxip: int) -> None:
 @given(st.lists(st.sampled_from(GFX9), min_size=1, max_size=4), st.integers(1, 3))
 def test_links_reach_through_the_turns_of_a_loop(body: list[Told], turns: int) -> None:
     assert linked(body * turns, 9) == certain(body * turns)
+
+
+MATRIX = [
+    Told("v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]"),
+    Told("v_mfma_f32_4x4x4_16b_f16 a[16:19], v[0:1], v[2:3], a[0:3]"),
+    Told("v_smfmac_f32_16x16x32_f16 v[8:11], v[0:1], v[4:7], v12"),
+    Told("v_accvgpr_read_b32 v9, a3"), Told("v_add_f32_e32 v20, v9, v21"), Told("ds_write_b64 v30, v[8:9]"),
+    Told("global_store_dword v[40:41], a17, off"), Told("s_nop 7"), Told("s_mov_b32 m0, s1"),
+]  # fmt: skip
+RESULTS = [{f"a{n}" for n in range(16)}, {f"a{n}" for n in range(16, 20)}, {f"v{n}" for n in range(8, 12)}]
+WRITES = [*RESULTS, *(set[str]() for _ in range(6))]
+TOUCHES = [
+    {*RESULTS[0], "v0", "v1", "v2", "v3"}, {*RESULTS[1], "v0", "v1", "v2", "v3", "a0", "a1", "a2", "a3"},
+    {*RESULTS[2], "v0", "v1", "v4", "v5", "v6", "v7", "v12"}, {"v9", "a3"}, {"v20", "v9", "v21"}, {"v30", "v8", "v9"},
+    {"v40", "v41", "a17"}, set(), set(),
+]  # fmt: skip
+PAUSE = 7
+
+
+def matrix_causes(stream: Sequence[int], stalled: Sequence[bool]) -> dict[int, int]:
+    """Looking back from every stalled instruction, or from what a pause is there for, through sixteen matrix instructions."""
+    found: dict[int, int] = {}
+    for place, row in enumerate(stream):
+        acting = next((later for later in range(place, len(stream)) if stream[later] != PAUSE), None)
+        earlier = [before for before in range(place) if WRITES[stream[before]]][-16:]
+        if not stalled[place] or acting is None:
+            continue
+        touching = [before for before in earlier if WRITES[stream[before]] & TOUCHES[stream[acting]]]
+        if touching:
+            found[place] = touching[-1]
+        elif WRITES[row] and earlier:
+            found[place] = earlier[-1]
+    return found
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(MATRIX) - 1), st.booleans()), max_size=40))
+def test_matrix_results_are_found_as_by_looking_back(drawn: list[tuple[int, bool]]) -> None:
+    rows, stalled = [row for row, _ in drawn], [one for _, one in drawn]
+    follower = Follower({row: row_effects(told.text, 9) for row, told in enumerate(MATRIX)}, 9)
+
+    links = follower.matrix_links(np.array(rows, np.int64), np.array(stalled, np.bool_))
+
+    assert dict(zip(links.victims.tolist(), links.causes.tolist(), strict=True)) == matrix_causes(rows, stalled)

@@ -64,7 +64,8 @@ def _code(names: Sequence[str], entries: Sequence[Sequence[Any]], version: str) 
     notes = []
     if not entries:
         notes.append("the decoder found no code: the code object was not captured, or no wavefront was traced")
-    width = min((len(entry) for entry in entries if not _is_label(entry)), default=len(names))
+    text_at = names.index("ISA") if "ISA" in names else 0
+    width = min((len(entry) for entry in entries if not _is_label(entry, text_at)), default=len(names))
     at = {name: place for place, name in enumerate(names) if place < width}
     if missing := [name for name in ("ISA", "LineNumber", "Hit") if name not in at]:
         raise KeyError(*missing)
@@ -76,7 +77,7 @@ def _code(names: Sequence[str], entries: Sequence[Sequence[Any]], version: str) 
         text = str(entry[at["ISA"]] or "")
         source = str(entry[at["Source"]] or "") if at.get("Source", len(entry)) < len(entry) else ""
         line, code_object, address = (_number(entry, at, name) for name in ("LineNumber", "Codeobj", "Vaddr"))
-        if _is_label(entry):
+        if _is_label(entry, text_at):
             kernels.append(KernelLabel(line, text[1:].strip(), source, code_object, address))
             continue
         hits, latency, stall, idle = (_number(entry, at, name) for name in ("Hit", "Latency", "Stall", "Idle"))
@@ -87,8 +88,8 @@ def _code(names: Sequence[str], entries: Sequence[Sequence[Any]], version: str) 
     return Code(tuple(rows), tuple(kernels), "Latency" in at, version, absent, tuple(notes))
 
 
-def _is_label(entry: Sequence[Any]) -> bool:
-    return bool(entry) and str(entry[0]).startswith(";")
+def _is_label(entry: Sequence[Any], text_at: int) -> bool:
+    return len(entry) > text_at and str(entry[text_at]).startswith(";")
 
 
 def _number(entry: Sequence[Any], at: Mapping[str, int], name: str) -> int:
