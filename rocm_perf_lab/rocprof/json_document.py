@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 _WRAP = 1 << 64
-_NOT_UNDERSTOOD = (KeyError, TypeError, ValueError, AttributeError)
+_NOT_UNDERSTOOD = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 _DISPATCH_LISTS = ("kernel_dispatch", "kernel_dispatches")
 _COPY_LISTS = ("memory_copy", "memory_copies")
 _DISPATCH_COLUMNS = (
@@ -100,7 +100,7 @@ class Document:
         if isinstance(operation, str):
             return operation
         try:
-            return str(self._operations[kind]["operations"][operation])
+            return str(self._operations[kind]["operations"][operation] or "")
         except (LookupError, TypeError):
             return ""
 

@@ -145,16 +145,7 @@ class _Process:
 
     def _traced_dispatches(self) -> tuple[Dispatches, tuple[TracedKernel, ...], Integers]:
         """The dispatches, the kernels that they refer to, and the id of each dispatch."""
-        symbols = {int(symbol["kernel_id"]): symbol for symbol in self._document.symbols}
-        kernels = {
-            number: traced_kernel(
-                0,
-                str(symbol.get("kernel_name") or ""),
-                str(symbol.get("formatted_kernel_name") or symbol.get("demangled_kernel_name") or ""),
-                (int(symbol.get(size) or 0) for size in KERNEL_SIZES),
-            )
-            for number, symbol in sorted(symbols.items())
-        }
+        kernels = self._described_kernels()
         from_counters = not len(self._document.dispatches)
         found = (self._document.counted if from_counters else self._document.dispatches).taken()
         ids = found.pop("id")
@@ -182,6 +173,16 @@ class _Process:
             }
         ])  # fmt: skip
         return Dispatches(**columns), tuple(kernels.values()), ids[order]
+
+    def _described_kernels(self) -> dict[int, TracedKernel]:
+        kernels = {}
+        for symbol in self._document.symbols:
+            with self._document.understood("kernel_symbols", symbol):
+                names = (symbol.get("kernel_name"), symbol.get("formatted_kernel_name") or symbol.get("demangled_kernel_name"))
+                mangled, shown = (str(name or "") for name in names)
+                sizes = [int(symbol.get(size) or 0) for size in KERNEL_SIZES]
+                kernels[int(symbol["kernel_id"])] = traced_kernel(0, mangled, shown, sizes)
+        return dict(sorted(kernels.items()))
 
     def _position_of_agents(self, handles: Integers) -> Integers:
         position = self._found_agents(handles)

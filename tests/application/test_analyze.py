@@ -12,6 +12,7 @@ from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
 from tests.builders.profiles import VEC_COPY_NS, vec_copy_counters
 from tests.builders.rocpd import REDUCE, VEC_COPY, dispatch, recorded_run
+from tests.builders.rocprof_json import process_of, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +59,36 @@ def test_json_is_the_profile_and_quiet_the_runtime(workplace: Workplace, databas
 
     assert json.loads(whole.stdout) == document(workplace.folder)
     assert short.stdout == "0.010000 ms measured\n"
+
+
+def test_json_of_rocprofv3_says_what_its_database_says(workplace: Workplace, database: Path, tmp_path: Path) -> None:
+    run = recorded_run(
+        load_target("mi300x"),
+        [dispatch(1000, 1000 + VEC_COPY_NS, counters=vec_copy_counters()), dispatch(1500, 3000, kernel=REDUCE, queue=1)],
+        emulated=False,
+    )
+    write_json(tmp_path / "json" / "1_results.json", process_of(run))
+
+    said = [
+        workplace.rocm_perf("analyze", str(given), "--json", "--output", "out").stdout
+        for given in (database, tmp_path / "json", tmp_path / "json" / "1_results.json")
+    ]
+
+    profiles = [json.loads(text) for text in said]
+    for profile in profiles:
+        del profile["provenance"]
+    assert profiles[0] == profiles[1] == profiles[2]
+
+
+def test_json_that_is_cut_short_is_refused_and_leaves_nothing(workplace: Workplace, tmp_path: Path) -> None:
+    whole = write_json(tmp_path / "x_results.json", process_of(recorded_run(load_target("mi300x"), [dispatch(1, 5)])))
+    whole.write_bytes(whole.read_bytes()[:-60])
+
+    answer = workplace.rocm_perf("analyze", "x_results.json", "--output", "out")
+
+    assert answer.exit_code == 2
+    assert "error: the JSON is damaged or cut short" in answer.output
+    assert not (workplace.folder / "out").exists()
 
 
 def test_a_kernel_is_chosen_by_its_name(workplace: Workplace, database: Path) -> None:

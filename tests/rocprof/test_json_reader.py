@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import shutil
+from contextlib import suppress
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof import json_stream
 from rocm_perf_lab.rocprof.dialects import DatabaseError
@@ -323,6 +327,49 @@ def test_every_beginning_of_a_document_is_refused_as_cut_short(tmp_path: Path) -
     for length in range(30, len(text), 97):
         with pytest.raises(DatabaseError, match="damaged or cut short"):
             read_run([changed(tmp_path, text[:length])])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_flipped_bytes_are_a_clear_error_or_do_not_matter(tmp_path: Path, seed: int) -> None:
+    document = process_of(RUN, groups=[["SQ_WAVES"], ["SQ_WAVES", "TCC_HIT_max"]])
+    document["buffer_records"]["memory_copy"] = [copy(10, 90, 4096, correlation=33, stream=5)]
+    document["buffer_records"]["marker_api"] = [call(2, 1, 40, 69, correlation=3, thread=11)]
+    whole = write_json(tmp_path / "x.json", document).read_bytes()
+    random = Random(seed)
+    for _ in range(40):
+        flipped = bytearray(whole)
+        flipped[random.randrange(len(flipped))] = random.randrange(256)
+        (tmp_path / "x.json").write_bytes(flipped)
+        with suppress(LabError):
+            build_profile(read_run([tmp_path / "x.json"]), target=TARGET)
+
+
+@pytest.mark.parametrize("odd", ["x", [1], {"handle": None}, math.nan, math.inf], ids=str)
+@pytest.mark.parametrize(
+    ("place", "key"),
+    [
+        (("kernel_symbols", 1), "kernel_id"),
+        (("kernel_symbols", 2), "sgpr_count"),
+        (("agents", 1), "node_id"),
+        (("agents", 1), "id"),
+        (("metadata",), "pid"),
+        (("counters", 0), "id"),
+        (("callback_records", "counter_collection", 0), "replay_pass"),
+        (("callback_records", "counter_collection", 0, "records", 0), "value"),
+        (("buffer_records", "kernel_dispatch", 0, "dispatch_info"), "kernel_id"),
+        (("buffer_records", "kernel_dispatch", 0), "correlation_id"),
+    ],
+)
+def test_values_of_another_kind_are_a_clear_error_or_do_not_matter(
+    tmp_path: Path, document: dict[str, Any], place: tuple[str | int, ...], key: str, odd: object
+) -> None:
+    target: Any = document
+    for step in place:
+        target = target[step]
+    target[key] = odd
+
+    with suppress(LabError):
+        build_profile(read_run([write_json(tmp_path / "x.json", document)]), target=TARGET)
 
 
 @pytest.mark.parametrize("name", ["agent", "time"])
