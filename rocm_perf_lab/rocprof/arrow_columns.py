@@ -59,7 +59,7 @@ class ArrowColumns:
                     f'SELECT count(*), (SELECT guid FROM "{table}" ORDER BY id LIMIT 1) FROM "{table}"',
                 )
                 count, guid = (column[0].as_py() for column in first.columns)
-                if count and not guid:
+                if count and not (guid and isinstance(guid, str)):
                     raise Unsuited("no guid")
                 columns: Columns = {name: np.empty(count, np.int64) for name in integers}
                 columns |= {name: np.empty(count, np.float64) for name in reals}

@@ -110,6 +110,17 @@ def test_what_cannot_be_told_apart_without_is_needed(tmp_path: Path) -> None:
         read_database(change(path, *without_column("rocpd_info_agent", "pid")))
 
 
+@pytest.mark.parametrize("table", ["event", "pmc_event", "kernel_dispatch"])
+def test_a_guid_that_is_no_text_is_no_guid_of_the_run(tmp_path: Path, table: str) -> None:
+    path = change(written(tmp_path / "x.db"), f"""UPDATE "rocpd_{table}{{s}}" SET guid = x'ff00'""")
+
+    if table == "kernel_dispatch":
+        with pytest.raises(DatabaseError, match="contradicts itself"):
+            read_database(path)
+    else:
+        assert read_database(path).dispatches.duration_ns.tolist() == [50, 50, 50]
+
+
 def test_json_in_a_blob_is_json(tmp_path: Path) -> None:
     path = change(written(tmp_path / "x.db"), 'UPDATE "rocpd_info_agent{s}" SET extdata = CAST(extdata AS BLOB)')
 
