@@ -50,6 +50,8 @@ extern "C" __global__ void race(int* out) { out[0] = threadIdx.x; }
 extern "C" __global__ void store_at(int* out, long index) { out[index] = 1; }
 extern "C" __global__ void spin(volatile int* flag) { while (*flag == 0) {} }
 extern "C" __global__ void trap(int* out) { asm volatile("s_trap 2"); out[0] = 1; }
+extern "C" __global__ void says(int* out) { printf("%d!\n", out[threadIdx.x]); out[0] = 1; }
+extern "C" __global__ void falls(int* out, long index) { printf("on the way\n"); out[index] = 1; }
 template <typename T> __global__ void widen(const unsigned char* x, T* y) { y[threadIdx.x] = x[threadIdx.x]; }
 template __global__ void widen<unsigned short>(const unsigned char*, unsigned short*);
 """
@@ -286,7 +288,7 @@ def test_a_code_object_for_another_gpu(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_kernel_has_to_be_named_where_there_are_several(hsaco: str) -> None:
     words = ("--grid", "1", "--block", "64")
 
-    refused(emulate(hsaco, *words), says="which of 10 kernels?", mend="--kernel")
+    refused(emulate(hsaco, *words), says="which of 12 kernels?", mend="--kernel")
     refused(emulate(hsaco, "--kernel", "saxpi", *words), says="no kernel 'saxpi'", mend="Did you mean 'saxpy'?")
 
 
@@ -386,6 +388,37 @@ def test_a_trap(hsaco: str) -> None:
     words = ("--kernel", "trap", "--grid", "1", "--block", "64")
 
     refused(emulate(hsaco, *words, arguments=("i32[1]:out",)), says="s_trap", where="kernel.hip:")
+
+
+def test_what_a_kernel_prints_is_shown_under_a_heading_and_kept(hsaco: str, tmp_path: Path) -> None:
+    words = ("--kernel", "says", "--grid", "1", "--block", "2", "--output", str(tmp_path / "run"))
+    answer = emulate(hsaco, *words, arguments=("i32[2]:arange:inout",))
+
+    assert answer.code == 0
+    assert answer.out.partition("printed by the kernel\n")[2].splitlines()[:2] == ["0!", "1!"]
+    assert "3 calls of the host (printf, malloc)" in answer.out
+    assert (tmp_path / "run" / "printed.txt").read_text() == "0!\n1!\n"
+
+
+def test_json_keeps_what_is_printed_in_its_document(hsaco: str) -> None:
+    words = ("--kernel", "says", "--grid", "1", "--block", "2", "--json")
+    document = emulate(hsaco, *words, arguments=("i32[2]:arange:inout",)).document
+
+    assert document["printed"] == [{"stream": "stdout", "text": "0!\n1!\n"}]
+    assert document["host_calls"] == 3  # begin, text, number
+    assert len(document["notes"]) == 1
+
+
+def test_what_was_printed_before_an_error_is_shown(hsaco: str) -> None:
+    words = ("--kernel", "falls", "--grid", "1", "--block", "1")
+    arguments = ("i32[1]:out", "i64=0x10000000000")
+
+    shown, quiet = emulate(hsaco, *words, arguments=arguments), emulate(hsaco, *words, "--json", arguments=arguments)
+
+    assert (shown.code, quiet.code) == (2, 2)
+    assert shown.out == "printed by the kernel\non the way\n"
+    assert quiet.out == ""
+    assert quiet.err.splitlines()[-2:] == ["  the kernel printed:", "    on the way"]
 
 
 def test_a_folder_that_cannot_be_written(hsaco: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from rocm_perf_lab.emulator.device_heap import BOOKS_NAME, SLAB_NAME
 from rocm_perf_lab.emulator.host_calls import QUEUE_NAME
 from rocm_perf_lab.emulator.kernarg import GRID_SYNC_NAME, LDS_APERTURE_HIGH
+from rocm_perf_lab.emulator.printf_buffer import BUFFER_NAME
 from rocm_perf_lab.emulator.structures import AccessKind, ChecksRecord, FindingRecord
 from rocm_perf_lab.errors import LabError
 
@@ -34,7 +35,7 @@ _CELL_BYTES = 64
 _DWORD_BYTES = 4
 _CAPACITY = 256
 _SHOWN_LANES = 8
-_RUNTIME_BUFFERS = ("dispatch packet", "kernel arguments", GRID_SYNC_NAME, QUEUE_NAME, BOOKS_NAME, SLAB_NAME)
+_RUNTIME_BUFFERS = ("dispatch packet", "kernel arguments", GRID_SYNC_NAME, QUEUE_NAME, BOOKS_NAME, SLAB_NAME, BUFFER_NAME)
 """What the runtime and the device libraries keep in order by themselves, and memory that changes hands."""
 _COHERENT_BITS = {"GLOBAL": (16, 25), "FLAT": (16, 25), "MUBUF": (14, 15)}
 """SC0 and SC1 of the encoding: set on loads and stores that are atomic or volatile (LLVM, AMDGPU memory model gfx942)."""

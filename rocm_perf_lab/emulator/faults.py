@@ -136,15 +136,16 @@ def wavefront_of(record: FaultRecord) -> tuple[tuple[int, int, int], int]:
     return (x, y, z), record.wave
 
 
-def assertion_error(symbol: str, failed: Assertion, geometry: Geometry) -> KernelAssertion:
-    """The error for a failed assertion: where it stands, what it says, and which work-items it failed for."""
-    threads = [geometry.work_item_of(failed.workgroup, failed.wave * LANES + lane) for lane in failed.lanes]
+def assertion_error(symbol: str, failed: Assertion, trap: FaultRecord, geometry: Geometry) -> KernelAssertion:
+    """The error for a failed assertion: where it stands, what it says, and which work-items then trapped."""
+    workgroup, wave = wavefront_of(trap)
+    threads = [geometry.work_item_of(workgroup, wave * LANES + lane) for lane in lane_addresses(trap)]
     shown = ", ".join(map(str, threads[:_SHOWN_LANES]))
     more = f" and {len(threads) - _SHOWN_LANES} more of the wavefront" if len(threads) > _SHOWN_LANES else ""
     function = f", in {failed.function}" if failed.function else ""
     return KernelAssertion(
         f"kernel {symbol}: assertion `{failed.condition}` failed",
-        where=f"{failed.file}:{failed.line}{function}; block {failed.workgroup}, thread{'s' * (len(threads) > 1)} {shown}{more}",
+        where=f"{failed.file}:{failed.line}{function}; block {workgroup}, thread{'s' * (len(threads) > 1)} {shown}{more}",
         remedy="Look at the condition for these threads; -DNDEBUG builds without assertions.",
     )
 

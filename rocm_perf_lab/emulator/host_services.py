@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.emulator import printf_buffer
 from rocm_perf_lab.emulator.device_heap import BOOKS_BYTES, BOOKS_NAME, DeviceHeap
 from rocm_perf_lab.emulator.device_printf import Formatter
 from rocm_perf_lab.emulator.errors import EmulationError
@@ -22,19 +23,25 @@ from rocm_perf_lab.emulator.growing_registry import GrowingRegistry
 from rocm_perf_lab.emulator.host_calls import QUEUE_NAME, HostService, Messages, PacketQueue
 from rocm_perf_lab.emulator.kernarg import SERVICES
 from rocm_perf_lab.emulator.printed import PrintedText
+from rocm_perf_lab.emulator.printf_buffer import BUFFER_BYTES, BUFFER_NAME, constant_formats
 from rocm_perf_lab.emulator.structures import ANSWER, HostRecord
+from rocm_perf_lab.toolchain.metadata import read_metadata_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.host_calls import Packet
     from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
     from rocm_perf_lab.emulator.structures import AllocationEntry, ChecksRecord, MachineState
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
+    from rocm_perf_lab.toolchain.elf_file import ElfFile
 
 _HOSTCALL_ARGUMENT, _HEAP_ARGUMENT = "hidden_hostcall_buffer", "hidden_heap_v1"
-_ARGUMENTS = (_HOSTCALL_ARGUMENT, _HEAP_ARGUMENT)
+_PRINTF_ARGUMENT = "hidden_printf_buffer"
+_ARGUMENTS = (_HOSTCALL_ARGUMENT, _HEAP_ARGUMENT, _PRINTF_ARGUMENT)
 _MARKS = {service.argument: service.address for service in SERVICES}
 _TO_STDERR = 1
 
@@ -51,7 +58,7 @@ class HostServices:
         self._formatter = Formatter(runtime)
         self.heap = DeviceHeap(memory)
 
-    def of_kernel(self, kernel: KernelMetadata, kernarg_address: int) -> LaunchServices | None:
+    def of_kernel(self, kernel: KernelMetadata, kernarg_address: int, elf: ElfFile) -> LaunchServices | None:
         """What a launch of this kernel needs; None where it needs nothing, as nearly all do."""
         places = {
             a.value_kind: kernarg_address + a.offset for a in kernel.arguments if a.value_kind in _ARGUMENTS and a.size == 8
@@ -61,8 +68,13 @@ class HostServices:
         addresses = {_HOSTCALL_ARGUMENT: self.queue_memory.address}
         if _HEAP_ARGUMENT in places:
             addresses[_HEAP_ARGUMENT] = self._books.address
+        formats: dict[int, bytes] = {}
+        if _PRINTF_ARGUMENT in places:
+            addresses[_PRINTF_ARGUMENT] = self.printf_memory.address
+            note = read_metadata_note(elf)
+            formats = constant_formats(note.printf_formats if note is not None else ())
         changes = {place: (_MARKS[kind], addresses[kind]) for kind, place in places.items()}
-        return LaunchServices(kernel.name, self, self._formatter, changes)
+        return LaunchServices(kernel.name, self, self._formatter, changes, formats if _PRINTF_ARGUMENT in places else None)
 
     @cached_property
     def queue_memory(self) -> Allocation:
@@ -73,6 +85,16 @@ class HostServices:
     def queue(self) -> PacketQueue:
         """The packets, ready for use."""
         return PacketQueue(self.queue_memory.address, self._memory.view(self.queue_memory))
+
+    @cached_property
+    def printf_memory(self) -> Allocation:
+        """Where kernels leave what they print without host calls."""
+        return self._memory.allocate(BUFFER_NAME, BUFFER_BYTES)
+
+    @cached_property
+    def printf_buffer(self) -> NDArray[np.uint8]:
+        """Its bytes."""
+        return self._memory.view(self.printf_memory)
 
     @cached_property
     def _books(self) -> Allocation:
@@ -87,10 +109,19 @@ class LaunchServices:
         services: Of the machine.
         formatter: What makes text of messages.
         changes: By address in the kernarg segment: the mark that is there, and what the kernel has to find.
+        formats: Constant format strings by their hash, where the kernel prints to a buffer.
     """
 
-    def __init__(self, kernel: str, services: HostServices, formatter: Formatter, changes: Mapping[int, tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        kernel: str,
+        services: HostServices,
+        formatter: Formatter,
+        changes: Mapping[int, tuple[int, int]],
+        formats: dict[int, bytes] | None,
+    ) -> None:
         self._kernel, self._services, self._formatter, self._changes = kernel, services, formatter, changes
+        self._formats = formats
         self._callback = ANSWER(self._answer)
         self.record = HostRecord(ready=services.queue.ready_address, answer=self._callback)
         self.printed = PrintedText()
@@ -103,6 +134,8 @@ class LaunchServices:
     def installed(self) -> Iterator[None]:
         """Addresses instead of marks in the kernarg segment, and a clean slate."""
         self.printed, self.calls, self.error, self._messages = PrintedText(), 0, None, Messages()
+        if self._formats is not None:
+            printf_buffer.clear(self._services.printf_buffer)
         marked = []
         for place, (mark, address) in self._changes.items():
             word = ctypes.c_uint64.from_address(place)
@@ -112,8 +145,15 @@ class LaunchServices:
         try:
             yield
         finally:
+            self._read_printf_buffer()
             for word, mark in marked:  # the segment may belong to a capture, whose content means the same in every process
                 word.value = mark
+
+    def _read_printf_buffer(self) -> None:
+        if self._formats is None:
+            return
+        for message in printf_buffer.messages(self._services.printf_buffer, self._formats, self._formatter):
+            self.printed.add(message.text, to_stderr=message.to_stderr, wavefront=None)
 
     def begin(self, registry: ctypes.Array[AllocationEntry], state: MachineState, checks: ChecksRecord | None) -> None:
         """A run on `state` begins."""
@@ -149,7 +189,7 @@ class LaunchServices:
             slots[lane, 0] = descriptor
             if message:
                 text = self._formatter.message(message[1:])
-                self.printed.add(text, to_stderr=bool(message[0] & _TO_STDERR), workgroup=workgroup, wave=wave, lane=lane)
+                self.printed.add(text, to_stderr=bool(message[0] & _TO_STDERR), wavefront=(workgroup, wave))
                 slots[lane, 0] = len(text)
 
     def _provide_memory(self, packet: Packet, workgroup: tuple[int, int, int], wave: int) -> None:

@@ -52,11 +52,7 @@ _SERVICE_BYTES = 1 << 32
 _FIRST_SERVICE = 0x0F00_0000_0000
 _SERVICES = (
     ("hidden_hostcall_buffer", "", ""),
-    (
-        "hidden_printf_buffer",
-        "printf to a buffer needs a service the emulator does not have",
-        "Build with -mprintf-kind=hostcall.",
-    ),
+    ("hidden_printf_buffer", "", ""),
     ("hidden_heap_v1", "", ""),
     ("hidden_default_queue", "device-side enqueue needs a queue the emulator does not have", "Launch from the host."),
     ("hidden_completion_action", "device-side enqueue needs a queue the emulator does not have", "Launch from the host."),

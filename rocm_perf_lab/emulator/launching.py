@@ -135,9 +135,9 @@ class PreparedLaunch:
         )
         if services is None:
             return error
-        failed = services.printed.failed_assertion(*wavefront_of(fault)) if isinstance(error, KernelTrap) else None
+        failed = services.printed.failed_assertion(wavefront_of(fault)) if isinstance(error, KernelTrap) else None
         if failed is not None:
-            error = assertion_error(self._translated.program.symbol, failed, self._dispatch.geometry)
+            error = assertion_error(self._translated.program.symbol, failed, fault, self._dispatch.geometry)
         error.printed = services.printed.pieces
         return error
 

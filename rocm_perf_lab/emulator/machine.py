@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.checks import Check
+    from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.sampling import SamplePolicy
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
@@ -242,10 +243,18 @@ class Machine:
                 memory=self.memory,
                 checks=self._checks,
                 owned=owned.pop_all(),
-                services=self._services.of_kernel(kernel, kernarg_address),
+                services=self._host_services(loaded, kernel, translated, kernarg_address),
                 source_line=source_line,
                 named_barriers=bool(kernel.language),
             )
+
+    def _host_services(
+        self, loaded: LoadedCodeObject, kernel: KernelMetadata, translated: TranslatedKernel, kernarg_address: int
+    ) -> LaunchServices | None:
+        """Who calls the host takes turns by atomics that return; other kernels may have its arguments, and use none of them."""
+        if not results_depend_on_order(translated.program):
+            return None
+        return self._services.of_kernel(kernel, kernarg_address, loaded.elf)
 
     def _place_kernarg(self, owner: ExitStack, kernarg: bytes) -> int:
         """Put the arguments into a segment of their own; its address."""

@@ -12,23 +12,29 @@ if TYPE_CHECKING:
 PRINTED_NAME = "printed.txt"
 """File with what a kernel printed, in the folder of a run."""
 _LIMIT_BYTES = 64 << 20
-_ASSERTION = re.compile(
-    rb"^(?P<file>.+?):(?P<line>\d+): (?P<function>.*): (?:Device-side a|A)ssertion `(?P<condition>.*)' failed", re.DOTALL
+_ASSERTIONS = (
+    re.compile(  # HIP's assert
+        rb"(?P<file>.+?):(?P<line>\d+): (?P<function>.*): (?:Device-side a|A)ssertion `(?P<condition>.*)' failed", re.DOTALL
+    ),
+    re.compile(  # Triton's device_assert
+        rb"device assertion failed: '(?P<condition>.*)', in (?P<function>.*) at (?P<file>.+):(?P<line>\d+)", re.DOTALL
+    ),
 )
-"""What HIP's `assert` and Triton's `device_assert` print before they trap."""
+"""What device code prints before it traps because of a failed assertion."""
+
+
+Wavefront = tuple[tuple[int, int, int], int]
+"""Workgroup, and number in it."""
 
 
 @dataclass(frozen=True)
 class Assertion:
-    """A failed assertion of some lanes of one wavefront."""
+    """What device code said of a failed assertion."""
 
     file: str
     line: int
     function: str
     condition: str
-    workgroup: tuple[int, int, int]
-    wave: int
-    lanes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -51,12 +57,13 @@ class PrintedText:
         self._pieces: list[tuple[bool, bytearray]] = []
         self._bytes = 0
         self._dropped = 0
-        self._failed: list[tuple[bytes, tuple[int, int, int], int, int]] = []
+        self._failed: dict[Wavefront | None, Assertion] = {}
 
-    def add(self, text: bytes, *, to_stderr: bool, workgroup: tuple[int, int, int], wave: int, lane: int) -> None:
-        """One message of one work-item."""
-        if b"ssertion `" in text and _ASSERTION.match(text):
-            self._failed.append((text, workgroup, wave, lane))
+    def add(self, text: bytes, *, to_stderr: bool, wavefront: Wavefront | None) -> None:
+        """One message of one work-item, of a wavefront that may not be known."""
+        assertion = _assertion(text) if b"ssertion " in text else None
+        if assertion is not None:
+            self._failed[wavefront] = assertion
         if self._bytes + len(text) > _LIMIT_BYTES:
             self._dropped += 1
             return
@@ -73,15 +80,14 @@ class PrintedText:
             pieces.append(PrintedPiece(f"\n[{self._dropped:,} more messages were not kept]\n", to_stderr=True))
         return tuple(pieces)
 
-    def failed_assertion(self, workgroup: tuple[int, int, int], wave: int) -> Assertion | None:
-        """The last one of a wavefront, with the lanes that printed the same."""
-        of_wave = [entry for entry in self._failed if entry[1:3] == (workgroup, wave)]
-        if not of_wave:
-            return None
-        last = of_wave[-1][0]
-        match = _ASSERTION.match(last)
-        if match is None:
-            return None
-        file, function, condition = (match[key].decode(errors="backslashreplace") for key in ("file", "function", "condition"))
-        lanes = tuple(dict.fromkeys(lane for text, _, _, lane in of_wave if text == last))
-        return Assertion(file, int(match["line"]), function, condition, workgroup, wave, lanes)
+    def failed_assertion(self, wavefront: Wavefront) -> Assertion | None:
+        """The last one that a wavefront told of; of all, where it is not known who told."""
+        return self._failed.get(wavefront) or self._failed.get(None)
+
+
+def _assertion(text: bytes) -> Assertion | None:
+    match = next(filter(None, (pattern.match(text) for pattern in _ASSERTIONS)), None)
+    if match is None:
+        return None
+    file, function, condition = (match[key].decode(errors="backslashreplace") for key in ("file", "function", "condition"))
+    return Assertion(file, int(match["line"]), "" if function == "unknown" else function, condition)

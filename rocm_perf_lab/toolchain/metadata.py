@@ -75,6 +75,7 @@ class MetadataNote(_Record):
     version: tuple[int, int] = Field(alias="amdhsa.version")
     target: str = Field("", alias="amdhsa.target")
     kernels: tuple[KernelNote, ...] = Field((), alias="amdhsa.kernels")
+    printf_formats: tuple[str, ...] = Field((), alias="amdhsa.printf")
 
     @property
     def target_id(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,12 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from rocm_perf_lab.emulator.build import load_runtime
+from rocm_perf_lab.emulator.device_printf import Formatter
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.faults import KernelAssertion, KernelTrap, MemoryFault
 from rocm_perf_lab.emulator.host_calls import Messages
 from rocm_perf_lab.emulator.host_services import UnknownHostCall
+from rocm_perf_lab.emulator.printf_buffer import messages
 from tests.builders.emulation import EmulatorBench, int32, int64
 from tests.builders.kernels import build_hip
+from tests.builders.triton_kernels import emulate, unary_launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -346,6 +351,87 @@ def test_what_one_launch_allocates_another_may_use_and_free(bench: EmulatorBench
     heap(bench, USE, n, items=1)
 
     assert list(bench.read(n)) == [8]
+
+
+BUFFERED = r"""
+#include <hip/hip_runtime.h>
+#include <cassert>
+#include <cstdio>
+extern "C" __global__ void says(int* n, const char* dynamic) {
+  if (threadIdx.x % 64 == 0) printf("%d: %s %5.2f %lld\n", threadIdx.x, "a string", n[threadIdx.x] / 4.0, 1ll << 40);
+  if (threadIdx.x == 1) printf(dynamic, 7);
+}
+extern "C" __global__ void checked(int* n) { assert(n[threadIdx.x] < 62); }
+extern "C" __global__ void floods(int* n) { for (int i = 0; i < 3000; i++) n[threadIdx.x] = printf("%s%d\n", LONG, i); }
+"""
+LONG = "x" * 100
+
+
+@cache
+def buffered() -> CodeObject:
+    with TemporaryDirectory() as folder:
+        flags = ("-mprintf-kind=buffered",)
+        return build_hip(BUFFERED.replace("LONG", f'"{LONG}"'), Path(folder), flags=flags).code_object
+
+
+def test_what_is_printed_to_a_buffer_is_read_from_it() -> None:
+    with EmulatorBench(buffered()) as bench:
+        dynamic = bench.buffer(np.frombuffer(b"not %d constant\n\0", np.uint8))
+        first, second = (bench.launch("says", 1, 128, bench.buffer(np.arange(128, dtype=np.int32)), dynamic) for _ in range(2))
+
+    lines = ["0: a string  0.00 1099511627776", "64: a string 16.00 1099511627776", "not 7 constant"]
+    assert sorted(text(first).splitlines()) == lines
+    assert first.printed == second.printed
+    assert first.host_calls == 0
+
+
+def test_an_assertion_is_found_in_the_buffer() -> None:
+    with EmulatorBench(buffered()) as bench, pytest.raises(KernelAssertion) as caught:
+        bench.launch("checked", 1, 64, bench.buffer(np.arange(64, dtype=np.int32)))
+
+    assert "kernel checked: assertion `n[threadIdx.x] < 62` failed" in str(caught.value)
+    assert "block (0, 0, 0), threads (62, 0, 0), (63, 0, 0)" in str(caught.value)
+
+
+def test_a_full_buffer_takes_no_more_and_says_so_to_the_kernel() -> None:
+    with EmulatorBench(buffered()) as bench:
+        n = bench.buffer(np.zeros(64, np.int32))
+        result = bench.launch("floods", 1, 64, n)
+
+        assert np.array_equal(bench.read(n), np.full(64, -1))
+    lines = text(result).splitlines()
+    record = 4 + 8 + (-(-(len(LONG) + 1) // 8)) * 8 + 8  # control, hash, string, number
+    assert len(lines) == ((16 << 20) - 8) // record
+    assert lines[:65:64] == [f"{LONG}0", f"{LONG}1"]
+
+
+def test_damaged_records_end_the_reading() -> None:
+    content = np.zeros(64, np.uint8)
+    content[:16] = np.frombuffer(struct.pack("<IIII", 56, 64, 1 << 20 << 2, 0), np.uint8)
+
+    assert list(messages(content, {}, Formatter(load_runtime()))) == []
+
+
+TRITON = """
+@triton.jit
+def prints(x_ptr, y_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 64))
+    tl.device_print("x: ", x)
+    tl.device_assert(x < 62, "too large")
+    tl.store(y_ptr + tl.arange(0, 64), x)
+"""
+
+
+def test_triton_prints_and_asserts() -> None:
+    x, y = ({"dtype": "i32", "init": {"kind": "arange"}}, {"dtype": "i32", "shape": [64]})
+    launch = unary_launch(TRITON, "prints", x, y, num_warps=1, debug=True)
+
+    with pytest.raises(KernelAssertion, match="assertion `too large` failed") as caught:
+        emulate(launch)
+
+    lines = "".join(piece.text for piece in caught.value.printed).splitlines()
+    assert lines[:2] == ["pid (0, 0, 0) idx ( 0) x: 0", "pid (0, 0, 0) idx ( 1) x: 1"]
+    assert "block (0, 0, 0), threads (62, 0, 0), (63, 0, 0)" in str(caught.value)
 
 
 def test_pieces_of_messages_are_put_together_by_their_number() -> None:
