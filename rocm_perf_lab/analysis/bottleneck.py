@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -212,5 +213,6 @@ def _names_of(rule: _Rule) -> set[str]:
     return {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)} - functions
 
 
+@cache
 def _rules() -> _Rules:
     return _Rules.model_validate(load_yaml(_FILE.read_text()))

@@ -87,10 +87,13 @@ def run_analyze(request: AnalyzeRequest) -> None:
 
 def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
     trace, passes = read_passes(request.databases)
-    gpu = ObservedTarget(load_target(request.target)) if request.target else target_of_trace(trace, load_target(DEFAULT_TARGET))
+    counted: tuple[Trace, ...] = (*passes, *(read_counter_passes(request.counters) if request.counters else ()))
+    if request.target:
+        gpu = ObservedTarget(load_target(request.target))
+    else:
+        gpu = target_of_trace(trace, load_target(DEFAULT_TARGET), counted)
     target = gpu.target
     kernel = Choice(request.kernel, request.focus_critical, _HELPERS).of(trace, target)
-    counted: tuple[Trace, ...] = (*passes, *(read_counter_passes(request.counters) if request.counters else ()))
     return examine(
         [trace],
         folder,

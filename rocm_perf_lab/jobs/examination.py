@@ -131,8 +131,13 @@ class Examination:
         return "emulated" if self.profile.provenance.trace.emulated else "measured"
 
 
-def target_of_trace(trace: Trace, preferred: Target) -> ObservedTarget:
-    """The GPU that a trace is of, the busiest of several; `preferred` where the trace names none.
+def target_of_trace(trace: Trace, preferred: Target, counted: Sequence[Trace] = ()) -> ObservedTarget:
+    """The GPU that a trace is of, the busiest of several; `preferred` where neither the trace names one nor counters tell.
+
+    Args:
+        trace: The run.
+        preferred: Taken where nothing else is known.
+        counted: Counter passes of it.
 
     Raises:
         TargetError: A GPU that no target describes, nor one like it.
@@ -143,14 +148,14 @@ def target_of_trace(trace: Trace, preferred: Target) -> ObservedTarget:
     if not agents:
         return ObservedTarget(preferred)
     agent = agents[0]
-    if not agent.name and (found := _named_by_counters(trace, preferred)) is not None:
+    if not agent.name and (found := _named_by_counters((trace, *counted), preferred)) is not None:
         return found
     return observed_target(agent.name, agent.product_name, agent.properties, preferred)
 
 
-def _named_by_counters(trace: Trace, preferred: Target) -> ObservedTarget | None:
-    """A target of the only architecture that has the trace's counters, where that is another than the preferred one's."""
-    possible = architectures_of(trace.counters)
+def _named_by_counters(traces: Sequence[Trace], preferred: Target) -> ObservedTarget | None:
+    """A target of the only architecture that has the counters of the traces, where that is another than the preferred one's."""
+    possible = architectures_of(name for trace in traces for of_pass in trace.passes for name in of_pass)
     if len(possible) != 1 or preferred.architecture in possible:
         return None
     target = target_of(possible[0], "")

@@ -133,7 +133,7 @@ def build_profile(
         counter_passes=counters,
         kernels=ranked,
         provenance=Provenance.of(trace, identity_note, versions or {}, code_object_sha256),
-        notes=(*failures, *trace.notes, *_notes(trace, ranked, found)),
+        notes=(*failures, *trace.notes, *_notes(trace, ranked, found), *_strangers(counter_traces, kernel)),
     )
 
 
@@ -185,6 +185,14 @@ def _counter_passes(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[Mapp
             if counters:
                 passes.append(counters)
     return tuple(passes)
+
+
+def _strangers(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[str, ...]:
+    """A note where counters were given, and none of them is of the kernel."""
+    if not traces or _counter_passes(traces, kernel):
+        return ()
+    others = ", ".join(dict.fromkeys(demangle(other.name)[:80] for trace in traces for other in trace.kernels)) or "none"
+    return (f"the counter passes have no counters of {kernel.name[:80]}; their kernels: {others[:200]}",)
 
 
 def _same_kernel(trace: Trace, kernel: RankedKernel) -> list[int]:

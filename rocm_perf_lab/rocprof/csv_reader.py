@@ -190,7 +190,7 @@ class _Process:
         registers = [cells.get(name) or ["0"] * count for name in ("VGPR_Count", "Accum_VGPR_Count", "SGPR_Count")]
         lds, scratch = (cells.get(name) or ["0"] * count for name in ("LDS_Block_Size", "Scratch_Size"))
         rows = list(zip(cells["Kernel_Name"], *registers, lds, scratch, strict=True))
-        kernel_of = {row: self._kernel_at(_CLONE.sub("", row[0]), *row[1:]) for row in dict.fromkeys(rows)}
+        kernel_of = {row: self._kernel_at(_CLONE.sub("", row[0].strip()).strip(), *row[1:]) for row in dict.fromkeys(rows)}
         kernels = [kernel_of[row] for row in rows]
         one = np.ones(count, np.int64)
         axes = (

@@ -178,3 +178,43 @@ def test_a_table_that_names_no_gpu_is_known_by_its_counters(
     profile = document(workplace.folder)
     assert profile["gpu"]["architecture"] == target
     assert any(said in note for note in profile["notes"])
+
+
+NAMES_OF_A_KERNEL = ("vecCopy(double*, int) [clone .kd]", "vecCopy(double*, int) ")
+COLUMNS = "GPU_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR"
+
+
+def tables_of_rocprof_compute(folder: Path, names: tuple[str, str]) -> None:
+    """The times and the counters of a kernel that each table calls otherwise, as older releases did."""
+    (folder / "counters").mkdir()
+    sizes = "2,1048576,256,0,0,8,0,16"
+    (folder / "timestamps.csv").write_text(
+        f'Dispatch_ID,Kernel_Name,{COLUMNS},Start_Timestamp,End_Timestamp\n0,"{names[0]}",{sizes},1000,17320\n'
+    )
+    (folder / "counters" / "pmc_perf.csv").write_text(
+        f"Dispatch_ID,Kernel_Name,{COLUMNS},TCC_EA_RDREQ_sum,TCC_EA_RDREQ_32B_sum,TCC_EA_WRREQ_sum,TCC_EA_WRREQ_64B_sum,"
+        f'Start_Timestamp,End_Timestamp\n0,"{names[1]}",{sizes},131072,0,131072,131072,1000,20840\n'
+    )
+
+
+def test_counters_of_a_kernel_that_another_table_calls_otherwise_are_its(workplace: Workplace, tmp_path: Path) -> None:
+    tables_of_rocprof_compute(tmp_path, NAMES_OF_A_KERNEL)
+
+    answer = workplace.rocm_perf(
+        "analyze", str(tmp_path / "timestamps.csv"), "--counters", str(tmp_path / "counters"), "--output", "out"
+    )
+
+    assert answer.exit_code == 0, answer.output
+    # 16 MiB in the 16.32 us of the run without counters, on the GPU that their names tell.
+    metrics = document(workplace.folder, "analysis")["metrics"]
+    assert metrics["dram_read_gb_per_s"] == pytest.approx(8 * 1024 * 1024 / 16320)
+    assert document(workplace.folder)["gpu"]["architecture"] == "gfx90a"
+
+
+def test_counters_of_other_kernels_alone_are_said_to_be_that(workplace: Workplace, tmp_path: Path) -> None:
+    tables_of_rocprof_compute(tmp_path, ("copy(float*)", "scale(float*)"))
+
+    workplace.rocm_perf("analyze", str(tmp_path / "timestamps.csv"), "--counters", str(tmp_path / "counters"), "--output", "out")
+
+    notes = document(workplace.folder)["notes"]
+    assert "the counter passes have no counters of copy(float*); their kernels: scale(float*)" in notes
