@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import linecache
+import re
 import sys
 import sysconfig
 import traceback
@@ -40,8 +41,9 @@ def main(folder: Path) -> None:
     try:
         answer = _compile(request, folder)
     except Refused as refusal:
-        missing = "".join(f"It may need {name}, which is not installed." for name in libraries.absent()[:1])
-        remedy = refusal.remedy or missing or None
+        remedy = refusal.remedy
+        if remedy is None and libraries.NotInstalled.__name__ in refusal.what:
+            remedy = f"Install {', '.join(libraries.absent())}, or give the value as a constexpr."
         said = {"what": refusal.what, "where": refusal.where, "remedy": remedy}
         answer = {"error": {**said, "lasting": refusal.lasting}}
     answer["dependencies"] = _user_files(known)
@@ -89,8 +91,9 @@ def _run_source(source: str) -> types.ModuleType:
     """Execute the user's file under its relative name, so that line tables do not depend on the folder."""
     module = types.ModuleType(Path(source).stem)
     module.__file__ = source
-    sys.modules[module.__name__] = module
     text = Path(source).read_text()
+    module.__package__ = _package(Path(source).absolute().parent, text)
+    sys.modules[module.__name__] = module
     linecache.cache[source] = (len(text), None, text.splitlines(keepends=True), source)
     try:
         exec(compile(text, source, "exec"), module.__dict__)
@@ -102,6 +105,19 @@ def _run_source(source: str) -> types.ModuleType:
             remedy = f"Install {error.name}, or import it inside the functions that need it: the kernel itself does not."
         raise Refused(_message(error), where=_last_line(error, source), remedy=remedy) from error
     return module
+
+
+def _package(folder: Path, text: str) -> str | None:
+    """Where the file is one of a package, its name, for `from .helpers import ...`; the package is found from then on."""
+    names: list[str] = []
+    levels = max((len(dots) for dots in re.findall(r"^\s*from\s+(\.+)", text, re.MULTILINE)), default=0)
+    if not levels:
+        return None
+    while (folder / "__init__.py").is_file() or len(names) < levels:  # folders of a namespace have no such file
+        names.insert(0, folder.name)
+        folder = folder.parent
+    sys.path.append(str(folder))
+    return ".".join(names)
 
 
 def _last_line(error: BaseException, source: str) -> str:

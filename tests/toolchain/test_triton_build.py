@@ -194,7 +194,19 @@ def test_what_a_kernel_takes_from_torch_is_named(
 
     assert (error.where or "").endswith(place)
     assert what in error.what
-    assert "torch, which is not installed" in (error.remedy or "")
+    assert "Install torch" in (error.remedy or "")
+
+
+def test_a_file_of_a_package_imports_its_neighbours(compile_scale: Callable[..., BuildResult], tmp_path: Path) -> None:
+    text = SCALE.replace("import triton\n", "import triton\nfrom ..common import FACTOR\nfrom .near import LIMIT\n", 1)
+    kernels = tmp_path / "project" / "kernels"
+    kernels.mkdir(parents=True)
+    for name, content in {"../__init__": "", "__init__": "", "../common": "FACTOR = 3\n", "near": "LIMIT = 4\n"}.items():
+        (kernels / f"{name}.py").write_text(content)
+
+    built = compile_scale(text, folder="project/kernels")
+
+    assert built.code_object.kernels[0].name == "scale"
 
 
 def test_a_failing_pass_of_the_compiler_names_the_line(compile_scale: Callable[..., BuildResult]) -> None:
