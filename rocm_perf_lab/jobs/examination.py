@@ -12,11 +12,11 @@ from rocm_perf_lab.analysis.dag import MAX_NODES
 from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import Diagnosis, diagnose
 from rocm_perf_lab.jobs.run_folder import TIMELINE
+from rocm_perf_lab.profiling.counter_passes import architectures_of
 from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.profile import Profile, build_profile
 from rocm_perf_lab.profiling.selection import ProfileError, RankedKernel, rank_kernels, select_kernel
 from rocm_perf_lab.report.perfetto import write_perfetto
-from rocm_perf_lab.rocprof.metrics import architectures_of
 from rocm_perf_lab.target.catalog import target_of
 from rocm_perf_lab.target.observed import ObservedTarget, observed_target
 

@@ -88,6 +88,19 @@ def counters_for(architecture: str, counters: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(counter for counter in wanted if counter not in foreign), *instead]))
 
 
+def architectures_of(counters: Iterable[str]) -> tuple[str, ...]:
+    """Those that have all these counters and their blocks, of those that the lab knows; all where no counter tells them apart.
+
+    gfx90a has TCC_EA_RDREQ where gfx942 has TCC_EA0_RDREQ, and only RDNA has a block GL2C.
+    """
+    names = tuple(counters)
+    prefixes = {name.partition("_")[0] for name in names}
+    of_table = {key: {prefix for block in table.values() for prefix in block.prefixes} for key, table in _tables().items()}
+    known = prefixes & set().union(*of_table.values())
+    with_blocks = {one for key, own in of_table.items() if known <= own for one in key.split()}
+    return tuple(one for one in metrics.architectures_of(names) if one in with_blocks)
+
+
 def _prefixes_of_others(architecture: str) -> set[str]:
     """What the names of counters begin with whose block other architectures alone have."""
     own = {prefix for block in _blocks_of(architecture).values() for prefix in block.prefixes}

@@ -159,6 +159,7 @@ def test_an_architecture_that_no_target_describes(workplace: Workplace, database
     [
         ("TCC_EA_RDREQ_sum", "gfx90a", "its counters are those of gfx90a"),
         ("GL2C_EA_RDREQ_128B_sum", "gfx1030", "its counters are those of gfx1030"),
+        ("GL1C_STARVE_sum", "gfx1030", "its counters are those of gfx1030"),
         ("TCC_BUBBLE_sum", "gfx942", "does not name its GPU"),
         ("SQ_WAVES", "gfx942", "does not name its GPU"),
     ],
