@@ -26,8 +26,10 @@ _COUNTER = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\[\d+\])*")
 
 def counters_by_dispatch(
     rows: Iterable[Path], columns: Iterable[Path], position_of: Mapping[int, int], guid: str | None = None
-) -> tuple[dict[str, CounterValues], tuple[str, ...]]:
-    """The counters of all files, and notes; rows of one counter and dispatch are its instances.
+) -> tuple[list[dict[str, CounterValues]], tuple[str, ...]]:
+    """The counters of all files by pass, at least one, and notes; rows of one counter and dispatch are its instances.
+
+    Rows of one dispatch with another start are of another execution of it: a pass of kernel replay.
 
     Args:
         rows: Files with a row per dispatch and counter.
@@ -44,17 +46,37 @@ def counters_by_dispatch(
     name: list[int] = []
     dispatch: list[int] = []
     value: list[float] = []
+    replayed: list[int] = []
     for file, cells in tables:
         ids = integers(file, "Dispatch_Id", cells["Dispatch_Id"]).tolist()
         name += [names.setdefault(counter, len(names)) for counter in cells["Counter_Name"]]
         dispatch += [position_of.get(one, _UNKNOWN) for one in ids]
         value += reals(file, "Counter_Value", cells["Counter_Value"]).tolist()
+        replayed += _executions(ids, cells.get("Start_Timestamp"))
     arrays = np.array(name, np.int64), np.array(dispatch, np.int64), np.array(value, np.float64)
+    passes = np.array(replayed, np.int64)
     known = arrays[1] != _UNKNOWN
-    counters, notes = per_dispatch(tuple(names), *(array[known] for array in arrays))
+    notes: list[str] = []
     if unknown := int(np.count_nonzero(~known)):
-        notes = (f"{unknown} counter values are of dispatches that the kernel trace does not have; left out", *notes)
-    return counters, notes
+        notes.append(f"{unknown} counter values are of dispatches that the kernel trace does not have; left out")
+    counters = []
+    for number in np.unique(passes[known]).tolist():
+        found, more = per_dispatch(tuple(names), *(array[known & (passes == number)] for array in arrays))
+        counters.append(found)
+        notes.extend(more)
+    return counters or [{}], tuple(notes)
+
+
+def _executions(dispatches: Sequence[int], starts: Sequence[str] | None) -> list[int]:
+    """Which execution of its dispatch a row is of, from 0."""
+    if starts is None:
+        return [0] * len(dispatches)
+    seen: dict[int, dict[str, int]] = {}
+    executions = []
+    for dispatch, start in zip(dispatches, starts, strict=True):
+        of_dispatch = seen.setdefault(dispatch, {})
+        executions.append(of_dispatch.setdefault(start, len(of_dispatch)))
+    return executions
 
 
 def _as_rows(cells: Cells) -> Cells:

@@ -122,6 +122,7 @@ class _Process:
         file = self._files[kind][0]
         dispatches, row_of = self._dispatches(file, counters_only=kind != "kernel_trace")
         copies, regions = self._copies(), self._regions()
+        counters, *replays = self._counters(row_of)
         contents = [content_of(path) for paths in self._files.values() for path in paths]
         agents = self._described_agents()
         return Trace(
@@ -134,12 +135,13 @@ class _Process:
             kernels=tuple(TracedKernel(0, name, name, *(int(size) for size in sizes)) for name, *sizes in self._kernels),
             dispatches=dispatches,
             memory_copies=copies,
-            counters=self._counters(row_of),
+            counters=counters,
             regions=regions,
             queues=tuple(TracedLane(0, int(queue), f"Queue {queue}") for queue in np.unique(dispatches.queue)),
             streams=tuple(TracedLane(0, int(stream), f"Stream {stream}") for stream in np.unique(dispatches.stream)),
             notes=tuple(self._notes),
             paths=tuple(path for paths in self._files.values() for path in paths),
+            replays=tuple(replays),
         )
 
     def _described_agents(self) -> tuple[TracedAgent, ...]:
@@ -220,11 +222,11 @@ class _Process:
         columns, order = in_order([columns])
         return Dispatches(**columns), {dispatch: position for position, dispatch in enumerate(ids[order].tolist())}
 
-    def _counters(self, position_of: Mapping[int, int]) -> dict[str, CounterValues]:
+    def _counters(self, position_of: Mapping[int, int]) -> list[dict[str, CounterValues]]:
         in_rows, in_columns = (self._files.get(kind, ()) for kind in ("counter_collection", "counter_columns"))
-        counters, notes = counters_by_dispatch(in_rows, in_columns, position_of, self._guid)
+        passes, notes = counters_by_dispatch(in_rows, in_columns, position_of, self._guid)
         self._notes.extend(notes)
-        return counters
+        return passes
 
     def _copies(self) -> MemoryCopies:
         directions: dict[str, int] = {}

@@ -32,8 +32,10 @@ def with_native_counters(trace: Trace) -> Trace:
     if file is None or trace.counters or len(trace.processes) != 1:
         return trace
     position_of = {dispatch: position for position, dispatch in enumerate(_dispatch_ids(trace.path))}
-    counters, notes = counters_by_dispatch([file], [], position_of)
-    return replace(trace, counters=counters, notes=(*trace.notes, f"counters are those of {file.name}", *notes))
+    (counters, *replays), notes = counters_by_dispatch([file], [], position_of)
+    return replace(
+        trace, counters=counters, replays=tuple(replays), notes=(*trace.notes, f"counters are those of {file.name}", *notes)
+    )
 
 
 def _beside(database: Path) -> Path | None:

@@ -301,3 +301,23 @@ def test_a_dispatch_that_was_never_timed_does_not_stretch_the_run(tmp_path: Path
 
     assert trace.dispatches.duration_ns.tolist() == [5]
     assert trace.notes == ("1 dispatches were never timed and were left out",)
+
+
+def test_rows_of_one_dispatch_with_another_start_are_passes_of_kernel_replay(tmp_path: Path) -> None:
+    """ROCm 10 leaves them under one dispatch id: a counter that several passes collect is not their sum."""
+    rows = [
+        {**ROW, "Correlation_Id": 1, "Dispatch_Id": 1, "Counter_Name": name, "Counter_Value": value,
+         "Start_Timestamp": start, "End_Timestamp": start + 50}
+        for start, name, value in (
+            (100, "GRBM_GUI_ACTIVE", 800.0), (100, "SQ_WAVES", 16.0), (300, "GRBM_GUI_ACTIVE", 900.0), (300, "TCC_HIT_sum", 3.0),
+        )
+    ]  # fmt: skip
+    write(tmp_path / "7_counter_collection.csv", COUNTER, rows)
+
+    trace = read_run([tmp_path])
+
+    assert trace.dispatches.start_ns.tolist() == [100]
+    assert build_profile(trace, target=load_target("mi300x")).counter_passes == (
+        {"GRBM_GUI_ACTIVE": 800.0, "SQ_WAVES": 16.0},
+        {"GRBM_GUI_ACTIVE": 900.0, "TCC_HIT_sum": 3.0},
+    )
