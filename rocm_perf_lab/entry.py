@@ -6,6 +6,7 @@ Every command of the lab goes through :func:`run_lab`, so that a job started by 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 EXIT_DEFECT = 1
 _MULTIRUN = ("--multirun", "-m")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 EXIT_INTERRUPTED = 130
 
 
@@ -57,6 +59,12 @@ def exit_code_of(action: Callable[[], object], *, debug: bool = False) -> int:
             raise
         _print_error(error)
         return error.exit_code
+    except OSError as error:
+        if debug or error.errno not in _NO_ROOM:
+            raise
+        where = str(error.filename) if error.filename else None
+        _print_error(LabError(f"cannot write: {error.strerror}", where=where, remedy="free some space, or choose another folder"))
+        return EXIT_BAD_INPUT
     except Terminated as stop:
         print(f"ended by signal {stop.number}: what was finished is kept", file=sys.stderr)
         return stop.exit_code
@@ -157,7 +165,7 @@ def run_application(words: ProfileWords) -> None:
         composition.remember(plain)
     started = f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}"
     folder = words.output or f"outputs/{started}-profile-{Path(words.words[0]).name}"
-    with _writing():
+    with _writing(folder):
         lab = Lab.open(settings, resolved=resolved, output_dir=Path(folder).absolute())
     lab.run()
 
@@ -206,7 +214,7 @@ def _told(arguments: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
+def _writing(folder: str = "outputs") -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -216,8 +224,8 @@ def _writing() -> Iterator[None]:
             raise  # an option that does not exist is an OSError too, to Hydra
         raise LabError(
             f"cannot write the run's folder: {error.strerror or error}",
-            where=str(error.filename or Path.cwd() / "outputs"),
-            remedy="run in a folder that can be written, or set hydra.run.dir=/another/folder",
+            where=str(error.filename or Path.cwd() / folder),
+            remedy="run in a folder that can be written, or name one: --output DIR, or hydra.run.dir=DIR",
         ) from error
 
 

@@ -6,15 +6,16 @@ it prints goes to a bounded log. Texts of failures are matched loosely, since th
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from io import FileIO
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from rocm_perf_lab.device.process_group import end_group, how_it_ended
 from rocm_perf_lab.errors import LabError
@@ -176,18 +177,47 @@ def _run_logged(words: Sequence[str], log: Path | None, timeout_s: float) -> tup
 
 
 def _drain(pipe: BinaryIO, log: Path | None, tail: deque[bytes]) -> None:
-    written = kept = 0
-    with open(os.devnull if log is None else log, "wb") as sink:  # noqa: PTH123 - the null device is no Path of ours
+    kept = 0
+    with _BoundedLog(log) as sink:
         while chunk := pipe.read1(1 << 16):  # type: ignore[attr-defined]
-            if written < _LOG_BYTES:
-                sink.write(chunk[: _LOG_BYTES - written])
-            written += len(chunk)
+            sink.write(chunk)
             tail.append(chunk)
             kept += len(chunk)
             while kept - len(tail[0]) > _TAIL_BYTES:
                 kept -= len(tail.popleft())
-        if written > _LOG_BYTES:
-            sink.write(f"\n[{written - _LOG_BYTES:,} bytes more were not kept]\n".encode())
+
+
+class _BoundedLog:
+    """The beginning of an output, and how much more there was. A full disk costs the log, never the run: its pipe is emptied."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._seen = 0
+        self._sink: FileIO | None = None
+        if path is not None:
+            with suppress(OSError):
+                self._sink = FileIO(path, "wb")
+
+    def write(self, chunk: bytes) -> None:
+        """Keep as much of it as there is room for."""
+        self._keep(chunk[: max(_LOG_BYTES - self._seen, 0)])
+        self._seen += len(chunk)
+
+    def _keep(self, chunk: bytes) -> None:
+        if self._sink is not None and chunk:
+            try:
+                self._sink.write(chunk)
+            except OSError:
+                self._sink.close()
+                self._sink = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._seen > _LOG_BYTES:
+            self._keep(f"\n[{self._seen - _LOG_BYTES:,} bytes more were not kept]\n".encode())
+        if self._sink is not None:
+            self._sink.close()
 
 
 def _failure(code: int, tail: str, command: Sequence[str], log: Path | None) -> ProfilerError:

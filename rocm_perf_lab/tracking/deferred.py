@@ -21,7 +21,7 @@ from rocm_perf_lab.components import Component, build
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.resources import cache_dir
-from rocm_perf_lab.tracking.run import ClosesItself
+from rocm_perf_lab.tracking.run import ClosesItself, TrackingError
 from rocm_perf_lab.tracking.store import DEFAULT_URI
 
 if TYPE_CHECKING:
@@ -90,9 +90,16 @@ class DeferredTracker(ClosesItself):
         """Hand over what was collected.
 
         Raises:
-            LabError: In the foreground, where the store cannot be used.
+            TrackingError: The folder cannot be written; in the foreground, the store cannot be used.
         """
-        write_text(self._folder / RECORD, json.dumps(self._record | {"status": status}, indent=2) + "\n")
+        try:
+            write_text(self._folder / RECORD, json.dumps(self._record | {"status": status}, indent=2) + "\n")
+        except OSError as error:
+            raise TrackingError(
+                f"the run cannot be handed over to tracking: {error.strerror or error}",
+                where=str(self._folder),
+                remedy="free some space, or add tracking=none",
+            ) from error
         if os.environ.get(FOREGROUND) == "foreground":
             log_record(self._folder)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.device.process_group import how_it_ended
+from rocm_perf_lab.entry import exit_code_of
 
 if TYPE_CHECKING:
     from tests.builders.workplace import Workplace
@@ -136,3 +138,19 @@ def test_whatever_ends_the_lab_ends_the_application_and_its_children(
     with pytest.raises(ProcessLookupError):
         os.kill(int(child.read_text()), 0)
     assert not (workplace.folder / "run" / "profile.json").exists()
+
+
+def test_a_disk_that_is_full_is_bad_input_wherever_it_is_met(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "run/x")
+
+    assert exit_code_of(fail) == 2
+    assert "cannot write: No space left on device" in capsys.readouterr().err
+
+
+def test_another_error_of_the_system_is_a_defect_and_keeps_its_traceback() -> None:
+    def fail() -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    with pytest.raises(OSError, match="Bad file"):
+        exit_code_of(fail)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +22,6 @@ from tests.builders.rocpd import GUID, REDUCE, VEC_COPY, dispatch, recorded_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from click.testing import Result
 
@@ -206,3 +207,26 @@ def test_a_full_disk_leaves_no_half_written_document(workplace: Workplace) -> No
     assert not [file for file in written if file.name.startswith(".")]
     for file in written:
         json.loads(file.read_text())
+
+
+def test_a_log_for_which_there_is_no_room_does_not_stop_the_application(workplace: Workplace) -> None:
+    workplace.profiler()
+    workplace.application('print("x" * 500_000, flush=True); launch("vector_add", n=4096)')
+    limited = (
+        "import signal, resource; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000)); from rocm_perf_lab.cli import main; main()"
+    )
+    deferred = {name: value for name, value in os.environ.items() if name != "ROCM_PERF_LAB_TRACKING"}
+    deferred["PYTHONPATH"] = str(Path(__file__).parents[2])
+
+    run = subprocess.run(
+        [sys.executable, "-c", limited, "profile", "--no-roofline", "--quiet", "--output", "run", "./app"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=deferred,
+        timeout=120,
+    )
+
+    assert (run.returncode, run.stderr) == (0, "")
+    assert (workplace.folder / "run" / ".rocpd_profile" / "trace.log").stat().st_size <= 400_000

@@ -72,3 +72,13 @@ def test_a_store_that_cannot_be_used_is_told_in_the_folder(tmp_path: Path, monke
     assert main(tmp_path) == 1
     assert "MLflow store cannot be used" in (tmp_path / FAILURE).read_text()
     assert (tmp_path / RECORD).exists()
+
+
+def test_a_folder_that_cannot_be_written_never_hides_what_ended_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    tracker = DeferredTracker(row("sqlite://"), "nowhere", tmp_path / "file" / "run")
+
+    with pytest.raises(TrackingError, match="cannot be handed over"):
+        tracker.close()
+    with pytest.raises(ValueError, match="the reason"), tracker:
+        raise ValueError("the reason")
