@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _FILE = Path(__file__).with_name("bottleneck.yaml")
 _LEAST_CONFIDENCE = 0.5
+_COUNTERS_OF_LDS = ("SQ_INSTS_LDS", "SQ_INSTS_LDS_sum", "SQ_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE_sum")
+"""Any of them at 0 says that LDS is not used."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ def _value(metrics: Mapping[str, MetricValue], name: str) -> float | None:
 
 def _lds_is_unused(profile: Profile) -> bool:
     """No LDS instruction was counted; its other counters may then be missing, and ratios of them are undefined."""
-    return any(counters.get(name) == 0 for counters in profile.counter_passes for name in ("SQ_INSTS_LDS", "SQ_LDS_IDX_ACTIVE"))
+    return any(counters.get(name) == 0 for counters in profile.counter_passes for name in _COUNTERS_OF_LDS)
 
 
 def _strength(rule: _Rule, names: Mapping[str, float]) -> float:

@@ -65,7 +65,7 @@ def counted_wave_size(target: Target, groups: int, size: int, counters: Sequence
         size: Work-items of each.
         counters: Of each pass.
     """
-    counted = next((one["SQ_WAVES"] for one in counters if "SQ_WAVES" in one), None)
+    counted = next((one[name] for one in counters for name in ("SQ_WAVES", "SQ_WAVES_sum") if name in one), None)
     sizes = {limits.wave_size for limits in target.modes.values()}
     fitting = [lanes for lanes in sizes if counted == groups * -(-size // lanes)]
     return fitting[0] if len(fitting) == 1 else target.wave_limits.wave_size

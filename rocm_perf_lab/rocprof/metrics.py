@@ -151,7 +151,8 @@ def evaluate_metric(metric: Metric, passes: Sequence[Mapping[str, float]], facts
     """The metric from `passes`, the counters of each profiling run of the same dispatch.
 
     Counters of one pass are preferred; only event counts are put together from several. Where counters are missing, what
-    rocprofv3 derives from them is taken. `TCC_HIT`, which is summed over its instances, stands for `TCC_HIT_sum`.
+    rocprofv3 derives from them is taken. `TCC_HIT`, which is summed over its instances, stands for `TCC_HIT_sum`, and
+    `SQ_WAVES_sum`, as it is called on RDNA, for `SQ_WAVES`.
     """
     found = _from_passes(metric, passes, facts)
     if found.value is not None:
@@ -169,7 +170,8 @@ def evaluate_metric(metric: Metric, passes: Sequence[Mapping[str, float]], facts
 
 def _with_other_names(counters: Mapping[str, float]) -> dict[str, float]:
     renamed = {new: counters[old] for old, new in _OLD_NAMES.items() if old in counters}
-    return {**{f"{name}_sum": value for name, value in counters.items()}, **renamed, **counters}
+    plain = {name.removesuffix("_sum"): value for name, value in counters.items()}
+    return {**{f"{name}_sum": value for name, value in counters.items()}, **plain, **renamed, **counters}
 
 
 def _from_passes(metric: Metric, passes: Sequence[Mapping[str, float]], facts: Mapping[str, float]) -> MetricValue:

@@ -282,3 +282,10 @@ def test_metrics_whose_value_is_known_by_hand(name: str, counters: dict[str, flo
 
 def test_every_metric_says_where_it_comes_from() -> None:
     assert all(metric.source and metric.description.endswith(".") for metric in GFX942.values())
+
+
+def test_sums_stand_for_the_counters_that_they_are_sums_of_and_the_other_way_round() -> None:
+    radeon, facts = load_metrics("gfx1030"), target_facts(load_target("rx6800xt"), duration_ns=1000.0)
+
+    assert evaluate_metric(radeon["wait_share"], [{"SQ_WAIT_ANY_sum": 1.0, "SQ_WAVE_CYCLES_sum": 4.0}], facts).value == 0.25
+    assert evaluate_metric(radeon["l2_hit_rate"], [{"GL2C_HIT": 3.0, "GL2C_MISS": 1.0}], facts).value == 0.75
