@@ -116,8 +116,16 @@ class Space:
         return formula.over(columns, len(self))
 
     def neighbours(self, index: int) -> Column:
-        """Rows that differ from `index` in exactly one parameter."""
-        return np.flatnonzero((self.codes != self.codes[index]).sum(axis=1) == 1)
+        """Rows that differ from `index` in exactly one parameter, in ascending order."""
+        own = self._keys[index]
+        keys = np.concatenate(
+            [
+                own + (np.delete(np.arange(len(values)), code) - code).astype(self._strides.dtype) * stride
+                for values, code, stride in zip(self.values.values(), self.codes[index].tolist(), self._strides, strict=True)
+            ]
+        )
+        places = np.minimum(np.searchsorted(self._sorted_keys, keys), len(self) - 1)
+        return np.sort(self._order[places[self._sorted_keys[places] == keys]])
 
     def distributions(self) -> dict[str, CategoricalDistribution]:
         """What Optuna's `ask` and `suggest` are given."""

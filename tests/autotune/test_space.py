@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.formula import compile_formula
-from rocm_perf_lab.autotune.space import SpaceError
+from rocm_perf_lab.autotune.space import Space, SpaceError
 from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.space_files import load_space, space_of_list
 from rocm_perf_lab.errors import LabError
@@ -23,8 +23,6 @@ from rocm_perf_lab.resources import resource_dir
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from rocm_perf_lab.autotune.space import Space
 
 
 def space(**content: Any) -> Space:
@@ -71,6 +69,21 @@ def test_neighbours_differ_in_one_parameter() -> None:
     a = space(parameters={"x": [1, 2, 3], "y": [1, 2]})
 
     assert [rows(a)[i] for i in a.neighbours(0)] == [(1, 2), (2, 1), (3, 1)]
+
+
+@pytest.mark.parametrize("parameters", [4, 30])  # the keys of thirty parameters do not fit 64 bits
+def test_neighbours_are_those_that_a_look_at_every_row_finds(parameters: int) -> None:
+    random = np.random.default_rng(parameters)
+    start = random.integers(0, 7, parameters)
+    codes = np.tile(start, (60, 1))
+    for row in codes[1:]:  # one or two parameters away from the first
+        changed = random.choice(parameters, random.integers(1, 3), replace=False)
+        row[changed] = random.integers(0, 7, len(changed))
+    codes = np.unique(codes, axis=0).astype(np.int32)
+    a = Space({f"p{i}": tuple(range(7)) for i in range(parameters)}, codes)
+
+    for row in range(len(a)):
+        assert a.neighbours(row).tolist() == np.flatnonzero((codes != codes[row]).sum(axis=1) == 1).tolist()
 
 
 def test_spaces_are_equal_by_what_they_hold() -> None:
