@@ -100,8 +100,8 @@ class GaussianSearch:
 
     def _choose_what_may_run(self, learned: Observations, free: Column) -> Choice:
         """Where (nearly) nothing ran: what represents the space further, then what is most likely to run."""
-        if not learned.feasible.any():
-            return Choice(self._seeds.more(free), "seed", {"why": "nothing has run yet"})
+        if learned.feasible.all() or not learned.feasible.any():
+            return Choice(self._seeds.more(free), "seed", {"why": "too few configurations have run"})
         pool = self._pool(learned, free)
         likely = self._may_run(learned, pool, np.zeros(len(pool)))
         return Choice(int(pool[np.argmax(likely)]), "seed", {"why": "too few configurations have run"})

@@ -12,6 +12,7 @@ from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.feasibility import Feasibility
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
 from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.search import GaussianSearch
 from rocm_perf_lab.autotune.seeds import Seeds
 from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.strategy import Observations
@@ -78,3 +79,14 @@ def test_a_design_on_which_nothing_ran_goes_on() -> None:
     assert further not in plan
     free[further] = False
     assert seeds.more(free) not in {*plan, further}
+
+
+def test_while_the_design_is_being_measured_further_workers_go_on_with_it() -> None:
+    space = build_space(describe({"parameters": {"a": list(range(9)), "b": list(range(9))}}, where="test"))
+    strategy = GaussianSearch(space, seed=0, seeds=4)
+    design = Seeds(space, seed=0, count=5).design()
+
+    choice = strategy.choose(Observations(np.array(design[:1]), np.array([1.0]), np.array(sorted(design[1:4]))))
+
+    assert choice is not None and choice.phase == "seed"
+    assert choice.row == design[4]

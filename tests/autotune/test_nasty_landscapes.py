@@ -159,3 +159,54 @@ def test_one_configuration_is_a_space() -> None:
 
     assert [trial.runtime_ms for trial in tuner.result().trials] == [4.0]
     assert tuner.stop_reason == "nothing is left that is worth measuring"
+
+
+class Bowl:
+    """A smooth time whose optimum is (8, "b", True), in a unit of its own."""
+
+    def __init__(self, unit: float) -> None:
+        self._unit = unit
+
+    def __call__(self, configuration: Configuration) -> Measurement:
+        tile, order, fast = float(configuration["tile"]), str(configuration["order"]), bool(configuration["fast"])
+        return Measurement(self._unit * (1 + math.log2(tile / 8) ** 2 + "bac".index(order) + (not fast)))
+
+
+MIXED = {"parameters": {"tile": [1, 2, 4, 8, 16, 32, 64, 128], "order": ["a", "b", "c"], "fast": [False, True]}}
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_the_unit_of_the_times_does_not_matter(unit: float) -> None:
+    space = build_space(describe(MIXED, where="test"))
+    study = optuna.create_study(sampler=RegressionSampler(space, seed=2))
+
+    search(study, space, Bowl(unit), 20)
+
+    assert study.best_params == {"tile": 8, "order": "b", "fast": True}
+    assert study.best_value == unit
+
+
+def test_eight_workers_that_ask_before_anything_is_known_still_find_the_optimum() -> None:
+    space = build_space(describe(MIXED, where="test"))
+    study = optuna.create_study(sampler=RegressionSampler(space, seed=2))
+    objective = Bowl(1.0)
+    running: list[optuna.Trial] = []
+    asked: list[int | None] = []
+    while len(asked) < 32:
+        while len(running) < 8:
+            running.append(study.ask(dict(space.distributions())))
+            asked.append(space.index(running[-1].params))
+        first = running.pop(0)
+        study.tell(first, objective(first.params).runtime_ms)
+
+    assert len(set(asked)) == len(asked)
+    assert study.best_params == {"tile": 8, "order": "b", "fast": True}
+
+
+def test_one_parameter_of_many_values_is_searched_like_any_other() -> None:
+    space = build_space(describe({"parameters": {"block": {"start": 1, "stop": 400, "step": 1}}}, where="test"))
+    study = optuna.create_study(sampler=RegressionSampler(space, seed=0))
+
+    search(study, space, lambda configuration: Measurement(1 + abs(float(configuration["block"]) - 137) / 100), 30)
+
+    assert study.best_value < 1.05  # a twentieth of the values, or nearer
