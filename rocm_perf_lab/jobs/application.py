@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.device.process_group import check_program, how_it_ended, run_in_group
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
+from rocm_perf_lab.device.standard_input import RepeatableInput
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.files import write_text
 from rocm_perf_lab.jobs.run_folder import ATT_FOLDER, ROCPD_FOLDER, forget_results
@@ -86,8 +87,9 @@ class ApplicationJob:
         forget_results(lab.output_dir, passes=True)
         lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
         with lab.deferred_tracker(f"profile {shlex.join(self._command)[:60]}") as tracker:
-            with lab.console.status("starting") as status:
-                runs = ApplicationRuns(profiler, self._command, lab.output_dir / ROCPD_FOLDER, self._timeout_s, status.update)
+            with lab.console.status("starting") as status, RepeatableInput() as read:
+                folder = lab.output_dir / ROCPD_FOLDER
+                runs = ApplicationRuns(profiler, self._command, folder, self._timeout_s, status.update, read.rewind)
                 traces, problems = runs.times(self._runs)
                 found = self._examine(lab, runs, traces, problems)
             self._record(lab, found, tracker)
@@ -149,7 +151,8 @@ class ApplicationJob:
 
         check_program(self._command)
         forget_results(lab.output_dir, passes=True)
-        seconds = [self._seconds() for _ in range(self._runs)]
+        with RepeatableInput() as read:
+            seconds = [self._seconds(read) for _ in range(self._runs)]
         times_ns = [round(one * 1e9) for one in seconds]
         spread = stability(times_ns, deterministic=False)
         document = {
@@ -172,7 +175,8 @@ class ApplicationJob:
         lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
         lab.answer(path, runtime_text(median_ns, "measured"))
 
-    def _seconds(self) -> float:
+    def _seconds(self, read: RepeatableInput) -> float:
+        read.rewind()
         start = time.perf_counter()
         try:
             code = run_in_group(self._command, self._timeout_s)

@@ -40,6 +40,8 @@ class ApplicationRuns:
     folder: Path
     timeout_s: float
     tell: Callable[[str], None]
+    prepare: Callable[[], None] | None = None
+    """Called before each run."""
 
     def times(self, runs: int) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
         """`runs` traces, and the warnings of the profiler.
@@ -142,6 +144,8 @@ class ApplicationRuns:
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         log = self.folder / f"{name}.log"
+        if self.prepare is not None:
+            self.prepare()
         return self.profiler.run(options, self.command, folder, timeout_s=self.timeout_s, log=log, formats=formats)
 
 

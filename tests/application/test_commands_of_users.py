@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -154,3 +155,55 @@ def test_another_error_of_the_system_is_a_defect_and_keeps_its_traceback() -> No
 
     with pytest.raises(OSError, match="Bad file"):
         exit_code_of(fail)
+
+
+READS = """
+text = sys.stdin.read()
+open("seen", "a").write(f"{text!r} ")
+if "STAND_IN_DISPATCHES" in os.environ: launch("vector_add", n=4096)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "through"),
+    [(("--runs", "2"), "pipe"), (("--no-rocprof", "--runs", "2"), "pipe"), (("--no-rocprof", "--runs", "2"), "file")],
+    ids=["rocprofv3", "wall clock", "wall clock, file"],
+)
+def test_every_run_of_an_application_reads_the_same_input(workplace: Workplace, words: tuple[str, ...], through: str) -> None:
+    workplace.application(READS)
+    (workplace.folder / "input").write_text("skipped\n4096\n")
+    lab = shlex.join([sys.executable, "-c", "from rocm_perf_lab.cli import main; main()", "profile", *words, *FAST, "./app"])
+    feed = f"echo 4096 | (sleep 0.2; {lab})" if through == "pipe" else f"(read line; exec {lab}) < input"
+
+    done = subprocess.run(
+        ["bash", "-c", feed], env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, capture_output=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert (workplace.folder / "seen").read_text() == "'4096\\n' '4096\\n' "
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(workplace: Workplace) -> None:
+    workplace.application("pass")
+    command = [sys.executable, "-c", "from rocm_perf_lab.cli import main; main()", "profile", "--no-rocprof", *FAST, "./app"]
+    lab = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, stdin=subprocess.PIPE)
+
+    assert lab.wait(60) == 0
+
+
+def test_input_without_end_is_refused(workplace: Workplace) -> None:
+    workplace.application("pass")
+    lab = shlex.join(
+        [sys.executable, "-c", "from rocm_perf_lab.cli import main; main()", "profile", "--no-rocprof", *FAST, "./app"]
+    )
+
+    done = subprocess.run(
+        ["bash", "-c", f"yes | {lab}"],
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "more than 256 MiB" in done.stderr
