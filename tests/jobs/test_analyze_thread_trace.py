@@ -69,6 +69,9 @@ def test_time_waits_loops_and_limits_are_read_at_80_columns(
     assert "copies/copy.hip:11-13 0x1010 to 0x1020: 89% of the time, 2 turns of 412 cycles" in text
     assert "1 of 16,384 wavefronts were traced" in text
     assert "s_waitcnt vmcnt(0) copies/copy.hip:13 87% because of global_load_dword v1, v0, s[0:1] copies/copy.hip:12" in text
+    page = (database.parent / "out" / "report.html").read_text()
+    assert "<h2>Thread trace (measured cycles)</h2>" in page
+    assert "86.6 %<br>" in page  # 800 of 924 cycles because of the load
     part = document["thread_trace"]
     assert part["time_balance"] == {
         "instructions": 924, "waves": 924, "overlapped": 0, "behind_last": 0, "unplaced": 0, "without_file": 0,

@@ -21,6 +21,7 @@ HEADER = "ISA, _, LineNumber, Source, Codeobj, Vaddr, Hit, Latency, Stall, Idle"
 LABEL = ["; _Z4copyPf", 0, 0, "copy(float*)", 1, 4096, 0, 0, 0, 0]
 LOAD = ["global_load_dword v1, v0, s[0:1]", 0, 1, "a.hip:7 -> a.hip:12", 1, 4096, 2, 16, 8, 0]
 WAIT = ["s_waitcnt vmcnt(0)", 0, 2, "a.hip:7", 1, 4104, 2, 800, 800, 4]
+MATRIX = "v_mfma_f32_4x4x4f32 a[0:3], v0, v1, 0"
 END = ["s_endpgm", 0, 3, "", 1, 4108, 0, 0, 0, 0]
 
 
@@ -309,10 +310,39 @@ def test_any_json_is_read_or_refused(name: str, content: Any) -> None:
     with tempfile.TemporaryDirectory() as root:
         folder = folder_with(Path(root), complete() | {name: json.dumps(content)})
         try:
-            read_folder(folder)
+            trace = read_folder(folder)
         except AttError as error:
             assert name == "code.json"
             assert "code.json" in error.what
+            return
+        analyse(trace, symbol="copy")
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.lists(st.integers(-(2**40), 2**40) | st.integers(-3, 12), min_size=5, max_size=6), max_size=6),
+    st.lists(
+        st.tuples(
+            st.sampled_from([LOAD[0], WAIT[0], "s_cbranch_scc1 3", "s_nop 1", "", "; other", MATRIX]),
+            st.integers(-3, 6), st.integers(-5, 2**50), st.integers(-5, 900), st.integers(-5, 900), st.integers(-5, 900),
+        ),
+        max_size=6,
+    ),
+    st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40),
+)  # fmt: skip
+def test_any_numbers_are_analysed(
+    instructions: list[list[int]], rows: list[tuple[str, int, int, int, int, int]], begin: int, end: int
+) -> None:
+    entries = [[text, 0, line, "a.hip:1", 1, 8 * line, hits, *cycles] for text, line, hits, *cycles in rows]
+    files = complete() | {
+        "code.json": code(*entries), "se4_sm2_sl3_wv0.json": wave_document(instructions=instructions, begin=begin, end=end),
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as root:
+        found = analyse(read_folder(folder_with(Path(root), files)))
+
+    if isinstance(found, ThreadTrace):
+        assert sum(spent.cycles for spent in found.classes.values()) == found.total.cycles
+        assert all(charge.cycles > 0 for charge in found.charges)
 
 
 def test_folders_are_found_however_deep(tmp_path: Path) -> None:
