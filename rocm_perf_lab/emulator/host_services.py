@@ -20,11 +20,11 @@ from rocm_perf_lab.emulator.device_heap import BOOKS_BYTES, BOOKS_NAME, DeviceHe
 from rocm_perf_lab.emulator.device_printf import Formatter
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.growing_registry import GrowingRegistry
-from rocm_perf_lab.emulator.host_calls import QUEUE_NAME, HostService, Messages, PacketQueue
+from rocm_perf_lab.emulator.host_calls import QUEUE_BYTES, QUEUE_NAME, HostService, Messages, PhasedQueue, StackedQueue
 from rocm_perf_lab.emulator.kernarg import SERVICES
 from rocm_perf_lab.emulator.printed import PrintedText
 from rocm_perf_lab.emulator.printf_buffer import BUFFER_BYTES, BUFFER_NAME, constant_formats
-from rocm_perf_lab.emulator.structures import ANSWER, HostRecord
+from rocm_perf_lab.emulator.structures import ANSWER, Answer, HostRecord
 from rocm_perf_lab.toolchain.metadata import read_metadata_note
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.build import Runtime
-    from rocm_perf_lab.emulator.host_calls import Packet
+    from rocm_perf_lab.emulator.host_calls import Packet, PacketQueue
     from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
     from rocm_perf_lab.emulator.structures import AllocationEntry, ChecksRecord, MachineState
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
@@ -44,6 +44,8 @@ _PRINTF_ARGUMENT = "hidden_printf_buffer"
 _ARGUMENTS = (_HOSTCALL_ARGUMENT, _HEAP_ARGUMENT, _PRINTF_ARGUMENT)
 _MARKS = {service.argument: service.address for service in SERVICES}
 _TO_STDERR = 1
+_PHASED_SYMBOL = "last_signal_time"
+"""A variable of the device libraries whose packets have phases; older ones do not have it."""
 
 
 class UnknownHostCall(EmulationError):
@@ -65,7 +67,8 @@ class HostServices:
         }
         if not places:
             return None
-        addresses = {_HOSTCALL_ARGUMENT: self.queue_memory.address}
+        memory, queue = self._phased_queue if any(_PHASED_SYMBOL in name for name in elf.symbols) else self._stacked_queue
+        addresses = {_HOSTCALL_ARGUMENT: memory.address}
         if _HEAP_ARGUMENT in places:
             addresses[_HEAP_ARGUMENT] = self._books.address
         formats: dict[int, bytes] = {}
@@ -74,17 +77,17 @@ class HostServices:
             note = read_metadata_note(elf)
             formats = constant_formats(note.printf_formats if note is not None else ())
         changes = {place: (_MARKS[kind], addresses[kind]) for kind, place in places.items()}
-        return LaunchServices(kernel.name, self, self._formatter, changes, formats if _PRINTF_ARGUMENT in places else None)
+        return LaunchServices(kernel.name, self, queue, self._formatter, changes, formats if _PRINTF_ARGUMENT in places else None)
 
     @cached_property
-    def queue_memory(self) -> Allocation:
-        """Where the packets lie."""
-        return self._memory.allocate(QUEUE_NAME, PacketQueue.BYTES)
+    def _stacked_queue(self) -> tuple[Allocation, PacketQueue]:
+        memory = self._memory.allocate(QUEUE_NAME, QUEUE_BYTES)
+        return memory, StackedQueue(memory.address, self._memory.view(memory))
 
     @cached_property
-    def queue(self) -> PacketQueue:
-        """The packets, ready for use."""
-        return PacketQueue(self.queue_memory.address, self._memory.view(self.queue_memory))
+    def _phased_queue(self) -> tuple[Allocation, PacketQueue]:
+        memory = self._memory.allocate(QUEUE_NAME, QUEUE_BYTES)
+        return memory, PhasedQueue(memory.address, self._memory.view(memory))
 
     @cached_property
     def printf_memory(self) -> Allocation:
@@ -107,6 +110,7 @@ class LaunchServices:
     Args:
         kernel: Its name, for messages.
         services: Of the machine.
+        queue: Where the kernel puts its packets.
         formatter: What makes text of messages.
         changes: By address in the kernarg segment: the mark that is there, and what the kernel has to find.
         formats: Constant format strings by their hash, where the kernel prints to a buffer.
@@ -116,14 +120,15 @@ class LaunchServices:
         self,
         kernel: str,
         services: HostServices,
+        queue: PacketQueue,
         formatter: Formatter,
         changes: Mapping[int, tuple[int, int]],
         formats: dict[int, bytes] | None,
     ) -> None:
         self._kernel, self._services, self._formatter, self._changes = kernel, services, formatter, changes
-        self._formats = formats
+        self._formats, self._queue = formats, queue
         self._callback = ANSWER(self._answer)
-        self.record = HostRecord(ready=services.queue.ready_address, answer=self._callback)
+        self.record = HostRecord(ready=queue.ready_address, answer=self._callback)
         self.printed = PrintedText()
         self.calls = 0
         self.error: BaseException | None = None
@@ -161,13 +166,14 @@ class LaunchServices:
 
     def _answer(self, workgroup: ctypes.Array[ctypes.c_uint32], wave: int) -> int:
         try:
-            for number, packet in self._services.queue.take_ready():
+            ready = self._queue.take_ready()
+            for number, packet in ready:
                 self._serve(packet, (workgroup[0], workgroup[1], workgroup[2]), wave)
-                self._services.queue.give_back(number)
+                self._queue.give_back(number)
         except BaseException as error:  # noqa: BLE001  nothing may pass through C; `PreparedLaunch` raises it again
             self.error = error
-            return 1
-        return 0
+            return Answer.NONE
+        return Answer.ANSWERED if ready else Answer.NOTHING_ASKED
 
     def _serve(self, packet: Packet, workgroup: tuple[int, int, int], wave: int) -> None:
         self.calls += 1

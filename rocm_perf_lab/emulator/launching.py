@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from rocm_perf_lab.emulator.checks import Checks
 from rocm_perf_lab.emulator.counters import launch_counters
+from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.execution import execute
 from rocm_perf_lab.emulator.faults import KernelTrap, assertion_error, fault_error, wavefront_of
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.checks import Check, Finding
-    from rocm_perf_lab.emulator.errors import EmulationError
     from rocm_perf_lab.emulator.execution import Dispatch, Execution
     from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.memory import DeviceMemory
@@ -124,6 +124,8 @@ class PreparedLaunch:
     def _error(self, fault: FaultRecord) -> BaseException:
         services = self._services
         if services is not None and services.error is not None:
+            if isinstance(services.error, EmulationError):
+                services.error.printed = services.printed.pieces
             return services.error
         error: EmulationError = fault_error(
             fault,

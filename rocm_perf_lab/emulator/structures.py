@@ -149,7 +149,15 @@ class ChecksRecord(ctypes.Structure):
 
 
 ANSWER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint32), ctypes.c_uint32)
-"""Answers the host calls of a wavefront: (workgroup, wavefront in it) -> 0, or 1 to end the launch."""
+"""Answers the host calls of a wavefront: (workgroup, wavefront in it) -> :class:`Answer`."""
+
+
+class Answer(IntEnum):
+    """enum rpl_answer."""
+
+    NOTHING_ASKED = 0
+    ANSWERED = 1
+    NONE = 2
 
 
 class HostRecord(ctypes.Structure):

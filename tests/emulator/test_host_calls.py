@@ -434,6 +434,57 @@ def test_triton_prints_and_asserts() -> None:
     assert "block (0, 0, 0), threads (62, 0, 0), (63, 0, 0)" in str(caught.value)
 
 
+PHASED = r"""
+#include <hip/hip_runtime.h>
+typedef unsigned long u64;
+struct Header { u64 active; unsigned service; };
+struct Queue { unsigned *device, *host, *claimed; Header* headers; u64 (*slots)[64][8]; u64 doorbell; unsigned count; };
+__device__ u64 last_signal_time;  // the device libraries that talk like this have it
+__device__ u64 ask(Queue* q, unsigned service, u64 a, u64 b, u64 c) {
+  u64 active = __builtin_amdgcn_read_exec();
+  unsigned lane = __lane_id(), first = __builtin_amdgcn_readfirstlane(lane), n = 0;
+  if (lane == first) {
+    while (__hip_atomic_fetch_or(&q->claimed[n / 32], 1u << n % 32, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT) >> n % 32 & 1) {
+      n = (n + 1) % q->count;
+      __builtin_amdgcn_s_sleep(1);
+    }
+    last_signal_time = n;
+  }
+  n = __builtin_amdgcn_readfirstlane(n);
+  if (lane == first) q->headers[n] = Header{active, service};
+  u64* slot = q->slots[n][lane];
+  slot[0] = a;
+  slot[1] = b;
+  slot[2] = c;
+  if (lane == first) {
+    __hip_atomic_fetch_xor(&q->device[n], 1u, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+    while (__hip_atomic_load(&q->device[n], __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM) !=
+           __hip_atomic_load(&q->host[n], __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM))
+      __builtin_amdgcn_s_sleep(1);
+  }
+  u64 answer = ((volatile u64*)slot)[0];
+  if (lane == first) __hip_atomic_fetch_and(&q->claimed[n / 32], ~(1u << n % 32), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  return answer;
+}
+extern "C" __global__ void asks(int* n) {
+  Queue* q = *(Queue**)((char*)__builtin_amdgcn_implicitarg_ptr() + 80);
+  enum { BEGIN = 1, END = 2, TWO_WORDS = 2 << 5, PRINTF = 2 };
+  u64 text = threadIdx.x & 1 ? 0x0a64646f : 0x0a6e657665;  // "odd\n", "even\n"
+  n[threadIdx.x] = ask(q, PRINTF, BEGIN | END | TWO_WORDS, 0, text);
+}
+"""
+
+
+def test_packets_with_phases_are_answered_too() -> None:
+    with EmulatorBench(code_object(PHASED)) as bench:
+        n = bench.buffer(np.zeros(192, np.int32))
+        result = bench.launch("asks", 1, 192, n)
+
+        assert np.array_equal(bench.read(n), np.tile([5, 4], 96))
+    assert text(result) == "even\nodd\n" * 96
+    assert result.host_calls == 3
+
+
 def test_pieces_of_messages_are_put_together_by_their_number() -> None:
     begin, end = 1, 2
     messages = Messages()

@@ -58,9 +58,10 @@ struct rpl_machine {
 
 typedef void (*rpl_kernel)(struct rpl_wave *);
 
-// Host calls of a launch: what waits for an answer, and who gives it. 0, or 1 where the launch has to end.
+// Host calls of a launch: whether any may wait for an answer, and who gives it.
+enum rpl_answer { RPL_NOTHING_ASKED, RPL_ANSWERED, RPL_NO_ANSWER /* the launch has to end */ };
 struct rpl_host {
-  const uint64_t *ready;                            // stack of packets; 0: none waits
+  const uint64_t *ready;                            // 0: no packet waits
   int (*answer)(const uint32_t workgroup[3], uint32_t wave);
 };
 

@@ -162,10 +162,11 @@ static int start(struct run *run, struct resident *r, uint64_t group) {
 
 // ---- turns ----
 
-// Whoever asks sleeps until there is an answer, so a wave that stopped is asked first. 1 where the launch has to end.
-static int answer_host_calls(const struct rpl_launch *launch, struct rpl_wave *w) {
-  if (!launch->host->answer(w->workgroup, w->wave_in_workgroup)) return 0;
-  return rpl_raise(w, RPL_FAULT_HOST_CALL, -1, RPL_LOAD, 0, 0, NULL, w->resume);
+// Whoever asks sleeps until there is an answer, so a wave that stopped is asked first. Whether it can go on at once.
+static int answers_host_call(const struct rpl_launch *launch, struct rpl_wave *w) {
+  int answer = launch->host->answer(w->workgroup, w->wave_in_workgroup);
+  if (answer == RPL_NO_ANSWER) rpl_raise(w, RPL_FAULT_HOST_CALL, -1, RPL_LOAD, 0, 0, NULL, w->resume);
+  return answer == RPL_ANSWERED;
 }
 
 // One slice of one wave. Returns 1 on a fault.
@@ -177,7 +178,7 @@ static int run_slice(const struct run *run, struct resident *r, struct rpl_wave 
     w->status = RPL_FAULT;
     launch->kernel(w);
     if (run->machine->fault.kind) return 1;
-  } while (w->status == RPL_SLICE_OVER && launch->host && *launch->host->ready && !answer_host_calls(launch, w));
+  } while (w->status == RPL_SLICE_OVER && launch->host && *launch->host->ready && answers_host_call(launch, w));
   if (run->machine->fault.kind) return 1;
   int64_t used = (int64_t)launch->slice_instructions - w->slice;
   r->executed += used;
