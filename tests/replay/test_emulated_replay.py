@@ -240,12 +240,13 @@ def test_a_host_service_of_the_captured_process_is_told_to_be_missing(tmp_path: 
     )
 
 
-def test_a_replayed_kernel_that_prints_fails_with_the_reason(tmp_path: Path) -> None:
+def test_a_replayed_kernel_that_prints_is_answered_and_runs_on(tmp_path: Path) -> None:
     folder = printing_capture(tmp_path)
     override = compiled(tmp_path, PRINTING.replace("LIMIT", "1"))
 
-    with pytest.raises(DeviceFault, match="device printf needs a hostcall service"):
-        replay(folder, Job(hsaco=override))
+    outcome = replay(folder, Job(hsaco=override, check=EXACTLY))
+
+    assert outcome.verification is not None and outcome.verification.passed
 
 
 def test_another_geometry_and_other_scalars_run_on_the_captured_memory(tmp_path: Path) -> None:
