@@ -28,8 +28,8 @@ MIB = 1 << 20
 class Case:
     """A launch whose bottleneck is known.
 
-    `inputs` makes the arguments before the last, which is `outputs` elements of `kind`, written by the kernel. `slow`: takes the
-    emulator more than about two seconds. `miss`: why it is not found as what it is.
+    `inputs` makes the arguments before the last, which is `outputs` elements of `kind`, written by the kernel. `miss`: why it is
+    not found as what it is.
     """
 
     label: str
@@ -41,7 +41,6 @@ class Case:
     kind: type[np.generic] = np.float32
     block: int = 256
     dynamic_lds: int = 0
-    slow: bool = False
     suite: str = "held_out"
     miss: str = ""
 
@@ -136,7 +135,6 @@ HELD_OUT = (
         "dram: reads alone, 16 B per lane",
         _ramp(2 * FULL * 256 * 4 * 16),
         2 * FULL * 4,
-        slow=True,
     ),
     Case(BANDWIDTH, "widen", 16 * FULL, "dram: 4 B in, 16 B out", _zeros(np.uint8, 16 * FULL * 1024), 16 * FULL * 1024),
     Case(
@@ -149,9 +147,9 @@ HELD_OUT = (
         np.uint8,
     ),
     Case(BANDWIDTH, "one_line_each", FULL, "dram: every lane fetches 128 B", _ramp(FULL * 256 * 32), FULL * 256),
-    Case(BANDWIDTH, "gather", FULL, "dram: every lane fetches 128 B of 256 MiB", _ramp(1 << 26), FULL * 256, slow=True),
-    Case(BANDWIDTH, "stencil", 32 * 4094, "dram: 5 reads, of which 4 hit", _ramp(8192 * 4096), 8192 * 4096, slow=True),
-    Case(BANDWIDTH, "matrix_vector", 2 * FULL, "dram: the matrix once", _ramp(8 * FULL * 4096, 4096), 8 * FULL, slow=True),
+    Case(BANDWIDTH, "gather", FULL, "dram: every lane fetches 128 B of 256 MiB", _ramp(1 << 26), FULL * 256),
+    Case(BANDWIDTH, "stencil", 32 * 4094, "dram: 5 reads, of which 4 hit", _ramp(8192 * 4096), 8192 * 4096),
+    Case(BANDWIDTH, "matrix_vector", 2 * FULL, "dram: the matrix once", _ramp(8 * FULL * 4096, 4096), 8 * FULL),
     Case(BANDWIDTH, "transpose_padded", 128 * 128, "dram: both sides coalesced", _ramp(4096 * 4096), 4096 * 4096),
     Case(BANDWIDTH, "transpose_naive", 16 * 4096, "l2: every lane stores to a line of its own", _ramp(4096 * 4096), 4096 * 4096),
     Case(BANDWIDTH, "l2_sweep", FULL, "l2: 2 MiB read again and again", _ramp(1 << 19), FULL * 256),
@@ -161,14 +159,14 @@ HELD_OUT = (
     Case(BANDWIDTH, "lds_wide", 2 * FULL, "lds: 16 B per lane, no conflicts", _ramp(2048), 2 * FULL * 256),
     Case(COMPUTE, "fma_f64", 2 * FULL, "4 chains of f64", _none, 2 * FULL * 256, np.float64),
     Case(COMPUTE, "hash_rounds", 2 * FULL, "integers", _none, 2 * FULL * 256, np.uint32),
-    Case(COMPUTE, "half_pairs", 2 * FULL, "packed f16", _none, 2 * FULL * 256, np.uint32, slow=True),
-    Case(COMPUTE, "logarithms", 2 * FULL, "transcendentals: a quarter of the rate", _none, 2 * FULL * 256, slow=True),
+    Case(COMPUTE, "half_pairs", 2 * FULL, "packed f16", _none, 2 * FULL * 256, np.uint32),
+    Case(COMPUTE, "logarithms", 2 * FULL, "transcendentals: a quarter of the rate", _none, 2 * FULL * 256),
     Case(COMPUTE, "one_chain", 2 * FULL, "f32, one chain, 8 wavefronts per SIMD", _none, 2 * FULL * 256),
     Case(COMPUTE, "divide_integers", 2 * FULL, "integer division by a variable", _none, 2 * FULL * 256, np.uint32),
-    Case(COMPUTE, "bodies", FULL, "20 FLOP per LDS read that all lanes share", _ramp(16384), FULL * 256, slow=True),
-    Case(COMPUTE, "matrix_f16", FULL, "matrix cores", _none, FULL * 256, slow=True),
-    Case(COMPUTE, "matrix_f64", FULL, "matrix cores", _none, FULL * 256, np.float64, slow=True),
-    Case(COMPUTE, "matrix_i8", FULL, "matrix cores, no FLOP", _none, FULL * 256, np.int32, slow=True),
+    Case(COMPUTE, "bodies", FULL, "20 FLOP per LDS read that all lanes share", _ramp(16384), FULL * 256),
+    Case(COMPUTE, "matrix_f16", FULL, "matrix cores", _none, FULL * 256),
+    Case(COMPUTE, "matrix_f64", FULL, "matrix cores", _none, FULL * 256, np.float64),
+    Case(COMPUTE, "matrix_i8", FULL, "matrix cores, no FLOP", _none, FULL * 256, np.int32),
     Case(
         COMPUTE,
         "scalar_rounds",
@@ -185,7 +183,6 @@ HELD_OUT = (
         "16 clocks of LDS beside 16 of FMA",
         _ramp(1 << 19, 1 << 19),
         1 << 24,
-        slow=True,
         miss="the emulator sees few of the workgroups that share a tile of L2, so it charges DRAM too much",
     ),
     Case(
@@ -196,11 +193,10 @@ HELD_OUT = (
         _ramp(2 * FULL * 256 * 4 * 8),
         2 * FULL * 256,
         dynamic_lds=17408,
-        slow=True,
         miss="wavefronts of other workgroups fill the gaps: FMA reach 64 % of their issue slots",
     ),
     Case(BANDWIDTH, "small_tiles", 64 * 64, "lds: two reads per FMA", _ramp(1 << 17, 1 << 17), 1 << 20),
-    Case(WAITING, "linked_list", FULL, "one node after the other, 64 MiB", _list(1 << 23), FULL * 256, np.uint32, slow=True),
+    Case(WAITING, "linked_list", FULL, "one node after the other, 64 MiB", _list(1 << 23), FULL * 256, np.uint32),
     Case(
         WAITING,
         "binary_search",
@@ -225,7 +221,6 @@ HELD_OUT = (
         "vgpr: 2 wavefronts per SIMD, 4 B per lane in flight",
         _ramp(_STREAM),
         _STREAM,
-        slow=True,
     ),
     Case(PLACES, "long_loop", 1, "grid: one workgroup", _ramp(1024), 1024, np.float32, 1024),
     Case(PLACES, "long_loop", 100, "grid: 100 wavefronts", _ramp(1024), 6400, np.float32, 64),
@@ -263,7 +258,6 @@ HELD_OUT = (
         _random(256, 1 << 32),
         2 * FULL * 256,
         np.uint32,
-        slow=True,
     ),
     Case(LAUNCHES, "reset", 1, "one workgroup stores zeros", _none, 256, np.uint32),
     Case(LAUNCHES, "reset", FULL // 8, "76 kB of zeros", _none, FULL * 32, np.uint32),
@@ -275,9 +269,7 @@ UNSEEN = tuple(
     replace(case, suite="unseen")
     for case in (
         Case(BANDWIDTH, "split_triples", 8 * FULL, "dram: 12 B in, 12 B out", _ramp(24 * FULL * 256), 24 * FULL * 256),
-        Case(
-            BANDWIDTH, "softmax_rows", 16384, "dram: each row of 1024 read and written once", _ramp(1 << 24), 1 << 24, slow=True
-        ),
+        Case(BANDWIDTH, "softmax_rows", 16384, "dram: each row of 1024 read and written once", _ramp(1 << 24), 1 << 24),
         Case(BANDWIDTH, "reversed", 16 * FULL, "dram: 8 B in, 8 B out, backwards", _ramp(32 * FULL * 256), 32 * FULL * 256),
         Case(
             BANDWIDTH,
@@ -308,12 +300,10 @@ UNSEEN = tuple(
         ),
         Case(COMPUTE, "polynomial", 2 * FULL, "f32, two chains", _none, 2 * FULL * 256),
         Case(COMPUTE, "rotations", 2 * FULL, "integers", _none, 2 * FULL * 256, np.uint32),
-        Case(COMPUTE, "divide_f64", 2 * FULL, "f64 division is a dozen FMA", _none, 2 * FULL * 256, np.float64, slow=True),
+        Case(COMPUTE, "divide_f64", 2 * FULL, "f64 division is a dozen FMA", _none, 2 * FULL * 256, np.float64),
         Case(COMPUTE, "sines", 2 * FULL, "transcendentals", _none, 2 * FULL * 256),
-        Case(COMPUTE, "matrix_bf16", FULL, "matrix cores", _none, FULL * 256, slow=True),
-        Case(
-            WAITING, "hash_probe", FULL, "one probe after the other in 128 MiB", _list(1 << 24), FULL * 256, np.uint32, slow=True
-        ),
+        Case(COMPUTE, "matrix_bf16", FULL, "matrix cores", _none, FULL * 256),
+        Case(WAITING, "hash_probe", FULL, "one probe after the other in 128 MiB", _list(1 << 24), FULL * 256, np.uint32),
         Case(WAITING, "scan_1024", 608, "10 barriers for a scan", _ramp(1024), 608 * 1024, block=1024),
         Case(
             WAITING,
