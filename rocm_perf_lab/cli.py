@@ -16,6 +16,7 @@ from rocm_perf_lab import __version__
 from rocm_perf_lab.cli_autotune import autotune
 from rocm_perf_lab.cli_optimize import COMMANDS as OPTIMIZE_COMMANDS
 from rocm_perf_lab.cli_replay import replay
+from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -286,6 +287,10 @@ def metrics_show(name: str, target: str | None, as_json: bool, debug: bool) -> N
 @click.argument("folder", type=click.Path(file_okay=False), default="schemas")
 def schemas(folder: str) -> None:
     """Write the JSON Schemas of profile, roofline, dag, analysis, compare, autotune, captures and replays to FOLDER."""
+    _answer(lambda: _write_schemas(folder), debug=False)
+
+
+def _write_schemas(folder: str) -> None:
     from pathlib import Path
 
     from rocm_perf_lab.analysis.comparison_document import export_schema as export_compare_schema
@@ -294,8 +299,12 @@ def schemas(folder: str) -> None:
     from rocm_perf_lab.replay.format import export_schemas as export_capture_schemas
 
     to = Path(folder)
-    for path in (*export_schemas(to), export_compare_schema(to), export_schema(to), *export_capture_schemas(to)):
-        click.echo(path)
+    try:
+        for path in (*export_schemas(to), export_compare_schema(to), export_schema(to), *export_capture_schemas(to)):
+            click.echo(path)
+    except OSError as error:
+        remedy = "name a folder that can be written"
+        raise LabError(f"cannot write the schemas: {error.strerror or error}", where=folder, remedy=remedy) from error
 
 
 main.add_command(replay)

@@ -12,6 +12,10 @@ from pathlib import Path
 
 from rocm_perf_lab.errors import LabError
 
+_PROFILE_OPTIONS = (
+    "--json", "--quiet", "--runs", "--kernel", "--focus-critical", "--deep-analysis", "--roofline", "--no-roofline",
+    "--roofline-csv", "--no-rocprof", "--timeout", "--output", "--debug", "--help",
+)  # fmt: skip
 _OVERRIDE = re.compile(r"[+~]{0,2}[\w/@.]+=")
 
 
@@ -53,6 +57,17 @@ class ProfileWords:
             raise LabError("--json and --quiet exclude each other", remedy="give one of them")
         if not words:
             raise LabError("nothing to profile", remedy="rocm-perf profile ./app [arguments], or kernel=NAME")
+        if words[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(words[0].partition("=")[0], _PROFILE_OPTIONS, 1)
+            raise LabError(
+                f"there is no option {words[0]}, and no program of this name",
+                where="rocm-perf profile",
+                remedy=f"did you mean {near[0]}?"
+                if near
+                else "options of the application stand behind it: profile ./app --size 4096",
+            )
         only_application = {"--kernel": found.kernel, "--focus-critical": found.focus_critical, "--no-rocprof": found.no_rocprof}
         given = [name for name, value in only_application.items() if value]
         if found.is_described and given:

@@ -259,6 +259,16 @@ def test_a_file_that_is_no_profile_is_refused(tmp_path: Path, text: str | None, 
     assert "bad.json" in answer.err
 
 
+def test_another_document_of_a_run_is_no_profile(tmp_path: Path) -> None:
+    run = profile(tmp_path / "a")
+
+    answer = compare(run, run / "roofline.json")
+
+    assert answer.code == 2
+    assert "this is no profile: something else stands there" in answer.err
+    assert "roofline.json, key kernel" in answer.err
+
+
 def test_a_folder_without_a_profile_names_those_below_it(tmp_path: Path) -> None:
     profile(tmp_path / "a")
 

@@ -29,3 +29,20 @@ def test_help_fits_eighty_columns_and_is_not_cut_short(words: tuple[str, ...]) -
     assert [line for line in answer.output.splitlines() if len(line) > 80] == []
     listed = answer.output.partition("Commands:")[2]
     assert "..." not in listed
+
+
+def test_a_misspelt_option_of_profile_is_no_application() -> None:
+    misspelt = CliRunner().invoke(main, ["profile", "--run", "3", "./app"])
+    foreign = CliRunner().invoke(main, ["profile", "--batch-size", "3", "./app"])
+
+    assert (misspelt.exit_code, foreign.exit_code) == (2, 2)
+    assert "there is no option --run" in misspelt.stderr
+    assert "did you mean --runs?" in misspelt.stderr
+    assert "stand behind it" in foreign.stderr
+
+
+def test_schemas_into_a_folder_that_cannot_be_are_told() -> None:
+    answer = CliRunner().invoke(main, ["schemas", "/dev/null/x"])
+
+    assert answer.exit_code == 2
+    assert "cannot write the schemas" in answer.stderr

@@ -149,10 +149,15 @@ def _run_times(found: Any, file: Path) -> RunTimes:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         raise CompareError(
-            f"this is no profile: {first['msg']}",
+            f"this is no profile: {_what_is_wrong(first['type'], first['msg'])}",
             where=f"{file}, key {key}" if key else str(file),
             remedy="give the profile.json of a run, or the run's folder",
         ) from error
+
+
+def _what_is_wrong(kind: str, said: str) -> str:
+    """Pydantic names its models where a document has another shape."""
+    return "something else stands there" if kind == "model_type" else said[:1].lower() + said[1:]
 
 
 def _of_profile(profile: _Profile) -> RunTimes:
