@@ -78,7 +78,7 @@ def profile(words: tuple[str, ...], **options: Any) -> None:
 @main.command(short_help="Analyse what rocprofv3 left; no GPU, no rerun.")
 @click.argument("databases", nargs=-1, required=True, type=click.Path())
 @click.option("--att", type=click.Path(), metavar="DIR", help="Decoded thread trace that rocprofv3 --att left.")
-@click.option("--counters", type=click.Path(), metavar="DIR", help="Databases or CSV files of counter runs.")
+@click.option("--counters", type=click.Path(), metavar="DIR", help="Databases, JSON or CSV files of counter runs.")
 @click.option("--target", metavar="NAME", help="GPU, where the trace does not tell: mi300x, mi325x, ...")
 @click.option("--kernel", metavar="REGEX", help="Kernel to look at; the one with the longest dispatch where it is left out.")
 @click.option("--focus-critical", is_flag=True, help="Look at the kernel that contributes most to the critical path.")
@@ -89,7 +89,7 @@ def profile(words: tuple[str, ...], **options: Any) -> None:
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Where the documents go; else a new folder.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def analyze(databases: tuple[str, ...], debug: bool, **options: Any) -> None:
-    """Analyse what rocprofv3 left: rocpd databases, or folders with them or with its CSV files. No GPU, no rerun."""
+    """Analyse what rocprofv3 left: rocpd databases, JSON or CSV files, or folders with them. No GPU, no rerun."""
 
     def run() -> None:
         from pathlib import Path
