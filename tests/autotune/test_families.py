@@ -1,0 +1,63 @@
+"""Drawn landscapes have the structure that their names promise, and noise is simulated as it is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.families import FAMILIES, PARTS, drawn
+from benchmarks.noise import Noisy, search_with_noise
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"huge"}))
+def test_a_number_always_draws_the_same_landscape_and_another_draws_another(family: str) -> None:
+    first, again, other = drawn(family, 0), drawn(family, 0), drawn(family, 1)
+
+    assert np.array_equal(first.times_ms, again.times_ms) and first.space.fingerprint() == again.space.fingerprint()
+    assert first.times_ms.shape != other.times_ms.shape or not np.array_equal(first.times_ms, other.times_ms)
+    assert (first.times_ms > 0).all() and np.isfinite(first.times_ms).any()
+
+
+def test_development_and_held_out_share_no_landscape() -> None:
+    assert not set(PARTS["development"]) & set(PARTS["held-out"])
+
+
+def test_families_are_what_they_are_called() -> None:
+    assert 0.85 < np.isinf(drawn("invalid", 1).times_ms).mean() < 0.95
+    assert len(np.unique(drawn("plateau", 1).times_ms)) <= 8
+    assert len(drawn("small", 1).space) == 60
+    assert len(drawn("line", 1).space.names) == 1
+    assert len(drawn("constrained", 1).space) < 0.15 * 10 * 8 * 8 * 6 * 4 * 2
+    needle = drawn("needle", 1)
+    assert (needle.times_ms < 1.1 * needle.optimum_ms).mean() < 0.02
+
+
+def test_the_separable_one_has_its_optimum_where_every_parameter_has_its_own() -> None:
+    landscape = drawn("separable", 1)
+    codes, best = landscape.space.codes, int(np.argmin(landscape.times_ms))
+
+    for position in range(codes.shape[1]):
+        means = [landscape.times_ms[codes[:, position] == code].mean() for code in range(codes[:, position].max() + 1)]
+        assert means[codes[best, position]] == pytest.approx(min(means))
+
+
+def test_runs_scatter_around_the_true_time_by_the_noise() -> None:
+    landscape = drawn("small", 0)
+    noisy = Noisy(landscape, 0.05, np.random.default_rng(0))
+    configuration = landscape.space.configuration(7)
+
+    logs = np.log(noisy.sample(configuration, 4000) / landscape.times_ms[7])
+
+    assert abs(logs.mean()) < 0.005 and logs.std() == pytest.approx(0.05, rel=0.05)
+    assert isinstance(noisy(configuration), Measurement) and noisy.measured == [7]
+    failing = drawn("invalid", 0)
+    row = int(np.flatnonzero(np.isinf(failing.times_ms))[0])
+    assert isinstance(Noisy(failing, 0.05, np.random.default_rng(0))(failing.space.configuration(row)), Infeasible)
+
+
+def test_without_noise_the_winner_is_the_best_measured() -> None:
+    found = search_with_noise(drawn("small", 0), 1e-6, 0, budget=12, max_races=4)
+
+    assert found["against_measured"] == 0
+    assert found["runs_per_evaluation"] >= 10
