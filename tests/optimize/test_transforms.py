@@ -288,7 +288,8 @@ def _judged(name: str, chosen: set[str], folder: Path) -> list[tuple[str, str, s
         rewrites += [(t.name, r) for t in everything for r in t.propose(again)][:6]
     assert rewrites
     found: list[tuple[str, str, str]] = []
-    for number, (transform, rewrite) in enumerate(rewrites):
+    each_once = {rewrite.text: (transform, rewrite) for transform, rewrite in rewrites}
+    for number, (transform, rewrite) in enumerate(each_once.values()):
         source = folder / str(number) / description.source.name
         source.parent.mkdir()
         source.write_text(rewrite.text)
