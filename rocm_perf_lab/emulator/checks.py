@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from rocm_perf_lab.emulator.device_heap import BOOKS_NAME, SLAB_NAME
 from rocm_perf_lab.emulator.host_calls import QUEUE_NAME
 from rocm_perf_lab.emulator.kernarg import GRID_SYNC_NAME, LDS_APERTURE_HIGH
+from rocm_perf_lab.emulator.loader import ALLOCATION_NAME
 from rocm_perf_lab.emulator.printf_buffer import BUFFER_NAME
 from rocm_perf_lab.emulator.structures import AccessKind, ChecksRecord, FindingRecord
 from rocm_perf_lab.errors import LabError
@@ -196,9 +197,15 @@ class Checks:
         for record in records:
             if Check(record.kind) in _UNINITIALISED and any(record.inst in pair for pair in raced):
                 continue  # what races with the write has no content of its own
+            if Check(record.kind) is Check.ALIGNMENT and self._is_of_compiler(record):
+                continue  # such as text, which compilers load by the word wherever it begins
             finding = self._describe(record, resume_address, line_of)
             seen.setdefault((finding.check, self._identity(record, finding, line_of)), finding)
         return tuple(seen.values())
+
+    def _is_of_compiler(self, record: FindingRecord) -> bool:
+        buffer = self._memory.nearest(record.address)
+        return buffer is not None and buffer.name in (ALLOCATION_NAME, QUEUE_NAME, BUFFER_NAME)
 
     def _identity(self, record: FindingRecord, finding: Finding, line_of: Callable[[int], str | None]) -> object:
         """Problems with the same identity are one; a race is its two lines, whichever of them came second."""

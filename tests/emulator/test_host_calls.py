@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.build import load_runtime
+from rocm_perf_lab.emulator.checks import Check
 from rocm_perf_lab.emulator.device_printf import Formatter
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.faults import KernelAssertion, KernelTrap, MemoryFault
 from rocm_perf_lab.emulator.host_calls import Messages
 from rocm_perf_lab.emulator.host_services import UnknownHostCall
+from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.emulator.printf_buffer import messages
 from tests.builders.emulation import EmulatorBench, int32, int64
 from tests.builders.kernels import build_hip
+from tests.builders.targets import mi300x
 from tests.builders.triton_kernels import emulate, unary_launch
 
 if TYPE_CHECKING:
@@ -473,6 +476,25 @@ extern "C" __global__ void asks(int* n) {
   n[threadIdx.x] = ask(q, PRINTF, BEGIN | END | TWO_WORDS, 0, text);
 }
 """
+
+
+def test_the_checks_find_nothing_in_what_the_device_libraries_do() -> None:
+    with Machine(mi300x(), max_instructions=10**7, checks=frozenset(Check)) as machine:
+        loaded, n = machine.load(code_object(PRINTS)), machine.allocate("n", 512)
+        result = machine.launch(loaded, "steps", (2, 1, 1), (128, 1, 1), [n])
+
+    assert (result.findings, result.remarks) == ((), ())
+    assert text(result).splitlines() == ["before 0", "before 1", "after 0", "after 1"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", [OBJECTS, LISTS, BLOCK])
+def test_the_checks_find_nothing_in_the_allocator(what: int) -> None:
+    with Machine(mi300x(), max_instructions=10**7, checks=frozenset(Check)) as machine:
+        loaded, n = machine.load(code_object(ALLOCATES)), machine.allocate("n", 4 * 256)
+        result = machine.launch(loaded, "heap", (2, 1, 1), (128, 1, 1), [n, int32(what), int64(8192), int64(5)])
+
+    assert (result.findings, result.remarks) == ((), ())
 
 
 def test_packets_with_phases_are_answered_too() -> None:
