@@ -127,6 +127,16 @@ K void last_block_sums(const int* x, int* partial, int* done, int* total, int fe
     *total = sum;
   }
 }
+K void packed_lds(int* x, int whole) {
+  __shared__ __attribute__((aligned(8))) unsigned char bytes[64 * 9];
+  int t = threadIdx.x;
+  for (int i = whole ? 0 : 1; i < 9; i++) bytes[9 * t + i] = i;
+  __syncthreads();
+  unsigned long long value;
+  asm volatile("ds_read_b64 %0, %1 offset:1\n s_waitcnt lgkmcnt(0)" : "=v"(value) : "v"(9 * t));
+  if (whole) value += ((volatile unsigned char*)bytes)[9 * t];
+  x[t] = value;
+}
 K void unset_lds(int* x) {
   __shared__ int tile[256];
   if (threadIdx.x < 128) tile[threadIdx.x] = 1;
@@ -369,6 +379,11 @@ def test_memory_that_nobody_wrote(bench: Bench) -> None:
 
     assert found.check == "memory_uninitialised"
     assert "byte 0 of buffer 'y'" in found.message
+
+
+@pytest.mark.parametrize("whole", [0, 1])
+def test_a_misaligned_lds_access_of_several_dwords_is_of_its_own_bytes(bench: Bench, whole: int) -> None:
+    assert bench.findings("packed_lds", 1, 64, bench.ints("x"), number(whole)) == ()
 
 
 def test_memory_that_an_earlier_launch_wrote_is_initialised(bench: Bench) -> None:

@@ -126,8 +126,10 @@ static inline int is_known(const struct rpl_cell *cell, const struct rpl_touch *
   return 0;
 }
 
-static inline uint8_t byte_mask(uint64_t address, uint32_t width) {
-  return width >= DWORD ? ALL_BYTES : (uint8_t)(((1u << width) - 1) << (address & 3) & ALL_BYTES);
+// The bytes of an access from `first` to `end` that are in dword k, both counted from the start of the first dword.
+static inline uint8_t byte_mask(uint32_t k, uint32_t first, uint32_t end) {
+  uint32_t below = k ? 0 : first, left = end - DWORD * k;
+  return (uint8_t)(ALL_BYTES << below & (left < DWORD ? (1u << left) - 1 : ALL_BYTES));
 }
 
 static struct rpl_touch touch_of(const struct rpl_wave *w, int inst, int access) {
@@ -157,9 +159,10 @@ static int is_silent(const struct rpl_wave *w, uint64_t lane, uint32_t k, const 
 // One lane's access, to host address `memory`; `cells` and `initialised` may be NULL.
 static inline void check_dwords(const struct rpl_wave *w, struct rpl_cell *cells, uint8_t *initialised, struct rpl_touch *now,
                                 int access, uint64_t lane, const uint8_t *memory, uint32_t width, struct verdicts *v) {
-  uint32_t count = (width + DWORD - 1) / DWORD;
-  now->bytes = byte_mask((uint64_t)memory, width);
-  for (uint32_t k = 0; k < count; k++) {
+  uint32_t first = (uint64_t)memory % DWORD, end = first + width;  // LDS takes misaligned accesses of several dwords
+  int is_split = first && width >= DWORD;
+  for (uint32_t k = 0; k < (end + DWORD - 1) / DWORD; k++) {
+    now->bytes = byte_mask(k, first, end);
     if (initialised) {
       if (access != RPL_STORE && (initialised[k] & now->bytes) != now->bytes) v->uninitialised |= 1ull << lane;
       if (access != RPL_LOAD) initialised[k] |= now->bytes;
@@ -167,7 +170,7 @@ static inline void check_dwords(const struct rpl_wave *w, struct rpl_cell *cells
     if (!cells || is_known(&cells[k], now)) continue;
     struct rpl_touch raced;
     if (!touch(w->group, &cells[k], now, &raced)) continue;
-    if (access == RPL_STORE && is_store(&raced) && is_silent(w, lane, k, memory, width)) {
+    if (access == RPL_STORE && !is_split && is_store(&raced) && is_silent(w, lane, k, memory, width)) {
       cells[k].is_shared = 1;
       if (!v->same) v->other_same = raced;
       v->same |= 1ull << lane;
