@@ -6,11 +6,13 @@ A stored table is used only if its checksum matches; its key covers the code and
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.emulator.fingerprint import translator_fingerprint
 from rocm_perf_lab.emulator.isa.decode import LONGEST_INSTRUCTION, decode_one
 from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
+from rocm_perf_lab.emulator.long_branches import long_branch_target
 from rocm_perf_lab.files import read_sealed, write_sealed
 from rocm_perf_lab.resources import cache_dir
 
@@ -53,6 +55,9 @@ def _decode(
             offset = address - code_address
             window = code[offset : offset + LONGEST_INSTRUCTION] if 0 <= offset < len(code) else b""
             instruction = decode_one(window, address)
+            target = long_branch_target(code, offset, address) if instruction.mnemonic == "S_SETPC_B64" else None
+            if target is not None:
+                instruction = replace(instruction, fields={**instruction.fields, "target": target})
             decoded[address] = instruction
             goes_on, elsewhere = follow(instruction)
             pending.extend(elsewhere)

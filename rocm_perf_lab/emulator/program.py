@@ -82,7 +82,7 @@ class Program:
     @cached_property
     def has_indirect_jumps(self) -> bool:
         """Any block may then be reached from any S_SETPC_B64 or S_SWAPPC_B64."""
-        return any(i.mnemonic in COMPUTED_JUMPS for i in self.instructions)
+        return any(map(is_computed_jump, self.instructions))
 
 
 @lru_cache(maxsize=8)  # of trials and their measurement: each is a machine of its own
@@ -106,7 +106,7 @@ def decode_program(
     order = sorted(decoded)
     leaders = _leaders(decoded, entries)
     back_targets = {t for i in decoded.values() for t in branch_targets(i) if t <= i.address}
-    back_targets |= {i.address for i in decoded.values() if i.mnemonic in COMPUTED_JUMPS}  # where they lead is unknown
+    back_targets |= {i.address for i in decoded.values() if is_computed_jump(i)}  # where they lead is unknown
     resume_points = {i.address + i.size for i in decoded.values() if i.mnemonic in _PAUSES} | back_targets
     numbered = {a: _renumbered(decoded[a], n) for n, a in enumerate(order)}
     blocks = []
@@ -135,8 +135,15 @@ def unreached_entries(program: Program, code: bytes, code_address: int, end: int
     return tuple(found)
 
 
+def is_computed_jump(instruction: Instruction) -> bool:
+    """Whether where it leads is known only when it runs; that of a long branch stands in the code."""
+    return instruction.mnemonic in COMPUTED_JUMPS and "target" not in instruction.fields
+
+
 def branch_targets(instruction: Instruction) -> tuple[int, ...]:
     """Addresses that a direct branch may jump to."""
+    if "target" in instruction.fields:
+        return (instruction.fields["target"],)
     name = instruction.mnemonic
     if name in ("S_BRANCH", "S_CALL_B64") or name in CONDITIONAL_BRANCHES:
         words = instruction.fields["simm16"] & 0xFFFF
@@ -153,7 +160,7 @@ def _leaders(decoded: Mapping[int, Instruction], entries: tuple[int, ...]) -> se
     leaders = set(entries)
     for instruction in decoded.values():
         leaders.update(branch_targets(instruction))
-        if instruction.mnemonic in COMPUTED_JUMPS:
+        if is_computed_jump(instruction):
             leaders.add(instruction.address)
         ends = instruction.mnemonic in _JUMPS | _PAUSES | CONDITIONAL_BRANCHES
         if ends:

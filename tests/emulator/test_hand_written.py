@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.checks import Check
+from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.kernarg import KernelArgumentError
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
@@ -357,3 +358,25 @@ def test_another_kernel_ends_a_kernel_of_unknown_size() -> None:
     kernels = read_code_object(assemble_code_object(text)).kernels
 
     assert {k.symbol: k.code_bytes for k in kernels} == {"k": 256, "other": 4}
+
+
+@pytest.mark.parametrize("way", ["s_addc_u32 s7, s7, 0", "s_addc_u32 s7, s7, (far-here)>>32"])
+def test_a_long_branch_is_no_computed_jump(way: str) -> None:
+    jump = f"s_getpc_b64 s[6:7]\nhere:\ns_add_u32 s6, s6, far-here\n{way}\ns_setpc_b64 s[6:7]\n.fill 40000, 4, 0xbf800000\nfar:\n"
+    text = kernel_text("k", f"s_movk_i32 s10, 5\n{jump}{STORE_S10}") + metadata_text("k")
+
+    assert (run(text) == 5).all()
+
+
+def test_a_long_branch_back_is_a_loop() -> None:
+    back = (
+        "s_movk_i32 s10, 0\nagain:\ns_add_u32 s10, s10, 3\ns_cmp_lt_u32 s10, 9\ns_cbranch_scc0 out\ns_getpc_b64 s[6:7]\nhere:\n"
+        "s_add_u32 s6, s6, (again-here)&0xffffffff\ns_addc_u32 s7, s7, -1\ns_setpc_b64 s[6:7]\nout:\n"
+    )
+
+    assert (run(kernel_text("k", back + STORE_S10) + metadata_text("k")) == 9).all()
+
+
+def test_skipped_vector_instructions_are_refused() -> None:
+    with pytest.raises(UnsupportedInstruction, match="skipped"):
+        run(kernel("s_setvskip s2, 0\n") + metadata_text("k"))

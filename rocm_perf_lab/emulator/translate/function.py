@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.pcode.llvm_text import Names
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value
-from rocm_perf_lab.emulator.program import COMPUTED_JUMPS, CONDITIONAL_BRANCHES
+from rocm_perf_lab.emulator.program import CONDITIONAL_BRANCHES, is_computed_jump
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
 from rocm_perf_lab.emulator.translate.memory import translate_memory
 from rocm_perf_lab.emulator.translate.mode import Mode, modes_at_entry
@@ -154,7 +154,7 @@ def _leave_block(program: Program, block: Block, state: BlockState) -> None:
     lines, last = state.lines, block.instructions[-1]
     name = last.mnemonic
     condition = _branch_condition(state, name) if name in CONDITIONAL_BRANCHES else None
-    target = _indirect_target(state, last) if name in COMPUTED_JUMPS else None
+    target = _indirect_target(state, last) if is_computed_jump(last) else None
     if name in ("S_SWAPPC_B64", "S_CALL_B64"):
         back = program.load_address + last.address + last.size
         state.write(last.fields["sdst"], Value(back, "u", 64))

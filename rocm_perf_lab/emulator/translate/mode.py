@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.hardware_registers import MODE_REGISTER, register_field
+from rocm_perf_lab.emulator.program import is_computed_jump
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +72,7 @@ def modes_at_entry(program: Program) -> Mapping[int, Mode]:
         modes[block.index] = mode
         for instruction in block.instructions:
             mode = mode.after(instruction)
-        is_computed = block.instructions[-1].mnemonic in ("S_SETPC_B64", "S_SWAPPC_B64")
+        is_computed = is_computed_jump(block.instructions[-1])
         following = program.blocks if is_computed else [program.block_at[a] for a in block.successors if a in program.block_at]
         pending += [(b, mode) for b in following]
     return {b.index: modes.get(b.index, start) for b in program.blocks}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.translate.state import BlockState
 
 _WORD = OperandType("B32", 32)
+_CONSTANT_ZERO = 128
 _BIT_SEARCHES = {"S_FF1_I32": "cttz", "S_FLBIT_I32": "ctlz", "S_BCNT1_I32": "ctpop"}
 
 
@@ -89,6 +90,9 @@ def translate_scalar(state: BlockState, instruction: Instruction, load_address: 
         _set_register(state, instruction)
     elif name.startswith("S_SET_GPR_IDX"):
         set_index_mode(state, instruction)
+    elif name == "S_SETVSKIP":
+        if instruction.fields["ssrc0"] != _CONSTANT_ZERO:
+            raise UnsupportedSemantics("vector instructions that are skipped")
     elif name.startswith("S_MOVREL"):
         _move_relative(state, instruction)
     elif name.rpartition("_")[0] in _BIT_SEARCHES and not name.endswith("_I64"):
