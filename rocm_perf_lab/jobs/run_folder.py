@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ ATT_FOLDER = "att"
 """The decoded thread trace."""
 TIMELINE = "timeline.perfetto-trace"
 """Opens in ui.perfetto.dev."""
+_LONGEST_LOGGING_S = 15.0
 _RESULTS = (
     "profile.json", "roofline.json", "dag.json", "analysis.json", "wall_time.json", "checks.json", "instruction_counts.json",
     "roofline.png", "roofline.html", "report.html", TIMELINE,
@@ -29,7 +31,19 @@ def forget_results(folder: Path, *, passes: bool) -> None:
     """
     if not any((folder / name).exists() for name in (*_RESULTS, ROCPD_FOLDER)):
         return
+    _wait_for_tracking(folder)
     for name in _RESULTS:
         (folder / name).unlink(missing_ok=True)
     for name in (ROCPD_FOLDER, ATT_FOLDER) if passes else ():
         shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _wait_for_tracking(folder: Path) -> None:
+    """The earlier run may still be logged from these files, which the next ones would be taken for."""
+    from rocm_perf_lab.tracking.deferred import FAILURE, RECORD
+
+    deadline = time.monotonic() + _LONGEST_LOGGING_S
+    while (folder / RECORD).exists() and not (folder / FAILURE).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for name in (RECORD, FAILURE):
+        (folder / name).unlink(missing_ok=True)
