@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.call_graph import callable_functions
+from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.initial_state import initial_mode
 from rocm_perf_lab.emulator.jit import compile_program
 from rocm_perf_lab.emulator.program import Program, decode_program, unreached_entries
@@ -74,6 +75,13 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     )
     preloads = kernel.descriptor.kernarg_preload & _PRELOAD_LENGTH_MASK
     entry = kernel.entry_address + (_PRELOAD_PROLOGUE_BYTES if preloads else 0)
+    if entry >= section.address + section.size:
+        raise IllegalInstruction(
+            f"nothing is at the entry of kernel {kernel.symbol}: with preloaded arguments it lies "
+            f"{_PRELOAD_PROLOGUE_BYTES} bytes behind the kernel's symbol",
+            where=f"address {entry:#x}",
+            remedy="Put code for firmware that cannot preload, and padding up to there, before it, as compilers do.",
+        )
     mode = initial_mode(kernel.descriptor)
     program = decode_program(kernel.symbol, elf.content(section), section.address, (entry,), loaded.load_address, mode)
     if not program.has_indirect_jumps:

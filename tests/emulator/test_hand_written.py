@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.checks import Check
-from rocm_perf_lab.emulator.errors import UnsupportedInstruction
+from rocm_perf_lab.emulator.errors import IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.kernarg import KernelArgumentError
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
@@ -380,3 +380,11 @@ def test_a_long_branch_back_is_a_loop() -> None:
 def test_skipped_vector_instructions_are_refused() -> None:
     with pytest.raises(UnsupportedInstruction, match="skipped"):
         run(kernel("s_setvskip s2, 0\n") + metadata_text("k"))
+
+
+def test_preloaded_arguments_without_their_prologue_are_named() -> None:
+    preload = ".amdhsa_user_sgpr_kernarg_preload_length 2\n  .amdhsa_kernarg_size 64"
+    text = kernel("").replace(".amdhsa_kernarg_size 64", preload) + metadata_text("k")
+
+    with pytest.raises(IllegalInstruction, match="256 bytes behind"):
+        run(text)
