@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.families import FAMILIES, PARTS, drawn
+from benchmarks.landscapes import main
 from benchmarks.noise import Noisy, search_with_noise
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 
@@ -61,3 +62,25 @@ def test_without_noise_the_winner_is_the_best_measured() -> None:
 
     assert found["against_measured"] == 0
     assert found["runs_per_evaluation"] >= 10
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--families", "held-out", "--only", "nothing"], "names: separable_1"),
+        (["--families", "held-out", "--only", "small_1", "--prior", "anywhere"], "families have no priors"),
+    ],
+)
+def test_what_cannot_be_searched_is_an_error(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([*words, "--seeds", "1", "--sampler", "random"])
+
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_command_searches_chosen_families(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--families", "held-out", "--only", "small", "--seeds", "1", "--sampler", "random"])
+
+    printed = capsys.readouterr().out
+    assert "small_1" in printed and "small_3" in printed and "line_1" not in printed
