@@ -169,7 +169,7 @@ def earlier(source: Source, name: str) -> Landscape | None:
     if source.prior is None:
         return None
     if source.data is None:
-        if source.drawn != "synthetic":
+        if source.drawn in PARTS:
             raise LabError("families have no priors", where="--prior", remedy="leave it out, or take --synthetic or --data")
         found = drawn_prior(name)
     else:
