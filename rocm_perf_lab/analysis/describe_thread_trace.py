@@ -1,0 +1,124 @@
+"""From an analysed thread trace to its part of analysis.json."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.analysis.documents import (
+    HotInstruction,
+    LatencyPart,
+    LoopPart,
+    StallCharge,
+    ThreadTracePart,
+    TimeBalancePart,
+    TracedLine,
+    TracedTime,
+)
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.analysis.thread_trace import HotSpot, LineTime, ThreadTrace
+    from rocm_perf_lab.analysis.traced_loops import LoopTime
+    from rocm_perf_lab.analysis.wait_charges import Charge
+
+
+def att_features(traced: ThreadTrace) -> dict[str, float]:
+    """Numbers by name, comparable between runs; what the trace cannot tell has no entry."""
+    features = {
+        "waves": float(traced.waves),
+        "cycles_per_wave": traced.total.cycles / traced.waves if traced.waves else None,
+        "stall_fraction": traced.stall_fraction,
+        "issue_fraction": traced.issue_fraction,
+        "idle_fraction": traced.idle_fraction,
+        "hidden_fraction": traced.hidden_fraction,
+        "waves_per_simd": traced.waves_per_simd,
+        "shader_clock_ghz": traced.shader_clock_hz / 1e9 if traced.shader_clock_hz else None,
+        "instructions_per_cycle": traced.instructions_per_cycle,
+        "wait_fraction": traced.wait_cycles / traced.total.cycles,
+        "unattributed_fraction": traced.unattributed_cycles / traced.total.cycles,
+        **{f"{kind}_time_fraction": spent.share for kind, spent in traced.classes.items()},
+        **{f"{kind}_caused_stall_fraction": cycles / traced.total.cycles for kind, cycles in traced.charged.items()},
+        **{f"{kind}_latency_cycles": latency.mean for kind, latency in traced.memory_latency.items()},
+    }
+    return {name: value for name, value in features.items() if value is not None}
+
+
+def thread_trace_part(traced: ThreadTrace) -> ThreadTracePart:
+    """All of it; cycles of the shader clock, shares of the whole time."""
+    return ThreadTracePart(
+        folder=traced.folder,
+        kernel=traced.kernel,
+        time_kind="emulated" if traced.emulated else "measured",
+        waves=traced.waves,
+        total=TracedTime(**asdict(traced.total)),
+        classes={kind: TracedTime(**asdict(spent)) for kind, spent in traced.classes.items()},
+        lines=tuple(_line(line) for line in traced.lines),
+        charged=dict(traced.charged.items()),
+        charges=tuple(_charge(charge) for charge in traced.charges),
+        wait_cycles=traced.wait_cycles,
+        unattributed_cycles=traced.unattributed_cycles,
+        memory_latency={kind: LatencyPart(**asdict(latency)) for kind, latency in traced.memory_latency.items()},
+        hot_spots=tuple(_hot_spot(spot) for spot in traced.hot_spots),
+        loops=tuple(_loop(loop) for loop in traced.loops),
+        hidden_fraction=traced.hidden_fraction,
+        waves_per_simd=traced.waves_per_simd,
+        shader_clock_hz=traced.shader_clock_hz,
+        time_balance=TimeBalancePart(**asdict(traced.balance)),
+        limits=traced.limits,
+    )
+
+
+def _line(line: LineTime) -> TracedLine:
+    return TracedLine(
+        source=line.source,
+        hidden_cycles=line.hidden_cycles,
+        caused_cycles=line.caused_cycles,
+        waits_for=line.waits_for,
+        waits_for_class=line.waits_for_class,
+        waited_cycles=line.waited_cycles,
+        **asdict(line.spent),
+    )
+
+
+def _charge(charge: Charge) -> StallCharge:
+    return StallCharge(
+        waiting=charge.victim.text,
+        waiting_address=charge.victim.address,
+        waiting_source=charge.victim.source,
+        cause=charge.cause.text,
+        cause_address=charge.cause.address,
+        cause_source=charge.cause.source,
+        counter=charge.counter.value,
+        cycles=charge.cycles,
+    )
+
+
+def _hot_spot(spot: HotSpot) -> HotInstruction:
+    return HotInstruction(
+        text=spot.row.text,
+        address=spot.row.address,
+        source=spot.row.source,
+        kind=spot.kind,
+        hits=spot.row.hits,
+        cycles=spot.row.cycles,
+        stall=spot.row.stall,
+        share=spot.share,
+        hidden_cycles=spot.hidden_cycles,
+        waits_for=spot.waits_for.text if spot.waits_for else None,
+        waits_for_address=spot.waits_for.address if spot.waits_for else None,
+        waits_for_source=spot.waits_for.source if spot.waits_for else None,
+        waited_cycles=spot.waited_cycles,
+    )
+
+
+def _loop(loop: LoopTime) -> LoopPart:
+    return LoopPart(
+        source=loop.source,
+        first_address=loop.first.address,
+        last_address=loop.last.address,
+        turns=loop.turns,
+        turns_per_entry=loop.turns_per_entry,
+        cycles=loop.cycles,
+        cycles_per_turn=loop.cycles_per_turn,
+        share=loop.share,
+    )
