@@ -125,20 +125,22 @@ class ApplicationRuns:
                 self.tell(f"counter pass {number} of {len(groups)}")
                 try:
                     run = self._run(("--pmc", *group, *_only(kernel)), f"counters_{number}")
-                    runs.append(beside.submit(_read_counted, run, group))
+                    runs.append(beside.submit(_read_counted, run))
                 except LabError as error:
                     runs.append(Future())
                     runs[-1].set_exception(error)
         traces: list[Trace] = []
+        answered: list[Sequence[str]] = []
         problems: list[str] = []
         for number, (group, counted) in enumerate(zip(groups, runs, strict=True), start=1):
             try:
-                trace, said = counted.result()
+                trace, warnings = counted.result()
                 traces.append(trace)
-                problems.extend(said)
+                answered.append(group)
+                problems.extend(warnings)
             except LabError as error:
                 problems.append(f"counter pass {number} ({', '.join(group)}) failed: {error.what}")
-        return tuple(traces), tuple(dict.fromkeys(problems))
+        return tuple(traces), tuple(dict.fromkeys((*problems, *_missing(answered, traces))))
 
     def _run(self, options: Sequence[str], name: str, formats: Sequence[str] = ("rocpd",)) -> ProfiledRun:
         folder = self.folder / name
@@ -149,12 +151,11 @@ class ApplicationRuns:
         return self.profiler.run(options, self.command, folder, timeout_s=self.timeout_s, log=log, formats=formats)
 
 
-def _read_counted(run: ProfiledRun, group: Sequence[str]) -> _Counted:
-    """The trace of one run with counters, and what was wrong with it."""
+def _read_counted(run: ProfiledRun) -> _Counted:
+    """The trace of one run with counters, and the profiler's warnings."""
     from rocm_perf_lab.rocprof.reader import read_databases
 
-    trace = read_databases(run.databases)
-    return trace, (*_missing((group,), (trace,)), *run.warnings)
+    return read_databases(run.databases), run.warnings
 
 
 def _only(kernel: str) -> tuple[str, ...]:
@@ -164,5 +165,8 @@ def _only(kernel: str) -> tuple[str, ...]:
 
 def _missing(groups: Sequence[Sequence[str]], traces: Sequence[Trace]) -> tuple[str, ...]:
     collected = {name for trace in traces for counters in trace.passes for name in counters}
-    missing = [name for group in groups for name in group if name not in collected]
+    wanted = dict.fromkeys(name for group in groups for name in group)
+    missing = [name for name in wanted if name not in collected]
+    if len(missing) == len(wanted) > 1:
+        return (f"rocprofv3 collected none of the {len(wanted)} counters that it was asked for",)
     return (f"rocprofv3 collected no {', '.join(missing)}",) if missing else ()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Dim3 = tuple[int, int, int]
 
+_NAMED_STRANGERS = 3
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -191,8 +193,10 @@ def _strangers(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[str, ...]
     """A note where counters were given, and none of them is of the kernel."""
     if not traces or _counter_passes(traces, kernel):
         return ()
-    others = ", ".join(dict.fromkeys(demangle(other.name)[:80] for trace in traces for other in trace.kernels)) or "none"
-    return (f"the counter passes have no counters of {kernel.name[:80]}; their kernels: {others[:200]}",)
+    others = list(dict.fromkeys(demangle(other.name)[:80] for trace in traces for other in trace.kernels))
+    named = ", ".join(others[:_NAMED_STRANGERS]) or "none"
+    more = f" and {len(others) - _NAMED_STRANGERS} more" if len(others) > _NAMED_STRANGERS else ""
+    return (f"the counter passes have no counters of {kernel.name[:80]}; their kernels: {named}{more}",)
 
 
 def _same_kernel(trace: Trace, kernel: RankedKernel) -> list[int]:

@@ -60,9 +60,9 @@ def merge(traces: Sequence[Trace]) -> Trace:
     notes: list[str] = []
     first_of: dict[str, Trace] = {}
     for trace in traces:
-        if trace.sha256 in first_of:
-            notes.append(f"{trace.path.name} equals {first_of[trace.sha256].path.name} and was left out")
-        first_of.setdefault(trace.sha256, trace)
+        first = first_of.setdefault(trace.sha256, trace)
+        if first is not trace:
+            notes.append("{} equals {} and was left out".format(*_told_apart(trace.path, first.path)))
     kept = tuple(first_of.values())
     if len(kept) == 1:
         return replace(kept[0], notes=(*kept[0].notes, *notes))
@@ -73,7 +73,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
     counters, *replays = (
         _counters(of_pass, positions) for of_pass in zip_longest(*(trace.passes for trace in kept), fillvalue=nothing)
     )
-    folder = Path(os.path.commonpath([trace.path.resolve().parent for trace in kept]))
+    folder = _common_folder([trace.path for trace in kept])
     return Trace(
         path=folder,
         sha256=hashlib.sha256("".join(sorted(trace.sha256 for trace in kept)).encode()).hexdigest(),
@@ -108,6 +108,19 @@ def merge(traces: Sequence[Trace]) -> Trace:
         paths=tuple(path for trace in kept for path in trace.paths),
         replays=tuple(replays),
     )
+
+
+def _common_folder(paths: Sequence[Path]) -> Path:
+    return Path(os.path.commonpath([path.resolve().parent for path in paths]))
+
+
+def _told_apart(*paths: Path) -> list[str]:
+    """Their names, with the folders that they differ in where the names are one: every run has its run_results.db."""
+    names = [path.name for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    folder = _common_folder(paths)
+    return [str(path.resolve().relative_to(folder)) for path in paths]
 
 
 def several_machines(processes: Sequence[TracedProcess]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.device.rocprofv3 import ProfiledRun, ProfilerError, Rocprofv3
 from rocm_perf_lab.profiling.application import ApplicationRuns
@@ -54,3 +54,18 @@ def test_passes_stay_in_order_and_a_failed_one_costs_its_own_counters_only(tmp_p
         f"counter pass 2 ({', '.join(PASSES[1])}) failed: the hardware cannot collect these counters",
         "rocprofv3 collected no SQ_EVENT_16",
     )
+
+
+class Countless(Scripted):
+    """Leaves a database without any counter."""
+
+    def run(self, options: Sequence[str], command: Sequence[str], folder: Path, **others: Any) -> ProfiledRun:
+        return super().run(tuple(word for word in options if word not in COUNTERS), command, folder, **others)
+
+
+def test_a_profiler_that_collects_nothing_is_told_once(tmp_path: Path) -> None:
+    runs = ApplicationRuns(Countless("rocprofv3", "1.1.0"), ("./app",), tmp_path, 1.0, lambda _: None)
+
+    _, problems = runs.counters("gfx942", COUNTERS, VEC_COPY.mangled_name)
+
+    assert problems == ("rocprofv3 collected none of the 24 counters that it was asked for",)

@@ -96,6 +96,16 @@ def test_a_copy_of_a_file_counts_once(two: tuple[Path, Path], tmp_path: Path) ->
     assert trace.notes == ("copy.db equals 1_results.db and was left out",)
 
 
+def test_copies_of_one_name_are_told_apart_by_their_folders(two: tuple[Path, Path], tmp_path: Path) -> None:
+    for folder in ("trace", "counters_1"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(two[0], tmp_path / folder / "run_results.db")
+
+    trace = read_databases([tmp_path / "trace" / "run_results.db", tmp_path / "counters_1" / "run_results.db"])
+
+    assert trace.notes == ("counters_1/run_results.db equals trace/run_results.db and was left out",)
+
+
 def test_a_process_that_comes_twice_is_refused(two: tuple[Path, Path], tmp_path: Path) -> None:
     write_database(tmp_path / "again.db", recorded_run(TARGET, [dispatch(1, 2)]))
 
