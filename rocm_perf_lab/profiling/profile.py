@@ -191,7 +191,7 @@ def _counter_passes(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[Mapp
 
 def _strangers(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[str, ...]:
     """A note where counters were given, and none of them is of the kernel."""
-    if not traces or _counter_passes(traces, kernel):
+    if not any(trace.counters for trace in traces) or _counter_passes(traces, kernel):
         return ()
     others = list(dict.fromkeys(demangle(other.name)[:80] for trace in traces for other in trace.kernels))
     named = ", ".join(others[:_NAMED_STRANGERS]) or "none"
