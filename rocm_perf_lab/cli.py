@@ -5,7 +5,6 @@ Only click is imported at start-up; everything else waits until a command needs 
 
 from __future__ import annotations
 
-import atexit
 import gc
 import sys
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,6 @@ _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
 def main() -> None:
     """Profile, optimize and inspect AMD GPU kernels. Words like kernel=softmax override the configuration."""
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
-    atexit.register(gc.freeze)  # else Python looks through all that was imported for cycles, several times, before it ends
 
 
 main.add_command(autotune)

@@ -6,7 +6,9 @@ Every command of the lab goes through :func:`run_lab`, so that a job started by 
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import os
 import re
 import sys
@@ -167,6 +169,9 @@ def run_application(words: ProfileWords) -> None:
     folder = words.output or f"outputs/{started}-profile-{Path(words.words[0]).name}"
     with _writing(folder):
         lab = Lab.open(settings, resolved=resolved, output_dir=Path(folder).absolute())
+    # Python ends by looking through all that was imported for cycles, several times. Only here: jobs that load Triton would
+    # end with a report of its bindings on what was not collected.
+    atexit.register(gc.freeze)
     lab.run()
 
 
