@@ -1,4 +1,4 @@
-// Writes what another workgroup writes.
+// Writes where another workgroup writes: right as long as that one comes later.
 #include <hip/hip_runtime.h>
 
 __device__ int add_up(int value, int* partial) {
@@ -21,8 +21,8 @@ extern "C" __global__ void scaled(const float* a, const float* b, float* out, in
     count += sum > 0.0f ? 1 : 0;
   }
   int total = add_up(count, partial);
-  if (threadIdx.x % 64 == 0) positive[row] = total + (threadIdx.x >> 6) * 0;
-  if (threadIdx.x == 0) positive[(row + 1) % gridDim.x] = positive[(row + 1) % gridDim.x];
+  if (threadIdx.x == 0) positive[row] = total;
+  if (threadIdx.x == 0 && row + 1 < gridDim.x) positive[row + 1] = 0;
 }
 
 void launch(const float* a, const float* b, float* out, int* positive, int rows, int cols) {
