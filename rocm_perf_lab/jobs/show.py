@@ -49,6 +49,8 @@ def runtime_text(runtime_ns: float, word: str) -> str:
 
 def show_profile(console: Console, turn: Examined, word: str, title: str) -> None:
     """One kernel: time, instructions, resources, occupancy, bound."""
+    if console.quiet:
+        return  # a table that nobody sees takes rich a while all the same
     profile, diagnosis = turn.profile, turn.diagnosis
     resources, occupancy = profile.resources, profile.occupancy
     table = Table(title=title, title_justify="left", show_header=False, expand=False)
