@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, Va
 from rocm_perf_lab.analysis.comparison import KernelTimes, RunTimes
 from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.jobs.run_folder import ROCPD_FOLDER
+from rocm_perf_lab.rocprof.dialects import SQLITE_MAGIC
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,6 @@ WALL_TIME = "wall_time.json"
 WHOLE_COMMAND = "whole command"
 _SCHEMA_MAJOR = "1."
 _LARGEST_PROFILE_BYTES = 1 << 30
-_SQLITE = b"SQLite format 3\0"
 
 
 class CompareError(LabError):
@@ -98,7 +98,7 @@ def read_run(path: Path) -> RunTimes:
         if file.stat().st_size > _LARGEST_PROFILE_BYTES:
             raise CompareError("this file is too large for a profile", where=str(file))
         content = file.read_bytes()
-        if content.startswith(_SQLITE):
+        if content.startswith(SQLITE_MAGIC):
             raise CompareError(
                 "this is a database, not a profile",
                 where=str(file),

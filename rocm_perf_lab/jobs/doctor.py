@@ -327,6 +327,8 @@ def _cache(cache: Path, area: str) -> Check:
 
 
 def _store(uri: str, folder: Path, area: str) -> Check:
+    from rocm_perf_lab.rocprof.dialects import SQLITE_MAGIC
+
     name = uri.removeprefix("sqlite:///")
     if name == uri:
         return Check(area, "MLflow store", "ok", f"{ui_command(uri)} (not asked)")
@@ -336,7 +338,7 @@ def _store(uri: str, folder: Path, area: str) -> Check:
     remedy = "move it away, set MLFLOW_TRACKING_URI, or run with tracking=none"
     try:
         with file.open("rb") as content:
-            is_sqlite = content.read(16) in (b"SQLite format 3\0", b"")
+            is_sqlite = content.read(len(SQLITE_MAGIC)) in (SQLITE_MAGIC, b"")
     except OSError as error:
         return Check(area, "MLflow store", "broken", f"{file}: {error.strerror}", remedy)
     if not is_sqlite or not os.access(file, os.W_OK):

@@ -76,12 +76,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 def _head(path: Path) -> bytes:
     try:
-        with path.open("rb") as source:
-            head = source.read(_HEAD_BYTES)
-            if not head.startswith(_GZIP_MAGIC):
-                return head
-            source.seek(0)
-            with gzip.open(source) as packed:
-                return packed.read(_HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
+        with opened(path) as content:
+            return content.read(_HEAD_BYTES)
+    except JsonError:
         return b""
