@@ -19,11 +19,11 @@ import yaml
 from benchmarks.bottleneck_cases import SUITES
 from rocm_perf_lab.analysis.bottleneck import gather_evidence
 from rocm_perf_lab.analysis.diagnosis import diagnose
+from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.protocol import BufferValue, Launch
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.profile import build_profile
-from rocm_perf_lab.resources import resource_dir
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel

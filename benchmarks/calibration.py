@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue
-from rocm_perf_lab.files import write_text
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source

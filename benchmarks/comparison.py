@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rocm_perf_lab.analysis.comparison import KernelTimes, RunTimes, compare
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

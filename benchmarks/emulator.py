@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from benchmarks.figures import Figure, publish
-from rocm_perf_lab.device.compilation import compile_description
+from rocm_perf_lab.core.resources import cache_dir, resource_dir
 from rocm_perf_lab.device.emulator import EmulatorDevice
-from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
-from rocm_perf_lab.device.reference import expected_outputs
 from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.emulator.sampling import SamplePolicy
-from rocm_perf_lab.optimize.verification import verify_outputs
-from rocm_perf_lab.resources import cache_dir, resource_dir
+from rocm_perf_lab.languages.compilation import compile_description
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+from rocm_perf_lab.verify.outputs import verify_outputs
+from rocm_perf_lab.verify.reference import expected_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

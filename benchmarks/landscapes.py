@@ -28,8 +28,8 @@ from rocm_perf_lab.autotune.landscape import Landscape, landscapes_in, load_land
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
 from rocm_perf_lab.autotune.prior import Prior
 from rocm_perf_lab.autotune.sampler import RegressionSampler
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

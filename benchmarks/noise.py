@@ -20,7 +20,7 @@ from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.repeats import Gate, measure
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.tuner import Tuner
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.files import write_text
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.landscape import Landscape

@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from benchmarks.mutants import mutants
-from rocm_perf_lab.components import Component, build
-from rocm_perf_lab.device.compilation import compile_description
-from rocm_perf_lab.device.kernel import KernelDescription
+from rocm_perf_lab.core.components import Component, build
+from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
+from rocm_perf_lab.languages.compilation import compile_description
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.optimize.judge import Judge
-from rocm_perf_lab.resources import resource_dir
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.elf_file import parse_elf

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks import att_folder
-from rocm_perf_lab.files import write_text
+from benchmarks import att_directory
+from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.rocprof import schema
 from rocm_perf_lab.rocprof.recording import (
     AgentRecord,
@@ -183,7 +183,7 @@ _MEASURED_ATT = (
 import json, sys, time
 from pathlib import Path
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
-from rocm_perf_lab.rocprof.att.folders import read_kernel_trace
+from rocm_perf_lab.rocprof.att.directories import read_kernel_trace
 
 begin, processor = time.perf_counter(), time.process_time()
 found = analyse(read_kernel_trace(Path(sys.argv[1]), sys.argv[2]), symbol=sys.argv[2])
@@ -198,7 +198,7 @@ print(json.dumps({
 
 def measure_att(folder: Path) -> dict[str, Any]:
     """Seconds to read and analyse a decoded thread trace, in a process of its own."""
-    command = [sys.executable, "-c", _MEASURED_ATT, str(folder), att_folder.SYMBOL]
+    command = [sys.executable, "-c", _MEASURED_ATT, str(folder), att_directory.SYMBOL]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
 
@@ -241,7 +241,7 @@ def _database(folder: Path, count: int, queues: int, repeat: int) -> dict[str, A
 
 def _thread_trace(folder: Path, times: int, repeat: int) -> dict[str, Any]:
     waves = times * ATT_WAVES
-    traced = att_folder.generate(folder / f"{times}", waves=waves, instructions=ATT_INSTRUCTIONS)
+    traced = att_directory.generate(folder / f"{times}", waves=waves, instructions=ATT_INSTRUCTIONS)
     size = sum(path.stat().st_size for path in traced.iterdir())
     best = min((measure_att(traced) for _ in range(repeat)), key=lambda run: run["total_s"])
     shutil.rmtree(traced)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import yaml
 
-from rocm_perf_lab.device.compilation import compile_description
+from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.device.emulator import EmulatorDevice
-from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue, Launch
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.languages.compilation import compile_description
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source

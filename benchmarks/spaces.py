@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.space_description import describe
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.files import write_text
 
 _POWERS = [2**i for i in range(10)]
 _SPACE = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rocm_perf_lab.entry import run_lab
+from rocm_perf_lab.cli.entry import run_lab
 
 
 def main() -> None:

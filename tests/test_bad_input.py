@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocm_perf_lab.entry import run_lab
+from rocm_perf_lab.cli.entry import run_lab
 from tests.builders.command import Answer
 
 SOURCE = """#include <hip/hip_runtime.h>

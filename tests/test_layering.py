@@ -44,7 +44,7 @@ DOORS = {
 }
 """Where the lab is entered: nothing imports them but each other."""
 FOREIGN = {
-    "rocm_perf_lab/toolchain/triton_worker.py": {"triton"},
+    "rocm_perf_lab/languages/triton_worker.py": {"triton"},
     "rocm_perf_lab/device/hip_harness.py": set[str](),
     "rocm_perf_lab/toolchain/sandbox_child.py": set[str](),
 }
@@ -195,7 +195,7 @@ def test_programs_of_their_own_carry_nothing_of_the_lab(file: str, allowed: set[
         ("def f():\n    import mlflow", "mlflow", True),
         ("if TYPE_CHECKING:\n    import mlflow", "mlflow", True),
         ("if TYPE_CHECKING:\n    pass\nelse:\n    import mlflow", "mlflow", False),
-        ("from rocm_perf_lab import errors", "rocm_perf_lab.errors", False),
+        ("from rocm_perf_lab import errors", "rocm_perf_lab.core.errors", False),
         ("from .store import x", "rocm_perf_lab.tracking.store", False),
         ("from ..jobs import lab", "rocm_perf_lab.jobs", False),
     ],

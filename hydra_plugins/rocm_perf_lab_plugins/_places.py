@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.objective import Infeasible
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, Unmeasured
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.tracking.run import TrackingError
 
 if TYPE_CHECKING:

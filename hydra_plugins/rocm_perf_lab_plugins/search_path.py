@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.core.resources import resource_dir
 
 if TYPE_CHECKING:
     from hydra.core.config_search_path import ConfigSearchPath

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.slots import Task
     from rocm_perf_lab.autotune.space import Space
-    from rocm_perf_lab.config import LabConfig
+    from rocm_perf_lab.config.lab import LabConfig
 
 _BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
-_SEARCHES_BY_ITSELF = "rocm_perf_lab.jobs.autotune.AutotuneJob"
+_SEARCHES_BY_ITSELF = "rocm_perf_lab.jobs.autotune.job.AutotuneJob"
 _JOBLIB = "hydra_plugins.hydra_joblib_launcher."
 _SUBMITIT = "hydra_plugins.hydra_submitit_launcher."
 _RAY = "hydra_plugins.hydra_ray_launcher.ray_launcher."
@@ -59,7 +59,7 @@ class SpaceSweeper(Sweeper):
         """
         from hydra.core.override_parser.overrides_parser import OverridesParser
 
-        from rocm_perf_lab.errors import LabError
+        from rocm_perf_lab.core.errors import LabError
 
         assert self.config is not None and self.hydra_context is not None
         has_space = self.config.autotune.space is not None or self.config.space.parameters
@@ -89,10 +89,10 @@ class SpaceSweeper(Sweeper):
         from omegaconf import OmegaConf, open_dict
 
         from rocm_perf_lab.autotune.candidate import KernelBuilder
-        from rocm_perf_lab.entry import parse_composed
+        from rocm_perf_lab.cli.entry import parse_composed
+        from rocm_perf_lab.jobs.autotune.spaces import configured_space
+        from rocm_perf_lab.jobs.autotune.sweep import Sweep
         from rocm_perf_lab.jobs.lab import Lab
-        from rocm_perf_lab.jobs.spaces import configured_space
-        from rocm_perf_lab.jobs.sweep import Sweep
 
         assert self.config is not None and self.hydra_context is not None
         setup_globals()

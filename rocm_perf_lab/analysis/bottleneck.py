@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
-from rocm_perf_lab.expressions import evaluate
-from rocm_perf_lab.resources import load_yaml
+from rocm_perf_lab.core.expressions import evaluate
+from rocm_perf_lab.core.resources import load_yaml
 from rocm_perf_lab.target.peaks import MemoryLevel
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rocm_perf_lab.analysis.kernel_pairs import Match, Names, pair_kernels
-from rocm_perf_lab.analysis.rank_test import adjusted_p_values, least_p_value, ratio_test
-from rocm_perf_lab.analysis.stability import CONFIDENCE, MIN_RUNS_FOR_INTERVAL, drift, warm_up_runs
+from rocm_perf_lab.statistics.rank_test import adjusted_p_values, least_p_value, ratio_test
+from rocm_perf_lab.statistics.stability import CONFIDENCE, MIN_RUNS_FOR_INTERVAL, drift, warm_up_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

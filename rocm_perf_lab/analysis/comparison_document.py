@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.profiling.documents import Document, Part
 
 if TYPE_CHECKING:

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
-    from rocm_perf_lab.analysis.stability import Stability
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.trace import Trace
+    from rocm_perf_lab.statistics.stability import Stability
 
 _NS_PER_MS = 1e6
 _DURATIONS_KEPT = 1000

@@ -14,8 +14,8 @@ from rocm_perf_lab.analysis.headroom import Headroom, headroom
 from rocm_perf_lab.analysis.names import symbol_of_kernels
 from rocm_perf_lab.analysis.no_thread_trace import NOT_TAKEN, NoThreadTrace
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable, evaluate_metrics, roofline
-from rocm_perf_lab.analysis.stability import Stability, stability
 from rocm_perf_lab.analysis.timeline import Timeline, timeline
+from rocm_perf_lab.statistics.stability import Stability, stability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Literal
 
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.profiling.documents import Document, Part, ProfileDocument
 
 if TYPE_CHECKING:

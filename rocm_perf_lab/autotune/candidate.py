@@ -12,10 +12,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.objective import Infeasible
-from rocm_perf_lab.device.compilation import compile_description
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.expressions import ExpressionError
 from rocm_perf_lab.device.launch import LaunchError, build_launch, launch_geometry
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.expressions import ExpressionError
+from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.target.occupancy import LaunchImpossible, launch_occupancy
 from rocm_perf_lab.toolchain.build import CompileError
 from rocm_perf_lab.toolchain.compilers import find_compiler
@@ -24,9 +24,9 @@ from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Configuration, Space
-    from rocm_perf_lab.device.kernel import KernelDescription
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.emulator.kernarg import Geometry
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy
     from rocm_perf_lab.toolchain.build import BuildResult

@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.objective import SpaceExhausted
 from rocm_perf_lab.autotune.trials import INTERRUPTED
-from rocm_perf_lab.expressions import ExpressionError
+from rocm_perf_lab.core.expressions import ExpressionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

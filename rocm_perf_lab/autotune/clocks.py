@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.profiling.application import ApplicationRuns
 from rocm_perf_lab.profiling.selection import ProfileError, rank_kernels, select_kernel
 

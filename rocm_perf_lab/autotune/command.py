@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.autotune.clocks import CommandFailed
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.repeats import Gate, measure
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 from rocm_perf_lab.autotune.space import Value
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.profiling.documents import Document, Part
 
 if TYPE_CHECKING:

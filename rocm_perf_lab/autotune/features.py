@@ -20,9 +20,9 @@ from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.objective import Infeasible
 from rocm_perf_lab.autotune.space import SpaceError
 from rocm_perf_lab.autotune.trial_cache import digest
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.files import read_sealed, write_sealed
-from rocm_perf_lab.resources import cache_dir
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import read_sealed, write_sealed
+from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.toolchain.static_features import static_features
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.expressions import ExpressionError
+from rocm_perf_lab.core.expressions import ExpressionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.repeats import Gate, measure
 from rocm_perf_lab.autotune.trial_cache import TrialCache, digest, launch_key, loaded_sha256
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.expressions import ExpressionError
 from rocm_perf_lab.device.launch import LaunchError
-from rocm_perf_lab.device.reference import BASELINE, expected_outputs
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.expressions import ExpressionError
-from rocm_perf_lab.optimize.verification import verify_outputs
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.selection import rank_kernels, select_kernel
+from rocm_perf_lab.verify.outputs import verify_outputs
+from rocm_perf_lab.verify.reference import BASELINE, expected_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.candidate import Candidate, KernelBuilder
     from rocm_perf_lab.autotune.space import Configuration
-    from rocm_perf_lab.device.kernel import KernelDescription
     from rocm_perf_lab.device.protocol import Device
+    from rocm_perf_lab.languages.description import KernelDescription
 
 _NS_PER_MS = 1e6
 

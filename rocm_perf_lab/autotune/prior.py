@@ -11,7 +11,7 @@ import numpy as np
 from rocm_perf_lab.autotune.blas import one_thread
 from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.gaussian import GaussianProcess
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

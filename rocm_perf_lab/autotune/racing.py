@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.analysis.stability import bootstrap_medians, warm_up_runs
 from rocm_perf_lab.autotune.objective import Infeasible
+from rocm_perf_lab.statistics.stability import bootstrap_medians, warm_up_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

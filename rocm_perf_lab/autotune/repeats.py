@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.analysis.stability import stability
 from rocm_perf_lab.autotune.objective import Measurement
+from rocm_perf_lab.statistics.stability import stability
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

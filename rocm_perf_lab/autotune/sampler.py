@@ -22,7 +22,7 @@ from rocm_perf_lab.autotune.classic import ClassicSearch
 from rocm_perf_lab.autotune.objective import SpaceExhausted
 from rocm_perf_lab.autotune.search import GaussianSearch
 from rocm_perf_lab.autotune.strategy import FROM_PRIOR, Observations
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

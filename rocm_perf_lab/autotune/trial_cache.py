@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+from rocm_perf_lab.core.sealed_model import read_model, write_model
 from rocm_perf_lab.device.protocol import BufferValue
-from rocm_perf_lab.sealed_model import read_model, write_model
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 
 if TYPE_CHECKING:

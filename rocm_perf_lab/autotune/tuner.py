@@ -14,7 +14,7 @@ from rocm_perf_lab.autotune.objective import Repeatable, search
 from rocm_perf_lab.autotune.racing import race
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.trials import measured, record, records, release_running
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from rocm_perf_lab.device.kernel import (
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.device.launch import DTYPES
+from rocm_perf_lab.device.protocol import ScalarValue
+from rocm_perf_lab.languages.description import (
     ArangeInit,
     BufferArgument,
     ConstantInit,
@@ -27,15 +30,12 @@ from rocm_perf_lab.device.kernel import (
     ScalarType,
     UniformInit,
 )
-from rocm_perf_lab.device.launch import DTYPES
-from rocm_perf_lab.device.protocol import ScalarValue
-from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rocm_perf_lab.device.kernel import Initialiser
     from rocm_perf_lab.device.protocol import Dim3
+    from rocm_perf_lab.languages.description import Initialiser
 
 GRAMMAR = """\
 buffer  DTYPE[SHAPE]:INIT[:KEY=VALUE]...[:in|out|inout]   f32[512x4096]:normal:seed=1

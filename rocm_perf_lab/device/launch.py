@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from rocm_perf_lab.device.kernel import (
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.expressions import evaluate, evaluate_integer
+from rocm_perf_lab.device.protocol import BufferValue, Dim3, Launch, ScalarValue, VariableValue
+from rocm_perf_lab.emulator.kernarg import Geometry
+from rocm_perf_lab.languages.description import (
     ArangeInit,
     BufferArgument,
     ConstantInit,
@@ -22,17 +26,13 @@ from rocm_perf_lab.device.kernel import (
     StructArgument,
     UniformInit,
 )
-from rocm_perf_lab.device.protocol import BufferValue, Dim3, Launch, ScalarValue, VariableValue
-from rocm_perf_lab.emulator.kernarg import Geometry
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.expressions import evaluate, evaluate_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.device.kernel import Argument, Expression, Initialiser, KernelDescription, ModuleVariable
+    from rocm_perf_lab.languages.description import Argument, Expression, Initialiser, KernelDescription, ModuleVariable
     from rocm_perf_lab.toolchain.code_object import CodeObject, LaunchContract
 
 _DRAWN_AT_ONCE = 1 << 20

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

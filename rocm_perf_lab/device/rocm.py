@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
 from rocm_perf_lab.device.rocprofv3 import ProfilerError, Rocprofv3
-from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

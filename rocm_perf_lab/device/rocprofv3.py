@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from io import FileIO
 from typing import TYPE_CHECKING, BinaryIO, Self
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.process_group import end_group, how_it_ended
-from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

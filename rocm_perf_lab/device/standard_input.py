@@ -11,7 +11,7 @@ import select
 import stat
 from typing import TYPE_CHECKING, Self
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.device_heap import BOOKS_NAME, SLAB_NAME
 from rocm_perf_lab.emulator.host_calls import QUEUE_NAME
 from rocm_perf_lab.emulator.kernarg import GRID_SYNC_NAME, LDS_APERTURE_HIGH
 from rocm_perf_lab.emulator.loader import ALLOCATION_NAME
 from rocm_perf_lab.emulator.printf_buffer import BUFFER_NAME
 from rocm_perf_lab.emulator.structures import AccessKind, ChecksRecord, FindingRecord
-from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

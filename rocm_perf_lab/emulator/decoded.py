@@ -9,12 +9,12 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.core.files import read_sealed, write_sealed
+from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.emulator.fingerprint import translator_fingerprint
 from rocm_perf_lab.emulator.isa.decode import LONGEST_INSTRUCTION, decode_one
 from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
 from rocm_perf_lab.emulator.long_branches import long_branch_target
-from rocm_perf_lab.files import read_sealed, write_sealed
-from rocm_perf_lab.resources import cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

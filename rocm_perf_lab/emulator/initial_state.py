@@ -11,8 +11,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.kernarg import SERVICES
-from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.kernarg import Dim3, Geometry

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.core.files import read_sealed, write_sealed
+from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.emulator.fingerprint import translator_fingerprint
 from rocm_perf_lab.emulator.translate.function import FUNCTION_NAME, kernel_ir
-from rocm_perf_lab.files import read_sealed, write_sealed
-from rocm_perf_lab.resources import cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.structures import AllocationEntry
-from rocm_perf_lab.errors import LabError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

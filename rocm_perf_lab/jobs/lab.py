@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 
-from rocm_perf_lab.components import build
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.components import build
+from rocm_perf_lab.core.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rocm_perf_lab.config import LabConfig
-    from rocm_perf_lab.config_run import RunConfig
+    from rocm_perf_lab.config.lab import LabConfig
+    from rocm_perf_lab.config.run import RunConfig
     from rocm_perf_lab.device.protocol import Device
     from rocm_perf_lab.tracking.run import RunTracker
 
@@ -85,9 +85,9 @@ class Lab:
         Raises:
             ConfigError: The run began with the part of it that every run needs, and the rest is wrong.
         """
-        from rocm_perf_lab.config import LabConfig
-        from rocm_perf_lab.config_errors import Origins
-        from rocm_perf_lab.config_run import validated
+        from rocm_perf_lab.config.errors import Origins
+        from rocm_perf_lab.config.lab import LabConfig
+        from rocm_perf_lab.config.run import validated
 
         return self.settings if isinstance(self.settings, LabConfig) else validated(LabConfig, self.resolved, Origins({}))
 
@@ -102,7 +102,7 @@ class Lab:
         """What candidates are measured on: the device, or replays on it of the dispatch that the first launch makes."""
         if "replay" not in (self.config.measure, self.config.optimizer.measure):
             return self.device
-        from rocm_perf_lab.jobs.replay_capture import replaying
+        from rocm_perf_lab.jobs.replay.capture import replaying
 
         return replaying(self.config, self.device, self.output_dir / "capture")
 
@@ -126,8 +126,10 @@ class Lab:
 
     @property
     def job_name(self) -> str:
-        """`profile`, `optimize`, ...: the module that holds the verb."""
-        return self.settings.job.target.split(".")[-2]
+        """`profile`, `optimize`, `optimize_application`, ...: the command, and the module of the job if it is not its main one."""
+        modules = self.settings.job.target.split(".")[:-1]
+        own = modules[modules.index("jobs") + 1 :] if "jobs" in modules else modules[-1:]
+        return "_".join(name for name in own if name != "job")
 
     def run(self) -> float | None:
         """Run the configured job; see :meth:`Job.run`."""

@@ -14,10 +14,10 @@ from rocm_perf_lab.analysis.roofline import Roofline
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocm_perf_lab.config import LabConfig
+    from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.device.protocol import DeviceIdentity
-    from rocm_perf_lab.jobs.examination import Examined
-    from rocm_perf_lab.jobs.workbench import Turn
+    from rocm_perf_lab.jobs.analyze.examination import Examined
+    from rocm_perf_lab.jobs.profile.workbench import Turn
     from rocm_perf_lab.optimize.acceptance import Comparison
     from rocm_perf_lab.optimize.loop import LoopResult
     from rocm_perf_lab.optimize.proposal import Verdict

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rocm_perf_lab.emulator.printed import PrintedPiece
-    from rocm_perf_lab.jobs.examination import Examined
+    from rocm_perf_lab.jobs.analyze.examination import Examined
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.proposal import Verdict
     from rocm_perf_lab.tracking.run import RunTracker

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from rocm_perf_lab.optimize.source_tree import SourceUnit

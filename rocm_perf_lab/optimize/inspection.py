@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.device.compilation import hip_request
 from rocm_perf_lab.device.launch import build_launch
+from rocm_perf_lab.languages.compilation import hip_request
 from rocm_perf_lab.optimize.guards import Candidate, Inspection
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.target.occupancy import launch_occupancy
@@ -17,7 +17,7 @@ from rocm_perf_lab.toolchain.syntax import read_syntax
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.compilers import Compiler

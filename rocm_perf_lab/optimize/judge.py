@@ -8,23 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from rocm_perf_lab.device.compilation import compile_description
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.optimize.examiner import Examiner
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.optimize.inspection import inspected_candidate
-from rocm_perf_lab.optimize.trial_policy import TrialPolicy
-from rocm_perf_lab.optimize.trial_runs import EmulatorRunner
+from rocm_perf_lab.verify.examiner import Examiner
+from rocm_perf_lab.verify.trial_policy import TrialPolicy
+from rocm_perf_lab.verify.trial_runs import EmulatorRunner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.device.kernel import KernelDescription
-    from rocm_perf_lab.optimize.examiner import Examination
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.guards import Candidate, Guard
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.compilers import Compiler
+    from rocm_perf_lab.verify.examiner import Examination
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.optimize.acceptance import Acceptance
 from rocm_perf_lab.optimize.guards import Candidate
 from rocm_perf_lab.optimize.proposal import Proposal, Stage, Verdict
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.proposers.base import Offer, Proposer
     from rocm_perf_lab.optimize.ranking import KernelShare
     from rocm_perf_lab.optimize.search import Search
-    from rocm_perf_lab.optimize.verification import VerificationResult
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
+    from rocm_perf_lab.verify.outputs import VerificationResult
 
 
 @dataclass(frozen=True)

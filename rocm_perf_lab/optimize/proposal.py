@@ -12,8 +12,8 @@ from typing import Literal
 from rocm_perf_lab.optimize.acceptance import Comparison  # noqa: TC001
 from rocm_perf_lab.optimize.guards import GuardResult  # noqa: TC001
 from rocm_perf_lab.optimize.ranking import KernelShare  # noqa: TC001
-from rocm_perf_lab.optimize.verification import VerificationResult  # noqa: TC001
 from rocm_perf_lab.toolchain.code_object import KernelMetadata  # noqa: TC001
+from rocm_perf_lab.verify.outputs import VerificationResult  # noqa: TC001
 
 Stage = Literal["answer", "compile", "guard", "duplicate", "gate", "verification", "measurement"]
 """Where a proposal was decided: `answer` is a model's that holds no source, `gate` a run with all checks on."""

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ class ApplicationRuns:
 
     def thread_trace(self, kernel: str, options: Sequence[str], att: Path) -> tuple[AttTrace | None, str | None]:
         """The decoded thread trace of one kernel, moved to `att`; or why there is none."""
-        from rocm_perf_lab.rocprof.att.folders import read_kernel_trace
+        from rocm_perf_lab.rocprof.att.directories import read_kernel_trace
 
         self.tell("thread trace")
         try:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.resources import load_yaml
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.resources import load_yaml
 from rocm_perf_lab.rocprof import metrics
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.profiling.counter_passes import plan_passes
 from rocm_perf_lab.rocprof.reader import read_database
 
@@ -106,7 +106,7 @@ def _read_att(att: Path | None, symbol: str) -> tuple[AttTrace | None, str | Non
     if att is None:
         return None, NO_THREAD_TRACE
     from rocm_perf_lab.rocprof.att.content import AttError
-    from rocm_perf_lab.rocprof.att.folders import read_kernel_trace
+    from rocm_perf_lab.rocprof.att.directories import read_kernel_trace
 
     try:
         return read_kernel_trace(att, symbol), None

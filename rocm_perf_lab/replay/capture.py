@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from pydantic import ValidationError
 
+from rocm_perf_lab.replay.directory import CaptureFolder
 from rocm_perf_lab.replay.errors import CaptureError, IncompleteCapture
-from rocm_perf_lab.replay.folder import CaptureFolder
 from rocm_perf_lab.replay.format import (
     AFTER_VARIABLES_NAME,
     CODE_OBJECT_NAME,

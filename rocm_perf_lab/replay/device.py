@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from rocm_perf_lab import __version__
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.choice import KFD
 from rocm_perf_lab.device.launch_record import launch_record
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
-from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.replay.capture import open_capture
 from rocm_perf_lab.replay.job import GeometryOrder, Job
 from rocm_perf_lab.replay.kernarg import explicit_arguments

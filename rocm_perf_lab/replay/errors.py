@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 EXIT_SETUP = 1
 EXIT_RELOCATED = 2

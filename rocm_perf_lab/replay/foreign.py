@@ -21,8 +21,8 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rocm_perf_lab.replay.capture import Capture
+from rocm_perf_lab.replay.directory import CaptureFolder
 from rocm_perf_lab.replay.errors import CaptureError
-from rocm_perf_lab.replay.folder import CaptureFolder
 from rocm_perf_lab.replay.format import (
     CODE_OBJECT_NAME,
     DISPATCH_NAME,

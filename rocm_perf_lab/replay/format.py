@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.files import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.replay.tool_build import build_door, build_tool
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.replay.address_space import ATTEMPT_VARIABLE
 from rocm_perf_lab.replay.errors import CaptureError, DeviceFault, OverrideError, RelocationError, ReplayError
 from rocm_perf_lab.replay.job import Failure, Outcome, Setup

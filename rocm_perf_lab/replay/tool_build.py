@@ -17,9 +17,9 @@ from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.files import write_bytes, write_text
-from rocm_perf_lab.resources import cache_dir
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_bytes, write_text
+from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.toolchain.compilers import ToolSearch
 
 if TYPE_CHECKING:

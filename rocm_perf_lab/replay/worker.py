@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def _serve(plain: dict[str, Any], results: Any) -> int:
-    from rocm_perf_lab.errors import LabError
+    from rocm_perf_lab.core.errors import LabError
     from rocm_perf_lab.replay.capture import open_capture
     from rocm_perf_lab.replay.job import Job, Setup
     from rocm_perf_lab.replay.running import run_job

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 import numpy as np
 
 from rocm_perf_lab import __version__
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.replay.format import (
     AFTER_VARIABLES_NAME,
     CODE_OBJECT_NAME,

@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.files import write_text
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.resources import resource_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

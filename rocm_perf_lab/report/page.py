@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.files import write_text
-from rocm_perf_lab.resources import cache_dir, resource_dir
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.resources import cache_dir, resource_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

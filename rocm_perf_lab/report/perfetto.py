@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.files import write_bytes
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_bytes
 from rocm_perf_lab.report.protobuf import Message
 from rocm_perf_lab.toolchain.demangle import demangle
 

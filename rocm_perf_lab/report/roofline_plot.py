@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.analysis.roofline import INTEGERS
-from rocm_perf_lab.files import write_bytes, write_text
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.core.files import write_bytes, write_text
+from rocm_perf_lab.core.resources import resource_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

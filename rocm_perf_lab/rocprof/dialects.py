@@ -11,7 +11,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.rocprof.schema import KNOWN_MAJOR_VERSIONS
 
 if TYPE_CHECKING:

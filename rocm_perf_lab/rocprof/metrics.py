@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from rocm_perf_lab.expressions import ExpressionError, evaluate
-from rocm_perf_lab.resources import load_yaml
+from rocm_perf_lab.core.expressions import ExpressionError, evaluate
+from rocm_perf_lab.core.resources import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,7 +11,7 @@ import io
 import math
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.target.peaks import MeasuredPeaks
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.resources import load_yaml, resource_dir
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.resources import load_yaml, resource_dir
 from rocm_perf_lab.target.model import Target
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.resources import cache_dir as default_cache_dir
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
 from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild
 from rocm_perf_lab.toolchain.compilers import Compiler, find_compiler
 from rocm_perf_lab.toolchain.elf import read_code_object

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from rocm_perf_lab.files import write_bytes
+from rocm_perf_lab.core.files import write_bytes
 from rocm_perf_lab.toolchain.code_object import LaunchContract
 from rocm_perf_lab.toolchain.dependencies import are_unchanged, dependency_hashes
 

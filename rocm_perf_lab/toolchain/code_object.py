@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 
 class CodeObjectError(LabError):

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.toolchain.assembly_text import decode_instruction
 from rocm_perf_lab.toolchain.compilers import ToolSearch
 from rocm_perf_lab.toolchain.elf_file import parse_elf

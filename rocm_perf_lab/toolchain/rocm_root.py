@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 _LAYOUT = 2
 """Raise it when what this module writes changes, so that older folders are not taken."""

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.files import write_text
-from rocm_perf_lab.resources import cache_dir as default_cache_dir
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
 from rocm_perf_lab.toolchain.build import request_flags
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from rocm_perf_lab.components import Component, build
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.files import write_text
-from rocm_perf_lab.resources import cache_dir
+from rocm_perf_lab.core.components import Component, build
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.tracking.run import ClosesItself, TrackingError
 from rocm_perf_lab.tracking.store import DEFAULT_URI
 

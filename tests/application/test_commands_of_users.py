@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rocm_perf_lab.cli.entry import exit_code_of
 from rocm_perf_lab.device.process_group import how_it_ended
-from rocm_perf_lab.entry import exit_code_of
 
 if TYPE_CHECKING:
     from tests.builders.workplace import Workplace

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.jobs.analyze import AnalyzeRequest, _examine
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.jobs.analyze.job import AnalyzeRequest, _examine
 from tests.builders.rocpd_by_hand import Database
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.core.resources import resource_dir
 from tests.builders.workplace import APPLICATION, REPOSITORY
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from mlflow import MlflowClient
 
 from rocm_perf_lab.autotune.space_files import load_space
-from rocm_perf_lab.entry import run_lab
-from rocm_perf_lab.jobs.autotune_resume import resume
-from rocm_perf_lab.jobs.spaces import find_space
+from rocm_perf_lab.cli.entry import run_lab
+from rocm_perf_lab.jobs.autotune.resume import resume
+from rocm_perf_lab.jobs.autotune.spaces import find_space
 
 SPACE = """
 parameters: {block_m: [16, 32], block_n: [32, 64], block_k: [16, 512], num_warps: [1, 4]}

@@ -9,7 +9,7 @@ import jsonschema
 
 from rocm_perf_lab.autotune.document import AutotuneDocument, export_schema
 from rocm_perf_lab.autotune.space_files import space_of_list
-from rocm_perf_lab.jobs.priors import results_of
+from rocm_perf_lab.jobs.autotune.priors import results_of
 
 REPOSITORY = Path(__file__).parents[2]
 SCHEMA = REPOSITORY / "docs" / "schemas" / "autotune.schema.json"

@@ -15,8 +15,8 @@ from rocm_perf_lab.autotune.features import compile_space
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.space import SpaceError
 from rocm_perf_lab.autotune.space_description import describe
-from rocm_perf_lab.device.kernel import KernelDescription
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.core.resources import resource_dir
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.target.catalog import load_target
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from rocm_perf_lab.autotune.space import SpaceError
 from rocm_perf_lab.autotune.space_files import load_space
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,9 @@ from rocm_perf_lab.autotune.kernel_objective import KernelObjective
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.trial_cache import TrialCache, loaded_sha256
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.emulator import EmulatorDevice
-from rocm_perf_lab.device.kernel import KernelDescription
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.target.catalog import load_target
 
 if TYPE_CHECKING:

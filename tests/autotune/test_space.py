@@ -17,9 +17,9 @@ from rocm_perf_lab.autotune.formula import compile_formula
 from rocm_perf_lab.autotune.space import Space, SpaceError
 from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.space_files import load_space, space_of_list
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.expressions import ExpressionError
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.expressions import ExpressionError
+from rocm_perf_lab.core.resources import resource_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from rocm_perf_lab.components import Component, build
-from rocm_perf_lab.device.kernel import KernelDescription
+from rocm_perf_lab.core.components import Component, build
+from rocm_perf_lab.core.resources import resource_dir
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.optimize.judge import Judge
-from rocm_perf_lab.resources import resource_dir
 from rocm_perf_lab.toolchain.compilers import Compiler, find_compiler
 from tests.builders.targets import mi300x
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.optimize.guards import Guard
-    from rocm_perf_lab.optimize.trial_policy import TrialPolicy
+    from rocm_perf_lab.verify.trial_policy import TrialPolicy
 
 
 @cache

@@ -217,10 +217,10 @@ def described(kernel: str, params: dict[str, int], source: str | None = None) ->
     """Launch and symbol of an experiment."""
     import yaml
 
-    from rocm_perf_lab.device.compilation import compile_description
-    from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.core.resources import resource_dir
     from rocm_perf_lab.device.launch import build_launch
-    from rocm_perf_lab.resources import resource_dir
+    from rocm_perf_lab.languages.compilation import compile_description
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.toolchain.compilers import find_compiler
     from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 

@@ -14,7 +14,7 @@ import yaml
 REPOSITORY = Path(__file__).parents[2]
 JOB = '''
 import json, os, signal, time
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 class Stand:
     """A job whose time is |block - 256| + 1 ms; some blocks kill their worker, are refused, or raise."""

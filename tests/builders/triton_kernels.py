@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from rocm_perf_lab.device.compilation import compile_description
-from rocm_perf_lab.device.kernel import KernelDescription
+from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue, Launch
 from rocm_perf_lab.emulator.machine import Machine
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.languages.compilation import compile_description
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from tests.builders.targets import mi300x
 

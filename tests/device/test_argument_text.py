@@ -20,7 +20,9 @@ from rocm_perf_lab.device.argument_text import (
     parse_argument,
     parse_dim3,
 )
-from rocm_perf_lab.device.kernel import (
+from rocm_perf_lab.device.launch import DTYPES
+from rocm_perf_lab.device.protocol import ScalarValue
+from rocm_perf_lab.languages.description import (
     ArangeInit,
     BufferArgument,
     ConstantInit,
@@ -32,8 +34,6 @@ from rocm_perf_lab.device.kernel import (
     ScalarType,
     UniformInit,
 )
-from rocm_perf_lab.device.launch import DTYPES
-from rocm_perf_lab.device.protocol import ScalarValue
 
 DTYPE_WORDS = st.sampled_from(get_args(ScalarType))
 NUMBERS = st.floats(-1e6, 1e6)

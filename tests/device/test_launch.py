@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.device.compilation import hip_request
-from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.device.launch import LaunchError, build_launch, compile_defines
 from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue
-from rocm_perf_lab.device.reference import KernelReferenceError, expected_outputs
+from rocm_perf_lab.languages.compilation import hip_request
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.toolchain.code_object import CodeObject
+from rocm_perf_lab.verify.reference import KernelReferenceError, expected_outputs
 
 PARTIAL: dict[str, Any] = {"grid": (), "work_items": ["n"]}
 EMPTY = CodeObject(data=b"", architecture="gfx942", target_id="gfx942", kernels=())

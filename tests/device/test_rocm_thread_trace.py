@@ -12,7 +12,7 @@ from rocm_perf_lab.device import rocm
 from rocm_perf_lab.device.protocol import Launch
 from rocm_perf_lab.device.rocm import RocmDevice, RocmDeviceError
 from rocm_perf_lab.device.rocprofv3 import ProfilerError
-from rocm_perf_lab.rocprof.att.folders import find_folders
+from rocm_perf_lab.rocprof.att.directories import find_folders
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.code_object import CodeObject
 from tests.builders.profiles import vec_copy_trace

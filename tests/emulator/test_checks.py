@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.checks import _CELL_BYTES, Check, Finding, parse_checks
 from rocm_perf_lab.emulator.launching import LaunchResult
@@ -14,7 +15,6 @@ from rocm_perf_lab.emulator.loader import LoadedCodeObject
 from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.emulator.memory import Allocation
 from rocm_perf_lab.emulator.structures import ChecksRecord, FindingRecord
-from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.toolchain.code_object import CodeObject
 from rocm_perf_lab.toolchain.source_lines import line_table
 from tests.builders.kernels import build_hip

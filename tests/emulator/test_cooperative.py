@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.device.kernel import KernelDescription
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.emulator.checks import Check
 from rocm_perf_lab.emulator.faults import MemoryFault
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused
 from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.replay.capture import open_capture
 from rocm_perf_lab.replay.emulated_capture import capture_launch
 from rocm_perf_lab.replay.job import CheckOrder, Job

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.decode import decode_one
 from rocm_perf_lab.emulator.machine import Machine
-from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.toolchain.assembly_text import decode_instruction
 from rocm_perf_lab.toolchain.elf import read_code_objects
 from rocm_perf_lab.toolchain.elf_file import parse_elf

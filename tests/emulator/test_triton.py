@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.device.launch import DTYPES
-from rocm_perf_lab.device.reference import expected_outputs
-from rocm_perf_lab.optimize.verification import verify_outputs
 from rocm_perf_lab.toolchain.disassembly import disassemble
+from rocm_perf_lab.verify.outputs import verify_outputs
+from rocm_perf_lab.verify.reference import expected_outputs
 from tests.builders.triton_kernels import emulate, experiment, launch_of, matmul_launch, unary_launch
 
 if TYPE_CHECKING:

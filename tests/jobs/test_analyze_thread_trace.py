@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.jobs.analyze import AnalyzeRequest, run_analyze
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.jobs.analyze.job import AnalyzeRequest, run_analyze
 from rocm_perf_lab.rocprof.att.writer import write_trace
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from rocm_perf_lab.jobs.lineage import LineageError, show_lineage
+from rocm_perf_lab.jobs.optimize.lineage import LineageError, show_lineage
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
 from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.jobs.optimize_bench import LoopBench
+from rocm_perf_lab.jobs.optimize.bench import LoopBench
 from rocm_perf_lab.optimize.acceptance import Acceptance
 from rocm_perf_lab.optimize.loop import Measured
 from rocm_perf_lab.optimize.proposal import Proposal

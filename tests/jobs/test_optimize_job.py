@@ -10,8 +10,8 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from rocm_perf_lab.entry import run_lab
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.cli.entry import run_lab
+from rocm_perf_lab.core.resources import resource_dir
 
 SOURCE = resource_dir("experiments") / "softmax" / "softmax.hip"
 ROUNDS = 1

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mlflow import MlflowClient
 
-from rocm_perf_lab.entry import resume_run, run_lab
+from rocm_perf_lab.cli.entry import resume_run, run_lab
+from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.optimize.proposers.transcript import read_transcript
-from rocm_perf_lab.resources import resource_dir
 from tests.builders.chat_server import ChatServer, Fails, Says, chat_server
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocm_perf_lab.entry import run_lab
+from rocm_perf_lab.cli.entry import run_lab
 from rocm_perf_lab.optimize.proposers.model import Answer, Usage
 from rocm_perf_lab.optimize.proposers.transcript import Call
 

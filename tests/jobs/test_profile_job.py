@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from rocm_perf_lab.analysis.documents import export_schemas
-from rocm_perf_lab.entry import run_lab
+from rocm_perf_lab.cli.entry import run_lab
 
 PROFILE = ("job=profile", "kernel=softmax", "kernel.params.rows=16", "device=emulator", "tracking=none")
 DOCUMENTS = ("profile", "roofline", "dag", "analysis")

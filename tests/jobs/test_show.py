@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from rocm_perf_lab.analysis.diagnosis import diagnose
+from rocm_perf_lab.jobs.profile.workbench import Turn
 from rocm_perf_lab.jobs.show import show_profile
-from rocm_perf_lab.jobs.workbench import Turn
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.writer import write_database

@@ -13,7 +13,7 @@ import pytest
 
 from rocm_perf_lab.analysis.documents import export_schemas
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
-from rocm_perf_lab.rocprof.att.folders import find_folders
+from rocm_perf_lab.rocprof.att.directories import find_folders
 from rocm_perf_lab.rocprof.att.model import AttTrace, Category, Column, State
 from rocm_perf_lab.rocprof.att.reader import read_folder
 

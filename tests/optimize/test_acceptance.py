@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.optimize.acceptance import (
     Acceptance,
     compare_exactly,

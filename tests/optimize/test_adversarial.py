@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.optimize.examiner import VacuousTolerance
-from rocm_perf_lab.optimize.trial_policy import TrialPolicy
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.verify.examiner import VacuousTolerance
+from rocm_perf_lab.verify.trial_policy import TrialPolicy
 from tests.builders.judging import described, judge_of
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.judge import Judge
 
 FOLDER = Path(__file__).parent / "adversarial"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.core.resources import resource_dir
 from tests.builders.judging import described, judge_of
 
 if TYPE_CHECKING:

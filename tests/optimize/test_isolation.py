@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.optimize.isolation import IsolationError, run_isolated
 from rocm_perf_lab.optimize.loop import GateError
 from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocm_perf_lab.device.kernel import Tolerance
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.languages.description import Tolerance
 from rocm_perf_lab.optimize.acceptance import Acceptance, Comparison, compare_exactly
 from rocm_perf_lab.optimize.guards import Candidate, GuardResult
 from rocm_perf_lab.optimize.loop import Built, ClosedLoop, Evaluation, LoopResult, Measured, Policy
@@ -26,9 +26,9 @@ from rocm_perf_lab.optimize.ranking import KernelShare
 from rocm_perf_lab.optimize.resume import Journal
 from rocm_perf_lab.optimize.search import Beam
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
-from rocm_perf_lab.optimize.verification import VerificationResult, verify_outputs
 from rocm_perf_lab.toolchain.build import CompileError
 from rocm_perf_lab.toolchain.code_object import KernelDescriptor, KernelMetadata
+from rocm_perf_lab.verify.outputs import VerificationResult, verify_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.mutants import mutants
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.core.resources import resource_dir
 
 CONTENT = (resource_dir("experiments") / "softmax" / "softmax.hip").read_bytes()
 

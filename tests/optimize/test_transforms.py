@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.device.kernel import BufferArgument, KernelDescription, ScalarArgument
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.resources import resource_dir
+from rocm_perf_lab.languages.description import BufferArgument, KernelDescription, ScalarArgument
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.optimize.transforms.hoisting import HoistInvariants
 from rocm_perf_lab.optimize.transforms.launch_bounds import LaunchBounds, WavesPerEu
@@ -18,7 +19,6 @@ from rocm_perf_lab.optimize.transforms.strength_reduction import ReduceStrength
 from rocm_perf_lab.optimize.transforms.unroll import UnrollLoops
 from rocm_perf_lab.optimize.transforms.vector_loads import VectorLoads
 from rocm_perf_lab.optimize.transforms.wave_reduction import WaveReduction
-from rocm_perf_lab.resources import resource_dir
 from tests.builders.judging import described, judge_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.optimize.loops import loops_of
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocm_perf_lab.core.resources import load_yaml, resource_dir
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.profiling.application import ApplicationRuns
 from rocm_perf_lab.profiling.counter_passes import CounterPassError, counters_for, plan_passes
-from rocm_perf_lab.resources import load_yaml, resource_dir
 from rocm_perf_lab.rocprof.metrics import load_metrics
 
 if TYPE_CHECKING:

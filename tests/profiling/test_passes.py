@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.protocol import DeviceIdentity, DeviceRun, Launch
-from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof.att.writer import write_trace

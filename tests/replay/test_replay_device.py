@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from rocm_perf_lab.cli.entry import run_lab
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue
-from rocm_perf_lab.entry import run_lab
-from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.replay.device import ReplayDevice
 from rocm_perf_lab.rocprof.reader import read_database
 from tests.builders.captures import code_object, scale_capture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
 from rocm_perf_lab.rocprof.att.content import AttError
-from rocm_perf_lab.rocprof.att.folders import find_folders, read_kernel_trace
+from rocm_perf_lab.rocprof.att.directories import find_folders, read_kernel_trace
 from rocm_perf_lab.rocprof.att.model import Column, State
 from rocm_perf_lab.rocprof.att.reader import read_folder
 

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocm_perf_lab.rocprof.att.folders import find_folders
+from rocm_perf_lab.rocprof.att.directories import find_folders
 from rocm_perf_lab.rocprof.att.model import (
     AttProvenance,
     AttTrace,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof import json_stream
 from rocm_perf_lab.rocprof.dialects import DatabaseError

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from rocm_perf_lab.entry import run_lab
+from rocm_perf_lab.cli.entry import run_lab
 from tests.builders.sweep_place import BLOCKS, SweepPlace
 
 if TYPE_CHECKING:

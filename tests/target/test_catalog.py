@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.resources import resource_dir
+from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.target.catalog import TargetError, load_target, target_names
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.resources import cache_dir as user_cache_dir
+from rocm_perf_lab.core.resources import cache_dir as user_cache_dir
 from tests.builders.kernels import VEC_COPY, build_hip
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocm_perf_lab.toolchain import triton_build
+from rocm_perf_lab.languages import triton_build
+from rocm_perf_lab.languages.triton_build import TritonArgument, TritonRequest, compile_triton
 from rocm_perf_lab.toolchain.build import CompileError, CompileRequest, compile_source
 from rocm_perf_lab.toolchain.compilers import find_compiler
-from rocm_perf_lab.toolchain.triton_build import TritonArgument, TritonRequest, compile_triton
 from tests.builders.kernels import write_source
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError, KernelMetadata
 from rocm_perf_lab.toolchain.disassembly import disassemble
 from rocm_perf_lab.toolchain.elf import read_code_object

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from mlflow import MlflowClient
 
-from rocm_perf_lab.components import Component
+from rocm_perf_lab.core.components import Component
 from rocm_perf_lab.tracking.deferred import FAILURE, FOREGROUND, RECORD, DeferredTracker, main
 from rocm_perf_lab.tracking.run import TrackingError
 from rocm_perf_lab.tracking.store import open_mlflow_tracker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\r\n]*?)[ \t]*$")
 _LONGEST_DESCRIPTION = 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.optimize.proposers.model import Message
-from rocm_perf_lab.resources import resource_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,8 +10,8 @@ import re
 from math import prod
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.expressions import evaluate_integer
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.expressions import evaluate_integer
 from rocm_perf_lab.optimize.syntax_nodes import function_declarator, line_of, text_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
 _BOUNDS = re.compile(r"__launch_bounds__|amdgpu_flat_work_group_size|reqd_work_group_size")

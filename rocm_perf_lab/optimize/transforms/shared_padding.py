@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.optimize.syntax_nodes import line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.optimize.loops import loops_of
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.errors import LabError
-from rocm_perf_lab.expressions import ExpressionError, evaluate, evaluate_integer
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.expressions import ExpressionError, evaluate, evaluate_integer
 from rocm_perf_lab.optimize.loops import loop_at
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
 _VECTORS = {"float": "float", "int": "int", "unsigned int": "uint", "unsigned": "uint", "int32_t": "int", "uint32_t": "uint"}

@@ -11,7 +11,7 @@ import re
 from math import prod
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.expressions import evaluate_integer
+from rocm_perf_lab.core.expressions import evaluate_integer
 from rocm_perf_lab.optimize.syntax_nodes import ancestors, called_name, line_of, text_of, walk
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
 from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, indentation, names_in, newline, subscript_index
@@ -19,7 +19,7 @@ from rocm_perf_lab.optimize.transforms.rewriting import Edit, apply, indentation
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from rocm_perf_lab.device.kernel import KernelDescription
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
 _WAVE = 64

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.errors import LabError
+from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.files import write_text
+from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.rocprof.schema import PROVENANCE_KEY
 
 if TYPE_CHECKING:

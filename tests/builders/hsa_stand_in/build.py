@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.replay.tool_build import SOURCES
-from rocm_perf_lab.resources import cache_dir
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.faults import InstructionBudgetExceeded, MemoryFault
 from rocm_perf_lab.emulator.kernarg import Geometry
 from rocm_perf_lab.emulator.loader import ALLOCATION_NAME, LoadedCodeObject
 from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
-from rocm_perf_lab.errors import LabError
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.elf import read_code_object
 

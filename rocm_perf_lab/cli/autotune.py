@@ -1,0 +1,50 @@
+"""`rocm-perf autotune`: words and options -> the configuration of the autotune job, or a run that goes on."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+_PASS_THROUGH = {"ignore_unknown_options": False, "allow_extra_args": False}
+
+
+@click.command(context_settings=_PASS_THROUGH, short_help="Find the fastest configuration of a kernel or command.")
+@click.argument("overrides", nargs=-1)
+@click.option("--space", type=click.Path(), metavar="FILE", help="YAML space, or JSON list of configurations.")
+@click.option("--cmd-template", metavar="TEXT", help="Command to tune: './kernel --bm {BLOCK_M}'.")
+@click.option("--budget", type=click.IntRange(min=1), help="Configurations to evaluate, those of a resumed run included.")
+@click.option("--seed", type=click.IntRange(min=0), help="Equal seeds give equal searches.")
+@click.option("--timing", type=click.Choice(["auto", "rocprof", "printed", "wall"]), help="What is timed of a command.")
+@click.option("--time-regex", metavar="REGEX", help="The command prints its time: one group holds the number.")
+@click.option("--time-unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Of the printed number; ms by default.")
+@click.option("--kernel", metavar="REGEX", help="Kernel to time under rocprofv3; else the one with the longest dispatch.")
+@click.option("--runs", type=click.IntRange(min=1), help="Times of one round.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of one run of a command.")
+@click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Go on with a run; nothing is measured twice.")
+@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Folder of the run.")
+@click.option("--json", "as_json", is_flag=True, help="Print autotune.json and nothing else.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def autotune(overrides: tuple[str, ...], debug: bool, **options: Any) -> None:
+    """Find the fastest configuration of a kernel, or of any command.
+
+    \b
+    rocm-perf autotune kernel=gemm_triton --space conf/space/gemm.yaml
+    rocm-perf autotune --space space.json --cmd-template "./app --bm {BLOCK_M}"
+    rocm-perf autotune --resume RUN --budget 200
+    """
+    from rocm_perf_lab.cli.entry import exit_code_of, run_hydra
+
+    def run() -> None:
+        from rocm_perf_lab.cli.autotune_arguments import AutotuneWords
+
+        words = AutotuneWords.parse(overrides, **options)
+        if words.resume is None:
+            run_hydra(words.overrides())
+        else:
+            from rocm_perf_lab.jobs.autotune.resume import resume
+
+            resume(words.resume, words.changes())
+
+    sys.exit(exit_code_of(run, debug=debug))

@@ -1,0 +1,103 @@
+"""Commands of `rocm-perf` around rewrites: optimize, llm-prompt, lineage."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
+_DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+
+
+@click.command(context_settings=_PASS_THROUGH, short_help="Rewrite a kernel; keep what is correct and faster.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.option("--proposer", type=click.Choice(["transforms", "llm", "recorded"]), help="Where rewrites come from.")
+@click.option("--search", type=click.Choice(["greedy", "beam"]), help="Follow the best rewrite alone, or several.")
+@click.option("--min-improvement", type=float, metavar="SHARE", help="Smallest relative gain that is kept, for example 0.02.")
+@click.option("--max-iterations", type=int, metavar="N", help="Rounds of proposals.")
+@click.option("--source", type=click.Path(), metavar="FILE", help="Source file of the application's kernel.")
+@click.option("--build", "build_command", metavar="COMMAND", help='Builds it: "hipcc -O3 {source} -o {binary}".')
+@click.option("--verify", metavar="COMMAND", help="Says by its exit code whether {binary} is right; else its output is compared.")
+@click.option("--compare-file", "compare_files", multiple=True, metavar="FILE", help="A file that the application writes.")
+@click.option("--kernel", metavar="REGEX", help="Kernel of the application; the one that matters most where it is left out.")
+@click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Go on with an interrupted run, in its folder.")
+@click.option("--yes", is_flag=True, help="Do not ask before a model is called.")
+@click.option("--json", "as_json", is_flag=True, help="Print optimize.json and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print the best runtime and nothing else.")
+@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Folder of the run.")
+@_DEBUG
+def optimize(words: tuple[str, ...], debug: bool, **options: Any) -> None:
+    """Rewrite one kernel; keep what is correct and faster, roll back the rest.
+
+    \b
+    rocm-perf optimize kernel=softmax
+    rocm-perf optimize kernel=softmax --proposer llm optimizer.llm.model=NAME
+    rocm-perf optimize ./app --source kernel.hip \\
+        --build "hipcc -O3 {source} -o {binary}"
+    rocm-perf optimize --resume RUN
+    """
+
+    def run() -> None:
+        from rocm_perf_lab.cli.arguments import OptimizeWords
+        from rocm_perf_lab.cli.entry import resume_run, run_hydra
+
+        asked = OptimizeWords.parse(words, **options)
+        if asked.resume is not None:
+            resume_run(asked.resume, display=asked.display)
+        else:
+            run_hydra(asked.overrides())
+
+    _answer(run, debug)
+
+
+@click.command(name="llm-prompt", context_settings=_PASS_THROUGH, short_help="Print what a model would be told about a kernel.")
+@click.argument("overrides", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@_DEBUG
+def llm_prompt(overrides: tuple[str, ...], as_json: bool, debug: bool) -> None:
+    """Print what a model would be told about a kernel, without asking one.
+
+    \b
+    rocm-perf llm-prompt kernel=softmax
+    """
+
+    def run() -> None:
+        from rocm_perf_lab.cli.entry import run_hydra
+
+        run_hydra(["job=llm_prompt", "tracking=none", *(["display=json"] if as_json else []), *overrides])
+
+    _answer(run, debug)
+
+
+@click.command(short_help="Show what an optimization tried, and its verdicts.")
+@click.argument("run_folder", metavar="RUN", type=click.Path())
+@click.option("--diff", "show_diff", is_flag=True, help="Show the winning patch as well.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@_DEBUG
+def lineage(run_folder: str, show_diff: bool, as_json: bool, debug: bool) -> None:
+    """Show the tree of proposals of RUN, the folder of an optimization: verdicts, gains, what came from what."""
+
+    def run() -> None:
+        from pathlib import Path
+
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.optimize.lineage import show_lineage
+
+        show_lineage(Console(highlight=False), Path(run_folder), with_diff=show_diff, as_json=as_json)
+
+    _answer(run, debug)
+
+
+COMMANDS = (optimize, llm_prompt, lineage)
+
+
+def _answer(action: Callable[[], None], debug: bool) -> None:
+    from rocm_perf_lab.cli.entry import exit_code_of
+
+    sys.exit(exit_code_of(action, debug=debug))

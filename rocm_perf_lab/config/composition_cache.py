@@ -1,0 +1,66 @@
+"""Configurations that were composed before: Hydra takes longer than everything else the lab does around a short run.
+
+A composition is kept in the user's cache under the content of every file that it can come from, so that a changed file is
+a new composition. Files that read the environment are never kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab import __version__
+from rocm_perf_lab.core.files import read_sealed, write_sealed
+from rocm_perf_lab.core.resources import cache_dir, resource_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_RESOLVER = b"${oc."
+"""OmegaConf's resolvers give what no file says: environment variables, and files elsewhere."""
+
+
+class Composition:
+    """What one list of overrides composes to, in one working folder."""
+
+    def __init__(self, overrides: Sequence[str]) -> None:
+        self._overrides = tuple(overrides)
+        self._path = self._entry()
+
+    def recall(self) -> dict[str, Any] | None:
+        """The plain, resolved configuration; None where it has to be composed."""
+        stored = read_sealed(self._path) if self._path is not None else None
+        found: dict[str, Any] | None = json.loads(stored) if stored is not None else None
+        return found
+
+    def remember(self, plain: dict[str, Any]) -> None:
+        """Keep a configuration that was composed and checked. A cache that cannot be written is no cache."""
+        if self._path is None:
+            return
+        try:
+            write_sealed(self._path, json.dumps(plain).encode())
+        except (OSError, TypeError):
+            return
+
+    def _entry(self) -> Path | None:
+        digest = hashlib.sha256(repr((__version__, sys.version_info[:2], self._overrides)).encode())
+        try:
+            for path in _sources():
+                content = path.read_bytes()
+                if _RESOLVER in content:
+                    return None
+                digest.update(repr((str(path), len(content))).encode() + content)
+            return cache_dir() / "compositions" / f"{digest.hexdigest()}.json"
+        except OSError:
+            return None
+
+
+def _sources() -> Iterator[Path]:
+    """Every file that the search path of Hydra reaches, in a fixed order."""
+    for folder in (resource_dir("conf"), Path.cwd() / "conf"):
+        yield from sorted(folder.rglob("*.yaml"))
+    for folder in (resource_dir("experiments"), Path.cwd() / "experiments"):
+        yield from sorted((*folder.glob("*/kernel.yaml"), *folder.glob("*/space.yaml")))

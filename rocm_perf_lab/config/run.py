@@ -1,0 +1,92 @@
+"""What every run needs of a configuration: all that an application's profile does, which has no kernel and no space."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+
+from rocm_perf_lab.config.errors import ConfigError, explain_validation_error, unknown_key
+from rocm_perf_lab.core.components import Component, ComponentError, accepted_arguments, resolve
+from rocm_perf_lab.target.model import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.config.errors import Origins
+
+    Model = TypeVar("Model", bound=BaseModel)
+
+
+class StrictModel(BaseModel):
+    """Further keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class PassesConfig(StrictModel):
+    """What is collected, and how often a dispatch is repeated on a device whose times vary."""
+
+    runs: PositiveInt = 10
+    counters: tuple[str, ...] = ()
+    helper_kernels: tuple[str, ...] = ()
+    thread_trace: bool = False
+    """Also trace single wavefronts, instruction by instruction."""
+    roofline_csv: Path | None = None
+    """Measured peaks of the GPU, as rocprof-compute writes them; the theoretical ones are taken without it."""
+    plots: bool = True
+    """The profile job draws roofline.png and roofline.html."""
+    dag_nodes: PositiveInt = 5000
+    """Nodes in dag.json, at most; of a larger run the longest of its critical path."""
+
+
+class RunConfig(StrictModel):
+    """The GPU, what is collected, the verb, and where its results go."""
+
+    target: Target
+    passes: PassesConfig
+    tracking: Component
+    job: Component
+    display: Literal["table", "json", "runtime", "none"] = "table"
+
+
+def parse_run_config(composed: Mapping[str, Any], origins: Origins) -> RunConfig:
+    """Validate the part of a composed configuration (plain data) that every run needs.
+
+    Raises:
+        ConfigError: As :func:`rocm_perf_lab.config.lab.parse_config`, of this part.
+    """
+    config = validated(RunConfig, {name: composed[name] for name in RunConfig.model_fields if name in composed}, origins)
+    for where, row in (("tracking", config.tracking), ("job", config.job)):
+        check_component(row, where, origins)
+    return config
+
+
+def validated(model: type[Model], composed: Mapping[str, Any], origins: Origins) -> Model:
+    """The model of some plain data.
+
+    Raises:
+        ConfigError: The first wrong key or value, with its path, the nearest valid key and where it was written.
+    """
+    try:
+        return model.model_validate(composed)
+    except ValidationError as error:
+        raise explain_validation_error(error, model, origins) from error
+
+
+def check_component(row: Component, where: str, origins: Origins) -> None:
+    """Whether what a row names is there, and takes the row's arguments.
+
+    Raises:
+        ConfigError: It does not.
+    """
+    try:
+        accepted = accepted_arguments(resolve(row, where=where))
+    except ComponentError as error:
+        raise ConfigError(error.what, where=origins.describe(f"{where}._target_"), remedy=error.remedy) from error
+    for name, value in row.arguments.items():
+        if name not in accepted:
+            raise unknown_key(f"{where}.{name}", accepted, origins)
+        if isinstance(value, dict) and "_target_" in value:
+            check_component(Component.model_validate(value), f"{where}.{name}", origins)

@@ -1,0 +1,110 @@
+"""`job=autotune`: search a space of configurations for the fastest one that computes the right result."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.autotune.storage import open_storage, open_study
+from rocm_perf_lab.autotune.tuner import Tuner
+from rocm_perf_lab.jobs.autotune.priors import configured_prior
+from rocm_perf_lab.jobs.autotune.records import TrialLog, write_result
+from rocm_perf_lab.jobs.autotune.samplers import configured_sampler
+from rocm_perf_lab.jobs.autotune.show import show_result
+from rocm_perf_lab.jobs.autotune.spaces import configured_space
+from rocm_perf_lab.jobs.autotune.subject import CommandSettings, Subject, command_subject, kernel_subject
+from rocm_perf_lab.jobs.show import runtime_text, show_where
+from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
+from rocm_perf_lab.tracking.run import NullTracker, TrackingError
+
+if TYPE_CHECKING:
+    import optuna
+
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.tracking.run import RunTracker
+
+STUDY_FILE = "study.db"
+TRACKING_RUN = "tracking_run"
+"""User attribute of a study: the run in the store that a resumed search goes on with."""
+
+
+class AutotuneJob:
+    """Searches the configured space; every trial is kept as soon as it has ended.
+
+    Args:
+        command: A command line with placeholders (`./kernel --bm {BLOCK_M}`); None tunes the configured kernel.
+        settings: Of a command: timing, time_regex, time_unit, kernel, runs, timeout_s; see :class:`CommandSettings`.
+    """
+
+    def __init__(
+        self,
+        *,
+        command: str | None = None,
+        timing: str = "auto",
+        time_regex: str | None = None,
+        time_unit: str = "ms",
+        kernel: str | None = None,
+        runs: int | None = None,
+        timeout_s: float = 600.0,
+    ) -> None:
+        self._command = (
+            CommandSettings(command, timing, time_regex, time_unit, kernel, runs, timeout_s) if command is not None else None
+        )
+
+    def run(self, lab: Lab) -> float:
+        """The best time, in ms.
+
+        Raises:
+            LabError: The space is contradictory, the kernel or template does not go with it, or nothing runs.
+        """
+        settings, whole = lab.config.autotune, configured_space(lab.config)
+        subject = command_subject(lab, whole, self._command) if self._command else kernel_subject(lab, whole)
+        prior = configured_prior(lab.config, subject.space)
+        storage = open_storage(settings.storage, folder=lab.output_dir)
+        sampler = configured_sampler(lab.config, subject.space, prior=prior, features=subject.features)
+        study = open_study(storage, settings.study or f"autotune-{subject.name}", subject.space, sampler)
+        lab.console.print(f"[bold]times[/]   {subject.timing}", soft_wrap=True)
+        if prior is not None:
+            lab.console.print(f"[bold]prior[/]   {prior.known:,} configurations of {prior.source}", soft_wrap=True)
+        with _tracker(lab) as tracker:
+            if tracker.run_id is not None:
+                study.set_user_attr(TRACKING_RUN, tracker.run_id)
+            return _search(lab, tracker, study, subject)
+
+
+def _tracker(lab: Lab) -> RunTracker:
+    """A new search wants its store; one that goes on does so without it, as does one whose store fails on the way."""
+
+    def warn(error: TrackingError) -> None:
+        said = f"{error.what} ({error.where}); the search goes on without it, and keeps its study and files"
+        logging.getLogger(__name__).warning(said)
+
+    try:
+        return FailsafeTracker(lab.tracker, StoreWatch(warn))
+    except TrackingError as error:
+        if not lab.resumed:
+            raise
+        warn(error)
+        return NullTracker()
+
+
+def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: Subject) -> float:
+    settings, space = lab.config.autotune, subject.space
+    budget = settings.budget
+    if budget is not None and budget > len(space):
+        lab.console.print(f"[bold]note[/]    the budget of {budget} is larger than the space: all {len(space)} are evaluated")
+    with lab.console.status("starting") as status:
+        log = TrialLog(tracker, budget, lambda: subject.objective.time_kind, status.update)
+        alone = settings.storage is None
+        tuner = Tuner(study, space, subject.objective, budget, log.told, max_races=settings.max_races, exclusive=alone)
+        try:
+            tuner.run()
+        finally:
+            tuned = tuner.result()
+            path = write_result(lab, tracker, tuned, space, subject.origin())
+    assert tuned.best is not None and tuned.best.runtime_ms is not None
+    word = subject.objective.time_kind
+    show_result(lab.console, tuned, word, subject.name)
+    show_where(lab, tracker)
+    lab.answer(path, runtime_text(tuned.best.runtime_ms * 1e6, word))
+    return tuned.best.runtime_ms

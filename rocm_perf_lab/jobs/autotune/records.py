@@ -1,0 +1,208 @@
+"""What is kept of a search: autotune.json, and in MLflow one child run per trial."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.autotune.discarded import Discarded
+from rocm_perf_lab.autotune.document import NAME, AutotuneDocument
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.jobs.show import time_text
+from rocm_perf_lab.report.autotune_page import write_autotune_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.trials import TrialRecord
+    from rocm_perf_lab.autotune.tuner import Tuned
+    from rocm_perf_lab.config.lab import LabConfig
+    from rocm_perf_lab.device.protocol import DeviceIdentity
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.tracking.run import RunTracker
+
+_NS_PER_MS = 1e6
+
+
+@dataclass
+class TrialLog:
+    """Told of every trial: a child run in the store, a line on the console."""
+
+    tracker: RunTracker
+    budget: int | None
+    word: Callable[[], str]
+    say: Callable[[str], None]
+    trials: int = 0
+    best_ms: float | None = None
+
+    def told(self, trial: TrialRecord) -> None:
+        """Keep one trial."""
+        self.trials += 1
+        if trial.runtime_ms is not None and (self.best_ms is None or trial.runtime_ms < self.best_ms):
+            self.best_ms = trial.runtime_ms
+        best = f", best {time_text(self.best_ms * _NS_PER_MS, self.word())}" if self.best_ms is not None else ""
+        of = f" of {self.budget}" if self.budget is not None else ""
+        self.say(f"trial {self.trials}{of} ({trial.phase}){best}")
+        self._keep(trial)
+
+    def _keep(self, trial: TrialRecord) -> None:
+        child = self.tracker.child(f"trial {trial.number}", {"phase": trial.phase, "trial": str(trial.number)})
+        child.log_params(trial.parameters)
+        metrics = {name: float(value) for name, value in trial.details.items() if _is_number(value)}
+        if trial.runtime_ms is not None:
+            metrics[f"{self.word()}_runtime_ms"] = trial.runtime_ms
+        if trial.predicted_ms is not None:
+            metrics["predicted_ms"] = trial.predicted_ms
+        child.log_metrics(metrics)
+        if trial.reason is not None:
+            child.set_tags({"failed": trial.stage or "", "reason": trial.reason})
+        child.close("FINISHED" if trial.runtime_ms is not None else "FAILED")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the times of a search come from.
+
+    Args:
+        name: Of the kernel, or the program.
+        timing: What the times are times of, in words.
+        word: `measured` or `emulated`.
+        provenance: Device, versions: plain data.
+        discarded: What was known to be impossible before anything ran.
+    """
+
+    name: str
+    timing: str
+    word: str
+    provenance: Mapping[str, Any]
+    discarded: Discarded = field(default_factory=Discarded)
+
+    @classmethod
+    def of_kernel(cls, config: LabConfig, identity: DeviceIdentity, discarded: Discarded | None = None) -> Origin:
+        """Of the configured kernel on a device."""
+        provenance = {
+            "device": identity.name,
+            "note": f"{identity.name}: {identity.reason}",
+            "emulated": identity.emulated,
+            "versions": dict(identity.versions),
+            "target": config.target.name,
+        }
+        timing = f"median of the dispatches of {config.kernel.entry}, {identity.time_word} on {identity.name}"
+        return cls(config.kernel.name, timing, identity.time_word, provenance, discarded or Discarded())
+
+
+def write_result(lab: Lab, tracker: RunTracker, tuned: Tuned, space: Space, origin: Origin) -> Path:
+    """`autotune.json` and `report.html` into the run's folder, and the outcome into the store; the path of the former."""
+    path = lab.output_dir / NAME
+    text = result_document(lab.config, tuned, space, origin).model_dump_json(indent=2)
+    write_text(path, text + "\n")
+    page = write_autotune_report(lab.output_dir, json.loads(text))  # what cannot be in JSON (an infinite figure) is null in both
+    for file in (path, page, lab.output_dir / "config.json"):
+        tracker.log_artifact(file)
+    _log_outcome(lab, tracker, tuned, origin.word)
+    return path
+
+
+def _log_outcome(lab: Lab, tracker: RunTracker, tuned: Tuned, word: str) -> None:
+    metrics = {
+        "search_space_size": float(tuned.space_size),
+        "evaluated_configs": float(len(tuned.trials)),
+        "infeasible_configs": float(len(tuned.failures)),
+        "pruned_configs": float(tuned.pruned),
+    }
+    metrics |= {f"phase.{name}": float(count) for name, count in tuned.phases.items()}
+    metrics |= {f"importance.{name}": share for name, share in tuned.importances.items()}
+    if tuned.model is not None:
+        metrics |= {f"model.{name}": tuned.model[name] for name in ("r2", "residual_std") if tuned.model[name] is not None}
+    if tuned.best is not None and tuned.best.runtime_ms is not None:
+        metrics[f"{word}_best_runtime_ms"] = tuned.best.runtime_ms
+    best = tuned.best.parameters if tuned.best is not None else {}
+    tracker.log_metrics(metrics)
+    tracker.set_tags(  # the best is a tag, since parameters of a run that goes on later cannot change
+        {
+            **{f"best.{name}": str(value) for name, value in best.items()},
+            "job": lab.job_name,
+            "time_kind": word,
+            "stop_reason": tuned.stop_reason,
+            "warning": tuned.warning or "",
+            "model": tuned.model["name"] if tuned.model is not None else "none",
+            "phases": json.dumps(tuned.phases),
+        }
+    )
+
+
+def result_document(config: LabConfig, tuned: Tuned, space: Space, origin: Origin) -> AutotuneDocument:
+    """The result of a search, for machines.
+
+    Args:
+        config: For the GPU.
+        tuned: What was found.
+        space: What was searched: without what `origin.discarded` names.
+        origin: Of the times.
+    """
+    best = tuned.best
+    content = {
+        "kernel": {"name": origin.name},
+        "gpu": {"name": config.target.product_name, "architecture": config.target.architecture},
+        "time_kind": origin.word,
+        "timing": origin.timing,
+        "search_space_size": tuned.space_size + origin.discarded.total,
+        "evaluated_configs": len(tuned.trials),
+        "infeasible_configs": len(tuned.failures),
+        "discarded_configs": origin.discarded.total,
+        "pruned_configs": tuned.pruned,
+        "best_config": {"parameters": best.parameters, "runtime_ms": best.runtime_ms} if best is not None else None,
+        "model": tuned.model,
+        "phases": tuned.phases,
+        "warning": tuned.warning,
+        "stop_reason": tuned.stop_reason,
+        "race": tuned.race,
+        "parameter_importances": tuned.importances,
+        "failures": [
+            {"trial": t.number, "parameters": t.parameters, "stage": t.stage, "reason": t.reason} for t in tuned.failures
+        ],
+        "discarded": origin.discarded.as_json(),
+        "pruned_region": pruned_region(tuned, space),
+        "trials": [_trial(trial) for trial in tuned.trials],
+        "provenance": dict(origin.provenance),
+    }
+    return AutotuneDocument.model_validate(content)
+
+
+def pruned_region(tuned: Tuned, space: Space) -> list[dict[str, Any]]:
+    """For each value of each parameter: configurations, how many are evaluated and pruned, and the best time."""
+    pruned = np.zeros(len(space), bool)
+    pruned[list(tuned.pruned_rows)] = True
+    region = []
+    for position, (name, values) in enumerate(space.values.items()):
+        codes = space.codes[:, position]
+        for code, value in enumerate(values):
+            has = codes == code
+            if not has.any():
+                continue
+            trials = [trial for trial in tuned.trials if trial.parameters[name] == value]
+            times = [trial.runtime_ms for trial in trials if trial.runtime_ms is not None]
+            counts = {"configurations": int(has.sum()), "evaluated": len(trials), "pruned": int((has & pruned).sum())}
+            region.append({"parameter": name, "value": value, **counts, "best_ms": min(times, default=None)})
+    return region
+
+
+def _trial(trial: TrialRecord) -> dict[str, Any]:
+    return {
+        "trial": trial.number,
+        "phase": trial.phase,
+        "parameters": trial.parameters,
+        "runtime_ms": trial.runtime_ms,
+        "predicted_ms": trial.predicted_ms,
+        "decision": trial.decision,
+        "details": {name: value for name, value in trial.details.items() if name != "times_ms"},
+    }

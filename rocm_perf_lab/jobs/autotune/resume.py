@@ -1,0 +1,67 @@
+"""A search that was ended goes on: its configuration and its study are in the run's folder."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.autotune.storage import open_storage, storage_errors
+from rocm_perf_lab.config.errors import Origins
+from rocm_perf_lab.config.lab import parse_config
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.jobs.autotune.job import STUDY_FILE, TRACKING_RUN
+from rocm_perf_lab.jobs.lab import Lab
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def resume(run: Path, changes: Mapping[str, Any]) -> None:
+    """Run the job of `run` again in its folder; its study knows what is measured.
+
+    Args:
+        run: The folder.
+        changes: Dotted keys of the configuration, and their new values.
+
+    Raises:
+        LabError: Not the folder of a search, or one that cannot go on.
+    """
+    content = _configuration(run)
+    for key, value in changes.items():
+        *parents, last = key.split(".")
+        node = content
+        for parent in parents:
+            node = node[parent]
+        node[last] = value
+    config = parse_config(content, Origins(files={}, overrides=()))
+    Lab.open(config, resolved=content, output_dir=run, resumed=True, tracking_run=_tracking_run(run)).run()
+
+
+def _tracking_run(run: Path) -> str | None:
+    """The run in the store that the search began with, where its study is its own."""
+    import optuna
+
+    if not (run / STUDY_FILE).is_file():
+        return None
+    storage = open_storage(None, folder=run)
+    with storage_errors(str(run)):
+        studies = optuna.get_all_study_summaries(storage)
+    known: str | None = studies[0].user_attrs.get(TRACKING_RUN) if studies else None
+    return known
+
+
+def _configuration(run: Path) -> dict[str, Any]:
+    remedy = "name the folder of an autotune run (outputs/<date>/<time>-autotune-<kernel>)"
+    path = run / "config.json"
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        job = str(content["job"]["_target_"])
+        storage = content["autotune"]["storage"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LabError("this is not the folder of a run", where=str(path), remedy=remedy) from error
+    if not job.endswith(".AutotuneJob"):
+        raise LabError("the run is not a search", where=f"{path}, job", remedy=remedy)
+    if storage is None and not (run / STUDY_FILE).is_file():
+        raise LabError("the run has no study: it ended before its first trial", where=str(run), remedy="start it anew")
+    return content

@@ -1,0 +1,170 @@
+"""What a search measures: the configured kernel on the configured device, or any command line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.autotune.candidate import KernelBuilder
+from rocm_perf_lab.autotune.clocks import UNITS_IN_MS, ProfiledTime, WallClock, printed_time
+from rocm_perf_lab.autotune.command import CommandObjective, CommandTemplate
+from rocm_perf_lab.autotune.features import compile_space
+from rocm_perf_lab.autotune.kernel_objective import KernelObjective
+from rocm_perf_lab.autotune.repeats import Gate
+from rocm_perf_lab.autotune.trial_cache import TrialCache
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.resources import cache_dir
+from rocm_perf_lab.device.rocprofv3 import ProfilerError, Rocprofv3
+from rocm_perf_lab.jobs.autotune.records import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocm_perf_lab.autotune.clocks import Clock
+    from rocm_perf_lab.autotune.features import CompiledSpace
+    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.jobs.lab import Lab
+
+TIMINGS = ("auto", "rocprof", "printed", "wall")
+_RUNS = 5
+_PROFILED_RUNS = 3
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is tuned.
+
+    Args:
+        name: For titles.
+        timing: What its times are times of, in words.
+        objective: Measures a configuration.
+        space: What is searched: without configurations that are known to be impossible.
+        origin: Says where the times come from; asked after the last of them was taken.
+        features: What is known of every configuration of `space` besides its parameters.
+    """
+
+    name: str
+    timing: str
+    objective: KernelObjective | CommandObjective
+    space: Space
+    origin: Callable[[], Origin]
+    features: Column | None = None
+
+
+@dataclass(frozen=True)
+class CommandSettings:
+    """How a command is run and timed: the keys of `job` with a `command`."""
+
+    template: str
+    timing: str = "auto"
+    time_regex: str | None = None
+    time_unit: str = "ms"
+    kernel: str | None = None
+    runs: int | None = None
+    timeout_s: float = 600.0
+
+    def clock(self, helper_patterns: tuple[str, ...]) -> Clock:
+        """The clock that was asked for; `auto` takes the printed time where a pattern is given, else rocprofv3, else the wall.
+
+        Raises:
+            LabError: Settings that contradict each other, or rocprofv3 is asked for and not here.
+        """
+        if self.timing not in TIMINGS:
+            raise LabError(f"unknown timing {self.timing!r}", where="job.timing", remedy=f"one of {', '.join(TIMINGS)}")
+        if self.time_unit not in UNITS_IN_MS:
+            raise LabError(f"unknown unit {self.time_unit!r}", where="job.time_unit", remedy=f"one of {', '.join(UNITS_IN_MS)}")
+        if self.timing == "printed" and self.time_regex is None:
+            raise LabError("printed times need a pattern", where="job.time_regex", remedy=r"--time-regex 'time: ([\d.]+) ms'")
+        if self.time_regex is not None and self.timing in ("auto", "printed"):
+            return printed_time(self.time_regex, self.time_unit, self.timeout_s)
+        if self.timing == "wall":
+            return WallClock(self.timeout_s)
+        try:
+            return ProfiledTime(Rocprofv3.find(), self.timeout_s, self._kernel(), helper_patterns)
+        except ProfilerError as error:
+            if self.timing == "rocprof" or self.kernel is not None:
+                raise
+            return WallClock(self.timeout_s, error.what)
+
+    def _kernel(self) -> re.Pattern[str] | None:
+        try:
+            return re.compile(self.kernel) if self.kernel is not None else None
+        except re.error as error:
+            raise LabError(f"{self.kernel!r} is no regular expression: {error}", where="--kernel") from error
+
+
+def command_subject(lab: Lab, space: Space, settings: CommandSettings) -> Subject:
+    """A command template over the space's names.
+
+    Raises:
+        LabError: The template or the settings are wrong.
+    """
+    template = CommandTemplate.parse(settings.template, space.complete(space.configuration(0)))
+    clock = settings.clock(lab.config.passes.helper_kernels)
+    runs = settings.runs or (_PROFILED_RUNS if isinstance(clock, ProfiledTime) else _RUNS)
+    gate = Gate(runs, lab.config.autotune.max_cv, lab.config.autotune.max_rounds)
+    versions = {"rocprofv3": clock.profiler.version} if isinstance(clock, ProfiledTime) else {}
+    provenance = {"device": "command", "command": settings.template, "note": clock.meaning, "versions": versions}
+    name = Path(template.words[0]).name
+
+    def origin() -> Origin:
+        return Origin(name, clock.meaning, clock.time_kind, {**provenance, "emulated": clock.time_kind == "emulated"})
+
+    return Subject(name, clock.meaning, CommandObjective(template, clock, gate), space, origin)
+
+
+def kernel_subject(lab: Lab, space: Space) -> Subject:
+    """The configured kernel on the configured device; with `autotune.features: [compiled]` all of it is compiled first.
+
+    Raises:
+        LabError: The kernel does not have the parameters of the space, or no configuration of it can run.
+    """
+    config, settings, identity = lab.config, lab.config.autotune, lab.measuring_device.identity
+    builder = KernelBuilder(
+        config.kernel, config.target, config.toolchain.compilers, config.toolchain.optimisation, settings.max_spills
+    )
+    builder.check(space)
+    objective = KernelObjective(
+        builder,
+        lab.measuring_device,
+        Gate(config.passes.runs, settings.max_cv, settings.max_rounds),
+        TrialCache(cache_dir() / "trials") if settings.cache else None,
+        _circumstances(lab),
+    )
+    if "compiled" not in settings.features:
+        origin = Origin.of_kernel(config, identity)
+        return Subject(config.kernel.name, origin.timing, objective, space, lambda: origin)
+    compiled = _compile(lab, space, builder)
+    origin = Origin.of_kernel(config, identity, compiled.discarded)
+    return Subject(config.kernel.name, origin.timing, objective, compiled.space, lambda: origin, compiled.columns())
+
+
+def _compile(lab: Lab, space: Space, builder: KernelBuilder) -> CompiledSpace:
+    settings = lab.config.autotune
+    if len(space) > settings.max_compiled:
+        raise LabError(
+            f"{len(space):,} configurations are too many to compile",
+            where="autotune.features",
+            remedy=f"add constraints, raise autotune.max_compiled ({settings.max_compiled:,}), or take features: [parameters]",
+        )
+    with lab.console.status("compiling") as status:
+        compiled = compile_space(
+            space, builder, workers=settings.workers, told=lambda done, of: status.update(f"compiled {done:,} of {of:,}")
+        )
+    can_run, cannot = len(compiled.space), compiled.discarded.total
+    lab.console.print(f"[bold]compiled[/] {len(space):,} configurations: {can_run:,} can run, {cannot:,} are discarded")
+    return compiled
+
+
+def _circumstances(lab: Lab) -> dict[str, Any]:
+    """What a device's results depend on beside its name and versions."""
+    row = lab.config.device
+    found: dict[str, Any] = {"device_target": row.target, "settings": row.arguments}
+    if lab.measuring_device.identity.emulated:
+        from rocm_perf_lab.emulator.fingerprint import emulator_fingerprint
+
+        found["emulator"] = emulator_fingerprint()
+    return found

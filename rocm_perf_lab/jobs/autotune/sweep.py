@@ -1,0 +1,214 @@
+"""A search whose trials are jobs of their own, several at a time: what `--multirun` does with a space.
+
+The sweeper brings the places where jobs run; everything else is as in `job=autotune`: study, budget, end, result.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from rocm_perf_lab.autotune.claims import ClaimingSampler
+from rocm_perf_lab.autotune.discarded import Discarded
+from rocm_perf_lab.autotune.objective import SearchBroken
+from rocm_perf_lab.autotune.slots import sweep
+from rocm_perf_lab.autotune.storage import open_storage, open_study
+from rocm_perf_lab.autotune.trials import records
+from rocm_perf_lab.autotune.tuner import EXHAUSTED, INTERRUPT, SETTLED, USED_UP, End, outcome, require_a_result
+from rocm_perf_lab.core.components import build
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.device.protocol import DeviceIdentity
+from rocm_perf_lab.jobs.autotune.priors import configured_prior
+from rocm_perf_lab.jobs.autotune.records import Origin, write_result
+from rocm_perf_lab.jobs.autotune.samplers import configured_sampler
+from rocm_perf_lab.jobs.autotune.show import show_result
+from rocm_perf_lab.jobs.autotune.subject import kernel_subject
+from rocm_perf_lab.jobs.show import runtime_text, time_text
+from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
+from rocm_perf_lab.tracking.store import ui_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from optuna import Study
+
+    from rocm_perf_lab.autotune.formula import Column
+    from rocm_perf_lab.autotune.slots import Slots, Task
+    from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.trials import TrialRecord
+    from rocm_perf_lab.autotune.tuner import Tuned
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.tracking.run import RunTracker, TrackingError
+
+RESULTS = "optimization_results.yaml"
+"""The name that Hydra's sweepers give to it."""
+_NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep over a space.
+
+    Args:
+        lab: Its folder is that of the sweep.
+        space: What is searched.
+        places: Gives the slots, told the MLflow run that jobs belong to.
+        launcher: What is said of the places.
+        features: What is known of every configuration of `space` besides its parameters.
+        discarded: What was known to be impossible, and is not in `space`.
+    """
+
+    lab: Lab
+    space: Space
+    places: Callable[[str | None], Slots]
+    launcher: str
+    features: Column | None = None
+    discarded: Discarded = field(default_factory=Discarded)
+
+    def compiled(self) -> Sweep:
+        """With `autotune.features: [compiled]`: what is known once all configurations are compiled, on this machine.
+
+        Raises:
+            LabError: No configuration can run.
+        """
+        if "compiled" not in self.lab.config.autotune.features:
+            return self
+        subject = kernel_subject(self.lab, self.space)
+        return replace(self, space=subject.space, features=subject.features, discarded=subject.origin().discarded)
+
+    def run(self) -> Tuned:
+        """Search, keep and show the result; also of a search that was interrupted.
+
+        Raises:
+            NothingRan: Every configuration failed.
+            StorageError: The storage cannot be used, or the study belongs to another space.
+        """
+        lab, settings = self.lab, self.lab.config.autotune
+        storage = open_storage(settings.storage, folder=lab.output_dir)
+        name = settings.study or f"{lab.job_name}-{lab.config.kernel.name}"
+        prior = configured_prior(lab.config, self.space)
+        sampler = partial(configured_sampler, lab.config, self.space, prior=prior, features=self.features)
+        study = open_study(storage, name, self.space, sampler())
+        known = len(study.get_trials(deepcopy=False))
+        if known:
+            study.sampler = sampler(seed=settings.seed + known)
+        run_name = f"sweep {lab.job_name} {lab.config.kernel.name}"
+        run: RunTracker = build(lab.config.tracking, where="tracking", run_name=run_name)
+        with FailsafeTracker(run, StoreWatch(_warn)) as tracker:
+            tuned, word = self._search(study, tracker)
+        require_a_result(study, self.space)
+        assert tuned.best is not None and tuned.best.runtime_ms is not None
+        show_result(lab.console, tuned, word, lab.config.kernel.name)
+        lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
+        if tracker.uri is not None:
+            lab.console.print(f"[bold]compare[/] {ui_command(tracker.uri)}", soft_wrap=True)
+        lab.answer(lab.output_dir / "autotune.json", runtime_text(tuned.best.runtime_ms * _NS_PER_MS, word))
+        return tuned
+
+    def _search(self, study: Study, tracker: RunTracker) -> tuple[Tuned, str]:
+        """The outcome, and the word for its times."""
+        lab, settings = self.lab, self.lab.config.autotune
+        slots = self.places(tracker.run_id)
+        tracker.log_params(
+            {
+                "kernel": lab.config.kernel.name,
+                "target": lab.config.target.name,
+                "sampler": _name(study),
+                "seed": settings.seed,
+                "launcher": self.launcher,
+                "slots": slots.count,
+            }
+        )
+        lab.console.print(f"[bold]sweep[/]   {len(self.space):,} configurations, {self.launcher}, {_plural(slots.count, 'slot')}")
+        log = _Log(lab, End(settings.budget is None, records(study, self.space)))
+        budget = settings.budget if settings.budget is not None else len(self.space)
+        try:
+            sweep(study, self.space, slots, budget=budget, finished=log.finished)
+        except (KeyboardInterrupt, SearchBroken):
+            self._keep(study, tracker, INTERRUPT)
+            raise
+        finally:
+            tracker.end_children("KILLED")
+        return self._keep(study, tracker, SETTLED if log.end.settled else EXHAUSTED if settings.budget is None else USED_UP)
+
+    def _keep(self, study: Study, tracker: RunTracker, stop_reason: str) -> tuple[Tuned, str]:
+        lab = self.lab
+        tuned = outcome(study, self.space, stop_reason)
+        identity = _identity(lab, tuned)
+        tracker.set_tags({"device": identity.name, "device.reason": identity.reason, "study": study.study_name})
+        write_result(lab, tracker, tuned, self.space, Origin.of_kernel(lab.config, identity, self.discarded))
+        results = lab.output_dir / RESULTS
+        write_text(results, _results(study, tuned))
+        tracker.log_artifact(results)
+        return tuned, identity.time_word
+
+
+@dataclass
+class _Log:
+    """A line on the console for every trial; knows when a search without a budget has come to its end."""
+
+    lab: Lab
+    end: End
+    best_ms: float | None = None
+
+    def finished(self, task: Task, trial: TrialRecord) -> bool:
+        """Whether it was the last."""
+        values = " ".join(f"{name}={value}" for name, value in trial.parameters.items())
+        if trial.runtime_ms is None:
+            said = f"[yellow]failed[/] {escape((trial.reason or '').splitlines()[0])}"
+        else:
+            better = self.best_ms is None or trial.runtime_ms < self.best_ms
+            self.best_ms = trial.runtime_ms if better else self.best_ms
+            word = trial.details.get("time_kind", "")
+            said = time_text(trial.runtime_ms * _NS_PER_MS, word) + (" [green]best[/]" if better else "")
+        self.lab.console.print(f"[bold]trial[/] {trial.number:3d}  {trial.phase:<12} {escape(values)}  {said}", soft_wrap=True)
+        return self.end.reached(trial)
+
+
+def _warn(error: TrackingError) -> None:
+    said = f"{error.what} ({error.where}); the sweep's own run is not kept there any more, its study and files are"
+    logging.getLogger(__name__).warning(said)
+
+
+def _name(study: Study) -> str:
+    return study.sampler.name if isinstance(study.sampler, ClaimingSampler) else type(study.sampler).__name__
+
+
+def _identity(lab: Lab, tuned: Tuned) -> DeviceIdentity:
+    """Of the device that measured: it may be on another machine than the sweep."""
+    own = lab.device.identity
+    for trial in tuned.trials:
+        if "time_kind" in trial.details:
+            device, kind = trial.details["device"], trial.details["time_kind"]
+            if (device, kind) == (own.name, own.time_word):
+                break
+            return DeviceIdentity(device, kind == "emulated", trial.details.get("note", ""))
+    return own
+
+
+def _results(study: Study, tuned: Tuned) -> str:
+    """The keys of Hydra's own Optuna sweeper, and what it leaves out."""
+    import yaml
+
+    best = tuned.best
+    content = {
+        "name": "rocm_perf_lab",
+        "best_params": best.parameters if best is not None else None,
+        "best_value": best.runtime_ms if best is not None else None,
+        "best_trial": best.number if best is not None else None,
+        "study": study.study_name,
+        "sampler": _name(study),
+        "trials": len(tuned.trials),
+        "failed": len(tuned.failures),
+        "stop_reason": tuned.stop_reason,
+    }
+    return yaml.safe_dump(json.loads(json.dumps(content)), sort_keys=False)
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

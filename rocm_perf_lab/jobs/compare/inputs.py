@@ -1,0 +1,209 @@
+"""What `rocm-perf compare` reads: profile.json, or wall_time.json of a run without a profiler, or the folder of either.
+
+Takes a path, gives the times of its kernels. Only what is needed is read, so that profiles of earlier and later versions do.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, ValidationError
+
+from rocm_perf_lab.analysis.comparison import KernelTimes, RunTimes
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.jobs.run_directory import ROCPD_FOLDER
+from rocm_perf_lab.rocprof.dialects import SQLITE_MAGIC
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROFILE = "profile.json"
+WALL_TIME = "wall_time.json"
+WHOLE_COMMAND = "whole command"
+_SCHEMA_MAJOR = "1."
+_LARGEST_PROFILE_BYTES = 1 << 30
+
+
+class CompareError(LabError):
+    """Files that are no profiles, or profiles that cannot be compared."""
+
+
+class _Loose(BaseModel):
+    """What is read of a document; versions before and after this one have less and more."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+class _Kernel(_Loose):
+    name: str
+    mangled_name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+
+
+class _Gpu(_Loose):
+    architecture: str
+    name: str
+    compute_units: int | None = None
+
+
+class _Stability(_Loose):
+    runs: NonNegativeInt
+    stddev_ms: NonNegativeFloat
+    warm_up_runs: NonNegativeInt = 0
+    durations_ms: tuple[NonNegativeFloat, ...] = ()
+
+
+class _Summary(_Loose):
+    name: str
+    mangled_name: str
+    calls: NonNegativeInt
+    total_ms: NonNegativeFloat
+    median_ms: NonNegativeFloat | None = None
+    durations_ms: tuple[NonNegativeFloat, ...] = ()
+
+
+class _Provenance(_Loose):
+    time_kind: Literal["emulated", "measured"]
+    versions: dict[str, str] = {}
+    hashes: dict[str, str] = {}
+
+
+class _Profile(_Loose):
+    schema_version: str
+    kernel: _Kernel
+    gpu: _Gpu
+    runtime_ms: NonNegativeFloat
+    stability: _Stability
+    kernels: tuple[_Summary, ...]
+    provenance: _Provenance
+
+
+class _WallTime(_Loose):
+    schema_version: str
+    command: tuple[str, ...]
+    runtime_ms: NonNegativeFloat
+    stability: _Stability
+
+
+def read_run(path: Path) -> RunTimes:
+    """The times in a profile.json or wall_time.json, or in that of a run's folder.
+
+    Raises:
+        CompareError: There is no profile, or it cannot be read.
+    """
+    file = _file_of(path)
+    try:
+        if file.stat().st_size > _LARGEST_PROFILE_BYTES:
+            raise CompareError("this file is too large for a profile", where=str(file))
+        content = file.read_bytes()
+        if content.startswith(SQLITE_MAGIC):
+            raise CompareError(
+                "this is a database, not a profile",
+                where=str(file),
+                remedy=f"rocm-perf analyze {file} --output DIR, then compare DIR",
+            )
+        found = json.loads(content.decode("utf-8"))
+    except FileNotFoundError as error:
+        what = f"there is no {file.name}" if path.exists() or path.suffix else "there is no such file or folder"
+        raise CompareError(what, where=str(path), remedy=_where_profiles_are(path)) from error
+    except OSError as error:
+        raise CompareError(f"cannot read the profile: {error.strerror or error}", where=str(file)) from error
+    except (ValueError, RecursionError) as error:
+        raise CompareError(f"no JSON: {error}", where=str(file), remedy="give the profile.json of a run") from error
+    return _run_times(found, file)
+
+
+def _file_of(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    wall = path / WALL_TIME
+    return wall if wall.exists() and not (path / PROFILE).exists() else path / PROFILE
+
+
+def _where_profiles_are(path: Path) -> str:
+    if not path.exists():
+        return "check the path: give the profile.json of a run, or the run's folder"
+    inside = sorted(path.glob(f"*/{PROFILE}"))[:3] if path.is_dir() else []
+    if inside:
+        return f"did you mean {' or '.join(str(file.parent) for file in inside)}?"
+    if path.is_dir() and ((path / ROCPD_FOLDER).is_dir() or next(path.glob("**/*.db"), None)):
+        return f"there are databases: rocm-perf analyze {path} --output DIR, then compare DIR"
+    return "give the profile.json of a run, or the run's folder"
+
+
+def _run_times(found: Any, file: Path) -> RunTimes:
+    version = found.get("schema_version") if isinstance(found, dict) else None
+    if isinstance(version, str) and not version.startswith(_SCHEMA_MAJOR):
+        raise CompareError(
+            f"this profile has schema version {version}, this version of the lab reads {_SCHEMA_MAJOR}x",
+            where=str(file),
+            remedy="profile again, or update the lab",
+        )
+    try:
+        if isinstance(found, dict) and "command" in found and "kernel" not in found:
+            return _of_wall_time(_WallTime.model_validate(found))
+        return _of_profile(_Profile.model_validate(found))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise CompareError(
+            f"this is no profile: {_what_is_wrong(first['type'], first['msg'])}",
+            where=f"{file}, key {key}" if key else str(file),
+            remedy="give the profile.json of a run, or the run's folder",
+        ) from error
+
+
+def _what_is_wrong(kind: str, said: str) -> str:
+    """Pydantic names its models where a document has another shape."""
+    return "something else stands there" if kind == "model_type" else said[:1].lower() + said[1:]
+
+
+def _of_profile(profile: _Profile) -> RunTimes:
+    kind, gpu = profile.provenance.time_kind, profile.gpu
+    units = [] if gpu.compute_units is None else [("compute_units", str(gpu.compute_units))]
+    return RunTimes(
+        emulated=kind == "emulated",
+        traits=(("time_kind", kind), ("timed", "kernels"), ("architecture", gpu.architecture), ("gpu", gpu.name), *units),
+        kernels=_kernels(profile),
+        versions=tuple(sorted(profile.provenance.versions.items())),
+        source=profile.provenance.hashes.get("database"),
+    )
+
+
+def _kernels(profile: _Profile) -> tuple[KernelTimes, ...]:
+    """The profiled kernel with all that is known of it, and the others of the run."""
+    kernel, spread = profile.kernel, profile.stability
+    x, y, z = kernel.grid
+    main = KernelTimes(
+        name=kernel.name,
+        mangled_name=kernel.mangled_name,
+        time_ms=profile.runtime_ms,
+        runs=spread.runs - spread.warm_up_runs,
+        stddev_ms=spread.stddev_ms,
+        durations_ms=spread.durations_ms,
+        launch=f"{x}x{y}x{z} of {'x'.join(map(str, kernel.block))}",
+    )
+    others = tuple(_summary_times(row) for row in profile.kernels if row.mangled_name != kernel.mangled_name)
+    return (main, *others)
+
+
+def _summary_times(row: _Summary) -> KernelTimes:
+    mean_ms = row.total_ms / max(row.calls, 1)
+    time_ms = mean_ms if row.median_ms is None else row.median_ms
+    return KernelTimes(row.name, row.mangled_name, time_ms, row.calls, durations_ms=row.durations_ms)
+
+
+def _of_wall_time(found: _WallTime) -> RunTimes:
+    """The whole command stands for a kernel; nothing is known of the GPU."""
+    spread = found.stability
+    whole = KernelTimes(
+        name="whole_command",
+        mangled_name="whole_command",
+        time_ms=found.runtime_ms,
+        runs=spread.runs - spread.warm_up_runs,
+        stddev_ms=spread.stddev_ms,
+        durations_ms=spread.durations_ms,
+    )
+    return RunTimes(emulated=False, traits=(("time_kind", "measured"), ("timed", WHOLE_COMMAND)), kernels=(whole,))

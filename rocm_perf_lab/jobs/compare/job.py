@@ -1,0 +1,164 @@
+"""`rocm-perf compare`: two profiles, kernel by kernel, with noise taken into account.
+
+Takes two profile.json files or the folders that hold them; prints a table, or with `--json` one document.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from rocm_perf_lab.analysis.comparison import compare, differences, remarks
+from rocm_perf_lab.analysis.comparison_document import compare_document, counted
+from rocm_perf_lab.jobs.compare.inputs import CompareError, read_run
+from rocm_perf_lab.toolchain.demangle import without_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from rocm_perf_lab.analysis.comparison import KernelComparison, RunTimes
+
+_COLOURS = {"faster": "green", "slower": "red", "unclear": "yellow", "new": "cyan", "gone": "cyan"}
+_MOST_ROWS = 40
+"""Of many kernels those that changed are shown first, then the others as far as there is room."""
+_MOST_REASONS = 12
+_NAME_WIDTH = 26
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """The words of the command line."""
+
+    base: Path
+    new: Path
+    fail_over: str = "5%"
+    force: bool = False
+
+
+def run_compare(request: CompareRequest, console: Console, *, as_json: bool) -> bool:
+    """Print the comparison; True where a kernel is significantly slower by more than the threshold.
+
+    Raises:
+        CompareError: A file is no profile, the threshold no number, or the runs are of different kinds.
+    """
+    threshold = parse_share(request.fail_over)
+    base, new = read_run(request.base), read_run(request.new)
+    unlike, said = differences(base, new), remarks(base, new)
+    if unlike and not request.force:
+        raise CompareError(
+            f"these times say nothing of each other: {'; '.join(unlike)}",
+            where=f"{request.base} and {request.new}",
+            remedy="compare runs of one device and target, or add --force to see the numbers all the same",
+        )
+    rows = compare(base, new)
+    if as_json:
+        sides = {"base": (request.base, base), "new": (request.new, new)}
+        document = compare_document(sides, rows, differences=unlike, remarks=said, fail_over=threshold)
+        print(document.model_dump_json(indent=2))
+    else:
+        for text in (*(f"compared by force, although they differ in {difference}" for difference in unlike), *said):
+            console.print(Text(text, style="yellow"))
+        _show(console, rows, threshold, _time_word(base, new))
+    return any(row.is_regression(threshold) for row in rows)
+
+
+def parse_share(text: str) -> float:
+    """`5%` and `0.05` are the same.
+
+    Raises:
+        CompareError: Not a share.
+    """
+    number, is_percent = text.strip().removesuffix("%").strip(), text.strip().endswith("%")
+    try:
+        share = float(number) / (100 if is_percent else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < float("inf") or (share >= 1 and not is_percent):
+        raise CompareError(f"{text!r} is no share", where="--fail-over", remedy="write 5% or 0.05")
+    return share
+
+
+def _time_word(base: RunTimes, new: RunTimes) -> str:
+    words = [dict(run.traits)["time_kind"] for run in (base, new)]
+    return ", ".join(dict.fromkeys(words))
+
+
+def _show(console: Console, rows: Sequence[KernelComparison], threshold: float, word: str) -> None:
+    shown = _most_telling(rows, threshold)
+    table = Table(title=f"times in us {word}; change with its 95 % interval", title_justify="left", expand=False)
+    table.add_column("kernel", overflow="fold", max_width=_NAME_WIDTH)
+    for heading in ("base", "new", "change"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("interval", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for row in shown:
+        verdict = Text(row.verdict, style=_COLOURS.get(row.verdict, ""))
+        table.add_row(Text(_short(row.name)), _us(row.base_ms), _us(row.new_ms), _percent(row.change), _range(row), verdict)
+    console.print(table)
+    if len(shown) < len(rows):
+        console.print(f"and {len(rows) - len(shown)} more kernels: --json has all of them")
+    _reasons(console, shown)
+    console.print(", ".join(f"{count} {verdict}" for verdict, count in counted(rows).items() if count) or "no kernels")
+    _conclude(console, rows, threshold)
+
+
+def _most_telling(rows: Sequence[KernelComparison], threshold: float) -> list[KernelComparison]:
+    """In the order of the run, the first of them in this order of importance: regressions, other changes, the rest."""
+
+    def importance(row: KernelComparison) -> int:
+        return 0 if row.is_regression(threshold) else 1 if row.verdict not in ("same", "unclear") else 2
+
+    chosen = sorted(range(len(rows)), key=lambda place: (importance(rows[place]), place))[:_MOST_ROWS]
+    return [rows[place] for place in sorted(chosen)]
+
+
+def _reasons(console: Console, rows: Sequence[KernelComparison]) -> None:
+    """Why each verdict is what it is, where that is not in the table; what holds of several kernels is said once."""
+    reasons = [(row, text) for row in rows for text in ((row.reason if row.verdict == "unclear" else None), row.note) if text]
+    many = Counter(text for _, text in reasons)
+    said = dict.fromkeys(
+        f"{many[text]} kernels: {text}" if many[text] > 1 else f"{_short(row.name, 40)}: {text}" for row, text in reasons
+    )
+    for line in list(said)[:_MOST_REASONS]:
+        console.print(Text(line))
+    if len(said) > _MOST_REASONS:
+        console.print(f"and {len(said) - _MOST_REASONS} more reasons: --json has them, per kernel")
+
+
+def _conclude(console: Console, rows: Sequence[KernelComparison], threshold: float) -> None:
+    regressions = [row.name for row in rows if row.is_regression(threshold)]
+    share = f"{100 * threshold:g}%"
+    if regressions:
+        named = ", ".join(_short(name, 60) for name in regressions[:10]) + (", ..." if len(regressions) > 10 else "")
+        console.print(Text(f"significantly slower by more than {share}: {named}", style="red"))
+        return
+    console.print(Text(f"no kernel is significantly slower by more than {share}"))
+    if not any(row.verdict in ("same", "slower", "faster") for row in rows):
+        console.print(Text("but not one kernel could be judged: this says nothing of a regression", style="yellow"))
+
+
+def _short(name: str, width: int = 2 * _NAME_WIDTH) -> str:
+    """Without return type and parameters: what is left tells instances of a template apart."""
+    bare = without_parameters(name)
+    return bare if len(bare) <= width else f"{bare[: width - 3]}..."
+
+
+def _us(time_ms: float | None) -> str:
+    return "-" if time_ms is None else f"{time_ms * 1000:.5g}" if time_ms < 100 else f"{time_ms * 1000:,.0f}"
+
+
+def _percent(change: float | None) -> str:
+    return "-" if change is None else f"{change:+.1%}"
+
+
+def _range(row: KernelComparison) -> str:
+    if row.basis == "exact":
+        return "exact"
+    return "-" if row.interval is None else f"{row.interval[0]:+.1%} to {row.interval[1]:+.1%}"

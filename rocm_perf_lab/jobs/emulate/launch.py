@@ -1,0 +1,194 @@
+"""From the words of `rocm-perf emulate` to a launch: geometry, arguments, and where a kernel without metadata takes them.
+
+What the dispatch packet, the GPU or this machine cannot hold is refused here, before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.device.argument_text import format_argument, format_dim3, parse_argument, parse_dim3
+from rocm_perf_lab.device.launch import DTYPES, build_launch
+from rocm_perf_lab.device.protocol import BufferValue, ScalarValue
+from rocm_perf_lab.emulator.kernarg import Geometry
+from rocm_perf_lab.languages.description import BufferArgument, KernelDescription
+from rocm_perf_lab.target.occupancy import launch_occupancy
+from rocm_perf_lab.toolchain.code_object import CodeObject, KernelArgument, KernelMetadata
+from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file
+from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.device.argument_text import TextArgument
+    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.jobs.emulate.request import EmulateRequest
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.target.occupancy import Occupancy
+
+_LARGEST_WORK_ITEMS = 2**32 - 1
+_COPIES = 3
+"""Of every buffer: as it was, in device memory, as it came back."""
+
+
+@dataclass(frozen=True)
+class RequestedLaunch:
+    """A launch that the GPU takes, with the words that its arguments were given in."""
+
+    kernel: KernelMetadata
+    launch: Launch
+    arguments: tuple[TextArgument, ...]
+    occupancy: Occupancy
+
+
+def requested_launch(request: EmulateRequest, target: Target) -> RequestedLaunch:
+    """The launch that the words ask for, on `target`.
+
+    Raises:
+        LabError: They make no launch: bad words, another architecture, or more than fits.
+    """
+    geometry = _geometry(request)
+    code_object, kernel = choose_kernel(read_kernel_file(request.file), request.kernel)
+    _require_emulated(code_object, target, request.file)
+    names = argument_names(kernel, len(request.arguments))
+    arguments = tuple(parse_argument(text, name) for text, name in zip(request.arguments, names, strict=True))
+    code_object, kernel = _with_argument_layout(code_object, kernel, arguments)
+    _require_size(kernel, geometry, arguments)
+    asked = occupancy_request(kernel, workgroup_size=prod(geometry.block), dynamic_lds_bytes=request.dynamic_lds_bytes)
+    occupancy = launch_occupancy(target, asked)
+    launch = _launch(request, code_object, kernel, arguments, geometry)
+    return RequestedLaunch(kernel, launch, arguments, occupancy)
+
+
+def argument_names(kernel: KernelMetadata, count: int) -> tuple[str, ...]:
+    """One name each: the compiler's where it gave one to that argument alone, else `arg0`, `arg1`, ..."""
+    given = [argument.name for argument in explicit_arguments(kernel)]
+    names = []
+    for position in range(count):
+        name = given[position] if position < len(given) else ""
+        if given.count(name) != 1 or not name:
+            name = f"arg{position}"
+            while name in given:
+                name += "_"
+        names.append(name)
+    return tuple(names)
+
+
+def explicit_arguments(kernel: KernelMetadata) -> tuple[KernelArgument, ...]:
+    """Those that the caller gives, in the kernel's order."""
+    return tuple(argument for argument in kernel.arguments if not argument.value_kind.startswith("hidden_"))
+
+
+def _require_emulated(code_object: CodeObject, target: Target, file: Path) -> None:
+    if code_object.architecture != target.architecture:
+        raise LabError(
+            f"the code object is for {code_object.architecture}, {target.name} is {target.architecture}",
+            where=str(file),
+            remedy=f"compile it with --offload-arch={target.architecture}, or choose another --target",
+        )
+
+
+def _geometry(request: EmulateRequest) -> Geometry:
+    block = parse_dim3(request.block, "--block")
+    if (request.grid is None) == (request.work_items is None):
+        raise LabError(
+            "one of --grid and --work-items is needed",
+            where=f"--grid {request.grid} --work-items {request.work_items}" if request.grid else "neither is there",
+            remedy="--grid counts workgroups; --work-items counts work-items, and the last workgroup may be partial",
+        )
+    if request.work_items is not None:
+        return Geometry.of_work_items(parse_dim3(request.work_items, "--work-items"), block, request.dynamic_lds_bytes)
+    return Geometry(parse_dim3(request.grid or "", "--grid"), block, request.dynamic_lds_bytes)
+
+
+def _require_size(kernel: KernelMetadata, geometry: Geometry, arguments: Sequence[TextArgument]) -> None:
+    """What the dispatch packet and this machine can hold."""
+    if max(geometry.work_items) > _LARGEST_WORK_ITEMS:
+        raise LabError(
+            f"{format_dim3(geometry.grid)} workgroups of {format_dim3(geometry.block)} work-items: "
+            f"a dispatch holds {_LARGEST_WORK_ITEMS:,} per dimension",
+            where=f"kernel {kernel.name}, --grid",
+            remedy="--grid counts workgroups, not work-items",
+        )
+    needed = sum(_buffer_bytes(argument) for argument in arguments)
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if _COPIES * needed > available:
+        raise LabError(
+            f"the buffers have {needed:,} bytes; with copies that is more than the {available:,} of this machine",
+            where="--arg",
+            remedy="use smaller buffers",
+        )
+
+
+def _buffer_bytes(argument: TextArgument) -> int:
+    if not isinstance(argument, BufferArgument):
+        return 0
+    return prod(int(size) for size in argument.shape) * DTYPES[argument.dtype].itemsize
+
+
+def _with_argument_layout(
+    code_object: CodeObject, kernel: KernelMetadata, arguments: Sequence[TextArgument]
+) -> tuple[CodeObject, KernelMetadata]:
+    """A kernel without metadata takes the arguments as given, each at its natural alignment.
+
+    Raises:
+        LabError: They are larger than the kernel's argument segment.
+    """
+    if kernel.arguments or not arguments:
+        return code_object, kernel
+    laid_out: list[KernelArgument] = []
+    end = 0
+    for argument in arguments:
+        size, kind = _size_and_kind(argument)
+        alignment = math.gcd(size, 8)
+        offset = -(-end // alignment) * alignment
+        laid_out.append(KernelArgument(argument.name, offset, size, kind))
+        end = offset + size
+    if end > kernel.kernarg_bytes:
+        raise LabError(
+            f"kernel {kernel.name} takes {kernel.kernarg_bytes} bytes of arguments, those given have {end}",
+            where=f"its metadata names no arguments; given: {', '.join(map(format_argument, arguments))}",
+            remedy="give the arguments that it takes; hand-written assembly needs .amdhsa_kernarg_size and .args",
+        )
+    described = replace(kernel, arguments=tuple(laid_out))
+    kernels = tuple(described if other is kernel else other for other in code_object.kernels)
+    return replace(code_object, kernels=kernels), described
+
+
+def _size_and_kind(argument: TextArgument) -> tuple[int, str]:
+    if isinstance(argument, BufferArgument):
+        return 8, "global_buffer"
+    return (len(argument.encoded) if isinstance(argument, ScalarValue) else DTYPES[argument.dtype].itemsize), "by_value"
+
+
+def _launch(
+    request: EmulateRequest,
+    code_object: CodeObject,
+    kernel: KernelMetadata,
+    arguments: tuple[TextArgument, ...],
+    geometry: Geometry,
+) -> Launch:
+    """Through a kernel description, as every launch of the lab; raw bytes are put in their places."""
+    description = KernelDescription(
+        name=kernel.name,
+        source=request.file,
+        entry=kernel.symbol,
+        arguments=tuple(argument for argument in arguments if not isinstance(argument, ScalarValue)),
+        work_items=geometry.work_items,
+        block=geometry.block,
+        dynamic_lds_bytes=request.dynamic_lds_bytes,
+        cooperative=request.cooperative,
+    )
+    with np.errstate(all="ignore"):  # values beyond the range of a small float become infinite, as on the device
+        launch = build_launch(description, code_object, kernel.symbol)
+    built: Mapping[str, BufferValue | ScalarValue] = {value.name: value for value in launch.arguments}
+    values = tuple(built.get(a.name, a) if isinstance(a, ScalarValue) else built[a.name] for a in arguments)
+    return replace(launch, arguments=values)

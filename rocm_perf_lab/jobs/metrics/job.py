@@ -1,0 +1,144 @@
+"""`rocm-perf metrics`: what each metric over hardware counters means, and what it is computed from.
+
+`metrics.yaml` told to people, or with `--json` to programs.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.rocprof.metrics import architectures as all_architectures
+from rocm_perf_lab.rocprof.metrics import load_metrics, metric_architectures
+from rocm_perf_lab.target.catalog import load_target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from rocm_perf_lab.rocprof.metrics import Metric
+
+_KINDS = {
+    "events": "counts repeat from run to run, so counters of several passes may be combined",
+    "cycles": "times: all counters have to come from one pass",
+}
+
+
+class MetricError(LabError):
+    """There is no such metric, or not on this architecture."""
+
+
+def list_metrics(console: Console, *, target: str | None, as_json: bool) -> None:
+    """Every metric, or those of the target's architecture.
+
+    Raises:
+        TargetError: No such target.
+    """
+    wanted = _architecture(target)
+    known = {name: found for name, found in metric_architectures().items() if wanted is None or wanted in found}
+    metrics = {name: load_metrics(wanted or found[0])[name] for name, found in known.items()}
+    if as_json:
+        rows = [_row(metric, known[name], wanted) for name, metric in metrics.items()]
+        print(json.dumps({"schema_version": "1.0", "metrics": rows}, indent=2))
+        return
+    title = f"metrics of {wanted}" if wanted else "metrics"
+    table = Table(title=title, title_justify="left", expand=False, show_edge=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column("name", no_wrap=True)
+    table.add_column("unit", no_wrap=True)
+    table.add_column("description", overflow="fold")
+    for name, metric in metrics.items():
+        only = "" if wanted or len(known[name]) == len(all_architectures()) else f" ({', '.join(known[name])})"
+        table.add_row(Text(name), Text(metric.unit), Text(metric.description + only))
+    console.print(table)
+
+
+def show_metric(console: Console, name: str, *, target: str | None, as_json: bool) -> None:
+    """One metric: formula, counters, unit and source, for each architecture or for the target's.
+
+    Raises:
+        MetricError: No such metric, with the nearest names.
+        TargetError: No such target.
+    """
+    wanted = _architecture(target)
+    known = metric_architectures()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [other for other in known if name and name in other][:5]
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        raise MetricError(f"there is no metric {name!r}", where="metrics show", remedy=f"{hint}all: rocm-perf metrics list")
+    if wanted is not None and wanted not in known[name]:
+        raise MetricError(
+            f"{wanted} has no counters for {name}",
+            where=f"--target {target}",
+            remedy=f"it is known on {', '.join(known[name])}",
+        )
+    metrics = {one: load_metrics(one)[name] for one in known[name] if wanted in (None, one)}
+    first = next(iter(metrics.values()))
+    if as_json:
+        print(json.dumps({"schema_version": "1.0", **_row(first, known[name], wanted)}, indent=2))
+        return
+    table = Table(show_header=False, box=None, pad_edge=False, expand=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in (
+        ("metric", name),
+        ("meaning", first.description),
+        ("unit", first.unit),
+        ("kind", f"{first.kind}: {_KINDS[first.kind]}"),
+        ("source", first.source),
+    ):
+        table.add_row(label, Text(text))
+    for architectures, metric in _grouped(metrics):
+        table.add_row("")
+        table.add_row("on", Text(", ".join(architectures)))
+        table.add_row("formula", Text(metric.formula))
+        if ast.unparse(ast.parse(metric.formula, mode="eval")) != metric.expression:
+            table.add_row("in counters", Text(metric.expression))
+        table.add_row("counters", Text(", ".join(metric.counters)))
+        if metric.at_most:
+            table.add_row("at most", Text(f"{metric.at_most}; a greater value is not given"))
+        if metric.otherwise:
+            table.add_row("or", Text(f"{metric.otherwise.expression}, where the profiler derived that instead"))
+        if metric.assume_zero:
+            table.add_row("taken as 0", Text(f"{', '.join(metric.assume_zero)}, where they were not collected"))
+    console.print(table)
+
+
+def _architecture(target: str | None) -> str | None:
+    return None if target is None else load_target(target).architecture
+
+
+def _grouped(metrics: dict[str, Metric]) -> list[tuple[list[str], Metric]]:
+    """Architectures that share an expression together."""
+    groups: dict[str, tuple[list[str], Metric]] = {}
+    for architecture, metric in metrics.items():
+        groups.setdefault(metric.expression, ([], metric))[0].append(architecture)
+    return list(groups.values())
+
+
+def _row(metric: Metric, architectures: Sequence[str], wanted: str | None) -> dict[str, Any]:
+    return {
+        "name": metric.name,
+        "unit": metric.unit,
+        "kind": metric.kind,
+        "description": metric.description,
+        "source": metric.source,
+        "architectures": {one: _expression(load_metrics(one)[metric.name]) for one in architectures if wanted in (None, one)},
+    }
+
+
+def _expression(metric: Metric) -> dict[str, Any]:
+    return {
+        "formula": metric.formula,
+        "expression": metric.expression,
+        "counters": list(metric.counters),
+        "assume_zero": list(metric.assume_zero),
+        "at_most": metric.at_most,
+        "derived": metric.otherwise.expression if metric.otherwise else None,
+    }

@@ -1,0 +1,297 @@
+"""`job=optimize_application`: the closed loop on a kernel inside an application of the user's own."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.device.rocprofv3 import Rocprofv3
+from rocm_perf_lab.jobs.analyze.examination import Choice, examine, target_of_trace
+from rocm_perf_lab.jobs.optimize.application_bench import ApplicationBench, ApplicationMaker, ApplicationSource
+from rocm_perf_lab.jobs.optimize.application_source import USUAL_BUILD, find_source
+from rocm_perf_lab.jobs.optimize.bench import read_source, share_of
+from rocm_perf_lab.jobs.optimize.finish import finish
+from rocm_perf_lab.jobs.optimize.observer import ConsoleAndTracker
+from rocm_perf_lab.jobs.optimize.progress import judging
+from rocm_perf_lab.jobs.optimize.proposers import open_proposer
+from rocm_perf_lab.jobs.optimize.setup import Parts, confirm, policy_of, selected, start_anew
+from rocm_perf_lab.jobs.records import RebuildCheck, examination_params, optimizer_params, profile_metrics
+from rocm_perf_lab.jobs.run_directory import ROCPD_FOLDER
+from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
+from rocm_perf_lab.languages.description import KernelDescription
+from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
+from rocm_perf_lab.optimize.proposal import Proposal
+from rocm_perf_lab.optimize.proposers.llm import LlmProposer
+from rocm_perf_lab.optimize.ranking import KernelShare, rank_by_looking, reason_to_stop
+from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
+from rocm_perf_lab.optimize.source_tree import SourceError, parse_source
+from rocm_perf_lab.profiling.application import ApplicationRuns
+from rocm_perf_lab.profiling.selection import rank_kernels
+from rocm_perf_lab.toolchain.compilers import find_compiler
+from rocm_perf_lab.verify.application_outputs import OutputJudge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rocm_perf_lab.jobs.analyze.examination import Examination
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.profiling.selection import RankedKernel
+    from rocm_perf_lab.rocprof.trace import Trace
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.tracking.run import RunTracker
+
+
+class OptimizeApplicationJob:
+    """Builds, profiles, rewrites, rebuilds, compares, keeps or rolls back.
+
+    Args:
+        command: Program and arguments.
+        source: File with the kernel; None looks for it beside the program.
+        build: Command that makes the program, with `{source}` and `{binary}`; None is the usual one.
+        verify: Command that ends with 0 where the outputs are right, with `{binary}`; None compares outputs.
+        compare_files: Files that the application writes.
+        kernel: Regular expression; None takes the kernel of the source that could save most of the whole time.
+        timeout_s: Of one run and of one build.
+    """
+
+    def __init__(
+        self,
+        *,
+        command: Sequence[str],
+        source: str | None = None,
+        build: str | None = None,
+        verify: str | None = None,
+        compare_files: Sequence[str] = (),
+        kernel: str | None = None,
+        timeout_s: float = 600.0,
+    ) -> None:
+        self._assumed = [name for name, value in (("--source", source), ("--build", build)) if value is None]
+        build = build if build is not None else USUAL_BUILD
+        missing = [name for name in ("{source}", "{binary}") if name not in build]
+        if missing:
+            raise LabError(
+                f"the build command has no {' and no '.join(missing)}",
+                where=f"--build {shlex.quote(build)}",
+                remedy='for example "hipcc -O3 {source} -o {binary}"',
+            )
+        words = tuple(map(str, command))
+        self._application = ApplicationSource(Path(source) if source is not None else find_source(words[0]), build, words)
+        self._judge = OutputJudge(tuple(Path(name).absolute() for name in compare_files), verify, timeout_s)
+        self._kernel = kernel
+        self._timeout_s = timeout_s
+
+    def run(self, lab: Lab) -> None:
+        """Raises LabError where the application cannot be built, run, profiled or compared as it is."""
+        text = read_source(self._application.source)
+        if self._assumed:
+            lab.console.print(f"[bold]source[/]  {self._application.source}", soft_wrap=True)
+            lab.console.print(f"[bold]build[/]   {self._application.build}", soft_wrap=True)
+            lab.console.print(f"        (assumed; {' and '.join(self._assumed)} would say otherwise)", soft_wrap=True)
+        profiler = Rocprofv3.find()
+        if not lab.resumed:
+            start_anew(lab.output_dir)
+        maker = ApplicationMaker(self._application, lab.output_dir / "proposals", self._timeout_s)
+        baseline = Proposal.of(text, transform="none", description="the source as it is", parent=None)
+        found, symbol = self._first_look(lab, profiler, baseline, maker)
+        described = KernelDescription(
+            name=found.profile.kernel.name.partition("(")[0],
+            source=self._application.source.absolute(),
+            entry=symbol,
+            arguments=(),
+            grid=tuple(found.profile.grid),
+            block=tuple(found.profile.block),
+        )
+        lab = replace(lab, settings=lab.config.model_copy(update={"kernel": described, "target": found.profile.target}))
+        parse_source(text.encode(), symbol)
+        parts = Parts.of(lab)
+        confirm(lab, parts.model)
+        lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
+        with lab.tracker as tracker:
+            show_profile(lab.console, found, found.word, "baseline")
+            tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._application.command), "time_kind": found.word})
+            tracker.log_params({**examination_params(found), **optimizer_params(lab.config)})
+            tracker.log_metrics(profile_metrics(found, found.word))
+            bench = self._bench(lab, profiler, parts, found, maker)
+            result = self._search(lab, parts, bench, tracker, baseline, found)
+            finish(
+                lab,
+                tracker,
+                result,
+                rebuild=lambda _: _rebuild(bench, result.best),
+                isolation=str(parts.sandbox.abilities()),
+                word=found.word,
+            )
+            lab.console.print(f"[bold]binary[/]  {maker.binary(result.best)}", soft_wrap=True)
+        show_where(lab, lab.tracker)
+        lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.word))
+
+    def _first_look(self, lab: Lab, profiler: Rocprofv3, baseline: Proposal, maker: ApplicationMaker) -> tuple[Examination, str]:
+        """Build the source as it is and profile it, counters included; the kernel that is rewritten."""
+        with lab.console.status("building and profiling the application") as status:
+            maker.place(baseline)
+            maker.make(baseline)
+            runs = ApplicationRuns(
+                profiler,
+                tuple(maker.command(baseline)),
+                lab.output_dir / "baseline" / ROCPD_FOLDER,
+                self._timeout_s,
+                status.update,
+            )
+            traces, problems = runs.times(1)
+            gpu = target_of_trace(traces[0], lab.config.target)
+
+            counted: dict[str, tuple[tuple[Trace, ...], tuple[str, ...]]] = {}
+
+            def look(kernel: RankedKernel) -> Examination:
+                name = kernel.mangled_name
+                if name not in counted:
+                    place = replace(runs, folder=runs.folder / f"kernel_{len(counted) + 1}") if counted else runs
+                    counted[name] = place.counters(gpu.target.architecture, lab.config.passes.counters, name)
+                counters, more = counted[name]
+                return examine(
+                    traces,
+                    lab.output_dir / "baseline",
+                    kernel=kernel,
+                    target=gpu.target,
+                    helper_patterns=lab.config.passes.helper_kernels,
+                    note=f"rocprofv3 {profiler.version}: {shlex.join(self._application.command)}",
+                    counter_traces=counters,
+                    problems=(*problems, *more, *gpu.notes),
+                )
+
+            kernel = self._most_worthwhile(lab, traces[0], gpu.target, look)
+            found = look(kernel)
+        return found, _symbol(kernel)
+
+    def _most_worthwhile(
+        self, lab: Lab, trace: Trace, target: Target, look: Callable[[RankedKernel], Examination]
+    ) -> RankedKernel:
+        """The kernel that was asked for; else, of those in the source, the one that could save most of the whole time."""
+        choice = Choice(self._kernel, True, lab.config.passes.helper_kernels)
+        if self._kernel is not None:
+            return choice.of(trace, target)
+        content = self._application.source.read_bytes()
+        critical = choice.critical(trace, target)
+        here = {k.mangled_name: (k, share) for k, share in critical if _stands_in(content, _symbol(k))}
+        elsewhere = [
+            k.name for k, share in critical if k.mangled_name not in here and share >= lab.config.optimizer.min_improvement
+        ]
+        if elsewhere:
+            lab.console.print(f"[dim]not in {self._application.source.name}: {', '.join(elsewhere)}[/]", soft_wrap=True)
+        if len(here) < 2:
+            return next(iter(here.values()))[0] if here else critical[0][0]
+
+        def look_at(share: KernelShare) -> KernelShare:
+            return replace(share_of(look(here[share.name][0])), name=share.name)
+
+        ranking = rank_by_looking([KernelShare(name, share, None) for name, (_, share) in here.items()], look_at)
+        for place, share in enumerate(ranking, start=1):
+            lab.console.print(f"[bold]rank {place}[/]  {here[share.name][0].name}: {_worth(share)}", soft_wrap=True)
+        return here[ranking[0].name][0]
+
+    def _bench(
+        self, lab: Lab, profiler: Rocprofv3, parts: Parts, found: Examination, maker: ApplicationMaker
+    ) -> ApplicationBench:
+        helpers, mangled = lab.config.passes.helper_kernels, found.profile.kernel.mangled_name
+        x, y, z = found.profile.block
+
+        def runs_of(command: list[str], place: Path) -> ApplicationRuns:
+            return ApplicationRuns(profiler, tuple(command), place / ROCPD_FOLDER, self._timeout_s, lambda _: None)
+
+        def profile(command: list[str], place: Path) -> Examination:
+            traces, problems = runs_of(command, place).times(1)
+            kernel = Choice(f"^{mangled.removesuffix('.kd')}", False, helpers).of(traces[0], lab.config.target)
+            note = f"rocprofv3 {profiler.version}: {shlex.join(command)}"
+            return examine(
+                traces, place, kernel=kernel, target=lab.config.target, helper_patterns=helpers, note=note, problems=problems
+            )
+
+        def time_ns(command: list[str], place: Path) -> float:
+            (trace,), _ = runs_of(command, place).times(1)
+            (kernel,) = [k for k in rank_kernels(trace, helpers) if k.mangled_name == mangled]
+            return kernel.total_ns / len(kernel.dispatches)
+
+        return ApplicationBench(
+            maker=maker,
+            kernel=mangled.removesuffix(".kd"),
+            block=x * y * z,
+            target=lab.config.target,
+            compiler=find_compiler(lab.config.toolchain.compilers),
+            sandbox=parts.sandbox,
+            judge=self._judge,
+            profile=profile,
+            time_ns=time_ns,
+            deterministic=found.profile.provenance.trace.emulated,
+        )
+
+    def _search(
+        self, lab: Lab, parts: Parts, bench: ApplicationBench, tracker: RunTracker, baseline: Proposal, found: Examination
+    ) -> LoopResult:
+        settings = lab.config.optimizer
+        share = share_of(found)
+        stop = reason_to_stop(share, settings.min_improvement)
+        built = bench.build(baseline)
+        evaluation = bench.evaluate(baseline, built)
+        if stop is not None:
+            lab.console.print(f"[yellow]nothing to gain[/]: {stop}")
+            return LoopResult(baseline, evaluation.runtime_ns, baseline, evaluation.runtime_ns, (), stop)
+        lab.console.print(f"[bold]rank[/]    {share.name}: {share.possible_gain:.0%} of the whole time could be saved")
+        journal = Journal(lab.output_dir / JOURNAL)
+        beginning = journal.begin(Beginning(baseline=baseline.id, runtime_ns=evaluation.runtime_ns, tracking_run=tracker.run_id))
+
+        transforms = selected(lab, parts.transforms, found.diagnosis)
+
+        def folder_of(proposal: Proposal) -> Path:
+            return lab.output_dir / "baseline" if proposal.id == baseline.id else bench.maker.folder_of(proposal)
+
+        with (
+            judging(lab.console) as progress,
+            open_proposer(lab, parts.model, transforms, parts.guards, tracker, folder_of) as proposer,
+        ):
+            loop = ClosedLoop(
+                bench=bench,
+                entry=bench.kernel,
+                proposer=proposer,
+                guards=parts.guards,
+                policy=policy_of(settings),
+                observer=ConsoleAndTracker(lab, tracker, bench.turns, baseline, progress, journal),
+                search=parts.search,
+                memory=journal,
+            )
+            result = loop.run(baseline, built, replace(evaluation, runtime_ns=beginning.runtime_ns))
+            if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:
+                raise proposer.failure
+            return result
+
+
+def _symbol(kernel: RankedKernel) -> str:
+    return kernel.mangled_name.removesuffix(".kd")
+
+
+def _stands_in(content: bytes, symbol: str) -> bool:
+    try:
+        parse_source(content, symbol)
+    except SourceError:
+        return False
+    return True
+
+
+def _worth(kernel: KernelShare) -> str:
+    if kernel.headroom is None:
+        return f"at most {kernel.possible_gain:.0%} of the whole time, its part of the critical path"
+    return (
+        f"{kernel.possible_gain:.0%} of the whole time: {kernel.critical_share:.0%} of the critical path, "
+        f"{kernel.headroom:.1f} times what the roof would take"
+    )
+
+
+def _rebuild(bench: ApplicationBench, best: Proposal) -> RebuildCheck:
+    """The device code of the stored source, once more and past the cache."""
+    path = bench.maker.source(best)
+    if not path.exists():
+        bench.maker.place(best)
+    first, again = bench.compile(path), bench.compile(path, fresh=True)
+    return RebuildCheck(first.code_object.sha256, again.code_object.sha256, again.command)

@@ -1,0 +1,162 @@
+"""`job=llm_prompt`: what a model would be told about a kernel, without asking one; and the facts that it is told.
+
+The facts of a source come from the documents that its run left in a folder, so they are the same in a run that was
+interrupted and taken up again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.core.components import build
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, read_counts
+from rocm_perf_lab.jobs.optimize.bench import read_source
+from rocm_perf_lab.jobs.profile.job import require_correct
+from rocm_perf_lab.jobs.profile.workbench import Workbench
+from rocm_perf_lab.optimize.proposal import Proposal
+from rocm_perf_lab.optimize.proposers.model import estimated_tokens
+from rocm_perf_lab.optimize.proposers.prompt import PromptWriter, Rules, guard_rules
+from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file
+from rocm_perf_lab.toolchain.listing import list_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.languages.description import KernelDescription
+
+_LINES = 8
+_OPCODES = 4
+_NOT_TOLD = ("flops", "bytes", "ops", "cycles")
+"""Ends of the names of metrics that are amounts: shares and rates say more."""
+
+
+class LlmPromptJob:
+    """Profiles the kernel and prints the first question of a run with `optimizer.proposer=llm`."""
+
+    def run(self, lab: Lab) -> None:
+        """Raises LabError where the kernel itself cannot be compiled, run or verified."""
+        kernel = lab.config.kernel
+        text = read_source(kernel.source_path)
+        parse_source(text.encode(), kernel.entry)
+        bench = Workbench(lab.config, lab.device)
+        turn = bench.run(bench.compile(kernel.source_path), lab.output_dir / "baseline")
+        require_correct(turn, lab)
+        guards = [
+            build(row, where=f"optimizer.guards[{i}]", target=lab.config.target)
+            for i, row in enumerate(lab.config.optimizer.guards)
+        ]
+        facts = facts_of(lab.output_dir / "baseline", kernel)
+        writer = PromptWriter(rules_of(lab, guards), lambda _: facts)
+        source = Proposal.of(text, transform="none", description="the source as it is", parent=None)
+        messages = writer.question(source, ())
+        document = {
+            "schema_version": "1.0",
+            "kernel": kernel.name,
+            "messages": [message.model_dump() for message in messages],
+            "tokens_estimated": estimated_tokens(*(message.content for message in messages)),
+        }
+        path = lab.output_dir / "llm_prompt.json"
+        write_text(path, json.dumps(document, indent=2) + "\n")
+        if lab.config.display == "table":
+            for message in messages:
+                sys.stdout.write(f"--- {message.role}\n{message.content}\n")
+        lab.answer(path, f"{turn.runtime_ns / 1e6:.6f} ms {lab.device.identity.time_word}")
+
+
+def rules_of(lab: Lab, guards: Sequence[object]) -> Rules:
+    """What the configuration holds every rewrite to."""
+    kernel = lab.config.kernel
+    return Rules(
+        entry=kernel.entry,
+        file_name=kernel.source.name,
+        guards=guard_rules(guards),
+        min_improvement=lab.config.optimizer.min_improvement,
+        time_word=lab.device.identity.time_word,
+    )
+
+
+def facts_of(folder: Path, kernel: KernelDescription | None) -> Mapping[str, Any]:
+    """What the run in `folder` knows of its kernel.
+
+    Args:
+        folder: With profile.json and analysis.json.
+        kernel: Its description, where there is one.
+    """
+    profile, analysis = (json.loads((folder / name).read_text(encoding="utf-8")) for name in ("profile.json", "analysis.json"))
+    metrics = {n: v for n, v in analysis["metrics"].items() if v is not None and v != 0 and not n.endswith(_NOT_TOLD)}
+    return {
+        "profile": profile,
+        "analysis": analysis,
+        "metrics": metrics,
+        "hot_spots": hot_spots(folder) + _waits(analysis),
+        "arguments": _arguments(kernel) if kernel else [],
+        "defines": [f"{name}={value}" for name, value in _defines(kernel).items()] if kernel else [],
+        "tolerances": [f"{n} within rtol {t.rtol:g}, atol {t.atol:g}" for n, t in kernel.tolerance.items()] if kernel else [],
+    }
+
+
+def hot_spots(folder: Path) -> list[str]:
+    """Source lines by executed instructions, each with its most frequent opcodes; nothing where none were counted."""
+    if not (folder / COUNTS_NAME).is_file():
+        return []
+    try:
+        counts = read_counts(folder)
+        code_object, kernel = choose_kernel(read_kernel_file(folder / "kernel.hsaco"), counts.symbol)
+        listing = list_kernel(code_object, kernel, with_source=True)
+    except LabError:  # no disassembler for this processor: the profile has to do
+        return []
+    executions = {row.address: row.executions for row in counts.instructions}
+    opcodes: dict[str, Counter[str]] = {}
+    for instruction in listing.instructions:
+        place = f"{instruction.source.file}:{instruction.source.line}" if instruction.source else "no source line"
+        mnemonic = instruction.text.split()[0]
+        opcodes.setdefault(place, Counter())[mnemonic] += executions.get(instruction.address, 0)
+    total = sum(executions.values()) or 1
+    ranked = sorted(opcodes.items(), key=lambda item: (-item[1].total(), item[0]))[:_LINES]
+    return [
+        f"{place}: {count.total() / total:.0%} of the executed instructions: "
+        + ", ".join(f"{name} {times / total:.1%}" for name, times in count.most_common(_OPCODES) if times)
+        for place, count in ranked
+        if count.total()
+    ]
+
+
+def _waits(analysis: Mapping[str, Any]) -> list[str]:
+    """Source lines by the time of traced wavefronts, where a thread trace was taken."""
+    traced = analysis["thread_trace"]
+    if traced is None:
+        return []
+    return [
+        f"{line['source']}: {line['share']:.0%} of the wave time"
+        + (f", waits for {line['waits_for_class']} of {line['waits_for']}" if line["waits_for"] else "")
+        for line in traced["lines"][:_LINES]
+    ]
+
+
+def _arguments(kernel: KernelDescription) -> list[str]:
+    words = []
+    for argument in kernel.arguments:
+        if argument.kind == "buffer":
+            shape = ", ".join(map(str, argument.shape))
+            words.append(f"{argument.name}: {argument.dtype}[{shape}], {argument.access}")
+        elif argument.kind == "struct":
+            members = ", ".join(f"{field.dtype} = {field.value}" for field in argument.fields)
+            words.append(f"{argument.name}: struct of {members}")
+        else:
+            words.append(f"{argument.name}: {argument.dtype} = {argument.value}")
+    params = ", ".join(f"{name}={value}" for name, value in kernel.params.items())
+    return [*words, f"where {params}"] if params else words
+
+
+def _defines(kernel: KernelDescription) -> Mapping[str, Any]:
+    from rocm_perf_lab.device.launch import compile_defines
+
+    return compile_defines(kernel)

@@ -1,0 +1,92 @@
+"""What the closed loop does, told to people and kept by the tracker: one child run per proposal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags, verdict_metrics, verdict_tags
+from rocm_perf_lab.jobs.show import show_verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.jobs.optimize.progress import JudgingProgress
+    from rocm_perf_lab.jobs.profile.workbench import Turn
+    from rocm_perf_lab.optimize.proposal import Proposal, Verdict
+    from rocm_perf_lab.optimize.resume import Journal
+    from rocm_perf_lab.tracking.run import RunTracker
+
+
+class ConsoleAndTracker:
+    """Prints what the loop does, and keeps it; what an interrupted run has kept already is not kept twice."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        tracker: RunTracker,
+        turns: Mapping[str, Turn],
+        baseline: Proposal,
+        progress: JudgingProgress,
+        journal: Journal,
+    ) -> None:
+        self._progress = progress
+        self._lab = lab
+        self._tracker = tracker
+        self._turns = turns
+        self._baseline = baseline
+        self._journal = journal
+        self._parents = {baseline.id: baseline}
+        self._numbers: dict[str, int] = {}
+
+    def proposed(self, proposal: Proposal, number: int) -> None:
+        """Number it."""
+        self._numbers[proposal.id] = number
+        self._parents[proposal.id] = proposal
+        self._progress.started(number, proposal.description)
+
+    def judged(self, verdict: Verdict) -> None:
+        """Print it, and log it where its verdict is final already."""
+        self._progress.judged()
+        show_verdict(self._lab.console, self._numbers[verdict.proposal.id], verdict, self._lab.device.identity.time_word)
+        if verdict.stage not in ("verification", "measurement"):
+            self._log(verdict)
+
+    def accepted(self, verdict: Verdict) -> None:
+        """The new best."""
+        self._lab.console.print(f"[green]accepted[/] {self._told(verdict)}")
+        self._log(verdict)
+
+    def rolled_back(self, verdict: Verdict) -> None:
+        """Back to the best so far."""
+        self._lab.console.print(f"[dim]rolled back {self._told(verdict)}[/]")
+        self._log(verdict)
+
+    def _told(self, verdict: Verdict) -> str:
+        number, proposal = self._numbers[verdict.proposal.id], verdict.proposal
+        return escape(f"{number}: {proposal.description} ({verdict.reason})")
+
+    def _log(self, verdict: Verdict) -> None:
+        proposal, identity = verdict.proposal, self._lab.device.identity
+        if self._journal.is_tracked(proposal):
+            return
+        number = self._numbers[proposal.id]
+        with self._tracker.child(f"{number:02d} {proposal.description}", tags=verdict_tags(verdict)) as child:
+            child.log_params({"transform": proposal.transform, "description": proposal.description})
+            child.log_metrics(verdict_metrics(verdict, identity.time_word))
+            turn = self._turns.get(proposal.id)
+            if turn is not None:
+                child.set_tags(provenance_tags(identity, turn))
+                child.log_params(profile_params(self._lab.config, turn))
+                child.log_metrics(profile_metrics(turn, identity.time_word))
+                for path in turn.artifacts:
+                    child.log_artifact(path)
+            name = self._lab.config.kernel.source.name
+            child.log_text(proposal.text, name if verdict.stage != "answer" else "answer.txt")
+            if verdict.stage != "answer":
+                child.log_text(self._parents[proposal.parent_id or self._baseline.id].diff(proposal, name), "proposal.diff")
+            if verdict.log:
+                child.log_text(verdict.log, "compiler.log")
+        self._journal.tracked(proposal)

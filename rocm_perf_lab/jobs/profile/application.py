@@ -1,0 +1,204 @@
+"""`job=application`: an application under rocprofv3, or, without it, by the clock on the wall."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shlex
+import statistics
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.device.process_group import check_program, how_it_ended, run_in_group
+from rocm_perf_lab.device.rocprofv3 import Rocprofv3
+from rocm_perf_lab.device.standard_input import RepeatableInput
+from rocm_perf_lab.jobs.run_directory import ATT_FOLDER, ROCPD_FOLDER, forget_results
+from rocm_perf_lab.profiling.application import ApplicationRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rocm_perf_lab.jobs.analyze.examination import Examination
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.rocprof.att.model import AttTrace
+    from rocm_perf_lab.rocprof.trace import Trace
+    from rocm_perf_lab.tracking.run import RunTracker
+
+_ATT_OPTIONS = ("--att-target-cu", "1", "--att-shader-engine-mask", "0x1")
+_NEEDED_LATER = (
+    "rocm_perf_lab.rocprof.reader",
+    "rocm_perf_lab.profiling.counter_passes",
+    "yaml",
+    "rocm_perf_lab.jobs.analyze.examination",
+    "rocm_perf_lab.jobs.show",
+    "rocm_perf_lab.jobs.records",
+    "rocm_perf_lab.report.page",
+    "jinja2",
+    "numpy.ma",
+    "numpy.random",
+)
+"""Modules by the order in which they are needed; the last ones are those that NumPy loads at first use."""
+
+
+class ApplicationJob:
+    """Profiles a command line that launches kernels by itself.
+
+    Args:
+        command: Program and arguments; they reach it as they are, and so does the environment.
+        runs: Runs for times.
+        kernel: Regular expression of the kernel to look at; None takes the one with the longest dispatch.
+        focus_critical: Look at the kernel that contributes most to the critical path.
+        rocprof: False measures the whole command by the clock and nothing else.
+        timeout_s: Of one run.
+    """
+
+    def __init__(
+        self,
+        *,
+        command: Sequence[str],
+        runs: int = 1,
+        kernel: str | None = None,
+        focus_critical: bool = False,
+        rocprof: bool = True,
+        timeout_s: float = 3600.0,
+    ) -> None:
+        if not command or runs < 1:
+            raise LabError("nothing to run", where="job.command, job.runs", remedy="rocm-perf profile ./app [arguments]")
+        self._command = tuple(str(word) for word in command)
+        self._runs = runs
+        self._kernel = kernel
+        self._focus_critical = focus_critical
+        self._rocprof = rocprof
+        self._timeout_s = timeout_s
+
+    def run(self, lab: Lab) -> None:
+        """Raises LabError where the application, or the profiler, fails."""
+        if not self._rocprof:
+            self._time(lab)
+            return
+        # The profiler runs for a second or more, in processes of its own: meanwhile this one gets ready for what it leaves.
+        threading.Thread(target=_import_all, args=(_NEEDED_LATER,)).start()
+        profiler = Rocprofv3.find()
+        check_program(self._command)
+        forget_results(lab.output_dir, passes=True)
+        lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
+        with lab.deferred_tracker(f"profile {shlex.join(self._command)[:60]}") as tracker:
+            with lab.console.status("starting") as status, RepeatableInput() as read:
+                folder = lab.output_dir / ROCPD_FOLDER
+                runs = ApplicationRuns(profiler, self._command, folder, self._timeout_s, status.update, read.rewind)
+                traces, problems = runs.times(self._runs)
+                found = self._examine(lab, runs, traces, problems)
+            self._record(lab, found, tracker)
+        from rocm_perf_lab.jobs.show import runtime_text, show_where
+
+        show_where(lab, tracker)
+        lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.word))
+
+    def _examine(self, lab: Lab, runs: ApplicationRuns, traces: Sequence[Trace], problems: Sequence[str]) -> Examination:
+        """The runs that depend on the first one, and what they all say."""
+        from rocm_perf_lab.jobs.analyze.examination import Choice, examine, target_of_trace
+        from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
+
+        passes = lab.settings.passes
+        gpu = target_of_trace(traces[0], lab.settings.target)
+        target = gpu.target
+        kernel = Choice(self._kernel, self._focus_critical, passes.helper_kernels).of(traces[0], target)
+        counted, more = runs.counters(target.architecture, passes.counters, kernel.mangled_name)
+        att: AttTrace | str | None = NO_THREAD_TRACE
+        if passes.thread_trace:
+            trace, reason = runs.thread_trace(kernel.mangled_name, _ATT_OPTIONS, lab.output_dir / ATT_FOLDER)
+            att = trace or reason
+            more = (*more, *([f"the thread trace failed: {reason}"] if reason else []))
+        return examine(
+            traces,
+            lab.output_dir,
+            kernel=kernel,
+            target=target,
+            helper_patterns=passes.helper_kernels,
+            note=f"rocprofv3 {runs.profiler.version}: {shlex.join(self._command)}",
+            counter_traces=counted,
+            att=att,
+            roofline_csv=passes.roofline_csv,
+            dag_nodes=passes.dag_nodes,
+            versions={"rocprofv3": runs.profiler.version},
+            problems=(*dict.fromkeys(problems), *more, *gpu.notes),
+        )
+
+    def _record(self, lab: Lab, found: Examination, tracker: RunTracker) -> None:
+        """Show, draw and log it."""
+        from rocm_perf_lab.jobs.records import examination_params, profile_metrics
+        from rocm_perf_lab.jobs.show import show_profile
+        from rocm_perf_lab.report.page import write_report
+
+        show_profile(lab.console, found, found.word, f"profile of {shlex.join(self._command)[:60]}")
+        page = write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {found.profile.kernel.name}")
+        tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._command), "time_kind": found.word})
+        tracker.log_params(examination_params(found))
+        tracker.log_metrics(profile_metrics(found, found.word))
+        plots = _plots(lab, found) if lab.settings.passes.plots else ()
+        for path in (*found.artifacts, page, *plots):
+            tracker.log_artifact(path)
+
+    def _time(self, lab: Lab) -> None:
+        """Wall time only: what can be said without a profiler."""
+        from rocm_perf_lab.analysis.describe import stability_part
+        from rocm_perf_lab.jobs.show import runtime_text
+        from rocm_perf_lab.statistics.stability import stability
+
+        check_program(self._command)
+        forget_results(lab.output_dir, passes=True)
+        with RepeatableInput() as read:
+            seconds = [self._seconds(read) for _ in range(self._runs)]
+        times_ns = [round(one * 1e9) for one in seconds]
+        spread = stability(times_ns, deterministic=False)
+        document = {
+            "schema_version": "1.0",
+            "command": list(self._command),
+            "time_kind": "measured",
+            "runtime_ms": statistics.median(seconds) * 1e3,
+            "stability": stability_part(spread, times_ns).model_dump(mode="json"),
+            "wall_ms": {"runs": len(seconds), "median": statistics.median(seconds) * 1e3, "min": min(seconds) * 1e3},
+            "note": "the whole process by the clock on the wall: no kernel was profiled",
+        }
+        path = lab.output_dir / "wall_time.json"
+        write_text(path, json.dumps(document, indent=2) + "\n")
+        median_ns = statistics.median(seconds) * 1e9
+        lab.console.print(
+            f"[bold]wall[/]    {runtime_text(median_ns, 'measured')}, median of {len(seconds)}; no kernel was profiled"
+        )
+        for warning in spread.warnings:
+            lab.console.print(f"[bold]note[/]    {warning}")
+        lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
+        lab.answer(path, runtime_text(median_ns, "measured"))
+
+    def _seconds(self, read: RepeatableInput) -> float:
+        read.rewind()
+        start = time.perf_counter()
+        try:
+            code = run_in_group(self._command, self._timeout_s)
+        except OSError as error:
+            raise LabError(f"the command does not run: {error.strerror}", where=shlex.join(self._command)) from error
+        if code is None:
+            raise LabError(
+                f"the command took more than {self._timeout_s:g} s and was ended",
+                where=shlex.join(self._command),
+                remedy="raise --timeout",
+            )
+        if code != 0:
+            raise LabError(f"the command {how_it_ended(code)}", where=shlex.join(self._command), remedy="run it by itself first")
+        return time.perf_counter() - start
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)
+
+
+def _plots(lab: Lab, found: Examination) -> tuple[Path, ...]:
+    from rocm_perf_lab.report.roofline_plot import write_roofline_plots
+
+    return write_roofline_plots(lab.output_dir, gpu=found.profile.target.product_name)

@@ -1,0 +1,97 @@
+"""`job=profile`: one kernel, once, with everything that is known about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.jobs.profile.workbench import Turn, Workbench
+from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags
+from rocm_perf_lab.jobs.run_directory import forget_results
+from rocm_perf_lab.jobs.show import runtime_text, show_printed, show_profile, show_where
+from rocm_perf_lab.report.page import write_report
+from rocm_perf_lab.report.roofline_plot import write_roofline_plots
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.device.protocol import Finding
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.tracking.run import RunTracker
+
+_NS_PER_MS = 1e6
+_SHOWN_LINES = 20
+
+
+class ProfileJob:
+    """Compiles, runs, checks and analyses the configured kernel."""
+
+    def run(self, lab: Lab) -> float:
+        """The runtime in ms.
+
+        Raises:
+            LabError: The kernel's output is wrong: a wrong kernel has no profile worth keeping.
+        """
+        word = lab.device.identity.time_word
+        lab.announce_device()
+        forget_results(lab.output_dir, passes=True)
+        with lab.tracker as tracker:
+            bench = Workbench(lab.config, lab.device)
+            with lab.console.status("compiling"):
+                compiled = bench.compile(lab.config.kernel.source_path)
+            with lab.console.status(f"running on {lab.device.identity.name}"):
+                turn = bench.run(compiled, lab.output_dir)
+            log_turn(tracker, lab, turn)
+            show_profile(lab.console, turn, word, f"profile of {lab.config.kernel.name} on {lab.config.target.name}")
+            show_printed(lab.console, turn.printed, shown=_SHOWN_LINES)
+            require_correct(turn, lab)
+            require_clean(turn.findings, lab.config.kernel.name)
+            if lab.config.passes.plots:
+                for path in write_roofline_plots(lab.output_dir, gpu=lab.config.target.product_name):
+                    tracker.log_artifact(path)
+            tracker.log_artifact(
+                write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {lab.config.kernel.name}")
+            )
+        show_where(lab, lab.tracker)
+        lab.answer(lab.output_dir / "profile.json", runtime_text(turn.runtime_ns, word))
+        return turn.runtime_ns / _NS_PER_MS
+
+
+def require_correct(turn: Turn, lab: Lab) -> None:
+    """Refuse to go on from a kernel whose own output is wrong.
+
+    Raises:
+        LabError: With the worst element.
+    """
+    if turn.verification is not None and not turn.verification.passed:
+        raise LabError(
+            f"kernel {lab.config.kernel.name} computes something else than its reference: {turn.verification}",
+            where=str(lab.config.kernel.source_path),
+            remedy="correct the kernel, its reference, or its tolerance",
+        )
+
+
+def require_clean(findings: Sequence[Finding], kernel: str) -> None:
+    """Refuse a kernel in which the chosen checks found a defect.
+
+    Raises:
+        LabError: With every finding; they are in checks.json too.
+    """
+    if findings:
+        count = len(findings)
+        raise LabError(
+            f"the checks found {count} defect{'s' if count > 1 else ''} in kernel {kernel}",
+            where="\n         ".join(finding.message for finding in findings),
+            remedy="correct the kernel, or choose other checks with device.check",
+        )
+
+
+def log_turn(tracker: RunTracker, lab: Lab, turn: Turn) -> None:
+    """Parameters, metrics, tags and files of one turn of the bench."""
+    identity = lab.device.identity
+    tracker.set_tags({"job": lab.job_name, "kernel": lab.config.kernel.name, **provenance_tags(identity, turn)})
+    tracker.log_params(profile_params(lab.config, turn))
+    tracker.log_metrics(profile_metrics(turn, identity.time_word))
+    config = lab.output_dir / "config.json"
+    for path in (*turn.artifacts, config, lab.config.kernel.source_path):
+        tracker.log_artifact(path)

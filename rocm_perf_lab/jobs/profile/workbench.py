@@ -1,0 +1,275 @@
+"""Source in, profile out: compile, launch on the device, check the result, read the database back, analyse.
+
+Both verbs of the lab stand on it: a profile is one turn of the bench, an optimization many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.analysis.describe import describe
+from rocm_perf_lab.analysis.diagnosis import diagnose
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_bytes, write_text
+from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, counts_document
+from rocm_perf_lab.device.launch import build_launch
+from rocm_perf_lab.emulator.printed import PRINTED_NAME, text_of
+from rocm_perf_lab.jobs.run_directory import ATT_FOLDER, ROCPD_FOLDER, TIMELINE
+from rocm_perf_lab.languages.compilation import compile_description
+from rocm_perf_lab.optimize.inspection import inspect
+from rocm_perf_lab.profiling.documents import write_documents
+from rocm_perf_lab.profiling.passes import run_passes
+from rocm_perf_lab.profiling.profile import build_profile
+from rocm_perf_lab.profiling.selection import rank_kernels
+from rocm_perf_lab.replay.device import KnowsResults
+from rocm_perf_lab.report.perfetto import write_perfetto
+from rocm_perf_lab.rocprof.roofline_csv import read_roofline_csv
+from rocm_perf_lab.target.occupancy import launch_occupancy
+from rocm_perf_lab.toolchain.compilers import find_compiler
+from rocm_perf_lab.toolchain.disassembly import disassemble
+from rocm_perf_lab.toolchain.elf_file import parse_elf
+from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
+from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
+from rocm_perf_lab.verify.outputs import VerificationResult, verify_outputs
+from rocm_perf_lab.verify.reference import expected_outputs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.analysis.diagnosis import Diagnosis
+    from rocm_perf_lab.config.lab import LabConfig
+    from rocm_perf_lab.device.protocol import Device, Finding, Launch
+    from rocm_perf_lab.emulator.printed import PrintedPiece
+    from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.optimize.guards import Inspection
+    from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.target.occupancy import Occupancy
+    from rocm_perf_lab.target.peaks import MeasuredPeaks
+    from rocm_perf_lab.toolchain.build import BuildResult
+    from rocm_perf_lab.toolchain.code_object import KernelMetadata
+    from rocm_perf_lab.toolchain.compilers import Compiler
+    from rocm_perf_lab.toolchain.sandbox import Sandbox
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """One kernel of one build."""
+
+    build: BuildResult
+    kernel: KernelMetadata
+    occupancy: Occupancy
+
+    @cached_property
+    def machine_code_sha256(self) -> str:
+        """Of the kernel's instructions alone: line tables and names may differ."""
+        code = parse_elf(self.build.code_object.data).read(self.kernel.entry_address, self.kernel.code_bytes)
+        return hashlib.sha256(code).hexdigest()
+
+    def disassembly(self) -> str:
+        """One instruction a line, with its address."""
+        lines = disassemble(self.build.code_object, self.kernel.symbol)
+        return "".join(f"{line.address:8x}  {line.text}\n" for line in lines)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of the bench. `artifacts` are the files that it left."""
+
+    compiled: CompiledKernel
+    profile: Profile
+    diagnosis: Diagnosis
+    verification: VerificationResult | None
+    findings: tuple[Finding, ...]
+    artifacts: tuple[Path, ...]
+    printed: tuple[PrintedPiece, ...] = ()
+
+    @property
+    def runtime_ns(self) -> float:
+        """Median duration of the dominant kernel."""
+        return self.diagnosis.stability.median_ns
+
+
+class Workbench:
+    """The bench for one kernel description on one device."""
+
+    def __init__(self, config: LabConfig, device: Device) -> None:
+        self._config = config
+        self._device = device
+        self._expected: Mapping[str, NDArray[Any]] | None = None
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        return find_compiler(self._config.toolchain.compilers)
+
+    @cached_property
+    def _measured_peaks(self) -> MeasuredPeaks | None:
+        path = self._config.passes.roofline_csv
+        return read_roofline_csv(path) if path is not None else None
+
+    def compile(self, source: Path, *, sandbox: Sandbox | None = None, fresh: bool = False) -> CompiledKernel:
+        """Compile a source in place of the description's own.
+
+        Args:
+            source: The file.
+            sandbox: Limits the compiler, for a source that nobody vouches for.
+            fresh: Compile even where there is an earlier result.
+
+        Raises:
+            CompileError, CompilerNotFound, KernelNotFound: As they say.
+        """
+        description, target = self._config.kernel, self._config.target
+        build = self.build(description, source, sandbox=sandbox, fresh=fresh)
+        kernel = find_kernel(build.code_object, description.entry)
+        launch = build_launch(description, build.code_object, kernel.symbol, build.contract)
+        asked = occupancy_request(kernel, workgroup_size=prod(launch.block), dynamic_lds_bytes=launch.dynamic_lds_bytes)
+        return CompiledKernel(build, kernel, launch_occupancy(target, asked))
+
+    def build(
+        self, description: KernelDescription, source: Path, *, sandbox: Sandbox | None = None, fresh: bool = False
+    ) -> BuildResult:
+        """Compile a source under a description that may differ from the configured one in its params.
+
+        Raises:
+            CompileError, CompilerNotFound: As they say.
+        """
+        return compile_description(
+            description,
+            source,
+            architecture=self._config.target.architecture,
+            compiler=lambda: self._compiler,
+            optimisation=self._config.toolchain.optimisation,
+            sandbox=sandbox,
+            fresh=fresh,
+        )
+
+    def inspect(self, compiled: CompiledKernel, source: Path, *, sandbox: Sandbox | None = None) -> Inspection:
+        """What guards look at.
+
+        Args:
+            compiled: The build.
+            source: What was built.
+            sandbox: Limits the compiler, for a source that nobody vouches for.
+
+        Raises:
+            SyntaxTreeError: The compiler gives no tree of the source.
+        """
+        launch = build_launch(self._config.kernel, compiled.build.code_object, compiled.kernel.symbol, compiled.build.contract)
+        return inspect(
+            self._config.kernel,
+            source,
+            compiled.build,
+            compiler=self._compiler,
+            architecture=self._config.target.architecture,
+            work_items=prod(launch.block),
+            optimisation=self._config.toolchain.optimisation,
+            sandbox=sandbox,
+        )
+
+    def run(self, compiled: CompiledKernel, folder: Path) -> Turn:
+        """Launch, check, profile and analyse; everything is written below `folder`.
+
+        Raises:
+            LabError: The kernel did what it must not do, or its output cannot be compared.
+        """
+        build = compiled.build
+        launch = build_launch(self._config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
+        passes = run_passes(
+            self._device,
+            launch,
+            folder=folder / ROCPD_FOLDER,
+            runs=self._config.passes.runs,
+            counters=self._config.passes.counters,
+            att=folder / ATT_FOLDER if self._config.passes.thread_trace else None,
+        )
+        verification = self._verify(launch, passes.outputs)
+        identity = self._device.identity
+        profile = build_profile(
+            passes.trace,
+            target=self._config.target,
+            identity_note=f"{identity.name}: {identity.reason}",
+            resources=compiled.kernel,
+            symbol=compiled.kernel.symbol,
+            helper_patterns=self._config.passes.helper_kernels,
+            counter_traces=passes.counter_traces,
+            code_object_sha256=compiled.build.code_object.sha256,
+            versions={**identity.versions, compiled.build.compiler_name: compiled.build.compiler_version},
+            failures=passes.failures,
+        )
+        diagnosis = diagnose(
+            profile,
+            passes.trace,
+            deterministic=self._device.deterministic,
+            att=passes.att if passes.att is not None else passes.att_reason,
+            measured=self._measured_peaks,
+        )
+        documents = write_documents(folder, describe(profile, diagnosis, passes.trace, dag_nodes=self._config.passes.dag_nodes))
+        timeline = folder / TIMELINE
+        write_perfetto(timeline, passes.trace, diagnosis.critical_path)
+        files = (*documents, timeline, *_write_binaries(compiled, folder), *sorted((folder / ROCPD_FOLDER).rglob("*.db")))
+        if passes.findings:
+            files = (*files, write_findings(passes.findings, folder))
+        if passes.instruction_counts:
+            counts = counts_document(launch.symbol, build.code_object.sha256, passes.instruction_counts)
+            write_text(folder / COUNTS_NAME, counts)
+            files = (*files, folder / COUNTS_NAME)
+        if passes.printed:
+            write_text(folder / PRINTED_NAME, text_of(passes.printed))
+            files = (*files, folder / PRINTED_NAME)
+        return Turn(compiled, profile, diagnosis, verification, passes.findings, tuple(files), passes.printed)
+
+    def time_ns(self, compiled: CompiledKernel, folder: Path, *, dispatches: int) -> float:
+        """Median time of some dispatches in a process of their own; nothing is checked or counted.
+
+        Raises:
+            LabError: The kernel did not run.
+        """
+        build = compiled.build
+        launch = build_launch(self._config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
+        passes = run_passes(self._device, launch, folder=folder, runs=dispatches, counters=())
+        durations = [
+            passes.trace.dispatches.duration_ns[kernel.dispatches]
+            for kernel in rank_kernels(passes.trace, self._config.passes.helper_kernels)
+            if kernel.mangled_name.removesuffix(".kd") == compiled.kernel.symbol.removesuffix(".kd")
+        ]
+        if not durations:
+            raise LabError("the profiler recorded no dispatch of the kernel", where=str(folder))
+        return float(np.median(np.concatenate(durations)))
+
+    def _verify(self, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> VerificationResult | None:
+        """None for the first run of a kernel whose truth is its own baseline."""
+        if self._expected is None:
+            known = self._device.known_results(launch) if isinstance(self._device, KnowsResults) else None
+            reference = known if known is not None else expected_outputs(self._config.kernel, launch)
+            if reference is None:
+                self._expected = dict(outputs)
+                return None
+            self._expected = reference
+        return verify_outputs(outputs, self._expected, self._config.kernel.tolerance)
+
+
+def write_findings(findings: Sequence[Finding], folder: Path) -> Path:
+    """`checks.json`: what the checks of the emulator found."""
+    path = folder / "checks.json"
+    write_text(path, json.dumps({"schema_version": "1.0", "findings": [asdict(f) for f in findings]}, indent=2) + "\n")
+    return path
+
+
+def _write_binaries(compiled: CompiledKernel, folder: Path) -> tuple[Path, ...]:
+    code_object = folder / "kernel.hsaco"
+    write_bytes(code_object, compiled.build.code_object.data)
+    listing = folder / "kernel.s"
+    try:
+        write_text(listing, compiled.disassembly())
+    except LabError:  # no disassembler here for this GPU: the code object itself is kept
+        return (code_object,)
+    return (code_object, listing)

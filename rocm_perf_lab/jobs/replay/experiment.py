@@ -1,0 +1,174 @@
+"""`job=replay`: capture a described kernel's dispatch, replay it, replay an optimized code object on the same memory, compare.
+
+The tracking run has four children: capture, replay of the captured code object, replay of the other one, comparison.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.markup import escape
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_bytes, write_text
+from rocm_perf_lab.device.emulator import EmulatorDevice
+from rocm_perf_lab.jobs.profile.workbench import Workbench
+from rocm_perf_lab.jobs.replay.capture import capture_described
+from rocm_perf_lab.jobs.show import runtime_text, show_where, time_text
+from rocm_perf_lab.replay.capture import open_capture
+from rocm_perf_lab.replay.document import replay_document
+from rocm_perf_lab.replay.job import CheckOrder, Job
+from rocm_perf_lab.replay.session import ReplaySession
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.document import ReplayDocument
+    from rocm_perf_lab.replay.session import DeviceName
+    from rocm_perf_lab.tracking.run import RunTracker
+
+
+class ReplayJob:
+    """Capture, replay, override, compare.
+
+    Args:
+        capture: An existing capture; None captures the described kernel on the emulator.
+        override: Source that is compiled in place of the description's, relative to the kernel's folder; or a .hsaco file.
+        iterations: Replays of each code object.
+        rtol: Relative tolerance of the check for floats.
+        atol: Absolute tolerance of it.
+        device: Where replays run.
+        timeout_s: Longest time of one series of replays.
+    """
+
+    def __init__(
+        self,
+        override: str,
+        capture: str | None = None,
+        iterations: int = 20,
+        rtol: float = 1e-5,
+        atol: float = 1e-7,
+        device: Literal["emulator", "rocm"] = "emulator",
+        timeout_s: float = 600.0,
+    ) -> None:
+        self._override = Path(override)
+        self._capture = Path(capture) if capture is not None else None
+        self._iterations = iterations
+        self._check = CheckOrder(rtol=rtol, atol=atol, nan="equal")
+        self._device: DeviceName = device
+        self._timeout_s = timeout_s
+
+    def run(self, lab: Lab) -> float:
+        """The time of the other code object in ms.
+
+        Raises:
+            LabError: It cannot stand in, or leaves other memory behind than the captured dispatch.
+        """
+        lab.announce_device()
+        with lab.tracker as tracker:
+            capture = self._captured(lab, tracker)
+            hsaco = self._compiled(lab)
+            with self._session(lab, capture) as session:
+                replays = [
+                    self._replay(lab, tracker, session, capture, "replay of the captured code object", None),
+                    self._replay(lab, tracker, session, capture, "replay with the override", hsaco),
+                ]
+            before, after = replays
+            speedup = before.timing.median / after.timing.median
+            path = lab.output_dir / "replay.json"
+            documents = {"captured": before.model_dump(mode="json"), "override": after.model_dump(mode="json")}
+            write_text(path, json.dumps({**documents, "speedup": speedup, "time_kind": after.timing.kind}, indent=2) + "\n")
+            word = after.timing.kind
+            with tracker.child("comparison", tags={"time_kind": word}) as child:
+                child.log_metrics({f"{word}_speedup": speedup})
+                child.log_artifact(path)
+            tracker.log_metrics({f"{word}_speedup": speedup})
+            tracker.log_params({"override": str(self._override), "iterations": self._iterations})
+            lab.console.print(
+                f"[bold]speed-up[/] {speedup:.2f}x ({word}): {time_text(before.timing.median * 1e3, word)} to "
+                f"{time_text(after.timing.median * 1e3, word)}"
+            )
+            _require_correct(replays, self._override)
+        show_where(lab)
+        lab.answer(path, runtime_text(after.timing.median * 1e3, word))
+        return after.timing.median / 1e3
+
+    def _captured(self, lab: Lab, tracker: RunTracker) -> Capture:
+        folder = self._capture if self._capture is not None else lab.output_dir / "capture"
+        if self._capture is None:
+            with lab.console.status("capturing"):
+                capture_described(lab.config, lab.device, folder)
+        capture = open_capture(folder)
+        with tracker.child("capture", tags={"kernel": capture.dispatch.kernel.name, "capture": str(folder)}) as child:
+            child.log_metrics({"captured_bytes": float(capture.total_bytes), "regions": float(len(capture.regions))})
+            for name in ("dispatch.json", "memory_regions.json", "manifest.json"):
+                if (folder / name).is_file():
+                    child.log_artifact(folder / name)
+        lab.console.print(f"[bold]capture[/] {escape(str(folder))}: {len(capture.regions)} regions", soft_wrap=True)
+        return capture
+
+    def _compiled(self, lab: Lab) -> Path:
+        """The other code object, as a file."""
+        path = self._override if self._override.is_absolute() else lab.config.kernel.folder / self._override
+        if not path.is_file():
+            raise LabError("there is no such override", where=str(path), remedy="job.override names a source or a .hsaco file")
+        if path.suffix == ".hsaco":
+            return path
+        with lab.console.status("compiling the override"):
+            build = Workbench(lab.config, lab.device).compile(path).build
+        target = lab.output_dir / "override.hsaco"
+        write_bytes(target, build.code_object.data)
+        return target
+
+    def _session(self, lab: Lab, capture: Capture) -> ReplaySession:
+        if self._device == "rocm" or not isinstance(lab.device, EmulatorDevice):
+            target = lab.config.target if self._device == "emulator" else None
+            return ReplaySession(capture, device=self._device, target=target, timeout_s=self._timeout_s)
+        return ReplaySession(
+            capture,
+            device="emulator",
+            target=lab.config.target,
+            timeout_s=self._timeout_s,
+            max_instructions=lab.device.max_instructions,
+            threads=lab.device.threads,
+        )
+
+    def _replay(
+        self, lab: Lab, tracker: RunTracker, session: ReplaySession, capture: Capture, title: str, hsaco: Path | None
+    ) -> ReplayDocument:
+        job = Job(iterations=self._iterations, hsaco=str(hsaco) if hsaco is not None else None, check=self._check)
+        with lab.console.status(title):
+            document = replay_document(str(capture.folder), job, session.run(job))
+        word, check = document.timing.kind, document.verification
+        path = lab.output_dir / ("replay_override.json" if hsaco is not None else "replay_captured.json")
+        write_text(path, document.model_dump_json(indent=2) + "\n")
+        verdict = "not checked" if check is None else "correct" if check.passed else "wrong"
+        with tracker.child(
+            title, tags={"time_kind": word, "verdict": verdict, "gpu_agent": document.environment.gpu_agent}
+        ) as child:
+            child.log_metrics(
+                {
+                    f"{word}_runtime_us": document.timing.median,
+                    f"{word}_runtime_min_us": document.timing.min,
+                    "replay_wall_ms": document.wall_time_ms,
+                    "iterations": float(document.execution.iterations),
+                }
+            )
+            child.log_artifact(path)
+            if hsaco is not None:
+                child.log_artifact(hsaco)
+        lab.console.print(f"[bold]{title}[/]: {time_text(document.timing.median * 1e3, word)}, memory {verdict}")
+        return document
+
+
+def _require_correct(replays: list[ReplayDocument], override: Path) -> None:
+    """Raises LabError where a replay left other memory behind than the captured dispatch."""
+    wrong = [m for r in replays if r.verification is not None for m in r.verification.mismatches]
+    if wrong:
+        raise LabError(
+            "a replay leaves other memory behind than the captured dispatch",
+            where=f"{override}\n         " + "\n         ".join(wrong),
+            remedy="Correct the override, or the tolerance: job.rtol, job.atol.",
+        )

@@ -1,0 +1,119 @@
+"""What a kernel should compute: NumPy expressions, a NumPy function, or the baseline's own output.
+
+Floating-point inputs are widened to float64 before a reference is evaluated, so that its own rounding does not count
+against the kernel; the result is converted to the output's type.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.expressions import evaluate_array
+from rocm_perf_lab.device.protocol import BufferValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.languages.description import KernelDescription
+
+BASELINE = "baseline output"
+_FUNCTION = re.compile(r"[\w./-]+\.py:\w+")
+
+
+class KernelReferenceError(LabError):
+    """A reference that cannot be evaluated, or whose result has the wrong shape."""
+
+
+def expected_outputs(description: KernelDescription, launch: Launch) -> dict[str, NDArray[Any]] | None:
+    """Expected content of each output that the reference covers, or None where the baseline's output is the truth.
+
+    Raises:
+        KernelReferenceError: Unknown output name, missing function, or a result of another shape.
+    """
+    reference = description.reference
+    if reference == BASELINE:
+        return None
+    buffers = {a.name: a for a in launch.arguments if isinstance(a, BufferValue)}
+    names: dict[str, Any] = {value.name: _widen(value.data) for value in buffers.values()}
+    names |= {value.name: _widen(value.data) for value in launch.variables} | description.params
+    if isinstance(reference, str):
+        results = _by_output(reference, _call(description.folder, reference, names), buffers)
+    else:
+        results = {n: _evaluate(n, e, description.folder, names) for n, e in reference.items()}
+    return {name: _fit(name, value, buffers) for name, value in results.items()}
+
+
+def _evaluate(output: str, expression: str, folder: Path, names: Mapping[str, Any]) -> Any:
+    if _FUNCTION.fullmatch(expression):
+        return _call(folder, expression, names)
+    return evaluate_array(expression, names, where=f"kernel.reference.{output}")
+
+
+def _by_output(reference: str, result: Any, buffers: Mapping[str, BufferValue]) -> dict[str, Any]:
+    if isinstance(result, dict):
+        return result
+    outputs = [b.name for b in buffers.values() if b.written]
+    if len(outputs) != 1:
+        raise KernelReferenceError(f"{reference} must return a mapping of {', '.join(outputs)}", where="kernel.reference")
+    return {outputs[0]: result}
+
+
+def _widen(data: NDArray[Any]) -> NDArray[Any]:
+    is_float = data.dtype.kind == "f" or data.dtype.name.startswith(("bfloat", "float"))
+    with np.errstate(invalid="ignore"):  # unwritten memory may hold a signalling NaN
+        return data.astype(np.float64) if is_float else data
+
+
+def _fit(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[Any]:
+    where = f"kernel.reference.{name}"
+    outputs = [b.name for b in buffers.values() if b.written]
+    if name not in outputs:
+        raise KernelReferenceError(f"{name!r} is not an output", where=where, remedy=f"outputs: {', '.join(outputs)}")
+    expected = buffers[name].data
+    array = np.asarray(value)
+    if array.shape != expected.shape:
+        raise KernelReferenceError(
+            f"the reference of {name!r} has shape {array.shape}, the output {expected.shape}",
+            where=where,
+            remedy="make the expression yield one value per element of the output (keepdims=True, reshape)",
+        )
+    return array.astype(expected.dtype)
+
+
+def _call(folder: Path, reference: str, names: Mapping[str, Any]) -> Any:
+    where = f"kernel.reference: {reference}"
+    file_name, separator, function_name = reference.rpartition(":")
+    path = folder / file_name
+    if not separator or not path.is_file():
+        raise KernelReferenceError(
+            f"no reference named {reference!r}",
+            where=str(path),
+            remedy=f"write file.py:function, expressions per output, or {BASELINE!r}",
+        )
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise KernelReferenceError(f"{path.name} cannot be imported: {type(error).__name__}: {error}", where=str(path)) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise KernelReferenceError(f"{path.name} has no function {function_name!r}", where=where)
+    try:
+        return function(**names)
+    except Exception as error:
+        raise KernelReferenceError(
+            f"{function_name} failed: {type(error).__name__}: {error}",
+            where=where,
+            remedy=f"it is called with {', '.join(names)}",
+        ) from error

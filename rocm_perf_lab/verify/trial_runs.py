@@ -1,0 +1,158 @@
+"""Runs trials: on the emulator with every check on, or on the device that measures.
+
+A runner takes the launches of one trial and gives the content of all buffers after the last, and what the checks found.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.device.protocol import BufferValue, Finding
+from rocm_perf_lab.toolchain.source_lines import line_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.device.protocol import Device, Launch
+    from rocm_perf_lab.emulator.machine import Machine
+    from rocm_perf_lab.emulator.memory import Allocation
+    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.toolchain.code_object import CodeObject
+
+_CANARY_BYTES = 4096
+DEFAULT_BUDGET = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class TrialRun:
+    """`buffers` after the last dispatch, `findings` of all; `instructions` that wavefronts executed in the longest."""
+
+    buffers: Mapping[str, NDArray[Any]]
+    findings: tuple[Finding, ...] = ()
+    instructions: int = 0
+
+
+class TrialRunner(Protocol):
+    """Where trials run."""
+
+    def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int) -> TrialRun:
+        """Dispatch one after another on the same memory.
+
+        Args:
+            launches: At least one; all with the same buffers.
+            aliases: Buffers that lie where another one lies.
+            budget: Wave instructions that one dispatch may execute, where they are counted.
+
+        Raises:
+            LabError: The kernel did what it must not do.
+        """
+        ...
+
+
+class EmulatorRunner:
+    """Every check of the emulator: races, uninitialised reads, barriers, alignment; out of bounds always."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int = DEFAULT_BUDGET) -> TrialRun:
+        """Emulate."""
+        from rocm_perf_lab.emulator.checks import Check
+        from rocm_perf_lab.emulator.machine import Machine
+
+        findings: list[Finding] = []
+        longest = 0
+        with Machine(self._target, max_instructions=budget, checks=frozenset(Check)) as machine:
+            loaded = machine.load(launches[0].code_object)
+            buffers = _allocated(machine, launches[0], aliases)
+            for launch in launches:
+                _fill(machine, launch, buffers, aliases)
+                for variable in launch.variables:
+                    loaded.fill_global(variable.name, variable.data.tobytes())
+                result = machine.launch(
+                    loaded,
+                    launch.symbol,
+                    launch.grid,
+                    launch.block,
+                    [buffers[a.name] if isinstance(a, BufferValue) else a.encoded for a in launch.arguments],
+                    launch.dynamic_lds_bytes,
+                    remainder=launch.remainder,
+                    cooperative=launch.cooperative,
+                    source_line=_lines(launch.code_object),
+                )
+                findings += [Finding(f.check, str(f), f.source) for f in result.findings]
+                longest = max(longest, int(result.counters.get("SQ_INSTS", 0)))
+            contents = {
+                a.name: np.frombuffer(machine.read(buffers[a.name]), a.data.dtype).reshape(a.data.shape)
+                for a in launches[-1].arguments
+                if isinstance(a, BufferValue)
+            }
+        return TrialRun(contents, tuple(findings), longest)
+
+
+class DeviceRunner:
+    """The measuring device itself; a canary behind every buffer shows writes past its end."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int = DEFAULT_BUDGET) -> TrialRun:
+        """Each dispatch in a run of its own: what a launch leaves behind is for the emulator to find.
+
+        Raises:
+            LabError: The kernel failed, or wrote behind a buffer.
+        """
+        launch = launches[-1]
+        if aliases:
+            raise LabError("only the emulator runs a kernel in place", where="optimizer.gate")
+        padded = replace(launch, arguments=tuple(_padded(a) if isinstance(a, BufferValue) else a for a in launch.arguments))
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
+            run = self._device.run(padded, database=Path(folder) / "trial.db", runs=1, counters=())
+        contents = {}
+        for argument in launch.arguments:
+            if isinstance(argument, BufferValue):
+                raw = np.frombuffer(run.outputs[argument.name].tobytes(), np.uint8)
+                end = argument.data.nbytes
+                if not np.array_equal(raw[end:], _canary(argument.name)):
+                    raise LabError(f"the kernel writes behind the end of buffer {argument.name!r}", where=launch.symbol)
+                contents[argument.name] = raw[:end].view(argument.data.dtype).reshape(argument.data.shape)
+        return TrialRun(contents, run.findings)
+
+
+def _allocated(machine: Machine, launch: Launch, aliases: Mapping[str, str]) -> dict[str, Allocation]:
+    values = [a for a in launch.arguments if isinstance(a, BufferValue)]
+    own = {a.name: machine.allocate(a.name, a.data.nbytes) for a in values if a.name not in aliases}
+    return own | {name: own[target] for name, target in aliases.items()}
+
+
+def _fill(machine: Machine, launch: Launch, buffers: Mapping[str, Allocation], aliases: Mapping[str, str]) -> None:
+    for argument in launch.arguments:
+        if isinstance(argument, BufferValue) and argument.name not in aliases:
+            machine.write(buffers[argument.name], argument.data)
+            if not argument.is_set:
+                machine.forget_content(buffers[argument.name])
+
+
+def _padded(argument: BufferValue) -> BufferValue:
+    raw = np.frombuffer(argument.data.tobytes(), np.uint8)
+    return replace(argument, data=np.concatenate([raw, _canary(argument.name)]))
+
+
+def _canary(name: str) -> NDArray[np.uint8]:
+    return np.random.default_rng(list(name.encode())).integers(0, 256, _CANARY_BYTES, np.uint8)
+
+
+def _lines(code_object: CodeObject) -> Callable[[int], str | None]:
+    def line_of(address: int) -> str | None:
+        found = line_table(code_object)(address)
+        return f"{found.file}:{found.line}" if found is not None else None
+
+    return line_of

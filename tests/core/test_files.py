@@ -1,0 +1,38 @@
+"""Files of a run are whole, and as readable for others as the user's umask lets them be."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.target.catalog import load_target
+from tests.builders.rocpd import dispatch, recorded_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def _umask() -> Iterator[None]:
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_umask")
+def test_files_have_the_rights_that_the_umask_leaves(tmp_path: Path) -> None:
+    write_text(tmp_path / "profile.json", "{}")
+    write_database(tmp_path / "x.db", recorded_run(load_target("mi300x"), [dispatch(0, 1)]))
+
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {"profile.json": 0o640, "x.db": 0o640}
+
+
+def test_a_long_name_is_written_all_the_same(tmp_path: Path) -> None:
+    write_text(tmp_path / ("n" * 250), "whole")
+
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["whole"]

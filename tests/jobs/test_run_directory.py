@@ -1,0 +1,59 @@
+"""A folder that an earlier run has used."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.jobs.run_directory import forget_results
+from rocm_perf_lab.tracking.deferred import FAILURE, RECORD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def used(folder: Path, *names: str) -> Path:
+    for name in ("profile.json", "config.json", *names):
+        (folder / name).write_text("{}")
+    return folder
+
+
+def test_results_go_and_other_files_stay(tmp_path: Path) -> None:
+    forget_results(used(tmp_path, "notes.md"), passes=True)
+
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "notes.md"}
+
+
+def test_a_folder_that_no_run_has_used_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "att").mkdir()
+
+    forget_results(tmp_path, passes=True)
+
+    assert (tmp_path / "att").is_dir()
+
+
+def test_a_run_that_is_still_being_logged_keeps_its_files_until_that_is_done(tmp_path: Path) -> None:
+    used(tmp_path, RECORD)
+    there: list[bool] = []
+
+    def log() -> None:
+        there.append((tmp_path / "profile.json").exists())
+        (tmp_path / RECORD).unlink()
+
+    logging = threading.Timer(0.3, log)
+    logging.start()
+    forget_results(tmp_path, passes=True)
+    logging.join()
+
+    assert there == [True]
+    assert not (tmp_path / "profile.json").exists()
+
+
+def test_a_run_that_could_not_be_logged_is_not_waited_for(tmp_path: Path) -> None:
+    start = time.monotonic()
+
+    forget_results(used(tmp_path, RECORD, FAILURE), passes=True)
+
+    assert time.monotonic() - start < 5
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json"}
