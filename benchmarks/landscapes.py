@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
     samplers = options.sampler or ["regression", "tpe", "random", *(["kernel_tuner"] if kernel_tuner_peer.installed() else [])]
     try:
         if "kernel_tuner" in samplers and not kernel_tuner_peer.installed():
-            raise LabError("Kernel Tuner is not installed", where="--sampler", remedy="pip install kernel-tuner")
+            raise LabError("Kernel Tuner is not installed", where="--sampler", hint="pip install kernel-tuner")
         drawn = "synthetic" if options.synthetic else options.families
         source = Source(None if drawn else options.data, options.prior, options.mislead, drawn, tuple(options.only or [""]))
         document = measure(source, options.seeds, samplers, options.workers)
@@ -159,7 +159,7 @@ def _landscapes(source: Source) -> dict[str, Landscape]:
         found = drawn_families(PARTS[source.drawn]) if source.drawn in PARTS else synthetic_landscapes()
     chosen = {landscape.name: landscape for landscape in found if landscape.name.startswith(source.only)}
     if not chosen:
-        raise LabError("no landscape of this name", where="--only", remedy=f"names: {', '.join(one.name for one in found)}")
+        raise LabError("no landscape of this name", where="--only", hint=f"names: {', '.join(one.name for one in found)}")
     return chosen
 
 
@@ -170,7 +170,7 @@ def earlier(source: Source, name: str) -> Landscape | None:
         return None
     if source.data is None:
         if source.drawn in PARTS:
-            raise LabError("families have no priors", where="--prior", remedy="leave it out, or take --synthetic or --data")
+            raise LabError("families have no priors", where="--prior", hint="leave it out, or take --synthetic or --data")
         found = drawn_prior(name)
     else:
         kernel = name.rpartition("_")[0] or name

@@ -1,4 +1,4 @@
-"""Bad input gets one error that says what, where and how to mend it: exit code 2, no traceback, nothing half-written."""
+"""Bad input gets one error that says what, where and how to hint it: exit code 2, no traceback, nothing half-written."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return Folder(tmp_path, capsys)
 
 
-def refused(answer: Answer, *, says: str, where: str = "", mend: str = "") -> None:
+def refused(answer: Answer, *, says: str, where: str = "", hint: str = "") -> None:
     """One error of three parts at most, and no profile left behind."""
     assert answer.code == 2
     first, *rest = [line for line in answer.err.splitlines() if line]
@@ -77,7 +77,7 @@ def refused(answer: Answer, *, says: str, where: str = "", mend: str = "") -> No
     assert says in answer.err
     assert "Traceback" not in answer.err + answer.out
     assert any(where in line for line in [first, *rest])
-    assert any(line.strip().startswith("mend:") and mend in line for line in rest) or not mend
+    assert any(line.strip().startswith("hint:") and hint in line for line in rest) or not hint
     assert not list(Path.cwd().rglob("profile.json"))
 
 
@@ -89,7 +89,7 @@ def test_the_experiment_itself_runs(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "mend"),
+    ("word", "hint"),
     [
         ("optimizer.min_improvment=0.1", "did you mean optimizer.min_improvement?"),
         ("kernel.parms.n=3", "did you mean kernel.params.n?"),
@@ -99,20 +99,20 @@ def test_the_experiment_itself_runs(folder: Folder) -> None:
         ("+toolchain.compiler=1", "did you mean toolchain.compilers?"),
     ],
 )
-def test_an_unknown_key_on_the_command_line_is_answered_with_the_nearest(folder: Folder, word: str, mend: str) -> None:
-    refused(folder.run(word), says="unknown key", where=word, mend=mend)
+def test_an_unknown_key_on_the_command_line_is_answered_with_the_nearest(folder: Folder, word: str, hint: str) -> None:
+    refused(folder.run(word), says="unknown key", where=word, hint=hint)
 
 
 def test_an_unknown_key_in_a_file_is_answered_with_its_file_and_line(folder: Folder) -> None:
     folder.change(folder.description, "grid: [1]", "gird: [1]")
 
-    refused(folder.run(), says="unknown key 'kernel.gird'", where=f"{folder.description}:11", mend="did you mean kernel.grid?")
+    refused(folder.run(), says="unknown key 'kernel.gird'", where=f"{folder.description}:11", hint="did you mean kernel.grid?")
 
 
 def test_an_unknown_key_of_an_argument_is_found_in_its_list(folder: Folder) -> None:
     folder.change(folder.description, "access: out}", "acess: out}")
 
-    refused(folder.run(), says="unknown key 'kernel.arguments[1].acess'", where=f"{folder.description}:9", mend="access?")
+    refused(folder.run(), says="unknown key 'kernel.arguments[1].acess'", where=f"{folder.description}:9", hint="access?")
 
 
 def test_a_value_of_the_wrong_type_names_its_origin(folder: Folder) -> None:
@@ -120,26 +120,26 @@ def test_a_value_of_the_wrong_type_names_its_origin(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "mend"), [("kernel=twise", "did you mean kernel=twice?"), ("target=mi300", "did you mean target=mi300x?")]
+    ("word", "hint"), [("kernel=twise", "did you mean kernel=twice?"), ("target=mi300", "did you mean target=mi300x?")]
 )
-def test_an_unknown_option_of_a_group_is_answered_with_the_nearest(folder: Folder, word: str, mend: str) -> None:
-    refused(folder.run(word), says="there is no", where=word, mend=mend)
+def test_an_unknown_option_of_a_group_is_answered_with_the_nearest(folder: Folder, word: str, hint: str) -> None:
+    refused(folder.run(word), says="there is no", where=word, hint=hint)
 
 
 def test_yaml_that_does_not_parse_names_file_and_line(folder: Folder) -> None:
     folder.change(folder.description, "grid: [1]", "grid: [1")
 
-    refused(folder.run(), says="YAML", where=f"{folder.description}:12", mend="bracket")
+    refused(folder.run(), says="YAML", where=f"{folder.description}:12", hint="bracket")
 
 
 def test_a_missing_source_file(folder: Folder) -> None:
     folder.source.unlink()
 
-    refused(folder.run(), says="source file does not exist", where=str(folder.source), mend="path")
+    refused(folder.run(), says="source file does not exist", where=str(folder.source), hint="path")
 
 
 def test_an_entry_that_the_code_object_does_not_have_lists_those_it_has(folder: Folder) -> None:
-    refused(folder.run("kernel.entry=thrice"), says="no kernel 'thrice'", where="twice", mend="Did you mean 'twice'?")
+    refused(folder.run("kernel.entry=thrice"), says="no kernel 'thrice'", where="twice", hint="Did you mean 'twice'?")
 
 
 def test_a_source_that_does_not_compile_shows_the_users_file_and_line(folder: Folder) -> None:
@@ -174,17 +174,17 @@ def test_a_kernel_that_writes_out_of_bounds_names_access_line_and_buffer(folder:
 def test_a_kernel_that_never_ends_stops_at_its_instruction_budget_and_names_the_loop(folder: Folder) -> None:
     folder.change(folder.source, "if (i < n)", "while (n > 0) __builtin_amdgcn_s_sleep(1);\n  if (i < n)")
 
-    refused(folder.run("device.max_instructions=100000"), says="100,000", where="twice.hip:4", mend="max_instructions")
+    refused(folder.run("device.max_instructions=100000"), says="100,000", where="twice.hip:4", hint="max_instructions")
 
 
 def test_no_compiler_says_what_to_install(folder: Folder) -> None:
-    refused(folder.run("toolchain.compilers=[hipcc]"), says="no compiler", mend="rocm-perf-lab[emulator]")
+    refused(folder.run("toolchain.compilers=[hipcc]"), says="no compiler", hint="rocm-perf-lab[emulator]")
 
 
 def test_an_outputs_folder_that_cannot_be_written(folder: Folder) -> None:
     (folder.path / "outputs").write_text("a file stands where the folder should be")
 
-    refused(folder.run(), says="cannot", where="outputs", mend="hydra.run.dir=")
+    refused(folder.run(), says="cannot", where="outputs", hint="hydra.run.dir=")
 
 
 def test_a_workgroup_that_is_too_large_for_the_target(folder: Folder) -> None:
@@ -194,15 +194,15 @@ def test_a_workgroup_that_is_too_large_for_the_target(folder: Folder) -> None:
 def test_an_argument_too_few(folder: Folder) -> None:
     folder.change(folder.description, "  - {name: n, kind: scalar, dtype: i32, value: n}\n", "")
 
-    refused(folder.run(), says="takes 3 arguments, 2 were given", mend="argument")
+    refused(folder.run(), says="takes 3 arguments, 2 were given", hint="argument")
 
 
 def test_an_expression_that_names_nothing(folder: Folder) -> None:
-    refused(folder.run("kernel.grid=[m]"), says="cannot evaluate 'm'", where="kernel.grid[0]", mend="n")
+    refused(folder.run("kernel.grid=[m]"), says="cannot evaluate 'm'", where="kernel.grid[0]", hint="n")
 
 
 def test_no_gpu_for_the_rocm_device(folder: Folder) -> None:
-    refused(folder.run("device=rocm"), says="no GPU", where="device=rocm", mend="device=emulator")
+    refused(folder.run("device=rocm"), says="no GPU", where="device=rocm", hint="device=emulator")
 
 
 def test_a_check_that_finds_something_fails_the_run_and_keeps_what_was_found(folder: Folder) -> None:
@@ -217,7 +217,7 @@ def test_a_check_that_finds_something_fails_the_run_and_keeps_what_was_found(fol
 
 
 def test_a_check_that_does_not_exist(folder: Folder) -> None:
-    refused(folder.run("device.check=race"), says="no check named 'race'", where="device.check", mend="lds_races")
+    refused(folder.run("device.check=race"), says="no check named 'race'", where="device.check", hint="lds_races")
 
 
 def test_debug_shows_the_traceback(folder: Folder) -> None:

@@ -60,7 +60,7 @@ class Here:
             raise LabError(
                 f"the basic launcher runs one job at a time, not {setting.count}",
                 where="hydra.sweeper.slots",
-                remedy="choose a launcher with several: hydra/launcher=joblib",
+                hint="choose a launcher with several: hydra/launcher=joblib",
             )
 
     def start(self, task: Task) -> Future[Result]:

@@ -71,7 +71,7 @@ class SpaceSweeper(Sweeper):
             raise LabError(
                 "a sweep goes over a space or over lists of values, not over both",
                 where=f"the override {lists[0]!r}",
-                remedy="make it a parameter of the space, or leave the space out: autotune.space=null",
+                hint="make it a parameter of the space, or leave the space out: autotune.space=null",
             )
         return self._search(arguments)
 
@@ -89,7 +89,7 @@ class SpaceSweeper(Sweeper):
         from omegaconf import OmegaConf, open_dict
 
         from rocm_perf_lab.autotune.candidate import KernelBuilder
-        from rocm_perf_lab.cli.entry import parse_composed
+        from rocm_perf_lab.config.composition import parse_composed
         from rocm_perf_lab.jobs.autotune.spaces import configured_space
         from rocm_perf_lab.jobs.autotune.sweep import Sweep
         from rocm_perf_lab.jobs.lab import Lab

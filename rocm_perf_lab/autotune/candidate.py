@@ -93,7 +93,7 @@ class KernelBuilder:
             raise LabError(
                 f"kernel {self.description.name} has no parameter {unknown[0]!r}, which the space turns",
                 where=f"{space.where}, parameters.{unknown[0]}",
-                remedy=f"parameters of the kernel (kernel.params): {', '.join(known) or 'none'}",
+                hint=f"parameters of the kernel (kernel.params): {', '.join(known) or 'none'}",
             )
 
     def describe(self, configuration: Configuration) -> KernelDescription:

@@ -140,7 +140,7 @@ class ClaimingSampler(BaseSampler):
         rows = [row for row in (self._space.index(self._parameters(one)) for one in taken) if row is not None]
         if len(rows) >= len(self._space):
             raise SpaceExhausted(
-                f"all {len(self._space)} configurations are measured", remedy="lower the budget, or widen the space"
+                f"all {len(self._space)} configurations are measured", hint="lower the budget, or widen the space"
             )
         distance = (self._space.codes != np.array(key)).sum(axis=1).astype(float)
         distance += np.random.default_rng([self._seed, number]).random(len(distance)) / 2

@@ -129,7 +129,7 @@ def printed_time(pattern: str, unit: str, timeout_s: float) -> PrintedTime:
         raise LabError(
             f"{pattern!r} has {compiled.groups} groups",
             where="--time-regex",
-            remedy=r"one group holds the time: 'time: ([\d.]+) ms'",
+            hint=r"one group holds the time: 'time: ([\d.]+) ms'",
         )
     return PrintedTime(compiled, unit, timeout_s)
 
@@ -168,7 +168,7 @@ class ProfiledTime:
                     if trace.provenance.emulated:
                         self.time_kind = "emulated"
             except LabError as error:
-                raise CommandFailed(error.what, where=error.where, remedy=error.remedy) from error
+                raise CommandFailed(error.what, where=error.where, hint=error.hint) from error
         return tuple(times)
 
 
@@ -190,7 +190,7 @@ def run_command(words: Sequence[str], timeout_s: float) -> tuple[str, float]:
             code = process.wait(timeout_s)
             seconds = time.perf_counter() - start
         except subprocess.TimeoutExpired as error:
-            raise CommandFailed(f"takes more than {timeout_s:g} s", where=shlex.join(words), remedy="raise --timeout") from error
+            raise CommandFailed(f"takes more than {timeout_s:g} s", where=shlex.join(words), hint="raise --timeout") from error
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

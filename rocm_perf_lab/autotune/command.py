@@ -42,11 +42,11 @@ class CommandTemplate:
             fields = [found for word in words for found in string.Formatter().parse(word) if found[1] is not None]
         except ValueError as error:
             raise TemplateError(
-                f"the command template cannot be read: {error}", where=text, remedy="balance quotes and braces"
+                f"the command template cannot be read: {error}", where=text, hint="balance quotes and braces"
             ) from error
         if not words:
             raise TemplateError(
-                "the command template is empty", where="--cmd-template", remedy="for example './kernel --bm {BLOCK_M}'"
+                "the command template is empty", where="--cmd-template", hint="for example './kernel --bm {BLOCK_M}'"
             )
         for _, name, form, conversion in fields:
             if name not in known or form or conversion:
@@ -54,7 +54,7 @@ class CommandTemplate:
                 raise TemplateError(
                     f"the template names {shown}, which the space does not have",
                     where=text,
-                    remedy=f"placeholders: {', '.join('{' + name + '}' for name in known)}; write {{{{ and }}}} for braces",
+                    hint=f"placeholders: {', '.join('{' + name + '}' for name in known)}; write {{{{ and }}}} for braces",
                 )
         return cls(words)
 

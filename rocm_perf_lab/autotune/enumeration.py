@@ -32,7 +32,7 @@ def build_space(description: SpaceDescription, *, where: str = "space") -> Space
     values = {name: _values_of(name, given, where) for name, given in description.parameters.items()}
     _check_names(description, where)
     if not values:
-        raise SpaceError("a space without parameters", where=where, remedy="state `parameters: {name: [values]}`")
+        raise SpaceError("a space without parameters", where=where, hint="state `parameters: {name: [values]}`")
     known = {*values, *description.fixed}
     derived: dict[str, Formula] = {}
     for name, text in description.derived.items():
@@ -53,10 +53,10 @@ def _values_of(name: str, given: tuple[Any, ...] | Range, where: str) -> tuple[A
     values = given.values() if isinstance(given, Range) else given
     place = f"{where}, parameters.{name}"
     if not values:
-        raise SpaceError(f"parameter {name} has no values", where=place, remedy="list at least one, or make it fixed")
+        raise SpaceError(f"parameter {name} has no values", where=place, hint="list at least one, or make it fixed")
     for i, value in enumerate(values):
         if value in values[:i] if len(values) < 100 else len(set(values)) < len(values):
-            raise SpaceError(f"parameter {name} lists {value!r} more than once", where=place, remedy="remove the duplicates")
+            raise SpaceError(f"parameter {name} lists {value!r} more than once", where=place, hint="remove the duplicates")
     return values
 
 
@@ -71,9 +71,9 @@ def _check_names(description: SpaceDescription, where: str) -> None:
         for name in entries:
             place = f"{where}, {group}.{name}"
             if not name.isidentifier() or keyword.iskeyword(name) or name in FUNCTIONS:
-                raise SpaceError(f"{name!r} cannot be a name", where=place, remedy="letters, digits and _; no function's name")
+                raise SpaceError(f"{name!r} cannot be a name", where=place, hint="letters, digits and _; no function's name")
             if name in seen:
-                raise SpaceError(f"{name} is in {seen[name]} and in {group}", where=place, remedy="keep one of them")
+                raise SpaceError(f"{name} is in {seen[name]} and in {group}", where=place, hint="keep one of them")
             seen[name] = group
 
 
@@ -82,16 +82,16 @@ def _checked_defaults(space: Space, description: SpaceDescription, constraints: 
     odd = sorted(defaults.keys() ^ space.values.keys())
     if odd:
         raise SpaceError(
-            f"defaults and parameters differ in {', '.join(odd)}", where=place, remedy="give every parameter a default"
+            f"defaults and parameters differ in {', '.join(odd)}", where=place, hint="give every parameter a default"
         )
     for name, value in defaults.items():
         if value not in space.values[name]:
-            raise SpaceError(f"the default {value!r} of {name} is none of its values", where=place, remedy="take one of them")
+            raise SpaceError(f"the default {value!r} of {name} is none of its values", where=place, hint="take one of them")
     complete = space.complete(defaults)
     columns = {name: np.array([value]) for name, value in complete.items()}
     for formula in constraints:
         if not formula.holds(columns, 1)[0]:
-            raise SpaceError(f"the defaults violate {formula.text!r}", where=place, remedy="start from a valid configuration")
+            raise SpaceError(f"the defaults violate {formula.text!r}", where=place, hint="start from a valid configuration")
     return defaults
 
 
@@ -151,7 +151,7 @@ class Enumeration:
             raise SpaceError(
                 f"more than {_MAX_ROWS:,} configurations at parameter {name}",
                 where=self._where,
-                remedy="add constraints, or fix parameters",
+                hint="add constraints, or fix parameters",
             )
         self._columns = {key: np.repeat(column, count) for key, column in self._columns.items()}
         self._columns[name] = np.tile(np.arange(count, dtype=np.int32), self._rows)
@@ -168,7 +168,7 @@ class Enumeration:
                         "none configuration", "nothing"
                     ),
                     where=formula.where,
-                    remedy="relax it, or the constraints and values before it",
+                    hint="relax it, or the constraints and values before it",
                 )
             self._columns = {key: column[keep] for key, column in self._columns.items()}
             self._rows = int(keep.sum())

@@ -98,7 +98,7 @@ def compile_space(
         raise SpaceError(
             f"no configuration of the space can run: {first.reason}",
             where=space.where,
-            remedy="lower tile sizes, or raise autotune.max_spills",
+            hint="lower tile sizes, or raise autotune.max_spills",
         )
     discarded = Discarded(reasons, {row: space.configuration(row) for row in reasons})
     keep = np.array([row not in reasons for row in range(len(space))])

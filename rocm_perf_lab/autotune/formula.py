@@ -105,7 +105,7 @@ class Formula:
             with np.errstate(divide="raise", invalid="raise", over="raise"):
                 values = np.asarray(_Evaluation(columns, rows).value(self.tree))
         except (ArithmeticError, TypeError, ValueError) as error:
-            raise ExpressionError(f"cannot evaluate {self.text!r}: {error}", where=self.where, remedy=_GUARD) from error
+            raise ExpressionError(f"cannot evaluate {self.text!r}: {error}", where=self.where, hint=_GUARD) from error
         return np.broadcast_to(values, (rows,)) if values.ndim == 0 else values
 
     def holds(self, columns: Mapping[str, Column], rows: int) -> Column:
@@ -123,11 +123,11 @@ def compile_formula(text: str, *, where: str, known: frozenset[str] | set[str]) 
         ExpressionError: Syntax that is not allowed, or a name that is not `known`.
     """
     if len(text) > _MAX_LENGTH:
-        raise ExpressionError(f"an expression of {len(text)} characters", where=where, remedy=f"at most {_MAX_LENGTH} are read")
+        raise ExpressionError(f"an expression of {len(text)} characters", where=where, hint=f"at most {_MAX_LENGTH} are read")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ExpressionError(f"cannot read {text!r}: {error}", where=where, remedy="write one expression") from error
+        raise ExpressionError(f"cannot read {text!r}: {error}", where=where, hint="write one expression") from error
     names: set[str] = set()
     _check(tree, text, where, names, 0)
     unknown = sorted(names - known)
@@ -135,7 +135,7 @@ def compile_formula(text: str, *, where: str, known: frozenset[str] | set[str]) 
         raise ExpressionError(
             f"unknown name {unknown[0]!r} in {text!r}",
             where=where,
-            remedy=f"names that may be used: {', '.join(sorted(known)) or 'none'}",
+            hint=f"names that may be used: {', '.join(sorted(known)) or 'none'}",
         )
     return Formula(text.strip(), where, tree, frozenset(names))
 
@@ -144,10 +144,10 @@ def _check(node: ast.AST, text: str, where: str, names: set[str], depth: int) ->
     forbidden = ExpressionError(
         f"{type(node).__name__} is not allowed in {text!r}",
         where=where,
-        remedy=f"numbers, names, + - * / // % ** and comparisons, and, or, not, in, `a if c else b`, {', '.join(FUNCTIONS)}",
+        hint=f"numbers, names, + - * / // % ** and comparisons, and, or, not, in, `a if c else b`, {', '.join(FUNCTIONS)}",
     )
     if depth > _MAX_DEPTH:
-        raise ExpressionError(f"{text!r} is nested too deeply", where=where, remedy="split it into derived values")
+        raise ExpressionError(f"{text!r} is nested too deeply", where=where, hint="split it into derived values")
     inner: list[ast.AST]
     match node:
         case ast.Constant(value=bool() | int() | float() | str()):
@@ -177,12 +177,12 @@ def _check(node: ast.AST, text: str, where: str, names: set[str], depth: int) ->
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
             if name not in FUNCTIONS:
                 known = ", ".join(FUNCTIONS)
-                raise ExpressionError(f"unknown function {name!r} in {text!r}", where=where, remedy=f"functions: {known}")
+                raise ExpressionError(f"unknown function {name!r} in {text!r}", where=where, hint=f"functions: {known}")
             _, fewest, most = FUNCTIONS[name]
             if len(arguments) < fewest or (most is not None and len(arguments) > most):
                 expected = str(fewest) if fewest == most else f"{fewest} or more"
                 raise ExpressionError(
-                    f"{name} takes {expected} arguments, not {len(arguments)}, in {text!r}", where=where, remedy="complete it"
+                    f"{name} takes {expected} arguments, not {len(arguments)}, in {text!r}", where=where, hint="complete it"
                 )
             inner = list(arguments)
         case _:

@@ -144,7 +144,7 @@ class KernelObjective:
             raise LabError(
                 f"the kernel's own parameters, whose output is the truth, cannot run: {baseline.reason}",
                 where=str(self.builder.description.source_path),
-                remedy="correct kernel.params, or give the kernel a reference",
+                hint="correct kernel.params, or give the kernel a reference",
             )
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
             return run_passes(self.device, baseline.launch, folder=Path(folder), runs=1, counters=()).outputs

@@ -69,13 +69,13 @@ def load_landscape(path: Path) -> Landscape:
         stored = path.read_bytes()
         content = json.loads(gzip.decompress(stored) if path.suffix == ".gz" else stored)
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise LandscapeError(f"cannot read the landscape: {error}", where=str(path), remedy=_REMEDY) from error
+        raise LandscapeError(f"cannot read the landscape: {error}", where=str(path), hint=_REMEDY) from error
     rows = _rows(content, path)
     names = content["columns"][:-1]
     space = space_of_list([dict(zip(names, row[:-1], strict=True)) for row in rows], where=str(path))
     times = np.array([statistics.median(row[-1]) if row[-1] else math.inf for row in rows])
     if not np.isfinite(times).any():
-        raise LandscapeError("no configuration of the landscape ran", where=str(path), remedy="measure it again")
+        raise LandscapeError("no configuration of the landscape ran", where=str(path), hint="measure it again")
     return Landscape(path.name.removesuffix(".gz").removesuffix(".json"), space, times)
 
 
@@ -84,7 +84,7 @@ _REMEDY = "JSON with `columns` (parameters, then times_ms) and `rows`, gzipped i
 
 def _rows(content: Any, path: Path) -> list[list[Any]]:
     def wrong(what: str) -> LandscapeError:
-        return LandscapeError(what, where=str(path), remedy=_REMEDY)
+        return LandscapeError(what, where=str(path), hint=_REMEDY)
 
     if not isinstance(content, dict) or not isinstance(content.get("columns"), list) or not isinstance(content.get("rows"), list):
         raise wrong("no landscape: columns or rows are missing")
@@ -113,5 +113,5 @@ def landscapes_in(folder: Path) -> list[Landscape]:
     """
     paths = sorted([*folder.glob("*.json.gz"), *folder.glob("*.json")]) if folder.is_dir() else []
     if not paths:
-        raise LandscapeError("no landscapes here", where=str(folder), remedy="name a folder with *.json.gz files")
+        raise LandscapeError("no landscapes here", where=str(folder), hint="name a folder with *.json.gz files")
     return [load_landscape(path) for path in paths]

@@ -75,7 +75,7 @@ class Prior:
             raise PriorError(
                 f"the earlier results share {int(np.isfinite(times).sum())} configurations with this space",
                 where=source,
-                remedy=f"at least {_FEWEST} are needed; check names and values of the parameters",
+                hint=f"at least {_FEWEST} are needed; check names and values of the parameters",
             )
         logs = np.full(len(space), np.nan)
         logs[known] = np.log(times[known])

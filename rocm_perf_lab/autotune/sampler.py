@@ -89,14 +89,14 @@ class RegressionSampler(BaseSampler):
         features: Column | None = None,
     ) -> None:
         if model not in MODELS:
-            raise SamplerError(f"unknown model {model!r}", where="autotune.model", remedy=f"models: {', '.join(MODELS)}")
+            raise SamplerError(f"unknown model {model!r}", where="autotune.model", hint=f"models: {', '.join(MODELS)}")
         if model == "classic" and prior is not None:
-            raise SamplerError("the classic model takes no prior", where="autotune.prior", remedy=f"use model: {MODELS[0]}")
+            raise SamplerError("the classic model takes no prior", where="autotune.prior", hint=f"use model: {MODELS[0]}")
         if features is not None and features.shape[:1] != (len(space),):
             raise SamplerError(
                 f"features of {len(features)} configurations for {len(space)}",
                 where="autotune.features",
-                remedy="give one row for every configuration of the space",
+                hint="give one row for every configuration of the space",
             )
         self._space = space
         self._distributions: dict[str, BaseDistribution] = dict(space.distributions())
@@ -140,7 +140,7 @@ class RegressionSampler(BaseSampler):
                 raise SpaceExhausted(
                     f"all {len(seen.rows)} configurations that are worth measuring are measured",
                     where=f"study {study.study_name}",
-                    remedy="lower the budget, or widen the space",
+                    hint="lower the budget, or widen the space",
                 )
             study._storage.set_trial_user_attr(trial._trial_id, _ROW, choice.row)
             others = self._observe(study, trial.number, set())[0]
@@ -158,7 +158,7 @@ class RegressionSampler(BaseSampler):
         raise SamplerError(
             f"the space has no parameter {param_name!r} with these values",
             where=f"study {study.study_name}",
-            remedy=f"ask with space.distributions(); parameters: {', '.join(self._space.names)}",
+            hint=f"ask with space.distributions(); parameters: {', '.join(self._space.names)}",
         )
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
@@ -201,13 +201,13 @@ class RegressionSampler(BaseSampler):
         if self._study_id == study._study_id:
             return
         if study.directions != [StudyDirection.MINIMIZE]:
-            raise SamplerError("this sampler minimises one time", where=f"study {study.study_name}", remedy="direction: minimize")
+            raise SamplerError("this sampler minimises one time", where=f"study {study.study_name}", hint="direction: minimize")
         earlier = study.user_attrs.get("autotune", {}).get(_SPACE)
         if earlier is not None and earlier != self._fingerprint:
             raise SamplerError(
                 "the study was started with another space",
                 where=f"study {study.study_name}",
-                remedy="take the space that it was started with, or a new study",
+                hint="take the space that it was started with, or a new study",
             )
         study.set_user_attr("autotune", self._settings)
         self._study_id, self._known = study._study_id, {}

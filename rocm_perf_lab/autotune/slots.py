@@ -105,7 +105,7 @@ def sweep(
                     unmeasured = unmeasured + 1 if isinstance(result, Unmeasured) else 0
                     if isinstance(result, Unmeasured) and unmeasured >= _UNMEASURED_IN_A_ROW:
                         where = f"study {study.study_name}"
-                        raise SearchBroken(result.reason, where=where, remedy="mend that, and sweep the same study again")
+                        raise SearchBroken(result.reason, where=where, hint="fix that, and sweep the same study again")
     finally:
         _give_up(study, running)
         slots.stop()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import AliasChoices, Discriminator, Field, Tag, ValidationError, model_validator
 
 from rocm_perf_lab.autotune.space import SpaceError, Value
+from rocm_perf_lab.core.models import StrictModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,11 +16,7 @@ if TYPE_CHECKING:
 _MAX_VALUES = 100_000
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Range(_Strict):
+class Range(StrictModel):
     """Numbers from `start` to `stop`, which is included where the steps reach it; `step` adds, `factor` multiplies."""
 
     start: int | float
@@ -58,7 +55,7 @@ def _kind_of_values(given: Any) -> str:
 Values = Annotated[Annotated[tuple[Value, ...], Tag("list")] | Annotated[Range, Tag("range")], Discriminator(_kind_of_values)]
 
 
-class SpaceDescription(_Strict):
+class SpaceDescription(StrictModel):
     """A space as YAML states it; see docs/AUTOTUNING.md."""
 
     parameters: dict[str, Values] = {}
@@ -81,4 +78,4 @@ def describe(content: Mapping[str, Any], *, where: str) -> SpaceDescription:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         known = ", ".join(SpaceDescription.model_fields)
-        raise SpaceError(f"invalid space: {first['msg']}", where=f"{where}, key {key}", remedy=f"keys: {known}") from error
+        raise SpaceError(f"invalid space: {first['msg']}", where=f"{where}, key {key}", hint=f"keys: {known}") from error

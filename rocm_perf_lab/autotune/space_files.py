@@ -29,7 +29,7 @@ def load_space(path: Path) -> Space:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SpaceError(f"cannot read the space: {error}", where=str(path), remedy="name a YAML or JSON file") from error
+        raise SpaceError(f"cannot read the space: {error}", where=str(path), hint="name a YAML or JSON file") from error
     try:
         content = json.loads(text)
     except ValueError:
@@ -46,7 +46,7 @@ def load_space(path: Path) -> Space:
             content = from_t1(content)
         except ValueError as error:
             raise SpaceError(
-                f"no space of Kernel Tuner: {error}", where=str(path), remedy="see T1 in docs/AUTOTUNING.md"
+                f"no space of Kernel Tuner: {error}", where=str(path), hint="see T1 in docs/AUTOTUNING.md"
             ) from error
     return build_space(describe(content, where=str(path)), where=str(path))
 
@@ -55,7 +55,7 @@ def _unreadable(path: Path) -> SpaceError:
     return SpaceError(
         "neither a YAML mapping nor a JSON list of configurations",
         where=str(path),
-        remedy='state `parameters: {name: [values]}`, or a list like [{"BLOCK_M": 64}]',
+        hint='state `parameters: {name: [values]}`, or a list like [{"BLOCK_M": 64}]',
     )
 
 
@@ -66,25 +66,25 @@ def space_of_list(configurations: Sequence[Any], *, where: str) -> Space:
         SpaceError: Nothing in it, keys that differ between configurations, or one that is listed twice.
     """
     if not configurations:
-        raise SpaceError("an empty list of configurations", where=where, remedy="list at least one")
+        raise SpaceError("an empty list of configurations", where=where, hint="list at least one")
     first = configurations[0]
     for number, configuration in enumerate(configurations):
         place = f"{where}, configuration {number}"
         if not isinstance(configuration, dict) or not configuration:
-            raise SpaceError("a configuration maps names to values", where=place, remedy='for example {"BLOCK_M": 64}')
+            raise SpaceError("a configuration maps names to values", where=place, hint='for example {"BLOCK_M": 64}')
         if configuration.keys() != first.keys():
             odd = sorted(configuration.keys() ^ first.keys())
-            raise SpaceError(f"{', '.join(odd)} is not in every configuration", where=place, remedy="give all of them equal keys")
+            raise SpaceError(f"{', '.join(odd)} is not in every configuration", where=place, hint="give all of them equal keys")
         for name, value in configuration.items():
             if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
-                raise SpaceError(f"{name} is {value!r}", where=place, remedy="values are numbers, text, true or false")
+                raise SpaceError(f"{name} is {value!r}", where=place, hint="values are numbers, text, true or false")
     values = {name: _distinct(configuration[name] for configuration in configurations) for name in first}
     numbers = {name: {value: code for code, value in enumerate(column)} for name, column in values.items()}
     codes = np.array([[numbers[name][c[name]] for name in first] for c in configurations], np.int32)
     _, rows, counts = np.unique(codes, axis=0, return_index=True, return_counts=True)
     if (counts > 1).any():
         twice = configurations[int(rows[counts > 1][0])]
-        raise SpaceError(f"listed more than once: {twice}", where=where, remedy="remove the duplicates")
+        raise SpaceError(f"listed more than once: {twice}", where=where, hint="remove the duplicates")
     return Space(values, codes, combinations=len(codes), where=where)
 
 

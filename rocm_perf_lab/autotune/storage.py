@@ -58,7 +58,7 @@ def open_storage(url: str | None, *, folder: Path) -> BaseStorage:
             return JournalStorage(JournalFileBackend(str(file)))
         scheme, separator, rest = where.partition("://")
         if not separator:
-            raise StorageError(f"not the URL of a storage: {where!r}", where="autotune.storage", remedy=f"for example {_FORMS}")
+            raise StorageError(f"not the URL of a storage: {where!r}", where="autotune.storage", hint=f"for example {_FORMS}")
         is_file = scheme.startswith("sqlite")
         if is_file:
             Path(rest.removeprefix("/").partition("?")[0]).parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def open_study(storage: BaseStorage, name: str, space: Space, sampler: BaseSampl
             raise StorageError(
                 f"the study was started with another space: {'; '.join(_differences(theirs, ours))}",
                 where=f"study {name}",
-                remedy="take the space that it was started with, or another name: autotune.study=NAME",
+                hint="take the space that it was started with, or another name: autotune.study=NAME",
             )
     return study
 
@@ -147,7 +147,7 @@ def storage_errors(where: str) -> Iterator[None]:
         raise StorageError(
             f"the storage of the study cannot be used: {_without_password(text)}",
             where=_without_password(where),
-            remedy=f"check autotune.storage: {_FORMS}",
+            hint=f"check autotune.storage: {_FORMS}",
         ) from error
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
-from rocm_perf_lab.core.sealed_model import read_model, write_model
+from rocm_perf_lab.core.models import read_model, write_model
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 

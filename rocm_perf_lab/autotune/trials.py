@@ -68,7 +68,7 @@ def ask(study: optuna.Study, space: Space) -> Asked:
 
     if measured(study) >= len(space):  # a sampler is not even asked where every parameter has but one value
         raise SpaceExhausted(
-            f"all {len(space)} configurations are measured", where=f"study {study.study_name}", remedy="widen the space"
+            f"all {len(space)} configurations are measured", where=f"study {study.study_name}", hint="widen the space"
         )
     for _ in range(_PATIENCE):
         trial = study.ask()
@@ -82,7 +82,7 @@ def ask(study: optuna.Study, space: Space) -> Asked:
     raise SpaceExhausted(
         f"the sampler proposed {_PATIENCE} combinations in a row that the constraints exclude",
         where=f"study {study.study_name}",
-        remedy="take the lab's own sampler (autotune.sampler=null), or a smaller budget",
+        hint="take the lab's own sampler (autotune.sampler=null), or a smaller budget",
     )
 
 

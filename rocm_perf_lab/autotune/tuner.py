@@ -188,7 +188,7 @@ def require_a_result(study: optuna.Study, space: Space) -> None:
     raise NothingRan(
         f"all {len(trials)} configurations that were tried failed:\n{listed}",
         where=space.where,
-        remedy="run one configuration by hand; the space, the kernel or the command is wrong",
+        hint="run one configuration by hand; the space, the kernel or the command is wrong",
     )
 
 

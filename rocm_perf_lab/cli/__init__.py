@@ -301,8 +301,8 @@ def _write_schemas(folder: str) -> None:
         for path in (*export_schemas(to), export_compare_schema(to), export_schema(to), *export_capture_schemas(to)):
             click.echo(path)
     except OSError as error:
-        remedy = "name a folder that can be written"
-        raise LabError(f"cannot write the schemas: {error.strerror or error}", where=folder, remedy=remedy) from error
+        hint = "name a folder that can be written"
+        raise LabError(f"cannot write the schemas: {error.strerror or error}", where=folder, hint=hint) from error
 
 
 main.add_command(replay)

@@ -54,9 +54,9 @@ class ProfileWords:
         """
         found = cls(words, **options)  # type: ignore[arg-type]
         if found.as_json and found.quiet:
-            raise LabError("--json and --quiet exclude each other", remedy="give one of them")
+            raise LabError("--json and --quiet exclude each other", hint="give one of them")
         if not words:
-            raise LabError("nothing to profile", remedy="rocm-perf profile ./app [arguments], or kernel=NAME")
+            raise LabError("nothing to profile", hint="rocm-perf profile ./app [arguments], or kernel=NAME")
         if words[0].startswith("-"):
             from difflib import get_close_matches
 
@@ -64,14 +64,14 @@ class ProfileWords:
             raise LabError(
                 f"there is no option {words[0]}, and no program of this name",
                 where="rocm-perf profile",
-                remedy=f"did you mean {near[0]}?"
+                hint=f"did you mean {near[0]}?"
                 if near
                 else "options of the application stand behind it: profile ./app --size 4096",
             )
         only_application = {"--kernel": found.kernel, "--focus-critical": found.focus_critical, "--no-rocprof": found.no_rocprof}
         given = [name for name, value in only_application.items() if value]
         if found.is_described and given:
-            raise LabError(f"{given[0]} is for applications", where=words[0], remedy="a described kernel is the only one")
+            raise LabError(f"{given[0]} is for applications", where=words[0], hint="a described kernel is the only one")
         return found
 
     @property
@@ -139,7 +139,7 @@ class OptimizeWords:
         """
         found = cls(words, **options)  # type: ignore[arg-type]
         if found.as_json and found.quiet:
-            raise LabError("--json and --quiet exclude each other", remedy="give one of them")
+            raise LabError("--json and --quiet exclude each other", hint="give one of them")
         if found.resume is not None:
             changing = [
                 name for name, value in vars(found).items() if value and name not in ("resume", "as_json", "quiet", "yes")
@@ -147,7 +147,7 @@ class OptimizeWords:
             if changing:
                 raise LabError(
                     f"an interrupted run goes on as it was begun: --resume does not go with {', '.join(changing)}",
-                    remedy="leave them out, or start a new run",
+                    hint="leave them out, or start a new run",
                 )
             return found
         only_application = {
@@ -162,7 +162,7 @@ class OptimizeWords:
             raise LabError(
                 f"{given[0]} is for applications",
                 where=words[0] if words else None,
-                remedy='rocm-perf optimize ./app --source kernel.hip --build "hipcc -O3 {source} -o {binary}"',
+                hint='rocm-perf optimize ./app --source kernel.hip --build "hipcc -O3 {source} -o {binary}"',
             )
         return found
 

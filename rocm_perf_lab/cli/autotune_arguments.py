@@ -55,14 +55,14 @@ class AutotuneWords:
             given += [*words, *(["--output"] if found.output else []), *(["--runs"] if found.runs else [])]
             if given:
                 raise LabError(
-                    f"{given[0]} cannot change on the way", where="--resume", remedy="a resumed run takes --budget and --json"
+                    f"{given[0]} cannot change on the way", where="--resume", hint="a resumed run takes --budget and --json"
                 )
         elif found.cmd_template is None and not any(word.startswith("kernel=") for word in words):
-            raise LabError("nothing to tune", remedy="give kernel=NAME, or --space FILE --cmd-template COMMAND, or --resume RUN")
+            raise LabError("nothing to tune", hint="give kernel=NAME, or --space FILE --cmd-template COMMAND, or --resume RUN")
         elif found.cmd_template is None and given:
-            raise LabError(f"{given[0]} is for commands", where=words[0], remedy="a described kernel is timed by its device")
+            raise LabError(f"{given[0]} is for commands", where=words[0], hint="a described kernel is timed by its device")
         elif found.cmd_template is not None and found.space is None and not any("space=" in word for word in words):
-            raise LabError("a command needs a space", where="--cmd-template", remedy="add --space search_space.json")
+            raise LabError("a command needs a space", where="--cmd-template", hint="add --space search_space.json")
         return found
 
     def overrides(self) -> list[str]:

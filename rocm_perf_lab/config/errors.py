@@ -49,7 +49,7 @@ class Origins:
 def unknown_key(path: str, valid: Iterable[str], origins: Origins) -> ConfigError:
     """The error for a key that does not exist, naming the nearest one that does."""
     *parents, key = path.split(".")
-    return ConfigError(f"unknown key {path!r}", where=origins.describe(path), remedy=nearest(parents, key, valid))
+    return ConfigError(f"unknown key {path!r}", where=origins.describe(path), hint=nearest(parents, key, valid))
 
 
 def nearest(parents: Sequence[str], key: str, valid: Iterable[str], rest: Sequence[str] = ()) -> str:

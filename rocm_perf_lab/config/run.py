@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rocm_perf_lab.config.errors import ConfigError, explain_validation_error, unknown_key
 from rocm_perf_lab.core.components import Component, ComponentError, accepted_arguments, resolve
+from rocm_perf_lab.core.models import StrictModel
+from rocm_perf_lab.profiling.config import PassesConfig
 from rocm_perf_lab.target.model import Target
 
 if TYPE_CHECKING:
@@ -17,28 +18,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.config.errors import Origins
 
     Model = TypeVar("Model", bound=BaseModel)
-
-
-class StrictModel(BaseModel):
-    """Further keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class PassesConfig(StrictModel):
-    """What is collected, and how often a dispatch is repeated on a device whose times vary."""
-
-    runs: PositiveInt = 10
-    counters: tuple[str, ...] = ()
-    helper_kernels: tuple[str, ...] = ()
-    thread_trace: bool = False
-    """Also trace single wavefronts, instruction by instruction."""
-    roofline_csv: Path | None = None
-    """Measured peaks of the GPU, as rocprof-compute writes them; the theoretical ones are taken without it."""
-    plots: bool = True
-    """The profile job draws roofline.png and roofline.html."""
-    dag_nodes: PositiveInt = 5000
-    """Nodes in dag.json, at most; of a larger run the longest of its critical path."""
 
 
 class RunConfig(StrictModel):
@@ -84,7 +63,7 @@ def check_component(row: Component, where: str, origins: Origins) -> None:
     try:
         accepted = accepted_arguments(resolve(row, where=where))
     except ComponentError as error:
-        raise ConfigError(error.what, where=origins.describe(f"{where}._target_"), remedy=error.remedy) from error
+        raise ConfigError(error.what, where=origins.describe(f"{where}._target_"), hint=error.hint) from error
     for name, value in row.arguments.items():
         if name not in accepted:
             raise unknown_key(f"{where}.{name}", accepted, origins)

@@ -48,7 +48,7 @@ def resolve(component: Component, *, where: str) -> Callable[..., Any]:
         raise ComponentError(
             f"cannot import {component.target!r}: {error}",
             where=f"{where}._target_",
-            remedy="give a dotted Python path",
+            hint="give a dotted Python path",
         ) from error
 
 
@@ -70,7 +70,7 @@ def build(component: Component, *, where: str, **context: Any) -> Any:
     arguments |= {name: value for name, value in context.items() if name in accepted and name not in arguments}
     missing = [n for n, p in accepted.items() if p.default is p.empty and n not in arguments]
     if missing:
-        raise ComponentError(f"{component.target} needs {', '.join(missing)}", where=where, remedy="add it to the YAML")
+        raise ComponentError(f"{component.target} needs {', '.join(missing)}", where=where, hint="add it to the YAML")
     try:
         return factory(**arguments)
     except (TypeError, ValueError) as error:

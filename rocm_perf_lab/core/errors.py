@@ -1,6 +1,6 @@
 """The one error class that users see, and its exit code.
 
-Every anticipated failure is a :class:`LabError`: it says what went wrong, where, and how to mend it. The command line
+Every anticipated failure is a :class:`LabError`: it says what went wrong, where, and how to fix it. The command line
 prints it without a traceback and exits with code 2; anything else is a defect of the lab.
 """
 
@@ -15,22 +15,22 @@ class LabError(Exception):
     Args:
         what: One sentence on what went wrong.
         where: File, key path, instruction or override that it concerns.
-        remedy: What the user can do about it.
+        hint: What the user can do about it.
     """
 
     exit_code = EXIT_BAD_INPUT
 
-    def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None) -> None:
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
         self.what = what
         self.where = where
-        self.remedy = remedy
+        self.hint = hint
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
-        """The message, one aspect a line: what, where, how to mend it."""
+        """The message, one aspect a line: what, where, how to fix it."""
         lines = [self.what]
         if self.where:
-            lines.append(f"  where: {self.where}")
-        if self.remedy:
-            lines.append(f"  mend:  {self.remedy}")
+            lines.append(f"  at:    {self.where}")
+        if self.hint:
+            lines.append(f"  hint:  {self.hint}")
         return lines

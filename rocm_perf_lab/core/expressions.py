@@ -69,7 +69,7 @@ def evaluate_integer(expression: Number | str, names: Mapping[str, Any], *, wher
     """
     value = evaluate(expression, names, where=where)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
-        raise ExpressionError(f"{expression!r} is {value!r}, not a whole number", where=where, remedy="use // or ceil_div(a, b)")
+        raise ExpressionError(f"{expression!r} is {value!r}, not a whole number", where=where, hint="use // or ceil_div(a, b)")
     return int(value)
 
 
@@ -101,5 +101,5 @@ def _run(
     except (InvalidExpression, SyntaxError, ArithmeticError, TypeError, ValueError, KeyError, AttributeError) as error:
         known = ", ".join(sorted(names)) or "none"
         raise ExpressionError(
-            f"cannot evaluate {expression!r}: {error}", where=where, remedy=f"names that may be used: {known}"
+            f"cannot evaluate {expression!r}: {error}", where=where, hint=f"names that may be used: {known}"
         ) from error

@@ -117,7 +117,7 @@ def parse_dim3(text: str, what: str) -> Dim3:
         guilty = next((word for word in words if not _COUNT.fullmatch(word)), text)
         problem = "every dimension must be at least 1" if re.fullmatch("0+", guilty) else "one to three whole numbers are needed"
         raise ArgumentTextError(
-            f"{what} is {text!r}: {problem}", where=f"{what} {text}", remedy=f"write {what} 4096 or {what} 64x64x1"
+            f"{what} is {text!r}: {problem}", where=f"{what} {text}", hint=f"write {what} 4096 or {what} 64x64x1"
         )
     x, y, z = (int(word) for word in (*words, "1", "1")[:3])
     return x, y, z
@@ -311,4 +311,4 @@ _KINDS: Mapping[str, Callable[..., Initialiser]] = {
 
 def _wrong(text: str, part: str, problem: str) -> ArgumentTextError:
     grammar = "\n         ".join(GRAMMAR.splitlines())
-    return ArgumentTextError(f"{part!r} {problem}", where=f"--arg {text}", remedy=f"write\n         {grammar}")
+    return ArgumentTextError(f"{part!r} {problem}", where=f"--arg {text}", hint=f"write\n         {grammar}")

@@ -97,11 +97,11 @@ def read_counts(path: Path) -> CountsDocument:
         raise CountsError(
             f"no counts of instructions here: {error.strerror}",
             where=str(file),
-            remedy="make them with: rocm-perf emulate ... --output DIR, and give that DIR",
+            hint="make them with: rocm-perf emulate ... --output DIR, and give that DIR",
         ) from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "its top"
         raise CountsError(
-            f"this is no {COUNTS_NAME}: {first['msg']} at {key}", where=str(file), remedy="emulate the kernel again"
+            f"this is no {COUNTS_NAME}: {first['msg']} at {key}", where=str(file), hint="emulate the kernel again"
         ) from error

@@ -172,7 +172,7 @@ def _buffer(argument: BufferArgument, description: KernelDescription, index: int
     written = argument.access != "in"
     dtype = DTYPES[argument.dtype]
     if argument.init is None and not written:
-        raise LaunchError(f"input {argument.name!r} has no init", where=where, remedy="add init: {kind: normal, seed: 1}")
+        raise LaunchError(f"input {argument.name!r} has no init", where=where, hint="add init: {kind: normal, seed: 1}")
     data = _initial(argument.init, shape, dtype, description, where)
     is_unset = argument.init is None or isinstance(argument.init, PoisonInit)
     return BufferValue(argument.name, data, written, is_set=not is_unset)
@@ -217,7 +217,7 @@ def _from_file(path: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: s
     try:
         values = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise LaunchError(f"cannot read {path}: {error}", where=where, remedy="give a .npy file") from error
+        raise LaunchError(f"cannot read {path}: {error}", where=where, hint="give a .npy file") from error
     if values.shape != shape:
         raise LaunchError(f"{path} has shape {values.shape}, the argument {shape}", where=where)
     return np.ascontiguousarray(values.astype(dtype))

@@ -39,14 +39,14 @@ def check_program(command: Sequence[str]) -> None:
     path = Path(program)
     if os.sep not in program:
         here = f"; write ./{program} for the one in this folder" if path.is_file() else ""
-        raise CommandError(f"there is no program {program} on PATH", where=program, remedy=f"check its name{here}")
+        raise CommandError(f"there is no program {program} on PATH", where=program, hint=f"check its name{here}")
     if path.is_dir():
-        raise CommandError(f"{program} is a folder", where=program, remedy="name the program in it")
+        raise CommandError(f"{program} is a folder", where=program, hint="name the program in it")
     if path.exists():
         raise CommandError(
-            f"{program} is not executable", where=program, remedy=f"chmod +x {program}, or name its interpreter first"
+            f"{program} is not executable", where=program, hint=f"chmod +x {program}, or name its interpreter first"
         )
-    raise CommandError(f"there is no program {program}", where=str(Path.cwd()), remedy="check the path, or build it first")
+    raise CommandError(f"there is no program {program}", where=str(Path.cwd()), hint="check the path, or build it first")
 
 
 def how_it_ended(code: int) -> str:

@@ -68,7 +68,7 @@ class RocmDevice:
         problem = missing_for_gpu()
         if problem:
             raise RocmDeviceError(
-                f"no GPU to run on: {problem}", where="device=rocm", remedy="use device=emulator, or install ROCm"
+                f"no GPU to run on: {problem}", where="device=rocm", hint="use device=emulator, or install ROCm"
             )
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
             work = Path(folder)
@@ -76,7 +76,7 @@ class RocmDevice:
             self._profile(work, counters, self._att_options(launch) if att is not None else ())
             found = sorted((work / "rocpd").rglob("*_results.db"))
             if not found:
-                raise RocmDeviceError("rocprofv3 left no *_results.db", where=str(work), remedy="run it by hand")
+                raise RocmDeviceError("rocprofv3 left no *_results.db", where=str(work), hint="run it by hand")
             shutil.move(found[-1], database)
             if att is not None:
                 _keep_thread_trace(work / "rocpd", att)
@@ -113,7 +113,7 @@ def _keep_thread_trace(output: Path, att: Path) -> None:
         raise RocmDeviceError(
             "rocprofv3 left no decoded thread trace (ui_output_agent_*)",
             where=str(output),
-            remedy="choose another device.att_target_cu, more device.att_shader_engines, or launch more workgroups",
+            hint="choose another device.att_target_cu, more device.att_shader_engines, or launch more workgroups",
         )
     att.mkdir(parents=True, exist_ok=True)
     for path in found:

@@ -92,12 +92,12 @@ class Rocprofv3:
         if path is None:
             raise ProfilerError(
                 f"{PROGRAM} is not on PATH",
-                remedy="install ROCm (it is in <rocm>/bin), or profile a described kernel on the emulator: kernel=NAME",
+                hint="install ROCm (it is in <rocm>/bin), or profile a described kernel on the emulator: kernel=NAME",
             )
         try:
             answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise ProfilerError(f"{PROGRAM} does not run: {error}", where=path, remedy="reinstall rocprofiler-sdk") from error
+            raise ProfilerError(f"{PROGRAM} does not run: {error}", where=path, hint="reinstall rocprofiler-sdk") from error
         found = _VERSION.search(answer.stdout)
         return cls(path, found[0] if found else "unknown")
 
@@ -143,7 +143,7 @@ class Rocprofv3:
             raise ProfilerError(
                 f"the profiled run took more than {timeout_s:g} s and was ended",
                 where=_shown(command),
-                remedy="raise the timeout, or look for a hanging kernel (too many counters in one pass can hang a run as well)",
+                hint="raise the timeout, or look for a hanging kernel (too many counters in one pass can hang a run as well)",
             )
         if code != 0:
             raise _failure(code, tail, command, log)
@@ -224,14 +224,14 @@ def _failure(code: int, tail: str, command: Sequence[str], log: Path | None) -> 
     lines = [line for line in tail.splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith("Fatal error:")]
     shown = "\n".join(f"  {line}" for line in (fatal or lines[-_SHOWN_LINES:]))
-    known = next(((what, remedy) for pattern, what, remedy in _FAILURES if re.search(pattern, tail, re.IGNORECASE)), (None, None))
+    known = next(((what, hint) for pattern, what, hint in _FAILURES if re.search(pattern, tail, re.IGNORECASE)), (None, None))
     who = PROGRAM if fatal else f"the command under {PROGRAM}"
     said = f":\n{shown}" if shown else ", without a word"
-    what, remedy = known
+    what, hint = known
     return ProfilerError(
         f"{what or f'{who} {how_it_ended(code)}'}{said}",
         where=_shown(command) + (f"; its output is in {log}" if log else ""),
-        remedy=remedy or "run the command without the profiler first",
+        hint=hint or "run the command without the profiler first",
     )
 
 

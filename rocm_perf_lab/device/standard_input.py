@@ -64,7 +64,7 @@ class RepeatableInput:
                 if size > _MOST_BYTES:
                     raise LabError(
                         f"standard input is a pipe with more than {_MOST_BYTES >> 20} MiB, to be read by every run",
-                        remedy="put it into a file: rocm-perf profile ./app < FILE",
+                        hint="put it into a file: rocm-perf profile ./app < FILE",
                     )
                 kept.write(chunk)
             kept.flush()

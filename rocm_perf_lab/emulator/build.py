@@ -87,7 +87,7 @@ def _compiler() -> tuple[str, ...]:
     if found is None:
         raise RuntimeBuildError(
             "no C compiler for the emulator's runtime",
-            remedy="pip install 'rocm-perf-lab[emulator]' brings one (ziglang); a system clang or gcc does as well.",
+            hint="pip install 'rocm-perf-lab[emulator]' brings one (ziglang); a system clang or gcc does as well.",
         )
     return (found,)
 
@@ -134,6 +134,6 @@ def _compile(compiler: tuple[str, ...]) -> bytes:
             raise RuntimeBuildError(
                 "the emulator's C runtime does not compile",
                 where=result.stderr.strip()[-2000:],
-                remedy=f"The compiler was {' '.join(compiler)}; reinstall ziglang or put another C compiler in PATH.",
+                hint=f"The compiler was {' '.join(compiler)}; reinstall ziglang or put another C compiler in PATH.",
             )
         return output.read_bytes()

@@ -105,7 +105,7 @@ def parse_checks(words: str | Iterable[str]) -> frozenset[Check]:
             known = {check.option: check for check in Check}
             if name not in known:
                 raise LabError(
-                    f"there is no check named {name!r}", where="device.check", remedy=f"all, none, or some of: {', '.join(known)}"
+                    f"there is no check named {name!r}", where="device.check", hint=f"all, none, or some of: {', '.join(known)}"
                 )
             chosen.add(known[name])
     return frozenset(chosen)
@@ -177,7 +177,7 @@ class Checks:
         address = make(ctypes.c_uint64(size))
         if address is None:
             raise LabError(
-                f"no memory to check races on buffer {allocation.name!r}", where="device.check", remedy="Use smaller buffers."
+                f"no memory to check races on buffer {allocation.name!r}", where="device.check", hint="Use smaller buffers."
             )
         return int(address), size
 

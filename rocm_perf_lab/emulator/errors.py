@@ -36,7 +36,7 @@ class IllegalInstruction(EmulationError):
         return cls(
             f"illegal instruction: {reason}",
             where=f"address {address:#x}, encoding {encoding.hex(' ', 4)}",
-            remedy="the emulator executes gfx942; check that the code object is complete and for that processor",
+            hint="the emulator executes gfx942; check that the code object is complete and for that processor",
         )
 
 

@@ -80,7 +80,7 @@ _CLASSES: Mapping[FaultKind, type[EmulationError]] = {
     FaultKind.TRAP: KernelTrap,
 }
 
-_REMEDIES: Mapping[FaultKind, str] = {
+_HINTS: Mapping[FaultKind, str] = {
     FaultKind.MEMORY: "Check the index against the buffer's size, and the grid against the problem's.",
     FaultKind.MISALIGNED: "Atomics need addresses that are multiples of their size.",
     FaultKind.LDS: "Check the index, and launch with as much dynamic LDS as the kernel uses.",
@@ -118,15 +118,15 @@ def fault_error(
         return MissingService(
             f"kernel {program.symbol}: {service.missing}",
             where="; ".join(_where(record, program, resume_address, source_line)),
-            remedy=service.remedy,
+            hint=service.hint,
         )
-    remedy = _REMEDIES[kind]
+    hint = _HINTS[kind]
     if kind is FaultKind.MEMORY and next(iter(lane_addresses(record).values()), 0) in _GRID_SYNC_WORDS:
-        remedy = f"{remedy or ''} {_GRID_SYNC_HINT}".strip()
+        hint = f"{hint or ''} {_GRID_SYNC_HINT}".strip()
     return _CLASSES[kind](
         f"kernel {program.symbol}: {_what(kind, record, memory, max_instructions)}",
         where="; ".join(_where(record, program, resume_address, source_line)),
-        remedy=remedy,
+        hint=hint,
     )
 
 
@@ -146,7 +146,7 @@ def assertion_error(symbol: str, failed: Assertion, trap: FaultRecord, geometry:
     return KernelAssertion(
         f"kernel {symbol}: assertion `{failed.condition}` failed",
         where=f"{failed.file}:{failed.line}{function}; block {workgroup}, thread{'s' * (len(threads) > 1)} {shown}{more}",
-        remedy="Look at the condition for these threads; -DNDEBUG builds without assertions.",
+        hint="Look at the condition for these threads; -DNDEBUG builds without assertions.",
     )
 
 

@@ -185,7 +185,7 @@ class LaunchServices:
             raise UnknownHostCall(
                 f"kernel {self._kernel}: it calls the host for service {packet.service}, which the emulator does not have",
                 where=f"workgroup {workgroup}, wavefront {wave}",
-                remedy="Kernels may print and allocate. Build without -fsanitize=address, and do not call host functions.",
+                hint="Kernels may print and allocate. Build without -fsanitize=address, and do not call host functions.",
             )
 
     def _print(self, packet: Packet, workgroup: tuple[int, int, int], wave: int) -> None:
@@ -213,7 +213,7 @@ class LaunchServices:
                 raise EmulationError(
                     f"kernel {self._kernel}: it frees {address:#x}, which malloc did not give or which was freed before",
                     where=f"workgroup {workgroup}, wavefront {wave}, lane {lane}",
-                    remedy="Free each block once, by the address that malloc gave.",
+                    hint="Free each block once, by the address that malloc gave.",
                 )
             registry.free(freed)
         if added:

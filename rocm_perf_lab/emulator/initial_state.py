@@ -66,7 +66,7 @@ def initial_state(
     if len(registers) > MAX_USER_SGPRS:
         raise LabError(
             f"the kernel descriptor asks for {len(registers)} user SGPRs, the hardware has {MAX_USER_SGPRS}",
-            remedy="The code object is damaged: compile it again.",
+            hint="The code object is damaged: compile it again.",
         )
     return InitialState(
         user_sgprs=tuple(registers),

@@ -45,7 +45,7 @@ class Service:
     address: int
     missing: str = ""
     """What the kernel needs and the emulator does not have, as a clause; empty where it has it."""
-    remedy: str = ""
+    hint: str = ""
 
 
 _SERVICE_BYTES = 1 << 32
@@ -59,8 +59,8 @@ _SERVICES = (
     ("hidden_queue_ptr", "the kernel reads the HSA queue, which the emulator does not have", "Run it on a GPU."),
 )
 SERVICES = tuple(
-    Service(argument, _FIRST_SERVICE + number * _SERVICE_BYTES, missing, remedy)
-    for number, (argument, missing, remedy) in enumerate(_SERVICES)
+    Service(argument, _FIRST_SERVICE + number * _SERVICE_BYTES, missing, hint)
+    for number, (argument, missing, hint) in enumerate(_SERVICES)
 )
 
 
@@ -150,19 +150,19 @@ def pack_kernarg(
         raise KernelArgumentError(
             f"the code object has no metadata for kernel {kernel.name}: its arguments are unknown",
             where=f"the kernel's descriptor asks for {kernel.kernarg_bytes} bytes of arguments",
-            remedy="Add an .amdgpu_metadata block with the kernel's .args; compilers write it, strip and objcopy may remove it.",
+            hint="Add an .amdgpu_metadata block with the kernel's .args; compilers write it, strip and objcopy may remove it.",
         )
     if len(values) != len(explicit):
         raise KernelArgumentError(
             f"kernel {kernel.name} takes {len(explicit)} arguments, {len(values)} were given",
             where=", ".join(_label(argument, n) for n, argument in enumerate(explicit)) or "it takes none",
-            remedy="List every argument of the kernel, in its order.",
+            hint="List every argument of the kernel, in its order.",
         )
     size = max([kernel.kernarg_bytes, *(argument.offset + argument.size for argument in kernel.arguments)])
     if size > _LARGEST_SEGMENT_BYTES:
         raise KernelArgumentError(
             f"kernel {kernel.name} says that its arguments have {size:,} bytes",
-            remedy="The code object's metadata is damaged: compile it again.",
+            hint="The code object's metadata is damaged: compile it again.",
         )
     segment = bytearray(size)
     for position, (argument, value) in enumerate(zip(explicit, values, strict=True)):
@@ -197,7 +197,7 @@ def _encode(argument: KernelArgument, value: int | bytes, position: int, kernel:
             raise KernelArgumentError(
                 f"a buffer was given for an argument of {argument.size} bytes",
                 where=where,
-                remedy="Pointers have 8 bytes: is the order of the arguments right?",
+                hint="Pointers have 8 bytes: is the order of the arguments right?",
             )
         return struct.pack("<Q", value)
     if len(value) != argument.size or (argument.value_kind in _POINTER_KINDS and any(value)):
@@ -205,7 +205,7 @@ def _encode(argument: KernelArgument, value: int | bytes, position: int, kernel:
         raise KernelArgumentError(
             f"a scalar of {len(value)} bytes was given where the kernel takes {expected}",
             where=where,
-            remedy="Give the scalar the type that the kernel declares.",
+            hint="Give the scalar the type that the kernel declares.",
         )
     return value
 

@@ -35,14 +35,14 @@ def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Targe
         raise LaunchRefused(
             f"{prod(geometry.block)} work-items in a workgroup, the kernel was compiled for at most {limit}",
             where=f"kernel {kernel.name}, block {geometry.block}",
-            remedy="Launch smaller workgroups, or raise __launch_bounds__.",
+            hint="Launch smaller workgroups, or raise __launch_bounds__.",
         )
     required = kernel.required_workgroup_size
     if required is not None and required != geometry.block:
         raise LaunchRefused(
             f"the kernel was compiled for workgroups of {required} only",
             where=f"kernel {kernel.name}, block {geometry.block}",
-            remedy=f"Launch with block {list(required)}.",
+            hint=f"Launch with block {list(required)}.",
         )
     lds_bytes = kernel.lds_bytes + geometry.dynamic_lds_bytes
     pool = target.lds_pool
@@ -50,7 +50,7 @@ def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Targe
         raise LaunchRefused(
             f"{lds_bytes:,} bytes of LDS in a workgroup, {target.name} has {pool.max_per_workgroup_bytes:,}",
             where=f"kernel {kernel.name}: {kernel.lds_bytes:,} static + {geometry.dynamic_lds_bytes:,} dynamic",
-            remedy="Use smaller tiles.",
+            hint="Use smaller tiles.",
         )
 
 
@@ -66,5 +66,5 @@ def require_resident(kernel: KernelMetadata, geometry: Geometry, target: Target)
         raise LaunchRefused(
             f"a cooperative launch of {prod(geometry.grid):,} workgroups: {target.name} holds {most:,} of them at once",
             where=f"kernel {kernel.name}, grid {geometry.grid}",
-            remedy="Launch fewer workgroups and let each do more.",
+            hint="Launch fewer workgroups and let each do more.",
         )

@@ -76,7 +76,7 @@ class LoadedCodeObject:
             if kernel.symbol == symbol:
                 return kernel
         known = ", ".join(kernel.symbol for kernel in self.code_object.kernels)
-        raise CodeObjectError(f"no kernel {symbol!r} in the code object", remedy=f"It has: {known}.")
+        raise CodeObjectError(f"no kernel {symbol!r} in the code object", hint=f"It has: {known}.")
 
     def device_global(self, symbol: str) -> NDArray[np.uint8]:
         """The bytes of a device global variable, for reading and writing.
@@ -87,7 +87,7 @@ class LoadedCodeObject:
         found = self.elf.symbols.get(symbol)
         if found is None:
             raise CodeObjectError(
-                f"no device global {symbol!r} in the code object", remedy=f"It has: {', '.join(self.variables) or 'none'}."
+                f"no device global {symbol!r} in the code object", hint=f"It has: {', '.join(self.variables) or 'none'}."
             )
         return self.memory.view(self.allocation)[found.address : found.address + found.size]
 
@@ -108,7 +108,7 @@ class LoadedCodeObject:
             raise CodeObjectError(
                 f"device global {symbol!r} has {len(place):,} bytes, {len(content):,} were given",
                 where=f"kernel.variables.{symbol}",
-                remedy="Give its type and shape as the source declares them.",
+                hint="Give its type and shape as the source declares them.",
             )
         place[:] = np.frombuffer(content, np.uint8)
 
@@ -122,7 +122,7 @@ def load_code_object(memory: DeviceMemory, code_object: CodeObject, address: int
     """
     segments = _load_segments(code_object.data)
     if not segments:
-        raise CodeObjectError("the code object has nothing to load", remedy="Link it with lld.")
+        raise CodeObjectError("the code object has nothing to load", hint="Link it with lld.")
     allocation = memory.allocate(ALLOCATION_NAME, max(start + size for start, _, size in segments), address)
     image = memory.view(allocation)
     for start, content, _ in segments:
@@ -137,18 +137,18 @@ def _load_segments(data: bytes) -> list[tuple[int, bytes, int]]:
     (table,) = struct.unpack_from("<Q", data, 32)
     entry_size, count = struct.unpack_from("<HH", data, 54)
     if count and (entry_size != _PROGRAM_HEADER.size or table + count * entry_size > len(data)):
-        raise CodeObjectError("damaged program headers", remedy="Compile or copy the code object again.")
+        raise CodeObjectError("damaged program headers", hint="Compile or copy the code object again.")
     segments = []
     for start in range(table, table + count * entry_size, entry_size):
         kind, _, offset, address, _, file_bytes, memory_bytes, _ = _PROGRAM_HEADER.unpack_from(data, start)
         if kind != _PT_LOAD:
             continue
         if offset + file_bytes > len(data) or file_bytes > memory_bytes:
-            raise CodeObjectError("a segment ends beyond the file", remedy="Compile or copy the code object again.")
+            raise CodeObjectError("a segment ends beyond the file", hint="Compile or copy the code object again.")
         if address + memory_bytes > _LARGEST_IMAGE_BYTES:
             raise CodeObjectError(
                 f"a segment of {memory_bytes:,} bytes at {address:#x} is more than a code object can address",
-                remedy="Compile or copy the code object again.",
+                hint="Compile or copy the code object again.",
             )
         segments.append((address, data[offset : offset + file_bytes], memory_bytes))
     return segments
@@ -183,7 +183,7 @@ class _Relocation:
             case "high":
                 return struct.pack("<I", value >> 32 & 0xFFFF_FFFF)
         raise CodeObjectError(
-            f"unknown relocation type {self.kind}", remedy="The lab knows ABS32, ABS64, REL32, REL64 and RELATIVE64."
+            f"unknown relocation type {self.kind}", hint="The lab knows ABS32, ABS64, REL32, REL64 and RELATIVE64."
         )
 
 
@@ -196,11 +196,11 @@ def _relocations(elf: ElfFile) -> Iterator[_Relocation]:
         if section.kind != _SHT_RELA:
             raise CodeObjectError(
                 f"the relocations of {section.name!r} have a form that AMD GPUs do not use",
-                remedy="Link the code object without packed relocations.",
+                hint="Link the code object without packed relocations.",
             )
         content = elf.content(section)
         if len(content) % _RELOCATION.size:
-            raise CodeObjectError(f"relocation table {section.name!r} is cut short", remedy="Compile the code object again.")
+            raise CodeObjectError(f"relocation table {section.name!r} is cut short", hint="Compile the code object again.")
         for place, info, addend in _RELOCATION.iter_unpack(content):
             kind, index = info & 0xFFFF_FFFF, info >> 32
             if kind != _NO_RELOCATION:
@@ -217,5 +217,5 @@ def _symbol_address(symbols: bytes, index: int) -> int | None:
         return None
     raise CodeObjectError(
         "the code object uses a symbol that it does not define",
-        remedy="Define the variable or function in the same compilation; external device symbols are not linked.",
+        hint="Define the variable or function in the same compilation; external device symbols are not linked.",
     )

@@ -68,7 +68,7 @@ class Machine:
             raise LaunchRefused(
                 f"the emulator executes {EMULATED_ARCHITECTURE}, {target.name} is {target.architecture}",
                 where="target",
-                remedy="Take target=mi300x or target=mi325x, or a real device.",
+                hint="Take target=mi300x or target=mi325x, or a real device.",
             )
         self._target = target
         self._max_instructions = max_instructions
@@ -127,7 +127,7 @@ class Machine:
         if code_object.architecture != EMULATED_ARCHITECTURE:
             raise LaunchRefused(
                 f"the code object is for {code_object.architecture}, the emulator executes {EMULATED_ARCHITECTURE}",
-                remedy=f"Compile for {EMULATED_ARCHITECTURE}.",
+                hint=f"Compile for {EMULATED_ARCHITECTURE}.",
             )
         return load_code_object(self.memory, code_object, address)
 

@@ -104,7 +104,7 @@ class DeviceMemory:
             DeviceMemoryError: The address is taken or unaligned, or the host has no such memory.
         """
         if nbytes < 0:
-            raise DeviceMemoryError(f"buffer {name!r} of {nbytes} bytes", remedy="Sizes are not negative.")
+            raise DeviceMemoryError(f"buffer {name!r} of {nbytes} bytes", hint="Sizes are not negative.")
         allocation = self._at(name, nbytes, address) if address is not None else self._anywhere(name, nbytes)
         insort(self._allocations, allocation)
         return allocation
@@ -204,7 +204,7 @@ class DeviceMemory:
             raise DeviceMemoryError(
                 f"buffer {name!r} cannot be placed at {address:#x}",
                 where=f"{nbytes:,} bytes",
-                remedy=f"The address must be a multiple of {PAGE_BYTES} and free in this process.",
+                hint=f"The address must be a multiple of {PAGE_BYTES} and free in this process.",
             )
         return allocation
 
@@ -216,7 +216,7 @@ class DeviceMemory:
                 self._next_address = -(-self._next_address // GUARD_BYTES) * GUARD_BYTES
                 return allocation
             self._next_address += _SKIP_BYTES
-        raise DeviceMemoryError(f"no memory for buffer {name!r}", where=f"{nbytes:,} bytes", remedy="Use smaller buffers.")
+        raise DeviceMemoryError(f"no memory for buffer {name!r}", where=f"{nbytes:,} bytes", hint="Use smaller buffers.")
 
     def _map(self, allocation: Allocation) -> bool:
         refused = self.runtime.library.rpl_memory_map(
@@ -230,5 +230,5 @@ class DeviceMemory:
         if not known or allocation in self._freed:
             raise DeviceMemoryError(
                 f"buffer {allocation.name!r} cannot be {verb}: it was freed or is of another machine",
-                remedy="Allocate it again.",
+                hint="Allocate it again.",
             )

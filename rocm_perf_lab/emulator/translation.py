@@ -80,7 +80,7 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
             f"nothing is at the entry of kernel {kernel.symbol}: with preloaded arguments it lies "
             f"{_PRELOAD_PROLOGUE_BYTES} bytes behind the kernel's symbol",
             where=f"address {entry:#x}",
-            remedy="Put code for firmware that cannot preload, and padding up to there, before it, as compilers do.",
+            hint="Put code for firmware that cannot preload, and padding up to there, before it, as compilers do.",
         )
     mode = initial_mode(kernel.descriptor)
     program = decode_program(kernel.symbol, elf.content(section), section.address, (entry,), loaded.load_address, mode)

@@ -126,7 +126,7 @@ class Lab:
 
     @property
     def job_name(self) -> str:
-        """`profile`, `optimize`, `optimize_application`, ...: the command, and the module of the job if it is not its main one."""
+        """Name of the command, and of the job's module if it is not the main one: `profile`, `optimize_application`."""
         modules = self.settings.job.target.split(".")[:-1]
         own = modules[modules.index("jobs") + 1 :] if "jobs" in modules else modules[-1:]
         return "_".join(name for name in own if name != "job")

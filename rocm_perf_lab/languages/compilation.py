@@ -105,8 +105,8 @@ def _constexpr(name: str, value: Any, description: KernelDescription) -> Any:
     try:
         result = evaluate(value, description.params, where=where)
     except ExpressionError as error:
-        remedy = f"""{error.remedy or ""}; a text has quotes of its own: {name}: "'{value}'" """.strip("; ")
-        raise ExpressionError(error.what, where=where, remedy=remedy) from error
+        hint = f"""{error.hint or ""}; a text has quotes of its own: {name}: "'{value}'" """.strip("; ")
+        raise ExpressionError(error.what, where=where, hint=hint) from error
     if not isinstance(result, int | float | str | None):
         raise LabError(f"{value!r} is {result!r}, not a number, a text or nothing", where=f"kernel.constexprs.{name}")
     return result

@@ -9,7 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
+
+from rocm_perf_lab.core.models import StrictModel
 
 Expression = int | float | str
 """A number, or an expression over the kernel's `params`."""
@@ -21,11 +23,7 @@ ScalarType = Literal[
 """gfx942 computes with the `fnuz` variants of 8-bit floats (Triton: fp8e4b8, fp8e5b16)."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class NormalInit(_Strict):
+class NormalInit(StrictModel):
     """Normally distributed values."""
 
     kind: Literal["normal"] = "normal"
@@ -34,7 +32,7 @@ class NormalInit(_Strict):
     std: float = 1.0
 
 
-class UniformInit(_Strict):
+class UniformInit(StrictModel):
     """Uniform values in [low, high)."""
 
     kind: Literal["uniform"] = "uniform"
@@ -43,7 +41,7 @@ class UniformInit(_Strict):
     high: float = 1.0
 
 
-class IntegersInit(_Strict):
+class IntegersInit(StrictModel):
     """Uniform integers in [low, high)."""
 
     kind: Literal["integers"] = "integers"
@@ -52,27 +50,27 @@ class IntegersInit(_Strict):
     high: Expression = 256
 
 
-class ConstantInit(_Strict):
+class ConstantInit(StrictModel):
     """One value everywhere."""
 
     kind: Literal["constant"] = "constant"
     value: float = 0.0
 
 
-class ArangeInit(_Strict):
+class ArangeInit(StrictModel):
     """0, 1, 2, ... in memory order."""
 
     kind: Literal["arange"] = "arange"
 
 
-class FileInit(_Strict):
+class FileInit(StrictModel):
     """The content of a `.npy` file beside the kernel description."""
 
     kind: Literal["file"] = "file"
     path: Path
 
 
-class PoisonInit(_Strict):
+class PoisonInit(StrictModel):
     """Bytes 0xFF (0x80 for `fnuz` floats), NaN in every float: the default of outputs, so that an unwritten element is seen."""
 
     kind: Literal["poison"] = "poison"
@@ -84,7 +82,7 @@ Initialiser = Annotated[
 ]
 
 
-class BufferArgument(_Strict):
+class BufferArgument(StrictModel):
     """A pointer argument with the device memory behind it."""
 
     kind: Literal["buffer"] = "buffer"
@@ -95,7 +93,7 @@ class BufferArgument(_Strict):
     init: Initialiser | None = None
 
 
-class ScalarArgument(_Strict):
+class ScalarArgument(StrictModel):
     """A by-value argument."""
 
     kind: Literal["scalar"]
@@ -104,7 +102,7 @@ class ScalarArgument(_Strict):
     value: Expression
 
 
-class StructField(_Strict):
+class StructField(StrictModel):
     """One member; `offset` in bytes where it does not lie at the next multiple of its own size."""
 
     dtype: ScalarType
@@ -112,7 +110,7 @@ class StructField(_Strict):
     offset: NonNegativeInt | None = None
 
 
-class StructArgument(_Strict):
+class StructArgument(StrictModel):
     """A struct by value, its members in the order of the declaration, those of nested structs one by one."""
 
     kind: Literal["struct"]
@@ -123,7 +121,7 @@ class StructArgument(_Strict):
 Argument = Annotated[BufferArgument | ScalarArgument | StructArgument, Field(discriminator="kind")]
 
 
-class ModuleVariable(_Strict):
+class ModuleVariable(StrictModel):
     """A `__constant__` or `__device__` variable that the host fills before the launch; `name` is its symbol."""
 
     name: str
@@ -132,21 +130,21 @@ class ModuleVariable(_Strict):
     init: Initialiser
 
 
-class Tolerance(_Strict):
+class Tolerance(StrictModel):
     """Element-wise |actual - expected| <= atol + rtol * |expected|, as `numpy.allclose`."""
 
     rtol: float = Field(1e-5, ge=0)
     atol: float = Field(1e-6, ge=0)
 
 
-class WorkModel(_Strict):
+class WorkModel(StrictModel):
     """Algorithmic work of one dispatch, for the reader; never used in place of a counter."""
 
     flops: Expression | None = None
     bytes: Expression | None = None
 
 
-class KernelDescription(_Strict):
+class KernelDescription(StrictModel):
     """One kernel, its arguments, its launch and its truth.
 
     `reference` maps output names to NumPy expressions over input names and params, or to `file.py:function` whose result

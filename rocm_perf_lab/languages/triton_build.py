@@ -83,7 +83,7 @@ def compile_triton(request: TritonRequest, *, cache_dir: Path | None = None) -> 
     version = _triton_version()
     if version is None:
         raise CompileError(
-            "Triton is not installed", log="", where=str(request.source), remedy="pip install 'rocm-perf-lab[triton]'"
+            "Triton is not installed", log="", where=str(request.source), hint="pip install 'rocm-perf-lab[triton]'"
         )
     require_source(request.source)
     cache_dir = cache_dir or default_cache_dir()
@@ -202,7 +202,7 @@ def _answer(folder: Path, run: subprocess.CompletedProcess[str], request: Triton
     path = folder / "answer.json"
     if not path.is_file():
         what = f"the compiling process ended with signal {-run.returncode}" if run.returncode < 0 else _last_line(log)
-        raise CompileError(what, log=log, where=str(request.source), remedy="See the full log of the compiler.")
+        raise CompileError(what, log=log, where=str(request.source), hint="See the full log of the compiler.")
     answer: dict[str, Any] = json.loads(path.read_text())
     error = answer.get("error")
     if error is not None:
@@ -228,7 +228,7 @@ def _refusal(error: Mapping[str, Any], log: str, request: TritonRequest) -> Comp
         where = diagnostics[0][0]
         what = "\n".join(message.removesuffix(_PIPELINE_FAILED) for _, message in diagnostics[:5])
     place = _in_folder(where or request.source.name, request.source.parent)
-    return CompileError(what, log=log, where=place, remedy=error["remedy"] or f"Correct {place} and compile again.")
+    return CompileError(what, log=log, where=place, hint=error["hint"] or f"Correct {place} and compile again.")
 
 
 def _in_folder(where: str, folder: Path) -> str:

@@ -26,9 +26,9 @@ _HOST_LIBRARIES = Path(__file__).absolute().with_name("host_libraries.py")
 class Refused(Exception):
     """A mistake in the user's source or description; `lasting`: the same source has it whatever else there is on the machine."""
 
-    def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None, lasting: bool = False) -> None:
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None, lasting: bool = False) -> None:
         super().__init__(what)
-        self.what, self.where, self.remedy, self.lasting = what, where, remedy, lasting
+        self.what, self.where, self.hint, self.lasting = what, where, hint, lasting
 
 
 def main(folder: Path) -> None:
@@ -41,10 +41,10 @@ def main(folder: Path) -> None:
     try:
         answer = _compile(request, folder)
     except Refused as refusal:
-        remedy = refusal.remedy
-        if remedy is None and libraries.NotInstalled.__name__ in refusal.what:
-            remedy = f"Install {', '.join(libraries.absent())}, or give the value as a constexpr."
-        said = {"what": refusal.what, "where": refusal.where, "remedy": remedy}
+        hint = refusal.hint
+        if hint is None and libraries.NotInstalled.__name__ in refusal.what:
+            hint = f"Install {', '.join(libraries.absent())}, or give the value as a constexpr."
+        said = {"what": refusal.what, "where": refusal.where, "hint": hint}
         answer = {"error": {**said, "lasting": refusal.lasting}}
     answer["dependencies"] = _user_files(known)
     (folder / "answer.json").write_text(json.dumps(answer))
@@ -100,10 +100,10 @@ def _run_source(source: str) -> types.ModuleType:
     except SyntaxError as error:
         raise Refused(f"{error.msg}: {(error.text or '').strip()}", where=f"{error.filename}:{error.lineno}") from error
     except Exception as error:
-        remedy = None
+        hint = None
         if isinstance(error, ModuleNotFoundError):
-            remedy = f"Install {error.name}, or import it inside the functions that need it: the kernel itself does not."
-        raise Refused(_message(error), where=_last_line(error, source), remedy=remedy) from error
+            hint = f"Install {error.name}, or import it inside the functions that need it: the kernel itself does not."
+        raise Refused(_message(error), where=_last_line(error, source), hint=hint) from error
     return module
 
 
@@ -143,7 +143,7 @@ def _jit_function(module: types.ModuleType, request: dict[str, Any]) -> Any:
         raise Refused(
             f"there is no @triton.jit function {request['entry']!r}",
             where=request["source"],
-            remedy=f"entry may be one of: {', '.join(kernels)}" if kernels else "Put @triton.jit before the kernel.",
+            hint=f"entry may be one of: {', '.join(kernels)}" if kernels else "Put @triton.jit before the kernel.",
         )
     return kernels[request["entry"]]
 
@@ -187,15 +187,15 @@ def _check_names(function: Any, arguments: dict[str, Any], constexprs: dict[str,
         raise Refused(
             f"{function.__name__} has no parameter {', '.join(map(repr, unknown))}",
             where=where,
-            remedy=f"its parameters are: {', '.join(names)}",
+            hint=f"its parameters are: {', '.join(names)}",
         )
     for parameter in function.params:
         name = parameter.name
         if name in arguments and (parameter.is_constexpr or name in constexprs):
-            raise Refused(f"parameter {name!r} is a constexpr, not an argument", where=where, remedy="List it in constexprs.")
+            raise Refused(f"parameter {name!r} is a constexpr, not an argument", where=where, hint="List it in constexprs.")
         if name not in arguments and name not in constexprs and not parameter.has_default:
             place = "constexprs" if parameter.is_constexpr else "arguments"
-            raise Refused(f"parameter {name!r} has no value", where=where, remedy=f"Give it in {place}.")
+            raise Refused(f"parameter {name!r} has no value", where=where, hint=f"Give it in {place}.")
 
 
 def _constant(value: Any) -> Any:
@@ -216,13 +216,13 @@ def _checked_options(options: dict[str, Any], architecture: str) -> dict[str, An
     unknown = [name for name in options if name not in known]
     if unknown:
         raise Refused(
-            f"Triton has no option {', '.join(map(repr, unknown))}", where="options", remedy=f"options: {', '.join(known)}"
+            f"Triton has no option {', '.join(map(repr, unknown))}", where="options", hint=f"options: {', '.join(known)}"
         )
     try:
         HIPOptions(**{"arch": architecture} | options)
     except (AssertionError, ValueError, TypeError) as error:
         given = ", ".join(f"{name}={value}" for name, value in options.items())
-        raise Refused(str(error) or "Triton refuses the options", where=f"options: {given}", remedy="Change them.") from error
+        raise Refused(str(error) or "Triton refuses the options", where=f"options: {given}", hint="Change them.") from error
     return options
 
 

@@ -75,10 +75,10 @@ def run_isolated(action: Callable[[], _Result], limits: Limits) -> _Result:
     if content is None:
         raise IsolationError(
             f"the run took more than {limits.seconds:g} s",
-            remedy="a faster kernel, or a larger optimizer.isolation.run_timeout_s",
+            hint="a faster kernel, or a larger optimizer.isolation.run_timeout_s",
         )
     if not content:
-        raise IsolationError(f"the run ended without a result: {_end(status)}", remedy="the kernel, or the emulator, crashed")
+        raise IsolationError(f"the run ended without a result: {_end(status)}", hint="the kernel, or the emulator, crashed")
     result: _Result = _result(pickle.loads(content))
     return result
 
@@ -96,9 +96,9 @@ def _result(told: _Told) -> Any:
     if told.defect is not None:
         raise RuntimeError(told.defect)
     if told.error is not None:
-        kind, what, where, remedy = told.error
+        kind, what, where, hint = told.error
         error = kind.__new__(kind)
-        LabError.__init__(error, what, where=where, remedy=remedy)
+        LabError.__init__(error, what, where=where, hint=hint)
         raise error
     return told.value
 
@@ -133,7 +133,7 @@ def _told(action: Callable[[], Any]) -> _Told:
     try:
         return _Told(value=action())
     except LabError as error:
-        return _Told(error=(type(error), error.what, error.where, error.remedy))
+        return _Told(error=(type(error), error.what, error.where, error.hint))
     except MemoryError:
         return _Told(error=(IsolationError, "the run needed more memory than optimizer.isolation.memory_mb allows", None, None))
     except Exception:  # noqa: BLE001 - it is raised again on the other side

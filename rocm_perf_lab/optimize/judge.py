@@ -12,7 +12,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.optimize.inspection import inspected_candidate
 from rocm_perf_lab.verify.examiner import Examiner
-from rocm_perf_lab.verify.trial_policy import TrialPolicy
+from rocm_perf_lab.verify.policy import TrialPolicy
 from rocm_perf_lab.verify.trial_runs import EmulatorRunner
 
 if TYPE_CHECKING:

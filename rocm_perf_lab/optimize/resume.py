@@ -69,7 +69,7 @@ class Journal:
             raise ResumeError(
                 "the source of the kernel is not the one that this run began with",
                 where=str(self._path),
-                remedy="restore it, or start a new run",
+                hint="restore it, or start a new run",
             )
         return self.beginning
 
@@ -114,7 +114,7 @@ class Journal:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError, ValidationError) as error:
                 raise ResumeError(
-                    "this journal cannot be continued", where=f"{self._path}:{number}", remedy="start a new run"
+                    "this journal cannot be continued", where=f"{self._path}:{number}", hint="start a new run"
                 ) from error
 
     def _take(self, row: dict[str, Any]) -> None:

@@ -78,14 +78,14 @@ class SourceUnit:
             raise SourceError(
                 f"the source has no kernel {wanted!r}",
                 where="kernel.entry",
-                remedy=f"kernels in it: {', '.join(kernels) or 'none'}"
+                hint=f"kernels in it: {', '.join(kernels) or 'none'}"
                 + (f"; line {line_of(error)} is not understood by the parser" if error is not None else ""),
             )
         lines = ", ".join(str(line_of(node)) for node in candidates)
         raise SourceError(
             f"the source has {len(candidates)} kernels {wanted!r} (lines {lines})",
             where="kernel.entry",
-            remedy="keep overloads in files of their own",
+            hint="keep overloads in files of their own",
         )
 
     def signature(self) -> str:

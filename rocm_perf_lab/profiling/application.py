@@ -61,7 +61,7 @@ class ApplicationRuns:
                 raise ProfileError(
                     "the application dispatched no kernel: rocprofv3 left no database",
                     where=str(self.folder),
-                    remedy="check that it uses the GPU; a program that forks may need its child profiled",
+                    hint="check that it uses the GPU; a program that forks may need its child profiled",
                 )
             traces.append(read_databases(run.databases))
             warnings.extend(run.warnings)

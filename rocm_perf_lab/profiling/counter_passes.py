@@ -136,7 +136,7 @@ def _block_of(counter: str, blocks: Mapping[str, _Block], architecture: str) -> 
     raise CounterPassError(
         f"no counter block of {architecture} has {counter}",
         where="passes.counters",
-        remedy=f"blocks: {', '.join(blocks)}; a counter's name begins with its block",
+        hint=f"blocks: {', '.join(blocks)}; a counter's name begins with its block",
     )
 
 
@@ -147,7 +147,7 @@ def _blocks_of(architecture: str) -> Mapping[str, _Block]:
             return blocks
     known = " ".join(tables)
     raise UnknownSlotsError(
-        f"counter slots of {architecture} are unknown", where=_FILE.name, remedy=f"known architectures: {known}"
+        f"counter slots of {architecture} are unknown", where=_FILE.name, hint=f"known architectures: {known}"
     )
 
 

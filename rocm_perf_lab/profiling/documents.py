@@ -195,7 +195,7 @@ def write_documents(folder: Path, documents: Mapping[str, Document]) -> tuple[Pa
             raise DocumentError(
                 f"cannot write {name}: {error.strerror or error}",
                 where=str(folder),
-                remedy="free some space, or choose an output folder that can be written",
+                hint="free some space, or choose an output folder that can be written",
             ) from error
         paths.append(path)
     return tuple(paths)

@@ -156,7 +156,7 @@ def _launch(trace: Trace, kernel: RankedKernel) -> _Launch:
         raise ProfileError(
             f"a dispatch of {kernel.name[:80]} has workgroups of {' x '.join(map(str, block))} work-items",
             where=str(trace.path),
-            remedy="the trace is damaged: collect it again",
+            hint="the trace is damaged: collect it again",
         )
     return _Launch(longest, _dim3(-(-dispatches.grid[longest] // dispatches.workgroup[longest])), block)
 
@@ -169,7 +169,7 @@ def _check_architecture(trace: Trace, kernel: RankedKernel, target: Target) -> N
         raise ProfileError(
             f"the trace is of {', '.join(others)}, the target {target.name} is {target.architecture}",
             where=str(trace.path),
-            remedy="choose the target that the run was on, for example target=mi250x",
+            hint="choose the target that the run was on, for example target=mi250x",
         )
 
 

@@ -69,12 +69,12 @@ def select_kernel(trace: Trace, ranked: Sequence[RankedKernel], *, symbol: str |
         ProfileError: Nothing was dispatched, every dispatch has an impossible duration, or `symbol` is not among them.
     """
     if not ranked:
-        raise ProfileError(_why_nothing(trace), where=str(trace.path), remedy="check that the application uses the GPU")
+        raise ProfileError(_why_nothing(trace), where=str(trace.path), hint="check that the application uses the GPU")
     if symbol is not None:
         found = [kernel for kernel in ranked if kernel.mangled_name == symbol]
         if not found:
             names = ", ".join(kernel.mangled_name for kernel in ranked[:5])
-            raise ProfileError(f"kernel {symbol!r} was not dispatched", where=str(trace.path), remedy=f"kernels: {names}")
+            raise ProfileError(f"kernel {symbol!r} was not dispatched", where=str(trace.path), hint=f"kernels: {names}")
         return found[0]
     candidates = [kernel for kernel in ranked if not kernel.is_helper] or ranked
     return max(candidates, key=lambda kernel: kernel.longest_ns)

@@ -100,7 +100,7 @@ class Capture:
         raise CaptureError(
             f"the captured code object has no kernel {wanted!r}",
             where=str(self.folder),
-            remedy=f"It has {', '.join(kernel.symbol for kernel in self.code_object.kernels) or 'none'}; capture again.",
+            hint=f"It has {', '.join(kernel.symbol for kernel in self.code_object.kernels) or 'none'}; capture again.",
         )
 
     @property
@@ -164,7 +164,7 @@ def open_capture(path: Path, *, verify: bool = True) -> Capture:
         return open_foreign_capture(path)
     capture, folder, manifest = _opened(path)
     for problem in _content_problems(folder, manifest, everything=verify):
-        raise CaptureError(problem, where=str(path), remedy=_CAPTURE_AGAIN)
+        raise CaptureError(problem, where=str(path), hint=_CAPTURE_AGAIN)
     return capture
 
 
@@ -193,14 +193,14 @@ def _opened(path: Path) -> tuple[Capture, CaptureFolder, Manifest]:
         raise CaptureError(
             "there is no such folder" if not path.exists() else "this is not a folder",
             where=str(path),
-            remedy="Name the folder of a capture; rocm-perf replay capture makes one.",
+            hint="Name the folder of a capture; rocm-perf replay capture makes one.",
         )
     folder = CaptureFolder(path)
     manifest = _manifest(folder)
     dispatch = _document(folder, manifest, DISPATCH_NAME, DispatchDocument)
     memory = _document(folder, manifest, MEMORY_NAME, MemoryDocument)
     for problem in _structure_problems(folder, manifest, dispatch, memory):
-        raise CaptureError(problem, where=str(path), remedy=_CAPTURE_AGAIN)
+        raise CaptureError(problem, where=str(path), hint=_CAPTURE_AGAIN)
     has_variables_after = AFTER_VARIABLES_NAME in manifest.files
     capture = Capture(
         folder=path,
@@ -222,7 +222,7 @@ def _manifest(folder: CaptureFolder) -> Manifest:
         raise IncompleteCapture(
             "this capture is incomplete: it has no manifest" if started else "this folder is not a capture: it has no manifest",
             where=str(folder.path),
-            remedy=f"It cannot be used. Remove it (rm -r {folder.path}) and capture again."
+            hint=f"It cannot be used. Remove it (rm -r {folder.path}) and capture again."
             if started
             else "Name the folder that rocm-perf replay capture made.",
         )
@@ -232,17 +232,17 @@ def _manifest(folder: CaptureFolder) -> Manifest:
             f"this capture has format {plain.get('format')!r} version {plain.get('format_version')!r}; "
             f"this version of the lab reads {FORMAT!r} version {FORMAT_VERSION}",
             where=str(folder.path),
-            remedy="Read it with the version of the lab that wrote it, or capture again.",
+            hint="Read it with the version of the lab that wrote it, or capture again.",
         )
     return _validated(folder, MANIFEST_NAME, Manifest, plain)
 
 
 def _document(folder: CaptureFolder, manifest: Manifest, name: str, model: type[_Model]) -> _Model:
     if name not in manifest.files:
-        raise CaptureError(f"the manifest does not name {name}", where=str(folder.path), remedy=_CAPTURE_AGAIN)
+        raise CaptureError(f"the manifest does not name {name}", where=str(folder.path), hint=_CAPTURE_AGAIN)
     problem = _file_problem(folder, manifest, name, with_content=True)
     if problem is not None:
-        raise CaptureError(problem, where=str(folder.path), remedy=_CAPTURE_AGAIN)
+        raise CaptureError(problem, where=str(folder.path), hint=_CAPTURE_AGAIN)
     return _validated(folder, name, model, _json(folder, name))
 
 
@@ -250,9 +250,9 @@ def _json(folder: CaptureFolder, name: str) -> dict[str, Any]:
     try:
         plain = parsed_json(folder.content(name, _LARGEST_DOCUMENT))
     except (ValueError, RecursionError) as error:
-        raise CaptureError(f"{name} is not JSON: {error}", where=str(folder.path), remedy=_CAPTURE_AGAIN) from error
+        raise CaptureError(f"{name} is not JSON: {error}", where=str(folder.path), hint=_CAPTURE_AGAIN) from error
     if not isinstance(plain, dict):
-        raise CaptureError(f"{name} is not a JSON object", where=str(folder.path), remedy=_CAPTURE_AGAIN)
+        raise CaptureError(f"{name} is not a JSON object", where=str(folder.path), hint=_CAPTURE_AGAIN)
     return plain
 
 
@@ -264,7 +264,7 @@ def _validated(folder: CaptureFolder, name: str, model: type[_Model], plain: dic
         key = ".".join(str(part) for part in first["loc"])
         said = str(first["msg"]).removeprefix("Value error, ")
         raise CaptureError(
-            f"{name} is invalid{f' at {key}' if key else ''}: {said}", where=str(folder.path), remedy=_CAPTURE_AGAIN
+            f"{name} is invalid{f' at {key}' if key else ''}: {said}", where=str(folder.path), hint=_CAPTURE_AGAIN
         ) from error
 
 

@@ -89,7 +89,7 @@ class ReplayDevice:
             raise LabError(
                 "device=replay needs a capture",
                 where="device.capture",
-                remedy="rocm-perf replay capture makes one; name its folder.",
+                hint="rocm-perf replay capture makes one; name its folder.",
             )
         self._target = target
         self._device: DeviceName = "rocm" if device == "rocm" or (device == "auto" and KFD.exists()) else "emulator"
@@ -129,7 +129,7 @@ class ReplayDevice:
         """
         if att is not None:
             raise LabError(
-                "a replay takes no thread trace", where="passes.thread_trace", remedy="Trace the kernel on the device itself."
+                "a replay takes no thread trace", where="passes.thread_trace", hint="Trace the kernel on the device itself."
             )
         capture = self._opened(launch)
         places = _places(capture, launch)
@@ -205,7 +205,7 @@ def _places(capture: Capture, launch: Launch) -> dict[str, int]:
             f"the capture is of {capture.kernel.symbol} with {len(expected)} arguments, "
             f"the launch of {launch.symbol} with {len(launch.arguments)}",
             where=str(capture.folder),
-            remedy="Capture the dispatch of this kernel.",
+            hint="Capture the dispatch of this kernel.",
         )
     places = {}
     for place, value in zip(expected, launch.arguments, strict=True):
@@ -219,7 +219,7 @@ def _places(capture: Capture, launch: Launch) -> dict[str, int]:
             raise LabError(
                 f"buffer {value.name!r} has {value.data.nbytes:,} bytes, the captured one {end - address:,}",
                 where=str(capture.folder),
-                remedy="A replay runs the captured problem: leave sizes as they were, or capture again.",
+                hint="A replay runs the captured problem: leave sizes as they were, or capture again.",
             )
         places[value.name] = address
     return places

@@ -50,7 +50,7 @@ class CaptureFolder:
         with self.opened(name) as descriptor:
             size = os.fstat(descriptor).st_size
             if size > limit:
-                raise CaptureError(f"{name} has {size:,} bytes, which is too much", where=str(self.path), remedy=_DAMAGED)
+                raise CaptureError(f"{name} has {size:,} bytes, which is too much", where=str(self.path), hint=_DAMAGED)
             with os.fdopen(os.dup(descriptor), "rb") as source:
                 return source.read()
 
@@ -86,7 +86,7 @@ class CaptureFolder:
         """
         parts = name.split("/")
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
-            raise CaptureError(f"the name {name!r} leads out of the capture", where=str(self.path), remedy=_DAMAGED)
+            raise CaptureError(f"the name {name!r} leads out of the capture", where=str(self.path), hint=_DAMAGED)
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             for position, part in enumerate(parts):
@@ -100,10 +100,10 @@ class CaptureFolder:
             places = (self.path / name, *(self.path / folder for folder in Path(name).parents))
             link = any(os.path.islink(place) for place in places)  # noqa: PTH114 Path.is_symlink raises for names that are too long
             what = f"{name} is a link, or lies behind one" if link else f"{name} cannot be read: {error.strerror}"
-            raise CaptureError(what, where=str(self.path), remedy=_DAMAGED) from error
+            raise CaptureError(what, where=str(self.path), hint=_DAMAGED) from error
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise CaptureError(f"{name} is not a regular file", where=str(self.path), remedy=_DAMAGED)
+                raise CaptureError(f"{name} is not a regular file", where=str(self.path), hint=_DAMAGED)
             yield descriptor
         finally:
             os.close(descriptor)

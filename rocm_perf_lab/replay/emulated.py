@@ -172,7 +172,7 @@ class EmulatedReplayer:
     def _map(self, region: Region) -> _MappedRegion:
         if not materialise(region.base, region.size):
             raise ReplayError(
-                f"no memory for region {region.base:#x} of {region.size:,} bytes", remedy="Replay on a machine with more memory."
+                f"no memory for region {region.base:#x} of {region.size:,} bytes", hint="Replay on a machine with more memory."
             )
         image = self._capture.image(region)
         content = _bytes_at(region.base, region.size)
@@ -277,7 +277,7 @@ def _require_emulated(capture: Capture) -> None:
         raise ReplayError(
             f"the capture is of {architecture}, the emulator executes {EMULATED_ARCHITECTURE}",
             where=str(capture.folder),
-            remedy=f"Replay it on a GPU with {architecture}: --device rocm.",
+            hint=f"Replay it on a GPU with {architecture}: --device rocm.",
         )
 
 

@@ -139,7 +139,7 @@ def open_foreign_capture(path: Path) -> Capture:
         return _opened(path)
     except ValidationError as error:
         said = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-        raise CaptureError(f"this capture cannot be: {said}", where=str(path), remedy=_CAPTURE_AGAIN) from error
+        raise CaptureError(f"this capture cannot be: {said}", where=str(path), hint=_CAPTURE_AGAIN) from error
 
 
 def _opened(path: Path) -> Capture:
@@ -196,7 +196,7 @@ def _read(folder: CaptureFolder, name: str, model: type[Any]) -> Any:
         raise CaptureError(
             f"{name} is not as kerncap or the original rocm-perf-lab write it{f', at {key}' if key else ''}: {said}",
             where=str(folder.path),
-            remedy=_CAPTURE_AGAIN,
+            hint=_CAPTURE_AGAIN,
         ) from error
 
 
@@ -222,7 +222,7 @@ def _present(folder: CaptureFolder, ranges: Sequence[_Range]) -> tuple[list[_Ran
         fitting = [piece for piece in pieces if piece.size == size]
         if not fitting:
             raise CaptureError(
-                f"{name} has {size:,} bytes, {pieces[0].size:,} were captured", where=str(folder.path), remedy=_CAPTURE_AGAIN
+                f"{name} has {size:,} bytes, {pieces[0].size:,} were captured", where=str(folder.path), hint=_CAPTURE_AGAIN
             )
         present.append(fitting[0])
     return present, warnings
@@ -287,7 +287,7 @@ def _dispatch_document(
     kernel = next((k for k in code_object.kernels if k.symbol == name), None)
     if kernel is None:
         known = ", ".join(k.symbol for k in code_object.kernels)
-        raise CaptureError(f"the captured code object has no kernel {name!r}", where=str(folder.path), remedy=f"It has {known}.")
+        raise CaptureError(f"the captured code object has no kernel {name!r}", where=str(folder.path), hint=f"It has {known}.")
     size = kernel.kernarg_bytes or dispatch.kernarg_size
     if len(kernarg) < size:
         raise CaptureError(f"{KERNARG_NAME} has {len(kernarg):,} bytes, the kernel takes {size:,}", where=str(folder.path))

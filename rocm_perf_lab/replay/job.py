@@ -95,6 +95,6 @@ class Failure(_Message):
     kind: str
     what: str
     where: str | None = None
-    remedy: str | None = None
+    hint: str | None = None
     fatal: bool = False
     """The process ends after this answer."""

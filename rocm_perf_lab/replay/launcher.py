@@ -178,20 +178,20 @@ def _listable(path: Path) -> Iterator[Path]:
 
 def _check(request: CaptureRequest) -> None:
     if not request.command:
-        raise CaptureError("no application to capture from", remedy="rocm-perf replay capture --kernel NAME -- ./app [arguments]")
+        raise CaptureError("no application to capture from", hint="rocm-perf replay capture --kernel NAME -- ./app [arguments]")
     if shutil.which(request.command[0]) is None:
         raise CaptureError(
-            f"{request.command[0]!r} is no program that can be run", where="the application", remedy="Give its path: ./app"
+            f"{request.command[0]!r} is no program that can be run", where="the application", hint="Give its path: ./app"
         )
     if not request.kernel:
-        raise CaptureError("no kernel to capture", where="--kernel", remedy="Give the kernel's name.")
+        raise CaptureError("no kernel to capture", where="--kernel", hint="Give the kernel's name.")
     if request.dispatch < 0:
-        raise CaptureError(f"dispatch {request.dispatch} does not exist", where="--dispatch", remedy="Dispatches count from 0.")
+        raise CaptureError(f"dispatch {request.dispatch} does not exist", where="--dispatch", hint="Dispatches count from 0.")
     if request.output.exists() or request.output.is_symlink():
         raise CaptureError(
             "the folder for the capture exists already",
             where=str(request.output),
-            remedy=f"Remove it (rm -r {request.output}), or name another with --output.",
+            hint=f"Remove it (rm -r {request.output}), or name another with --output.",
         )
 
 
@@ -203,7 +203,7 @@ def _run(request: CaptureRequest, environment: Mapping[str, str], stdout: IO[str
         raise CaptureError(
             f"the application did not end in {request.application_timeout_s:g} s and was ended",
             where=" ".join(request.command),
-            remedy="Give it more time, or look for a kernel that hangs.",
+            hint="Give it more time, or look for a kernel that hangs.",
         ) from error
     finally:  # after an interrupt too; its children are of the same session
         if application.returncode is None:
@@ -225,7 +225,7 @@ def _judge(request: CaptureRequest, work: Path, exit_code: int, wall_s: float) -
         raise CaptureError(
             f"the capture is incomplete: {report.errors[0] if report.errors else _ending(exit_code)}",
             where=f"{request.output} has no manifest.json",
-            remedy=f"It is of no use any more: rm -r {request.output}",
+            hint=f"It is of no use any more: rm -r {request.output}",
         )
     raise _explain(request, work, report, exit_code)
 
@@ -236,7 +236,7 @@ def _explain(request: CaptureRequest, work: Path, report: _Report, exit_code: in
         return CaptureError(
             f"the capture tool was never loaded into the application, which {_ending(exit_code)}",
             where=" ".join(request.command),
-            remedy="Does it use the GPU through ROCm, and is there one? If it sets HSA_TOOLS_LIB itself, use --preload; "
+            hint="Does it use the GPU through ROCm, and is there one? If it sets HSA_TOOLS_LIB itself, use --preload; "
             "where that does not help either, --rocprofiler-sdk.",
         )
     if "ok" not in loaded:
@@ -248,12 +248,12 @@ def _explain(request: CaptureRequest, work: Path, report: _Report, exit_code: in
         return CaptureError(
             f"kernel {request.kernel!r} was dispatched {report.matches} times, dispatch {request.dispatch} was asked for{ended}",
             where="dispatches count from 0",
-            remedy=f"Ask for one up to --dispatch {report.matches - 1}.",
+            hint=f"Ask for one up to --dispatch {report.matches - 1}.",
         )
     return CaptureError(
         f"kernel {request.kernel!r} was never dispatched{ended}",
         where="; ".join([_seen(report.kernels, request.kernel), *report.warnings]),
-        remedy="Give the name of one of these, or /an expression/.",
+        hint="Give the name of one of these, or /an expression/.",
     )
 
 

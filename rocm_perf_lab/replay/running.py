@@ -105,7 +105,7 @@ def chosen_code(capture: Capture, job: Job, geometry: ReplayGeometry) -> tuple[C
         content = path.read_bytes()
     except OSError as error:
         raise OverrideError(
-            f"the code object cannot be read: {error.strerror}", where=str(path), remedy="Check --hsaco."
+            f"the code object cannot be read: {error.strerror}", where=str(path), hint="Check --hsaco."
         ) from error
     code_object = read_code_object(content, bundle_architecture=capture.code_object.architecture)
     problems = override_violations(capture, code_object, geometry)
@@ -114,7 +114,7 @@ def chosen_code(capture: Capture, job: Job, geometry: ReplayGeometry) -> tuple[C
         raise OverrideError(
             "this code object cannot stand in for the captured one",
             where=f"{path}\n         " + "\n         ".join(problems),
-            remedy="Compile it from the same signature for the same target.",
+            hint="Compile it from the same signature for the same target.",
         )
     return code_object, kernel
 

@@ -153,7 +153,7 @@ def _require_mappings(regions: int) -> None:
         raise ReplayError(
             f"the capture has {regions:,} regions, a process here may have {limit:,} mappings",
             where=str(_MAP_LIMIT),
-            remedy=f"Raise it: sysctl vm.max_map_count={4 * regions + _OTHER_MAPPINGS}",
+            hint=f"Raise it: sysctl vm.max_map_count={4 * regions + _OTHER_MAPPINGS}",
         )
 
 
@@ -209,7 +209,7 @@ class _Process:
         if "error" not in message:
             return message
         failure = Failure.model_validate(message["error"])
-        error = _ERRORS[failure.kind](failure.what, where=failure.where, remedy=failure.remedy)
+        error = _ERRORS[failure.kind](failure.what, where=failure.where, hint=failure.hint)
         if failure.fatal:
             self.close()
         raise error
@@ -222,7 +222,7 @@ class _Process:
                     self.kill()
                     raise DeviceFault(
                         f"the replay was stopped: {late}",
-                        remedy="The kernel may never end; a longer --timeout waits longer for it.",
+                        hint="The kernel may never end; a longer --timeout waits longer for it.",
                     )
                 piece = os.read(self._reading, 1 << 16)
                 if not piece:
@@ -240,7 +240,7 @@ class _Process:
         return DeviceFault(
             f"the process of the replay ended {how}",
             where="\n         ".join(said) or None,
-            remedy="The kernel or the runtime took it down; rocm-perf replay verify checks the capture itself.",
+            hint="The kernel or the runtime took it down; rocm-perf replay verify checks the capture itself.",
         )
 
     def close(self) -> None:

@@ -109,7 +109,7 @@ def find_hsa_headers(search: ToolSearch | None = None) -> Path:
     raise ToolBuildError(
         "no HSA headers (hsa.h, hsa_ext_amd.h) to build the capture tool with",
         where=", ".join(map(str, candidates)) or "there is neither ROCm nor the triton wheel",
-        remedy="Install ROCm's hsa-rocr-dev, or: pip install 'rocm-perf-lab[triton]'.",
+        hint="Install ROCm's hsa-rocr-dev, or: pip install 'rocm-perf-lab[triton]'.",
     )
 
 
@@ -131,7 +131,7 @@ def find_cpp_compiler() -> CppCompiler:
     raise ToolBuildError(
         "no C++ compiler to build the capture tool with",
         where="g++, clang++ on PATH, ziglang in this Python",
-        remedy="Install g++ or clang++, or: pip install 'rocm-perf-lab[emulator]'.",
+        hint="Install g++ or clang++, or: pip install 'rocm-perf-lab[emulator]'.",
     )
 
 
@@ -171,5 +171,5 @@ def _run(command: Sequence[str]) -> None:
         raise ToolBuildError(
             "the capture tool does not compile",
             where=done.stderr.strip()[-2000:],
-            remedy=f"The command was: {' '.join(command)}",
+            hint=f"The command was: {' '.join(command)}",
         )

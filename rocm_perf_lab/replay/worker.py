@@ -96,21 +96,21 @@ def _taken(taken: list[tuple[int, int]]) -> dict[str, Any]:
             "kind": "ReplayError",
             "what": "the system gives a captured address range to no process",
             "where": f"{address:#x} to {address + nbytes:#x}, one of {len(taken)}",
-            "remedy": "It is below vm.mmap_min_addr, above the addresses of user programs, or one of more than vm.max_map_count.",
+            "hint": "It is below vm.mmap_min_addr, above the addresses of user programs, or one of more than vm.max_map_count.",
             "fatal": True,
         }
     return {
         "kind": "ReplayError",
         "what": f"{len(taken)} captured address range{'s are' if len(taken) > 1 else ' is'} in use in every process started here",
         "where": f"{address:#x} to {address + nbytes:#x}: {owner}",
-        "remedy": "Capture with HSA_RESERVE_SVM=1, which keeps device memory away from libraries.",
+        "hint": "Capture with HSA_RESERVE_SVM=1, which keeps device memory away from libraries.",
         "fatal": True,
     }
 
 
 def _failure(error: Any, *, fatal: bool) -> dict[str, Any]:
     kind = next(cls.__name__ for cls in type(error).__mro__ if cls.__name__ in _TOLD)
-    return {"kind": kind, "what": error.what, "where": error.where, "remedy": error.remedy, "fatal": fatal}
+    return {"kind": kind, "what": error.what, "where": error.where, "hint": error.hint, "fatal": fatal}
 
 
 _TOLD = {"CaptureError", "RelocationError", "DeviceFault", "OverrideError", "ReplayError", "EmulationError", "LabError"}

@@ -78,7 +78,7 @@ class CaptureWriter:
                 raise CaptureNotWritten(
                     "the folder of the capture is not empty",
                     where=str(folder),
-                    remedy="Name another one with --output, or remove it first.",
+                    hint="Name another one with --output, or remove it first.",
                 )
             folder.chmod(_FOLDER_MODE)
             (folder / "memory").mkdir(_FOLDER_MODE)
@@ -175,7 +175,7 @@ class CaptureWriter:
         return CaptureNotWritten(
             f"the capture cannot be written: {error.strerror or error}",
             where=str(self._folder),
-            remedy="Make room, or name a folder elsewhere with --output. Nothing of this capture was kept.",
+            hint="Make room, or name a folder elsewhere with --output. Nothing of this capture was kept.",
         )
 
 

@@ -196,7 +196,7 @@ class Tables:
         return DatabaseError(
             f"{plain} holds a value that is no whole number: {error}",
             where=str(self._path),
-            remedy="collect it again",
+            hint="collect it again",
         )
 
 

@@ -63,7 +63,7 @@ def _place(file: Path) -> tuple[Path, str]:
         raise CsvError(
             "neither a trace nor counters of rocprofv3, by its name and its header",
             where=str(file),
-            remedy="give *_kernel_trace.csv, or its folder",
+            hint="give *_kernel_trace.csv, or its folder",
         )
     return file.with_name(file.name.partition(".")[0]), kind
 

@@ -85,7 +85,7 @@ def read_csv_processes(paths: Iterable[Path]) -> list[Trace]:
         raise CsvError(
             "neither a kernel trace nor counters among the CSV files",
             where=", ".join(str(path) for path in given),
-            remedy="collect them with: rocprofv3 --kernel-trace -f csv -d FOLDER -- APP",
+            hint="collect them with: rocprofv3 --kernel-trace -f csv -d FOLDER -- APP",
         )
     return traces
 

@@ -85,7 +85,7 @@ def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Ce
         raise CsvError(
             f"no column {', '.join(missing)}; the file begins with: {found}",
             where=str(file),
-            remedy="give the file as rocprofv3 wrote it",
+            hint="give the file as rocprofv3 wrote it",
         )
     columns = _arrow_columns(data, len(header)) if len(data) >= _ARROW_PAYS_FROM_BYTES else None
     cells = dict(zip(header, columns or _columns(file, data, len(header)), strict=True))
@@ -96,7 +96,7 @@ def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Ce
         raise CsvError(
             "the rows are of several processes, whose ids CSV does not keep apart",
             where=str(file),
-            remedy="read the database that it was converted from",
+            hint="read the database that it was converted from",
         )
     return cells
 
@@ -142,7 +142,7 @@ def content_of(file: Path) -> bytes:
         content = file.read_bytes()
         return gzip.decompress(content) if file.suffix == ".gz" else content
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CsvError(f"the file cannot be unpacked: {error}", where=str(file), remedy="copy it again") from error
+        raise CsvError(f"the file cannot be unpacked: {error}", where=str(file), hint="copy it again") from error
     except OSError as error:
         raise CsvError(f"cannot open the file: {error.strerror}", where=str(file)) from error
 
@@ -181,7 +181,7 @@ def _header(file: Path, data: bytes) -> list[str]:
     try:
         return [_canonical(name) for name in next(csv.reader([_text(line)]), [])]
     except csv.Error as error:
-        raise CsvError(f"the file is no CSV: {error}", where=str(file), remedy="collect it again") from error
+        raise CsvError(f"the file is no CSV: {error}", where=str(file), hint="collect it again") from error
 
 
 def _columns(file: Path, data: bytes, width: int) -> list[list[str]]:
@@ -189,10 +189,10 @@ def _columns(file: Path, data: bytes, width: int) -> list[list[str]]:
     try:
         rows = [row for row in csv.reader(io.StringIO(_text(data), newline="")) if row][1:]
     except csv.Error as error:
-        raise CsvError(f"the file is no CSV: {error}", where=str(file), remedy="collect it again") from error
+        raise CsvError(f"the file is no CSV: {error}", where=str(file), hint="collect it again") from error
     short = next((line for line, row in enumerate(rows, start=2) if len(row) != width), None)
     if short is not None:
-        raise CsvError(f"row {short} has not {width} columns: cut short?", where=str(file), remedy="collect it again")
+        raise CsvError(f"row {short} has not {width} columns: cut short?", where=str(file), hint="collect it again")
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
 
 

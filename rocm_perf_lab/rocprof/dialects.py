@@ -103,10 +103,10 @@ def check_dialect(path: Path, tables: Collection[str]) -> None:
     names = set(tables)
     for dialect, marks in _DIALECTS:
         if marks <= names:
-            raise DatabaseError(f"this is {dialect}, not a rocpd database", where=str(path), remedy=_COLLECT)
+            raise DatabaseError(f"this is {dialect}, not a rocpd database", where=str(path), hint=_COLLECT)
     if not any(name.startswith("rocpd_metadata") for name in names):
         shown = ", ".join(sorted(names)[:6]) or "none"
-        raise DatabaseError(f"this SQLite file is not a rocpd database; its tables: {shown}", where=str(path), remedy=_COLLECT)
+        raise DatabaseError(f"this SQLite file is not a rocpd database; its tables: {shown}", where=str(path), hint=_COLLECT)
 
 
 def check_version(path: Path, version: object) -> str:
@@ -116,13 +116,13 @@ def check_version(path: Path, version: object) -> str:
         DatabaseError: No version, or one that this reader was not written for.
     """
     if version is None:
-        raise DatabaseError("the rocpd metadata has no schema_version", where=str(path), remedy=_COLLECT)
+        raise DatabaseError("the rocpd metadata has no schema_version", where=str(path), hint=_COLLECT)
     if str(version).partition(".")[0] not in KNOWN_MAJOR_VERSIONS:
         known = " and ".join(f"{major}.x" for major in sorted(KNOWN_MAJOR_VERSIONS))
         raise DatabaseError(
             f"rocpd schema version {version} is unknown; this reader knows {known}",
             where=str(path),
-            remedy="update rocm-perf-lab, or convert the database with the rocpd tool of its ROCm release",
+            hint="update rocm-perf-lab, or convert the database with the rocpd tool of its ROCm release",
         )
     return str(version)
 
@@ -132,11 +132,11 @@ def database_error(path: Path, error: Exception) -> DatabaseError:
     text = "a name in its schema is no text" if isinstance(error, UnicodeError) else str(error)
     if "locked" in text or "busy" in text:
         return DatabaseError(
-            "the database is locked: its writer is still running", where=str(path), remedy="wait until it has ended"
+            "the database is locked: its writer is still running", where=str(path), hint="wait until it has ended"
         )
     if "no such table" in text or "no such column" in text:
-        return DatabaseError(f"the rocpd database is incomplete: {text}", where=str(path), remedy=_COLLECT)
-    return DatabaseError(f"the database is damaged: {text}", where=str(path), remedy=_COLLECT)
+        return DatabaseError(f"the rocpd database is incomplete: {text}", where=str(path), hint=_COLLECT)
+    return DatabaseError(f"the database is damaged: {text}", where=str(path), hint=_COLLECT)
 
 
 def _check_neighbours(path: Path) -> None:
@@ -153,7 +153,7 @@ def _check_neighbours(path: Path) -> None:
             raise DatabaseError(
                 f"the database is locked or partial: {neighbour.name} beside it {UNFINISHED}",
                 where=str(path),
-                remedy="wait until its writer has ended; if it was killed, collect it again",
+                hint="wait until its writer has ended; if it was killed, collect it again",
             )
 
 
@@ -169,14 +169,14 @@ def _check_file(path: Path) -> bool:
         raise DatabaseError(
             "the database is empty: the profiled process was ended before it was written",
             where=str(path),
-            remedy=_COLLECT,
+            hint=_COLLECT,
         )
     if not header.startswith(SQLITE_MAGIC):
-        raise DatabaseError(_other_format(path, header), where=str(path), remedy=_COLLECT)
+        raise DatabaseError(_other_format(path, header), where=str(path), hint=_COLLECT)
     expected = _declared_bytes(header)
     if size < expected:
         raise DatabaseError(
-            f"the database is truncated: {size} bytes of {expected}", where=str(path), remedy="copy or collect it again"
+            f"the database is truncated: {size} bytes of {expected}", where=str(path), hint="copy or collect it again"
         )
     return header[18] == _LOG_MODE
 

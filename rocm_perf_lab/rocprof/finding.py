@@ -50,7 +50,7 @@ def find_databases(folder: Path) -> tuple[Path, ...]:
         raise DatabaseError(
             f"no rocpd database among {len(files)} files: {shown}",
             where=str(folder),
-            remedy="collect one with: rocprofv3 --kernel-trace -f rocpd -d FOLDER -- APP",
+            hint="collect one with: rocprofv3 --kernel-trace -f rocpd -d FOLDER -- APP",
         )
     return found
 

@@ -211,7 +211,7 @@ class Document:
         return JsonError(
             f"a record of {what} is not as rocprofv3 writes it: {why}: {str(record)[:80]}",
             where=str(self._path),
-            remedy="collect it again; if it is of a newer ROCm, update rocm-perf-lab",
+            hint="collect it again; if it is of a newer ROCm, update rocm-perf-lab",
         )
 
 

@@ -52,7 +52,7 @@ def refuse_other(path: Path, key: str) -> None:
     """
     for mark, name in _OTHERS:
         if key == mark:
-            raise JsonError(f"this is {name}, not JSON of rocprofv3", where=str(path), remedy=COLLECT)
+            raise JsonError(f"this is {name}, not JSON of rocprofv3", where=str(path), hint=COLLECT)
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
             with gzip.open(source) if packed else source as content:
                 yield cast("BinaryIO", content)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise JsonError(f"the file cannot be unpacked: {error}", where=str(path), remedy="copy it again") from error
+        raise JsonError(f"the file cannot be unpacked: {error}", where=str(path), hint="copy it again") from error
     except OSError as error:
         raise JsonError(f"cannot open the file: {error.strerror}", where=str(path)) from error
 

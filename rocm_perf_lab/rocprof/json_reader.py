@@ -58,7 +58,7 @@ def read_results(path: Path) -> list[Trace]:
     with opened(path) as source:
         stream = JsonStream(source, path)
         if stream.peek() != "{":
-            raise JsonError("this is no JSON of rocprofv3", where=str(path), remedy=COLLECT)
+            raise JsonError("this is no JSON of rocprofv3", where=str(path), hint=COLLECT)
         processes: list[_Process] = []
         keys = []
         for key in stream.members():
@@ -71,12 +71,12 @@ def read_results(path: Path) -> list[Trace]:
             else:
                 processes.append(_Process(path, Document(path, stream)))
         if stream.peek():
-            raise JsonError("something follows the end of the document", where=str(path), remedy="give each document by itself")
+            raise JsonError("something follows the end of the document", where=str(path), hint="give each document by itself")
     if ROOT not in keys:
         shown = ", ".join(keys[:6]) or "none"
-        raise JsonError(f"this JSON is not of rocprofv3; its keys: {shown}", where=str(path), remedy=COLLECT)
+        raise JsonError(f"this JSON is not of rocprofv3; its keys: {shown}", where=str(path), hint=COLLECT)
     if not processes:
-        raise JsonError("the document holds no process", where=str(path), remedy=COLLECT)
+        raise JsonError("the document holds no process", where=str(path), hint=COLLECT)
     with path.open("rb") as whole:
         digest = hashlib.file_digest(whole, "sha256").hexdigest()
     if len(processes) == 1:
@@ -190,7 +190,7 @@ class _Process:
             raise JsonError(
                 f"a dispatch is of agent {handles[position == UNKNOWN][0]}, which the document does not describe",
                 where=str(self._path),
-                remedy="collect it again",
+                hint="collect it again",
             )
         return position
 

@@ -158,5 +158,5 @@ class JsonStream:
         return JsonError(
             f"{_DAMAGED}: {what[:80]}, at character {self._passed + place}",
             where=str(self._path),
-            remedy="copy it again, or collect it again",
+            hint="copy it again, or collect it again",
         )

@@ -158,14 +158,14 @@ def _check(traces: Sequence[Trace]) -> None:
                 raise DatabaseError(
                     f"process {process.pid} ({process.guid}) is in {other.path.name} and again in {trace.path.name}",
                     where=str(trace.path),
-                    remedy="give either the merged database or its parts, and each run by itself",
+                    hint="give either the merged database or its parts, and each run by itself",
                 )
     emulated = {trace.provenance.emulated for trace in traces}
     if len(emulated) > 1:
         raise DatabaseError(
             "emulated and measured times do not belong to one run",
             where=", ".join(trace.path.name for trace in traces),
-            remedy="read the databases of each run by themselves",
+            hint="read the databases of each run by themselves",
         )
 
 

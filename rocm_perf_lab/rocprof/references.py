@@ -51,7 +51,7 @@ class Index:
             raise DatabaseError(
                 f"the rocpd database contradicts itself: row {row_id} of process {guid} is referred to, but not there",
                 where=str(self._path),
-                remedy="collect it again",
+                hint="collect it again",
             )
         return found
 

@@ -54,7 +54,7 @@ def read_roofline_csv(path: Path, device: int = 0) -> MeasuredPeaks:
     row = next((row for row in rows if _device(row) == device), None)
     if row is None:
         found = ", ".join(str(_device(row)) for row in rows) or "none"
-        raise RooflineCsvError(f"there is no device {device}", where=str(path), remedy=f"devices in the file: {found}")
+        raise RooflineCsvError(f"there is no device {device}", where=str(path), hint=f"devices in the file: {found}")
     memory = {level: _value(row, column, path) for column, level in _LEVELS.items()}
     units: tuple[tuple[Unit, dict[str, str]], ...] = (("vector", _VECTOR), ("matrix", _MATRIX))
     compute = {(unit, dtype): _value(row, column, path) for unit, names in units for column, dtype in names.items()}
@@ -67,7 +67,7 @@ def read_roofline_csv(path: Path, device: int = 0) -> MeasuredPeaks:
         raise RooflineCsvError(
             "this file has no peaks in it",
             where=str(path),
-            remedy="give the roofline.csv that rocprof-compute profile --roof-only leaves in its workload folder",
+            hint="give the roofline.csv that rocprof-compute profile --roof-only leaves in its workload folder",
         )
     return peaks
 
@@ -82,10 +82,10 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return [{name.strip(): text.strip() for name, text in row.items() if name and isinstance(text, str)} for row in table]
     except OSError as error:
         raise RooflineCsvError(
-            f"cannot read the peaks: {error.strerror or error}", where=str(path), remedy="check passes.roofline_csv"
+            f"cannot read the peaks: {error.strerror or error}", where=str(path), hint="check passes.roofline_csv"
         ) from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise RooflineCsvError(f"no CSV: {error}", where=str(path), remedy="give a roofline.csv of rocprof-compute") from error
+        raise RooflineCsvError(f"no CSV: {error}", where=str(path), hint="give a roofline.csv of rocprof-compute") from error
 
 
 def _device(row: Mapping[str, str]) -> int:
@@ -100,5 +100,5 @@ def _value(row: Mapping[str, str], column: str, path: Path) -> float:
     except ValueError:
         value = -1.0
     if not math.isfinite(value) or value < 0:
-        raise RooflineCsvError(f"{column} is {text!r}, no rate", where=str(path), remedy="measure the peaks again")
+        raise RooflineCsvError(f"{column} is {text!r}, no rate", where=str(path), hint="measure the peaks again")
     return value

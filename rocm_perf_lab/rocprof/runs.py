@@ -81,7 +81,7 @@ def read_counter_passes(path: Path) -> tuple[Trace, ...]:
             passes.setdefault(tuple(sorted(trace.counters)), []).append(trace)
     if not passes:
         raise DatabaseError(
-            "no counters were collected", where=str(path), remedy="collect some with: rocprofv3 --pmc SQ_WAVES -f rocpd -- APP"
+            "no counters were collected", where=str(path), hint="collect some with: rocprofv3 --pmc SQ_WAVES -f rocpd -- APP"
         )
     return tuple(merge(group) for group in passes.values())
 
@@ -93,7 +93,7 @@ def _traces(paths: Sequence[Path]) -> list[Trace]:
         raise DatabaseError(
             "these are several forms of output: " + ", ".join(f"{p.name} ({form})" for form, ps in forms.items() for p in ps[:2]),
             where=str(paths[0].parent),
-            remedy="give one form of the run; counters of another run go with --counters",
+            hint="give one form of the run; counters of another run go with --counters",
         )
     if forms["json"]:
         from rocm_perf_lab.rocprof.json_files import find_results

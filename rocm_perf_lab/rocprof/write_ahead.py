@@ -53,7 +53,7 @@ def settled(path: Path) -> Iterator[Path]:
             raise DatabaseError(
                 f"the database is locked or partial: {log.name} beside it is being written",
                 where=str(path),
-                remedy="wait until its writer has ended",
+                hint="wait until its writer has ended",
             )
         try:
             connection = sqlite3.connect(copy)

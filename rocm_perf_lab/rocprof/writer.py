@@ -52,7 +52,7 @@ def write_database(path: Path, run: RecordedRun) -> None:
         raise DatabaseWriteError(
             f"cannot write the rocpd database: {error}",
             where=str(path),
-            remedy="free some space, or choose an output folder that can be written",
+            hint="free some space, or choose an output folder that can be written",
         ) from error
 
 
@@ -63,7 +63,7 @@ def _check(run: RecordedRun) -> None:
             raise DatabaseWriteError(
                 f"dispatch {index} is of kernel {dispatch.kernel_id}, which the run does not describe",
                 where="RecordedRun.dispatches",
-                remedy=f"known kernels: {sorted(known)}",
+                hint=f"known kernels: {sorted(known)}",
             )
 
 

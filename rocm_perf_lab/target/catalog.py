@@ -32,7 +32,7 @@ def load_target(name_or_path: str | Path) -> Target:
     if path.suffix not in (".yaml", ".yml"):
         path = _folder() / f"{name_or_path}.yaml"
         if not path.is_file():
-            raise TargetError(f"unknown target {str(name_or_path)!r}", remedy=_suggestion(str(name_or_path)))
+            raise TargetError(f"unknown target {str(name_or_path)!r}", hint=_suggestion(str(name_or_path)))
     try:
         return Target.model_validate(_read_yaml(path))
     except ValidationError as error:
@@ -41,7 +41,7 @@ def load_target(name_or_path: str | Path) -> Target:
         raise TargetError(
             f"invalid target description: {first['msg']}",
             where=f"{path}, key {key}" if key else str(path),
-            remedy="Compare with a target in conf/target.",
+            hint="Compare with a target in conf/target.",
         ) from error
 
 
@@ -61,9 +61,9 @@ def _read_yaml(path: Path) -> Any:
     try:
         return load_yaml(path.read_text())
     except OSError as error:
-        raise TargetError(f"cannot read the target: {error.strerror}", where=str(path), remedy="Check the path.") from error
+        raise TargetError(f"cannot read the target: {error.strerror}", where=str(path), hint="Check the path.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise TargetError(f"not YAML: {error}", where=str(path), remedy="Correct the file.") from error
+        raise TargetError(f"not YAML: {error}", where=str(path), hint="Correct the file.") from error
 
 
 def target_of(architecture: str, product_name: str, preferred: Target | None = None) -> Target:
@@ -85,7 +85,7 @@ def target_of(architecture: str, product_name: str, preferred: Target | None = N
     if not same:
         raise TargetError(
             f"no target describes {processor or 'this GPU'} ({product_name or 'of unknown name'})",
-            remedy="write a YAML like those in conf/target and choose it with target= (rocm-perf analyze: --target); "
+            hint="write a YAML like those in conf/target and choose it with target= (rocm-perf analyze: --target); "
             f"known: {', '.join(target_names())}",
         )
     named = [target for target in same if is_same_product(target.product_name, product_name)]

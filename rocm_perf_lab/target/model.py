@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from rocm_perf_lab.core.models import StrictModel
 from rocm_perf_lab.target.timing import TimingParameters
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class WaveLimits(_Strict):
+class WaveLimits(StrictModel):
     """What bounds the wavefronts that one SIMD can hold, in one wave size and mode."""
 
     wave_size: Literal[32, 64]
@@ -31,7 +28,7 @@ class WaveLimits(_Strict):
     """Waves per SIMD -> the most SGPRs with which that many fit; empty where SGPRs do not limit."""
 
 
-class LdsPool(_Strict):
+class LdsPool(StrictModel):
     """LDS shared by a group of SIMDs (a CU, or a WGP on RDNA)."""
 
     bytes: int
@@ -42,7 +39,7 @@ class LdsPool(_Strict):
     """Workgroups of more than one wavefront that can be resident (barrier slots)."""
 
 
-class Caches(_Strict):
+class Caches(StrictModel):
     """Cache sizes of the memory hierarchy; zero where a level does not exist."""
 
     vector_l1_bytes: int
@@ -54,7 +51,7 @@ class Caches(_Strict):
     mall_bytes: int
 
 
-class Peaks(_Strict):
+class Peaks(StrictModel):
     """Theoretical roofs at maximum clock; None where unknown. Operations per CU and clock count an FMA as two."""
 
     vector_flops_per_cu_clock: dict[str, float]
@@ -67,7 +64,7 @@ class Peaks(_Strict):
     mall_gb_per_s: float | None = None
 
 
-class Target(_Strict):
+class Target(StrictModel):
     """One GPU (one GCD on MI250X)."""
 
     name: str

@@ -266,14 +266,14 @@ def _saved(request: OccupancyRequest, **savings: int) -> OccupancyRequest:
 def _mode_of(target: Target, request: OccupancyRequest) -> tuple[WaveLimits, LdsPool]:
     mode = mode_of(target, request)
     if mode not in target.modes:
-        raise LaunchImpossible(f"{target.name} has no mode {mode!r}", remedy=f"Choose among: {', '.join(sorted(target.modes))}.")
+        raise LaunchImpossible(f"{target.name} has no mode {mode!r}", hint=f"Choose among: {', '.join(sorted(target.modes))}.")
     return target.modes[mode], target.lds[mode]
 
 
 def _check_that_one_fits(target: Target, limits: WaveLimits, pool: LdsPool, request: OccupancyRequest) -> None:
     smallest, size = request.workgroup_size
     if smallest != size:
-        raise LaunchImpossible(f"a launch has one workgroup size, not {smallest} to {size}", remedy="Give the same twice.")
+        raise LaunchImpossible(f"a launch has one workgroup size, not {smallest} to {size}", hint="Give the same twice.")
     in_group = _wavefronts(size, limits)
     held = min(_waves_by_vgprs(limits, request), _waves_by_sgprs(limits, request.sgprs)) * pool.simds
     registers = request.vgprs + request.agprs
@@ -286,7 +286,7 @@ def _check_that_one_fits(target: Target, limits: WaveLimits, pool: LdsPool, requ
         if needed > available:
             raise LaunchImpossible(
                 f"the launch needs {needed} {what}, {target.name} has {available}",
-                remedy="Use a smaller workgroup, or less LDS or fewer registers per work-item.",
+                hint="Use a smaller workgroup, or less LDS or fewer registers per work-item.",
             )
 
 

@@ -45,9 +45,9 @@ class CompileError(LabError):
 
     dependencies: tuple[Path, ...] | None = None
 
-    def __init__(self, what: str, *, log: str, where: str | None = None, remedy: str | None = None) -> None:
+    def __init__(self, what: str, *, log: str, where: str | None = None, hint: str | None = None) -> None:
         self.log = log
-        super().__init__(what, where=where, remedy=remedy)
+        super().__init__(what, where=where, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def compile_source(
 def require_source(source: Path) -> None:
     """Raises CompileError where there is no such file."""
     if not source.is_file():
-        raise CompileError("the source file does not exist", log="", where=str(source), remedy="Check the path of the kernel.")
+        raise CompileError("the source file does not exist", log="", where=str(source), hint="Check the path of the kernel.")
 
 
 def built_once(
@@ -161,7 +161,7 @@ def built_once(
     try:
         known = refusals.load(key, source_dir) if not fresh else None
         if known is not None:
-            raise CompileError(known.what, log=known.log, where=known.where, remedy=known.remedy)
+            raise CompileError(known.what, log=known.log, where=known.where, hint=known.hint)
         build = compile_now()
         builds.store(key, build, source_dir)
     except CompileError as error:
@@ -172,7 +172,7 @@ def built_once(
             f"cannot compile: {error.strerror}",
             log="",
             where=error.filename,
-            remedy="The compiler must be executable and the cache writable (ROCM_PERF_LAB_CACHE names another).",
+            hint="The compiler must be executable and the cache writable (ROCM_PERF_LAB_CACHE names another).",
         ) from error
     return build, False
 
@@ -181,7 +181,7 @@ def _keep_refusal(refusals: RefusalCache, key: str, error: CompileError, source_
     """For the next time, unless something else than the files that were read may be the reason."""
     if error.dependencies is None:
         return
-    refusal = Refusal(what=error.what, log=error.log, where=error.where, remedy=error.remedy)
+    refusal = Refusal(what=error.what, log=error.log, where=error.where, hint=error.hint)
     with suppress(OSError):  # a cache that cannot be written must not hide what is wrong with the source
         refusals.store(key, refusal, error.dependencies, source_dir)
 
@@ -251,7 +251,7 @@ def _call(
             f"the compiler was stopped: it {ended.reason}",
             log=ended.stderr,
             where=str(request.source),
-            remedy="Write it so that it compiles quickly, or raise the limits of optimizer.isolation.",
+            hint="Write it so that it compiles quickly, or raise the limits of optimizer.isolation.",
         )
     return ended.returncode, ended.stderr or ended.stdout
 
@@ -292,12 +292,12 @@ def _compile_error(request: CompileRequest, log: str) -> CompileError:
     errors = re.findall(_AT_A_PLACE, log, re.MULTILINE)
     if not errors:
         first = next((line for line in log.splitlines() if "error:" in line), "the compiler failed without a message")
-        return CompileError(first, log=log, where=str(request.source), remedy="See the full log of the compiler.")
+        return CompileError(first, log=log, where=str(request.source), hint="See the full log of the compiler.")
     what = "\n".join(f"{place}: {message}" for place, message in errors[:5])
     missing_header = re.search(r"'([^']+)' file not found", log)
-    remedy = (
+    hint = (
         f"Add the folder of {missing_header[1]} to include_dirs."
         if missing_header
         else f"Correct {errors[0][0]} and compile again."
     )
-    return CompileError(what, log=log, where=str(request.source), remedy=remedy)
+    return CompileError(what, log=log, where=str(request.source), hint=hint)

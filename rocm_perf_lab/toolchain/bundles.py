@@ -63,7 +63,7 @@ def unpack_code_objects(data: bytes, architecture: str) -> tuple[bytes, ...]:
         if fat_binary is None:
             raise CodeObjectError(
                 f"the ELF file is for machine {elf.machine}, not AMDGPU ({EM_AMDGPU}), and has no .hip_fatbin section",
-                remedy="Pass a code object, or an executable that was compiled from HIP.",
+                hint="Pass a code object, or an executable that was compiled from HIP.",
             )
         data = elf.content(fat_binary)
     bundles = [[entry for entry in bundle if entry.content] for bundle in _bundles(data)]
@@ -73,7 +73,7 @@ def unpack_code_objects(data: bytes, architecture: str) -> tuple[bytes, ...]:
         present = sorted({entry.architecture for entry in entries if not entry.target.startswith("host")})
         raise CodeObjectError(
             f"the bundle has no code object for {architecture}, only for: {', '.join(present) or 'no GPU at all'}",
-            remedy=f"Compile with --offload-arch={architecture}.",
+            hint=f"Compile with --offload-arch={architecture}.",
         )
     return chosen
 
@@ -90,7 +90,7 @@ def _bundles(data: bytes) -> Iterator[list[_BundleEntry]]:
     if not starts:
         raise CodeObjectError(
             "neither an ELF file nor an offload bundle",
-            remedy="Pass a .hsaco file, an offload bundle or a HIP executable.",
+            hint="Pass a .hsaco file, an offload bundle or a HIP executable.",
         )
     end = 0
     for start in starts:
@@ -112,7 +112,7 @@ def _decompressed(data: bytes, start: int) -> tuple[bytes, int]:
     if header is None or method not in _METHODS:
         raise CodeObjectError(
             f"the offload bundle is compressed in a way that the lab does not know (version {version}, method {method})",
-            remedy="Compile with --no-offload-compress, or unpack it with clang-offload-bundler.",
+            hint="Compile with --no-offload-compress, or unpack it with clang-offload-bundler.",
         )
     *file_size, size, _ = header.unpack(_checked(data, place + 4, header.size))
     begin = place + 4 + header.size
@@ -120,7 +120,7 @@ def _decompressed(data: bytes, start: int) -> tuple[bytes, int]:
     packed = _checked(data, begin, max(end - begin, 0))
     content = _inflated(packed, size, _METHODS[method]) if size <= _LARGEST_CONTENT else None
     if content is None or len(content) != size or not content.startswith(_BUNDLE_MAGIC):
-        raise CodeObjectError("the compressed offload bundle is damaged", remedy="Compile or copy the file again.")
+        raise CodeObjectError("the compressed offload bundle is damaged", hint="Compile or copy the file again.")
     return content, end
 
 
@@ -160,5 +160,5 @@ def _entries_of_one(data: bytes, start: int) -> tuple[list[_BundleEntry], int]:
 
 def _checked(data: bytes, offset: int, size: int) -> bytes:
     if offset + size > len(data):
-        raise CodeObjectError("the offload bundle was cut short", remedy="Compile or copy the file again.")
+        raise CodeObjectError("the offload bundle was cut short", hint="Compile or copy the file again.")
     return data[offset : offset + size]

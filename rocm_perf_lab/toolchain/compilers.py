@@ -100,14 +100,14 @@ def find_compiler(order: Sequence[str] = DEFAULT_ORDER, search: ToolSearch | Non
     reasons = []
     for name in order:
         if name not in _FINDERS:
-            raise CompilerNotFound(f"unknown compiler {name!r}", remedy=f"Choose among: {', '.join(_FINDERS)}.")
+            raise CompilerNotFound(f"unknown compiler {name!r}", hint=f"Choose among: {', '.join(_FINDERS)}.")
         try:
             return _FINDERS[name](search or ToolSearch())
         except CompilerNotFound as missing:
             reasons.append(f"  {name}: {missing.what}")
     raise CompilerNotFound(
         "no compiler for AMD GPUs is usable here\n" + "\n".join(reasons),
-        remedy=f"Install ROCm, or clang {_OLDEST_CLANG} or later with lld, or run: {_PIP_REMEDY}",
+        hint=f"Install ROCm, or clang {_OLDEST_CLANG} or later with lld, or run: {_PIP_REMEDY}",
     )
 
 

@@ -67,7 +67,7 @@ def disassemble(code_object: CodeObject, symbol: str, *, search: ToolSearch | No
         raise DisassemblyError(
             f"nothing here can disassemble {code_object.architecture}",
             where=kernel.symbol,
-            remedy="Install ROCm or LLVM 18 or later (llvm-objdump).",
+            hint="Install ROCm or LLVM 18 or later (llvm-objdump).",
         )
     return tuple(_decode_all(code_object, kernel))
 

@@ -74,7 +74,7 @@ def read_code_object(data: bytes, *, bundle_architecture: str = "gfx942") -> Cod
     if len(code_objects) > 1:
         raise CodeObjectError(
             f"{len(code_objects)} code objects for {bundle_architecture}: one per translation unit",
-            remedy="Read them all with read_code_objects().",
+            hint="Read them all with read_code_objects().",
         )
     return _parse(code_objects[0], bundle_architecture)
 
@@ -89,7 +89,7 @@ def _parse(data: bytes, wanted_architecture: str) -> CodeObject:
     if elf.kind == _ET_REL:
         raise CodeObjectError(
             "the code object is not linked: a relocatable object file",
-            remedy="Link it: ld.lld -shared -o kernel.hsaco kernel.o (or compile without -c).",
+            hint="Link it: ld.lld -shared -o kernel.hsaco kernel.o (or compile without -c).",
         )
     note = read_metadata_note(elf)
     of_version_2 = note is None and is_version_2(elf)
@@ -104,7 +104,7 @@ def _parse(data: bytes, wanted_architecture: str) -> CodeObject:
         if not kernels:
             raise CodeObjectError(
                 "the code object has neither an AMDGPU metadata note nor a kernel descriptor (`.kd` symbol)",
-                remedy="Compile for amdgcn-amd-amdhsa; hand-written assembly needs an .amdhsa_kernel block.",
+                hint="Compile for amdgcn-amd-amdhsa; hand-written assembly needs an .amdhsa_kernel block.",
             )
     else:
         kernels = [_kernel_of_note(elf, kernel, architecture) for kernel in note.kernels]
@@ -130,7 +130,7 @@ def _architecture(elf: ElfFile, wanted: str, isa: str | None) -> str:
             f"unknown processor {noted} in the notes"
             if noted
             else f"unknown processor {elf.flags & _MACH_MASK:#x} in the ELF flags",
-            remedy=f"The lab knows: {', '.join(_ARCHITECTURE_OF_MACH.values())}.",
+            hint=f"The lab knows: {', '.join(_ARCHITECTURE_OF_MACH.values())}.",
         )
     return architecture
 
@@ -175,7 +175,7 @@ def _kernels_of_version_2(elf: ElfFile, architecture: str) -> list[KernelMetadat
     if not symbols:
         raise CodeObjectError(
             "the code object of version 2 has neither metadata (a note of `AMD`, type 10) nor a kernel symbol",
-            remedy="Hand-written assembly needs .amdgpu_hsa_kernel and .amd_kernel_code_t.",
+            hint="Hand-written assembly needs .amdgpu_hsa_kernel and .amd_kernel_code_t.",
         )
     return [_kernel_of_version_2(elf, symbol, notes.get(symbol), architecture) for symbol in symbols]
 
@@ -229,7 +229,7 @@ def _descriptor_address(elf: ElfFile, symbol: str) -> int:
     if descriptor is None:
         raise CodeObjectError(
             f"kernel {symbol} has no descriptor symbol {symbol}{_DESCRIPTOR_SUFFIX}",
-            remedy="Do not strip the dynamic symbol table of a code object.",
+            hint="Do not strip the dynamic symbol table of a code object.",
         )
     return descriptor.address
 
@@ -242,7 +242,7 @@ def _code_bytes(elf: ElfFile, symbol: str, entry_address: int) -> int:
     if section is None:
         raise CodeObjectError(
             f"the entry of kernel {symbol} ({entry_address:#x}) lies outside the code",
-            remedy="The file is damaged: compile or copy it again.",
+            hint="The file is damaged: compile or copy it again.",
         )
     section_end = section.address + section.size
     code = elf.symbols.get(symbol)

@@ -115,11 +115,11 @@ class ElfFile:
             start = address - section.address
             if section.is_loaded and start >= 0 and start + size <= section.size:
                 return _slice(self.data, section.offset + start, size, f"address {address:#x}")
-        raise CodeObjectError(f"no section holds the {size} bytes at address {address:#x}", remedy=_REBUILD)
+        raise CodeObjectError(f"no section holds the {size} bytes at address {address:#x}", hint=_REBUILD)
 
     def _symbols_of(self, table: Section) -> Iterator[Symbol]:
         if table.link >= len(self.sections):
-            raise CodeObjectError(f"symbol table {table.name!r} names no string table", remedy=_REBUILD)
+            raise CodeObjectError(f"symbol table {table.name!r} names no string table", hint=_REBUILD)
         names = self.content(self.sections[table.link])
         content = self.content(table)
         for start in range(0, len(content) - _SYMBOL.size + 1, _SYMBOL.size):
@@ -135,18 +135,18 @@ def parse_elf(data: bytes) -> ElfFile:
         CodeObjectError: Not an ELF64 little-endian file, or cut short.
     """
     if not data.startswith(ELF_MAGIC):
-        raise CodeObjectError("these bytes are not an ELF file", remedy="Pass a code object (.hsaco) or a bundle.")
+        raise CodeObjectError("these bytes are not an ELF file", hint="Pass a code object (.hsaco) or a bundle.")
     header = _HEADER.unpack(_slice(data, 0, _HEADER.size, "ELF header"))
     identity, kind, machine, section_offset, flags = header[0], header[1], header[2], header[6], header[7]
     section_entry_size, section_count, names_index = header[11:14]
     if (identity[4], identity[5]) != _CLASS_64_LITTLE_ENDIAN:
-        raise CodeObjectError("the ELF file is not 64-bit little-endian", remedy=_REBUILD)
+        raise CodeObjectError("the ELF file is not 64-bit little-endian", hint=_REBUILD)
     if section_count and section_entry_size != _SECTION.size:
-        raise CodeObjectError(f"section headers have {section_entry_size} bytes, not {_SECTION.size}", remedy=_REBUILD)
+        raise CodeObjectError(f"section headers have {section_entry_size} bytes, not {_SECTION.size}", hint=_REBUILD)
     table = _slice(data, section_offset, section_count * _SECTION.size, "section header table")
     raw = list(_SECTION.iter_unpack(table))
     if raw and names_index >= len(raw):
-        raise CodeObjectError("the ELF header names no section name table", remedy=_REBUILD)
+        raise CodeObjectError("the ELF header names no section name table", hint=_REBUILD)
     names = _slice(data, raw[names_index][4], raw[names_index][5], "section name table") if raw else b""
     sections = tuple(
         Section(_string(names, name), kind, section_flags, address, offset, size, link)
@@ -176,7 +176,7 @@ def _aligned(size: int) -> int:
 def _slice(data: bytes, offset: int, size: int, what: str) -> bytes:
     if offset + size > len(data):
         raise CodeObjectError(
-            f"the file ends inside the {what}: {offset + size} bytes needed, {len(data)} present", remedy=_REBUILD
+            f"the file ends inside the {what}: {offset + size} bytes needed, {len(data)} present", hint=_REBUILD
         )
     return data[offset : offset + size]
 
@@ -184,5 +184,5 @@ def _slice(data: bytes, offset: int, size: int, what: str) -> bytes:
 def _string(table: bytes, start: int) -> str:
     end = table.find(b"\0", start)
     if end < 0:
-        raise CodeObjectError(f"a name lies outside its string table (offset {start})", remedy=_REBUILD)
+        raise CodeObjectError(f"a name lies outside its string table (offset {start})", hint=_REBUILD)
     return table[start:end].decode("utf-8", errors="replace")

@@ -34,19 +34,17 @@ def read_kernel_file(path: Path, *, architecture: str = "gfx942") -> tuple[CodeO
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise CodeObjectError(
-            f"cannot read the code object: {error.strerror}", where=str(path), remedy="check the path"
-        ) from error
+        raise CodeObjectError(f"cannot read the code object: {error.strerror}", where=str(path), hint="check the path") from error
     if _is_relocatable(data):
         raise CodeObjectError(
             "this object file of a GPU is not linked, so that its addresses are not known",
             where=str(path),
-            remedy=f"link it: ld.lld -shared {path.name} -o {path.stem}.hsaco",
+            hint=f"link it: ld.lld -shared {path.name} -o {path.stem}.hsaco",
         )
     try:
         return read_code_objects(data, bundle_architecture=architecture)
     except CodeObjectError as error:
-        raise CodeObjectError(error.what, where=error.where or str(path), remedy=error.remedy) from error
+        raise CodeObjectError(error.what, where=error.where or str(path), hint=error.hint) from error
 
 
 def choose_kernel(code_objects: Sequence[CodeObject], name: str | None) -> tuple[CodeObject, KernelMetadata]:
@@ -62,7 +60,7 @@ def choose_kernel(code_objects: Sequence[CodeObject], name: str | None) -> tuple
         listed = "".join(f"\n  {kernel.name}" for _, kernel in every)
         raise KernelNotFound(
             f"which of {len(every)} kernels?{listed}" if every else "there is no kernel in the file",
-            remedy="add --kernel NAME" if every else "mark the entry function __global__",
+            hint="add --kernel NAME" if every else "mark the entry function __global__",
         )
     refused: list[KernelNotFound] = []
     for code_object in code_objects:

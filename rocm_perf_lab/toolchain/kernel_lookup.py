@@ -33,15 +33,15 @@ def find_kernel(code_object: CodeObject, entry: str) -> KernelMetadata:
         if matches:
             raise KernelNotFound(
                 f"{entry!r} may be any of {len(matches)} kernels:\n{_listed(matches)}",
-                remedy="Give the name with template arguments and parameters, or the mangled symbol.",
+                hint="Give the name with template arguments and parameters, or the mangled symbol.",
             )
     if not code_object.kernels:
-        raise KernelNotFound("the code object has no kernels", remedy="Mark the entry function __global__.")
+        raise KernelNotFound("the code object has no kernels", hint="Mark the entry function __global__.")
     names = [base_name(kernel.name) for kernel in code_object.kernels]
     near = difflib.get_close_matches(entry, names, n=1)
     raise KernelNotFound(
         f"no kernel {entry!r} in the code object, which has:\n{_listed(code_object.kernels)}",
-        remedy=f"Did you mean {near[0]!r}?" if near else "Use one of these names as `entry`.",
+        hint=f"Did you mean {near[0]!r}?" if near else "Use one of these names as `entry`.",
     )
 
 

@@ -101,12 +101,12 @@ def _decode(note: Note) -> MetadataNote:
     try:
         content = msgpack.unpackb(note.content)
     except (ValueError, TypeError, RecursionError) as error:
-        raise CodeObjectError(f"the AMDGPU metadata note is not MessagePack: {error}", remedy=_REBUILD) from error
+        raise CodeObjectError(f"the AMDGPU metadata note is not MessagePack: {error}", hint=_REBUILD) from error
     try:
         return MetadataNote.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         key = " ".join(str(part) for part in first["loc"])
         raise CodeObjectError(
-            f"the AMDGPU metadata note is invalid at {key or 'its top'}: {first['msg']}", remedy=_REBUILD
+            f"the AMDGPU metadata note is invalid at {key or 'its top'}: {first['msg']}", hint=_REBUILD
         ) from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from rocm_perf_lab.core.sealed_model import read_model, write_model
+from rocm_perf_lab.core.models import read_model, write_model
 from rocm_perf_lab.toolchain.dependencies import are_unchanged, dependency_hashes
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Refusal(BaseModel):
     what: str
     log: str
     where: str | None = None
-    remedy: str | None = None
+    hint: str | None = None
 
 
 class _Entry(BaseModel):

@@ -109,7 +109,7 @@ def _write_control_modules(folder: Path, clang: tuple[str, ...]) -> None:
         raise RocmRootError(
             f"the compiler could not make the device-library control modules:\n{run.stderr.strip()}",
             where=" ".join(clang),
-            remedy="Use clang 18 or later with the AMDGPU target.",
+            hint="Use clang 18 or later with the AMDGPU target.",
         )
     for source in sources:
         (folder / source).unlink()

@@ -50,7 +50,7 @@ def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
             inlined += unit_inlined
     except _damage_errors() as error:
         raise CodeObjectError(
-            f"the debug information does not decode: {error}", remedy="Compile again; or without line tables."
+            f"the debug information does not decode: {error}", hint="Compile again; or without line tables."
         ) from error
     rows.sort(key=lambda row: row[0])
     innermost_first = sorted(inlined, key=lambda call: call.high - call.low)

@@ -199,14 +199,14 @@ def read_kernel_notes(elf: ElfFile) -> tuple[KernelNoteV2, ...]:
         document = yaml.load(content.rstrip(b"\0").decode(), Loader=yaml.BaseLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise CodeObjectError(f"the metadata note of version 2 is not YAML: {reason}", remedy=_REBUILD) from error
+        raise CodeObjectError(f"the metadata note of version 2 is not YAML: {reason}", hint=_REBUILD) from error
     try:
         return _MetadataV2.model_validate(document).kernels
     except ValidationError as error:
         first = error.errors()[0]
         key = " ".join(str(part) for part in first["loc"])
         raise CodeObjectError(
-            f"the metadata note of version 2 is invalid at {key or 'its top'}: {first['msg']}", remedy=_REBUILD
+            f"the metadata note of version 2 is invalid at {key or 'its top'}: {first['msg']}", hint=_REBUILD
         ) from error
 
 
@@ -220,13 +220,13 @@ def read_kernel_code(elf: ElfFile, symbol: str, architecture: str) -> KernelCode
     if place is None:
         raise CodeObjectError(
             f"the metadata name kernel {symbol}, which has no symbol",
-            remedy="Do not strip the dynamic symbol table of a code object.",
+            hint="Do not strip the dynamic symbol table of a code object.",
         )
     try:
         content = elf.read(place.address, KERNEL_CODE_BYTES)
     except CodeObjectError as error:
         raise CodeObjectError(
-            f"the amd_kernel_code_t of kernel {symbol} is cut short", where=error.what, remedy=_REBUILD
+            f"the amd_kernel_code_t of kernel {symbol} is cut short", where=error.what, hint=_REBUILD
         ) from error
     (version, entry, rsrc1, rsrc2, properties, scratch, lds, _, kernarg, sgprs, vgprs, alignment, lanes) = _KERNEL_CODE.unpack(
         content
@@ -234,7 +234,7 @@ def read_kernel_code(elf: ElfFile, symbol: str, architecture: str) -> KernelCode
     if version != _SUPPORTED_KERNEL_CODE:
         raise CodeObjectError(
             f"kernel {symbol} has no amd_kernel_code_t of version {_SUPPORTED_KERNEL_CODE} at its symbol (it says {version})",
-            remedy=_REBUILD,
+            hint=_REBUILD,
         )
     same = properties & _SAME_PROPERTIES | (_WAVEFRONT_SIZE_32 if lanes == 5 else 0)
     descriptor = KernelDescriptor(

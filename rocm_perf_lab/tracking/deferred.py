@@ -98,7 +98,7 @@ class DeferredTracker(ClosesItself):
             raise TrackingError(
                 f"the run cannot be handed over to tracking: {error.strerror or error}",
                 where=str(self._folder),
-                remedy="free some space, or add tracking=none",
+                hint="free some space, or add tracking=none",
             ) from error
         if os.environ.get(FOREGROUND) == "foreground":
             log_record(self._folder)

@@ -241,7 +241,7 @@ def _store_errors(store: str) -> Iterator[None]:
         raise TrackingError(
             f"the MLflow store cannot be used: {_without_password(text.splitlines()[0])}",
             where=_without_password(store),
-            remedy="check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none",
+            hint="check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none",
         ) from error
 
 

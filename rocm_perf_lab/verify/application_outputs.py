@@ -75,7 +75,7 @@ class OutputJudge:
         if self.verify is None and not any(_stable(first.content[name], second.content[name]).any() for name in first.content):
             raise ApplicationError(
                 "the application's output says nothing of its results: it is empty, or differs in every run",
-                remedy='add --compare-file FILE for what it writes, or --verify "COMMAND", which ends with 0 where all is right',
+                hint='add --compare-file FILE for what it writes, or --verify "COMMAND", which ends with 0 where all is right',
             )
 
     def judge(self, first: Outputs, second: Outputs, new: Outputs) -> VerificationResult:
@@ -94,7 +94,7 @@ def _run(command: Sequence[str], timeout_s: float, what: str) -> bytes:
     except OSError as error:
         raise ApplicationError(f"{what} does not run: {error.strerror}", where=where) from error
     except subprocess.TimeoutExpired as error:
-        raise ApplicationError(f"{what} took more than {timeout_s:g} s", where=where, remedy="raise job.timeout_s") from error
+        raise ApplicationError(f"{what} took more than {timeout_s:g} s", where=where, hint="raise job.timeout_s") from error
     if ended.returncode != 0:
         said = ended.stderr.decode(errors="replace").strip().splitlines()
         raise ApplicationError(

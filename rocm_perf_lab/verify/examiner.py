@@ -18,8 +18,8 @@ from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.description import BufferArgument, Tolerance
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 from rocm_perf_lab.verify.outputs import OutputCheck, VerificationResult, default_tolerance, verify_outputs
+from rocm_perf_lab.verify.policy import TrialPolicy
 from rocm_perf_lab.verify.reference import BASELINE, expected_outputs
-from rocm_perf_lab.verify.trial_policy import TrialPolicy
 from rocm_perf_lab.verify.trial_runs import DEFAULT_BUDGET, TrialRun
 from rocm_perf_lab.verify.trials import Trial, described, in_place_pairs, planned_trials, trial_launches
 
@@ -260,7 +260,7 @@ class Examiner:
                 raise VacuousTolerance(
                     f"output {name!r} could be all zeros: its tolerance accepts that in every trial",
                     where=f"kernel.tolerance.{name}",
-                    remedy="lower atol below the size of the results, or give inputs whose result is not zero",
+                    hint="lower atol below the size of the results, or give inputs whose result is not zero",
                 )
 
 

@@ -99,7 +99,7 @@ def default_tolerance(values: NDArray[Any]) -> Tolerance:
 def _check(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any], tolerance: Tolerance | None) -> OutputCheck:
     actual = outputs.get(name)
     if actual is None:
-        raise VerificationError(f"the kernel has no output {name!r}", remedy=f"outputs: {', '.join(outputs)}")
+        raise VerificationError(f"the kernel has no output {name!r}", hint=f"outputs: {', '.join(outputs)}")
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise VerificationError(
             f"output {name!r} is {actual.dtype} {actual.shape}, its reference {expected.dtype} {expected.shape}",

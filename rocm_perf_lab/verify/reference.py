@@ -77,14 +77,14 @@ def _fit(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[A
     where = f"kernel.reference.{name}"
     outputs = [b.name for b in buffers.values() if b.written]
     if name not in outputs:
-        raise KernelReferenceError(f"{name!r} is not an output", where=where, remedy=f"outputs: {', '.join(outputs)}")
+        raise KernelReferenceError(f"{name!r} is not an output", where=where, hint=f"outputs: {', '.join(outputs)}")
     expected = buffers[name].data
     array = np.asarray(value)
     if array.shape != expected.shape:
         raise KernelReferenceError(
             f"the reference of {name!r} has shape {array.shape}, the output {expected.shape}",
             where=where,
-            remedy="make the expression yield one value per element of the output (keepdims=True, reshape)",
+            hint="make the expression yield one value per element of the output (keepdims=True, reshape)",
         )
     return array.astype(expected.dtype)
 
@@ -97,7 +97,7 @@ def _call(folder: Path, reference: str, names: Mapping[str, Any]) -> Any:
         raise KernelReferenceError(
             f"no reference named {reference!r}",
             where=str(path),
-            remedy=f"write file.py:function, expressions per output, or {BASELINE!r}",
+            hint=f"write file.py:function, expressions per output, or {BASELINE!r}",
         )
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
@@ -115,5 +115,5 @@ def _call(folder: Path, reference: str, names: Mapping[str, Any]) -> Any:
         raise KernelReferenceError(
             f"{function_name} failed: {type(error).__name__}: {error}",
             where=where,
-            remedy=f"it is called with {', '.join(names)}",
+            hint=f"it is called with {', '.join(names)}",
         ) from error

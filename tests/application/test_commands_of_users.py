@@ -25,7 +25,7 @@ FAST = ("--no-roofline", "--output", "run")
 
 
 @pytest.mark.parametrize(
-    ("word", "what", "remedy"),
+    ("word", "what", "hint"),
     [
         ("./nothing", "there is no program ./nothing", "check the path"),
         ("no-such-program", "there is no program no-such-program on PATH", "check its name"),
@@ -36,7 +36,7 @@ FAST = ("--no-roofline", "--output", "run")
 )
 @pytest.mark.parametrize("without", [(), ("--no-rocprof",)], ids=["rocprofv3", "wall clock"])
 def test_what_is_no_program_is_told_before_the_profiler_is_asked(
-    workplace: Workplace, word: str, what: str, remedy: str, without: tuple[str, ...]
+    workplace: Workplace, word: str, what: str, hint: str, without: tuple[str, ...]
 ) -> None:
     (workplace.folder / "notes.txt").write_text("no program")
 
@@ -44,7 +44,7 @@ def test_what_is_no_program_is_told_before_the_profiler_is_asked(
 
     assert answer.exit_code == 2
     assert what in answer.stderr
-    assert remedy in answer.stderr
+    assert hint in answer.stderr
     assert "Traceback" not in answer.stderr
 
 

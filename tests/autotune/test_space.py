@@ -161,7 +161,7 @@ def test_forbidden_expressions_are_refused_before_anything_is_evaluated(text: st
         space(parameters={"x": [1, 2]}, constraints=["x > 0", text])
 
     assert error.value.where == "test, constraints[1]"
-    assert error.value.remedy
+    assert error.value.hint
 
 
 @pytest.mark.parametrize(

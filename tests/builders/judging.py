@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.optimize.guards import Guard
-    from rocm_perf_lab.verify.trial_policy import TrialPolicy
+    from rocm_perf_lab.verify.policy import TrialPolicy
 
 
 @cache

@@ -36,7 +36,7 @@ class Stand:
             if block == self.kill:
                 os.kill(os.getpid(), signal.SIGKILL)
             if block == self.refuse:
-                raise LabError("the kernel computes something else", where="block 96", remedy="correct it")
+                raise LabError("the kernel computes something else", where="block 96", hint="correct it")
             if block == self.fail:
                 raise ZeroDivisionError("by hand")
         return abs(block - 256) + 1.0

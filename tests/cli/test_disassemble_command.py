@@ -59,11 +59,11 @@ def disassemble(*words: str | Path) -> Answer:
     return rocm_perf("disassemble", *words)
 
 
-def refused(answer: Answer, *, says: str, where: str = "", mend: str = "") -> None:
+def refused(answer: Answer, *, says: str, where: str = "", hint: str = "") -> None:
     assert answer.code == 2, answer.err
     assert answer.out == ""
     assert answer.err.startswith("error: ")
-    for part in (says, where, mend):
+    for part in (says, where, hint):
         assert part in answer.err
 
 
@@ -212,8 +212,8 @@ def test_a_truncated_file(hsaco: str, tmp_path: Path, length: int) -> None:
 
 
 def test_a_file_or_kernel_that_is_not_there(hsaco: str) -> None:
-    refused(disassemble("nothing.hsaco"), says="No such file", where="nothing.hsaco", mend="check the path")
-    refused(disassemble(hsaco, "--kernel", "power"), says="no kernel 'power'", mend="Did you mean 'powers'?")
+    refused(disassemble("nothing.hsaco"), says="No such file", where="nothing.hsaco", hint="check the path")
+    refused(disassemble(hsaco, "--kernel", "power"), says="no kernel 'power'", hint="Did you mean 'powers'?")
 
 
 def test_a_bundle_without_this_gpu(hsaco: str, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_bundle_without_this_gpu(hsaco: str, tmp_path: Path) -> None:
 
 
 def test_counts_that_are_not_there_or_are_damaged(hsaco: str, tmp_path: Path) -> None:
-    refused(disassemble(hsaco, "--counts", "nowhere"), says="no counts", mend="emulate")
+    refused(disassemble(hsaco, "--counts", "nowhere"), says="no counts", hint="emulate")
     (tmp_path / "empty").mkdir()
     refused(disassemble(hsaco, "--counts", "empty"), says="no counts", where="instruction_counts.json")
     for content in (
@@ -235,11 +235,11 @@ def test_counts_that_are_not_there_or_are_damaged(hsaco: str, tmp_path: Path) ->
         '{"symbol": "powers", "code_object_sha256": "", "instructions": [1]}',
     ):
         (tmp_path / "empty" / "instruction_counts.json").write_text(content)
-        refused(disassemble(hsaco, "--counts", "empty"), says="this is no instruction_counts.json", mend="emulate")
+        refused(disassemble(hsaco, "--counts", "empty"), says="this is no instruction_counts.json", hint="emulate")
 
 
 def test_counts_of_another_kernel_or_file(hsaco: str, counted: str, tmp_path: Path) -> None:
-    refused(disassemble(hsaco, "--kernel", "calls", "--counts", counted), says="of kernel powers", mend="--kernel powers")
+    refused(disassemble(hsaco, "--kernel", "calls", "--counts", counted), says="of kernel powers", hint="--kernel powers")
     (tmp_path / "new.hsaco").write_bytes(build_hip(SOURCE.replace("value = 1", "value = 3"), tmp_path).code_object.data)
     refused(disassemble("new.hsaco", "--counts", counted), says="another code object", where=counted)
 

@@ -85,7 +85,7 @@ def test_a_bare_machine_can_run_nothing_and_every_gap_has_its_remedy(tmp_path: P
 
     assert found.can_run == ()
     assert {c.name for c in found.checks if c.state == "missing"} >= {"kfd", "GPU", "driver", "ROCm", "rocprofv3", "hipcc", "pip"}
-    assert [c.name for c in found.checks if c.state != "ok" and not c.remedy] == []
+    assert [c.name for c in found.checks if c.state != "ok" and not c.hint] == []
     assert "can run nothing here" in printed(found)
 
 
@@ -122,7 +122,7 @@ def test_a_profiler_beside_path_is_pointed_at(tmp_path: Path) -> None:
 
     check = checked(machine, tmp_path)["rocprofv3"]
 
-    assert (check.state, check.remedy) == ("missing", f"add {tmp_path / 'opt' / 'rocm-10.0.1' / 'bin'} to PATH")
+    assert (check.state, check.hint) == ("missing", f"add {tmp_path / 'opt' / 'rocm-10.0.1' / 'bin'} to PATH")
 
 
 def test_permissions_that_are_missing_are_named(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_permissions_that_are_missing_are_named(tmp_path: Path) -> None:
 
     checks = checked(machine, tmp_path)
 
-    assert checks["groups"].remedy == "sudo usermod -a -G render $USER, then log in again"
+    assert checks["groups"].hint == "sudo usermod -a -G render $USER, then log in again"
     assert (checks["counters"].state, "is 4" in checks["counters"].found) == ("broken", True)
 
 
@@ -139,7 +139,7 @@ def test_a_container_without_the_device_is_told_from_a_machine_without_a_gpu(tmp
     machine = gpu_node(tmp_path)
     (tmp_path / "dev" / "kfd").unlink()
 
-    assert "--device=/dev/kfd" in str(checked(machine, tmp_path)["kfd"].remedy)
+    assert "--device=/dev/kfd" in str(checked(machine, tmp_path)["kfd"].hint)
 
 
 def test_the_emulators_parts_are_held_against_their_pins(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_the_emulators_parts_are_held_against_their_pins(tmp_path: Path) -> None
     checks = checked(machine, tmp_path)
 
     assert (checks["llvmlite"].state, checks["tinygrad"].state, checks["triton"].state) == ("ok", "broken", "missing")
-    assert checks["tinygrad"].remedy == "pip install 'tinygrad==0.14.0'"
+    assert checks["tinygrad"].hint == "pip install 'tinygrad==0.14.0'"
     assert examine(machine, lab(tmp_path)).can_run == ()
     put_package(wheels, "tinygrad", "0.14.0")
     (wheels / "tinygrad-0.15.0.dist-info" / "METADATA").unlink()

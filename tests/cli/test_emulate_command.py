@@ -78,14 +78,14 @@ def hsaco(kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str
     return "kernels.hsaco"
 
 
-def refused(answer: Answer, *, says: str, where: str = "", mend: str = "") -> None:
-    """One error of what, where and how to mend it; nothing on the standard output."""
+def refused(answer: Answer, *, says: str, where: str = "", hint: str = "") -> None:
+    """One error of what, where and how to hint it; nothing on the standard output."""
     assert answer.code == 2, answer.err
     assert answer.out == ""
     assert answer.err.startswith("error: ")
     assert answer.err.count("error: ") == 1
     assert "Traceback" not in answer.err
-    for part in (says, where, mend):
+    for part in (says, where, hint):
         assert part in answer.err
 
 
@@ -246,7 +246,7 @@ def test_a_code_object_without_metadata_takes_the_arguments_as_they_are_given(hs
     assert answer.code == 0, answer.err
     assert [argument["name"] for argument in answer.document["arguments"]] == ["arg0", "arg1"]
     assert set(np.load(tmp_path / "run" / "arg0.npy")) == {7}
-    refused(emulate(*words, arguments=("i32[64]:out", f"hex={'00' * 4096}")), says="bytes of arguments", mend="kernarg")
+    refused(emulate(*words, arguments=("i32[64]:out", f"hex={'00' * 4096}")), says="bytes of arguments", hint="kernarg")
 
 
 @pytest.mark.parametrize("length", [0, 3, 17, 63, 64, 200, 1000, 4000])
@@ -260,7 +260,7 @@ def test_a_file_that_is_no_code_object(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kernel.hip").write_text(SOURCE)
 
-    refused(emulate("kernel.hip", *SAXPY), says="neither an ELF file nor an offload bundle", where="kernel.hip", mend=".hsaco")
+    refused(emulate("kernel.hip", *SAXPY), says="neither an ELF file nor an offload bundle", where="kernel.hip", hint=".hsaco")
     refused(emulate("nothing.hsaco", *SAXPY), says="No such file", where="nothing.hsaco")
     refused(emulate(".", *SAXPY), says="directory")
 
@@ -270,7 +270,7 @@ def test_an_object_file_that_is_not_linked(hsaco: str, tmp_path: Path) -> None:
     struct.pack_into("<H", data, 16, 1)
     (tmp_path / hsaco).write_bytes(data)
 
-    refused(emulate(hsaco, *SAXPY, arguments=SAXPY_ARGUMENTS), says="not linked", where=hsaco, mend="ld.lld -shared")
+    refused(emulate(hsaco, *SAXPY, arguments=SAXPY_ARGUMENTS), says="not linked", where=hsaco, hint="ld.lld -shared")
 
 
 def test_a_code_object_for_another_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,8 +278,8 @@ def test_a_code_object_for_another_gpu(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "other.hsaco").write_bytes(build_hip(SOURCE, tmp_path, architecture="gfx90a").code_object.data)
 
     answer = emulate("other.hsaco", *SAXPY, arguments=SAXPY_ARGUMENTS)
-    refused(answer, says="the code object is for gfx90a, mi300x is gfx942", where="other.hsaco", mend="--offload-arch=gfx942")
-    refused(emulate("other.hsaco", *SAXPY, "--target", "mi250x", arguments=SAXPY_ARGUMENTS), says="gfx942", mend="mi300x")
+    refused(answer, says="the code object is for gfx90a, mi300x is gfx942", where="other.hsaco", hint="--offload-arch=gfx942")
+    refused(emulate("other.hsaco", *SAXPY, "--target", "mi250x", arguments=SAXPY_ARGUMENTS), says="gfx942", hint="mi300x")
     data = bundle(("hip-amdgcn-amd-amdhsa--gfx90a", (tmp_path / "other.hsaco").read_bytes()))
     (tmp_path / "bundle.hsaco").write_bytes(data)
     refused(emulate("bundle.hsaco", *SAXPY, arguments=SAXPY_ARGUMENTS), says="no code object for gfx942, only for: gfx90a")
@@ -288,8 +288,8 @@ def test_a_code_object_for_another_gpu(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_kernel_has_to_be_named_where_there_are_several(hsaco: str) -> None:
     words = ("--grid", "1", "--block", "64")
 
-    refused(emulate(hsaco, *words), says="which of 12 kernels?", mend="--kernel")
-    refused(emulate(hsaco, "--kernel", "saxpi", *words), says="no kernel 'saxpi'", mend="Did you mean 'saxpy'?")
+    refused(emulate(hsaco, *words), says="which of 12 kernels?", hint="--kernel")
+    refused(emulate(hsaco, "--kernel", "saxpi", *words), says="no kernel 'saxpi'", hint="Did you mean 'saxpy'?")
 
 
 @pytest.mark.parametrize(
@@ -330,19 +330,19 @@ def test_wrong_arguments(hsaco: str, tmp_path: Path, arguments: tuple[str, ...],
 def test_a_geometry_that_no_gpu_takes(hsaco: str, grid: str, block: str, says: str) -> None:
     words = ("--kernel", "saxpy", f"--grid={grid}", f"--block={block}")
 
-    refused(emulate(hsaco, *words, arguments=SAXPY_ARGUMENTS), says=says, mend="mend:")
+    refused(emulate(hsaco, *words, arguments=SAXPY_ARGUMENTS), says=says, hint="hint:")
 
 
 @pytest.mark.parametrize(
-    ("words", "says", "mend"),
+    ("words", "says", "hint"),
     [
         (("--lds", "70000"), "70000 bytes of LDS", "less LDS"),
         (("--target", "mi300"), "unknown target 'mi300'", "Did you mean mi300x"),
         (("--check", "everything"), "there is no check named 'everything'", "lds_races"),
     ],
 )
-def test_options_that_cannot_be(hsaco: str, words: tuple[str, ...], says: str, mend: str) -> None:
-    refused(emulate(hsaco, *SAXPY, *words, arguments=SAXPY_ARGUMENTS), says=says, mend=mend)
+def test_options_that_cannot_be(hsaco: str, words: tuple[str, ...], says: str, hint: str) -> None:
+    refused(emulate(hsaco, *SAXPY, *words, arguments=SAXPY_ARGUMENTS), says=says, hint=hint)
 
 
 @pytest.mark.parametrize("words", [("--lds", "-1"), ("--lds", "many"), ("--max-instructions", "0"), ("--bogus",)])
@@ -365,7 +365,7 @@ def test_work_items_in_place_of_the_grid_leave_the_last_workgroup_partial(hsaco:
 def test_one_of_grid_and_work_items_is_required(hsaco: str, words: tuple[str, ...]) -> None:
     answer = emulate(hsaco, "--kernel", "mark", *words, "--block", "64", arguments=("i32[64]:out", "i32=9"))
 
-    refused(answer, says="one of --grid and --work-items is needed", mend="--grid counts workgroups")
+    refused(answer, says="one of --grid and --work-items is needed", hint="--grid counts workgroups")
 
 
 def test_grid_and_block_are_required(hsaco: str) -> None:
@@ -425,7 +425,7 @@ def test_a_folder_that_cannot_be_written(hsaco: str, tmp_path: Path) -> None:
     (tmp_path / "blocked").write_text("a file stands here")
     words = (*SAXPY, "--output", "blocked/run")
 
-    refused(emulate(hsaco, *words, arguments=SAXPY_ARGUMENTS), says="cannot write", where="blocked", mend="--output")
+    refused(emulate(hsaco, *words, arguments=SAXPY_ARGUMENTS), says="cannot write", where="blocked", hint="--output")
 
 
 def test_checks_report_defects_after_the_result(hsaco: str) -> None:

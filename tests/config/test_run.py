@@ -55,7 +55,7 @@ def test_a_wrong_key_or_value_is_named(changes: dict[str, Any], says: str, mends
         parse_run_config(composed(**changes), NOWHERE)
 
     assert says in refused.value.what
-    assert mends is None or mends in str(refused.value.remedy)
+    assert mends is None or mends in str(refused.value.hint)
 
 
 def test_the_whole_configuration_is_read_when_a_job_asks_for_it(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_fraction_is_not_a_count() -> None:
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(ExpressionError) as caught:
         evaluate("row * 2", {"rows": 6}, where="here")
-    assert "rows" in (caught.value.remedy or "")
+    assert "rows" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(

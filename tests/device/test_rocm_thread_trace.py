@@ -94,7 +94,7 @@ def test_a_missing_decoder_is_named_with_its_remedy(
 
     with pytest.raises(ProfilerError, match="rocprof-trace-decoder is missing") as caught:
         run(launch, tmp_path)
-    assert "ROCPROF_ATT_LIBRARY_PATH" in str(caught.value.remedy)
+    assert "ROCPROF_ATT_LIBRARY_PATH" in str(caught.value.hint)
 
 
 def test_a_run_that_decoded_nothing_is_an_error(launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -445,4 +445,4 @@ def test_an_unknown_check_is_answered_with_those_there_are() -> None:
     with pytest.raises(LabError, match="no check named 'race'") as caught:
         parse_checks("race")
 
-    assert "lds_races" in str(caught.value.remedy)
+    assert "lds_races" in str(caught.value.hint)

@@ -93,7 +93,7 @@ def test_a_launch_that_is_not_cooperative_faults_with_the_way_out(code: CodeObje
         with pytest.raises(MemoryFault) as caught:
             bench.launch("mirrored", 4, 64, a, a, int32(1))
 
-    assert "cooperative: true" in str(caught.value.remedy)
+    assert "cooperative: true" in str(caught.value.hint)
 
 
 def test_a_cooperative_dispatch_is_captured_and_replayed(code: CodeObject, tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_what_a_kernel_takes_from_torch_is_named(
 
     assert (error.where or "").endswith(place)
     assert what in error.what
-    assert "Install torch" in (error.remedy or "")
+    assert "Install torch" in (error.hint or "")
 
 
 def test_a_file_of_a_package_imports_its_neighbours(compile_scale: Callable[..., BuildResult], tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_missing_entry_lists_the_kernels(compile_scale: Callable[..., BuildRes
     error = failure(compile_scale, entry="scales")
 
     assert "no @triton.jit function 'scales'" in error.what
-    assert "scale" in (error.remedy or "")
+    assert "scale" in (error.hint or "")
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_without_triton_the_remedy_is_to_install_it(
     error = failure(compile_scale)
 
     assert "Triton is not installed" in error.what
-    assert "rocm-perf-lab[triton]" in (error.remedy or "")
+    assert "rocm-perf-lab[triton]" in (error.hint or "")
 
 
 def test_a_damaged_cache_is_compiled_again(compile_scale: Callable[..., BuildResult], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.verify.examiner import VacuousTolerance
-from rocm_perf_lab.verify.trial_policy import TrialPolicy
+from rocm_perf_lab.verify.policy import TrialPolicy
 from tests.builders.judging import described, judge_of
 
 if TYPE_CHECKING:

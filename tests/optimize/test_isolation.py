@@ -34,12 +34,12 @@ def test_nothing_of_its_memory_comes_back() -> None:
 
 def test_errors_of_the_user_arrive_as_what_they_are() -> None:
     def action() -> None:
-        raise GateError("a race", where="k.hip:3", remedy="add a barrier")
+        raise GateError("a race", where="k.hip:3", hint="add a barrier")
 
     with pytest.raises(GateError) as error:
         run_isolated(action, PLENTY)
 
-    assert error.value.lines() == LabError("a race", where="k.hip:3", remedy="add a barrier").lines()
+    assert error.value.lines() == LabError("a race", where="k.hip:3", hint="add a barrier").lines()
 
 
 def test_a_defect_arrives_as_a_defect_with_its_traceback() -> None:

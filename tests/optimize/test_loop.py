@@ -118,7 +118,7 @@ class TableBench:
         name = name_of(proposal)
         self.evaluated.append(name)
         if name in self.crashing:
-            raise LabError("memory fault", where="k", remedy="look at the index")
+            raise LabError("memory fault", where="k", hint="look at the index")
         output = {"y": np.array([2.0 if name in self.wrong else 1.0])}
         verification = verify_outputs(output, {"y": np.array([1.0])}, {"y": Tolerance(rtol=1e-5, atol=1e-6)})
         share = KernelShare("k", 1.0, self.headroom[name]) if name in self.headroom else None
@@ -340,7 +340,7 @@ def test_a_wrong_output_is_rejected_however_fast_it_is() -> None:
 def test_a_run_that_fails_is_rejected_with_all_that_the_error_says() -> None:
     verdict = verdicts(search(TableBench({"a": 1.0}, crashing={"a"}), {"base": ["a"]}))["a"]
 
-    assert (verdict.stage, verdict.reason) == ("verification", "memory fault\n  where: k\n  mend:  look at the index")
+    assert (verdict.stage, verdict.reason) == ("verification", "memory fault\n  at:    k\n  hint:  look at the index")
     assert verdict.verification is None
 
 

@@ -177,7 +177,7 @@ def test_a_missing_header_points_to_include_dirs(tmp_path: Path, cache_dir: Path
     with pytest.raises(CompileError, match=r"'factor\.h' file not found") as refusal:
         build(source, cache_dir)
 
-    assert refusal.value.remedy == "Add the folder of factor.h to include_dirs."
+    assert refusal.value.hint == "Add the folder of factor.h to include_dirs."
 
 
 def test_an_unknown_flag_is_reported(tmp_path: Path, cache_dir: Path) -> None:
@@ -188,7 +188,7 @@ def test_an_unknown_flag_is_reported(tmp_path: Path, cache_dir: Path) -> None:
 
 
 def test_a_missing_source_is_reported_with_its_path(tmp_path: Path, cache_dir: Path) -> None:
-    with pytest.raises(CompileError, match=r"does not exist\n  where: .*none\.hip"):
+    with pytest.raises(CompileError, match=r"does not exist\n  at:    .*none\.hip"):
         build(tmp_path / "none.hip", cache_dir)
 
 

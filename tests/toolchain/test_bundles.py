@@ -93,6 +93,6 @@ def test_a_damaged_compressed_bundle_is_refused_or_unpacked(data: st.DataObject)
     try:
         found = unpack_code_objects(bytes(damaged[:kept]), "gfx942")
     except CodeObjectError as refusal:
-        assert refusal.remedy
+        assert refusal.hint
     else:
         assert all(isinstance(content, bytes) for content in found)

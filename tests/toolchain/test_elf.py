@@ -174,7 +174,7 @@ def test_damage_never_gives_anything_but_a_code_object_or_a_reason(vec_copy: Cod
     try:
         result = read_code_object(bundle(("hipv4-amdgcn-amd-amdhsa--gfx942", content)) if framed else content)
     except CodeObjectError as refusal:
-        assert refusal.remedy
+        assert refusal.hint
     else:
         assert isinstance(result, CodeObject)
 

@@ -72,7 +72,7 @@ def test_a_refusal_is_told_again_without_a_compiler(source: Path, cache_dir: Pat
 
     assert compilers.started == 1
     assert "local memory (80000) exceeds limit (65536)" in first.what
-    assert (second.what, second.log, second.where, second.remedy) == (first.what, first.log, first.where, first.remedy)
+    assert (second.what, second.log, second.where, second.hint) == (first.what, first.log, first.where, first.hint)
 
 
 def test_a_changed_header_is_compiled_anew(source: Path, cache_dir: Path) -> None:

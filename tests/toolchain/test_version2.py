@@ -160,7 +160,7 @@ def test_what_is_damaged_or_missing_is_refused_with_the_reason() -> None:
     ):
         with pytest.raises(CodeObjectError, match=reason) as caught:
             read(text)
-        assert caught.value.remedy
+        assert caught.value.hint
 
 
 def test_an_unknown_processor_is_named() -> None:
@@ -177,4 +177,4 @@ def test_damage_gives_a_code_object_or_a_reason(changes: list[tuple[int, int]], 
     try:
         assert read_code_object(bytes(data[: len(data) - cut // 8])).kernels
     except LabError as refusal:
-        assert refusal.remedy
+        assert refusal.hint

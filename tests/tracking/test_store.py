@@ -252,7 +252,7 @@ def test_a_store_that_cannot_be_used_is_reported_without_its_password(uri: str, 
         open_mlflow_tracker(run_name="x", uri=uri)
 
     assert caught.value.where == where
-    assert caught.value.remedy == "check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none"
+    assert caught.value.hint == "check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none"
     assert "secret" not in str(caught.value)
 
 

@@ -188,7 +188,7 @@ def test_an_output_that_the_kernel_does_not_have_is_refused() -> None:
     with pytest.raises(VerificationError, match="the kernel has no output 'z'") as caught:
         verify_outputs({"x": np.zeros(1), "y": np.zeros(1)}, {"z": np.zeros(1)}, {})
 
-    assert caught.value.remedy == "outputs: x, y"
+    assert caught.value.hint == "outputs: x, y"
 
 
 def test_the_result_is_right_when_every_output_is_and_names_the_wrong_ones() -> None:

@@ -92,7 +92,7 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
         raise TimingUnavailable(
             f"target {target.name} has no timing parameters",
             where="target.timing",
-            remedy="take target=mi300x, or add the section `timing` to the target's YAML",
+            hint="take target=mi300x, or add the section `timing` to the target's YAML",
         )
     active_units = min(target.compute_units, launch.workgroups)
     per_unit = ceil(launch.workgroups / target.compute_units)
@@ -169,7 +169,7 @@ def _simulate(
         thread_trace=recorder.address if recorder else None,
     )
     if runtime.library.rpl_time_compute_unit(ctypes.byref(run)) or (recorder and not recorder.is_complete):
-        raise TimingUnavailable("the timing engine has too little memory", remedy="lower device.traced_workgroups")
+        raise TimingUnavailable("the timing engine has too little memory", hint="lower device.traced_workgroups")
     return result
 
 

@@ -146,7 +146,7 @@ def _translate_instruction(program: Program, state: BlockState, instruction: Ins
         raise UnsupportedInstruction(
             f"the emulator does not support {instruction.mnemonic.lower()} ({reason})",
             where=f"kernel {program.symbol}, address {instruction.address:#x}, encoding {encoding}: {instruction.text}",
-            remedy="compile with other flags, or report the instruction",
+            hint="compile with other flags, or report the instruction",
         ) from reason
 
 

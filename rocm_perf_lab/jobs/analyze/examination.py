@@ -105,7 +105,7 @@ class Choice:
         if not found:
             names = ", ".join(kernel.name for kernel in ranked[:5]) or "none"
             raise ProfileError(
-                f"no kernel matches {self.pattern!r}", where=str(trace.path), remedy=f"kernels, longest first: {names}"
+                f"no kernel matches {self.pattern!r}", where=str(trace.path), hint=f"kernels, longest first: {names}"
             )
         return select_kernel(trace, found)
 

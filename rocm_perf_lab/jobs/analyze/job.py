@@ -56,7 +56,7 @@ class AnalyzeRequest:
             LabError: Options that exclude each other.
         """
         if options.get("as_json") and options.get("quiet"):
-            raise LabError("--json and --quiet exclude each other", remedy="give one of them")
+            raise LabError("--json and --quiet exclude each other", hint="give one of them")
         paths = {name: Path(str(options.pop(name))) for name in _PATHS if options.get(name)}
         plain = {name: value for name, value in options.items() if name not in _PATHS}
         return cls(tuple(databases), **paths, **plain)  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ def configured_prior(config: LabConfig, space: Space) -> Prior | None:
     if text.startswith(_STUDY):
         name, at, url = text.removeprefix(_STUDY).partition("@")
         if not at:
-            raise PriorError(f"{text!r} names no storage", where="autotune.prior", remedy="write study:NAME@URL")
+            raise PriorError(f"{text!r} names no storage", where="autotune.prior", hint="write study:NAME@URL")
         return _of_study(space, url, name)
     return _of_path(space, Path(text))
 
@@ -50,7 +50,7 @@ def _of_path(space: Space, path: Path) -> Prior:
     if path.is_dir() and not result.is_file() and (path / STUDY).is_file():
         return _of_study(space, f"sqlite:///{(path / STUDY).absolute()}", None)
     if not result.is_file():
-        raise PriorError("there are no earlier results", where=str(path), remedy=f"name {_FORMS}")
+        raise PriorError("there are no earlier results", where=str(path), hint=f"name {_FORMS}")
     if result.suffix == ".json" and '"trials"' in (text := result.read_text(encoding="utf-8", errors="replace")):
         return Prior.from_results(space, results_of(text, str(result)), str(result))
     return Prior.from_landscape(space, load_landscape(result))
@@ -72,4 +72,4 @@ def results_of(text: str, where: str) -> Iterator[tuple[Configuration, float]]:
         for trial in trials:
             yield trial["parameters"], math.inf if trial["runtime_ms"] is None else float(trial["runtime_ms"])
     except (ValueError, KeyError, TypeError) as error:
-        raise PriorError("this is no result of an autotune run", where=where, remedy=f"name {_FORMS}") from error
+        raise PriorError("this is no result of an autotune run", where=where, hint=f"name {_FORMS}") from error

@@ -52,16 +52,16 @@ def _tracking_run(run: Path) -> str | None:
 
 
 def _configuration(run: Path) -> dict[str, Any]:
-    remedy = "name the folder of an autotune run (outputs/<date>/<time>-autotune-<kernel>)"
+    hint = "name the folder of an autotune run (outputs/<date>/<time>-autotune-<kernel>)"
     path = run / "config.json"
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         job = str(content["job"]["_target_"])
         storage = content["autotune"]["storage"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LabError("this is not the folder of a run", where=str(path), remedy=remedy) from error
+        raise LabError("this is not the folder of a run", where=str(path), hint=hint) from error
     if not job.endswith(".AutotuneJob"):
-        raise LabError("the run is not a search", where=f"{path}, job", remedy=remedy)
+        raise LabError("the run is not a search", where=f"{path}, job", hint=hint)
     if storage is None and not (run / STUDY_FILE).is_file():
-        raise LabError("the run has no study: it ended before its first trial", where=str(run), remedy="start it anew")
+        raise LabError("the run has no study: it ended before its first trial", where=str(run), hint="start it anew")
     return content

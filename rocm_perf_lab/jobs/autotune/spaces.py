@@ -35,7 +35,7 @@ def configured_space(config: LabConfig) -> Space:
     raise SpaceError(
         "there is no space to search",
         where="autotune.space",
-        remedy="name a file, autotune.space=conf/space/gemm.yaml, or an option, space=gemm",
+        hint="name a file, autotune.space=conf/space/gemm.yaml, or an option, space=gemm",
     )
 
 

@@ -73,11 +73,11 @@ class CommandSettings:
             LabError: Settings that contradict each other, or rocprofv3 is asked for and not here.
         """
         if self.timing not in TIMINGS:
-            raise LabError(f"unknown timing {self.timing!r}", where="job.timing", remedy=f"one of {', '.join(TIMINGS)}")
+            raise LabError(f"unknown timing {self.timing!r}", where="job.timing", hint=f"one of {', '.join(TIMINGS)}")
         if self.time_unit not in UNITS_IN_MS:
-            raise LabError(f"unknown unit {self.time_unit!r}", where="job.time_unit", remedy=f"one of {', '.join(UNITS_IN_MS)}")
+            raise LabError(f"unknown unit {self.time_unit!r}", where="job.time_unit", hint=f"one of {', '.join(UNITS_IN_MS)}")
         if self.timing == "printed" and self.time_regex is None:
-            raise LabError("printed times need a pattern", where="job.time_regex", remedy=r"--time-regex 'time: ([\d.]+) ms'")
+            raise LabError("printed times need a pattern", where="job.time_regex", hint=r"--time-regex 'time: ([\d.]+) ms'")
         if self.time_regex is not None and self.timing in ("auto", "printed"):
             return printed_time(self.time_regex, self.time_unit, self.timeout_s)
         if self.timing == "wall":
@@ -148,7 +148,7 @@ def _compile(lab: Lab, space: Space, builder: KernelBuilder) -> CompiledSpace:
         raise LabError(
             f"{len(space):,} configurations are too many to compile",
             where="autotune.features",
-            remedy=f"add constraints, raise autotune.max_compiled ({settings.max_compiled:,}), or take features: [parameters]",
+            hint=f"add constraints, raise autotune.max_compiled ({settings.max_compiled:,}), or take features: [parameters]",
         )
     with lab.console.status("compiling") as status:
         compiled = compile_space(

@@ -102,16 +102,16 @@ def read_run(path: Path) -> RunTimes:
             raise CompareError(
                 "this is a database, not a profile",
                 where=str(file),
-                remedy=f"rocm-perf analyze {file} --output DIR, then compare DIR",
+                hint=f"rocm-perf analyze {file} --output DIR, then compare DIR",
             )
         found = json.loads(content.decode("utf-8"))
     except FileNotFoundError as error:
         what = f"there is no {file.name}" if path.exists() or path.suffix else "there is no such file or folder"
-        raise CompareError(what, where=str(path), remedy=_where_profiles_are(path)) from error
+        raise CompareError(what, where=str(path), hint=_where_profiles_are(path)) from error
     except OSError as error:
         raise CompareError(f"cannot read the profile: {error.strerror or error}", where=str(file)) from error
     except (ValueError, RecursionError) as error:
-        raise CompareError(f"no JSON: {error}", where=str(file), remedy="give the profile.json of a run") from error
+        raise CompareError(f"no JSON: {error}", where=str(file), hint="give the profile.json of a run") from error
     return _run_times(found, file)
 
 
@@ -139,7 +139,7 @@ def _run_times(found: Any, file: Path) -> RunTimes:
         raise CompareError(
             f"this profile has schema version {version}, this version of the lab reads {_SCHEMA_MAJOR}x",
             where=str(file),
-            remedy="profile again, or update the lab",
+            hint="profile again, or update the lab",
         )
     try:
         if isinstance(found, dict) and "command" in found and "kernel" not in found:
@@ -151,7 +151,7 @@ def _run_times(found: Any, file: Path) -> RunTimes:
         raise CompareError(
             f"this is no profile: {_what_is_wrong(first['type'], first['msg'])}",
             where=f"{file}, key {key}" if key else str(file),
-            remedy="give the profile.json of a run, or the run's folder",
+            hint="give the profile.json of a run, or the run's folder",
         ) from error
 
 

@@ -55,7 +55,7 @@ def run_compare(request: CompareRequest, console: Console, *, as_json: bool) -> 
         raise CompareError(
             f"these times say nothing of each other: {'; '.join(unlike)}",
             where=f"{request.base} and {request.new}",
-            remedy="compare runs of one device and target, or add --force to see the numbers all the same",
+            hint="compare runs of one device and target, or add --force to see the numbers all the same",
         )
     rows = compare(base, new)
     if as_json:
@@ -81,7 +81,7 @@ def parse_share(text: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share < float("inf") or (share >= 1 and not is_percent):
-        raise CompareError(f"{text!r} is no share", where="--fail-over", remedy="write 5% or 0.05")
+        raise CompareError(f"{text!r} is no share", where="--fail-over", hint="write 5% or 0.05")
     return share
 
 

@@ -102,7 +102,7 @@ def _require_same(
         raise CountsError(
             f"the counts are of {f'kernel {counts.symbol}' if same_file else 'another code object'}",
             where=f"--counts {request.counts}",
-            remedy=f"add --kernel {counts.symbol}" if same_file else "give the file that was emulated, or emulate this one",
+            hint=f"add --kernel {counts.symbol}" if same_file else "give the file that was emulated, or emulate this one",
         )
 
 

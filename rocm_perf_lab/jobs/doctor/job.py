@@ -1,6 +1,6 @@
 """`rocm-perf doctor`: what of a GPU, of ROCm, of compilers and of the emulator is here, and how to get what is not.
 
-Takes a :class:`Machine` and the lab's own folders; gives one check per line: ok, missing or broken, with its remedy.
+Takes a :class:`Machine` and the lab's own folders; gives one check per line: ok, missing or broken, with its hint.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Check:
     name: str
     state: State
     found: str
-    remedy: str | None = None
+    hint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,17 @@ def run_doctor(console: Console, *, as_json: bool) -> bool:
     named = os.environ.get("ROCM_PERF_LAB_CACHE")
     found = examine(Machine(), Lab(Path(named) if named else user_cache_path("rocm-perf-lab")))
     if as_json:
-        document = {"schema_version": "1.0", "can_run": list(found.can_run), "checks": [asdict(check) for check in found.checks]}
+        document = {"schema_version": "1.0", "can_run": list(found.can_run), "checks": [_plain(check) for check in found.checks]}
         print(json.dumps(document, indent=2))
     else:
         show(console, found)
     return bool(found.can_run)
+
+
+def _plain(check: Check) -> dict[str, str | None]:
+    """Return the JSON object of a check; the key of the hint is `remedy`, as in every version of the document."""
+    plain = asdict(check)
+    return {**{name: value for name, value in plain.items() if name != "hint"}, "remedy": check.hint}
 
 
 def examine(machine: Machine, lab: Lab) -> Diagnosis:
@@ -102,7 +108,7 @@ def examine(machine: Machine, lab: Lab) -> Diagnosis:
 
 
 def show(console: Console, found: Diagnosis) -> None:
-    """One table per area; remedies stand under what they mend."""
+    """One table per area; hints stand under what they mend."""
     table = Table(show_header=False, box=None, pad_edge=False, expand=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -113,8 +119,8 @@ def show(console: Console, found: Diagnosis) -> None:
             area = check.area
             table.add_row(Text(area, style="bold"))
         table.add_row(Text(f"  {check.state}", style=_COLOURS[check.state]), Text(check.name), Text(check.found))
-        if check.remedy and check.state != "ok":
-            table.add_row("", "", Text(f"to mend: {check.remedy}", style="dim"))
+        if check.hint and check.state != "ok":
+            table.add_row("", "", Text(f"hint: {check.hint}", style="dim"))
     console.print(table)
     if found.can_run:
         console.print(Text(f"the lab can run: device={', device='.join(found.can_run)}"))
@@ -136,13 +142,13 @@ def _gpu(machine: Machine) -> Iterator[Check]:
     area, kfd = "GPU", machine.kfd
     if not kfd.exists():
         driver_is_here = (machine.root / "sys" / "module" / "amdgpu").is_dir()
-        remedy = "in a container start with --device=/dev/kfd --device=/dev/dri" if driver_is_here else None
-        yield Check(area, "kfd", "missing", "no /dev/kfd", remedy or "load the amdgpu driver on a machine with an AMD GPU")
+        hint = "in a container start with --device=/dev/kfd --device=/dev/dri" if driver_is_here else None
+        yield Check(area, "kfd", "missing", "no /dev/kfd", hint or "load the amdgpu driver on a machine with an AMD GPU")
     elif os.access(kfd, os.R_OK | os.W_OK):
         yield Check(area, "kfd", "ok", "/dev/kfd can be read and written")
     else:
-        remedy = f"sudo usermod -a -G {','.join(ACCESS_GROUPS)} $USER, then log in again"
-        yield Check(area, "kfd", "broken", "/dev/kfd is here, but this user may not use it", remedy)
+        hint = f"sudo usermod -a -G {','.join(ACCESS_GROUPS)} $USER, then log in again"
+        yield Check(area, "kfd", "broken", "/dev/kfd is here, but this user may not use it", hint)
     devices = gpus(machine)
     if not devices:
         yield Check(area, "GPU", "missing", "the driver shows none", "device=emulator needs none")
@@ -214,13 +220,13 @@ def _answering(machine: Machine, area: str, program: str) -> Check:
 def _profiler(machine: Machine, area: str) -> Iterator[Check]:
     if machine.tools.which("rocprofv3") is None:
         beside = next((root / "bin" for root in machine.rocm_roots() if (root / "bin" / "rocprofv3").is_file()), None)
-        remedy = f"add {beside} to PATH" if beside else "install rocprofiler-sdk, a part of ROCm"
-        yield Check(area, "rocprofv3", "missing", "not on PATH", remedy)
+        hint = f"add {beside} to PATH" if beside else "install rocprofiler-sdk, a part of ROCm"
+        yield Check(area, "rocprofv3", "missing", "not on PATH", hint)
         return
     try:
         profiler = Rocprofv3.find(machine.executables)
     except ProfilerError as error:
-        yield Check(area, "rocprofv3", "broken", error.what, error.remedy)
+        yield Check(area, "rocprofv3", "broken", error.what, error.hint)
         return
     if profiler.version == "unknown":
         yield Check(area, "rocprofv3", "broken", f"{profiler.path} --version names no version", "reinstall rocprofiler-sdk")
@@ -245,16 +251,16 @@ def _permissions(machine: Machine) -> Iterator[Check]:
     if machine.is_superuser or not absent:
         yield Check(area, "groups", "ok", "superuser" if machine.is_superuser else f"member of {', '.join(ACCESS_GROUPS)}")
     else:
-        remedy = f"sudo usermod -a -G {','.join(absent)} $USER, then log in again"
-        yield Check(area, "groups", "missing", f"not a member of {', '.join(absent)}", remedy)
+        hint = f"sudo usermod -a -G {','.join(absent)} $USER, then log in again"
+        yield Check(area, "groups", "missing", f"not a member of {', '.join(absent)}", hint)
     text = machine.text("proc/sys/kernel/perf_event_paranoid")
     if text is None or not text.lstrip("-").isdigit():
         yield Check(area, "counters", "broken", "perf_event_paranoid cannot be read", "mount /proc")
     elif int(text) <= _MOST_PARANOID or machine.is_superuser:
         yield Check(area, "counters", "ok", f"perf_event_paranoid is {text}")
     else:
-        remedy = f"sudo sysctl kernel.perf_event_paranoid={_MOST_PARANOID}, or give CAP_PERFMON"
-        yield Check(area, "counters", "broken", f"perf_event_paranoid is {text}: counters may be refused", remedy)
+        hint = f"sudo sysctl kernel.perf_event_paranoid={_MOST_PARANOID}, or give CAP_PERFMON"
+        yield Check(area, "counters", "broken", f"perf_event_paranoid is {text}: counters may be refused", hint)
 
 
 def _compilers(machine: Machine) -> Iterator[Check]:
@@ -264,10 +270,10 @@ def _compilers(machine: Machine) -> Iterator[Check]:
         except CompilerNotFound as error:
             reason = error.what.splitlines()[-1].strip().removeprefix(f"{name}: ")
             state: State = "missing" if re.search(r"not in PATH|neither in PATH|not installed", reason) else "broken"
-            remedy = (
+            hint = (
                 _INSTALL_EMULATOR if name == "pip" else _INSTALL_ROCM if name == "hipcc" else "install clang 18 or later and lld"
             )
-            yield Check("compilers", name, state, reason, f"{remedy} (one compiler is enough)")
+            yield Check("compilers", name, state, reason, f"{hint} (one compiler is enough)")
         else:
             path = compiler.command[0]
             yield Check("compilers", name, "ok", f"{compiler.version.partition(';')[0]} in {path}")
@@ -319,8 +325,8 @@ def _lab(machine: Machine, lab: Lab) -> Iterator[Check]:
 def _cache(cache: Path, area: str) -> Check:
     existing = next((path for path in (cache, *cache.parents) if path.exists()), cache)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        remedy = "make it writable, or set ROCM_PERF_LAB_CACHE to another folder"
-        return Check(area, "cache", "broken", f"{cache} cannot be written", remedy)
+        hint = "make it writable, or set ROCM_PERF_LAB_CACHE to another folder"
+        return Check(area, "cache", "broken", f"{cache} cannot be written", hint)
     sizes = {folder.name: _size(folder) for folder in sorted(cache.glob("*")) if folder.is_dir()} if cache.is_dir() else {}
     parts = ", ".join(f"{name} {_bytes(size)}" for name, size in sizes.items())
     return Check(area, "cache", "ok", f"{_bytes(sum(sizes.values()))} in {cache}{f' ({parts})' if parts else ''}")
@@ -335,14 +341,14 @@ def _store(uri: str, folder: Path, area: str) -> Check:
     file = folder / name.partition("?")[0]
     if not file.exists():
         return Check(area, "MLflow store", "ok", f"{file} will be made by the first run")
-    remedy = "move it away, set MLFLOW_TRACKING_URI, or run with tracking=none"
+    hint = "move it away, set MLFLOW_TRACKING_URI, or run with tracking=none"
     try:
         with file.open("rb") as content:
             is_sqlite = content.read(len(SQLITE_MAGIC)) in (SQLITE_MAGIC, b"")
     except OSError as error:
-        return Check(area, "MLflow store", "broken", f"{file}: {error.strerror}", remedy)
+        return Check(area, "MLflow store", "broken", f"{file}: {error.strerror}", hint)
     if not is_sqlite or not os.access(file, os.W_OK):
-        return Check(area, "MLflow store", "broken", f"{file} is no SQLite database that can be written", remedy)
+        return Check(area, "MLflow store", "broken", f"{file} is no SQLite database that can be written", hint)
     return Check(area, "MLflow store", "ok", f"{_bytes(file.stat().st_size)} in {file}")
 
 

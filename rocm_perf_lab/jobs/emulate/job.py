@@ -105,7 +105,7 @@ def _emulate_into(request: EmulateRequest, output: Path | None) -> tuple[Emulati
         raise LabError(
             f"cannot write the output: {error.strerror or error}",
             where=str(error.filename or output),
-            remedy="give --output a folder that can be written",
+            hint="give --output a folder that can be written",
         ) from error
 
 
@@ -116,7 +116,7 @@ def _device(request: EmulateRequest, target: Target) -> EmulatorDevice:
     try:
         return EmulatorDevice(target=target, check=request.check, **options)
     except LabError as error:
-        raise LabError(error.what, where=f"--check {request.check}", remedy=error.remedy) from error
+        raise LabError(error.what, where=f"--check {request.check}", hint=error.hint) from error
 
 
 def _write_files(emulation: Emulation, request: EmulateRequest, output: Path) -> dict[str, str]:
@@ -149,5 +149,5 @@ def _require_clean(emulation: Emulation) -> None:
         raise LabError(
             f"the checks found {count} defect{'s' if count > 1 else ''} in kernel {emulation.kernel.name}",
             where="\n         ".join(finding.message for finding in emulation.findings),
-            remedy="correct the kernel, or choose other checks with --check",
+            hint="correct the kernel, or choose other checks with --check",
         )

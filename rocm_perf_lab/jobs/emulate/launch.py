@@ -92,7 +92,7 @@ def _require_emulated(code_object: CodeObject, target: Target, file: Path) -> No
         raise LabError(
             f"the code object is for {code_object.architecture}, {target.name} is {target.architecture}",
             where=str(file),
-            remedy=f"compile it with --offload-arch={target.architecture}, or choose another --target",
+            hint=f"compile it with --offload-arch={target.architecture}, or choose another --target",
         )
 
 
@@ -102,7 +102,7 @@ def _geometry(request: EmulateRequest) -> Geometry:
         raise LabError(
             "one of --grid and --work-items is needed",
             where=f"--grid {request.grid} --work-items {request.work_items}" if request.grid else "neither is there",
-            remedy="--grid counts workgroups; --work-items counts work-items, and the last workgroup may be partial",
+            hint="--grid counts workgroups; --work-items counts work-items, and the last workgroup may be partial",
         )
     if request.work_items is not None:
         return Geometry.of_work_items(parse_dim3(request.work_items, "--work-items"), block, request.dynamic_lds_bytes)
@@ -116,7 +116,7 @@ def _require_size(kernel: KernelMetadata, geometry: Geometry, arguments: Sequenc
             f"{format_dim3(geometry.grid)} workgroups of {format_dim3(geometry.block)} work-items: "
             f"a dispatch holds {_LARGEST_WORK_ITEMS:,} per dimension",
             where=f"kernel {kernel.name}, --grid",
-            remedy="--grid counts workgroups, not work-items",
+            hint="--grid counts workgroups, not work-items",
         )
     needed = sum(_buffer_bytes(argument) for argument in arguments)
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -124,7 +124,7 @@ def _require_size(kernel: KernelMetadata, geometry: Geometry, arguments: Sequenc
         raise LabError(
             f"the buffers have {needed:,} bytes; with copies that is more than the {available:,} of this machine",
             where="--arg",
-            remedy="use smaller buffers",
+            hint="use smaller buffers",
         )
 
 
@@ -156,7 +156,7 @@ def _with_argument_layout(
         raise LabError(
             f"kernel {kernel.name} takes {kernel.kernarg_bytes} bytes of arguments, those given have {end}",
             where=f"its metadata names no arguments; given: {', '.join(map(format_argument, arguments))}",
-            remedy="give the arguments that it takes; hand-written assembly needs .amdhsa_kernarg_size and .args",
+            hint="give the arguments that it takes; hand-written assembly needs .amdhsa_kernarg_size and .args",
         )
     described = replace(kernel, arguments=tuple(laid_out))
     kernels = tuple(described if other is kernel else other for other in code_object.kernels)

@@ -71,12 +71,12 @@ def show_metric(console: Console, name: str, *, target: str | None, as_json: boo
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [other for other in known if name and name in other][:5]
         hint = f"did you mean {' or '.join(near)}? " if near else ""
-        raise MetricError(f"there is no metric {name!r}", where="metrics show", remedy=f"{hint}all: rocm-perf metrics list")
+        raise MetricError(f"there is no metric {name!r}", where="metrics show", hint=f"{hint}all: rocm-perf metrics list")
     if wanted is not None and wanted not in known[name]:
         raise MetricError(
             f"{wanted} has no counters for {name}",
             where=f"--target {target}",
-            remedy=f"it is known on {', '.join(known[name])}",
+            hint=f"it is known on {', '.join(known[name])}",
         )
     metrics = {one: load_metrics(one)[name] for one in known[name] if wanted in (None, one)}
     first = next(iter(metrics.values()))

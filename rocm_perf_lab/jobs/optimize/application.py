@@ -75,7 +75,7 @@ class OptimizeApplicationJob:
             raise LabError(
                 f"the build command has no {' and no '.join(missing)}",
                 where=f"--build {shlex.quote(build)}",
-                remedy='for example "hipcc -O3 {source} -o {binary}"',
+                hint='for example "hipcc -O3 {source} -o {binary}"',
             )
         words = tuple(map(str, command))
         self._application = ApplicationSource(Path(source) if source is not None else find_source(words[0]), build, words)

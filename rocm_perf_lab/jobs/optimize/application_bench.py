@@ -147,7 +147,7 @@ class ApplicationMaker:
             raise ApplicationError(f"the build took more than {self.timeout_s:g} s", where=shlex.join(words)) from error
         if ended.returncode != 0 or not os.access(binary, os.X_OK):
             said = (ended.stderr or ended.stdout).strip()[-500:] or "no executable file was made"
-            raise ApplicationError(f"the build command failed: {said}", where=shlex.join(words), remedy="check --build")
+            raise ApplicationError(f"the build command failed: {said}", where=shlex.join(words), hint="check --build")
 
 
 @dataclass

@@ -34,7 +34,7 @@ def find_source(program: str) -> Path:
     raise LabError(
         f"which source file is to be rewritten? Beside the application {'are' if chosen else 'is'} {found}",
         where=program,
-        remedy=f'rocm-perf optimize {program} --source kernel.hip --build "{USUAL_BUILD}"',
+        hint=f'rocm-perf optimize {program} --source kernel.hip --build "{USUAL_BUILD}"',
     )
 
 

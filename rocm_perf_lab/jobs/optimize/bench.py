@@ -79,7 +79,7 @@ class LoopBench:
         except CompileError as error:
             folder = f"{path.parent}{os.sep}"  # a model, and a repeated run, are told the same in any folder
             raise CompileError(
-                error.what.replace(folder, ""), log=error.log.replace(folder, ""), where=str(path), remedy=error.remedy
+                error.what.replace(folder, ""), log=error.log.replace(folder, ""), where=str(path), hint=error.hint
             ) from error
         return self.built(proposal, compiled, path)
 
@@ -150,9 +150,9 @@ def read_source(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise LabError("the source file cannot be read", where=str(path), remedy="check kernel.source") from error
+        raise LabError("the source file cannot be read", where=str(path), hint="check kernel.source") from error
     except UnicodeDecodeError as error:
-        raise LabError("the source file is not UTF-8", where=str(path), remedy="convert it to UTF-8") from error
+        raise LabError("the source file is not UTF-8", where=str(path), hint="convert it to UTF-8") from error
 
 
 def evaluation_of(turn: Turn, *, runtime_ns: float | None = None) -> Evaluation:

@@ -66,7 +66,7 @@ def finish(
         raise LabError(
             "the best source does not compile to the code object that was measured: its numbers cannot be trusted",
             where=str(best),
-            remedy="look for __TIME__, __DATE__ or a compiler that is not deterministic",
+            hint="look for __TIME__, __DATE__ or a compiler that is not deterministic",
         )
 
 

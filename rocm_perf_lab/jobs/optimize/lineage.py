@@ -102,19 +102,17 @@ def _read(folder: Path) -> tuple[list[Mapping[str, Any]], str, Mapping[str, Any]
             summary: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             rows, baseline = list(summary["verdicts"]), str(summary["baseline"]["proposal"])
         except (ValueError, KeyError, TypeError) as error:
-            raise LineageError(
-                "this is no optimize.json", where=str(path), remedy="give the folder of an optimization"
-            ) from error
+            raise LineageError("this is no optimize.json", where=str(path), hint="give the folder of an optimization") from error
         return rows, baseline, summary
     if not (folder / JOURNAL).is_file():
         raise LineageError(
             "there is no optimization in this folder",
             where=str(folder),
-            remedy="give the folder of a run of rocm-perf optimize: outputs/<date>/<time>-optimize-<kernel>",
+            hint="give the folder of a run of rocm-perf optimize: outputs/<date>/<time>-optimize-<kernel>",
         )
     journal = Journal(folder / JOURNAL)
     if journal.beginning is None:
-        raise LineageError("this run ended before its first proposal", where=str(folder), remedy="start a new run")
+        raise LineageError("this run ended before its first proposal", where=str(folder), hint="start a new run")
     return [_row(verdict) for verdict in journal.verdicts], journal.beginning.baseline, None
 
 
@@ -176,7 +174,7 @@ def _label(node: Node) -> str:
 
 def _diff(folder: Path, summary: Mapping[str, Any] | None) -> str:
     if summary is None:
-        raise LineageError("an interrupted run has no winner yet", where=str(folder), remedy="go on with it first")
+        raise LineageError("an interrupted run has no winner yet", where=str(folder), hint="go on with it first")
     patch = folder / f"{summary['best']['source']}.diff"
     try:
         return patch.read_text(encoding="utf-8")

@@ -41,14 +41,14 @@ def open_model(config: LabConfig) -> ChatModel | None:
             raise LabError(
                 "there is no transcript to replay",
                 where="optimizer.llm.transcript",
-                remedy="name a transcript.jsonl of an earlier run, or choose optimizer.proposer=llm",
+                hint="name a transcript.jsonl of an earlier run, or choose optimizer.proposer=llm",
             )
         return RecordedModel(llm.transcript if llm.transcript.is_absolute() else config.kernel.folder / llm.transcript)
     if llm.model is None:
         raise LabError(
             "which model is to be asked?",
             where="optimizer.llm.model",
-            remedy="optimizer.llm.model=NAME, or replay earlier answers with optimizer.proposer=recorded",
+            hint="optimizer.llm.model=NAME, or replay earlier answers with optimizer.proposer=recorded",
         )
     return EndpointModel(
         Endpoint(

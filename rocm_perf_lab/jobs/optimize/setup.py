@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
-    from rocm_perf_lab.config.lab import OptimizerConfig
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.optimize.config import OptimizerConfig
     from rocm_perf_lab.optimize.guards import Guard
     from rocm_perf_lab.optimize.proposers.model import ChatModel
     from rocm_perf_lab.optimize.search import Search
@@ -64,7 +64,7 @@ class Parts:
             raise LabError(
                 f"kernel {lab.config.kernel.name} is written in {lab.config.kernel.language}: only HIP sources are rewritten",
                 where="kernel.language",
-                remedy="choose a kernel with a HIP source, for example kernel=softmax",
+                hint="choose a kernel with a HIP source, for example kernel=softmax",
             )
         return cls(
             [
@@ -89,7 +89,7 @@ def start_anew(folder: Path) -> None:
         raise LabError(
             "there is an interrupted run in this folder",
             where=str(folder),
-            remedy=f"go on with it: rocm-perf optimize --resume {folder}; or choose another folder",
+            hint=f"go on with it: rocm-perf optimize --resume {folder}; or choose another folder",
         )
     for path in (summary, journal, folder / TRANSCRIPT):
         path.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ def confirm(lab: Lab, model: ChatModel | None) -> None:
         f"(at most {llm.max_calls} calls, {llm.max_tokens:,} tokens{cost})?"
     )
     if not sys.stdin.isatty():
-        raise LabError("a model is to be called, and there is no terminal to ask at", where=question, remedy="add --yes")
+        raise LabError("a model is to be called, and there is no terminal to ask at", where=question, hint="add --yes")
     from rich.prompt import Confirm
 
     if not Confirm.ask(question, console=Console(stderr=True)):

@@ -67,7 +67,7 @@ class ApplicationJob:
         timeout_s: float = 3600.0,
     ) -> None:
         if not command or runs < 1:
-            raise LabError("nothing to run", where="job.command, job.runs", remedy="rocm-perf profile ./app [arguments]")
+            raise LabError("nothing to run", where="job.command, job.runs", hint="rocm-perf profile ./app [arguments]")
         self._command = tuple(str(word) for word in command)
         self._runs = runs
         self._kernel = kernel
@@ -186,10 +186,10 @@ class ApplicationJob:
             raise LabError(
                 f"the command took more than {self._timeout_s:g} s and was ended",
                 where=shlex.join(self._command),
-                remedy="raise --timeout",
+                hint="raise --timeout",
             )
         if code != 0:
-            raise LabError(f"the command {how_it_ended(code)}", where=shlex.join(self._command), remedy="run it by itself first")
+            raise LabError(f"the command {how_it_ended(code)}", where=shlex.join(self._command), hint="run it by itself first")
         return time.perf_counter() - start
 
 

@@ -67,7 +67,7 @@ def require_correct(turn: Turn, lab: Lab) -> None:
         raise LabError(
             f"kernel {lab.config.kernel.name} computes something else than its reference: {turn.verification}",
             where=str(lab.config.kernel.source_path),
-            remedy="correct the kernel, its reference, or its tolerance",
+            hint="correct the kernel, its reference, or its tolerance",
         )
 
 
@@ -82,7 +82,7 @@ def require_clean(findings: Sequence[Finding], kernel: str) -> None:
         raise LabError(
             f"the checks found {count} defect{'s' if count > 1 else ''} in kernel {kernel}",
             where="\n         ".join(finding.message for finding in findings),
-            remedy="correct the kernel, or choose other checks with device.check",
+            hint="correct the kernel, or choose other checks with device.check",
         )
 
 

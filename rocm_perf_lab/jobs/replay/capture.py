@@ -61,13 +61,13 @@ class CaptureJob:
             raise LabError(
                 f"kernel {self._entry!r} was never dispatched",
                 where=f"the description of {config.kernel.name} dispatches {entry}, once",
-                remedy=f"Name {entry}, or leave --kernel out.",
+                hint=f"Name {entry}, or leave --kernel out.",
             )
         if self._dispatch:
             raise LabError(
                 f"kernel {entry} was dispatched once, number {self._dispatch} (from 0) does not exist",
                 where=f"the description of {config.kernel.name}",
-                remedy="Leave --dispatch out.",
+                hint="Leave --dispatch out.",
             )
 
 
@@ -95,7 +95,7 @@ def capture_on_emulator(config: LabConfig, device: Device, launch: Launch, folde
         raise LabError(
             f"a described kernel is captured on the emulator, the device is {device.identity.name}",
             where=f"kernel {config.kernel.name}",
-            remedy="Add device=emulator, or capture an application: rocm-perf replay capture --kernel NAME -- ./app",
+            hint="Add device=emulator, or capture an application: rocm-perf replay capture --kernel NAME -- ./app",
         )
     with device.machine() as machine:
         capture_launch(machine, launch, folder, target=config.target, mode=mode, argument_types=_argument_types(config, launch))
@@ -113,7 +113,7 @@ def replaying(config: LabConfig, device: Device, folder: Path) -> Device:
         raise LabError(
             f"measure=replay captures described kernels on the emulator, the device is {device.identity.name}",
             where="device.measure or optimizer.measure",
-            remedy="rocm-perf replay capture --kernel NAME -- ./app, then device=replay device.capture=DIR",
+            hint="rocm-perf replay capture --kernel NAME -- ./app, then device=replay device.capture=DIR",
         )
 
     def source(launch: Launch) -> Path:

@@ -113,7 +113,7 @@ class ReplayJob:
         """The other code object, as a file."""
         path = self._override if self._override.is_absolute() else lab.config.kernel.folder / self._override
         if not path.is_file():
-            raise LabError("there is no such override", where=str(path), remedy="job.override names a source or a .hsaco file")
+            raise LabError("there is no such override", where=str(path), hint="job.override names a source or a .hsaco file")
         if path.suffix == ".hsaco":
             return path
         with lab.console.status("compiling the override"):
@@ -170,5 +170,5 @@ def _require_correct(replays: list[ReplayDocument], override: Path) -> None:
         raise LabError(
             "a replay leaves other memory behind than the captured dispatch",
             where=f"{override}\n         " + "\n         ".join(wrong),
-            remedy="Correct the override, or the tolerance: job.rtol, job.atol.",
+            hint="Correct the override, or the tolerance: job.rtol, job.atol.",
         )

@@ -66,7 +66,7 @@ class ReplayTarget:
         try:
             return open_capture(self.folder)
         except CaptureError as error:
-            raise ReplayError(error.what, where=error.where, remedy=error.remedy) from error
+            raise ReplayError(error.what, where=error.where, hint=error.hint) from error
 
     def session(self, capture: Capture, *, reserve_only: bool = False) -> ReplaySession:
         """A process for it."""

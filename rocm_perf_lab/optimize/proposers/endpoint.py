@@ -71,7 +71,7 @@ class Endpoint:
             raise ModelError(
                 f"there is no API key for {self.base_url}",
                 where=f"the environment variable {self.api_key_env} (optimizer.llm.api_key_env) is not set",
-                remedy=f"export {self.api_key_env}=..., or replay earlier answers with optimizer.proposer=recorded",
+                hint=f"export {self.api_key_env}=..., or replay earlier answers with optimizer.proposer=recorded",
             )
         return key or _NO_KEY
 
@@ -106,7 +106,7 @@ class EndpointModel:
             raise ModelError(
                 f"{self.endpoint.base_url!r} is no address of an endpoint",
                 where="optimizer.llm.base_url",
-                remedy="for example http://localhost:8000/v1",
+                hint="for example http://localhost:8000/v1",
             )
         self._key = self.endpoint.key()
         _ = self._client
@@ -116,7 +116,7 @@ class EndpointModel:
         try:
             from openai import OpenAI
         except ImportError as error:
-            raise ModelError("the client for models is not installed", remedy="pip install 'rocm-perf-lab[llm]'") from error
+            raise ModelError("the client for models is not installed", hint="pip install 'rocm-perf-lab[llm]'") from error
         return OpenAI(api_key=self._key, base_url=self.endpoint.base_url, timeout=self.endpoint.timeout_s, max_retries=0)
 
     def complete(self, conversation: Conversation) -> Answer:
@@ -198,7 +198,7 @@ class EndpointModel:
         return ModelError(
             f"the model did not answer{times}: {_in_words(error)}",
             where=f"{self.endpoint.base_url}, model {self.endpoint.model}",
-            remedy=_remedy(error, self.endpoint),
+            hint=_remedy(error, self.endpoint),
         )
 
 

@@ -158,7 +158,7 @@ def read_transcript(path: Path, *, cut_short: bool = False) -> tuple[Call, ...]:
         raise ModelError(
             f"the transcript cannot be read: {error.strerror}",
             where=str(path),
-            remedy="optimizer.llm.transcript names a transcript.jsonl of an earlier run",
+            hint="optimizer.llm.transcript names a transcript.jsonl of an earlier run",
         ) from error
     if cut_short and not content.endswith(b"\n"):
         content = content[: content.rfind(b"\n") + 1]
@@ -174,6 +174,6 @@ def read_transcript(path: Path, *, cut_short: bool = False) -> tuple[Call, ...]:
                 raise ModelError(
                     f"no call of a transcript: {first['msg']} at {'.'.join(map(str, first['loc'])) or 'its top'}",
                     where=f"{path}:{number}",
-                    remedy="optimizer.llm.transcript names a transcript.jsonl of an earlier run",
+                    hint="optimizer.llm.transcript names a transcript.jsonl of an earlier run",
                 ) from error
     return tuple(calls)

@@ -80,7 +80,7 @@ class WavesPerEu:
             raise LabError(
                 f"waves must be whole numbers from 1 to {_MOST_WAVES}, not {outside}",
                 where="optimizer.transforms: waves",
-                remedy="for example waves: [2, 4]",
+                hint="for example waves: [2, 4]",
             )
         self._waves = tuple(sorted(set(waves)))
 

@@ -42,7 +42,7 @@ class PadSharedMemory:
             raise LabError(
                 f"elements must be whole numbers from 1 to {_LARGEST}, not {outside}",
                 where="optimizer.transforms: elements",
-                remedy="for example elements: [1]",
+                hint="for example elements: [1]",
             )
         self._elements = tuple(sorted(set(elements)))
 

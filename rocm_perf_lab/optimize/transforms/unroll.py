@@ -39,7 +39,7 @@ class UnrollLoops:
             raise LabError(
                 f"unroll factors must be whole numbers from {_SMALLEST} to {_LARGEST}, not {outside}",
                 where="optimizer.transforms: factors",
-                remedy="for example factors: [2, 4, 8]",
+                hint="for example factors: [2, 4, 8]",
             )
         self._factors = tuple(sorted(set(factors)))
 

@@ -81,7 +81,7 @@ class VectorLoads:
             raise LabError(
                 f"widths must be 2 or 4, not {list(widths)}",
                 where="optimizer.transforms: widths",
-                remedy="for example widths: [4]",
+                hint="for example widths: [4]",
             )
         self._kernel = kernel
         self._widths = tuple(sorted(set(widths), reverse=True))

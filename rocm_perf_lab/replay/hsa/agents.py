@@ -70,17 +70,17 @@ def choose_gpu(agents: Sequence[AgentInfo], capture: Capture, number: int | None
     gpus = [agent for agent in agents if agent.is_gpu]
     architecture = capture.code_object.architecture
     if not gpus:
-        raise ReplayError("this machine has no GPU", remedy="--device emulator needs none.")
+        raise ReplayError("this machine has no GPU", hint="--device emulator needs none.")
     if number is not None:
         if number >= len(gpus):
-            raise ReplayError(f"there is no GPU number {number}, this machine has {len(gpus)}", remedy="Numbers start with 0.")
+            raise ReplayError(f"there is no GPU number {number}, this machine has {len(gpus)}", hint="Numbers start with 0.")
         gpus = [gpus[number]]
     fitting = [gpu for gpu in gpus if gpu.name == architecture]
     if not fitting:
         raise ReplayError(
             f"the capture is of {architecture}, this machine has {', '.join(gpu.name for gpu in gpus)}",
             where=str(capture.folder),
-            remedy=f"Replay on a machine with {architecture}.",
+            hint=f"Replay on a machine with {architecture}.",
         )
     captured = capture.dispatch.gpu.uuid
     return next((gpu for gpu in fitting if captured and gpu.uuid == captured), fitting[0])

@@ -170,7 +170,7 @@ class HsaLibrary:
             raise ReplayError(
                 f"the HSA runtime does not start: {self.status_text(status)}",
                 where=self.path,
-                remedy="No GPU, or no access to /dev/kfd: rocm-perf doctor says which. --device emulator needs none.",
+                hint="No GPU, or no access to /dev/kfd: rocm-perf doctor says which. --device emulator needs none.",
             )
 
     def handles(self, name: str, *before: Any) -> list[int]:
@@ -207,7 +207,7 @@ class HsaLibrary:
             raise ReplayError(
                 f"this HSA runtime has no {name}",
                 where=self.path,
-                remedy="Replay needs the virtual memory interface of ROCm 6 or later; --device emulator needs none.",
+                hint="Replay needs the virtual memory interface of ROCm 6 or later; --device emulator needs none.",
             ) from error
 
 
@@ -221,7 +221,7 @@ def _load(path: str | None) -> tuple[ctypes.CDLL, str]:
     raise ReplayError(
         "there is no HSA runtime here",
         where=failures[0] if failures else None,
-        remedy=f"Install ROCm, or add the folder of {SONAME} to LD_LIBRARY_PATH; --device emulator needs none.",
+        hint=f"Install ROCm, or add the folder of {SONAME} to LD_LIBRARY_PATH; --device emulator needs none.",
     )
 
 

@@ -114,13 +114,13 @@ class DispatchQueue:
                 raise DeviceFault(
                     f"the queue stopped: {self._library.status_text(self._error)}",
                     where=f"kernel {self._capture.dispatch.kernel.name}",
-                    remedy="The kernel did what the GPU does not allow.",
+                    hint="The kernel did what the GPU does not allow.",
                 )
             if time.monotonic() > deadline:
                 raise DeviceFault(
                     f"the kernel did not end within {self._timeout_s:g} s",
                     where=f"kernel {self._capture.dispatch.kernel.name}",
-                    remedy="It hangs, or needs a longer --timeout.",
+                    hint="It hangs, or needs a longer --timeout.",
                 )
 
     def _memory_fault(self, address: int, reasons: int) -> DeviceFault:
@@ -128,7 +128,7 @@ class DispatchQueue:
         return DeviceFault(
             f"memory fault at {address:#x}{f' ({named[0]})' if named else ''}",
             where=f"kernel {self._capture.dispatch.kernel.name}; {place_of(self._capture, address)}",
-            remedy="The kernel uses memory that was not captured (capture with --mode full), or has a defect.",
+            hint="The kernel uses memory that was not captured (capture with --mode full), or has a defect.",
         )
 
     def _duration_us(self, signal: int) -> float:

@@ -68,7 +68,7 @@ def require_virtual_memory(library: HsaLibrary) -> None:
         raise ReplayError(
             "the HSA runtime or its driver has no virtual memory interface here",
             where=library.path,
-            remedy="It needs ROCm 6 or later and amdgpu with KFD interface 1.15; --device emulator needs none.",
+            hint="It needs ROCm 6 or later and amdgpu with KFD interface 1.15; --device emulator needs none.",
         )
 
 
@@ -96,12 +96,12 @@ def _reserve(library: HsaLibrary, extent: Extent) -> None:
         raise ReplayError(
             f"the runtime does not reserve {wanted}: {library.status_text(status)}",
             where="hsa_amd_vmem_address_reserve",
-            remedy="This GPU or driver may not support fixed addresses; some APUs do not.",
+            hint="This GPU or driver may not support fixed addresses; some APUs do not.",
         )
     if got.value != extent.address:
         library.status("hsa_amd_vmem_address_free", got.value, extent.nbytes)
         raise RelocationError(
             f"relocation: {wanted} were asked for, the runtime reserved {got.value:#x}",
             where=f"there is {owner_of(extent.address, extent.nbytes) or 'nothing of this process'}",
-            remedy="Nothing was replayed. Capture with HSA_RESERVE_SVM=1: it keeps device memory away from libraries.",
+            hint="Nothing was replayed. Capture with HSA_RESERVE_SVM=1: it keeps device memory away from libraries.",
         )

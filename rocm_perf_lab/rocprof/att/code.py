@@ -56,7 +56,7 @@ def read_code(path: Path) -> Code:
         raise AttError(
             f"code.json has a row that does not fit its header: {error!r}",
             where=str(path.parent),
-            remedy="a newer format, or a damaged file: decode the trace again",
+            hint="a newer format, or a damaged file: decode the trace again",
         ) from error
 
 

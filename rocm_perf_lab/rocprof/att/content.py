@@ -47,7 +47,7 @@ def load_tables(path: Path, keys: re.Pattern[bytes] | None) -> tuple[Any, dict[s
         raise AttError(f"cannot read {path.name}: {error.strerror}", where=str(path.parent)) from error
     except (ValueError, RecursionError) as error:
         raise AttError(
-            f"{path.name} is damaged or cut off: {error}", where=str(path.parent), remedy="decode the trace again"
+            f"{path.name} is damaged or cut off: {error}", where=str(path.parent), hint="decode the trace again"
         ) from error
 
 

@@ -25,9 +25,9 @@ def find_folders(path: Path) -> tuple[Path, ...]:
         AttError: There is none.
     """
     if path.is_file():
-        raise AttError("a file, and not the folder of a thread trace", where=str(path), remedy=_FOLDER_REMEDY)
+        raise AttError("a file, and not the folder of a thread trace", where=str(path), hint=_FOLDER_REMEDY)
     if not path.is_dir():
-        raise AttError("no such folder", where=str(path), remedy=_FOLDER_REMEDY)
+        raise AttError("no such folder", where=str(path), hint=_FOLDER_REMEDY)
     if (path / "code.json").exists():
         return (path,)
     if found := {code.parent for code in path.rglob("code.json")}:
@@ -36,12 +36,12 @@ def find_folders(path: Path) -> tuple[Path, ...]:
         raise AttError(
             "the folder holds raw traces (*.att) that were not decoded",
             where=str(path),
-            remedy="install rocprof-trace-decoder and trace again, or decode them with the trace viewer",
+            hint="install rocprof-trace-decoder and trace again, or decode them with the trace viewer",
         )
     raise AttError(
         "the folder holds no decoded thread trace (no code.json)",
         where=str(path),
-        remedy="give a folder ui_output_agent_<agent>_dispatch_<dispatch>, or the one that holds them",
+        hint="give a folder ui_output_agent_<agent>_dispatch_<dispatch>, or the one that holds them",
     )
 
 

@@ -136,7 +136,7 @@ def test_retries_have_a_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "remedy"),
+    ("failure", "hint"),
     [
         (Fails(401), "put a valid key into the environment variable OPENAI_API_KEY"),
         (Fails(404), "check optimizer.llm.base_url (with its /v1) and optimizer.llm.model"),
@@ -144,12 +144,12 @@ def test_retries_have_a_limit() -> None:
         (Fails(429, code="insufficient_quota"), "wait, or raise optimizer.llm.max_retries"),
     ],
 )
-def test_errors_that_do_not_pass_are_told_at_once(failure: Fails, remedy: str) -> None:
+def test_errors_that_do_not_pass_are_told_at_once(failure: Fails, hint: str) -> None:
     error, server = refused(failure)
 
     assert len(server.requests) == 1
-    assert error.remedy is not None
-    assert error.remedy.startswith(remedy)
+    assert error.hint is not None
+    assert error.hint.startswith(hint)
 
 
 def test_an_endpoint_that_is_down_is_told_as_such() -> None:

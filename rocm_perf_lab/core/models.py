@@ -1,10 +1,10 @@
-"""Models in cache files that are whole, or count as not there: JSON behind its own hash."""
+"""Base classes of pydantic models, and cache files that hold one model with its own checksum."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rocm_perf_lab.core.files import read_sealed, write_sealed
 
@@ -14,13 +14,19 @@ if TYPE_CHECKING:
 Entry = TypeVar("Entry", bound=BaseModel)
 
 
+class StrictModel(BaseModel):
+    """Immutable model that rejects unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
 def write_model(path: Path, entry: BaseModel) -> None:
-    """Keep a model; see :func:`rocm_perf_lab.core.files.write_sealed`."""
+    """Write a model to a cache file; see :func:`rocm_perf_lab.core.files.write_sealed`."""
     write_sealed(path, entry.model_dump_json().encode())
 
 
 def read_model(path: Path, kind: type[Entry]) -> Entry | None:
-    """What :func:`write_model` wrote; None where there is nothing, or a damaged file, or one of another layout."""
+    """Return the model that :func:`write_model` wrote, or None if the file is missing, damaged or has another layout."""
     content = read_sealed(path)
     if content is None:
         return None

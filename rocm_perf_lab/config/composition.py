@@ -1,0 +1,160 @@
+"""Compose a configuration with Hydra, and report errors of Hydra, OmegaConf and YAML as configuration errors."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.config.errors import ConfigError, Origins, nearest
+from rocm_perf_lab.core.resources import resource_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from omegaconf import DictConfig
+    from yaml import MarkedYAMLError
+
+    from rocm_perf_lab.config.lab import LabConfig
+
+
+def compose_overrides(overrides: Sequence[str]) -> tuple[dict[str, Any], Origins]:
+    """The plain, resolved configuration of some overrides, and where its values come from."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf, open_dict
+
+    folder = str(resource_dir("conf").resolve())
+    with hydra_errors_explained(overrides), initialize_config_dir(config_dir=folder, version_base="1.3"):
+        composed = compose(config_name="config", overrides=list(overrides), return_hydra_config=True)
+        HydraConfig.instance().set_config(composed)
+        origins = _origins(HydraConfig.get())
+        with open_dict(composed):
+            del composed["hydra"]
+        plain: Any = OmegaConf.to_container(composed, resolve=True)
+    return plain, origins
+
+
+@contextmanager
+def hydra_errors_explained(arguments: Sequence[str]) -> Iterator[None]:
+    """Errors of Hydra, OmegaConf and YAML in the form of every other error of the lab."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import MarkedYAMLError
+
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explain(error, arguments) from error
+    except MarkedYAMLError as error:
+        raise _explain_yaml(error) from error
+    except ValueError as error:
+        option = re.match(r"Invalid defaults list in '([^']+)'", str(error))
+        if option is None:
+            raise
+        raise ConfigError(
+            "`defaults` is Hydra's own key in an option of a group, and has to be a list there",
+            where=f"the option {option[1]}",
+            hint="in a space write `first:`, or name the file: autotune.space=FILE",
+        ) from error
+
+
+def parse_composed(composed: DictConfig) -> tuple[LabConfig, dict[str, Any]]:
+    """The validated configuration, and the same as plain data. Hydra's own part is left out; its state has to be set."""
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+
+    from rocm_perf_lab.config.lab import parse_config
+
+    lab = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
+    plain: Any = OmegaConf.to_container(lab, resolve=True)
+    return parse_config(plain, _origins(HydraConfig.get())), plain
+
+
+def _origins(runtime: Any) -> Origins:
+    """The files behind each group choice, most specific first: user's folders, experiment, group option."""
+    choices = {str(group): str(option) for group, option in runtime.runtime.choices.items() if option is not None}
+    folders = [Path(s.path) for s in runtime.runtime.config_sources if s.schema in ("file", "experiments") and s.path]
+    experiment = [f / "experiment" / f"{choices['experiment']}.yaml" for f in folders] if "experiment" in choices else []
+    files: dict[str, tuple[Path, ...]] = {}
+    for group, option in choices.items():
+        candidates = [folder / group / f"{option}.yaml" for folder in folders]
+        candidates += [folder / option / f"{group}.yaml" for folder in folders]
+        files[group] = tuple(path for path in [*experiment, *candidates] if path.is_file())
+    return Origins(files=files, overrides=tuple(runtime.overrides.task))
+
+
+def _explain(error: Exception, arguments: Sequence[str]) -> ConfigError:
+    """Hydra's and OmegaConf's composition errors, in the form of every other error of the lab."""
+    from hydra.errors import OverrideParseException
+
+    text = str(error).strip()
+    cause = str(error.__cause__ or "")
+    unknown = re.search(r"Could not override '([^']+)'", text)
+    if unknown:
+        key = unknown[1]
+        guilty = next((word for word in arguments if word.partition("=")[0].strip() == key), key)
+        return ConfigError(f"unknown key {key!r}", where=f"the override {guilty!r}", hint=_nearest_key(key, arguments))
+    if isinstance(error, OverrideParseException):
+        return ConfigError(
+            f"not an override: {error.message.splitlines()[0]}",
+            where=f"the word {error.override!r}",
+            hint="write key=value; quote values with brackets, commas or spaces: 'key=\"a, b\"'",
+        )
+    option = re.search(r"Could not find '([^']+)'", text) or re.search(r"In '[^']*': Could not find '([^']+)'", text)
+    if option:
+        available = re.findall(r"^\t(\S+)", text.partition("Config search path")[0], flags=re.MULTILINE)
+        group, _, name = option[1].rpartition("/")
+        near = difflib.get_close_matches(name, available, n=1, cutoff=0.4)
+        hint = f"did you mean {group}={near[0]}? " if near else ""
+        hint += "joblib, submitit and ray come with pip install 'rocm-perf-lab[cluster]'; " if group == "hydra/launcher" else ""
+        return ConfigError(
+            f"there is no {group or 'option'} named {name!r}",
+            where=f"the override {group}={name}" if group else option[1],
+            hint=f"{hint}available: {', '.join(available) or 'see --help'}",
+        )
+    return ConfigError(
+        text.splitlines()[0] if text else type(error).__name__,
+        where=cause.splitlines()[0] if cause else None,
+        hint="see python -m rocm_perf_lab --help",
+    )
+
+
+def _explain_yaml(error: MarkedYAMLError) -> ConfigError:
+    mark = error.problem_mark or error.context_mark
+    return ConfigError(
+        f"this YAML cannot be read: {error.problem or error.context}",
+        where=f"{mark.name}:{mark.line + 1}:{mark.column + 1}" if mark is not None else None,
+        hint="look for an open bracket or quote, or wrong indentation, there or on the line before",
+    )
+
+
+def _nearest_key(path: str, arguments: Sequence[str]) -> str:
+    """The nearest key to a mistyped override, among the keys of the configuration composed without it."""
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from rocm_perf_lab.config.key_paths import valid_keys
+    from rocm_perf_lab.config.lab import LabConfig
+
+    others = [word for word in arguments if "=" in word and word.partition("=")[0].strip() != path]
+    try:
+        with initialize_config_dir(config_dir=str(resource_dir("conf").resolve()), version_base="1.3"):
+            composed = compose(config_name="config", overrides=others)
+    except (HydraException, OmegaConfBaseException):
+        return "see --cfg job for the composed configuration; a new key needs a leading +"
+    parts = path.split(".")
+    if parts[-1] in valid_keys(LabConfig, parts[:-1]):
+        return f"{path} is not set in this configuration; to add it, write +{path}=..."
+    for depth, part in enumerate(parts):
+        node = OmegaConf.select(composed, ".".join(parts[:depth])) if depth else composed
+        if not isinstance(node, DictConfig):
+            break
+        if part not in node:
+            valid = {*map(str, node), *valid_keys(LabConfig, parts[:depth])}
+            return nearest(parts[:depth], part, valid, rest=parts[depth + 1 :])
+    return "see --cfg job for the composed configuration; a new key needs a leading +"
