@@ -56,8 +56,8 @@ _LEFT_OUT = 0.02
 _WAITS = ("s_waitcnt", "s_barrier")
 
 
-def generate(folder: Path, *, waves: int, instructions: int, seed: int = 1) -> Path:
-    """Write the folder of `waves` wavefronts of about `instructions` instructions each; its path."""
+def generate(directory: Path, *, waves: int, instructions: int, seed: int = 1) -> Path:
+    """Write the directory of `waves` wavefronts of about `instructions` instructions each; its path."""
     random = np.random.default_rng(seed)
     turns = instructions // len(_BODY)
     every = np.tile(np.arange(1, len(_BODY) + 1), turns)
@@ -85,4 +85,4 @@ def generate(folder: Path, *, waves: int, instructions: int, seed: int = 1) -> P
         for line, (text, _, _) in enumerate(_BODY, start=1)
     )
     provenance = AttProvenance("ui_output_agent_1_dispatch_1", 1, 1, "3.0.0", 9, "rocprofv3", emulated=False)
-    return write_trace(AttTrace(provenance, code, (KernelLabel(0, SYMBOL, SYMBOL, 1, 0x1000),), tuple(made)), folder)
+    return write_trace(AttTrace(provenance, code, (KernelLabel(0, SYMBOL, SYMBOL, 1, 0x1000),), tuple(made)), directory)

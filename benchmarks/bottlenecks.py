@@ -75,8 +75,8 @@ def classify_all(cases: Sequence[Case]) -> Iterator[Outcome]:
         inputs = (BufferValue(f"in{number}", data, False) for number, data in enumerate(case.inputs()))
         output = BufferValue("out", np.zeros(case.outputs, case.kind), True)
         launch = Launch(code, kernel.symbol, (case.workgroups, 1, 1), (case.block, 1, 1), case.dynamic_lds, (*inputs, output))
-        with tempfile.TemporaryDirectory() as folder:
-            passes = run_passes(device, launch, folder=Path(folder), runs=1, counters=counters)
+        with tempfile.TemporaryDirectory() as directory:
+            passes = run_passes(device, launch, directory=Path(directory), runs=1, counters=counters)
             profile = build_profile(passes.trace, target=target, resources=kernel, symbol=kernel.symbol)
             diagnosis = diagnose(profile, passes.trace, deterministic=True)
         found = diagnosis.bottleneck

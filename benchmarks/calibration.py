@@ -132,8 +132,8 @@ class Bench:
         import tempfile
 
         launch = Launch(self._code, _symbol(self._code, kernel), (groups, 1, 1), (block, 1, 1), 0, arguments)
-        with tempfile.TemporaryDirectory() as folder:
-            run = self._device.run(launch, database=Path(folder) / "run_results.db", runs=1, counters=())
+        with tempfile.TemporaryDirectory() as directory:
+            run = self._device.run(launch, database=Path(directory) / "run_results.db", runs=1, counters=())
             return float(read_database(run.database).dispatches.duration_ns[0]) - self._overhead_ns
 
 

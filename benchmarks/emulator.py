@@ -90,9 +90,9 @@ def whole_problems() -> Iterable[Figure]:
 
 def translations() -> Iterable[Figure]:
     """The first launch of softmax in a new process, without and with translated code on disk, less a later launch."""
-    with tempfile.TemporaryDirectory() as folder:
-        first = _translation_seconds(Path(folder))
-        again = _translation_seconds(Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        first = _translation_seconds(Path(directory))
+        again = _translation_seconds(Path(directory))
     yield Figure("softmax, first translation, decoder and LLVM loaded, s", f"{first:.2f}", "< 0.6")
     yield Figure("softmax, translation from the disk cache, s", f"{again:.3f}", "< 0.1")
 
@@ -150,13 +150,13 @@ def _rate(name: str, *, threads: int) -> float:
 
 
 def _run(launch: Launch, *, threads: int, check: str = "none") -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        _device(threads, check).run(launch, database=Path(folder) / "run_results.db", runs=1, counters=["SQ_INSTS"])
+    with tempfile.TemporaryDirectory() as directory:
+        _device(threads, check).run(launch, database=Path(directory) / "run_results.db", runs=1, counters=["SQ_INSTS"])
 
 
 def _run_and_check(description: KernelDescription, launch: Launch) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        run = _device(2).run(launch, database=Path(folder) / "run_results.db", runs=1, counters=["SQ_INSTS"])
+    with tempfile.TemporaryDirectory() as directory:
+        run = _device(2).run(launch, database=Path(directory) / "run_results.db", runs=1, counters=["SQ_INSTS"])
     expected = expected_outputs(description, launch)
     assert expected is not None
     verdict = verify_outputs(run.outputs, expected, description.tolerance)
@@ -206,8 +206,8 @@ def _launch(description: KernelDescription) -> Launch:
 
 def _description(name: str, **params: int) -> KernelDescription:
     rows: dict[str, Callable[[], dict[str, Any]]] = {"math": _math, "vec_copy": _vec_copy}
-    folder = resource_dir("experiments") / name
-    row = rows[name]() if name in rows else yaml.safe_load((folder / "kernel.yaml").read_text()) | {"folder": folder}
+    directory = resource_dir("experiments") / name
+    row = rows[name]() if name in rows else yaml.safe_load((directory / "kernel.yaml").read_text()) | {"directory": directory}
     return KernelDescription.model_validate(row | {"params": row["params"] | params})
 
 
@@ -230,7 +230,7 @@ def _vec_copy() -> dict[str, Any]:
 
 def _own(name: str, params: dict[str, int], arguments: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "name": name, "language": "hip", "source": f"{name}.hip", "entry": name, "folder": KERNELS, "params": params,
+        "name": name, "language": "hip", "source": f"{name}.hip", "entry": name, "directory": KERNELS, "params": params,
         "arguments": arguments, "grid": ["ceil_div(n, block)"], "block": ["block"],
     }  # fmt: skip
 

@@ -41,8 +41,8 @@ def times_of(landscape: Landscape, seed: int, budget: int) -> list[float]:
     random.seed(seed)
     np.random.seed(seed)  # its strategies draw from the global generators
     rows: dict[int, None] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        cache = Path(folder) / "cache.json"
+    with tempfile.TemporaryDirectory() as directory:
+        cache = Path(directory) / "cache.json"
         cache.write_text(json.dumps(_cache(landscape)))
         for _ in range(_STARTS):
             rows.update(dict.fromkeys(_search(landscape, cache, budget)))

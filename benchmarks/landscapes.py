@@ -65,13 +65,13 @@ class Run:
 def main(arguments: list[str] | None = None) -> None:
     """Run, print, and write JSON where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.landscapes", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, default=_default_data(), help="folder of landscapes (*.json.gz)")
+    parser.add_argument("--data", type=Path, default=_default_data(), help="directory of landscapes (*.json.gz)")
     parser.add_argument(
         "--prior",
         type=Path,
         nargs="?",
         const=_default_data() / "prior",
-        help="folder of earlier landscapes: KERNEL_*.json.gz warms up the runs on KERNEL_GPU; "
+        help="directory of earlier landscapes: KERNEL_*.json.gz warms up the runs on KERNEL_GPU; "
         "with --synthetic, the same kernels on other drawn GPUs do",
     )
     parser.add_argument("--mislead", choices=MISLEADING, help="spoil the priors: what does believing them cost?")
@@ -107,9 +107,9 @@ class Source:
     """Where landscapes and priors come from.
 
     Args:
-        data: A folder of landscapes; None: drawn ones.
-        prior: A folder of earlier landscapes: that of the same kernel (the name before the last `_`) is the prior. Of the
-            synthetic ones it is drawn, whatever the folder.
+        data: A directory of landscapes; None: drawn ones.
+        prior: A directory of earlier landscapes: that of the same kernel (the name before the last `_`) is the prior. Of the
+            synthetic ones it is drawn, whatever the directory.
         mislead: How priors are spoilt: times that are shuffled, inverted, or those of another kernel; None: not at all.
         drawn: Without `data`: `synthetic`, or the part of the families.
         only: Beginnings of names; landscapes of other names are left out.
@@ -126,7 +126,7 @@ def measure(source: Source, seeds: int, samplers: list[str], workers: int = 1) -
     """Every sampler on every landscape, from every seed.
 
     Raises:
-        LandscapeError: A folder without landscapes, or a file that is none.
+        LandscapeError: A directory without landscapes, or a file that is none.
     """
     names = list(_landscapes(source))
     tasks = [(source, name, sampler, seed) for sampler in samplers for name in names for seed in range(seeds)]

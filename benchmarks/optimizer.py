@@ -67,8 +67,8 @@ def proposals_per_minute(proposals: int, tracking: str) -> dict[str, float]:
         proposals: How many are counted.
         tracking: `none` or `mlflow`.
     """
-    with tempfile.TemporaryDirectory(prefix="optimizer-benchmark-") as folder:
-        (few, few_cpu), (many, many_cpu) = (_run(Path(folder), count, tracking) for count in (1, proposals + 1))
+    with tempfile.TemporaryDirectory(prefix="optimizer-benchmark-") as directory:
+        (few, few_cpu), (many, many_cpu) = (_run(Path(directory), count, tracking) for count in (1, proposals + 1))
     each = (many - few) / proposals
     return {
         "seconds_per_proposal": each,
@@ -77,15 +77,15 @@ def proposals_per_minute(proposals: int, tracking: str) -> dict[str, float]:
     }
 
 
-def _run(folder: Path, proposals: int, tracking: str) -> tuple[float, float]:
+def _run(directory: Path, proposals: int, tracking: str) -> tuple[float, float]:
     """Seconds of one optimization, by the clock and of processors; builds of the run before are thrown away."""
-    shutil.rmtree(folder / "cache" / "builds", ignore_errors=True)
+    shutil.rmtree(directory / "cache" / "builds", ignore_errors=True)
     words = ["job=optimize", "kernel=softmax", "optimizer=transforms", "device=emulator"]
     words += [f"tracking={tracking}", f"optimizer.max_proposals={proposals}"]
-    environment = {**os.environ, "ROCM_PERF_LAB_CACHE": str(folder / "cache"), "PYTHONPATH": str(Path.cwd())}
+    environment = {**os.environ, "ROCM_PERF_LAB_CACHE": str(directory / "cache"), "PYTHONPATH": str(Path.cwd())}
     start, spent = time.perf_counter(), _children_cpu_s()
     subprocess.run(
-        [sys.executable, "-m", "rocm_perf_lab", *words], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "rocm_perf_lab", *words], cwd=directory, env=environment, check=True, stdout=subprocess.DEVNULL
     )
     return time.perf_counter() - start, _children_cpu_s() - spent
 
@@ -101,7 +101,7 @@ def judged_mutants(count: int, seed: int) -> dict[str, Any]:
     told: dict[str, list[str]] = {"same_machine_code": [], "harmless": [], "false_accepts": []}
     share = -(-count // len(_EXPERIMENTS))
     left = count
-    with tempfile.TemporaryDirectory(prefix="optimizer-mutants-") as folder:
+    with tempfile.TemporaryDirectory(prefix="optimizer-mutants-") as directory:
         for number, name in enumerate(_EXPERIMENTS):
             description = _described(name)
             judge, original = _judge(description), _built(description, description.source_path)
@@ -111,7 +111,7 @@ def judged_mutants(count: int, seed: int) -> dict[str, Any]:
             )
             left -= len(drawn)
             for index, mutant in enumerate(drawn):
-                source = Path(folder) / name / str(index) / description.source.name
+                source = Path(directory) / name / str(index) / description.source.name
                 source.parent.mkdir(parents=True)
                 source.write_text(mutant.text)
                 stage = judge.judge(source).stage
@@ -132,10 +132,10 @@ def _difference(before: str, after: str) -> str:
 
 
 def _described(name: str) -> KernelDescription:
-    folder = resource_dir("experiments") / name
-    data = yaml.safe_load((folder / "kernel.yaml").read_text())
+    directory = resource_dir("experiments") / name
+    data = yaml.safe_load((directory / "kernel.yaml").read_text())
     params = {**data["params"], **_EXPERIMENTS[name]}
-    return KernelDescription.model_validate({**data, "folder": folder, "params": params})
+    return KernelDescription.model_validate({**data, "directory": directory, "params": params})
 
 
 def _judge(description: KernelDescription) -> Judge:

@@ -42,25 +42,25 @@ class Overhead:
     runs: int
 
 
-def measure(folder: Path, *, repeat: int) -> Overhead:
+def measure(directory: Path, *, repeat: int) -> Overhead:
     """The fastest of `repeat` profiles, after one that fills the caches."""
-    database, runs, programs = folder / "ready.db", folder / "runs", folder / "bin"
+    database, runs, programs = directory / "ready.db", directory / "runs", directory / "bin"
     generate(database, dispatches=200, queues=1)
     programs.mkdir()
     _program(programs / "rocprofv3", _PROFILER.format(database=database, runs=runs))
-    _program(folder / "app", "#!/bin/sh\nexit 0\n")
+    _program(directory / "app", "#!/bin/sh\nexit 0\n")
     environment = os.environ | {
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'runs.db'}",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{directory / 'runs.db'}",
     }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # the first run compiles the lab's modules, as an installation does
 
     def run(words: Sequence[str]) -> None:
-        subprocess.run(words, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(words, cwd=directory, env=environment, check=True, stdout=subprocess.DEVNULL)
 
     def run_alone(words: Sequence[str]) -> tuple[float, float]:
         patience = time.monotonic() + _PATIENCE_S
-        while (folder / "out" / RECORD).exists() and time.monotonic() < patience:
+        while (directory / "out" / RECORD).exists() and time.monotonic() < patience:
             time.sleep(0.05)  # MLflow logs the profile before
         return _spent(lambda: run(words))
 
@@ -68,7 +68,7 @@ def measure(folder: Path, *, repeat: int) -> Overhead:
     run(lab)
     count = len(runs.read_text().splitlines())
     whole = [run_alone(lab) for _ in range(repeat)]
-    profiler = [run_alone(["rocprofv3", "-d", str(folder / "alone"), "--", "./app"]) for _ in range(repeat)]
+    profiler = [run_alone(["rocprofv3", "-d", str(directory / "alone"), "--", "./app"]) for _ in range(repeat)]
     per_run = min(wall for wall, _ in profiler)
     wall, processor = min(whole)
     return Overhead(wall - count * per_run, processor, count * per_run, count)

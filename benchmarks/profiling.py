@@ -45,7 +45,7 @@ LIMIT_S = 4.0
 LIMIT_MIB = 1024
 ATT_WAVES, ATT_INSTRUCTIONS, ATT_LIMIT_S = 76, 18_000, 2.0
 ATT_LIMIT_MIB = 600
-"""However large the folder, up to ten times the usual."""
+"""However large the directory, up to ten times the usual."""
 OVERHEAD_LIMIT_S = 0.5
 LINEAR = 1.3
 """Times as much per dispatch as in the smaller database is still called linear."""
@@ -196,9 +196,9 @@ print(json.dumps({
 )
 
 
-def measure_att(folder: Path) -> dict[str, Any]:
+def measure_att(directory: Path) -> dict[str, Any]:
     """Seconds to read and analyse a decoded thread trace, in a process of its own."""
-    command = [sys.executable, "-c", _MEASURED_ATT, str(folder), att_directory.SYMBOL]
+    command = [sys.executable, "-c", _MEASURED_ATT, str(directory), att_directory.SYMBOL]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
 
@@ -212,21 +212,21 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=3, help="measurements of each kind; the fastest counts")
     parser.add_argument("--output", type=Path, help="all figures as JSON")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         figures = {
-            "databases": [_database(Path(folder), count, chosen.queues, chosen.repeat) for count in chosen.dispatches],
-            "thread_traces": [_thread_trace(Path(folder), times, chosen.repeat) for times in chosen.traces],
-            "overhead": _overhead(Path(folder), chosen.repeat),
+            "databases": [_database(Path(directory), count, chosen.queues, chosen.repeat) for count in chosen.dispatches],
+            "thread_traces": [_thread_trace(Path(directory), times, chosen.repeat) for times in chosen.traces],
+            "overhead": _overhead(Path(directory), chosen.repeat),
         }
     if chosen.output:
         write_text(chosen.output, json.dumps(figures, indent=2) + "\n")
     return 0 if _holds(figures) else 1
 
 
-def _database(folder: Path, count: int, queues: int, repeat: int) -> dict[str, Any]:
-    database = folder / f"{count}_results.db"
+def _database(directory: Path, count: int, queues: int, repeat: int) -> dict[str, Any]:
+    database = directory / f"{count}_results.db"
     generate(database, dispatches=count, queues=queues)
-    best = min((measure(database, folder) for _ in range(repeat)), key=lambda run: run["total_s"])
+    best = min((measure(database, directory) for _ in range(repeat)), key=lambda run: run["total_s"])
     database.unlink()
     parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in best["seconds"].items())
     goal = f" (goal {LIMIT_S:g})" if count == 1_000_000 else ""
@@ -239,9 +239,9 @@ def _database(folder: Path, count: int, queues: int, repeat: int) -> dict[str, A
     return best
 
 
-def _thread_trace(folder: Path, times: int, repeat: int) -> dict[str, Any]:
+def _thread_trace(directory: Path, times: int, repeat: int) -> dict[str, Any]:
     waves = times * ATT_WAVES
-    traced = att_directory.generate(folder / f"{times}", waves=waves, instructions=ATT_INSTRUCTIONS)
+    traced = att_directory.generate(directory / f"{times}", waves=waves, instructions=ATT_INSTRUCTIONS)
     size = sum(path.stat().st_size for path in traced.iterdir())
     best = min((measure_att(traced) for _ in range(repeat)), key=lambda run: run["total_s"])
     shutil.rmtree(traced)
@@ -253,10 +253,10 @@ def _thread_trace(folder: Path, times: int, repeat: int) -> dict[str, Any]:
     return best | {"bytes": size, "times": times}
 
 
-def _overhead(folder: Path, repeat: int) -> dict[str, Any]:
+def _overhead(directory: Path, repeat: int) -> dict[str, Any]:
     from benchmarks import overhead
 
-    found = overhead.measure(folder, repeat=2 * repeat)
+    found = overhead.measure(directory, repeat=2 * repeat)
     print(
         f"overhead of a profile, {found.runs} runs of the profiler: {found.wall_s:.2f} s (goal {OVERHEAD_LIMIT_S:g}),"
         f" of a processor {found.processor_s:.2f} s with the profiler, which takes {found.profiler_s:.2f} s by itself",

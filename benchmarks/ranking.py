@@ -86,9 +86,9 @@ def _us(kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], in
 
 
 def _described(name: str, **params: int) -> float:
-    folder = resource_dir("experiments") / name
-    row = yaml.safe_load((folder / "kernel.yaml").read_text())
-    description = KernelDescription.model_validate(row | {"folder": folder, "params": row["params"] | params})
+    directory = resource_dir("experiments") / name
+    row = yaml.safe_load((directory / "kernel.yaml").read_text())
+    description = KernelDescription.model_validate(row | {"directory": directory, "params": row["params"] | params})
     built = compile_description(
         description, description.source_path, architecture="gfx942", compiler=lambda: find_compiler(("hipcc", "clang", "pip"))
     )
@@ -97,9 +97,9 @@ def _described(name: str, **params: int) -> float:
 
 
 def _measured(launch: Launch) -> float:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         device = EmulatorDevice(target=load_target("mi300x"))
-        run = device.run(launch, database=Path(folder) / "run_results.db", runs=1, counters=())
+        run = device.run(launch, database=Path(directory) / "run_results.db", runs=1, counters=())
         return float(read_database(run.database).dispatches.duration_ns[0]) / 1000
 
 

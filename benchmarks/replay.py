@@ -1,8 +1,8 @@
-"""Figures of capture and replay: `python -m benchmarks.replay [--json FILE] [--gibibytes N] [--processes N] [--folder DIR]`.
+"""Figures of capture and replay: `python -m benchmarks.replay [--json FILE] [--gibibytes N] [--processes N] [--directory DIR]`.
 
 Replays run on the emulator; those in fresh processes on the HSA engine, with the stand-in runtime of the tests.
 Captures are made by the real capture tool in an application on the stand-in runtime of the tests. Their time is that which
-the application loses, until the bytes are on the disk; the disk's own speed is measured in the same folder, the same way.
+the application loses, until the bytes are on the disk; the disk's own speed is measured in the same directory, the same way.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--gibibytes", type=int, default=4, help="device memory of the large capture")
     parser.add_argument("--processes", type=int, default=200, help="replays in a fresh process each")
-    parser.add_argument("--folder", type=Path, help="where the large capture goes, and the disk is measured")
+    parser.add_argument("--directory", type=Path, help="where the large capture goes, and the disk is measured")
     options = parser.parse_args()
     figures = [*replays_of_a_small_kernel(), *restore_of_changed_pages(GIB)]
-    figures += [*fresh_processes(options.processes), *large_capture(options.gibibytes * GIB, options.folder)]
+    figures += [*fresh_processes(options.processes), *large_capture(options.gibibytes * GIB, options.directory)]
     figures += [*cost_of_watching()]
     publish("capture and replay", figures, options.json)
 
@@ -60,9 +60,9 @@ def main() -> None:
 # ---- what is measured ----
 
 
-def large_capture(nbytes: int, folder: Path | None) -> Iterator[Figure]:
+def large_capture(nbytes: int, directory: Path | None) -> Iterator[Figure]:
     """Speed of a capture, as a share of the disk's, and by how much the process grows meanwhile."""
-    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-", dir=folder) as scratch:
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-", dir=directory) as scratch:
         disk = _disk_bytes_per_s(Path(scratch) / "disk", nbytes)
         with build.emulator() as environment:
             seconds, growth = _capture(Path(scratch), nbytes, environment)
@@ -124,7 +124,7 @@ def fresh_processes(count: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch, build.emulator() as environment:
         command = (str(build.application("application")), str(build.kernels()), "normal", "2")
         request = CaptureRequest(command=command, kernel="walk", output=Path(scratch) / "capture")
-        capture = open_capture(capture_application(request, environment=environment).folder)
+        capture = open_capture(capture_application(request, environment=environment).directory)
         os.environ.update({name: environment[name] for name in ("STAND_IN_HSA_EMULATOR", "LD_LIBRARY_PATH")})
         start = time.perf_counter()
         for _ in range(count):
@@ -186,13 +186,13 @@ def _capture(scratch: Path, nbytes: int, environment: dict[str, str]) -> tuple[f
         peak = _Peak(application.pid)
         _expect(application.stdout.readline(), "done")
         growth = peak.stop() - before
-    (folder,) = work.glob("capture-*")
-    for path in folder.rglob("*.*"):
+    (directory,) = work.glob("capture-*")
+    for path in directory.rglob("*.*"):
         with path.open("rb") as file:
             os.fdatasync(file.fileno())
     seconds = time.perf_counter() - start
-    captured = sum(path.stat().st_size for path in (folder / "memory").iterdir())
-    if not (folder / "manifest.json").exists() or captured < nbytes:
+    captured = sum(path.stat().st_size for path in (directory / "memory").iterdir())
+    if not (directory / "manifest.json").exists() or captured < nbytes:
         raise RuntimeError(f"{captured:,} bytes were captured, {nbytes:,} are in the buffer")
     return seconds, growth
 

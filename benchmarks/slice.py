@@ -1,6 +1,6 @@
 """Figures of the vertical slice: `python -m benchmarks.slice [--json FILE]`.
 
-Runs the demo twice in an empty folder, as a user would: with empty caches of the lab, then with what the first run left.
+Runs the demo twice in an empty directory, as a user would: with empty caches of the lab, then with what the first run left.
 Times `rocm-perf --version`. Prints a table.
 """
 
@@ -33,9 +33,9 @@ def main() -> None:
 
 def measure() -> dict[str, Any]:
     """Seconds and counts by name."""
-    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-slice-") as folder:
-        first_s, _ = _demo(Path(folder))  # the lab's caches are empty
-        second_s, result = _demo(Path(folder))
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-slice-") as directory:
+        first_s, _ = _demo(Path(directory))  # the lab's caches are empty
+        second_s, result = _demo(Path(directory))
     verdicts = result["verdicts"]
     return {
         "demo_s": round(first_s, 1),
@@ -49,12 +49,12 @@ def measure() -> dict[str, Any]:
     }
 
 
-def _demo(folder: Path) -> tuple[float, dict[str, Any]]:
-    outputs = folder / "outputs"
+def _demo(directory: Path) -> tuple[float, dict[str, Any]]:
+    outputs = directory / "outputs"
     before = set(outputs.rglob("optimize.json"))
-    environment = os.environ | {"ROCM_PERF_LAB_CACHE": str(folder / "cache")}
+    environment = os.environ | {"ROCM_PERF_LAB_CACHE": str(directory / "cache")}
     start = time.perf_counter()
-    subprocess.run(DEMO, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(DEMO, cwd=directory, env=environment, check=True, stdout=subprocess.DEVNULL)
     seconds = time.perf_counter() - start
     (document,) = set(outputs.rglob("optimize.json")) - before
     return seconds, json.loads(document.read_text())

@@ -31,8 +31,8 @@ reference:
 PROFILE = ("job=profile", "kernel=twice", "device=emulator", "tracking=none")
 
 
-class Folder:
-    """A user's working folder with one experiment in it."""
+class Directory:
+    """A user's working directory with one experiment in it."""
 
     def __init__(self, path: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.path = path
@@ -62,11 +62,11 @@ class Folder:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Folder:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Directory:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
-    return Folder(tmp_path, capsys)
+    return Directory(tmp_path, capsys)
 
 
 def refused(answer: Answer, *, says: str, where: str = "", hint: str = "") -> None:
@@ -81,11 +81,11 @@ def refused(answer: Answer, *, says: str, where: str = "", hint: str = "") -> No
     assert not list(Path.cwd().rglob("profile.json"))
 
 
-def test_the_experiment_itself_runs(folder: Folder) -> None:
-    answer = folder.run()
+def test_the_experiment_itself_runs(directory: Directory) -> None:
+    answer = directory.run()
 
     assert answer.code == 0, answer.err
-    assert list(folder.path.rglob("profile.json"))
+    assert list(directory.path.rglob("profile.json"))
 
 
 @pytest.mark.parametrize(
@@ -99,129 +99,131 @@ def test_the_experiment_itself_runs(folder: Folder) -> None:
         ("+toolchain.compiler=1", "did you mean toolchain.compilers?"),
     ],
 )
-def test_an_unknown_key_on_the_command_line_is_answered_with_the_nearest(folder: Folder, word: str, hint: str) -> None:
-    refused(folder.run(word), says="unknown key", where=word, hint=hint)
+def test_an_unknown_key_on_the_command_line_is_answered_with_the_nearest(directory: Directory, word: str, hint: str) -> None:
+    refused(directory.run(word), says="unknown key", where=word, hint=hint)
 
 
-def test_an_unknown_key_in_a_file_is_answered_with_its_file_and_line(folder: Folder) -> None:
-    folder.change(folder.description, "grid: [1]", "gird: [1]")
+def test_an_unknown_key_in_a_file_is_answered_with_its_file_and_line(directory: Directory) -> None:
+    directory.change(directory.description, "grid: [1]", "gird: [1]")
 
-    refused(folder.run(), says="unknown key 'kernel.gird'", where=f"{folder.description}:11", hint="did you mean kernel.grid?")
-
-
-def test_an_unknown_key_of_an_argument_is_found_in_its_list(folder: Folder) -> None:
-    folder.change(folder.description, "access: out}", "acess: out}")
-
-    refused(folder.run(), says="unknown key 'kernel.arguments[1].acess'", where=f"{folder.description}:9", hint="access?")
+    refused(
+        directory.run(), says="unknown key 'kernel.gird'", where=f"{directory.description}:11", hint="did you mean kernel.grid?"
+    )
 
 
-def test_a_value_of_the_wrong_type_names_its_origin(folder: Folder) -> None:
-    refused(folder.run("passes.runs=many"), says="valid integer", where="from the override 'passes.runs=many'")
+def test_an_unknown_key_of_an_argument_is_found_in_its_list(directory: Directory) -> None:
+    directory.change(directory.description, "access: out}", "acess: out}")
+
+    refused(directory.run(), says="unknown key 'kernel.arguments[1].acess'", where=f"{directory.description}:9", hint="access?")
+
+
+def test_a_value_of_the_wrong_type_names_its_origin(directory: Directory) -> None:
+    refused(directory.run("passes.runs=many"), says="valid integer", where="from the override 'passes.runs=many'")
 
 
 @pytest.mark.parametrize(
     ("word", "hint"), [("kernel=twise", "did you mean kernel=twice?"), ("target=mi300", "did you mean target=mi300x?")]
 )
-def test_an_unknown_option_of_a_group_is_answered_with_the_nearest(folder: Folder, word: str, hint: str) -> None:
-    refused(folder.run(word), says="there is no", where=word, hint=hint)
+def test_an_unknown_option_of_a_group_is_answered_with_the_nearest(directory: Directory, word: str, hint: str) -> None:
+    refused(directory.run(word), says="there is no", where=word, hint=hint)
 
 
-def test_yaml_that_does_not_parse_names_file_and_line(folder: Folder) -> None:
-    folder.change(folder.description, "grid: [1]", "grid: [1")
+def test_yaml_that_does_not_parse_names_file_and_line(directory: Directory) -> None:
+    directory.change(directory.description, "grid: [1]", "grid: [1")
 
-    refused(folder.run(), says="YAML", where=f"{folder.description}:12", hint="bracket")
-
-
-def test_a_missing_source_file(folder: Folder) -> None:
-    folder.source.unlink()
-
-    refused(folder.run(), says="source file does not exist", where=str(folder.source), hint="path")
+    refused(directory.run(), says="YAML", where=f"{directory.description}:12", hint="bracket")
 
 
-def test_an_entry_that_the_code_object_does_not_have_lists_those_it_has(folder: Folder) -> None:
-    refused(folder.run("kernel.entry=thrice"), says="no kernel 'thrice'", where="twice", hint="Did you mean 'twice'?")
+def test_a_missing_source_file(directory: Directory) -> None:
+    directory.source.unlink()
+
+    refused(directory.run(), says="source file does not exist", where=str(directory.source), hint="path")
 
 
-def test_a_source_that_does_not_compile_shows_the_users_file_and_line(folder: Folder) -> None:
-    folder.change(folder.source, "2.0f * x[i]", "2.0f * z[i]")
+def test_an_entry_that_the_code_object_does_not_have_lists_those_it_has(directory: Directory) -> None:
+    refused(directory.run("kernel.entry=thrice"), says="no kernel 'thrice'", where="twice", hint="Did you mean 'twice'?")
 
-    refused(folder.run(), says="use of undeclared identifier 'z'", where=f"{folder.source}:4")
+
+def test_a_source_that_does_not_compile_shows_the_users_file_and_line(directory: Directory) -> None:
+    directory.change(directory.source, "2.0f * x[i]", "2.0f * z[i]")
+
+    refused(directory.run(), says="use of undeclared identifier 'z'", where=f"{directory.source}:4")
 
 
 @pytest.mark.parametrize("reference", ["'2 * x[:10]'", "'[[1.0]] * x'"])
-def test_a_reference_of_the_wrong_shape(folder: Folder, reference: str) -> None:
-    folder.change(folder.description, "y: 2 * x", f"y: {reference}")
+def test_a_reference_of_the_wrong_shape(directory: Directory, reference: str) -> None:
+    directory.change(directory.description, "y: 2 * x", f"y: {reference}")
 
-    refused(folder.run(), says="y", where="kernel.reference")
+    refused(directory.run(), says="y", where="kernel.reference")
 
 
-def test_a_kernel_that_computes_something_else_than_its_reference(folder: Folder) -> None:
-    folder.change(folder.source, "2.0f * x[i]", "3.0f * x[i]")
+def test_a_kernel_that_computes_something_else_than_its_reference(directory: Directory) -> None:
+    directory.change(directory.source, "2.0f * x[i]", "3.0f * x[i]")
 
-    answer = folder.run()
+    answer = directory.run()
 
     assert answer.code == 2
     assert "256 of 256 elements are wrong" in answer.err
 
 
-def test_a_kernel_that_writes_out_of_bounds_names_access_line_and_buffer(folder: Folder) -> None:
-    folder.change(folder.source, "y[i] =", "y[i + 255] =")
+def test_a_kernel_that_writes_out_of_bounds_names_access_line_and_buffer(directory: Directory) -> None:
+    directory.change(directory.source, "y[i] =", "y[i + 255] =")
 
-    refused(folder.run(), says="global_store", where="twice.hip:4")
-    assert "buffer 'y'" in folder.run().err
-
-
-def test_a_kernel_that_never_ends_stops_at_its_instruction_budget_and_names_the_loop(folder: Folder) -> None:
-    folder.change(folder.source, "if (i < n)", "while (n > 0) __builtin_amdgcn_s_sleep(1);\n  if (i < n)")
-
-    refused(folder.run("device.max_instructions=100000"), says="100,000", where="twice.hip:4", hint="max_instructions")
+    refused(directory.run(), says="global_store", where="twice.hip:4")
+    assert "buffer 'y'" in directory.run().err
 
 
-def test_no_compiler_says_what_to_install(folder: Folder) -> None:
-    refused(folder.run("toolchain.compilers=[hipcc]"), says="no compiler", hint="rocm-perf-lab[emulator]")
+def test_a_kernel_that_never_ends_stops_at_its_instruction_budget_and_names_the_loop(directory: Directory) -> None:
+    directory.change(directory.source, "if (i < n)", "while (n > 0) __builtin_amdgcn_s_sleep(1);\n  if (i < n)")
+
+    refused(directory.run("device.max_instructions=100000"), says="100,000", where="twice.hip:4", hint="max_instructions")
 
 
-def test_an_outputs_folder_that_cannot_be_written(folder: Folder) -> None:
-    (folder.path / "outputs").write_text("a file stands where the folder should be")
-
-    refused(folder.run(), says="cannot", where="outputs", hint="hydra.run.dir=")
+def test_no_compiler_says_what_to_install(directory: Directory) -> None:
+    refused(directory.run("toolchain.compilers=[hipcc]"), says="no compiler", hint="rocm-perf-lab[emulator]")
 
 
-def test_a_workgroup_that_is_too_large_for_the_target(folder: Folder) -> None:
-    refused(folder.run("kernel.block=[2048]"), says="1024")
+def test_an_outputs_directory_that_cannot_be_written(directory: Directory) -> None:
+    (directory.path / "outputs").write_text("a file stands where the directory should be")
+
+    refused(directory.run(), says="cannot", where="outputs", hint="hydra.run.dir=")
 
 
-def test_an_argument_too_few(folder: Folder) -> None:
-    folder.change(folder.description, "  - {name: n, kind: scalar, dtype: i32, value: n}\n", "")
-
-    refused(folder.run(), says="takes 3 arguments, 2 were given", hint="argument")
+def test_a_workgroup_that_is_too_large_for_the_target(directory: Directory) -> None:
+    refused(directory.run("kernel.block=[2048]"), says="1024")
 
 
-def test_an_expression_that_names_nothing(folder: Folder) -> None:
-    refused(folder.run("kernel.grid=[m]"), says="cannot evaluate 'm'", where="kernel.grid[0]", hint="n")
+def test_an_argument_too_few(directory: Directory) -> None:
+    directory.change(directory.description, "  - {name: n, kind: scalar, dtype: i32, value: n}\n", "")
+
+    refused(directory.run(), says="takes 3 arguments, 2 were given", hint="argument")
 
 
-def test_no_gpu_for_the_rocm_device(folder: Folder) -> None:
-    refused(folder.run("device=rocm"), says="no GPU", where="device=rocm", hint="device=emulator")
+def test_an_expression_that_names_nothing(directory: Directory) -> None:
+    refused(directory.run("kernel.grid=[m]"), says="cannot evaluate 'm'", where="kernel.grid[0]", hint="n")
 
 
-def test_a_check_that_finds_something_fails_the_run_and_keeps_what_was_found(folder: Folder) -> None:
-    folder.change(folder.source, "y[i] = 2.0f * x[i];", "y[i] = 2.0f * x[i];\n  if (i == 0) y[200] = 1.0f;")
+def test_no_gpu_for_the_rocm_device(directory: Directory) -> None:
+    refused(directory.run("device=rocm"), says="no GPU", where="device=rocm", hint="device=emulator")
 
-    answer = folder.run("device.check=all")
+
+def test_a_check_that_finds_something_fails_the_run_and_keeps_what_was_found(directory: Directory) -> None:
+    directory.change(directory.source, "y[i] = 2.0f * x[i];", "y[i] = 2.0f * x[i];\n  if (i == 0) y[200] = 1.0f;")
+
+    answer = directory.run("device.check=all")
 
     assert answer.code == 2
     assert "race on byte 800 of buffer 'y'" in answer.err
     assert "twice.hip:5" in answer.err
-    assert list(folder.path.rglob("checks.json"))
+    assert list(directory.path.rglob("checks.json"))
 
 
-def test_a_check_that_does_not_exist(folder: Folder) -> None:
-    refused(folder.run("device.check=race"), says="no check named 'race'", where="device.check", hint="lds_races")
+def test_a_check_that_does_not_exist(directory: Directory) -> None:
+    refused(directory.run("device.check=race"), says="no check named 'race'", where="device.check", hint="lds_races")
 
 
-def test_debug_shows_the_traceback(folder: Folder) -> None:
-    folder.source.unlink()
+def test_debug_shows_the_traceback(directory: Directory) -> None:
+    directory.source.unlink()
 
     with pytest.raises(Exception, match="source file does not exist"):
-        folder.run("--debug")
+        directory.run("--debug")

@@ -31,7 +31,7 @@ def commands() -> list[str]:
 
 
 def sessions() -> list[tuple[str, ...]]:
-    """Plain blocks of nothing but commands: each works in the folder that the ones before it left. Each once."""
+    """Plain blocks of nothing but commands: each works in the directory that the ones before it left. Each once."""
     fences = [f for page in PAGES for f in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)]
     plain = [tuple(block.splitlines()) for language, block in fences if not language]
     return list(dict.fromkeys(block for block in plain if all(line.startswith("rocm-perf ") for line in block)))
@@ -58,31 +58,31 @@ def test_a_command_of_the_documentation_succeeds(command: str, tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("session", sessions(), ids=lambda session: session[-1])
-def test_commands_that_belong_together_succeed_in_one_folder(session: tuple[str, ...], tmp_path: Path) -> None:
+def test_commands_that_belong_together_succeed_in_one_directory(session: tuple[str, ...], tmp_path: Path) -> None:
     if any("./app" in command or "results.db" in command for command in session):
         prepared(tmp_path)
     for command in session:
         succeed(command, tmp_path)
 
 
-def prepared(folder: Path) -> Workplace:
+def prepared(directory: Path) -> Workplace:
     """A machine with ROCm, as far as commands need it: rocprofv3, an application, and what it left when it was profiled."""
-    place = Workplace(folder)
+    place = Workplace(directory)
     place.profiler()
     place.application('launch("gemm_hip", m=64, n=64, k=64)\nlaunch("vector_add", n=4096)')
-    succeed("rocm-perf profile ./app --deep-analysis --output before", folder)
-    runs = folder / "before" / ".rocpd_profile"
-    shutil.copy(next((runs / "trace").rglob("*_results.db")), folder / "results.db")
-    shutil.copytree(runs / "counters_1", folder / "counter_runs")
-    shutil.copytree(folder / "before" / "att", folder / "att_folder")
+    succeed("rocm-perf profile ./app --deep-analysis --output before", directory)
+    runs = directory / "before" / ".rocpd_profile"
+    shutil.copy(next((runs / "trace").rglob("*_results.db")), directory / "results.db")
+    shutil.copytree(runs / "counters_1", directory / "counter_runs")
+    shutil.copytree(directory / "before" / "att", directory / "att_directory")
     return place
 
 
-def succeed(command: str, folder: Path) -> None:
+def succeed(command: str, directory: Path) -> None:
     words = shlex.split(command)
     program = [sys.executable] if words[0] == "python" else [str(Path(sys.executable).with_name(words[0]))]
 
-    environment = os.environ | {"NO_COLOR": "1", "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    run = subprocess.run([*program, *words[1:]], cwd=folder, capture_output=True, text=True, env=environment, check=False)
+    environment = os.environ | {"NO_COLOR": "1", "PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    run = subprocess.run([*program, *words[1:]], cwd=directory, capture_output=True, text=True, env=environment, check=False)
 
     assert run.returncode == 0, run.stdout + run.stderr

@@ -1,4 +1,4 @@
-"""The wheel carries all that the lab needs: installed in a new environment, it runs in an empty folder."""
+"""The wheel carries all that the lab needs: installed in a new environment, it runs in an empty directory."""
 
 import os
 import subprocess
@@ -14,10 +14,10 @@ REPOSITORY = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(REPOSITORY)]
+    directory = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(directory), str(REPOSITORY)]
     subprocess.run(command, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
+    (built,) = directory.glob("*.whl")
     return built
 
 
@@ -36,7 +36,7 @@ def test_the_wheel_holds_configuration_templates_experiments_and_the_type_marker
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_profiles_a_kernel_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+def test_an_installed_wheel_profiles_a_kernel_in_an_empty_directory(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     python = environment / "bin" / "python"
@@ -57,7 +57,7 @@ def test_an_installed_wheel_profiles_a_kernel_in_an_empty_folder(wheel: Path, tm
 def _lend_dependencies(environment: Path) -> None:
     """Dependencies come from the environment that runs the tests; the lab itself only from the wheel.
 
-    A folder named in a .pth file is searched, but .pth files inside it (an editable install's) are not read.
+    A directory named in a .pth file is searched, but .pth files inside it (an editable install's) are not read.
     """
     (site_packages,) = environment.glob("lib/python*/site-packages")
     (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")

@@ -39,13 +39,13 @@ class Setting:
         job: What a trial runs.
         words: The overrides of one trial.
         count: Slots.
-        folder: Of the sweep; for logs.
+        directory: Of the sweep; for logs.
     """
 
     job: HydraJob
     words: Words
     count: int
-    folder: Path
+    directory: Path
 
 
 class Here:
@@ -114,7 +114,7 @@ class Workers(_Followed):
     def _follow(self, task: Task, words: list[str]) -> Result:
         worker = self._workers.get(task.slot)
         if worker is None:
-            log = self._setting.folder / "workers" / f"{task.slot}.log"
+            log = self._setting.directory / "workers" / f"{task.slot}.log"
             worker = self._workers[task.slot] = WorkerProcess(self._setting.job, log)
         try:
             return worker.run(words, task.number)
@@ -216,9 +216,9 @@ class Submitit(_Followed):
         cluster = launcher._EXECUTOR
         self.on_this_machine = cluster == "local"
         params = dict(launcher.params)
-        folder, retries = params.pop("submitit_folder"), params.pop("max_num_timeout", None)
+        directory, retries = params.pop("submitit_folder"), params.pop("max_num_timeout", None)
         more = {f"{cluster}_max_num_timeout": retries} if retries is not None else {}
-        self._executor = submitit.AutoExecutor(folder=folder, cluster=cluster, **more)
+        self._executor = submitit.AutoExecutor(folder=directory, cluster=cluster, **more)
         params.pop("array_parallelism", None)  # that is the number of slots
         self._executor.update_parameters(**{_parameter(cluster, name): value for name, value in params.items()})
         self._jobs: dict[int, Any] = {}

@@ -79,7 +79,7 @@ def result_of(returned: JobReturn) -> Measurement | Infeasible | Unmeasured:
     """What a sweep has to know of a job."""
     from hydra.core.utils import JobStatus
 
-    folder = Path(returned.hydra_cfg.hydra.runtime.output_dir) if returned.hydra_cfg is not None else None
+    directory = Path(returned.hydra_cfg.hydra.runtime.output_dir) if returned.hydra_cfg is not None else None
     value = returned._return_value  # the property prints and raises where the job failed
     if isinstance(value, TrackingError):
         return Unmeasured(value.what)
@@ -87,7 +87,7 @@ def result_of(returned: JobReturn) -> Measurement | Infeasible | Unmeasured:
         return Infeasible(reason_of(value))
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         return Infeasible(f"the job returned {value!r} where a sweep minimises a time in ms")
-    return Measurement(float(value), _details(folder) if folder is not None else {})
+    return Measurement(float(value), _details(directory) if directory is not None else {})
 
 
 def reason_of(error: object) -> str:
@@ -96,10 +96,10 @@ def reason_of(error: object) -> str:
     return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + " …"
 
 
-def _details(folder: Path) -> dict[str, Any]:
+def _details(directory: Path) -> dict[str, Any]:
     """Where the figure comes from, as far as the job left documents: emulated times must be called so."""
-    details: dict[str, Any] = {"folder": str(folder)}
-    document = folder / "profile.json"
+    details: dict[str, Any] = {"folder": str(directory)}
+    document = directory / "profile.json"
     if document.is_file():
         profile = json.loads(document.read_text(encoding="utf-8"))
         details |= {name: profile["provenance"][name] for name in ("device", "time_kind", "note")}

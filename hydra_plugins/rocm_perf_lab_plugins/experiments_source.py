@@ -1,6 +1,6 @@
 """Config source that shows Hydra `experiments/<name>/kernel.yaml` as `kernel/<name>`, `space.yaml` as `space/<name>`.
 
-So a new kernel is a folder: no registration, no Python. The folder's own path is added as `folder`, so that a kernel
+So a new kernel is a directory: no registration, no Python. The directory's own path is added as `directory`, so that a kernel
 finds its source from any working directory.
 """
 
@@ -16,7 +16,7 @@ GROUPS = ("kernel", "space")
 
 
 class ExperimentsConfigSource(ConfigSource):
-    """`experiments://<folder>`: one sub-folder per kernel."""
+    """`experiments://<directory>`: one sub-directory per kernel."""
 
     @staticmethod
     def scheme() -> str:
@@ -30,12 +30,12 @@ class ExperimentsConfigSource(ConfigSource):
             raise ConfigLoadError(f"Config not found: {config_path} in {self.path}")
         config = OmegaConf.load(path)
         if path.name == "kernel.yaml":
-            config = OmegaConf.merge(config, {"folder": str(path.parent)})
+            config = OmegaConf.merge(config, {"directory": str(path.parent)})
         header = self._get_header_dict(path.read_text(encoding="utf-8")[:512])
         return ConfigResult(config=config, path=str(path), provider=self.provider, header=header)
 
     def available(self) -> bool:
-        """True where the folder exists."""
+        """True where the directory exists."""
         return Path(self.path).is_dir()
 
     def is_group(self, config_path: str) -> bool:
@@ -43,7 +43,7 @@ class ExperimentsConfigSource(ConfigSource):
         return config_path == "" or config_path in GROUPS
 
     def is_config(self, config_path: str) -> bool:
-        """True where the folder of that name has the group's YAML."""
+        """True where the directory of that name has the group's YAML."""
         path = self._file(config_path)
         return path is not None and path.is_file()
 

@@ -1,6 +1,6 @@
-"""Search path: the working folder's `experiments/` come before those that ship with the lab; its `conf/` adds options.
+"""Search path: the working directory's `experiments/` come before those that ship with the lab; its `conf/` adds options.
 
-A `conf/` of the working folder cannot replace what the lab ships: it may well belong to another Hydra application.
+A `conf/` of the working directory cannot replace what the lab ships: it may well belong to another Hydra application.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ LAB = "rocm-perf-lab"
 
 
 class LabSearchPath(SearchPathPlugin):
-    """Adds the lab's folders to every Hydra application's search path, after the application's own."""
+    """Adds the lab's directories to every Hydra application's search path, after the application's own."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Append in order of precedence; a folder that does not exist is left out."""
+        """Append in order of precedence; a directory that does not exist is left out."""
         for experiments in _unique(Path.cwd() / "experiments", resource_dir("experiments")):
             search_path.append(provider=LAB, path=f"experiments://{experiments}")
         own_conf = resource_dir("conf").resolve()
@@ -31,5 +31,5 @@ class LabSearchPath(SearchPathPlugin):
             search_path.append(provider=f"{LAB} user", path=f"file://{user_conf}")
 
 
-def _unique(*folders: Path) -> list[Path]:
-    return list(dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()))
+def _unique(*directories: Path) -> list[Path]:
+    return list(dict.fromkeys(directory.resolve() for directory in directories if directory.is_dir()))

@@ -1,6 +1,6 @@
 """`--multirun` over a space: ask and tell with Optuna through any Hydra launcher. Without a space: all combinations of a=1,2.
 
-The jobs are jobs of the lab; what one returns is minimised (for job=profile the runtime in ms). Each runs in a folder of its
+The jobs are jobs of the lab; what one returns is minimised (for job=profile the runtime in ms). Each runs in a directory of its
 own below that of the sweep, and its MLflow run is a child of the sweep's.
 """
 
@@ -96,10 +96,10 @@ class SpaceSweeper(Sweeper):
 
         assert self.config is not None and self.hydra_context is not None
         setup_globals()
-        folder = Path(str(self.config.hydra.sweep.dir)).absolute()
+        directory = Path(str(self.config.hydra.sweep.dir)).absolute()
         with open_dict(self.config):
-            self.config.hydra.sweep.dir = str(folder)  # it may have the time of day in it, which workers read anew
-            self.config.hydra.runtime.output_dir = str(folder)
+            self.config.hydra.sweep.dir = str(directory)  # it may have the time of day in it, which workers read anew
+            self.config.hydra.runtime.output_dir = str(directory)
         HydraConfig.instance().set_config(self.config)
         config, plain = parse_composed(self.config)
         space = configured_space(config)
@@ -107,14 +107,14 @@ class SpaceSweeper(Sweeper):
         KernelBuilder(config.kernel, config.target, toolchain.compilers, toolchain.optimisation).check(space)
         words = _Words(config, tuple(arguments), plain)
         self.validate_batch_is_legal([words.of(_first_task(space))])
-        folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, folder / "multirun.yaml")
-        lab = Lab.open(config, resolved=plain, output_dir=folder)
+        directory.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, directory / "multirun.yaml")
+        lab = Lab.open(config, resolved=plain, output_dir=directory)
         launcher = str(self.config.hydra.runtime.choices.get("hydra/launcher", "basic"))
         with _terminable():
-            Sweep(lab, space, lambda parent: self._places(words, parent, folder), f"{launcher} launcher").compiled().run()
+            Sweep(lab, space, lambda parent: self._places(words, parent, directory), f"{launcher} launcher").compiled().run()
 
-    def _places(self, words: _Words, parent: str | None, folder: Path) -> Any:
+    def _places(self, words: _Words, parent: str | None, directory: Path) -> Any:
         from hydra.core.plugins import Plugins
         from hydra.core.singleton import Singleton
         from omegaconf import OmegaConf, read_write
@@ -132,7 +132,7 @@ class SpaceSweeper(Sweeper):
             with read_write(self.config.hydra):
                 self.config.hydra.launcher.n_jobs = 1  # of each worker process: there is one for each slot
         job = HydraJob(self.hydra_context, self.config, self._task, Singleton.get_state())
-        setting = Setting(job, lambda task: words.of(task, parent, gpus if local else (), slots), slots, folder)
+        setting = Setting(job, lambda task: words.of(task, parent, gpus if local else (), slots), slots, directory)
         local = target == _BASIC or not target.startswith(_RAY)
         if target == _BASIC:
             return Here(setting)

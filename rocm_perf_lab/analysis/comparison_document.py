@@ -98,13 +98,13 @@ def compare_document(
     )
 
 
-def export_schema(folder: Path) -> Path:
+def export_schema(directory: Path) -> Path:
     """Write `compare.schema.json`."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **CompareDocument.model_json_schema(mode="serialization"),
     }
-    path = folder / SCHEMA_FILE
+    path = directory / SCHEMA_FILE
     write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
     return path
 

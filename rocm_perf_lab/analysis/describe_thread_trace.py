@@ -46,7 +46,7 @@ def att_features(traced: ThreadTrace) -> dict[str, float]:
 def thread_trace_part(traced: ThreadTrace) -> ThreadTracePart:
     """All of it; cycles of the shader clock, shares of the whole time."""
     return ThreadTracePart(
-        folder=traced.folder,
+        folder=traced.directory,
         kernel=traced.kernel,
         time_kind="emulated" if traced.emulated else "measured",
         waves=traced.waves,

@@ -322,7 +322,7 @@ DOCUMENTS: dict[str, type[Document]] = {
 """File name -> model."""
 
 
-def export_schemas(folder: Path) -> tuple[Path, ...]:
+def export_schemas(directory: Path) -> tuple[Path, ...]:
     """Write the JSON Schema of every document as `<document>.schema.json`."""
     paths = []
     for name, model in DOCUMENTS.items():
@@ -330,7 +330,7 @@ def export_schemas(folder: Path) -> tuple[Path, ...]:
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             **model.model_json_schema(mode="serialization"),
         }
-        path = folder / name.replace(".json", ".schema.json")
+        path = directory / name.replace(".json", ".schema.json")
         write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
         paths.append(path)
     return tuple(paths)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 UNKNOWN_SOURCE = "(no source line)"
 _HOT_SPOTS = 10
 _SUM_TOLERANCE = 0.01
-_SAMPLED = "the folder holds PC samples, which count samples and not cycles"
+_SAMPLED = "the directory holds PC samples, which count samples and not cycles"
 _ALWAYS = (
     "a wait for several operations is shared among them by a model: all were as long under way as the youngest",
     "idle time is a lost arbitration, a dependency or a missing instruction: the trace does not tell which",
@@ -82,7 +82,7 @@ class HotSpot:
 class ThreadTrace:
     """The analysis. Charges are by falling cycles; lines and hot spots by falling time."""
 
-    folder: str
+    directory: str
     kernel: str | None
     emulated: bool
     waves: int
@@ -146,7 +146,7 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
     charged_waits = sum(charge.cycles for charge in charges if kinds[charge.victim.line] == "waitcnt")
     label = trace.kernel_of(rows[0].line)
     return ThreadTrace(
-        folder=trace.provenance.folder,
+        directory=trace.provenance.directory,
         kernel=(label.name or label.mangled_name) if label else symbol,
         emulated=trace.provenance.emulated,
         waves=len(trace.waves),

@@ -152,8 +152,8 @@ class ProfiledTime:
 
     def times_ms(self, words: Sequence[str], runs: int) -> tuple[float, ...]:
         """See :class:`Clock`."""
-        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
-            application = ApplicationRuns(self.profiler, tuple(words), Path(folder), self.timeout_s, lambda _: None)
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
+            application = ApplicationRuns(self.profiler, tuple(words), Path(directory), self.timeout_s, lambda _: None)
             try:
                 traces, _ = application.times(runs)
                 times: list[float] = []

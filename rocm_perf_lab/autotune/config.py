@@ -23,7 +23,7 @@ class AutotuneConfig(StrictModel):
     sampler: Component | None = None
     """Any Optuna sampler in place of the lab's own."""
     prior: str | None = None
-    """Earlier results of this space: a landscape file, a run's folder, `study:NAME@URL` or `mlflow:RUN_ID`."""
+    """Earlier results of this space: a landscape file, a run's directory, `study:NAME@URL` or `mlflow:RUN_ID`."""
     features: tuple[Literal["parameters", "compiled"], ...] = ("parameters",)
     """What a prediction may use: `compiled` compiles every configuration before anything runs."""
     max_compiled: PositiveInt = 5000
@@ -41,6 +41,6 @@ class AutotuneConfig(StrictModel):
     workers: PositiveInt | None = None
     """Processes that compile; None: one per core."""
     storage: str | None = None
-    """Where the study is kept (an Optuna URL); None: study.db in the run's folder."""
+    """Where the study is kept (an Optuna URL); None: study.db in the run's directory."""
     study: str | None = None
     """Its name; sweeps with equal name and storage share their trials."""

@@ -143,7 +143,7 @@ class AutotuneDocument(Document):
     provenance: OriginPart
 
 
-def export_schema(folder: Path) -> Path:
+def export_schema(directory: Path) -> Path:
     """Write the JSON Schema as `autotune.schema.json`; its path.
 
     Fields that come later have defaults, so that earlier documents stay valid.
@@ -152,6 +152,6 @@ def export_schema(folder: Path) -> Path:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **AutotuneDocument.model_json_schema(mode="validation"),
     }
-    path = folder / NAME.replace(".json", ".schema.json")
+    path = directory / NAME.replace(".json", ".schema.json")
     write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
     return path

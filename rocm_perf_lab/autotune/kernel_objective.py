@@ -109,9 +109,9 @@ class KernelObjective:
             return failed.result
 
     def _run(self, candidate: Candidate, runs: int) -> tuple[float, ...]:
-        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
             try:
-                passes = run_passes(self.device, candidate.launch, folder=Path(folder), runs=runs, counters=())
+                passes = run_passes(self.device, candidate.launch, directory=Path(directory), runs=runs, counters=())
                 ranked = rank_kernels(passes.trace)
                 kernel = select_kernel(passes.trace, ranked, symbol=candidate.kernel.symbol)
                 durations = passes.trace.dispatches.duration_ns[kernel.dispatches]
@@ -146,8 +146,8 @@ class KernelObjective:
                 where=str(self.builder.description.source_path),
                 hint="correct kernel.params, or give the kernel a reference",
             )
-        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
-            return run_passes(self.device, baseline.launch, folder=Path(folder), runs=1, counters=()).outputs
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
+            return run_passes(self.device, baseline.launch, directory=Path(directory), runs=1, counters=()).outputs
 
     def _circumstances(self, candidate: Candidate) -> dict[str, Any]:
         identity, description = self.device.identity, candidate.description
@@ -191,7 +191,7 @@ def _relevant(description: KernelDescription) -> list[Any]:
     reference = description.reference
     texts = [reference] if isinstance(reference, str) else list(reference.values())
     for text in list(texts):
-        path = description.folder / text.rpartition(":")[0]
+        path = description.directory / text.rpartition(":")[0]
         if text != BASELINE and path.suffix == ".py" and path.is_file():
             texts.append(path.read_text(encoding="utf-8"))
     inputs = [argument.model_dump(mode="json") for argument in description.arguments]

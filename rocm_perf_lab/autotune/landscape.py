@@ -105,13 +105,13 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
-def landscapes_in(folder: Path) -> list[Landscape]:
-    """Every landscape of a folder, by name.
+def landscapes_in(directory: Path) -> list[Landscape]:
+    """Every landscape of a directory, by name.
 
     Raises:
-        LandscapeError: The folder has none.
+        LandscapeError: The directory has none.
     """
-    paths = sorted([*folder.glob("*.json.gz"), *folder.glob("*.json")]) if folder.is_dir() else []
+    paths = sorted([*directory.glob("*.json.gz"), *directory.glob("*.json")]) if directory.is_dir() else []
     if not paths:
-        raise LandscapeError("no landscapes here", where=str(folder), hint="name a folder with *.json.gz files")
+        raise LandscapeError("no landscapes here", where=str(directory), hint="name a directory with *.json.gz files")
     return [load_landscape(path) for path in paths]

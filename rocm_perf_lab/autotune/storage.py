@@ -1,4 +1,4 @@
-"""Where studies are kept: SQLite in the run's folder, PostgreSQL, or Optuna's journal, by URL; several sweeps may share one.
+"""Where studies are kept: SQLite in the run's directory, PostgreSQL, or Optuna's journal, by URL; several sweeps may share one.
 
 A study remembers the space that it was started with.
 """
@@ -36,13 +36,13 @@ class StorageError(LabError):
     """A storage that cannot be reached, or a study in it that belongs to something else."""
 
 
-def open_storage(url: str | None, *, folder: Path) -> BaseStorage:
+def open_storage(url: str | None, *, directory: Path) -> BaseStorage:
     """Connect, and create what a new storage needs.
 
     Args:
         url: `sqlite:///FILE`, `postgresql://…`, any other URL that SQLAlchemy knows, or `journal:///FILE`; a fourth slash
-            begins an absolute path. None: `study.db` in `folder`.
-        folder: Where the default is kept.
+            begins an absolute path. None: `study.db` in `directory`.
+        directory: Where the default is kept.
 
     Raises:
         StorageError: It cannot be reached or written, or its driver is not installed.
@@ -50,7 +50,7 @@ def open_storage(url: str | None, *, folder: Path) -> BaseStorage:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    where = url or f"sqlite:///{(folder / 'study.db').absolute()}"
+    where = url or f"sqlite:///{(directory / 'study.db').absolute()}"
     with storage_errors(where):
         if where.startswith(_JOURNAL):
             file = Path(where.removeprefix(_JOURNAL))

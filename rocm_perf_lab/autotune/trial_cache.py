@@ -37,14 +37,14 @@ class _Entry(BaseModel):
 
 
 class TrialCache:
-    """Results below one folder, each in a file named after its key. A damaged entry is no entry."""
+    """Results below one directory, each in a file named after its key. A damaged entry is no entry."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
 
     def load(self, key: str) -> Measurement | Infeasible | None:
         """The result of that key, or None."""
-        entry = read_model(self._folder / key, _Entry)
+        entry = read_model(self._directory / key, _Entry)
         if entry is None:
             return None
         if entry.runtime_ms is None:
@@ -57,7 +57,7 @@ class TrialCache:
             entry = _Entry(reason=result.reason, stage=result.stage)
         else:
             entry = _Entry(runtime_ms=result.runtime_ms, details=result.details)
-        write_model(self._folder / key, entry)
+        write_model(self._directory / key, entry)
 
 
 def launch_key(launch: Launch, **circumstances: Any) -> str:

@@ -47,7 +47,7 @@ main.add_command(autotune)
 @click.option("--roofline-csv", type=click.Path(), metavar="FILE", help="Measured peaks: roofline.csv of rocprof-compute.")
 @click.option("--no-rocprof", is_flag=True, help="Only time the command by the clock.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of one run.")
-@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Folder of the run.")
+@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the run.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def profile(words: tuple[str, ...], **options: Any) -> None:
     """Profile an application, or a kernel that a kernel.yaml describes.
@@ -84,10 +84,10 @@ def profile(words: tuple[str, ...], **options: Any) -> None:
 @click.option("--roofline-csv", type=click.Path(), metavar="FILE", help="Measured peaks: roofline.csv of rocprof-compute.")
 @click.option("--json", "as_json", is_flag=True, help="Print profile.json and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print the runtime and nothing else.")
-@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Where the documents go; else a new folder.")
+@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Where the documents go; else a new directory.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def analyze(databases: tuple[str, ...], debug: bool, **options: Any) -> None:
-    """Analyse what rocprofv3 left: rocpd databases, JSON or CSV files, or folders with them. No GPU, no rerun."""
+    """Analyse what rocprofv3 left: rocpd databases, JSON or CSV files, or directories with them. No GPU, no rerun."""
 
     def run() -> None:
         from pathlib import Path
@@ -173,7 +173,7 @@ def emulate(
 @click.argument("file", type=click.Path())
 @click.option("--kernel", metavar="NAME", help="Symbol or C++ name; all kernels where it is left out.")
 @click.option("--source", "with_source", is_flag=True, help="Show the source line that instructions come from.")
-@click.option("--counts", type=click.Path(), metavar="RUN", help="Folder (or database) that emulate --output left.")
+@click.option("--counts", type=click.Path(), metavar="RUN", help="Directory (or database) that emulate --output left.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def disassemble(file: str, kernel: str | None, with_source: bool, counts: str | None, as_json: bool, debug: bool) -> None:
@@ -202,7 +202,7 @@ def disassemble(file: str, kernel: str | None, with_source: bool, counts: str | 
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def compare(base: str, new: str, fail_over: str, force: bool, as_json: bool, debug: bool) -> None:
-    """Compare two profiles (profile.json or a run's folder) kernel by kernel; exit with 1 on a significant regression.
+    """Compare two profiles (profile.json or a run's directory) kernel by kernel; exit with 1 on a significant regression.
 
     Noise is judged from the times of each kernel: it takes six or more of each, so profile with --runs 10.
     """
@@ -282,13 +282,13 @@ def metrics_show(name: str, target: str | None, as_json: bool, debug: bool) -> N
 
 
 @main.command(short_help="Write the JSON Schemas of all documents.")
-@click.argument("folder", type=click.Path(file_okay=False), default="schemas")
-def schemas(folder: str) -> None:
-    """Write the JSON Schemas of profile, roofline, dag, analysis, compare, autotune, captures and replays to FOLDER."""
-    _answer(lambda: _write_schemas(folder), debug=False)
+@click.argument("directory", type=click.Path(file_okay=False), default="schemas")
+def schemas(directory: str) -> None:
+    """Write the JSON Schemas of profile, roofline, dag, analysis, compare, autotune, captures and replays to DIRECTORY."""
+    _answer(lambda: _write_schemas(directory), debug=False)
 
 
-def _write_schemas(folder: str) -> None:
+def _write_schemas(directory: str) -> None:
     from pathlib import Path
 
     from rocm_perf_lab.analysis.comparison_document import export_schema as export_compare_schema
@@ -296,13 +296,13 @@ def _write_schemas(folder: str) -> None:
     from rocm_perf_lab.autotune.document import export_schema
     from rocm_perf_lab.replay.format import export_schemas as export_capture_schemas
 
-    to = Path(folder)
+    to = Path(directory)
     try:
         for path in (*export_schemas(to), export_compare_schema(to), export_schema(to), *export_capture_schemas(to)):
             click.echo(path)
     except OSError as error:
-        hint = "name a folder that can be written"
-        raise LabError(f"cannot write the schemas: {error.strerror or error}", where=folder, hint=hint) from error
+        hint = "name a directory that can be written"
+        raise LabError(f"cannot write the schemas: {error.strerror or error}", where=directory, hint=hint) from error
 
 
 main.add_command(replay)

@@ -85,7 +85,7 @@ class ProfileWords:
         return "json" if self.as_json else "runtime" if self.quiet else None
 
     def overrides(self) -> list[str]:
-        """For Hydra. An application's command, folder and display are not among them: they change from run to run."""
+        """For Hydra. An application's command, directory and display are not among them: they change from run to run."""
         common = [
             *(["passes=deep"] if self.deep_analysis else []),
             *(["passes.counters=[]"] if self.roofline is False else []),
@@ -94,9 +94,9 @@ class ProfileWords:
         if self.is_described:
             runs = [f"passes.runs={self.runs}"] if self.runs else []
             timeout = [f"device.timeout_s={self.timeout}"] if self.timeout else []
-            folder = [f"hydra.run.dir={quoted(self.output)}"] if self.output else []
+            directory = [f"hydra.run.dir={quoted(self.output)}"] if self.output else []
             display = [f"display={self.display}"] if self.display else []
-            return ["job=profile", *display, *common, *folder, *runs, *timeout, *self.words]
+            return ["job=profile", *display, *common, *directory, *runs, *timeout, *self.words]
         return [
             "job=application",
             "job.command=[]",

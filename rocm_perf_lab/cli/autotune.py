@@ -23,7 +23,7 @@ _PASS_THROUGH = {"ignore_unknown_options": False, "allow_extra_args": False}
 @click.option("--runs", type=click.IntRange(min=1), help="Times of one round.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of one run of a command.")
 @click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Go on with a run; nothing is measured twice.")
-@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Folder of the run.")
+@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the run.")
 @click.option("--json", "as_json", is_flag=True, help="Print autotune.json and nothing else.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def autotune(overrides: tuple[str, ...], debug: bool, **options: Any) -> None:

@@ -63,7 +63,9 @@ def exit_code_of(action: Callable[[], object], *, debug: bool = False) -> int:
         if debug or error.errno not in _NO_ROOM:
             raise
         where = str(error.filename) if error.filename else None
-        _print_error(LabError(f"cannot write: {error.strerror}", where=where, hint="free some space, or choose another folder"))
+        _print_error(
+            LabError(f"cannot write: {error.strerror}", where=where, hint="free some space, or choose another directory")
+        )
         return EXIT_BAD_INPUT
     except Terminated as stop:
         print(f"ended by signal {stop.number}: what was finished is kept", file=sys.stderr)
@@ -76,11 +78,11 @@ def exit_code_of(action: Callable[[], object], *, debug: bool = False) -> int:
     return 0
 
 
-def resume_run(folder: str, *, display: str | None) -> None:
+def resume_run(directory: str, *, display: str | None) -> None:
     """Go on with an interrupted run, with the configuration that it was begun with.
 
     Args:
-        folder: Of the run.
+        directory: Of the run.
         display: What is printed, where it is to be something else than then.
 
     Raises:
@@ -92,12 +94,12 @@ def resume_run(folder: str, *, display: str | None) -> None:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.resume import JOURNAL, Journal
 
-    path = Path(folder)
+    path = Path(directory)
     try:
         plain = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise LabError(
-            "there is no run to go on with", where=str(path / "config.json"), hint="give the folder of the interrupted run"
+            "there is no run to go on with", where=str(path / "config.json"), hint="give the directory of the interrupted run"
         ) from error
     if (path / "optimize.json").exists():
         raise LabError("this run ended by itself: there is nothing to go on with", where=str(path), hint="start a new run")
@@ -164,9 +166,9 @@ def run_application(words: ProfileWords) -> None:
         settings = parse_run_config(resolved, origins)
         composition.remember(plain)
     started = f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}"
-    folder = words.output or f"outputs/{started}-profile-{Path(words.words[0]).name}"
-    with _writing(folder):
-        lab = Lab.open(settings, resolved=resolved, output_dir=Path(folder).absolute())
+    directory = words.output or f"outputs/{started}-profile-{Path(words.words[0]).name}"
+    with _writing(directory):
+        lab = Lab.open(settings, resolved=resolved, output_dir=Path(directory).absolute())
     # Python ends by looking through all that was imported for cycles, several times. Only here: jobs that load Triton would
     # end with a report of its bindings on what was not collected.
     atexit.register(gc.freeze)
@@ -174,7 +176,7 @@ def run_application(words: ProfileWords) -> None:
 
 
 @contextmanager
-def _writing(folder: str = "outputs") -> Iterator[None]:
+def _writing(directory: str = "outputs") -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -183,9 +185,9 @@ def _writing(folder: str = "outputs") -> Iterator[None]:
         if isinstance(error, HydraException):
             raise  # an option that does not exist is an OSError too, to Hydra
         raise LabError(
-            f"cannot write the run's folder: {error.strerror or error}",
-            where=str(error.filename or Path.cwd() / folder),
-            hint="run in a folder that can be written, or name one: --output DIR, or hydra.run.dir=DIR",
+            f"cannot write the run's directory: {error.strerror or error}",
+            where=str(error.filename or Path.cwd() / directory),
+            hint="run in a directory that can be written, or name one: --output DIR, or hydra.run.dir=DIR",
         ) from error
 
 

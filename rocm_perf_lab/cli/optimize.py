@@ -25,11 +25,13 @@ _DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an er
 @click.option("--verify", metavar="COMMAND", help="Says by its exit code whether {binary} is right; else its output is compared.")
 @click.option("--compare-file", "compare_files", multiple=True, metavar="FILE", help="A file that the application writes.")
 @click.option("--kernel", metavar="REGEX", help="Kernel of the application; the one that matters most where it is left out.")
-@click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Go on with an interrupted run, in its folder.")
+@click.option(
+    "--resume", type=click.Path(file_okay=False), metavar="RUN", help="Go on with an interrupted run, in its directory."
+)
 @click.option("--yes", is_flag=True, help="Do not ask before a model is called.")
 @click.option("--json", "as_json", is_flag=True, help="Print optimize.json and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print the best runtime and nothing else.")
-@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Folder of the run.")
+@click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the run.")
 @_DEBUG
 def optimize(words: tuple[str, ...], debug: bool, **options: Any) -> None:
     """Rewrite one kernel; keep what is correct and faster, roll back the rest.
@@ -75,12 +77,12 @@ def llm_prompt(overrides: tuple[str, ...], as_json: bool, debug: bool) -> None:
 
 
 @click.command(short_help="Show what an optimization tried, and its verdicts.")
-@click.argument("run_folder", metavar="RUN", type=click.Path())
+@click.argument("run_directory", metavar="RUN", type=click.Path())
 @click.option("--diff", "show_diff", is_flag=True, help="Show the winning patch as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 @_DEBUG
-def lineage(run_folder: str, show_diff: bool, as_json: bool, debug: bool) -> None:
-    """Show the tree of proposals of RUN, the folder of an optimization: verdicts, gains, what came from what."""
+def lineage(run_directory: str, show_diff: bool, as_json: bool, debug: bool) -> None:
+    """Show the tree of proposals of RUN, the directory of an optimization: verdicts, gains, what came from what."""
 
     def run() -> None:
         from pathlib import Path
@@ -89,7 +91,7 @@ def lineage(run_folder: str, show_diff: bool, as_json: bool, debug: bool) -> Non
 
         from rocm_perf_lab.jobs.optimize.lineage import show_lineage
 
-        show_lineage(Console(highlight=False), Path(run_folder), with_diff=show_diff, as_json=as_json)
+        show_lineage(Console(highlight=False), Path(run_directory), with_diff=show_diff, as_json=as_json)
 
     _answer(run, debug)
 

@@ -65,7 +65,7 @@ def _where(command: _Command) -> _Command:
 @click.option("--kernel", metavar="NAME", help="Kernel to capture: its name, mangled or not, or /regular expression/.")
 @click.option("--dispatch", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its dispatches, from 0.")
 @click.option(
-    "--output", type=click.Path(file_okay=False), default="isolate_capture", show_default=True, help="The folder to make."
+    "--output", type=click.Path(file_okay=False), default="isolate_capture", show_default=True, help="The directory to make."
 )
 @click.option("--mode", type=click.Choice(["reachable", "full", "arguments"]), default="reachable", show_default=True)
 @click.option("--limit", "limit_mib", type=click.IntRange(min=0), default=0, metavar="MIB", help="Largest capture; 0: none.")

@@ -26,8 +26,8 @@ def compose_overrides(overrides: Sequence[str]) -> tuple[dict[str, Any], Origins
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf, open_dict
 
-    folder = str(resource_dir("conf").resolve())
-    with hydra_errors_explained(overrides), initialize_config_dir(config_dir=folder, version_base="1.3"):
+    directory = str(resource_dir("conf").resolve())
+    with hydra_errors_explained(overrides), initialize_config_dir(config_dir=directory, version_base="1.3"):
         composed = compose(config_name="config", overrides=list(overrides), return_hydra_config=True)
         HydraConfig.instance().set_config(composed)
         origins = _origins(HydraConfig.get())
@@ -74,14 +74,14 @@ def parse_composed(composed: DictConfig) -> tuple[LabConfig, dict[str, Any]]:
 
 
 def _origins(runtime: Any) -> Origins:
-    """The files behind each group choice, most specific first: user's folders, experiment, group option."""
+    """The files behind each group choice, most specific first: user's directories, experiment, group option."""
     choices = {str(group): str(option) for group, option in runtime.runtime.choices.items() if option is not None}
-    folders = [Path(s.path) for s in runtime.runtime.config_sources if s.schema in ("file", "experiments") and s.path]
-    experiment = [f / "experiment" / f"{choices['experiment']}.yaml" for f in folders] if "experiment" in choices else []
+    directories = [Path(s.path) for s in runtime.runtime.config_sources if s.schema in ("file", "experiments") and s.path]
+    experiment = [f / "experiment" / f"{choices['experiment']}.yaml" for f in directories] if "experiment" in choices else []
     files: dict[str, tuple[Path, ...]] = {}
     for group, option in choices.items():
-        candidates = [folder / group / f"{option}.yaml" for folder in folders]
-        candidates += [folder / option / f"{group}.yaml" for folder in folders]
+        candidates = [directory / group / f"{option}.yaml" for directory in directories]
+        candidates += [directory / option / f"{group}.yaml" for directory in directories]
         files[group] = tuple(path for path in [*experiment, *candidates] if path.is_file())
     return Origins(files=files, overrides=tuple(runtime.overrides.task))
 

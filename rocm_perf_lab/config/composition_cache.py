@@ -24,7 +24,7 @@ _RESOLVER = b"${oc."
 
 
 class Composition:
-    """What one list of overrides composes to, in one working folder."""
+    """What one list of overrides composes to, in one working directory."""
 
     def __init__(self, overrides: Sequence[str]) -> None:
         self._overrides = tuple(overrides)
@@ -60,7 +60,7 @@ class Composition:
 
 def _sources() -> Iterator[Path]:
     """Every file that the search path of Hydra reaches, in a fixed order."""
-    for folder in (resource_dir("conf"), Path.cwd() / "conf"):
-        yield from sorted(folder.rglob("*.yaml"))
-    for folder in (resource_dir("experiments"), Path.cwd() / "experiments"):
-        yield from sorted((*folder.glob("*/kernel.yaml"), *folder.glob("*/space.yaml")))
+    for directory in (resource_dir("conf"), Path.cwd() / "conf"):
+        yield from sorted(directory.rglob("*.yaml"))
+    for directory in (resource_dir("experiments"), Path.cwd() / "experiments"):
+        yield from sorted((*directory.glob("*/kernel.yaml"), *directory.glob("*/space.yaml")))

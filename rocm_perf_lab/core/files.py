@@ -18,10 +18,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` in one step; its folder is created.
+    """Replace `path` in one step; its directory is created.
 
     Raises:
-        OSError: The folder cannot be written; `path` is as it was.
+        OSError: The directory cannot be written; `path` is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not by tempfile, whose files only their owner may read: others get what the user's umask lets them have.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def resource_dir(name: str) -> Path:
-    """The folder `name` that ships with the lab.
+    """The directory `name` that ships with the lab.
 
     Raises:
         FileNotFoundError: The installation is broken: neither the wheel nor a checkout has it.
@@ -16,11 +16,11 @@ def resource_dir(name: str) -> Path:
     for candidate in (package / name, package.parent / name):
         if candidate.is_dir():
             return candidate
-    raise FileNotFoundError(f"rocm-perf-lab was installed without its {name}/ folder")
+    raise FileNotFoundError(f"rocm-perf-lab was installed without its {name}/ directory")
 
 
 def cache_dir() -> Path:
-    """The user's cache folder of the lab (`ROCM_PERF_LAB_CACHE` overrides it); created where missing."""
+    """The user's cache directory of the lab (`ROCM_PERF_LAB_CACHE` overrides it); created where missing."""
     import os
 
     from platformdirs import user_cache_path

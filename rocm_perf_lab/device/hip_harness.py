@@ -1,6 +1,6 @@
 """The process that rocprofv3 watches: loads a code object with HIP's module API and dispatches one kernel.
 
-Run as `python -m rocm_perf_lab.device.hip_harness FOLDER`; the folder holds `launch.json`, `code_object.hsaco`, `NAME.in`
+Run as `python -m rocm_perf_lab.device.hip_harness DIRECTORY`; the directory holds `launch.json`, `code_object.hsaco`, `NAME.in`
 per buffer and `NAME.variable` per variable of the module, and receives `NAME.out`. Only ctypes and the standard library:
 nothing else delays the GPU.
 """
@@ -31,23 +31,23 @@ class Hip:
             sys.exit(f"{name} failed with HIP error {code}")
 
 
-def main(folder: Path) -> None:
+def main(directory: Path) -> None:
     """Dispatch as `launch.json` says and write the outputs of the first run."""
-    spec = json.loads((folder / "launch.json").read_text())
+    spec = json.loads((directory / "launch.json").read_text())
     hip = Hip()
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    image = (folder / "code_object.hsaco").read_bytes()
+    image = (directory / "code_object.hsaco").read_bytes()
     hip.call("hipModuleLoadData", ctypes.byref(module), image)
     hip.call("hipModuleGetFunction", ctypes.byref(function), module, spec["symbol"].encode())
     for name in spec["variables"]:
-        _fill_variable(hip, module, name, (folder / f"{name}.variable").read_bytes())
+        _fill_variable(hip, module, name, (directory / f"{name}.variable").read_bytes())
     buffers = {row["name"]: _allocate(hip, row["bytes"]) for row in spec["arguments"] if "bytes" in row}
     kernarg = _pack(spec["arguments"], buffers)
     for run in range(spec["runs"]):
-        _fill(hip, folder, spec["arguments"], buffers)
+        _fill(hip, directory, spec["arguments"], buffers)
         _dispatch(hip, function, spec, kernarg)
         if run == 0:
-            _save(hip, folder, spec["arguments"], buffers)
+            _save(hip, directory, spec["arguments"], buffers)
 
 
 def _allocate(hip: Hip, size: int) -> ctypes.c_void_p:
@@ -74,10 +74,10 @@ def _pack(arguments: list[dict[str, Any]], buffers: dict[str, ctypes.c_void_p]) 
     return bytes(block)
 
 
-def _fill(hip: Hip, folder: Path, arguments: list[dict[str, Any]], buffers: dict[str, ctypes.c_void_p]) -> None:
+def _fill(hip: Hip, directory: Path, arguments: list[dict[str, Any]], buffers: dict[str, ctypes.c_void_p]) -> None:
     for row in arguments:
         if "bytes" in row:
-            content = (folder / f"{row['name']}.in").read_bytes()
+            content = (directory / f"{row['name']}.in").read_bytes()
             hip.call("hipMemcpy", buffers[row["name"]], content, ctypes.c_size_t(row["bytes"]), HOST_TO_DEVICE)
 
 
@@ -103,12 +103,12 @@ def _dispatch(hip: Hip, function: ctypes.c_void_p, spec: dict[str, Any], kernarg
     hip.call("hipDeviceSynchronize")
 
 
-def _save(hip: Hip, folder: Path, arguments: list[dict[str, Any]], buffers: dict[str, ctypes.c_void_p]) -> None:
+def _save(hip: Hip, directory: Path, arguments: list[dict[str, Any]], buffers: dict[str, ctypes.c_void_p]) -> None:
     for row in arguments:
         if row.get("written"):
             content = ctypes.create_string_buffer(row["bytes"])
             hip.call("hipMemcpy", content, buffers[row["name"]], ctypes.c_size_t(row["bytes"]), DEVICE_TO_HOST)
-            (folder / f"{row['name']}.out").write_bytes(content.raw)
+            (directory / f"{row['name']}.out").write_bytes(content.raw)
 
 
 if __name__ == "__main__":

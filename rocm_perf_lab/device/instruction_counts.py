@@ -85,7 +85,7 @@ def counts_document(symbol: str, code_object_sha256: str, counts: Sequence[Instr
 
 
 def read_counts(path: Path) -> CountsDocument:
-    """The counts of a run: its folder, a database in it, or the file itself.
+    """The counts of a run: its directory, a database in it, or the file itself.
 
     Raises:
         CountsError: There are none, or the file is damaged.

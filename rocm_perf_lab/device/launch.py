@@ -197,7 +197,7 @@ def _initial(
         case ArangeInit():
             return np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
         case FileInit():
-            return _from_file(description.folder / init.path, shape, dtype, where)
+            return _from_file(description.directory / init.path, shape, dtype, where)
         case _:
             poison = 0x80 if dtype.name.endswith("fnuz") else 0xFF
             return np.full(int(np.prod(shape)) * dtype.itemsize, poison, np.uint8).view(dtype).reshape(shape)

@@ -42,7 +42,7 @@ class Machine:
     groups: frozenset[str] = field(default_factory=_own_groups)
     is_superuser: bool = field(default_factory=lambda: os.geteuid() == 0)
     packages: tuple[str, ...] | None = None
-    """Folders with Python packages; None takes `sys.path`."""
+    """Directories with Python packages; None takes `sys.path`."""
 
     @property
     def kfd(self) -> Path:
@@ -91,17 +91,17 @@ def gpus(machine: Machine) -> tuple[Gpu, ...]:
     """The GPUs that the driver shows, in its order; CPUs of the topology are left out."""
     nodes = machine.root / "sys" / "class" / "kfd" / "kfd" / "topology" / "nodes"
     found = []
-    for folder in sorted(nodes.glob("[0-9]*"), key=lambda path: _numbers(path.name)):
-        properties = _properties(machine.text(str((folder / "properties").relative_to(machine.root))) or "")
+    for directory in sorted(nodes.glob("[0-9]*"), key=lambda path: _numbers(path.name)):
+        properties = _properties(machine.text(str((directory / "properties").relative_to(machine.root))) or "")
         if properties.get("simd_count", 0) <= 0 or not properties.get("gfx_target_version"):
             continue
         found.append(
             Gpu(
-                node=int(folder.name),
+                node=int(directory.name),
                 architecture=architecture_name(properties["gfx_target_version"]),
                 compute_units=properties["simd_count"] // max(properties.get("simd_per_cu", 1), 1),
                 xcds=max(properties.get("num_xcc", 1), 1),
-                code_name=machine.text(str((folder / "name").relative_to(machine.root))) or "",
+                code_name=machine.text(str((directory / "name").relative_to(machine.root))) or "",
             )
         )
     return tuple(found)
@@ -124,10 +124,10 @@ def rocm_version(root: Path) -> str | None:
 
 
 def find_library(machine: Machine, name: str) -> Path | None:
-    """A shared library in `LD_LIBRARY_PATH` or ROCm's lib folders."""
-    folders = [Path(entry) for entry in machine.environment.get("LD_LIBRARY_PATH", "").split(":") if entry]
-    folders += [root / "lib" for root in machine.rocm_roots()]
-    return next((path for folder in folders for path in sorted(folder.glob(f"{name}*"))), None)
+    """A shared library in `LD_LIBRARY_PATH` or ROCm's lib directories."""
+    directories = [Path(entry) for entry in machine.environment.get("LD_LIBRARY_PATH", "").split(":") if entry]
+    directories += [root / "lib" for root in machine.rocm_roots()]
+    return next((path for directory in directories for path in sorted(directory.glob(f"{name}*"))), None)
 
 
 def find_trace_decoder(machine: Machine) -> Path | None:

@@ -38,10 +38,10 @@ def check_program(command: Sequence[str]) -> None:
         return
     path = Path(program)
     if os.sep not in program:
-        here = f"; write ./{program} for the one in this folder" if path.is_file() else ""
+        here = f"; write ./{program} for the one in this directory" if path.is_file() else ""
         raise CommandError(f"there is no program {program} on PATH", where=program, hint=f"check its name{here}")
     if path.is_dir():
-        raise CommandError(f"{program} is a folder", where=program, hint="name the program in it")
+        raise CommandError(f"{program} is a directory", where=program, hint="name the program in it")
     if path.exists():
         raise CommandError(
             f"{program} is not executable", where=program, hint=f"chmod +x {program}, or name its interpreter first"

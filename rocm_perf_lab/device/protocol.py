@@ -136,7 +136,7 @@ class Device(Protocol):
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
         """Dispatch `runs` times; record every dispatch, and `counters` where asked, in a new database at `database`.
 
-        With `att`, a folder, also take a thread trace of the first dispatch and leave its decoded folder
+        With `att`, a directory, also take a thread trace of the first dispatch and leave its decoded directory
         (`ui_output_agent_<a>_dispatch_<d>`) in it.
         """
         ...

@@ -70,8 +70,8 @@ class RocmDevice:
             raise RocmDeviceError(
                 f"no GPU to run on: {problem}", where="device=rocm", hint="use device=emulator, or install ROCm"
             )
-        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
-            work = Path(folder)
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
+            work = Path(directory)
             _write_launch(work, launch, runs)
             self._profile(work, counters, self._att_options(launch) if att is not None else ())
             found = sorted((work / "rocpd").rglob("*_results.db"))
@@ -103,7 +103,7 @@ class RocmDevice:
 
 
 def _keep_thread_trace(output: Path, att: Path) -> None:
-    """Decoded folders and totals; the raw trace, which can be large, is left behind.
+    """Decoded directories and totals; the raw trace, which can be large, is left behind.
 
     Raises:
         RocmDeviceError: Nothing was decoded.

@@ -35,7 +35,7 @@ _FAILURES: tuple[tuple[str, str | None, str], ...] = (
         r"trace-decoder library path not found|Error loading decoder|Decoder library not found",
         "rocprofv3 cannot decode thread traces: the library rocprof-trace-decoder is missing or does not load",
         (
-            "install rocprof-trace-decoder (ROCm 7.13 and later bring it) into ROCm's lib folder, or name its folder in "
+            "install rocprof-trace-decoder (ROCm 7.13 and later bring it) into ROCm's lib directory, or name its directory in "
             "ROCPROF_ATT_LIBRARY_PATH; without it take passes=default"
         ),
     ),
@@ -83,7 +83,7 @@ class Rocprofv3:
         """The one on PATH.
 
         Args:
-            executables: Folders to look in, written like PATH, which is the default.
+            executables: Directories to look in, written like PATH, which is the default.
 
         Raises:
             ProfilerError: There is none, or it does not answer.
@@ -115,18 +115,18 @@ class Rocprofv3:
         self,
         options: Sequence[str],
         command: Sequence[str],
-        folder: Path,
+        directory: Path,
         *,
         timeout_s: float,
         log: Path | None = None,
         formats: Sequence[str] = ("rocpd",),
     ) -> ProfiledRun:
-        """Run `command` under the profiler; its files go to `folder`, which must not exist yet.
+        """Run `command` under the profiler; its files go to `directory`, which must not exist yet.
 
         Args:
             options: What to collect.
             command: Program and arguments, passed on as they are.
-            folder: For the databases.
+            directory: For the databases.
             timeout_s: The whole process group is ended after it.
             log: Where the output is kept; None keeps its end only, for messages.
             formats: Of its files, as rocprofv3 calls them.
@@ -134,8 +134,8 @@ class Rocprofv3:
         Raises:
             ProfilerError: Not found, a failing or hanging command, or a failure of the profiler itself.
         """
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        words = [self.path, *options, "-f", *formats, "-d", str(folder), "-o", "run", "--", *command]
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        words = [self.path, *options, "-f", *formats, "-d", str(directory), "-o", "run", "--", *command]
         start = time.monotonic()
         code, tail = _run_logged(words, log, timeout_s)
         seconds = time.monotonic() - start
@@ -148,7 +148,7 @@ class Rocprofv3:
         if code != 0:
             raise _failure(code, tail, command, log)
         warnings = tuple(dict.fromkeys(match[0].strip() for match in _WARNINGS.finditer(tail)))
-        databases, documents = (tuple(sorted(folder.rglob(f"*_results.{ending}"))) for ending in ("db", "json"))
+        databases, documents = (tuple(sorted(directory.rglob(f"*_results.{ending}"))) for ending in ("db", "json"))
         return ProfiledRun(databases, warnings, seconds, documents)
 
 

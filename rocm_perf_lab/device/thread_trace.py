@@ -78,7 +78,7 @@ def emulated_trace(
         )
     return AttTrace(
         provenance=AttProvenance(
-            folder=f"ui_output_agent_{_AGENT}_dispatch_{_DISPATCH}",
+            directory=f"ui_output_agent_{_AGENT}_dispatch_{_DISPATCH}",
             agent=_AGENT,
             dispatch=_DISPATCH,
             version=VERSION,

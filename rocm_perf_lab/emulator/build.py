@@ -59,7 +59,7 @@ def load_runtime(cache: Path | None = None) -> Runtime:
     """The runtime for this machine, built where it is not in the cache yet.
 
     Args:
-        cache: Folder of the built libraries; the lab's cache by default.
+        cache: Directory of the built libraries; the lab's cache by default.
 
     Raises:
         RuntimeBuildError: No compiler, or it failed.
@@ -126,8 +126,8 @@ def _is_intact(path: Path, checksum: Path) -> bool:
 
 def _compile(compiler: tuple[str, ...]) -> bytes:
     sources = sorted(str(source) for source in _SOURCES.glob("*.c"))
-    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-runtime-") as folder:
-        output = Path(folder) / "runtime.so"
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-runtime-") as directory:
+        output = Path(directory) / "runtime.so"
         command = [*compiler, *_FLAGS, *sources, "-o", str(output), "-lm"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:

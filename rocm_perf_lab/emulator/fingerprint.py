@@ -7,15 +7,15 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-_FOLDER = Path(__file__).parent
+_DIRECTORY = Path(__file__).parent
 
 
 @cache
 def translator_fingerprint() -> str:
     """Changes whenever the same kernel might be decoded or translated to something else."""
     digest = hashlib.sha256(version("tinygrad").encode())
-    for path in sorted([*_FOLDER.rglob("*.py"), *_FOLDER.rglob("*.h")]):
-        digest.update(f"\0{path.relative_to(_FOLDER)}\0".encode() + path.read_bytes())
+    for path in sorted([*_DIRECTORY.rglob("*.py"), *_DIRECTORY.rglob("*.h")]):
+        digest.update(f"\0{path.relative_to(_DIRECTORY)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -23,6 +23,6 @@ def translator_fingerprint() -> str:
 def emulator_fingerprint() -> str:
     """Changes whenever a launch might be executed or timed differently."""
     digest = hashlib.sha256(translator_fingerprint().encode())
-    for path in sorted(_FOLDER.rglob("*.c")):
-        digest.update(f"\0{path.relative_to(_FOLDER)}\0".encode() + path.read_bytes())
+    for path in sorted(_DIRECTORY.rglob("*.c")):
+        digest.update(f"\0{path.relative_to(_DIRECTORY)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

@@ -30,13 +30,13 @@ class NativeKernel:
     engine: Any
 
 
-def compile_program(program: Program, helpers: Mapping[str, int], *, cache_folder: Path | None = None) -> NativeKernel:
+def compile_program(program: Program, helpers: Mapping[str, int], *, cache_directory: Path | None = None) -> NativeKernel:
     """Translate and compile, or take the object code from the cache.
 
     Args:
         program: What to compile.
         helpers: Addresses of the runtime's functions by name.
-        cache_folder: Where object code is kept; the user's cache by default.
+        cache_directory: Where object code is kept; the user's cache by default.
 
     Raises:
         UnsupportedInstruction: The program has an instruction that the emulator does not know.
@@ -46,8 +46,8 @@ def compile_program(program: Program, helpers: Mapping[str, int], *, cache_folde
     _initialise()
     for name, address in helpers.items():
         llvm.add_symbol(name, address)
-    folder = cache_folder or cache_dir() / "jit"
-    path = folder / f"{_key(program)}.o"
+    directory = cache_directory or cache_dir() / "jit"
+    path = directory / f"{_key(program)}.o"
     target_machine = _target_machine()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
     stored = read_sealed(path)

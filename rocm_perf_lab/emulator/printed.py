@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PRINTED_NAME = "printed.txt"
-"""File with what a kernel printed, in the folder of a run."""
+"""File with what a kernel printed, in the directory of a run."""
 _LIMIT_BYTES = 64 << 20
 _ASSERTIONS = (
     re.compile(  # HIP's assert

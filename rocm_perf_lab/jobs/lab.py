@@ -1,6 +1,6 @@
-"""What every job stands on: the configuration, the run's folder, the console, the device and the tracker.
+"""What every job stands on: the configuration, the run's directory, the console, the device and the tracker.
 
-A :class:`Lab` is opened once per run. It owns nothing but these; the verbs live in the other modules of this folder.
+A :class:`Lab` is opened once per run. It owns nothing but these; the verbs live in the other modules of this directory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Lab:
     output_dir: Path
     console: Console
     resumed: bool = False
-    """An interrupted run is taken up again, in its folder."""
+    """An interrupted run is taken up again, in its directory."""
     tracking_run: str | None = None
     """Its id in the store."""
 
@@ -67,12 +67,12 @@ class Lab:
         Args:
             settings: The configuration, or the part of it that every run needs.
             resolved: All of the configuration, checked, as plain data.
-            output_dir: The run's folder.
+            output_dir: The run's directory.
             resumed: An interrupted run is taken up again.
             tracking_run: Its id in the store.
 
         Raises:
-            OSError: The folder cannot be written.
+            OSError: The directory cannot be written.
         """
         write_text(output_dir / "config.json", json.dumps(resolved, indent=2, default=str) + "\n")
         console = Console(highlight=False, soft_wrap=False, quiet=settings.display != "table")

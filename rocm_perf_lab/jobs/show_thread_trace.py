@@ -21,7 +21,7 @@ _WORTH_SAYING = 0.01
 
 
 def show_thread_trace(console: Console, traced: ThreadTrace) -> None:
-    """Two tables, readable at 80 columns; paths are shortened to a file and its folder, analysis.json has all of them."""
+    """Two tables, readable at 80 columns; paths are shortened to a file and its directory, analysis.json has all of them."""
     console.print(_summary(traced))
     hottest = Table(title="hottest lines and instructions", title_justify="left", expand=False)
     hottest.add_column("time", justify="right", no_wrap=True)

@@ -48,7 +48,7 @@ def compile_description(
         architecture: Processor name.
         compiler: Finds the compiler of HIP sources; not called for other languages.
         optimisation: For HIP.
-        cache_dir: Cache folder; the user's by default.
+        cache_dir: Cache directory; the user's by default.
         sandbox: Runs the compiler of HIP sources with limits.
         fresh: Compile a HIP source even where there is an earlier result.
 
@@ -56,7 +56,7 @@ def compile_description(
         CompileError, CompilerNotFound: As they say.
     """
     if description.language == "triton":
-        return _compile_triton(description, source, architecture, _folders(description), cache_dir)
+        return _compile_triton(description, source, architecture, _directories(description), cache_dir)
     request = hip_request(description, source, architecture=architecture, optimisation=optimisation)
     return compile_source(request, compiler=compiler(), cache_dir=cache_dir, sandbox=sandbox, fresh=fresh)
 
@@ -68,17 +68,17 @@ def hip_request(description: KernelDescription, source: Path, *, architecture: s
         architecture=architecture,
         defines=compile_defines(description),
         flags=(*description.flags, *(_PARTIAL_WORKGROUPS if description.work_items else ())),
-        include_dirs=_folders(description),
+        include_dirs=_directories(description),
         optimisation=optimisation,
     )
 
 
-def _folders(description: KernelDescription) -> tuple[Path, ...]:
-    return (*(description.folder / d for d in description.include_dirs), description.source_path.parent)
+def _directories(description: KernelDescription) -> tuple[Path, ...]:
+    return (*(description.directory / d for d in description.include_dirs), description.source_path.parent)
 
 
 def _compile_triton(
-    description: KernelDescription, source: Path, architecture: str, folders: tuple[Path, ...], cache_dir: Path | None
+    description: KernelDescription, source: Path, architecture: str, directories: tuple[Path, ...], cache_dir: Path | None
 ) -> BuildResult:
     from rocm_perf_lab.languages.triton_build import TritonRequest, compile_triton
 
@@ -92,7 +92,7 @@ def _compile_triton(
             for name, value in description.options.items()
         },
         architecture=architecture,
-        import_dirs=folders,
+        import_dirs=directories,
     )
     return compile_triton(request, cache_dir=cache_dir)
 

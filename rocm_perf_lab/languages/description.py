@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import AliasChoices, Field, NonNegativeInt, model_validator
 
 from rocm_perf_lab.core.models import StrictModel
 
@@ -159,7 +159,8 @@ class KernelDescription(StrictModel):
     language: Literal["hip", "triton"] = "hip"
     source: Path
     entry: str
-    folder: Path = Path()
+    directory: Path = Field(default=Path(), validation_alias=AliasChoices("directory", "folder"))
+    """Of the kernel.yaml; relative paths start here. `folder` is its older name."""
     params: dict[str, int | float | str] = {}
     defines: dict[str, Expression] = {}
     flags: tuple[str, ...] = ()
@@ -202,5 +203,5 @@ class KernelDescription(StrictModel):
 
     @property
     def source_path(self) -> Path:
-        """The source file, relative paths taken from the folder of the description."""
-        return self.source if self.source.is_absolute() else self.folder / self.source
+        """The source file, relative paths taken from the directory of the description."""
+        return self.source if self.source.is_absolute() else self.directory / self.source

@@ -62,7 +62,7 @@ class TritonRequest:
         constexprs: Values of `tl.constexpr` parameters; `tl.NAME` means that type of `triton.language`.
         options: Triton's own: num_warps, num_stages, waves_per_eu, matrix_instr_nonkdim, ...
         architecture: Processor name.
-        import_dirs: Where the source may import from, after its own folder.
+        import_dirs: Where the source may import from, after its own directory.
     """
 
     source: Path
@@ -126,7 +126,7 @@ def _cache_key(request: TritonRequest, version: str) -> str:
 
 
 def _message(request: TritonRequest) -> dict[str, Any]:
-    """Everything but the source's folder; argument order does not matter, Triton's is the function's."""
+    """Everything but the source's directory; argument order does not matter, Triton's is the function's."""
     return {
         "source": request.source.name,
         "entry": request.entry,
@@ -160,12 +160,12 @@ def _run(request: TritonRequest, cache_dir: Path) -> CachedBuild:
     parent = cache_dir / "triton"
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent) as name:
-        folder = Path(name)
+        directory = Path(name)
         source_dir = request.source.parent.absolute()
         imports = [str(source_dir), *(str(d.absolute()) for d in request.import_dirs)]
-        (folder / "request.json").write_text(json.dumps({**_message(request), "import_dirs": imports}))
+        (directory / "request.json").write_text(json.dumps({**_message(request), "import_dirs": imports}))
         run = subprocess.run(
-            [sys.executable, "-P", str(_WORKER), str(folder.absolute())],
+            [sys.executable, "-P", str(_WORKER), str(directory.absolute())],
             cwd=source_dir,
             env={**os.environ, **_knobs(), "TRITON_CACHE_DIR": name, "TRITON_HOME": name, "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
@@ -174,9 +174,9 @@ def _run(request: TritonRequest, cache_dir: Path) -> CachedBuild:
             errors="replace",
             check=False,
         )
-        answer = _answer(folder, run, request)
+        answer = _answer(directory, run, request)
         return CachedBuild(
-            content=(folder / "kernel.hsaco").read_bytes(),
+            content=(directory / "kernel.hsaco").read_bytes(),
             dependencies=tuple(_relative(Path(path), source_dir) for path in answer["dependencies"]),
             command=("triton.compile", request.source.name, request.entry, *_options_in_words(request)),
             log=run.stderr[-_LONGEST_LOG:],
@@ -196,10 +196,10 @@ def _options_in_words(request: TritonRequest) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in (*request.constexprs.items(), *request.options.items()))
 
 
-def _answer(folder: Path, run: subprocess.CompletedProcess[str], request: TritonRequest) -> dict[str, Any]:
+def _answer(directory: Path, run: subprocess.CompletedProcess[str], request: TritonRequest) -> dict[str, Any]:
     """What the worker said; its refusals, MLIR's diagnostics and crashes become one error."""
     log = (run.stdout + run.stderr)[-_LONGEST_LOG:]
-    path = folder / "answer.json"
+    path = directory / "answer.json"
     if not path.is_file():
         what = f"the compiling process ended with signal {-run.returncode}" if run.returncode < 0 else _last_line(log)
         raise CompileError(what, log=log, where=str(request.source), hint="See the full log of the compiler.")
@@ -227,14 +227,14 @@ def _refusal(error: Mapping[str, Any], log: str, request: TritonRequest) -> Comp
     if where is None and diagnostics:
         where = diagnostics[0][0]
         what = "\n".join(message.removesuffix(_PIPELINE_FAILED) for _, message in diagnostics[:5])
-    place = _in_folder(where or request.source.name, request.source.parent)
+    place = _in_directory(where or request.source.name, request.source.parent)
     return CompileError(what, log=log, where=place, hint=error["hint"] or f"Correct {place} and compile again.")
 
 
-def _in_folder(where: str, folder: Path) -> str:
-    """The worker names files relative to the source's folder."""
+def _in_directory(where: str, directory: Path) -> str:
+    """The worker names files relative to the source's directory."""
     file = where.rpartition(":")[0] or where
-    return str(folder / where) if (folder / file).is_file() else where
+    return str(directory / where) if (directory / file).is_file() else where
 
 
 def _last_line(log: str) -> str:

@@ -1,7 +1,7 @@
-"""The process that compiles one Triton kernel: `triton_worker.py FOLDER`, in the folder of the source.
+"""The process that compiles one Triton kernel: `triton_worker.py DIRECTORY`, in the directory of the source.
 
 Only the standard library and Triton: the user's file is executed here, with stand-ins for the libraries of its host code
-(:mod:`.host_libraries`, beside this file). FOLDER holds `request.json` and receives
+(:mod:`.host_libraries`, beside this file). DIRECTORY holds `request.json` and receives
 `answer.json`, and `kernel.hsaco` where the compilation succeeded. Failures become an `error` with file and line.
 """
 
@@ -31,15 +31,15 @@ class Refused(Exception):
         self.what, self.where, self.hint, self.lasting = what, where, hint, lasting
 
 
-def main(folder: Path) -> None:
+def main(directory: Path) -> None:
     """Compile as `request.json` says."""
-    request = json.loads((folder / "request.json").read_text())
+    request = json.loads((directory / "request.json").read_text())
     sys.path[:0] = request["import_dirs"]
     known = set(sys.modules)
     libraries = _host_libraries()
     libraries.install()
     try:
-        answer = _compile(request, folder)
+        answer = _compile(request, directory)
     except Refused as refusal:
         hint = refusal.hint
         if hint is None and libraries.NotInstalled.__name__ in refusal.what:
@@ -47,7 +47,7 @@ def main(folder: Path) -> None:
         said = {"what": refusal.what, "where": refusal.where, "hint": hint}
         answer = {"error": {**said, "lasting": refusal.lasting}}
     answer["dependencies"] = _user_files(known)
-    (folder / "answer.json").write_text(json.dumps(answer))
+    (directory / "answer.json").write_text(json.dumps(answer))
 
 
 def _host_libraries() -> Any:
@@ -59,7 +59,7 @@ def _host_libraries() -> Any:
     return module
 
 
-def _compile(request: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _compile(request: dict[str, Any], directory: Path) -> dict[str, Any]:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -76,7 +76,7 @@ def _compile(request: dict[str, Any], folder: Path) -> dict[str, Any]:
         )
     except Exception as error:
         raise _located(error, module, request["source"]) from error
-    (folder / "kernel.hsaco").write_bytes(compiled.asm["hsaco"])
+    (directory / "kernel.hsaco").write_bytes(compiled.asm["hsaco"])
     metadata = compiled.metadata
     return {
         "symbol": metadata.name,
@@ -88,7 +88,7 @@ def _compile(request: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _run_source(source: str) -> types.ModuleType:
-    """Execute the user's file under its relative name, so that line tables do not depend on the folder."""
+    """Execute the user's file under its relative name, so that line tables do not depend on the directory."""
     module = types.ModuleType(Path(source).stem)
     module.__file__ = source
     text = Path(source).read_text()
@@ -107,16 +107,16 @@ def _run_source(source: str) -> types.ModuleType:
     return module
 
 
-def _package(folder: Path, text: str) -> str | None:
+def _package(directory: Path, text: str) -> str | None:
     """Where the file is one of a package, its name, for `from .helpers import ...`; the package is found from then on."""
     names: list[str] = []
     levels = max((len(dots) for dots in re.findall(r"^\s*from\s+(\.+)", text, re.MULTILINE)), default=0)
     if not levels:
         return None
-    while (folder / "__init__.py").is_file() or len(names) < levels:  # folders of a namespace have no such file
-        names.insert(0, folder.name)
-        folder = folder.parent
-    sys.path.append(str(folder))
+    while (directory / "__init__.py").is_file() or len(names) < levels:  # directories of a namespace have no such file
+        names.insert(0, directory.name)
+        directory = directory.parent
+    sys.path.append(str(directory))
     return ".".join(names)
 
 
@@ -278,7 +278,7 @@ def _is_user_file(file: str | None) -> bool:
         return False
     path = Path(file).absolute()
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return not any(path.is_relative_to(folder) for folder in installed) and path not in (
+    return not any(path.is_relative_to(directory) for directory in installed) and path not in (
         Path(__file__).absolute(),
         _HOST_LIBRARIES,
     )

@@ -42,7 +42,7 @@ class LlmConfig(StrictModel):
     max_answer_tokens: PositiveInt | None = None
     max_answer_bytes: PositiveInt = 256 * 1024
     transcript: Path | None = None
-    """Answers for proposer=recorded: a transcript.jsonl of an earlier run; relative paths from the kernel's folder."""
+    """Answers for proposer=recorded: a transcript.jsonl of an earlier run; relative paths from the kernel's directory."""
 
 
 class IsolationConfig(StrictModel):

@@ -1,7 +1,7 @@
 """The profiling passes of an application: any command line that launches kernels by itself.
 
 Runs for times, then as many as the counters need (or one with kernel replay, where rocprofv3 has it), then one for a
-thread trace. Every run has a folder of its own, so that no result can come from an older database. Only the runs for
+thread trace. Every run has a directory of its own, so that no result can come from an older database. Only the runs for
 times have to succeed.
 """
 
@@ -32,12 +32,12 @@ TIMES = ("--kernel-trace", "--memory-copy-trace")
 class ApplicationRuns:
     """Runs one command under rocprofv3, again and again.
 
-    `folder` gets one folder per run; `tell` is called with what is going on.
+    `directory` gets one directory per run; `tell` is called with what is going on.
     """
 
     profiler: Rocprofv3
     command: tuple[str, ...]
-    folder: Path
+    directory: Path
     timeout_s: float
     tell: Callable[[str], None]
     prepare: Callable[[], None] | None = None
@@ -60,7 +60,7 @@ class ApplicationRuns:
             if not run.databases:
                 raise ProfileError(
                     "the application dispatched no kernel: rocprofv3 left no database",
-                    where=str(self.folder),
+                    where=str(self.directory),
                     hint="check that it uses the GPU; a program that forks may need its child profiled",
                 )
             traces.append(read_databases(run.databases))
@@ -93,7 +93,7 @@ class ApplicationRuns:
             self._run(("--att", *options, *_only(kernel)), "att")
             shutil.rmtree(att, ignore_errors=True)
             att.mkdir(parents=True)
-            for path in sorted((self.folder / "att").rglob("*ui_output_agent_*")):
+            for path in sorted((self.directory / "att").rglob("*ui_output_agent_*")):
                 if path.exists():
                     shutil.move(path, att / path.name)
             return read_kernel_trace(att, kernel), None
@@ -143,12 +143,12 @@ class ApplicationRuns:
         return tuple(traces), tuple(dict.fromkeys((*problems, *_missing(answered, traces))))
 
     def _run(self, options: Sequence[str], name: str, formats: Sequence[str] = ("rocpd",)) -> ProfiledRun:
-        folder = self.folder / name
-        shutil.rmtree(folder, ignore_errors=True)
-        log = self.folder / f"{name}.log"
+        directory = self.directory / name
+        shutil.rmtree(directory, ignore_errors=True)
+        log = self.directory / f"{name}.log"
         if self.prepare is not None:
             self.prepare()
-        return self.profiler.run(options, self.command, folder, timeout_s=self.timeout_s, log=log, formats=formats)
+        return self.profiler.run(options, self.command, directory, timeout_s=self.timeout_s, log=log, formats=formats)
 
 
 def _read_counted(run: ProfiledRun) -> _Counted:

@@ -180,22 +180,22 @@ class ProfileDocument(Document):
     notes: tuple[str, ...]
 
 
-def write_documents(folder: Path, documents: Mapping[str, Document]) -> tuple[Path, ...]:
-    """Write each document under its file name in `folder`, whole or not at all.
+def write_documents(directory: Path, documents: Mapping[str, Document]) -> tuple[Path, ...]:
+    """Write each document under its file name in `directory`, whole or not at all.
 
     Raises:
-        DocumentError: The folder cannot be written.
+        DocumentError: The directory cannot be written.
     """
     paths = []
     for name, document in documents.items():
-        path = folder / name
+        path = directory / name
         try:
             write_text(path, document.model_dump_json(indent=2) + "\n")
         except OSError as error:
             raise DocumentError(
                 f"cannot write {name}: {error.strerror or error}",
-                where=str(folder),
-                hint="free some space, or choose an output folder that can be written",
+                where=str(directory),
+                hint="free some space, or choose an output directory that can be written",
             ) from error
         paths.append(path)
     return tuple(paths)

@@ -1,7 +1,7 @@
 """Runs the profiling passes of one launch on a device and reads what came back.
 
 A deterministic device counts without disturbing its times: one pass gives both. A GPU gets a pass for times alone, then
-as many as its counters need. Every pass has a folder of its own, so a result can never come from an older database.
+as many as its counters need. Every pass has a directory of its own, so a result can never come from an older database.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class PassResults:
 
 
 def run_passes(
-    device: Device, launch: Launch, *, folder: Path, runs: int, counters: Sequence[str], att: Path | None = None
+    device: Device, launch: Launch, *, directory: Path, runs: int, counters: Sequence[str], att: Path | None = None
 ) -> PassResults:
     """Dispatch `launch` in every pass; a failing counter or thread trace pass costs what it would have given only.
 
     Args:
         device: Where to run.
         launch: What to run.
-        folder: Every pass gets a folder of its own in it.
+        directory: Every pass gets a directory of its own in it.
         runs: Dispatches of the pass that gives the times.
         counters: To collect.
-        att: Folder for a thread trace; None takes none.
+        att: Directory for a thread trace; None takes none.
 
     Raises:
         LabError: The pass that gives the times failed.
@@ -66,24 +66,24 @@ def run_passes(
     if att is not None:
         shutil.rmtree(att, ignore_errors=True)
     if device.deterministic:
-        run = _run(device, launch, folder / "trace", 1, counters, att)
+        run = _run(device, launch, directory / "trace", 1, counters, att)
         trace = read_database(run.database)
         notes = (*_uncollected(device, counters, (trace,)), *run.notes)
         thread_trace, reason = _read_att(att, launch.symbol)
         return PassResults(run.outputs, trace, (), notes, run.findings, thread_trace, reason, run.instruction_counts, run.printed)
-    timed = _run(device, launch, folder / "trace", runs, ())
+    timed = _run(device, launch, directory / "trace", runs, ())
     trace = read_database(timed.database)
     traces: list[Trace] = []
     failures: list[str] = []
     for number, group in enumerate(plan_passes(launch.code_object.architecture, counters), start=1):
         try:
-            run = _run(device, launch, folder / f"counters_{number}", 1, group)
+            run = _run(device, launch, directory / f"counters_{number}", 1, group)
             trace_of_group = read_database(run.database)
             traces.append(trace_of_group)
             failures.extend(_uncollected(device, group, (trace_of_group,)))
         except LabError as error:
             failures.append(f"counter pass {number} ({', '.join(group)}) failed: {error.what}")
-    thread_trace, att_reason = _trace_threads(device, launch, folder / "att", att)
+    thread_trace, att_reason = _trace_threads(device, launch, directory / "att", att)
     if att is not None and att_reason is not None:
         failures.append(f"the thread trace failed: {att_reason}")
     return PassResults(
@@ -91,11 +91,11 @@ def run_passes(
     )
 
 
-def _trace_threads(device: Device, launch: Launch, folder: Path, att: Path | None) -> tuple[AttTrace | None, str | None]:
+def _trace_threads(device: Device, launch: Launch, directory: Path, att: Path | None) -> tuple[AttTrace | None, str | None]:
     """A pass of its own: tracing disturbs times and counters."""
     try:
         if att is not None:
-            _run(device, launch, folder, 1, (), att)
+            _run(device, launch, directory, 1, (), att)
     except LabError as error:
         return None, error.what
     return _read_att(att, launch.symbol)
@@ -121,8 +121,10 @@ def _uncollected(device: Device, counters: Sequence[str], traces: Sequence[Trace
     return (f"{device.identity.name} has no counter named {', '.join(missing)}",) if missing else ()
 
 
-def _run(device: Device, launch: Launch, folder: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
-    folder.mkdir(parents=True, exist_ok=True)
-    database = folder / DATABASE_NAME
+def _run(
+    device: Device, launch: Launch, directory: Path, runs: int, counters: Sequence[str], att: Path | None = None
+) -> DeviceRun:
+    directory.mkdir(parents=True, exist_ok=True)
+    database = directory / DATABASE_NAME
     database.unlink(missing_ok=True)
     return device.run(launch, database=database, runs=runs, counters=counters, att=att)

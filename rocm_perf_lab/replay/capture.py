@@ -1,7 +1,7 @@
-"""A capture, read and checked: `open_capture(folder) -> Capture`.
+"""A capture, read and checked: `open_capture(directory) -> Capture`.
 
-Nothing of a folder is believed before its manifest was checked: sizes, SHA-256 sums, the set of files, links, and what the
-documents say of each other. `capture_problems(folder)` collects everything that is wrong instead of stopping at the first.
+Nothing of a directory is believed before its manifest was checked: sizes, SHA-256 sums, the set of files, links, and what the
+documents say of each other. `capture_problems(directory)` collects everything that is wrong instead of stopping at the first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from pydantic import ValidationError
 
-from rocm_perf_lab.replay.directory import CaptureFolder
+from rocm_perf_lab.replay.directory import CaptureDirectory
 from rocm_perf_lab.replay.errors import CaptureError, IncompleteCapture
 from rocm_perf_lab.replay.format import (
     AFTER_VARIABLES_NAME,
@@ -63,7 +63,7 @@ class Contents(Protocol):
 class Capture:
     """One dispatch, frozen. `has_after` is False where the capture does not know what the dispatch left behind."""
 
-    folder: Path
+    directory: Path
     dispatch: DispatchDocument
     memory: MemoryDocument
     manifest: Manifest | None
@@ -99,7 +99,7 @@ class Capture:
                 return kernel
         raise CaptureError(
             f"the captured code object has no kernel {wanted!r}",
-            where=str(self.folder),
+            where=str(self.directory),
             hint=f"It has {', '.join(kernel.symbol for kernel in self.code_object.kernels) or 'none'}; capture again.",
         )
 
@@ -137,21 +137,21 @@ class Capture:
 
 
 @dataclass(frozen=True)
-class _FolderContents:
-    folder: CaptureFolder
+class _DirectoryContents:
+    directory: CaptureDirectory
 
     def image(self, region: Region) -> NDArray[np.uint8]:
-        return self.folder.view(str(region.file))
+        return self.directory.view(str(region.file))
 
     def after_pages(self, region: Region) -> NDArray[np.uint8]:
-        return self.folder.view(region.after.file) if region.after is not None else np.zeros(0, dtype=np.uint8)
+        return self.directory.view(region.after.file) if region.after is not None else np.zeros(0, dtype=np.uint8)
 
 
 def open_capture(path: Path, *, verify: bool = True) -> Capture:
     """Read a capture of ours, of kerncap or of the original rocm-perf-lab.
 
     Args:
-        path: The folder.
+        path: The directory.
         verify: Also compute the SHA-256 of the large files; without it only sizes and small files are checked.
 
     Raises:
@@ -162,25 +162,27 @@ def open_capture(path: Path, *, verify: bool = True) -> Capture:
 
     if is_foreign_capture(path):
         return open_foreign_capture(path)
-    capture, folder, manifest = _opened(path)
-    for problem in _content_problems(folder, manifest, everything=verify):
+    capture, directory, manifest = _opened(path)
+    for problem in _content_problems(directory, manifest, everything=verify):
         raise CaptureError(problem, where=str(path), hint=_CAPTURE_AGAIN)
     return capture
 
 
 def capture_problems(path: Path) -> list[str]:
-    """Everything that is wrong with a folder, one sentence each; empty for a good capture."""
+    """Everything that is wrong with a directory, one sentence each; empty for a good capture."""
     from rocm_perf_lab.replay.foreign import is_foreign_capture, open_foreign_capture
 
     try:
         if is_foreign_capture(path):
             open_foreign_capture(path)
             return []
-        capture, folder, manifest = _opened(path)
+        capture, directory, manifest = _opened(path)
     except CaptureError as error:
         return [error.what]
-    problems = list(_content_problems(folder, manifest, everything=True))
-    problems += [f"{name} does not belong into a capture" for name in sorted(folder.names() - {MANIFEST_NAME, *manifest.files})]
+    problems = list(_content_problems(directory, manifest, everything=True))
+    problems += [
+        f"{name} does not belong into a capture" for name in sorted(directory.names() - {MANIFEST_NAME, *manifest.files})
+    ]
     try:
         _ = capture.kernel
     except CaptureError as error:
@@ -188,75 +190,77 @@ def capture_problems(path: Path) -> list[str]:
     return problems
 
 
-def _opened(path: Path) -> tuple[Capture, CaptureFolder, Manifest]:
+def _opened(path: Path) -> tuple[Capture, CaptureDirectory, Manifest]:
     if not path.is_dir():
         raise CaptureError(
-            "there is no such folder" if not path.exists() else "this is not a folder",
+            "there is no such directory" if not path.exists() else "this is not a directory",
             where=str(path),
-            hint="Name the folder of a capture; rocm-perf replay capture makes one.",
+            hint="Name the directory of a capture; rocm-perf replay capture makes one.",
         )
-    folder = CaptureFolder(path)
-    manifest = _manifest(folder)
-    dispatch = _document(folder, manifest, DISPATCH_NAME, DispatchDocument)
-    memory = _document(folder, manifest, MEMORY_NAME, MemoryDocument)
-    for problem in _structure_problems(folder, manifest, dispatch, memory):
+    directory = CaptureDirectory(path)
+    manifest = _manifest(directory)
+    dispatch = _document(directory, manifest, DISPATCH_NAME, DispatchDocument)
+    memory = _document(directory, manifest, MEMORY_NAME, MemoryDocument)
+    for problem in _structure_problems(directory, manifest, dispatch, memory):
         raise CaptureError(problem, where=str(path), hint=_CAPTURE_AGAIN)
     has_variables_after = AFTER_VARIABLES_NAME in manifest.files
     capture = Capture(
-        folder=path,
+        directory=path,
         dispatch=dispatch,
         memory=memory,
         manifest=manifest,
-        kernarg=folder.content(KERNARG_NAME),
-        hsaco=folder.content(CODE_OBJECT_NAME),
-        variables=folder.content(VARIABLES_NAME) if dispatch.variables else b"",
-        after_variables=folder.content(AFTER_VARIABLES_NAME) if has_variables_after else None,
-        contents=_FolderContents(folder),
+        kernarg=directory.content(KERNARG_NAME),
+        hsaco=directory.content(CODE_OBJECT_NAME),
+        variables=directory.content(VARIABLES_NAME) if dispatch.variables else b"",
+        after_variables=directory.content(AFTER_VARIABLES_NAME) if has_variables_after else None,
+        contents=_DirectoryContents(directory),
     )
-    return capture, folder, manifest
+    return capture, directory, manifest
 
 
-def _manifest(folder: CaptureFolder) -> Manifest:
-    if not folder.exists(MANIFEST_NAME):
-        started = any(folder.exists(name) for name in ("memory", KERNARG_NAME, DISPATCH_NAME, MEMORY_NAME, CODE_OBJECT_NAME))
+def _manifest(directory: CaptureDirectory) -> Manifest:
+    if not directory.exists(MANIFEST_NAME):
+        started = any(directory.exists(name) for name in ("memory", KERNARG_NAME, DISPATCH_NAME, MEMORY_NAME, CODE_OBJECT_NAME))
         raise IncompleteCapture(
-            "this capture is incomplete: it has no manifest" if started else "this folder is not a capture: it has no manifest",
-            where=str(folder.path),
-            hint=f"It cannot be used. Remove it (rm -r {folder.path}) and capture again."
+            "this capture is incomplete: it has no manifest"
             if started
-            else "Name the folder that rocm-perf replay capture made.",
+            else "this directory is not a capture: it has no manifest",
+            where=str(directory.path),
+            hint=f"It cannot be used. Remove it (rm -r {directory.path}) and capture again."
+            if started
+            else "Name the directory that rocm-perf replay capture made.",
         )
-    plain = _json(folder, MANIFEST_NAME)
+    plain = _json(directory, MANIFEST_NAME)
     if plain.get("format") != FORMAT or plain.get("format_version") != FORMAT_VERSION:
         raise CaptureError(
             f"this capture has format {plain.get('format')!r} version {plain.get('format_version')!r}; "
             f"this version of the lab reads {FORMAT!r} version {FORMAT_VERSION}",
-            where=str(folder.path),
+            where=str(directory.path),
             hint="Read it with the version of the lab that wrote it, or capture again.",
         )
-    return _validated(folder, MANIFEST_NAME, Manifest, plain)
+    return _validated(directory, MANIFEST_NAME, Manifest, plain)
 
 
-def _document(folder: CaptureFolder, manifest: Manifest, name: str, model: type[_Model]) -> _Model:
+def _document(directory: CaptureDirectory, manifest: Manifest, name: str, model: type[_Model]) -> _Model:
     if name not in manifest.files:
-        raise CaptureError(f"the manifest does not name {name}", where=str(folder.path), hint=_CAPTURE_AGAIN)
-    problem = _file_problem(folder, manifest, name, with_content=True)
+        raise CaptureError(f"the manifest does not name {name}", where=str(directory.path), hint=_CAPTURE_AGAIN)
+    problem = _file_problem(directory, manifest, name, with_content=True)
     if problem is not None:
-        raise CaptureError(problem, where=str(folder.path), hint=_CAPTURE_AGAIN)
-    return _validated(folder, name, model, _json(folder, name))
+        raise CaptureError(problem, where=str(directory.path), hint=_CAPTURE_AGAIN)
+    return _validated(directory, name, model, _json(directory, name))
 
 
-def _json(folder: CaptureFolder, name: str) -> dict[str, Any]:
+def _json(directory: CaptureDirectory, name: str) -> dict[str, Any]:
     try:
-        plain = parsed_json(folder.content(name, _LARGEST_DOCUMENT))
+        plain = parsed_json(directory.content(name, _LARGEST_DOCUMENT))
     except (ValueError, RecursionError) as error:
-        raise CaptureError(f"{name} is not JSON: {error}", where=str(folder.path), hint=_CAPTURE_AGAIN) from error
+        raise CaptureError(f"{name} is not JSON: {error}", where=str(directory.path), hint=_CAPTURE_AGAIN) from error
     if not isinstance(plain, dict):
-        raise CaptureError(f"{name} is not a JSON object", where=str(folder.path), hint=_CAPTURE_AGAIN)
+        raise CaptureError(f"{name} is not a JSON object", where=str(directory.path), hint=_CAPTURE_AGAIN)
     return plain
 
 
-def _validated(folder: CaptureFolder, name: str, model: type[_Model], plain: dict[str, Any]) -> _Model:
+def _validated(directory: CaptureDirectory, name: str, model: type[_Model], plain: dict[str, Any]) -> _Model:
     try:
         return model.model_validate(plain)
     except ValidationError as error:
@@ -264,12 +268,12 @@ def _validated(folder: CaptureFolder, name: str, model: type[_Model], plain: dic
         key = ".".join(str(part) for part in first["loc"])
         said = str(first["msg"]).removeprefix("Value error, ")
         raise CaptureError(
-            f"{name} is invalid{f' at {key}' if key else ''}: {said}", where=str(folder.path), hint=_CAPTURE_AGAIN
+            f"{name} is invalid{f' at {key}' if key else ''}: {said}", where=str(directory.path), hint=_CAPTURE_AGAIN
         ) from error
 
 
 def _structure_problems(
-    folder: CaptureFolder, manifest: Manifest, dispatch: DispatchDocument, memory: MemoryDocument
+    directory: CaptureDirectory, manifest: Manifest, dispatch: DispatchDocument, memory: MemoryDocument
 ) -> Iterator[str]:
     """What the documents say of each other and of the files' sizes."""
     sizes = _expected_sizes(dispatch, memory)
@@ -282,7 +286,7 @@ def _structure_problems(
         if size is not None and entry.size != size:
             yield f"{name} has {entry.size:,} bytes in the manifest, {size:,} are needed"
     for name in manifest.files:
-        problem = _file_problem(folder, manifest, name, with_content=False)
+        problem = _file_problem(directory, manifest, name, with_content=False)
         if problem is not None:
             yield problem
     if manifest.files[CODE_OBJECT_NAME].sha256 != dispatch.code_object.sha256:
@@ -305,22 +309,22 @@ def _expected_sizes(dispatch: DispatchDocument, memory: MemoryDocument) -> dict[
     return sizes
 
 
-def _content_problems(folder: CaptureFolder, manifest: Manifest, *, everything: bool) -> Iterator[str]:
+def _content_problems(directory: CaptureDirectory, manifest: Manifest, *, everything: bool) -> Iterator[str]:
     small = {KERNARG_NAME, CODE_OBJECT_NAME, VARIABLES_NAME, AFTER_VARIABLES_NAME}
     for name in sorted(manifest.files):
         if everything or name in small:
-            problem = _file_problem(folder, manifest, name, with_content=True)
+            problem = _file_problem(directory, manifest, name, with_content=True)
             if problem is not None:
                 yield problem
 
 
-def _file_problem(folder: CaptureFolder, manifest: Manifest, name: str, *, with_content: bool) -> str | None:
+def _file_problem(directory: CaptureDirectory, manifest: Manifest, name: str, *, with_content: bool) -> str | None:
     entry = manifest.files[name]
     try:
-        size = folder.size(name)
+        size = directory.size(name)
         if size != entry.size:
             return f"{name} has {size:,} bytes, {entry.size:,} were captured"
-        if with_content and folder.sha256(name) != entry.sha256:
+        if with_content and directory.sha256(name) != entry.sha256:
             return f"{name} is not what was captured: its SHA-256 is another"
     except CaptureError as error:
         return error.what

@@ -52,7 +52,7 @@ class CaptureSource(Protocol):
     """Where the capture comes from."""
 
     def __call__(self, launch: Launch) -> Path:
-        """The folder; called with the first launch."""
+        """The directory; called with the first launch."""
         ...
 
 
@@ -62,7 +62,7 @@ class ReplayDevice:
     Args:
         target: The GPU of the emulator, or the one whose facts count.
         device: Where replays run: emulator, rocm, or auto for the best that is here.
-        capture: Folder of the capture.
+        capture: Directory of the capture.
         timeout_s: Longest time of one launch with all its runs.
         source: Makes the capture from the first launch, in place of `capture`.
         max_instructions: Of one emulated dispatch.
@@ -70,7 +70,7 @@ class ReplayDevice:
         library: Path of the HSA runtime, where the usual places are not meant.
 
     Raises:
-        LabError: Neither a folder nor a source.
+        LabError: Neither a directory nor a source.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class ReplayDevice:
             raise LabError(
                 "device=replay needs a capture",
                 where="device.capture",
-                hint="rocm-perf replay capture makes one; name its folder.",
+                hint="rocm-perf replay capture makes one; name its directory.",
             )
         self._target = target
         self._device: DeviceName = "rocm" if device == "rocm" or (device == "auto" and KFD.exists()) else "emulator"
-        self._folder = Path(capture) if capture is not None else None
+        self._directory = Path(capture) if capture is not None else None
         self._is_given = capture is not None
         self._source = source
         self._timeout_s = timeout_s
@@ -107,7 +107,7 @@ class ReplayDevice:
     @property
     def identity(self) -> DeviceIdentity:
         """A replay on the emulator is as emulated as the emulator; one on a runtime is what its GPU is, once that is known."""
-        where = str(self._folder) if self._is_given else "the dispatch of the baseline"
+        where = str(self._directory) if self._is_given else "the dispatch of the baseline"
         return DeviceIdentity(
             name=f"replay on {self._device}",
             emulated=self._emulated,
@@ -174,9 +174,9 @@ class ReplayDevice:
 
     def _opened(self, launch: Launch) -> Capture:
         if self._capture is None:
-            if self._folder is None and self._source is not None:
-                self._folder = self._source(launch)
-            self._capture = open_capture(Path(str(self._folder)))
+            if self._directory is None and self._source is not None:
+                self._directory = self._source(launch)
+            self._capture = open_capture(Path(str(self._directory)))
         return self._capture
 
     def _running(self, capture: Capture) -> ReplaySession:
@@ -204,7 +204,7 @@ def _places(capture: Capture, launch: Launch) -> dict[str, int]:
         raise LabError(
             f"the capture is of {capture.kernel.symbol} with {len(expected)} arguments, "
             f"the launch of {launch.symbol} with {len(launch.arguments)}",
-            where=str(capture.folder),
+            where=str(capture.directory),
             hint="Capture the dispatch of this kernel.",
         )
     places = {}
@@ -218,7 +218,7 @@ def _places(capture: Capture, launch: Launch) -> dict[str, int]:
         if address + value.data.nbytes > end:
             raise LabError(
                 f"buffer {value.name!r} has {value.data.nbytes:,} bytes, the captured one {end - address:,}",
-                where=str(capture.folder),
+                where=str(capture.directory),
                 hint="A replay runs the captured problem: leave sizes as they were, or capture again.",
             )
         places[value.name] = address

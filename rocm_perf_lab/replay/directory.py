@@ -1,6 +1,6 @@
-"""Safe access to the files of a capture folder, whoever wrote it: no path leaves it, no link is followed.
+"""Safe access to the files of a capture directory, whoever wrote it: no path leaves it, no link is followed.
 
-Takes a folder; gives checked sizes, SHA-256 sums and contents of regular files in it.
+Takes a directory; gives checked sizes, SHA-256 sums and contents of regular files in it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _HASHED_AT_ONCE = 1 << 22
-_DAMAGED = "The folder was changed after the capture, or copied incompletely: copy or capture it again."
+_DAMAGED = "The directory was changed after the capture, or copied incompletely: copy or capture it again."
 
 
-class CaptureFolder:
-    """One folder. Names are relative, with `/`."""
+class CaptureDirectory:
+    """One directory. Names are relative, with `/`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,19 +70,19 @@ class CaptureFolder:
             return np.frombuffer(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ), dtype=np.uint8)
 
     def names(self) -> set[str]:
-        """Everything in the folder that is not a folder itself, links not followed."""
+        """Everything in the directory that is not a directory itself, links not followed."""
         found = set()
-        for parent, folders, files in os.walk(self.path, followlinks=False):
-            links = [name for name in folders if (Path(parent) / name).is_symlink()]
+        for parent, directories, files in os.walk(self.path, followlinks=False):
+            links = [name for name in directories if (Path(parent) / name).is_symlink()]
             found |= {(Path(parent) / name).relative_to(self.path).as_posix() for name in [*files, *links]}
         return found
 
     @contextmanager
     def opened(self, name: str) -> Iterator[int]:
-        """A descriptor of a regular file below the folder; every folder on the way is opened without following links.
+        """A descriptor of a regular file below the directory; every directory on the way is opened without following links.
 
         Raises:
-            CaptureError: The name leads out of the folder, or it is missing, a link, or no regular file.
+            CaptureError: The name leads out of the directory, or it is missing, a link, or no regular file.
         """
         parts = name.split("/")
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
@@ -90,14 +90,14 @@ class CaptureFolder:
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             for position, part in enumerate(parts):
-                folder = os.O_DIRECTORY if position < len(parts) - 1 else os.O_NONBLOCK
+                directory = os.O_DIRECTORY if position < len(parts) - 1 else os.O_NONBLOCK
                 above = descriptor
                 try:
-                    descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | folder, dir_fd=above)
+                    descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | directory, dir_fd=above)
                 finally:
                     os.close(above)
         except OSError as error:
-            places = (self.path / name, *(self.path / folder for folder in Path(name).parents))
+            places = (self.path / name, *(self.path / directory for directory in Path(name).parents))
             link = any(os.path.islink(place) for place in places)  # noqa: PTH114 Path.is_symlink raises for names that are too long
             what = f"{name} is a link, or lies behind one" if link else f"{name} cannot be read: {error.strerror}"
             raise CaptureError(what, where=str(self.path), hint=_DAMAGED) from error

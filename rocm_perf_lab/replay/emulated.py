@@ -276,7 +276,7 @@ def _require_emulated(capture: Capture) -> None:
     if architecture != EMULATED_ARCHITECTURE:
         raise ReplayError(
             f"the capture is of {architecture}, the emulator executes {EMULATED_ARCHITECTURE}",
-            where=str(capture.folder),
+            where=str(capture.directory),
             hint=f"Replay it on a GPU with {architecture}: --device rocm.",
         )
 

@@ -1,6 +1,6 @@
 """Captures a dispatch that the emulator runs: memory before it, the pages that it changed, code object, arguments.
 
-Takes a machine whose buffers are filled and a kernarg segment; runs the kernel once and leaves a capture folder.
+Takes a machine whose buffers are filled and a kernarg segment; runs the kernel once and leaves a capture directory.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class EmulatedDispatch:
 
 
 def capture_launch(
-    machine: Machine, launch: Launch, folder: Path, *, target: Target, mode: Mode, argument_types: Mapping[str, str]
+    machine: Machine, launch: Launch, directory: Path, *, target: Target, mode: Mode, argument_types: Mapping[str, str]
 ) -> LaunchResult:
     """Put a launch into a fresh machine, run it and capture it; see :func:`capture_dispatch`."""
     addresses: list[int | bytes] = []
@@ -97,21 +97,23 @@ def capture_launch(
     meeting = machine.grid_sync(kernel, launch.geometry).address if launch.cooperative else 0
     kernarg = pack_kernarg(kernel, addresses, launch.geometry, grid_sync_address=meeting)
     dispatch = EmulatedDispatch(loaded, launch.symbol, launch.geometry, kernarg, argument_types)
-    return capture_dispatch(machine, dispatch, folder, target=target, mode=mode)
+    return capture_dispatch(machine, dispatch, directory, target=target, mode=mode)
 
 
-def capture_dispatch(machine: Machine, dispatch: EmulatedDispatch, folder: Path, *, target: Target, mode: Mode) -> LaunchResult:
-    """Run a dispatch on a machine and leave its capture in a new folder.
+def capture_dispatch(
+    machine: Machine, dispatch: EmulatedDispatch, directory: Path, *, target: Target, mode: Mode
+) -> LaunchResult:
+    """Run a dispatch on a machine and leave its capture in a new directory.
 
     Args:
         machine: Its live allocations are the device memory.
         dispatch: What to run.
-        folder: New or empty.
+        directory: New or empty.
         target: The GPU that the machine emulates.
         mode: `reachable` keeps what the kernel can reach from its arguments, `full` everything, `arguments` what they point to.
 
     Raises:
-        CaptureNotWritten: The folder has something in it, or the disk is full; nothing of it is left.
+        CaptureNotWritten: The directory has something in it, or the disk is full; nothing of it is left.
         EmulationError: The kernel did what it must not do; nothing is captured.
     """
     kernarg_size = -len(dispatch.kernarg) % _KERNARG_ALIGNMENT + len(dispatch.kernarg)
@@ -122,7 +124,7 @@ def capture_dispatch(machine: Machine, dispatch: EmulatedDispatch, folder: Path,
     referrers = _chosen(mode, dispatch.kernarg, before, kernarg_memory.address)
     variables = list(_variables(dispatch.loaded))
     variables_before = _variable_bytes(dispatch.loaded, variables)
-    with CaptureWriter(folder) as writer:
+    with CaptureWriter(directory) as writer:
         with machine.prepare(
             dispatch.loaded, dispatch.symbol, dispatch.geometry, dispatch.kernarg, kernarg_address=kernarg_memory.address
         ) as prepared:

@@ -11,11 +11,11 @@ EXIT_MISMATCH = 4
 
 
 class CaptureError(LabError):
-    """A folder that is no capture, or one that was damaged or tampered with."""
+    """A directory that is no capture, or one that was damaged or tampered with."""
 
 
 class IncompleteCapture(CaptureError):
-    """A folder without a manifest: whoever wrote it did not finish."""
+    """A directory without a manifest: whoever wrote it did not finish."""
 
 
 class ReplayError(LabError):

@@ -1,4 +1,4 @@
-"""Captures of other tools, read as ours: kerncap's and the original rocm-perf-lab's folders.
+"""Captures of other tools, read as ours: kerncap's and the original rocm-perf-lab's directories.
 
 Both have a flat dispatch.json and a memory_regions.json whose regions are (base, size), neither aligned nor disjoint; kerncap
 adds metadata.json and module_variables.json. Neither has checksums nor the memory after the dispatch, so such a capture can be
@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rocm_perf_lab.replay.capture import Capture
-from rocm_perf_lab.replay.directory import CaptureFolder
+from rocm_perf_lab.replay.directory import CaptureDirectory
 from rocm_perf_lab.replay.errors import CaptureError
 from rocm_perf_lab.replay.format import (
     CODE_OBJECT_NAME,
@@ -56,7 +56,7 @@ _HEADER = 2 | 1 << 8 | 2 << 9 | 2 << 11
 """Kernel dispatch, barrier bit, acquire and release at system scope: what neither tool wrote down."""
 _LARGEST_DOCUMENT = 1 << 28
 _METADATA_NAME, _VARIABLES_NAME = "metadata.json", "module_variables.json"
-_CAPTURE_AGAIN = "Copy the folder again, or capture again with rocm-perf replay capture."
+_CAPTURE_AGAIN = "Copy the directory again, or capture again with rocm-perf replay capture."
 _BEFORE_OUR_PAGES = "original rocm-perf-lab"
 
 
@@ -118,12 +118,12 @@ class _Metadata(_Foreign):
 
 
 def is_foreign_capture(path: Path) -> bool:
-    """Whether a folder looks like one: without a manifest, and with a flat dispatch.json."""
-    folder = CaptureFolder(path)
-    if not path.is_dir() or folder.exists(MANIFEST_NAME) or not folder.exists(DISPATCH_NAME):
+    """Whether a directory looks like one: without a manifest, and with a flat dispatch.json."""
+    directory = CaptureDirectory(path)
+    if not path.is_dir() or directory.exists(MANIFEST_NAME) or not directory.exists(DISPATCH_NAME):
         return False
     try:
-        plain = json.loads(folder.content(DISPATCH_NAME, _LARGEST_DOCUMENT))
+        plain = json.loads(directory.content(DISPATCH_NAME, _LARGEST_DOCUMENT))
     except (CaptureError, ValueError, RecursionError):
         return False
     return isinstance(plain, dict) and "mangled_name" in plain and "format_version" not in plain
@@ -143,19 +143,19 @@ def open_foreign_capture(path: Path) -> Capture:
 
 
 def _opened(path: Path) -> Capture:
-    folder = CaptureFolder(path)
-    dispatch = _read(folder, DISPATCH_NAME, _Dispatch)
-    ranges = sorted(_read(folder, MEMORY_NAME, _Ranges).regions, key=lambda r: r.base)
-    is_kerncap = folder.exists(_METADATA_NAME)
-    hsaco, kernarg = folder.content(CODE_OBJECT_NAME), folder.content(KERNARG_NAME)
-    variables, variable_bytes = _variables(folder)
-    present, warnings = _present(folder, ranges)
+    directory = CaptureDirectory(path)
+    dispatch = _read(directory, DISPATCH_NAME, _Dispatch)
+    ranges = sorted(_read(directory, MEMORY_NAME, _Ranges).regions, key=lambda r: r.base)
+    is_kerncap = directory.exists(_METADATA_NAME)
+    hsaco, kernarg = directory.content(CODE_OBJECT_NAME), directory.content(KERNARG_NAME)
+    variables, variable_bytes = _variables(directory)
+    present, warnings = _present(directory, ranges)
     groups = _pages(present)
-    document = _dispatch_document(folder, dispatch, hsaco, kernarg, variables)
+    document = _dispatch_document(directory, dispatch, hsaco, kernarg, variables)
     if is_kerncap:
         warnings.append("kerncap copies memory after the dispatch: a kernel that changes its inputs starts from changed ones")
     return Capture(
-        folder=path,
+        directory=path,
         dispatch=document.model_copy(update={"warnings": tuple(warnings)}),
         memory=MemoryDocument(mode="full", regions=tuple(_region(group) for group in groups)),
         manifest=None,
@@ -163,7 +163,7 @@ def _opened(path: Path) -> Capture:
         hsaco=hsaco,
         variables=variable_bytes,
         after_variables=None,
-        contents=_ForeignContents(folder, {group[0].base // PAGE_BYTES * PAGE_BYTES: tuple(group) for group in groups}),
+        contents=_ForeignContents(directory, {group[0].base // PAGE_BYTES * PAGE_BYTES: tuple(group) for group in groups}),
         has_after=False,
         layout="kerncap" if is_kerncap else _BEFORE_OUR_PAGES,
     )
@@ -173,29 +173,29 @@ def _opened(path: Path) -> Capture:
 class _ForeignContents:
     """Blobs at their true offsets in whole pages; what lies between them is zero."""
 
-    folder: CaptureFolder
+    directory: CaptureDirectory
     groups: dict[int, tuple[_Range, ...]]
 
     def image(self, region: Region) -> NDArray[np.uint8]:
         image = np.zeros(region.size, dtype=np.uint8)
         for piece in self.groups[region.base]:
             start = piece.base - region.base
-            image[start : start + piece.size] = self.folder.view(region_file(piece.base))
+            image[start : start + piece.size] = self.directory.view(region_file(piece.base))
         return image
 
     def after_pages(self, region: Region) -> NDArray[np.uint8]:
         return np.zeros(0, dtype=np.uint8)
 
 
-def _read(folder: CaptureFolder, name: str, model: type[Any]) -> Any:
+def _read(directory: CaptureDirectory, name: str, model: type[Any]) -> Any:
     try:
-        return model.model_validate(_parsed(folder.content(name, _LARGEST_DOCUMENT)))
+        return model.model_validate(_parsed(directory.content(name, _LARGEST_DOCUMENT)))
     except (ValidationError, ValueError, RecursionError) as error:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         key = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else ""
         raise CaptureError(
             f"{name} is not as kerncap or the original rocm-perf-lab write it{f', at {key}' if key else ''}: {said}",
-            where=str(folder.path),
+            where=str(directory.path),
             hint=_CAPTURE_AGAIN,
         ) from error
 
@@ -210,19 +210,19 @@ def _parsed(content: bytes) -> Any:
         return parsed_json(without)
 
 
-def _present(folder: CaptureFolder, ranges: Sequence[_Range]) -> tuple[list[_Range], list[str]]:
+def _present(directory: CaptureDirectory, ranges: Sequence[_Range]) -> tuple[list[_Range], list[str]]:
     """Ranges whose blob is there in full size; a blob that is missing was not copied by the tool."""
     present, warnings = [], []
     for base, same in groupby((piece for piece in ranges if piece.size), key=lambda piece: piece.base):
         pieces, name = list(same), region_file(base)
-        if not folder.exists(name):
+        if not directory.exists(name):
             warnings.append(f"region {base:#x} of {pieces[0].size:,} bytes has no file: it was not copied")
             continue
-        size = folder.size(name)
+        size = directory.size(name)
         fitting = [piece for piece in pieces if piece.size == size]
         if not fitting:
             raise CaptureError(
-                f"{name} has {size:,} bytes, {pieces[0].size:,} were captured", where=str(folder.path), hint=_CAPTURE_AGAIN
+                f"{name} has {size:,} bytes, {pieces[0].size:,} were captured", where=str(directory.path), hint=_CAPTURE_AGAIN
             )
         present.append(fitting[0])
     return present, warnings
@@ -258,18 +258,18 @@ def _region(group: Sequence[_Range]) -> Region:
     )
 
 
-def _variables(folder: CaptureFolder) -> tuple[tuple[Variable, ...], bytes]:
-    if not folder.exists(_VARIABLES_NAME):
+def _variables(directory: CaptureDirectory) -> tuple[tuple[Variable, ...], bytes]:
+    if not directory.exists(_VARIABLES_NAME):
         return (), b""
-    ours = _read(folder, _METADATA_NAME, _Metadata).hsaco_sha256 if folder.exists(_METADATA_NAME) else ""
+    ours = _read(directory, _METADATA_NAME, _Metadata).hsaco_sha256 if directory.exists(_METADATA_NAME) else ""
     content, variables = b"", []
-    for variable in _read(folder, _VARIABLES_NAME, _Variables).variables:
+    for variable in _read(directory, _VARIABLES_NAME, _Variables).variables:
         if ours and variable.executable_sha256 not in ("", ours):
             continue
-        blob = folder.content(variable.blob)
+        blob = directory.content(variable.blob)
         if len(blob) != variable.size:
             raise CaptureError(
-                f"{variable.blob} has {len(blob):,} bytes, {variable.size:,} were captured", where=str(folder.path)
+                f"{variable.blob} has {len(blob):,} bytes, {variable.size:,} were captured", where=str(directory.path)
             )
         variables.append(Variable(name=variable.name, address=0, size=variable.size, offset=len(content)))
         content += blob
@@ -277,7 +277,7 @@ def _variables(folder: CaptureFolder) -> tuple[tuple[Variable, ...], bytes]:
 
 
 def _dispatch_document(
-    folder: CaptureFolder, dispatch: _Dispatch, hsaco: bytes, kernarg: bytes, variables: tuple[Variable, ...]
+    directory: CaptureDirectory, dispatch: _Dispatch, hsaco: bytes, kernarg: bytes, variables: tuple[Variable, ...]
 ) -> DispatchDocument:
     """What the tools left out comes from the code object."""
     from rocm_perf_lab.toolchain.elf import read_code_object
@@ -287,10 +287,10 @@ def _dispatch_document(
     kernel = next((k for k in code_object.kernels if k.symbol == name), None)
     if kernel is None:
         known = ", ".join(k.symbol for k in code_object.kernels)
-        raise CaptureError(f"the captured code object has no kernel {name!r}", where=str(folder.path), hint=f"It has {known}.")
+        raise CaptureError(f"the captured code object has no kernel {name!r}", where=str(directory.path), hint=f"It has {known}.")
     size = kernel.kernarg_bytes or dispatch.kernarg_size
     if len(kernarg) < size:
-        raise CaptureError(f"{KERNARG_NAME} has {len(kernarg):,} bytes, the kernel takes {size:,}", where=str(folder.path))
+        raise CaptureError(f"{KERNARG_NAME} has {len(kernarg):,} bytes, the kernel takes {size:,}", where=str(directory.path))
     isa = dispatch.isa_name or f"amdgcn-amd-amdhsa--{code_object.target_id}"
     gpu = Agent(type="gpu", name=dispatch.agent_name or code_object.architecture, isa=isa, wavefront_size=dispatch.wavefront_size)
     return DispatchDocument(

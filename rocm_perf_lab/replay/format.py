@@ -1,4 +1,4 @@
-"""The JSON documents of a capture folder, as pydantic models: `dispatch.json`, `memory_regions.json`, `manifest.json`.
+"""The JSON documents of a capture directory, as pydantic models: `dispatch.json`, `memory_regions.json`, `manifest.json`.
 
 `native/FORMAT.md` is the contract; these models refuse whatever deviates from it. Addresses and handles are integers here and
 hexadecimal strings in the files, because other readers of JSON lose bits above 2^53.
@@ -68,7 +68,7 @@ class FileEntry(CaptureModel):
 
 
 class Provenance(CaptureModel):
-    """Who wrote the folder. `emulated`: no real GPU ran the dispatch, as far as the writer knows."""
+    """Who wrote the directory. `emulated`: no real GPU ran the dispatch, as far as the writer knows."""
 
     writer: str
     version: str
@@ -77,7 +77,7 @@ class Provenance(CaptureModel):
 
 
 class Manifest(CaptureModel):
-    """`manifest.json`, written last: a folder without it is incomplete."""
+    """`manifest.json`, written last: a directory without it is incomplete."""
 
     format: Literal["rocm-perf-lab-capture"] = FORMAT
     format_version: Literal[1] = FORMAT_VERSION
@@ -372,7 +372,7 @@ def document_text(document: CaptureModel) -> str:
     return json.dumps(document.model_dump(mode="json"), indent=2) + "\n"
 
 
-def export_schemas(folder: Path) -> tuple[Path, ...]:
+def export_schemas(directory: Path) -> tuple[Path, ...]:
     """Write the JSON Schemas of a capture's documents, `capture_<document>.schema.json`, and `replay.schema.json`."""
     from rocm_perf_lab.replay.document import ReplayDocument
 
@@ -384,7 +384,7 @@ def export_schemas(folder: Path) -> tuple[Path, ...]:
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             **model.model_json_schema(mode="validation"),
         }
-        path = folder / name.replace(".json", ".schema.json")
+        path = directory / name.replace(".json", ".schema.json")
         write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
         paths.append(path)
     return tuple(paths)

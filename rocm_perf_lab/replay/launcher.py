@@ -1,6 +1,6 @@
 """Runs an application under the capture tool: `capture(CaptureRequest(...)) -> CaptureOutcome`.
 
-The tool (`native/`) writes into a work folder beside the output; what it made is judged here, and only a folder with a
+The tool (`native/`) writes into a work directory beside the output; what it made is judged here, and only a directory with a
 manifest becomes the output. The application's own result does not matter to a capture that is complete.
 """
 
@@ -43,7 +43,7 @@ class CaptureRequest:
     Args:
         command: Program and arguments.
         kernel: Name of the kernel, mangled or not, with or without parameters and template arguments; or /expression/.
-        output: Folder to be made.
+        output: Directory to be made.
         dispatch: Which of the matching dispatches, from 0.
         mode: `reachable` saves what the kernel can reach from its arguments, `full` all memory of the process,
             `arguments` only what the arguments point to.
@@ -78,7 +78,7 @@ class CaptureOutcome:
     negative for a signal.
     """
 
-    folder: Path
+    directory: Path
     exit_code: int
     wall_s: float
     kernels: Mapping[str, int]
@@ -170,8 +170,8 @@ def _listable(path: Path) -> Iterator[Path]:
     if not set(" :;\t") & set(str(path)):
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-capture-") as folder:
-        link = Path(folder) / path.name
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-capture-") as directory:
+        link = Path(directory) / path.name
         link.symlink_to(path)
         yield link
 
@@ -189,7 +189,7 @@ def _check(request: CaptureRequest) -> None:
         raise CaptureError(f"dispatch {request.dispatch} does not exist", where="--dispatch", hint="Dispatches count from 0.")
     if request.output.exists() or request.output.is_symlink():
         raise CaptureError(
-            "the folder for the capture exists already",
+            "the directory for the capture exists already",
             where=str(request.output),
             hint=f"Remove it (rm -r {request.output}), or name another with --output.",
         )
@@ -214,14 +214,14 @@ def _run(request: CaptureRequest, environment: Mapping[str, str], stdout: IO[str
 
 def _judge(request: CaptureRequest, work: Path, exit_code: int, wall_s: float) -> CaptureOutcome:
     report = _read_reports(work)
-    folders = sorted(work.glob("capture-*"))
-    complete = [folder for folder in folders if (folder / "manifest.json").is_file()]
+    directories = sorted(work.glob("capture-*"))
+    complete = [directory for directory in directories if (directory / "manifest.json").is_file()]
     if complete:
         complete[0].rename(request.output)
         more = [f"{len(complete) - 1} more processes captured the same dispatch; one was kept"] if complete[1:] else []
         return CaptureOutcome(request.output, exit_code, wall_s, report.kernels, (*report.warnings, *more))
-    if folders:
-        folders[0].rename(request.output)
+    if directories:
+        directories[0].rename(request.output)
         raise CaptureError(
             f"the capture is incomplete: {report.errors[0] if report.errors else _ending(exit_code)}",
             where=f"{request.output} has no manifest.json",

@@ -77,7 +77,7 @@ class ReplaySession:
     ) -> None:
         self._timeout_s = timeout_s
         self._setup = Setup(
-            capture=str(capture.folder.resolve()),
+            capture=str(capture.directory.resolve()),
             device=device,
             ranges=tuple((region.base, region.size) for region in capture.regions),
             target=target.model_dump(mode="json", by_alias=True) if target is not None else None,

@@ -58,8 +58,8 @@ def build_tool(*, include_dir: Path | None = None, cache: Path | None = None) ->
     """The capture tool, built unless an intact one is in the cache.
 
     Args:
-        include_dir: Folder with hsa.h; that of ROCm or of the triton wheel by default.
-        cache: Folder of the built libraries; in the lab's cache by default.
+        include_dir: Directory with hsa.h; that of ROCm or of the triton wheel by default.
+        cache: Directory of the built libraries; in the lab's cache by default.
 
     Raises:
         ToolBuildError: No headers, no compiler, or it failed.
@@ -92,7 +92,7 @@ def _cached(
 
 
 def find_hsa_headers(search: ToolSearch | None = None) -> Path:
-    """Folder with hsa.h and hsa_ext_amd.h: ROCm's, else that in the triton wheel.
+    """Directory with hsa.h and hsa_ext_amd.h: ROCm's, else that in the triton wheel.
 
     Raises:
         ToolBuildError: Neither is there.
@@ -150,17 +150,17 @@ def _is_intact(path: Path, checksum: Path) -> bool:
         return False
 
 
-def _build(compiler: CppCompiler, folder_of_sources: Path, compile_flags: Sequence[str], link_flags: Sequence[str]) -> bytes:
-    sources = sorted(folder_of_sources.glob("*.cpp"))
-    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-capture-") as folder:
-        objects = [Path(folder) / f"{source.stem}.o" for source in sources]
+def _build(compiler: CppCompiler, directory_of_sources: Path, compile_flags: Sequence[str], link_flags: Sequence[str]) -> bytes:
+    sources = sorted(directory_of_sources.glob("*.cpp"))
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-capture-") as directory:
+        objects = [Path(directory) / f"{source.stem}.o" for source in sources]
         commands = [
             [*compiler.command, *_COMPILE, *compile_flags, "-c", str(source), "-o", str(target)]
             for source, target in zip(sources, objects, strict=True)
         ]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(_run, commands))
-        library = Path(folder) / LIBRARY
+        library = Path(directory) / LIBRARY
         _run([*compiler.command, *map(str, objects), *compiler.link_flags, *link_flags, "-o", str(library)])
         return library.read_bytes()
 

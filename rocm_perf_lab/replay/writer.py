@@ -1,6 +1,6 @@
-"""Writes a capture folder: blobs first, documents then, the manifest last, so that only a whole capture looks like one.
+"""Writes a capture directory: blobs first, documents then, the manifest last, so that only a whole capture looks like one.
 
-Blobs are sparse: pages of zeros are holes. Folders have mode 0700, files 0600: captures hold whatever was in the memory.
+Blobs are sparse: pages of zeros are holes. Directories have mode 0700, files 0600: captures hold whatever was in the memory.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.format import DispatchDocument, MemoryDocument
 
 _WRITTEN_AT_ONCE = 4096 * PAGE_BYTES
-_FOLDER_MODE, _FILE_MODE = 0o700, 0o600
+_DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
 
 class CaptureNotWritten(LabError):
-    """The folder cannot be made or filled; nothing of it is left."""
+    """The directory cannot be made or filled; nothing of it is left."""
 
 
 @dataclass(frozen=True)
@@ -60,28 +60,28 @@ class Blob:
 
 
 class CaptureWriter:
-    """One new folder; a context manager that removes it again where the block fails.
+    """One new directory; a context manager that removes it again where the block fails.
 
     Args:
-        folder: It must not exist yet, or be empty.
+        directory: It must not exist yet, or be empty.
 
     Raises:
         CaptureNotWritten: It has something in it, or cannot be made.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._files: dict[str, FileEntry] = {}
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
+            directory.mkdir(parents=True, exist_ok=True)
+            if any(directory.iterdir()):
                 raise CaptureNotWritten(
-                    "the folder of the capture is not empty",
-                    where=str(folder),
+                    "the directory of the capture is not empty",
+                    where=str(directory),
                     hint="Name another one with --output, or remove it first.",
                 )
-            folder.chmod(_FOLDER_MODE)
-            (folder / "memory").mkdir(_FOLDER_MODE)
+            directory.chmod(_DIRECTORY_MODE)
+            (directory / "memory").mkdir(_DIRECTORY_MODE)
         except OSError as error:
             raise self._not_written(error) from error
 
@@ -91,7 +91,7 @@ class CaptureWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
             return
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
         if isinstance(error, OSError):
             raise self._not_written(error) from error
 
@@ -137,16 +137,16 @@ class CaptureWriter:
             emulated=emulated,
         )
         manifest = Manifest(files=dict(sorted(self._files.items())), provenance=provenance)
-        hidden = self._folder / f".{MANIFEST_NAME}"
+        hidden = self._directory / f".{MANIFEST_NAME}"
         with self._created(hidden) as sink:
             os.write(sink.fileno(), document_text(manifest).encode())
             os.fsync(sink.fileno())
-        hidden.replace(self._folder / MANIFEST_NAME)
+        hidden.replace(self._directory / MANIFEST_NAME)
 
     def _write_pages(self, name: str, content: NDArray[np.uint8]) -> Blob:
         zero_pages = 0
         digest = hashlib.sha256()
-        with self._created(self._folder / name) as sink:
+        with self._created(self._directory / name) as sink:
             for start in range(0, len(content), _WRITTEN_AT_ONCE):
                 piece = np.ascontiguousarray(content[start : start + _WRITTEN_AT_ONCE])
                 digest.update(piece.data)
@@ -160,7 +160,7 @@ class CaptureWriter:
 
     def _write(self, name: str, pieces: Iterable[bytes]) -> None:
         digest, size = hashlib.sha256(), 0
-        with self._created(self._folder / name) as sink:
+        with self._created(self._directory / name) as sink:
             for piece in pieces:
                 sink.write(piece)
                 digest.update(piece)
@@ -168,14 +168,14 @@ class CaptureWriter:
         self._files[name] = FileEntry(size=size, sha256=digest.hexdigest())
 
     def _created(self, path: Path) -> BinaryIO:
-        path.parent.mkdir(_FOLDER_MODE, exist_ok=True)
+        path.parent.mkdir(_DIRECTORY_MODE, exist_ok=True)
         return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, _FILE_MODE), "wb")
 
     def _not_written(self, error: OSError) -> CaptureNotWritten:
         return CaptureNotWritten(
             f"the capture cannot be written: {error.strerror or error}",
-            where=str(self._folder),
-            hint="Make room, or name a folder elsewhere with --output. Nothing of this capture was kept.",
+            where=str(self._directory),
+            hint="Make room, or name a directory elsewhere with --output. Nothing of this capture was kept.",
         )
 
 

@@ -76,9 +76,9 @@ class _Scale:
         return tuple(Tick(self(value), f"{value:.3g}") for value in values)
 
 
-def write_autotune_report(folder: Path, document: Mapping[str, Any]) -> Path:
-    """Render `report.html` into the run's folder."""
-    path = folder / "report.html"
+def write_autotune_report(directory: Path, document: Mapping[str, Any]) -> Path:
+    """Render `report.html` into the run's directory."""
+    path = directory / "report.html"
     write_text(path, render(document))
     return path
 

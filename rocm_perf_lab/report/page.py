@@ -1,4 +1,4 @@
-"""One run as one HTML page: the JSON documents of the run's folder, rendered by `templates/report.html.j2`.
+"""One run as one HTML page: the JSON documents of the run's directory, rendered by `templates/report.html.j2`.
 
 The page needs no network and no script. It shows only what the documents hold; an emulated time keeps its word.
 """
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 TEMPLATE = "report.html.j2"
 
 
-def write_report(folder: Path, *, documents: Path, title: str) -> Path:
-    """Render `report.html` into `folder`.
+def write_report(directory: Path, *, documents: Path, title: str) -> Path:
+    """Render `report.html` into `directory`.
 
     Args:
-        folder: The run's folder; its `optimize.json` is shown where there is one.
-        documents: The folder of profile.json and analysis.json: the run's own, or that of its baseline.
+        directory: The run's directory; its `optimize.json` is shown where there is one.
+        documents: The directory of profile.json and analysis.json: the run's own, or that of its baseline.
         title: Heading of the page.
     """
-    path = folder / "report.html"
-    write_text(path, render(_read(documents / "profile.json"), _read(documents / "analysis.json"), _optimize(folder), title))
+    path = directory / "report.html"
+    write_text(path, render(_read(documents / "profile.json"), _read(documents / "analysis.json"), _optimize(directory), title))
     return path
 
 
@@ -49,8 +49,8 @@ def render(profile: Mapping[str, Any], analysis: Mapping[str, Any], optimize: Ma
     return environment.get_template(TEMPLATE).render(title=title, profile=profile, analysis=analysis, optimize=optimize)
 
 
-def _optimize(folder: Path) -> dict[str, Any] | None:
-    path = folder / "optimize.json"
+def _optimize(directory: Path) -> dict[str, Any] | None:
+    path = directory / "optimize.json"
     return _read(path) if path.is_file() else None
 
 

@@ -58,7 +58,7 @@ def write_perfetto(path: Path, trace: Trace, critical: CriticalPath, *, max_slic
         raise PerfettoError(
             f"cannot write the Perfetto trace: {error.strerror or error}",
             where=str(path),
-            hint="free some space, or choose an output folder that can be written",
+            hint="free some space, or choose an output directory that can be written",
         ) from error
     return left_out
 

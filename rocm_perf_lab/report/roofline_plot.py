@@ -1,6 +1,6 @@
 """The roofline of one kernel as a picture: roofline.png for documents, roofline.html to look into.
 
-Takes roofline.json of a run's folder; draws every roof of memory and arithmetic, the kernel's place at each level of
+Takes roofline.json of a run's directory; draws every roof of memory and arithmetic, the kernel's place at each level of
 memory, and its share of every roof. Emulated times are labelled so. Neither file needs a network.
 """
 
@@ -110,13 +110,13 @@ class RooflinePlot:
     y_range: tuple[float, float]
 
 
-def write_roofline_plots(folder: Path, *, gpu: str) -> tuple[Path, ...]:
+def write_roofline_plots(directory: Path, *, gpu: str) -> tuple[Path, ...]:
     """Draw `roofline.png` and `roofline.html` beside roofline.json; nothing where it has no roofline."""
-    document = json.loads((folder / "roofline.json").read_text(encoding="utf-8"))
+    document = json.loads((directory / "roofline.json").read_text(encoding="utf-8"))
     if document["roofline"] is None:
         return ()
     plot = plot_of(document, gpu=gpu)
-    html, png = folder / "roofline.html", folder / "roofline.png"
+    html, png = directory / "roofline.html", directory / "roofline.png"
     write_text(html, render_html(plot))
     try:
         write_bytes(png, render_png(plot))

@@ -1,6 +1,6 @@
-"""Which CSV files of a folder belong together, and what each of them holds.
+"""Which CSV files of a directory belong together, and what each of them holds.
 
-rocprofv3 names its tables (`<prefix>_kernel_trace.csv`). rocprof-compute leaves a workload folder: a table of counters per
+rocprofv3 names its tables (`<prefix>_kernel_trace.csv`). rocprof-compute leaves a workload directory: a table of counters per
 pass (`results_*.csv`, older releases `pmc_perf_<n>.csv` and `SQ_*.csv`), the same joined by dispatch (`pmc_perf.csv`), and
 `sysinfo.csv` about the machine. A file of any other name that the user gives is told by its header.
 """
@@ -24,9 +24,9 @@ _JOINED = re.compile(r"^pmc_perf\.csv(\.gz)?$")
 _SYSINFO = "sysinfo.csv"
 
 
-def find_csv(folder: Path) -> tuple[Path, ...]:
-    """The tables of dispatches, counters, copies and agents in a folder and below; a joined one only without its passes."""
-    files = sorted(path for path in folder.rglob("*.csv*") if path.name.endswith((".csv", ".csv.gz")))
+def find_csv(directory: Path) -> tuple[Path, ...]:
+    """The tables of dispatches, counters, copies and agents in a directory and below; a joined one only without its passes."""
+    files = sorted(path for path in directory.rglob("*.csv*") if path.name.endswith((".csv", ".csv.gz")))
     found = [path for path in files if _TRACE.match(path.name) or (_PASS.match(path.name) and _kind_by_header(path))]
     in_passes = {path.parent for path in found if path.name.startswith(("results_", "pmc_perf_"))}
     found += [path for path in files if _JOINED.match(path.name) and path.parent not in in_passes]
@@ -63,7 +63,7 @@ def _place(file: Path) -> tuple[Path, str]:
         raise CsvError(
             "neither a trace nor counters of rocprofv3, by its name and its header",
             where=str(file),
-            hint="give *_kernel_trace.csv, or its folder",
+            hint="give *_kernel_trace.csv, or its directory",
         )
     return file.with_name(file.name.partition(".")[0]), kind
 

@@ -1,6 +1,6 @@
 """Reads what `rocprofv3 -f csv` writes (ROCm 6.2 to 10) into the same :class:`Trace` as a database gives.
 
-Takes a folder or some of its files: `*kernel_trace.csv`, `*counter_collection.csv`, `*memory_copy_trace.csv`,
+Takes a directory or some of its files: `*kernel_trace.csv`, `*counter_collection.csv`, `*memory_copy_trace.csv`,
 `*_api_trace.csv`, `*agent_info.csv`, and the tables of other tools that `csv_files.py` knows. Columns are taken by name;
 what older releases lack (streams, AGPRs, dispatch ids) is 0 or counted. Files with equal prefix are of one process; a prefix
 stands in for the guid that CSV lacks. CSV says less than a database: LDS is the static part, registers are of the dispatch,
@@ -59,7 +59,7 @@ _CLONE = re.compile(r"( \[clone)? ?\.kd\]?$")
 
 
 def read_csv(paths: Iterable[Path]) -> Trace:
-    """The trace of the given files, or of the files in the given folders; several processes are merged.
+    """The trace of the given files, or of the files in the given directories; several processes are merged.
 
     Raises:
         CsvError: No kernel trace or counters among them, a column is missing, or a value is no number.
@@ -85,7 +85,7 @@ def read_csv_processes(paths: Iterable[Path]) -> list[Trace]:
         raise CsvError(
             "neither a kernel trace nor counters among the CSV files",
             where=", ".join(str(path) for path in given),
-            hint="collect them with: rocprofv3 --kernel-trace -f csv -d FOLDER -- APP",
+            hint="collect them with: rocprofv3 --kernel-trace -f csv -d DIRECTORY -- APP",
         )
     return traces
 

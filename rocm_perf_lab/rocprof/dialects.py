@@ -1,6 +1,6 @@
 """Opens a file as a rocpd database, or says by name what it is instead.
 
-Opened read-only and by content: neither name nor folder matter. Other dialects that people keep under the ending `.db`
+Opened read-only and by content: neither name nor directory matter. Other dialects that people keep under the ending `.db`
 (rocprof v1, RPD, rocprofiler-compute) are recognised by their tables.
 """
 

@@ -1,4 +1,4 @@
-"""Finds rocpd databases in folders, by content: names and endings do not matter."""
+"""Finds rocpd databases in directories, by content: names and endings do not matter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCHEMA_BYTES = 1 << 18
 
 
 def database_files(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The files themselves; a folder stands for the databases in it.
+    """The files themselves; a directory stands for the databases in it.
 
     Raises:
         DatabaseError: There is none.
@@ -37,20 +37,20 @@ def database_files(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(files)
 
 
-def find_databases(folder: Path) -> tuple[Path, ...]:
-    """The rocpd databases in a folder and below, by content: names and endings do not matter.
+def find_databases(directory: Path) -> tuple[Path, ...]:
+    """The rocpd databases in a directory and below, by content: names and endings do not matter.
 
     Raises:
         DatabaseError: There is none.
     """
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
     found = tuple(path for path in files if is_rocpd(path))
     if not found:
-        shown = ", ".join(str(path.relative_to(folder)) for path in files[:5]) or "nothing"
+        shown = ", ".join(str(path.relative_to(directory)) for path in files[:5]) or "nothing"
         raise DatabaseError(
             f"no rocpd database among {len(files)} files: {shown}",
-            where=str(folder),
-            hint="collect one with: rocprofv3 --kernel-trace -f rocpd -d FOLDER -- APP",
+            where=str(directory),
+            hint="collect one with: rocprofv3 --kernel-trace -f rocpd -d DIRECTORY -- APP",
         )
     return found
 

@@ -1,6 +1,6 @@
 """JSON results of rocprofv3 among other files: found by content, opened, and what else JSON may be by name.
 
-Neither names nor folders matter. Files packed by gzip are unpacked on the way.
+Neither names nor directories matter. Files packed by gzip are unpacked on the way.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def is_results(path: Path) -> bool:
     return is_json(path) and f'"{ROOT}"'.encode() in _head(path)
 
 
-def find_results(folder: Path) -> tuple[Path, ...]:
-    """The JSON results of rocprofv3 in a folder and below, by content; one that is packed only where it is not unpacked."""
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and is_results(path)]
+def find_results(directory: Path) -> tuple[Path, ...]:
+    """The JSON results of rocprofv3 in a directory and below, by content; one that is packed only where it is not unpacked."""
+    found = [path for path in sorted(directory.rglob("*")) if path.is_file() and is_results(path)]
     return tuple(path for path in found if path.suffix != ".gz" or path.with_suffix("") not in found)
 
 

@@ -73,9 +73,9 @@ def merge(traces: Sequence[Trace]) -> Trace:
     counters, *replays = (
         _counters(of_pass, positions) for of_pass in zip_longest(*(trace.passes for trace in kept), fillvalue=nothing)
     )
-    folder = _common_folder([trace.path for trace in kept])
+    directory = _common_directory([trace.path for trace in kept])
     return Trace(
-        path=folder,
+        path=directory,
         sha256=hashlib.sha256("".join(sorted(trace.sha256 for trace in kept)).encode()).hexdigest(),
         schema_version=", ".join(sorted({trace.schema_version for trace in kept})),
         provenance=_provenance(kept),
@@ -110,17 +110,17 @@ def merge(traces: Sequence[Trace]) -> Trace:
     )
 
 
-def _common_folder(paths: Sequence[Path]) -> Path:
+def _common_directory(paths: Sequence[Path]) -> Path:
     return Path(os.path.commonpath([path.resolve().parent for path in paths]))
 
 
 def _told_apart(*paths: Path) -> list[str]:
-    """Their names, with the folders that they differ in where the names are one: every run has its run_results.db."""
+    """Their names, with the directories that they differ in where the names are one: every run has its run_results.db."""
     names = [path.name for path in paths]
     if len(set(names)) == len(names):
         return names
-    folder = _common_folder(paths)
-    return [str(path.resolve().relative_to(folder)) for path in paths]
+    directory = _common_directory(paths)
+    return [str(path.resolve().relative_to(directory)) for path in paths]
 
 
 def several_machines(processes: Sequence[TracedProcess]) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def with_native_counters(trace: Trace) -> Trace:
 def _beside(database: Path) -> Path | None:
     pid = database.stem.partition("_")[0]
     names = [f"{pid}_native_counter_collection.csv{packed}" for packed in ("", ".gz")]
-    files = (folder / name for folder in (database.parent, database.parent.parent) for name in names)
+    files = (directory / name for directory in (database.parent, database.parent.parent) for name in names)
     return next((file for file in files if file.is_file()), None)
 
 

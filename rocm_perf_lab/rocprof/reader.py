@@ -77,7 +77,7 @@ def _read(path: Path) -> Trace:
 
 
 def read_databases(paths: Iterable[Path]) -> Trace:
-    """All databases of one run, merged: every process of every file. A folder stands for the databases in it.
+    """All databases of one run, merged: every process of every file. A directory stands for the databases in it.
 
     Raises:
         DatabaseError: One of them cannot be read, or they do not belong to one run.

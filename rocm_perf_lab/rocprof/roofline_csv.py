@@ -67,7 +67,7 @@ def read_roofline_csv(path: Path, device: int = 0) -> MeasuredPeaks:
         raise RooflineCsvError(
             "this file has no peaks in it",
             where=str(path),
-            hint="give the roofline.csv that rocprof-compute profile --roof-only leaves in its workload folder",
+            hint="give the roofline.csv that rocprof-compute profile --roof-only leaves in its workload directory",
         )
     return peaks
 

@@ -1,4 +1,4 @@
-"""What a run of rocprofv3 left, whatever its form: databases before JSON before CSV, files and folders mixed."""
+"""What a run of rocprofv3 left, whatever its form: databases before JSON before CSV, files and directories mixed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def read_run(paths: Sequence[Path]) -> Trace:
-    """One run as a trace. A folder that holds databases is read as such, whatever CSV lies beside them.
+    """One run as a trace. A directory that holds databases is read as such, whatever CSV lies beside them.
 
     Raises:
         DatabaseError: Nothing that can be read, by name and reason.
@@ -67,7 +67,7 @@ def _are_passes(runs: Sequence[Trace]) -> bool:
 
 
 def read_counter_passes(path: Path) -> tuple[Trace, ...]:
-    """The passes below a folder that collected counters, each as a trace of its own: they were different runs.
+    """The passes below a directory that collected counters, each as a trace of its own: they were different runs.
 
     Databases with the same counters are processes, or repeats, of one pass.
 
@@ -87,7 +87,7 @@ def read_counter_passes(path: Path) -> tuple[Trace, ...]:
 
 
 def _traces(paths: Sequence[Path]) -> list[Trace]:
-    """One by one: a database each, or a process of JSON or CSV each. A folder is read in the form that says most."""
+    """One by one: a database each, or a process of JSON or CSV each. A directory is read in the form that says most."""
     forms = {form: [path for path in paths if _form_of(path) == form] for form in ("database", "json", "csv")}
     if sum(map(bool, forms.values())) > 1:
         raise DatabaseError(
@@ -119,14 +119,14 @@ def _form_of(path: Path) -> str:
     return "json" if _is_json(path) else "database"
 
 
-def _has_database(folder: Path) -> bool:
-    return any(is_rocpd(path) for path in sorted(folder.rglob("*")) if path.is_file())
+def _has_database(directory: Path) -> bool:
+    return any(is_rocpd(path) for path in sorted(directory.rglob("*")) if path.is_file())
 
 
-def _has_json(folder: Path) -> bool:
+def _has_json(directory: Path) -> bool:
     from rocm_perf_lab.rocprof.json_files import find_results
 
-    return bool(find_results(folder))
+    return bool(find_results(directory))
 
 
 def _is_json(path: Path) -> bool:

@@ -1,7 +1,7 @@
 """A database that was copied, or left, together with its write-ahead log, as one file.
 
-What lies in `results.db-wal` is part of the database, and SQLite would write to the folder to read it. So both are copied to a
-private folder and put together there; the user's files are not touched.
+What lies in `results.db-wal` is part of the database, and SQLite would write to the directory to read it. So both are copied to a
+private directory and put together there; the user's files are not touched.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def settled(path: Path) -> Iterator[Path]:
     if log is None:
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
-        copy = Path(folder, path.name)
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
+        copy = Path(directory, path.name)
         before = _state(path, log)
         try:
             shutil.copyfile(path, copy)

@@ -52,7 +52,7 @@ def write_database(path: Path, run: RecordedRun) -> None:
         raise DatabaseWriteError(
             f"cannot write the rocpd database: {error}",
             where=str(path),
-            hint="free some space, or choose an output folder that can be written",
+            hint="free some space, or choose an output directory that can be written",
         ) from error
 
 

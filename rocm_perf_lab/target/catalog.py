@@ -19,7 +19,7 @@ class TargetError(LabError):
 
 def target_names() -> tuple[str, ...]:
     """Names that :func:`load_target` takes."""
-    return tuple(sorted(path.stem for path in _folder().glob("*.yaml")))
+    return tuple(sorted(path.stem for path in _directory().glob("*.yaml")))
 
 
 def load_target(name_or_path: str | Path) -> Target:
@@ -30,7 +30,7 @@ def load_target(name_or_path: str | Path) -> Target:
     """
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        path = _folder() / f"{name_or_path}.yaml"
+        path = _directory() / f"{name_or_path}.yaml"
         if not path.is_file():
             raise TargetError(f"unknown target {str(name_or_path)!r}", hint=_suggestion(str(name_or_path)))
     try:
@@ -45,7 +45,7 @@ def load_target(name_or_path: str | Path) -> Target:
         ) from error
 
 
-def _folder() -> Path:
+def _directory() -> Path:
     return resource_dir("conf") / "target"
 
 

@@ -1,6 +1,6 @@
 """Compiles one HIP source to a code object, once: `compile_source(CompileRequest(...)) -> BuildResult`.
 
-A build is cached by the content of the source and of every header it includes, the flags and the compiler; the folder
+A build is cached by the content of the source and of every header it includes, the flags and the compiler; the directory
 of the source does not matter, and line tables name files relative to it. They are on by default: they change no
 instruction and let every measurement point at a source line.
 """
@@ -59,7 +59,7 @@ class CompileRequest:
         architecture: Processor name: gfx942, gfx90a, gfx1030.
         defines: Preprocessor macros; an empty value defines the bare name.
         flags: Further compiler flags, after the lab's own.
-        include_dirs: Searched for headers after the source's own folder.
+        include_dirs: Searched for headers after the source's own directory.
         optimisation: `-O0` to `-O3`, `-Os`.
         line_tables: Record which source line each instruction comes from.
     """
@@ -78,7 +78,7 @@ class CompileRequest:
 class BuildResult:
     """A compiled source, and how it came about.
 
-    `key` names the build in the cache; paths in `log` (warnings) are relative to the source's folder.
+    `key` names the build in the cache; paths in `log` (warnings) are relative to the source's directory.
     """
 
     code_object: CodeObject
@@ -90,7 +90,7 @@ class BuildResult:
     key: str
     contract: LaunchContract | None = None
     dependencies: tuple[Path, ...] = ()
-    """Files that the compiler read; those found from the source's folder are relative to it."""
+    """Files that the compiler read; those found from the source's directory are relative to it."""
 
 
 def compile_source(
@@ -106,7 +106,7 @@ def compile_source(
     Args:
         request: What to compile.
         compiler: Which compiler to use; the first usable one by default.
-        cache_dir: Cache folder; the user's by default.
+        cache_dir: Cache directory; the user's by default.
         sandbox: Runs the compiler with limits, for a source that nobody vouches for.
         fresh: Compile even where there is an earlier result.
 
@@ -147,7 +147,7 @@ def built_once(
     Args:
         compile_now: Asks the compiler.
         key: Of everything that decides the result and is known before the compiler runs.
-        source_dir: Folder of the source; files that the compiler read are found from there.
+        source_dir: Directory of the source; files that the compiler read are found from there.
         cache_dir: Has builds and refusals.
         fresh: Compile even where there is an earlier result.
 
@@ -196,7 +196,7 @@ def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
         request.source.name,
         hashlib.sha256(request.source.read_bytes()).hexdigest(),
         request_flags(request),
-        str(Path.cwd()) if request.flags else "",  # they may name relative folders
+        str(Path.cwd()) if request.flags else "",  # they may name relative directories
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -208,14 +208,14 @@ def request_flags(request: CompileRequest) -> list[str]:
         request.optimisation,
         *(["-gline-tables-only"] if request.line_tables else []),
         *(f"-D{name}={value}" if value != "" else f"-D{name}" for name, value in sorted(request.defines.items())),
-        *(f"-I{folder.absolute()}" for folder in request.include_dirs),
+        *(f"-I{directory.absolute()}" for directory in request.include_dirs),
         *request.flags,
     ]
 
 
 def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path, sandbox: Sandbox | None) -> CachedBuild:
-    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
-        output, dependency_file = Path(folder) / "kernel.hsaco", Path(folder) / "dependencies.d"
+    with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
+        output, dependency_file = Path(directory) / "kernel.hsaco", Path(directory) / "dependencies.d"
         command = (
             *compiler.command,
             *("-x", request.language, "--cuda-device-only", "--no-gpu-bundle-output", "-c"),
@@ -224,7 +224,7 @@ def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path, sandbox: 
             *request_flags(request),
         )
         in_and_out = (str(request.source), "-o", str(output), *_dependency_flags(dependency_file))
-        returncode, said = _call((*command, *in_and_out), request, sandbox, Path(folder), cache_dir)
+        returncode, said = _call((*command, *in_and_out), request, sandbox, Path(directory), cache_dir)
         if returncode != 0 or not output.is_file():
             refused = _compile_error(request, said)
             if sandbox is None and returncode > 0 and re.search(_AT_A_PLACE, said, re.MULTILINE) and dependency_file.is_file():
@@ -239,13 +239,13 @@ def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path, sandbox: 
 
 
 def _call(
-    command: tuple[str, ...], request: CompileRequest, sandbox: Sandbox | None, folder: Path, cache_dir: Path
+    command: tuple[str, ...], request: CompileRequest, sandbox: Sandbox | None, directory: Path, cache_dir: Path
 ) -> tuple[int, str]:
     """Exit code of the compiler, and what it said."""
     if sandbox is None:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         return run.returncode, run.stderr or run.stdout
-    ended = sandbox.run(command, folder, readable=(request.source.parent, *request.include_dirs, cache_dir, _LAB))
+    ended = sandbox.run(command, directory, readable=(request.source.parent, *request.include_dirs, cache_dir, _LAB))
     if ended.reason is not None:
         raise CompileError(
             f"the compiler was stopped: it {ended.reason}",
@@ -257,7 +257,7 @@ def _call(
 
 
 def _reproducibility_flags(source: Path) -> tuple[str, ...]:
-    """The same source gives the same bytes in any folder: line tables hold paths relative to the source's folder."""
+    """The same source gives the same bytes in any directory: line tables hold paths relative to the source's directory."""
     return (
         "-fuse-cuid=none",
         "-fhip-kernel-arg-name",
@@ -282,7 +282,7 @@ def _read_dependencies(path: Path, source_dir: Path) -> tuple[Path, ...]:
 
 
 def _relative_log(log: str, source_dir: Path) -> str:
-    """Diagnostics begin with the path as it was given; without the folder they hold wherever the source lies."""
+    """Diagnostics begin with the path as it was given; without the directory they hold wherever the source lies."""
     if source_dir == Path():
         return log
     return re.sub(rf"^((?:In file included from )?){re.escape(f'{source_dir}{os.sep}')}", r"\1", log, flags=re.MULTILINE)
@@ -296,7 +296,7 @@ def _compile_error(request: CompileRequest, log: str) -> CompileError:
     what = "\n".join(f"{place}: {message}" for place, message in errors[:5])
     missing_header = re.search(r"'([^']+)' file not found", log)
     hint = (
-        f"Add the folder of {missing_header[1]} to include_dirs."
+        f"Add the directory of {missing_header[1]} to include_dirs."
         if missing_header
         else f"Correct {errors[0][0]} and compile again."
     )

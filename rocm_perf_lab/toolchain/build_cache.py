@@ -23,7 +23,7 @@ class CachedBuild:
 
     content: bytes
     dependencies: tuple[Path, ...]
-    """Files that the compiler read; those found from the source's folder are relative to it."""
+    """Files that the compiler read; those found from the source's directory are relative to it."""
     command: tuple[str, ...]
     log: str
     contract: LaunchContract | None = None
@@ -42,11 +42,11 @@ class _Entry(BaseModel):
 
 
 class BuildCache:
-    """The cache below one folder."""
+    """The cache below one directory."""
 
-    def __init__(self, folder: Path) -> None:
-        self._entries = folder / "entries"
-        self._objects = folder / "objects"
+    def __init__(self, directory: Path) -> None:
+        self._entries = directory / "entries"
+        self._objects = directory / "objects"
 
     def load(self, key: str, source_dir: Path) -> CachedBuild | None:
         """The build of that key; None where there is none, a dependency changed, or the stored bytes are damaged."""

@@ -39,8 +39,8 @@ class ToolSearch:
     """Where to look for tools; the defaults are this process's own.
 
     Args:
-        executables: `PATH`-like list of folders; None takes `PATH`.
-        packages: Folders with Python packages; None takes `sys.path`.
+        executables: `PATH`-like list of directories; None takes `PATH`.
+        packages: Directories with Python packages; None takes `sys.path`.
         rocm: Where ROCm would be; None takes `ROCM_PATH`, else /opt/rocm.
     """
 
@@ -53,7 +53,7 @@ class ToolSearch:
         return shutil.which(name, path=self.executables)
 
     def package_dir(self, name: str) -> Path | None:
-        """Folder of an installed Python package, which is not imported."""
+        """Directory of an installed Python package, which is not imported."""
         spec = PathFinder.find_spec(name, list(self.packages) if self.packages is not None else None)
         return Path(spec.origin).parent if spec is not None and spec.origin else None
 
@@ -78,7 +78,7 @@ class Compiler:
     linker: tuple[str, ...] | None = None
 
     def hip_flags(self, cache_dir: Path) -> tuple[str, ...]:
-        """Flags that let it compile HIP device code; makes the ROCm-shaped folder on first use."""
+        """Flags that let it compile HIP device code; makes the ROCm-shaped directory on first use."""
         if self.bundled_rocm is None:
             return self.flags
         root = ensure_rocm_root(self.bundled_rocm, self.command, self.linker, cache_dir)

@@ -1,7 +1,7 @@
 """What a compiler has refused, so that it is not asked again: a search meets the same impossible configurations in every run.
 
 A refusal holds as long as the files do that the compiler had read, as a build does; its key names source, flags, compiler
-and the compiler's version, and the folder, which diagnostics name.
+and the compiler's version, and the directory, which diagnostics name.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class _Entry(BaseModel):
 
 
 class RefusalCache:
-    """Refusals below one folder, each in a file named after the key of the build that there is not. A damaged one is none."""
+    """Refusals below one directory, each in a file named after the key of the build that there is not. A damaged one is none."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
 
     def load(self, key: str, source_dir: Path) -> Refusal | None:
         """The refusal; None where there is none, or one of the files has changed."""
@@ -55,4 +55,4 @@ class RefusalCache:
         write_model(self._path(key, source_dir), entry)
 
     def _path(self, key: str, source_dir: Path) -> Path:
-        return self._folder / hashlib.sha256(f"{key}\0{source_dir}".encode()).hexdigest()
+        return self._directory / hashlib.sha256(f"{key}\0{source_dir}".encode()).hexdigest()

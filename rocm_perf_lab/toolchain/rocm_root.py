@@ -1,7 +1,7 @@
-"""A ROCm-shaped folder for clang on machines without ROCm.
+"""A ROCm-shaped directory for clang on machines without ROCm.
 
 The triton wheel carries AMD's HIP headers and device libraries (`ocml.bc`, `ockl.bc`); clang also wants a version file
-and the small `oclc_*` control modules, which are written here. The folder lives in the lab's cache, one per wheel
+and the small `oclc_*` control modules, which are written here. The directory lives in the lab's cache, one per wheel
 version and place, and appears by one rename. Names of the control constants: LLVM's AMD device libraries.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from rocm_perf_lab.core.errors import LabError
 
 _LAYOUT = 2
-"""Raise it when what this module writes changes, so that older folders are not taken."""
+"""Raise it when what this module writes changes, so that older directories are not taken."""
 _ISA_VERSIONS = {"906": 9006, "908": 9008, "90a": 9010, "942": 9402, "950": 9500, "1030": 10300, "1100": 11000}
 _ABI_VERSIONS = (400, 500, 600)
 _SWITCHES = {
@@ -32,7 +32,7 @@ _EMPTY_MODULES = ("opencl", "hip")
 
 
 class RocmRootError(LabError):
-    """The folder could not be made."""
+    """The directory could not be made."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class BundledRocm:
 
     @property
     def identity(self) -> str:
-        """What decides the content of the folder that is made of it, and the paths in line tables: part of cache keys."""
+        """What decides the content of the directory that is made of it, and the paths in line tables: part of cache keys."""
         return f"{_LAYOUT} {self.version} {self.include_dir}"
 
 
 def ensure_rocm_root(bundled: BundledRocm, clang: tuple[str, ...], linker: tuple[str, ...] | None, cache_dir: Path) -> Path:
-    """The folder for these wheels, made on first use.
+    """The directory for these wheels, made on first use.
 
     Args:
         bundled: Headers and libraries to use.
@@ -67,8 +67,8 @@ def ensure_rocm_root(bundled: BundledRocm, clang: tuple[str, ...], linker: tuple
     if root.is_dir():
         return root
     root.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root.parent, prefix=".making-") as folder:
-        scratch = Path(folder) / root.name
+    with tempfile.TemporaryDirectory(dir=root.parent, prefix=".making-") as directory:
+        scratch = Path(directory) / root.name
         _write_root(scratch, bundled, clang, linker)
         try:
             scratch.rename(root)
@@ -98,13 +98,13 @@ def _hip_version(include_dir: Path) -> str:
     return "".join(f"{name}={value}\n" for name, value in fields)
 
 
-def _write_control_modules(folder: Path, clang: tuple[str, ...]) -> None:
+def _write_control_modules(directory: Path, clang: tuple[str, ...]) -> None:
     modules = _control_modules()
     for name, text in modules.items():
-        (folder / f"{name}.ll").write_text(text)
+        (directory / f"{name}.ll").write_text(text)
     sources = [f"{name}.ll" for name in modules]
     command = [*clang, "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-x", "ir", "-emit-llvm", "-c", "-w", *sources]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise RocmRootError(
             f"the compiler could not make the device-library control modules:\n{run.stderr.strip()}",
@@ -112,7 +112,7 @@ def _write_control_modules(folder: Path, clang: tuple[str, ...]) -> None:
             hint="Use clang 18 or later with the AMDGPU target.",
         )
     for source in sources:
-        (folder / source).unlink()
+        (directory / source).unlink()
 
 
 def _control_modules() -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Runs a compiler over a source that nobody vouches for: limited, with nothing of this process's environment.
 
 The command gets a time, memory, file sizes, processes, an empty standard input, the few variables that tools need to be
-found, and a private folder as home and for temporary files. Where the kernel permits it there is no network, and no file
-can be opened but tools, headers and the private folder; :meth:`Sandbox.abilities` says what holds here.
+found, and a private directory as home and for temporary files. Where the kernel permits it there is no network, and no file
+can be opened but tools, headers and the private directory; :meth:`Sandbox.abilities` says what holds here.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Sandbox:
 
     Args:
         limits: Of each command.
-        readable: Files and folders that commands may read besides the system's tools.
+        readable: Files and directories that commands may read besides the system's tools.
     """
 
     limits: Limits = Limits()
@@ -85,8 +85,8 @@ class Sandbox:
 
         Args:
             command: Program and arguments.
-            private: Folder that it may write to.
-            readable: Further files and folders for this command.
+            private: Directory that it may write to.
+            readable: Further files and directories for this command.
             longest_output: Bytes of what it prints that are kept.
         """
         paths = (*self.readable, *readable, Path(sys.prefix), Path(sys.base_prefix), Path(command[0]).parent)

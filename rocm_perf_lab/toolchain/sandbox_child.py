@@ -33,7 +33,7 @@ class _Ruleset(ctypes.Structure):
 
 class _PathRule(ctypes.Structure):
     _pack_ = 1
-    _fields_ = (("access", ctypes.c_uint64), ("folder", ctypes.c_int32))
+    _fields_ = (("access", ctypes.c_uint64), ("directory", ctypes.c_int32))
 
 
 def leave_the_network() -> bool:

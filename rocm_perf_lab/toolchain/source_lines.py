@@ -17,11 +17,11 @@ from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_TOOLCHAIN_FOLDERS = ("include/hip/", "lib/clang/", "libcxx/include/", "toolchain/headers/", "triton/language/")
+_TOOLCHAIN_DIRECTORIES = ("include/hip/", "lib/clang/", "libcxx/include/", "toolchain/headers/", "triton/language/")
 
 
 class SourceLine(NamedTuple):
-    """File as the compiler recorded it (the lab's builds: relative to the source's folder), and line from 1."""
+    """File as the compiler recorded it (the lab's builds: relative to the source's directory), and line from 1."""
 
     file: str
     line: int
@@ -97,15 +97,15 @@ def _units(data: bytes) -> Iterator[tuple[list[tuple[int, SourceLine | None]], l
 
 
 def _file_names(header: Any) -> list[str]:
-    """By the numbers that rows use: from 0 in DWARF 5; before that from 1, and 0 is the compiler's own folder."""
+    """By the numbers that rows use: from 0 in DWARF 5; before that from 1, and 0 is the compiler's own directory."""
     counts_from_one = header.version < 5
-    folders = [folder.decode(errors="replace") for folder in header.include_directory]
-    folders = ["", *folders] if counts_from_one else folders
+    directories = [directory.decode(errors="replace") for directory in header.include_directory]
+    directories = ["", *directories] if counts_from_one else directories
     names = [""] if counts_from_one else []
     for entry in header.file_entry:
         name = entry.name.decode(errors="replace")
-        folder = folders[entry.dir_index] if entry.dir_index < len(folders) else ""
-        names.append(str(PurePosixPath(folder) / name))
+        directory = directories[entry.dir_index] if entry.dir_index < len(directories) else ""
+        names.append(str(PurePosixPath(directory) / name))
     return names
 
 
@@ -149,4 +149,4 @@ def _ranges(dwarf: Any, unit: Any, entry: Any) -> Iterator[tuple[int, int]]:
 
 
 def _is_toolchain_file(file: str) -> bool:
-    return any(folder in file for folder in _TOOLCHAIN_FOLDERS)
+    return any(directory in file for directory in _TOOLCHAIN_DIRECTORIES)

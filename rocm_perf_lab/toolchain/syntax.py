@@ -88,7 +88,7 @@ class _Place:
     sandbox: Sandbox | None
 
     @property
-    def folder(self) -> Path:
+    def directory(self) -> Path:
         return self.cache_dir / "syntax"
 
     def run(self, command: Sequence[str], private: Path) -> tuple[int, str, str]:
@@ -125,7 +125,7 @@ def read_syntax(
     """
     cache_dir = cache_dir or default_cache_dir()
     place = _Place(cache_dir, (request.source.parent, *request.include_dirs, cache_dir, _LAB), sandbox)
-    place.folder.mkdir(parents=True, exist_ok=True)
+    place.directory.mkdir(parents=True, exist_ok=True)
     flags = (*compiler.hip_flags(cache_dir), "-fuse-cuid=none", *request_flags(request))
     base = (*compiler.command, "-x", request.language, "--cuda-device-only", *flags)
     includes = leading_includes(request.source.read_bytes())
@@ -161,13 +161,13 @@ def _precompiled(headers: Sequence[str], base: Sequence[str], compiler: Compiler
     """The precompiled header of a source's leading includes; made where it is not there."""
     text = "".join(f"#include {name}\n" for name in headers)
     key = hashlib.sha256("\0".join([compiler.fingerprint, *base, text]).encode()).hexdigest()[:32]
-    finished = place.folder / f"{key}.pch"
+    finished = place.directory / f"{key}.pch"
     if finished.is_file():
         return finished
-    header = place.folder / f"{key}.h"
+    header = place.directory / f"{key}.h"
     if not header.is_file():  # clang compares its time stamp with the one in the precompiled header
         write_text(header, text)
-    with tempfile.TemporaryDirectory(dir=place.folder) as private:
+    with tempfile.TemporaryDirectory(dir=place.directory) as private:
         temporary = Path(private) / "made.pch"
         command = (*base, "-fsyntax-only", *_cc1("-emit-pch", "-o", str(temporary)), str(header))
         code, _, said = place.run(command, Path(private))

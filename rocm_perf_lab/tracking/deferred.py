@@ -1,10 +1,10 @@
 """A run that is logged after the command has answered: starting MLflow takes longer than profiling a short application.
 
-What is logged is collected, written to `tracking.json` in the run's folder when the run ends, and logged from there by a
+What is logged is collected, written to `tracking.json` in the run's directory when the run ends, and logged from there by a
 process of its own, at the lowest priority, one at a time; the file is gone when that is done. Where it fails,
 `tracking_error.txt` beside it says why.
 
-    python -m rocm_perf_lab.tracking.deferred FOLDER
+    python -m rocm_perf_lab.tracking.deferred DIRECTORY
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class DeferredTracker(ClosesItself):
     Args:
         component: The row that names the real tracker.
         run_name: What the UI shows.
-        folder: The run's folder.
+        directory: The run's directory.
     """
 
     run_id: str | None = None
 
-    def __init__(self, component: Component, run_name: str, folder: Path) -> None:
+    def __init__(self, component: Component, run_name: str, directory: Path) -> None:
         self.uri: str | None = component.arguments.get("uri") or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
-        self._folder = folder
+        self._directory = directory
         self._record: dict[str, Any] = {
             "tracking": component.model_dump(by_alias=True),
             "run_name": run_name,
@@ -78,9 +78,9 @@ class DeferredTracker(ClosesItself):
         """What it belongs to."""
         self._record["tags"] |= tags
 
-    def log_artifact(self, path: Path, folder: str | None = None) -> None:
+    def log_artifact(self, path: Path, directory: str | None = None) -> None:
         """Keep a copy of a file."""
-        self._record["artifacts"].append([str(path.absolute()), folder])
+        self._record["artifacts"].append([str(path.absolute()), directory])
 
     def log_text(self, text: str, name: str) -> None:
         """Keep a text as a file."""
@@ -90,21 +90,21 @@ class DeferredTracker(ClosesItself):
         """Hand over what was collected.
 
         Raises:
-            TrackingError: The folder cannot be written; in the foreground, the store cannot be used.
+            TrackingError: The directory cannot be written; in the foreground, the store cannot be used.
         """
         try:
-            write_text(self._folder / RECORD, json.dumps(self._record | {"status": status}, indent=2) + "\n")
+            write_text(self._directory / RECORD, json.dumps(self._record | {"status": status}, indent=2) + "\n")
         except OSError as error:
             raise TrackingError(
                 f"the run cannot be handed over to tracking: {error.strerror or error}",
-                where=str(self._folder),
+                where=str(self._directory),
                 hint="free some space, or add tracking=none",
             ) from error
         if os.environ.get(FOREGROUND) == "foreground":
-            log_record(self._folder)
+            log_record(self._directory)
             return
         subprocess.Popen(
-            [sys.executable, "-m", __name__, str(self._folder)],
+            [sys.executable, "-m", __name__, str(self._directory)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -115,13 +115,13 @@ class DeferredTracker(ClosesItself):
         return self
 
 
-def log_record(folder: Path) -> None:
-    """Log what a run left in its folder.
+def log_record(directory: Path) -> None:
+    """Log what a run left in its directory.
 
     Raises:
         LabError: The store cannot be used.
     """
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    record = json.loads((directory / RECORD).read_text(encoding="utf-8"))
     row = Component.model_validate(record["tracking"])
     with (cache_dir() / "tracking.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several processes that make one new store get in each other's way
@@ -135,16 +135,16 @@ def log_record(folder: Path) -> None:
             for text, name in record["texts"]:
                 tracker.log_text(text, name)
             tracker.close(record["status"])
-    (folder / RECORD).unlink()
+    (directory / RECORD).unlink()
 
 
-def main(folder: Path) -> int:
+def main(directory: Path) -> int:
     """Log one run, out of the way of everything else."""
     os.nice(_LOWEST_PRIORITY)
     try:
-        log_record(folder)
+        log_record(directory)
     except (LabError, OSError) as error:
-        write_text(folder / FAILURE, f"{error}\n")
+        write_text(directory / FAILURE, f"{error}\n")
         return 1
     return 0
 

@@ -78,9 +78,9 @@ class FailsafeTracker(ClosesItself):
         """What it belongs to."""
         self._try(lambda: self._run.set_tags(tags))
 
-    def log_artifact(self, path: Path, folder: str | None = None) -> None:
+    def log_artifact(self, path: Path, directory: str | None = None) -> None:
         """Keep a copy of a file."""
-        self._try(lambda: self._run.log_artifact(path, folder))
+        self._try(lambda: self._run.log_artifact(path, directory))
 
     def log_text(self, text: str, name: str) -> None:
         """Keep a text as a file."""

@@ -50,7 +50,7 @@ class RunTracker(Protocol):
         """What it belongs to."""
         ...
 
-    def log_artifact(self, path: Path, folder: str | None = None) -> None:
+    def log_artifact(self, path: Path, directory: str | None = None) -> None:
         """Keep a copy of a file."""
         ...
 
@@ -110,7 +110,7 @@ class NullTracker(ClosesItself):
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Nothing."""
 
-    def log_artifact(self, path: Path, folder: str | None = None) -> None:
+    def log_artifact(self, path: Path, directory: str | None = None) -> None:
         """Nothing."""
 
     def log_text(self, text: str, name: str) -> None:

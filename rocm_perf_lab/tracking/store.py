@@ -88,10 +88,10 @@ class MlflowTracker(ClosesItself):
         with _store_errors(str(self.uri)):
             self._client.log_batch(self._id, tags=rows)
 
-    def log_artifact(self, path: Path, folder: str | None = None) -> None:
+    def log_artifact(self, path: Path, directory: str | None = None) -> None:
         """Copy a file to the run's artifacts."""
         with _store_errors(str(self.uri)):
-            self._client.log_artifact(self._id, str(path), folder)
+            self._client.log_artifact(self._id, str(path), directory)
 
     def log_text(self, text: str, name: str) -> None:
         """Write a file among the run's artifacts."""
@@ -122,8 +122,8 @@ def open_mlflow_tracker(
 
     Args:
         run_name: What the UI shows.
-        uri: The store; None takes MLFLOW_TRACKING_URI, else a SQLite file in the working folder. Artifacts of a SQLite
-            store are kept in a folder beside its file.
+        uri: The store; None takes MLFLOW_TRACKING_URI, else a SQLite file in the working directory. Artifacts of a SQLite
+            store are kept in a directory beside its file.
         experiment: Created where it does not exist.
         run_id: The interrupted run.
         parent: The run that this one is shown below: a sweep gives its own to every job.
@@ -158,7 +158,7 @@ def read_artifact(run_id: str, name: str, *, uri: str | None = None) -> str:
     Args:
         run_id: Of the run.
         name: Of the file, among the run's artifacts.
-        uri: The store; None takes MLFLOW_TRACKING_URI, else the SQLite file of the working folder.
+        uri: The store; None takes MLFLOW_TRACKING_URI, else the SQLite file of the working directory.
 
     Raises:
         TrackingError: The store cannot be reached, or has no such run or file.
@@ -168,8 +168,8 @@ def read_artifact(run_id: str, name: str, *, uri: str | None = None) -> str:
     from mlflow import MlflowClient
 
     _quieten()
-    with _store_errors(store), tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
-        return Path(MlflowClient(tracking_uri=_absolute(store)).download_artifacts(run_id, name, folder)).read_text("utf-8")
+    with _store_errors(store), tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
+        return Path(MlflowClient(tracking_uri=_absolute(store)).download_artifacts(run_id, name, directory)).read_text("utf-8")
 
 
 def ui_command(uri: str) -> str:
@@ -200,7 +200,7 @@ def _artifact_location(store: str) -> str | None:
 
 
 def _absolute(store: str) -> str:
-    """MLflow keeps connections by URI: a relative one would mean the folder in which it was first used."""
+    """MLflow keeps connections by URI: a relative one would mean the directory in which it was first used."""
     file = _sqlite_file(store)
     _, question_mark, query = store.partition("?")
     return f"{_SQLITE}{file.absolute()}{question_mark}{query}" if file is not None else store
@@ -222,8 +222,8 @@ def _make_whole(store: str) -> None:
     if file is None or file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}-") as folder:
-        made = Path(folder) / file.name
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}-") as directory:
+        made = Path(directory) / file.name
         MlflowClient(tracking_uri=f"{_SQLITE}{made.absolute()}").search_experiments(max_results=1)
         with suppress(FileExistsError):
             os.link(made, file)

@@ -46,15 +46,15 @@ def expected_outputs(description: KernelDescription, launch: Launch) -> dict[str
     names: dict[str, Any] = {value.name: _widen(value.data) for value in buffers.values()}
     names |= {value.name: _widen(value.data) for value in launch.variables} | description.params
     if isinstance(reference, str):
-        results = _by_output(reference, _call(description.folder, reference, names), buffers)
+        results = _by_output(reference, _call(description.directory, reference, names), buffers)
     else:
-        results = {n: _evaluate(n, e, description.folder, names) for n, e in reference.items()}
+        results = {n: _evaluate(n, e, description.directory, names) for n, e in reference.items()}
     return {name: _fit(name, value, buffers) for name, value in results.items()}
 
 
-def _evaluate(output: str, expression: str, folder: Path, names: Mapping[str, Any]) -> Any:
+def _evaluate(output: str, expression: str, directory: Path, names: Mapping[str, Any]) -> Any:
     if _FUNCTION.fullmatch(expression):
-        return _call(folder, expression, names)
+        return _call(directory, expression, names)
     return evaluate_array(expression, names, where=f"kernel.reference.{output}")
 
 
@@ -89,10 +89,10 @@ def _fit(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[A
     return array.astype(expected.dtype)
 
 
-def _call(folder: Path, reference: str, names: Mapping[str, Any]) -> Any:
+def _call(directory: Path, reference: str, names: Mapping[str, Any]) -> Any:
     where = f"kernel.reference: {reference}"
     file_name, separator, function_name = reference.rpartition(":")
-    path = folder / file_name
+    path = directory / file_name
     if not separator or not path.is_file():
         raise KernelReferenceError(
             f"no reference named {reference!r}",

@@ -114,8 +114,8 @@ class DeviceRunner:
         if aliases:
             raise LabError("only the emulator runs a kernel in place", where="optimizer.gate")
         padded = replace(launch, arguments=tuple(_padded(a) if isinstance(a, BufferValue) else a for a in launch.arguments))
-        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as folder:
-            run = self._device.run(padded, database=Path(folder) / "trial.db", runs=1, counters=())
+        with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
+            run = self._device.run(padded, database=Path(directory) / "trial.db", runs=1, counters=())
         contents = {}
         for argument in launch.arguments:
             if isinstance(argument, BufferValue):

@@ -202,12 +202,12 @@ def test_more_than_dram_can_give_came_from_mall(tmp_path: Path) -> None:
     assert classify(evidence).name == "memory_bandwidth_bound"
 
 
-def radeon_profile(folder: Path, counters: dict[str, float]) -> Profile:
+def radeon_profile(directory: Path, counters: dict[str, float]) -> Profile:
     """A dispatch of 10 us on an RX 6800 XT: 72 CUs of two SIMDs at 2.25 GHz."""
     target = load_target("rx6800xt")
     run = [dispatch(1000, 1000 + VEC_COPY_NS, counters=counters)]
-    write_database(folder / "radeon.db", recorded_run(target, run, kernels=(VEC_COPY,)))
-    return build_profile(read_database(folder / "radeon.db"), target=target)
+    write_database(directory / "radeon.db", recorded_run(target, run, kernels=(VEC_COPY,)))
+    return build_profile(read_database(directory / "radeon.db"), target=target)
 
 
 RADEON_IDLE = {

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 TARGET = load_target("mi300x")
 
 
-def traced(folder: Path, run: list[DispatchRecord]) -> Trace:
-    write_database(folder / "x.db", recorded_run(TARGET, run))
-    return read_database(folder / "x.db")
+def traced(directory: Path, run: list[DispatchRecord]) -> Trace:
+    write_database(directory / "x.db", recorded_run(TARGET, run))
+    return read_database(directory / "x.db")
 
 
 def document(trace: Trace, **options: int) -> dict[str, Any]:

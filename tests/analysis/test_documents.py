@@ -27,11 +27,11 @@ SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 TARGET = load_target("mi300x")
 
 
-def written(folder: Path, counters: dict[str, float] | None = None) -> dict[str, Any]:
-    trace = vec_copy_trace(folder, counters)
+def written(directory: Path, counters: dict[str, float] | None = None) -> dict[str, Any]:
+    trace = vec_copy_trace(directory, counters)
     profile = build_profile(trace, target=TARGET, identity_note="no /dev/kfd")
     documents = describe(profile, diagnose(profile, trace, deterministic=True), trace)
-    paths = write_documents(folder / "out", documents)
+    paths = write_documents(directory / "out", documents)
     return {path.name: json.loads(path.read_text()) for path in paths}
 
 
@@ -120,7 +120,7 @@ def test_a_counter_that_is_not_a_number_ends_in_a_reason_not_in_the_json(tmp_pat
 
 
 def test_documents_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("a file where the folder should be")
+    (tmp_path / "out").write_text("a file where the directory should be")
 
     with pytest.raises(DocumentError, match="cannot write profile"):
         written(tmp_path)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 
-def placed(folder: Path, counters: Mapping[str, float] | None = None) -> Roofline:
-    profile = vec_copy_profile(folder, counters)
+def placed(directory: Path, counters: Mapping[str, float] | None = None) -> Roofline:
+    profile = vec_copy_profile(directory, counters)
     found = roofline(profile, evaluate_metrics(profile))
     assert isinstance(found, Roofline), found
     return found

@@ -1,4 +1,4 @@
-"""A folder with a stand-in rocprofv3 on PATH, and an application to profile."""
+"""A directory with a stand-in rocprofv3 on PATH, and an application to profile."""
 
 from __future__ import annotations
 

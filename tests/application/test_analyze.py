@@ -32,8 +32,8 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
-def document(folder: Path, name: str = "profile") -> Any:
-    return json.loads((folder / "out" / f"{name}.json").read_text())
+def document(directory: Path, name: str = "profile") -> Any:
+    return json.loads((directory / "out" / f"{name}.json").read_text())
 
 
 def test_the_documents_of_a_database_that_somebody_else_recorded(workplace: Workplace, database: Path) -> None:
@@ -42,14 +42,14 @@ def test_the_documents_of_a_database_that_somebody_else_recorded(workplace: Work
     answer = workplace.rocm_perf("analyze", str(database), "--output", "out")
 
     assert answer.exit_code == 0, answer.output
-    profile = document(workplace.folder)
+    profile = document(workplace.directory)
     assert profile["kernel"]["mangled_name"] == VEC_COPY.mangled_name
     assert profile["runtime_ms"] == VEC_COPY_NS / 1e6
     assert profile["provenance"]["time_kind"] == "measured"
     assert profile["roofline"] is not None
-    assert document(workplace.folder, "analysis")["bottleneck"]
+    assert document(workplace.directory, "analysis")["bottleneck"]
     assert "10.00 us measured" in answer.stdout
-    assert b"vecCopy" in (workplace.folder / "out" / "timeline.perfetto-trace").read_bytes()
+    assert b"vecCopy" in (workplace.directory / "out" / "timeline.perfetto-trace").read_bytes()
     assert database.read_bytes() == before
 
 
@@ -57,7 +57,7 @@ def test_json_is_the_profile_and_quiet_the_runtime(workplace: Workplace, databas
     whole = workplace.rocm_perf("analyze", str(database), "--json", "--output", "out")
     short = workplace.rocm_perf("analyze", str(database), "--quiet", "--output", "out")
 
-    assert json.loads(whole.stdout) == document(workplace.folder)
+    assert json.loads(whole.stdout) == document(workplace.directory)
     assert short.stdout == "0.010000 ms measured\n"
 
 
@@ -88,16 +88,16 @@ def test_json_that_is_cut_short_is_refused_and_leaves_nothing(workplace: Workpla
 
     assert answer.exit_code == 2
     assert "error: the JSON is damaged or cut short" in answer.output
-    assert not (workplace.folder / "out").exists()
+    assert not (workplace.directory / "out").exists()
 
 
 def test_a_kernel_is_chosen_by_its_name(workplace: Workplace, database: Path) -> None:
     workplace.rocm_perf("analyze", str(database), "--kernel", "reduce", "--output", "out")
 
-    assert document(workplace.folder)["kernel"]["name"] == "reduce"
+    assert document(workplace.directory)["kernel"]["name"] == "reduce"
 
 
-def test_counters_may_lie_in_another_folder(workplace: Workplace, tmp_path: Path) -> None:
+def test_counters_may_lie_in_another_directory(workplace: Workplace, tmp_path: Path) -> None:
     for name, counters in (("times", {}), ("counters", vec_copy_counters())):
         (tmp_path / name).mkdir()
         run = recorded_run(load_target("mi300x"), [dispatch(1000, 1000 + VEC_COPY_NS, counters=counters)], emulated=False)
@@ -105,7 +105,7 @@ def test_counters_may_lie_in_another_folder(workplace: Workplace, tmp_path: Path
 
     workplace.rocm_perf("analyze", "times", "--counters", "counters", "--output", "out")
 
-    assert document(workplace.folder)["roofline"] is not None
+    assert document(workplace.directory)["roofline"] is not None
 
 
 def test_the_target_follows_from_the_trace(workplace: Workplace, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_the_target_follows_from_the_trace(workplace: Workplace, tmp_path: Path)
 
     workplace.rocm_perf("analyze", "x.db", "--output", "out")
 
-    assert document(workplace.folder)["gpu"]["name"] == load_target("mi325x").product_name
+    assert document(workplace.directory)["gpu"]["name"] == load_target("mi325x").product_name
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_is_no_rocpd_database_is_refused_by_name(workplace: Workplace, tmp_
     assert answer.exit_code == 2
     assert answer.stderr.startswith("error: ")
     assert says in answer.stderr
-    assert not (workplace.folder / "out").exists()
+    assert not (workplace.directory / "out").exists()
 
 
 def test_a_thread_trace_that_cannot_be_read_is_refused(workplace: Workplace, database: Path, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_table_that_names_no_gpu_is_known_by_its_counters(
     answer = workplace.rocm_perf("analyze", str(table), "--output", "out")
 
     assert answer.exit_code == 0, answer.output
-    profile = document(workplace.folder)
+    profile = document(workplace.directory)
     assert profile["gpu"]["architecture"] == target
     assert any(said in note for note in profile["notes"])
 
@@ -185,14 +185,14 @@ NAMES_OF_A_KERNEL = ("vecCopy(double*, int) [clone .kd]", "vecCopy(double*, int)
 COLUMNS = "GPU_ID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR"
 
 
-def tables_of_rocprof_compute(folder: Path, names: tuple[str, str]) -> None:
+def tables_of_rocprof_compute(directory: Path, names: tuple[str, str]) -> None:
     """The times and the counters of a kernel that each table calls otherwise, as older releases did."""
-    (folder / "counters").mkdir()
+    (directory / "counters").mkdir()
     sizes = "2,1048576,256,0,0,8,0,16"
-    (folder / "timestamps.csv").write_text(
+    (directory / "timestamps.csv").write_text(
         f'Dispatch_ID,Kernel_Name,{COLUMNS},Start_Timestamp,End_Timestamp\n0,"{names[0]}",{sizes},1000,17320\n'
     )
-    (folder / "counters" / "pmc_perf.csv").write_text(
+    (directory / "counters" / "pmc_perf.csv").write_text(
         f"Dispatch_ID,Kernel_Name,{COLUMNS},TCC_EA_RDREQ_sum,TCC_EA_RDREQ_32B_sum,TCC_EA_WRREQ_sum,TCC_EA_WRREQ_64B_sum,"
         f'Start_Timestamp,End_Timestamp\n0,"{names[1]}",{sizes},131072,0,131072,131072,1000,20840\n'
     )
@@ -207,9 +207,9 @@ def test_counters_of_a_kernel_that_another_table_calls_otherwise_are_its(workpla
 
     assert answer.exit_code == 0, answer.output
     # 16 MiB in the 16.32 us of the run without counters, on the GPU that their names tell.
-    metrics = document(workplace.folder, "analysis")["metrics"]
+    metrics = document(workplace.directory, "analysis")["metrics"]
     assert metrics["dram_read_gb_per_s"] == pytest.approx(8 * 1024 * 1024 / 16320)
-    assert document(workplace.folder)["gpu"]["architecture"] == "gfx90a"
+    assert document(workplace.directory)["gpu"]["architecture"] == "gfx90a"
 
 
 def test_counters_of_other_kernels_alone_are_said_to_be_that(workplace: Workplace, tmp_path: Path) -> None:
@@ -217,5 +217,5 @@ def test_counters_of_other_kernels_alone_are_said_to_be_that(workplace: Workplac
 
     workplace.rocm_perf("analyze", str(tmp_path / "timestamps.csv"), "--counters", str(tmp_path / "counters"), "--output", "out")
 
-    notes = document(workplace.folder)["notes"]
+    notes = document(workplace.directory)["notes"]
     assert "the counter passes have no counters of copy(float*); their kernels: scale(float*)" in notes

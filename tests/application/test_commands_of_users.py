@@ -1,4 +1,4 @@
-"""Commands as users have them: misspelt, crashing, ended from outside, run again into the same folder."""
+"""Commands as users have them: misspelt, crashing, ended from outside, run again into the same directory."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ FAST = ("--no-roofline", "--output", "run")
         ("no-such-program", "there is no program no-such-program on PATH", "check its name"),
         ("notes.txt", "there is no program notes.txt on PATH", "write ./notes.txt"),
         ("./notes.txt", "./notes.txt is not executable", "chmod +x ./notes.txt"),
-        ("./bin", "./bin is a folder", "name the program in it"),
+        ("./bin", "./bin is a directory", "name the program in it"),
     ],
 )
 @pytest.mark.parametrize("without", [(), ("--no-rocprof",)], ids=["rocprofv3", "wall clock"])
 def test_what_is_no_program_is_told_before_the_profiler_is_asked(
     workplace: Workplace, word: str, what: str, hint: str, without: tuple[str, ...]
 ) -> None:
-    (workplace.folder / "notes.txt").write_text("no program")
+    (workplace.directory / "notes.txt").write_text("no program")
 
     answer = workplace.rocm_perf("profile", *without, *FAST, word)
 
@@ -81,21 +81,21 @@ def test_a_crash_is_named_by_its_signal(workplace: Workplace) -> None:
     assert "SIGSEGV" in answer.stderr
 
 
-def test_nothing_of_an_earlier_run_in_the_same_folder_is_taken_for_a_result(workplace: Workplace) -> None:
+def test_nothing_of_an_earlier_run_in_the_same_directory_is_taken_for_a_result(workplace: Workplace) -> None:
     workplace.application('launch("vector_add", n=4096)')
     assert workplace.rocm_perf("profile", *FAST, "./app").exit_code == 0
     for name in ("notes.md", "roofline.png", "roofline.html", "att/code.json", ".rocpd_profile/counters_1/run_results.db"):
-        path = workplace.folder / "run" / name
+        path = workplace.directory / "run" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("of an earlier run, or by hand")
 
     again = workplace.rocm_perf("profile", *FAST, "./app")
 
-    left = {path.name for path in (workplace.folder / "run").iterdir()}
+    left = {path.name for path in (workplace.directory / "run").iterdir()}
     assert again.exit_code == 0
     assert {"profile.json", "notes.md"} <= left
     assert not {"att", "roofline.png", "roofline.html"} & left
-    assert [path.name for path in (workplace.folder / "run" / ".rocpd_profile").iterdir() if path.is_dir()] == ["trace"]
+    assert [path.name for path in (workplace.directory / "run" / ".rocpd_profile").iterdir() if path.is_dir()] == ["trace"]
 
 
 def test_a_failed_run_leaves_no_profile_of_an_earlier_one(workplace: Workplace) -> None:
@@ -104,7 +104,7 @@ def test_a_failed_run_leaves_no_profile_of_an_earlier_one(workplace: Workplace) 
     workplace.application("sys.exit(3)")
 
     assert workplace.rocm_perf("profile", *FAST, "./app").exit_code == 2
-    assert not (workplace.folder / "run" / "profile.json").exists()
+    assert not (workplace.directory / "run" / "profile.json").exists()
 
 
 @pytest.mark.parametrize("without", [(), ("--no-rocprof",)], ids=["rocprofv3", "wall clock"])
@@ -125,7 +125,7 @@ def test_whatever_ends_the_lab_ends_the_application_and_its_children(
         stdout=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - no threads here
     )
-    child = workplace.folder / "child"
+    child = workplace.directory / "child"
     deadline = time.monotonic() + 60
     while not child.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -138,7 +138,7 @@ def test_whatever_ends_the_lab_ends_the_application_and_its_children(
     assert b"Traceback" not in said
     with pytest.raises(ProcessLookupError):
         os.kill(int(child.read_text()), 0)
-    assert not (workplace.folder / "run" / "profile.json").exists()
+    assert not (workplace.directory / "run" / "profile.json").exists()
 
 
 def test_a_disk_that_is_full_is_bad_input_wherever_it_is_met(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +171,7 @@ if "STAND_IN_DISPATCHES" in os.environ: launch("vector_add", n=4096)
 )
 def test_every_run_of_an_application_reads_the_same_input(workplace: Workplace, words: tuple[str, ...], through: str) -> None:
     workplace.application(READS)
-    (workplace.folder / "input").write_text("skipped\n4096\n")
+    (workplace.directory / "input").write_text("skipped\n4096\n")
     lab = shlex.join([sys.executable, "-c", "from rocm_perf_lab.cli import main; main()", "profile", *words, *FAST, "./app"])
     feed = f"echo 4096 | (sleep 0.2; {lab})" if through == "pipe" else f"(read line; exec {lab}) < input"
 
@@ -180,7 +180,7 @@ def test_every_run_of_an_application_reads_the_same_input(workplace: Workplace, 
     )
 
     assert done.returncode == 0, done.stderr
-    assert (workplace.folder / "seen").read_text() == "'4096\\n' '4096\\n' "
+    assert (workplace.directory / "seen").read_text() == "'4096\\n' '4096\\n' "
 
 
 def test_a_pipe_that_nobody_writes_to_is_not_waited_for(workplace: Workplace) -> None:

@@ -63,12 +63,12 @@ def fill(database: Database, guid: str, pid: int, *, later_ns: int = 0) -> None:
 def analysed(place: Workplace, *words: str) -> dict[str, Any]:
     answer = place.rocm_perf("analyze", *words, "--output", "out")
     assert answer.exit_code == 0, answer.output
-    return {name: json.loads((place.folder / "out" / f"{name}.json").read_text()) for name in ("profile", "dag", "analysis")}
+    return {name: json.loads((place.directory / "out" / f"{name}.json").read_text()) for name in ("profile", "dag", "analysis")}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_number_of_one_process(workplace: Workplace, layout: str) -> None:
-    with Database(workplace.folder / "x.db", **LAYOUTS[layout]) as database:
+    with Database(workplace.directory / "x.db", **LAYOUTS[layout]) as database:
         fill(database, FIRST, 100)
 
     found = analysed(workplace, "x.db")
@@ -96,11 +96,11 @@ def test_every_number_of_one_process(workplace: Workplace, layout: str) -> None:
 
 
 def test_processes_of_one_file_and_of_several_are_the_same_run(workplace: Workplace) -> None:
-    with Database(workplace.folder / "both.db") as database:
+    with Database(workplace.directory / "both.db") as database:
         fill(database, FIRST, 100)
         fill(database, SECOND, 100, later_ns=500)
     for guid, later_ns in ((FIRST, 0), (SECOND, 500)):
-        with Database(workplace.folder / "parts" / guid[-1] / "100_results.db") as database:
+        with Database(workplace.directory / "parts" / guid[-1] / "100_results.db") as database:
             fill(database, guid, 100, later_ns=later_ns)
 
     whole, parts = analysed(workplace, "both.db"), analysed(workplace, "parts")
@@ -126,8 +126,8 @@ def counter_pass(path: Path, guid: str, counter: str, value: float, *, start: in
 
 
 def test_passes_of_several_pmc_options_are_not_taken_for_one_run(workplace: Workplace) -> None:
-    counter_pass(workplace.folder / "out_of_rocm/pass_1/1_results.db", FIRST, "SQ_WAVES", 5.0, start=1000)
-    counter_pass(workplace.folder / "out_of_rocm/pass_2/2_results.db", SECOND, "SQ_INSTS", 10.0, start=9000)
+    counter_pass(workplace.directory / "out_of_rocm/pass_1/1_results.db", FIRST, "SQ_WAVES", 5.0, start=1000)
+    counter_pass(workplace.directory / "out_of_rocm/pass_2/2_results.db", SECOND, "SQ_INSTS", 10.0, start=9000)
 
     profile = analysed(workplace, "out_of_rocm")["profile"]
 
@@ -138,23 +138,23 @@ def test_passes_of_several_pmc_options_are_not_taken_for_one_run(workplace: Work
 
 @pytest.mark.parametrize(("start", "command"), [(1300, "./app"), (9000, "./other")], ids=["at the same time", "other command"])
 def test_processes_with_different_counters_stay_one_run(workplace: Workplace, start: int, command: str) -> None:
-    counter_pass(workplace.folder / "run/1_results.db", FIRST, "SQ_WAVES", 5.0, start=1000)
-    counter_pass(workplace.folder / "run/2_results.db", SECOND, "SQ_INSTS", 10.0, start=start, command=command)
+    counter_pass(workplace.directory / "run/1_results.db", FIRST, "SQ_WAVES", 5.0, start=1000)
+    counter_pass(workplace.directory / "run/2_results.db", SECOND, "SQ_INSTS", 10.0, start=start, command=command)
 
     assert analysed(workplace, "run")["profile"]["kernels"][0]["calls"] == 2
 
 
 def test_tables_without_suffix_and_with_a_suffix_that_is_no_guid(workplace: Workplace) -> None:
-    with Database(workplace.folder / "plain.db", suffixed=False) as database:
+    with Database(workplace.directory / "plain.db", suffixed=False) as database:
         fill(database, FIRST, 100)
-    with Database(workplace.folder / "run1.db", views=False) as database:
+    with Database(workplace.directory / "run1.db", views=False) as database:
         fill(database, "run1", 100)
 
     assert analysed(workplace, "plain.db")["profile"]["stability"] == analysed(workplace, "run1.db")["profile"]["stability"]
 
 
 def test_streaming_samples_belong_to_no_dispatch(workplace: Workplace) -> None:
-    with Database(workplace.folder / "x.db", version="3.0.3") as database:
+    with Database(workplace.directory / "x.db", version="3.0.3") as database:
         fill(database, FIRST, 100)
         database.values(11, WAVES_OF_4, 99.0, sample_id=1, xcc=0, shader_engine=1, instance=0)
         database.values(None, WAVES_OF_4, 98.0)
@@ -163,26 +163,26 @@ def test_streaming_samples_belong_to_no_dispatch(workplace: Workplace) -> None:
 
 
 def test_a_command_line_of_any_bytes(workplace: Workplace) -> None:
-    with Database(workplace.folder / "x.db") as database:
+    with Database(workplace.directory / "x.db") as database:
         fill(database, FIRST, 100)
         database.execute("UPDATE {info_process} SET command = CAST(x'2e2f61707020ff' AS TEXT)")
 
     assert analysed(workplace, "x.db")["profile"]["runtime_ms"] == 0.0025
 
 
-def test_a_finished_write_ahead_log_in_a_folder_that_cannot_be_written(workplace: Workplace) -> None:
-    folder = workplace.folder / "shared"
-    with Database(folder / "x.db") as database:
+def test_a_finished_write_ahead_log_in_a_directory_that_cannot_be_written(workplace: Workplace) -> None:
+    directory = workplace.directory / "shared"
+    with Database(directory / "x.db") as database:
         fill(database, FIRST, 100)
-    with closing(sqlite3.connect(folder / "x.db")) as connection:
+    with closing(sqlite3.connect(directory / "x.db")) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-    (folder / "x.db-wal").touch()
-    (folder / "x.db-shm").write_bytes(bytes(32768))
-    folder.chmod(0o555)
+    (directory / "x.db-wal").touch()
+    (directory / "x.db-shm").write_bytes(bytes(32768))
+    directory.chmod(0o555)
     try:
         assert analysed(workplace, "shared/x.db")["profile"]["runtime_ms"] == 0.0025
     finally:
-        folder.chmod(0o755)
+        directory.chmod(0o755)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_finished_write_ahead_log_in_a_folder_that_cannot_be_written(workplace
     ],
 )
 def test_values_that_cannot_be_are_named(workplace: Workplace, statement: str, says: str) -> None:
-    with Database(workplace.folder / "x.db") as database:
+    with Database(workplace.directory / "x.db") as database:
         fill(database, FIRST, 100)
         database.execute(statement)
 
@@ -208,7 +208,7 @@ def test_values_that_cannot_be_are_named(workplace: Workplace, statement: str, s
 
 @pytest.mark.parametrize("properties", ["[]", "null", '{"num_xcc": null, "cu_count": "many", "rocm_perf_lab": {"versions": 3}}'])
 def test_agents_that_say_nothing_of_themselves(workplace: Workplace, properties: str) -> None:
-    with Database(workplace.folder / "x.db") as database:
+    with Database(workplace.directory / "x.db") as database:
         fill(database, FIRST, 100)
         database.execute("UPDATE {info_agent} SET extdata = ?", properties)
 

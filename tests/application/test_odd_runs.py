@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 END = 1000 + VEC_COPY_NS
 
 
-def recorded(folder: Path, *dispatches: DispatchRecord, kernels: tuple[KernelSymbolRecord, ...] = (VEC_COPY, REDUCE)) -> Path:
-    path = folder / "x.db"
+def recorded(directory: Path, *dispatches: DispatchRecord, kernels: tuple[KernelSymbolRecord, ...] = (VEC_COPY, REDUCE)) -> Path:
+    path = directory / "x.db"
     write_database(path, recorded_run(load_target("mi300x"), dispatches, emulated=False, kernels=kernels))
     return path
 
@@ -45,7 +45,7 @@ def changed(path: Path, statement: str) -> None:
 def analysed(place: Workplace, *words: str) -> tuple[Result, dict[str, Any]]:
     answer = place.rocm_perf("analyze", "x.db", "--output", "out", *words)
     assert answer.exit_code == 0, answer.output
-    return answer, json.loads((place.folder / "out" / "profile.json").read_text())
+    return answer, json.loads((place.directory / "out" / "profile.json").read_text())
 
 
 def refused(place: Workplace, *words: str) -> str:
@@ -53,13 +53,13 @@ def refused(place: Workplace, *words: str) -> str:
     assert answer.exit_code == 2, answer.output
     assert answer.stderr.startswith("error: ")
     assert "Traceback" not in answer.output
-    assert not list(place.folder.glob("out/*.json"))
+    assert not list(place.directory.glob("out/*.json"))
     return answer.stderr
 
 
 def test_only_helper_kernels(workplace: Workplace) -> None:
     helper = replace(VEC_COPY, mangled_name="__amd_rocclr_fillBufferAligned", display_name="__amd_rocclr_fillBufferAligned")
-    recorded(workplace.folder, dispatch(1000, END), kernels=(helper,))
+    recorded(workplace.directory, dispatch(1000, END), kernels=(helper,))
 
     _, profile = analysed(workplace)
 
@@ -69,7 +69,7 @@ def test_only_helper_kernels(workplace: Workplace) -> None:
 
 
 def test_dispatches_that_take_no_time(workplace: Workplace) -> None:
-    recorded(workplace.folder, dispatch(1000, 1000, counters=vec_copy_counters()))
+    recorded(workplace.directory, dispatch(1000, 1000, counters=vec_copy_counters()))
 
     answer, profile = analysed(workplace)
 
@@ -81,7 +81,7 @@ def test_dispatches_that_take_no_time(workplace: Workplace) -> None:
 
 
 def test_a_clock_that_goes_backwards(workplace: Workplace) -> None:
-    recorded(workplace.folder, dispatch(9000, 1000), dispatch(20_000, 21_000))
+    recorded(workplace.directory, dispatch(9000, 1000), dispatch(20_000, 21_000))
 
     _, profile = analysed(workplace)
 
@@ -90,30 +90,30 @@ def test_a_clock_that_goes_backwards(workplace: Workplace) -> None:
 
 
 def test_a_clock_that_only_goes_backwards(workplace: Workplace) -> None:
-    recorded(workplace.folder, dispatch(9000, 1000))
+    recorded(workplace.directory, dispatch(9000, 1000))
 
     assert "clocks of the trace cannot be trusted" in refused(workplace, "x.db")
 
 
 def test_no_dispatch(workplace: Workplace) -> None:
-    recorded(workplace.folder)
+    recorded(workplace.directory)
 
     assert "no kernel was dispatched" in refused(workplace, "x.db")
 
 
 def test_a_kernel_name_of_64_kb(workplace: Workplace) -> None:
     name = "k" * (64 << 10)
-    recorded(workplace.folder, dispatch(1000, END), kernels=(replace(VEC_COPY, mangled_name=name, display_name=name),))
+    recorded(workplace.directory, dispatch(1000, END), kernels=(replace(VEC_COPY, mangled_name=name, display_name=name),))
 
     answer, profile = analysed(workplace)
 
     assert profile["kernel"]["name"] == name
     assert len(answer.stdout) < 4 * len(name)
-    assert (workplace.folder / "out" / "timeline.perfetto-trace").stat().st_size > 0
+    assert (workplace.directory / "out" / "timeline.perfetto-trace").stat().st_size > 0
 
 
 def with_read_requests(place: Workplace, value: str) -> None:
-    path = recorded(place.folder, dispatch(1000, END, counters=vec_copy_counters()))
+    path = recorded(place.directory, dispatch(1000, END, counters=vec_copy_counters()))
     named = "SELECT id FROM rocpd_info_pmc{suffix} WHERE name LIKE 'TCC_EA0_RDREQ%'"
     changed(path, f"UPDATE rocpd_pmc_event{{suffix}} SET value = {value} WHERE pmc_id IN ({named})")
 
@@ -126,7 +126,7 @@ def test_counters_that_are_no_counts_give_no_roofline(workplace: Workplace, valu
 
     assert profile["roofline"] is None
     assert "DRAM" in profile["roofline_reason"]
-    assert "NaN" not in (workplace.folder / "out" / "analysis.json").read_text()
+    assert "NaN" not in (workplace.directory / "out" / "analysis.json").read_text()
 
 
 def test_a_counter_that_is_text_is_refused(workplace: Workplace) -> None:
@@ -144,7 +144,7 @@ def test_a_counter_that_is_text_is_refused(workplace: Workplace) -> None:
     ],
 )
 def test_a_missing_table_or_column_is_named(workplace: Workplace, statement: str, what: str) -> None:
-    path = recorded(workplace.folder, dispatch(1000, END))
+    path = recorded(workplace.directory, dispatch(1000, END))
     with closing(sqlite3.connect(path)) as connection, connection:
         views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
         for (name,) in views:
@@ -155,35 +155,35 @@ def test_a_missing_table_or_column_is_named(workplace: Workplace, statement: str
     assert what in refused(workplace, "x.db")
 
 
-def test_counter_runs_of_a_folder_are_passes_of_their_own(workplace: Workplace) -> None:
-    recorded(workplace.folder, dispatch(1000, END))
+def test_counter_runs_of_a_directory_are_passes_of_their_own(workplace: Workplace) -> None:
+    recorded(workplace.directory, dispatch(1000, END))
     waves, others = {"SQ_WAVES": 16384.0}, {"SQ_INSTS": 5.0, "SQ_WAIT_ANY": 2.0}
     groups: tuple[Mapping[str, float], ...] = (waves, waves, others)
     for number, counters in enumerate(groups):
-        folder = workplace.folder / "counters" / f"pass_{number}"
-        folder.mkdir(parents=True)
+        directory = workplace.directory / "counters" / f"pass_{number}"
+        directory.mkdir(parents=True)
         guid = make_guid(1_700_000_000_000 + number, f"pass {number}")
         run = recorded_run(load_target("mi300x"), [dispatch(1000, END, counters=counters)], emulated=False, guid=guid)
-        write_database(folder / "1_results.db", run)
+        write_database(directory / "1_results.db", run)
 
     _, profile = analysed(workplace, "--counters", "counters")
 
     assert profile["counters"] == [waves, others]
 
 
-def test_a_counter_folder_without_counters_is_refused(workplace: Workplace) -> None:
-    recorded(workplace.folder, dispatch(1000, END))
+def test_a_counter_directory_without_counters_is_refused(workplace: Workplace) -> None:
+    recorded(workplace.directory, dispatch(1000, END))
 
     assert "no counters were collected" in refused(workplace, "x.db", "--counters", ".")
 
 
 def test_the_roofline_is_drawn_under_measured_peaks(workplace: Workplace) -> None:
-    recorded(workplace.folder, dispatch(1000, END, counters=vec_copy_counters()))
-    (workplace.folder / "roofline.csv").write_text("device,HBMBw,FP32Flops\n0,4000,60000\n")
+    recorded(workplace.directory, dispatch(1000, END, counters=vec_copy_counters()))
+    (workplace.directory / "roofline.csv").write_text("device,HBMBw,FP32Flops\n0,4000,60000\n")
 
     analysed(workplace, "--roofline", "--roofline-csv", "roofline.csv")
 
-    out = workplace.folder / "out"
+    out = workplace.directory / "out"
     roof = json.loads((out / "roofline.json").read_text())["roofline"]
     assert roof["peak_gb_per_s"] == 4000
     assert (out / "roofline.png").read_bytes().startswith(b"\x89PNG")
@@ -191,7 +191,7 @@ def test_the_roofline_is_drawn_under_measured_peaks(workplace: Workplace) -> Non
 
 
 def test_a_full_disk_leaves_no_half_written_document(workplace: Workplace) -> None:
-    path = recorded(workplace.folder, dispatch(1000, END, counters=vec_copy_counters()))
+    path = recorded(workplace.directory, dispatch(1000, END, counters=vec_copy_counters()))
     limited = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));from rocm_perf_lab.cli import main; main()"
     )
@@ -203,7 +203,7 @@ def test_a_full_disk_leaves_no_half_written_document(workplace: Workplace) -> No
     assert run.returncode == 2, run.stderr
     assert "cannot write" in run.stderr
     assert "Traceback" not in run.stderr
-    written = list((workplace.folder / "out").iterdir())
+    written = list((workplace.directory / "out").iterdir())
     assert not [file for file in written if file.name.startswith(".")]
     for file in written:
         json.loads(file.read_text())
@@ -229,4 +229,4 @@ def test_a_log_for_which_there_is_no_room_does_not_stop_the_application(workplac
     )
 
     assert (run.returncode, run.stderr) == (0, "")
-    assert (workplace.folder / "run" / ".rocpd_profile" / "trace.log").stat().st_size <= 400_000
+    assert (workplace.directory / "run" / ".rocpd_profile" / "trace.log").stat().st_size <= 400_000

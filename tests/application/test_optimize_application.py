@@ -33,7 +33,7 @@ def optimize(workplace: Workplace, *words: str, build: str = BUILD) -> Result:
 
 @pytest.fixture
 def placed(workplace: Workplace) -> Workplace:
-    (workplace.folder / "my kernel.hip").write_text(SOURCE.read_text())
+    (workplace.directory / "my kernel.hip").write_text(SOURCE.read_text())
     return workplace
 
 
@@ -53,7 +53,7 @@ def test_the_application_is_built_profiled_rewritten_and_compared(placed: Workpl
     assert summary()["time_kind"] == "emulated"
     assert summary()["speedup"] > 1.3
     assert summary()["rebuild"]["identical"]
-    assert (placed.folder / "my kernel.hip").read_text() == SOURCE.read_text()
+    assert (placed.directory / "my kernel.hip").read_text() == SOURCE.read_text()
 
 
 TWO_KERNELS = """
@@ -71,8 +71,8 @@ else:
 def test_of_several_kernels_the_one_with_most_to_save_is_rewritten_though_another_takes_longer(workplace: Workplace) -> None:
     experiments = resource_dir("experiments")
     texts = [(experiments / name / f"{name}.hip").read_text() for name in ("vector_add", "softmax")]
-    (workplace.folder / "two.hip").write_text("\n".join(text.replace("#pragma once", "") for text in texts))
-    builder = workplace.folder / "build.py"
+    (workplace.directory / "two.hip").write_text("\n".join(text.replace("#pragma once", "") for text in texts))
+    builder = workplace.directory / "build.py"
     frame = {"python": sys.executable, "repository": str(REPOSITORY)}
     builder.write_text(
         "import sys\nfrom pathlib import Path\n"
@@ -134,9 +134,9 @@ def test_words_that_do_not_go_together_are_told(workplace: Workplace, words: tup
 
 @pytest.mark.parametrize("name", ["app.cu", "other.cpp"])
 def test_without_a_word_the_source_is_the_one_of_that_name_or_the_only_one(workplace: Workplace, name: str) -> None:
-    (workplace.folder / "host.cpp").write_text("int main() {}")
-    (workplace.folder / name).write_text(SOURCE.read_text())
-    hipcc = workplace.folder / "bin" / "hipcc"
+    (workplace.directory / "host.cpp").write_text("int main() {}")
+    (workplace.directory / name).write_text(SOURCE.read_text())
+    hipcc = workplace.directory / "bin" / "hipcc"
     build = BUILD.format(source='"$2"', binary='"$4"')
     hipcc.write_text(f'#!/bin/sh\n[ "$1 $3" = "-O3 -o" ] && exec {build}\n')
     hipcc.chmod(0o755)
@@ -149,7 +149,7 @@ def test_without_a_word_the_source_is_the_one_of_that_name_or_the_only_one(workp
 
 def test_several_files_with_kernels_are_listed(workplace: Workplace) -> None:
     for name in ("a.hip", "b.hip"):
-        (workplace.folder / name).write_text(SOURCE.read_text())
+        (workplace.directory / name).write_text(SOURCE.read_text())
 
     answer = workplace.rocm_perf("optimize", "./app")
 

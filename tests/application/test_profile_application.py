@@ -21,8 +21,8 @@ launch("vector_add", n=4096)
 UNTRACKED = ("--no-roofline", "--output", "run")
 
 
-def document(folder: Path, name: str = "profile") -> Any:
-    return json.loads((folder / "run" / f"{name}.json").read_text())
+def document(directory: Path, name: str = "profile") -> Any:
+    return json.loads((directory / "run" / f"{name}.json").read_text())
 
 
 def test_the_longest_kernel_is_profiled_with_its_counters_and_all_are_ranked(workplace: Workplace) -> None:
@@ -31,12 +31,12 @@ def test_the_longest_kernel_is_profiled_with_its_counters_and_all_are_ranked(wor
     answer = workplace.rocm_perf("profile", "./app", "--output", "run")
 
     assert answer.exit_code == 0, answer.output
-    profile = document(workplace.folder)
+    profile = document(workplace.directory)
     assert profile["kernel"]["mangled_name"] == "softmax_kernel"
     assert [(k["name"].partition("(")[0], k["calls"]) for k in profile["kernels"]] == [("softmax_kernel", 1), ("vector_add", 2)]
     assert profile["roofline"] is not None
     assert profile["provenance"]["time_kind"] == "emulated"
-    assert {path.name for path in (workplace.folder / "run").glob("*.json")} >= {
+    assert {path.name for path in (workplace.directory / "run").glob("*.json")} >= {
         "profile.json", "roofline.json", "dag.json", "analysis.json",
     }  # fmt: skip
 
@@ -46,10 +46,10 @@ def test_counters_come_from_as_few_runs_as_the_blocks_allow_and_times_from_a_run
 
     workplace.rocm_perf("profile", "./app", "--output", "run")
 
-    passes = sorted(path.name for path in (workplace.folder / "run" / ".rocpd_profile").iterdir() if path.is_dir())
+    passes = sorted(path.name for path in (workplace.directory / "run" / ".rocpd_profile").iterdir() if path.is_dir())
     assert passes[-1] == "trace"
-    assert (workplace.folder / "ran").read_text() == "x" * len(passes)
-    assert len(document(workplace.folder)["counters"]) == len(passes) - 1
+    assert (workplace.directory / "ran").read_text() == "x" * len(passes)
+    assert len(document(workplace.directory)["counters"]) == len(passes) - 1
 
 
 def test_kernel_replay_collects_all_counters_in_one_run_where_rocprofv3_has_it(
@@ -60,12 +60,12 @@ def test_kernel_replay_collects_all_counters_in_one_run_where_rocprofv3_has_it(
 
     workplace.rocm_perf("profile", "./app", "--output", "run")
 
-    assert (workplace.folder / "ran").read_text() == "xx"
-    replayed = document(workplace.folder)
+    assert (workplace.directory / "ran").read_text() == "xx"
+    replayed = document(workplace.directory)
     assert replayed["roofline"] is not None
     monkeypatch.setenv("STAND_IN_VERSION", "1.1.0")
     workplace.rocm_perf("profile", "./app", "--output", "run")
-    assert replayed["counters"] == document(workplace.folder)["counters"]
+    assert replayed["counters"] == document(workplace.directory)["counters"]
 
 
 def test_where_kernel_replay_fails_the_application_is_run_once_per_pass(
@@ -77,7 +77,7 @@ def test_where_kernel_replay_fails_the_application_is_run_once_per_pass(
 
     workplace.rocm_perf("profile", "./app", "--output", "run")
 
-    profile = document(workplace.folder)
+    profile = document(workplace.directory)
     assert profile["roofline"] is not None
     assert any("kernel replay failed" in note for note in profile["notes"])
 
@@ -91,7 +91,7 @@ def test_failed_counter_passes_leave_a_profile_that_says_why_there_is_no_rooflin
     answer = workplace.rocm_perf("profile", "./app", "--output", "run")
 
     assert answer.exit_code == 0
-    profile = document(workplace.folder)
+    profile = document(workplace.directory)
     assert profile["roofline"] is None
     assert profile["roofline_reason"]
     assert any("this user may not read counters" in note for note in profile["notes"])
@@ -111,7 +111,7 @@ def test_arguments_and_environment_reach_the_application_as_they_are(
     answer = workplace.rocm_perf("profile", *UNTRACKED, "--", "./app", *words)
 
     assert answer.exit_code == 0, answer.output
-    assert json.loads((workplace.folder / "seen.json").read_text()) == [words, "two words; $HOME", os.environ["HOME"]]
+    assert json.loads((workplace.directory / "seen.json").read_text()) == [words, "two words; $HOME", os.environ["HOME"]]
 
 
 def test_json_is_the_profile_and_nothing_else(workplace: Workplace) -> None:
@@ -119,7 +119,7 @@ def test_json_is_the_profile_and_nothing_else(workplace: Workplace) -> None:
 
     answer = workplace.rocm_perf("profile", "./app", "--json", *UNTRACKED)
 
-    assert json.loads(answer.stdout) == document(workplace.folder)
+    assert json.loads(answer.stdout) == document(workplace.directory)
 
 
 def test_quiet_is_the_runtime_with_its_kind(workplace: Workplace) -> None:
@@ -127,7 +127,7 @@ def test_quiet_is_the_runtime_with_its_kind(workplace: Workplace) -> None:
 
     answer = workplace.rocm_perf("profile", "./app", "--quiet", *UNTRACKED)
 
-    assert answer.stdout == f"{document(workplace.folder)['runtime_ms']:.6f} ms emulated\n"
+    assert answer.stdout == f"{document(workplace.directory)['runtime_ms']:.6f} ms emulated\n"
 
 
 def test_runs_repeats_the_pass_that_gives_the_times(workplace: Workplace) -> None:
@@ -135,7 +135,7 @@ def test_runs_repeats_the_pass_that_gives_the_times(workplace: Workplace) -> Non
 
     workplace.rocm_perf("profile", "./app", "--runs", "3", *UNTRACKED)
 
-    assert document(workplace.folder)["stability"]["runs"] == 6
+    assert document(workplace.directory)["stability"]["runs"] == 6
 
 
 def test_a_kernel_is_chosen_by_a_regular_expression(workplace: Workplace) -> None:
@@ -143,7 +143,7 @@ def test_a_kernel_is_chosen_by_a_regular_expression(workplace: Workplace) -> Non
 
     workplace.rocm_perf("profile", "./app", "--kernel", "^vector", *UNTRACKED)
 
-    assert document(workplace.folder)["kernel"]["name"].startswith("vector_add")
+    assert document(workplace.directory)["kernel"]["name"].startswith("vector_add")
 
 
 def test_focus_critical_takes_what_the_critical_path_spends_most_time_in(workplace: Workplace) -> None:
@@ -151,7 +151,7 @@ def test_focus_critical_takes_what_the_critical_path_spends_most_time_in(workpla
 
     workplace.rocm_perf("profile", "./app", "--focus-critical", *UNTRACKED)
 
-    assert document(workplace.folder)["kernel"]["name"].startswith("vector_add")
+    assert document(workplace.directory)["kernel"]["name"].startswith("vector_add")
 
 
 def test_deep_analysis_takes_a_thread_trace_of_that_kernel(workplace: Workplace) -> None:
@@ -160,7 +160,7 @@ def test_deep_analysis_takes_a_thread_trace_of_that_kernel(workplace: Workplace)
     answer = workplace.rocm_perf("profile", "./app", "--deep-analysis", *UNTRACKED)
 
     assert answer.exit_code == 0, answer.output
-    assert document(workplace.folder, "analysis")["att"] is not None
+    assert document(workplace.directory, "analysis")["att"] is not None
 
 
 def test_a_missing_trace_decoder_costs_the_thread_trace_only(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +170,8 @@ def test_a_missing_trace_decoder_costs_the_thread_trace_only(workplace: Workplac
     answer = workplace.rocm_perf("profile", "./app", "--deep-analysis", *UNTRACKED)
 
     assert answer.exit_code == 0
-    assert document(workplace.folder, "analysis")["att"] is None
-    assert any("rocprof-trace-decoder" in note for note in document(workplace.folder)["notes"])
+    assert document(workplace.directory, "analysis")["att"] is None
+    assert any("rocprof-trace-decoder" in note for note in document(workplace.directory)["notes"])
 
 
 def test_an_older_database_is_never_read(workplace: Workplace) -> None:
@@ -181,7 +181,7 @@ def test_an_older_database_is_never_read(workplace: Workplace) -> None:
 
     workplace.rocm_perf("profile", "./app", *UNTRACKED)
 
-    assert [k["name"] for k in document(workplace.folder)["kernels"]] == ["softmax_kernel"]
+    assert [k["name"] for k in document(workplace.directory)["kernels"]] == ["softmax_kernel"]
 
 
 def test_without_rocprof_the_wall_clock_is_all_there_is(workplace: Workplace) -> None:
@@ -198,7 +198,7 @@ def test_wall_times_that_spread_are_called_unstable(workplace: Workplace) -> Non
 
     answer = workplace.rocm_perf("profile", "./app", "--no-rocprof", "--runs", "2", "--output", "run")
 
-    document = json.loads((workplace.folder / "run" / "wall_time.json").read_text())
+    document = json.loads((workplace.directory / "run" / "wall_time.json").read_text())
     assert document["runtime_ms"] == document["wall_ms"]["median"]
     assert (document["stability"]["runs"], document["stability"]["classification"]) == (2, "unstable")
     assert "unstable" in answer.stdout
@@ -213,7 +213,7 @@ def refused(workplace: Workplace, *words: str, says: str) -> str:
     assert answer.exit_code == 2, answer.output
     assert says in answer.stderr
     assert "Traceback" not in answer.output
-    assert not list(workplace.folder.rglob("profile.json"))
+    assert not list(workplace.directory.rglob("profile.json"))
     return answer.stderr
 
 
@@ -238,7 +238,7 @@ def test_a_command_that_hangs_is_ended_with_all_its_children(workplace: Workplac
     refused(workplace, "./app", "--timeout", "3", *UNTRACKED, says="took more than 3 s")
 
     assert time.monotonic() - start < 30
-    child = int((workplace.folder / "child").read_text())
+    child = int((workplace.directory / "child").read_text())
     assert not _is_alive(child)
 
 
@@ -248,7 +248,7 @@ def test_a_command_that_prints_without_end_costs_neither_memory_nor_disk(workpla
     answer = workplace.rocm_perf("profile", "./app", *UNTRACKED)
 
     assert answer.exit_code == 0, answer.output
-    (log,) = (workplace.folder / "run" / ".rocpd_profile").glob("trace.log")
+    (log,) = (workplace.directory / "run" / ".rocpd_profile").glob("trace.log")
     assert log.stat().st_size < 20 << 20
     assert "bytes more were not kept" in log.read_text(errors="replace")
 
@@ -260,7 +260,7 @@ def test_a_command_that_launches_nothing(workplace: Workplace) -> None:
 
 
 def test_no_rocprofv3(workplace: Workplace) -> None:
-    (workplace.folder / "bin" / "rocprofv3").unlink()
+    (workplace.directory / "bin" / "rocprofv3").unlink()
 
     refused(workplace, "./app", *UNTRACKED, says="rocprofv3 is not on PATH")
 

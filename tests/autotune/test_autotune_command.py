@@ -33,7 +33,7 @@ print(f"time {{1 + abs(m - 32) / 16 + abs(n - 64) / 32:.3f}} ms")
 PRINTED = ("--time-regex", r"time ([\w.+]+) ms")
 
 
-class Folder:
+class Directory:
     """Where a user works: a space, and a program that is fastest at 32 x 64 with 1 ms."""
 
     def __init__(self, path: Path) -> None:
@@ -61,103 +61,105 @@ class Folder:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
     monkeypatch.chdir(tmp_path)
-    return Folder(tmp_path)
+    return Directory(tmp_path)
 
 
-def test_the_fastest_configuration_by_the_times_that_the_command_prints(folder: Folder) -> None:
-    answer = folder.tune(folder.program(), *PRINTED, "--json", "--runs", "1")
+def test_the_fastest_configuration_by_the_times_that_the_command_prints(directory: Directory) -> None:
+    answer = directory.tune(directory.program(), *PRINTED, "--json", "--runs", "1")
 
     assert answer.exit_code == 0, answer.output
     result = json.loads(answer.stdout)
-    assert result == folder.result()
+    assert result == directory.result()
     assert result["best_config"] == {"parameters": {"BLOCK_M": 32, "BLOCK_N": 64}, "runtime_ms": 1.0}
     assert (result["search_space_size"], result["evaluated_configs"]) == (9, 9)
     assert result["timing"].startswith("time that the command prints, in ms")
     assert result["model"]["name"] == "gaussian_process"
     assert result["phases"]["seed"] > 1 and sum(result["phases"].values()) == 9
     assert result["warning"] in (None, "low_model_confidence")
-    assert (folder.run_dir / "report.html").is_file()
+    assert (directory.run_dir / "report.html").is_file()
 
 
-def test_times_below_a_nanosecond_keep_their_differences(folder: Folder) -> None:
+def test_times_below_a_nanosecond_keep_their_differences(directory: Directory) -> None:
     body = "print(f'time {(1 + (m - 32) ** 2 + (n - 64) ** 2) * 1e-9} ms'); sys.exit()"
 
-    answer = folder.tune(folder.program(body), "--time-regex", r"time (\S+) ms", "--runs", "1")
+    answer = directory.tune(directory.program(body), "--time-regex", r"time (\S+) ms", "--runs", "1")
 
     assert answer.exit_code == 0, answer.output
-    assert folder.result()["best_config"] == {"parameters": {"BLOCK_M": 32, "BLOCK_N": 64}, "runtime_ms": 1e-9}
+    assert directory.result()["best_config"] == {"parameters": {"BLOCK_M": 32, "BLOCK_N": 64}, "runtime_ms": 1e-9}
     assert "0.001 ns measured" in answer.stdout
 
 
-def test_the_budget_limits_what_is_evaluated_and_equal_seeds_take_equal_configurations(folder: Folder) -> None:
-    template = folder.program()
-    folder.tune(template, *PRINTED, "--budget", "4", "--seed", "3", "--runs", "1")
-    first = [trial["parameters"] for trial in folder.result()["trials"]]
-    folder.run_dir = folder.path / "again"
-    folder.tune(template, *PRINTED, "--budget", "4", "--seed", "3", "--runs", "1")
+def test_the_budget_limits_what_is_evaluated_and_equal_seeds_take_equal_configurations(directory: Directory) -> None:
+    template = directory.program()
+    directory.tune(template, *PRINTED, "--budget", "4", "--seed", "3", "--runs", "1")
+    first = [trial["parameters"] for trial in directory.result()["trials"]]
+    directory.run_dir = directory.path / "again"
+    directory.tune(template, *PRINTED, "--budget", "4", "--seed", "3", "--runs", "1")
 
     assert len(first) == 4
-    assert [trial["parameters"] for trial in folder.result()["trials"]] == first
+    assert [trial["parameters"] for trial in directory.result()["trials"]] == first
 
 
-def test_a_budget_larger_than_the_space_measures_the_space_and_says_so(folder: Folder) -> None:
-    answer = folder.tune(folder.program(), *PRINTED, "--budget", "50", "--runs", "1")
+def test_a_budget_larger_than_the_space_measures_the_space_and_says_so(directory: Directory) -> None:
+    answer = directory.tune(directory.program(), *PRINTED, "--budget", "50", "--runs", "1")
 
     assert answer.exit_code == 0
     assert "the budget of 50 is larger than the space: all 9 are evaluated" in " ".join(answer.stdout.split())
-    assert folder.result()["evaluated_configs"] == 9
+    assert directory.result()["evaluated_configs"] == 9
 
 
-def test_without_a_profiler_the_wall_clock_is_taken_and_named_as_such(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_profiler_the_wall_clock_is_taken_and_named_as_such(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
 
-    answer = folder.tune(
-        folder.program("import time; time.sleep(m / 200)"), "--budget", "2", "--runs", "2", "autotune.max_races=0"
+    answer = directory.tune(
+        directory.program("import time; time.sleep(m / 200)"), "--budget", "2", "--runs", "2", "autotune.max_races=0"
     )
 
     assert answer.exit_code == 0, answer.output
-    result = folder.result()
+    result = directory.result()
     assert result["timing"] == "wall clock of the whole process (rocprofv3 is not on PATH); no kernel is timed"
     assert result["time_kind"] == "measured"
     for trial in result["trials"]:
         assert trial["runtime_ms"] > 1000 * trial["parameters"]["BLOCK_M"] / 200
 
 
-def test_a_profiled_command_is_judged_by_its_kernel(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Workplace(folder.path)
+def test_a_profiled_command_is_judged_by_its_kernel(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Workplace(directory.path)
     place.profiler()
-    monkeypatch.setenv("PATH", f"{folder.path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{directory.path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     application = place.application('launch("vector_add", n=256 * int(sys.argv[1]))\nlaunch("softmax", rows=4)')
-    folder.space.write_text(json.dumps([{"SIZE": 1}, {"SIZE": 4096}]))
+    directory.space.write_text(json.dumps([{"SIZE": 1}, {"SIZE": 4096}]))
 
-    answer = folder.tune(f"{application} {{SIZE}}", "--kernel", "vector_add")
+    answer = directory.tune(f"{application} {{SIZE}}", "--kernel", "vector_add")
 
     assert answer.exit_code == 0, answer.output
-    result = folder.result()
+    result = directory.result()
     assert result["timing"].startswith("dispatches of the kernel matching 'vector_add', under rocprofv3")
     assert result["time_kind"] == "emulated"  # the stand-in's databases say so
     assert result["best_config"]["parameters"] == {"SIZE": 1}
 
 
-def test_a_command_that_fails_for_some_configurations_is_infeasible_there_and_the_search_goes_on(folder: Folder) -> None:
-    answer = folder.tune(folder.program("if m == 32: sys.exit('out of registers')"), *PRINTED, "--runs", "1")
+def test_a_command_that_fails_for_some_configurations_is_infeasible_there_and_the_search_goes_on(directory: Directory) -> None:
+    answer = directory.tune(directory.program("if m == 32: sys.exit('out of registers')"), *PRINTED, "--runs", "1")
 
     assert answer.exit_code == 0, answer.output
-    result = folder.result()
+    result = directory.result()
     assert result["best_config"]["parameters"]["BLOCK_M"] != 32
     assert (result["evaluated_configs"], result["infeasible_configs"]) == (9, 3)
     assert {failure["reason"] for failure in result["failures"]} == {"ends with exit code 1: out of registers"}
 
 
-def test_a_command_that_fails_for_all_configurations_is_an_error_with_the_reasons(folder: Folder) -> None:
-    answer = folder.tune(folder.program("sys.exit(f'no device for {m}')"), *PRINTED)
+def test_a_command_that_fails_for_all_configurations_is_an_error_with_the_reasons(directory: Directory) -> None:
+    answer = directory.tune(directory.program("sys.exit(f'no device for {m}')"), *PRINTED)
 
     assert answer.exit_code == 2
     assert "all 9 configurations that were tried failed" in answer.stderr
     assert "3 x ends with exit code 1: no device for 16" in answer.stderr
-    assert folder.result()["best_config"] is None
+    assert directory.result()["best_config"] is None
 
 
 @pytest.mark.parametrize(
@@ -174,10 +176,10 @@ def test_a_command_that_fails_for_all_configurations_is_an_error_with_the_reason
         ("import os; os.kill(os.getpid(), 11)", "was ended by signal 11"),
     ],
 )
-def test_what_a_command_does_wrong_is_its_reason(folder: Folder, body: str, reason: str) -> None:
-    folder.space.write_text(json.dumps(SPACE[:1]))
+def test_what_a_command_does_wrong_is_its_reason(directory: Directory, body: str, reason: str) -> None:
+    directory.space.write_text(json.dumps(SPACE[:1]))
 
-    answer = folder.tune(folder.program(body), *PRINTED, "--timeout", "0.5")
+    answer = directory.tune(directory.program(body), *PRINTED, "--timeout", "0.5")
 
     assert answer.exit_code == 2
     assert reason in answer.stderr
@@ -199,15 +201,15 @@ def test_what_a_command_does_wrong_is_its_reason(folder: Folder, body: str, reas
     ],
 )
 def test_a_wrong_template_or_option_is_told_before_anything_runs(
-    folder: Folder, template: str, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+    directory: Directory, template: str, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
 
-    answer = folder.tune(template, *options)
+    answer = directory.tune(template, *options)
 
     assert answer.exit_code == 2
     assert message in answer.stderr
-    assert not (folder.run_dir / "study.db").exists()
+    assert not (directory.run_dir / "study.db").exists()
 
 
 @pytest.mark.parametrize(
@@ -221,10 +223,10 @@ def test_a_wrong_template_or_option_is_told_before_anything_runs(
         ("parameters: {BLOCK_M: [1, 2]}\nconstraints: [BLOCK_M > 2]", "BLOCK_M > 2"),
     ],
 )
-def test_a_wrong_space_is_told_with_its_place(folder: Folder, content: str, message: str) -> None:
-    folder.space.write_text(content)
+def test_a_wrong_space_is_told_with_its_place(directory: Directory, content: str, message: str) -> None:
+    directory.space.write_text(content)
 
-    answer = folder.tune("./kernel {BLOCK_M}")
+    answer = directory.tune("./kernel {BLOCK_M}")
 
     assert answer.exit_code == 2
     assert message in answer.stderr
@@ -237,29 +239,31 @@ def test_a_wrong_space_is_told_with_its_place(folder: Folder, content: str, mess
         ((), "nothing to tune"),
         (("--cmd-template", "./kernel {X}"), "a command needs a space"),
         (("kernel=softmax", "--kernel", "x"), "--kernel is for commands"),
-        (("--resume", "nowhere"), "this is not the folder of a run"),
+        (("--resume", "nowhere"), "this is not the directory of a run"),
         (("--resume", ".", "--seed", "1"), "--seed cannot change on the way"),
         (("kernel=softmax", "tracking=none", "device=emulator"), "there is no space to search"),
         (("kernel=softmax", "--space", "missing.yaml", "tracking=none"), "missing.yaml"),
     ],
 )
-def test_words_that_do_not_go_together(folder: Folder, words: tuple[str, ...], message: str) -> None:
+def test_words_that_do_not_go_together(directory: Directory, words: tuple[str, ...], message: str) -> None:
     answer = CliRunner().invoke(main, ["autotune", *words], catch_exceptions=False)
 
     assert answer.exit_code == 2
     assert message in answer.stderr
 
 
-def started(folder: Folder, template: str) -> subprocess.Popen[bytes]:
+def started(directory: Directory, template: str) -> subprocess.Popen[bytes]:
     """The command in a process of its own; Ctrl-C counts, also where a shell began the tests with `&`."""
-    words = [*folder.words(template, *PRINTED, "--runs", "1"), "tracking=none"]
+    words = [*directory.words(template, *PRINTED, "--runs", "1"), "tracking=none"]
     begin = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
     program = f"{begin}; sys.path.insert(0, {str(REPOSITORY)!r}); from rocm_perf_lab.cli import main; main({words!r})"
-    return subprocess.Popen([sys.executable, "-c", program], cwd=folder.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-c", program], cwd=directory.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
 
 
-def calls(folder: Folder) -> list[str]:
-    path = folder.path / "calls"
+def calls(directory: Directory) -> list[str]:
+    path = directory.path / "calls"
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -267,26 +271,26 @@ RECORDING = "open('calls', 'a').write(f'{m}x{n}\\n'); import time; time.sleep(0.
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
-def test_a_search_that_was_ended_goes_on_and_measures_nothing_twice(folder: Folder, sign: signal.Signals) -> None:
-    process = started(folder, folder.program(RECORDING))
+def test_a_search_that_was_ended_goes_on_and_measures_nothing_twice(directory: Directory, sign: signal.Signals) -> None:
+    process = started(directory, directory.program(RECORDING))
     deadline = time.monotonic() + 60
-    while len(calls(folder)) < 3 and time.monotonic() < deadline:
+    while len(calls(directory)) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(sign)
     assert process.wait(60) == (-sign if sign == signal.SIGKILL else 130)
-    done = len(calls(folder)) - 1  # the last one was in hand
+    done = len(calls(directory)) - 1  # the last one was in hand
     if sign == signal.SIGINT:
-        assert folder.result()["evaluated_configs"] == done
-        assert folder.result()["stop_reason"] == "interrupted"
+        assert directory.result()["evaluated_configs"] == done
+        assert directory.result()["stop_reason"] == "interrupted"
 
-    answer = CliRunner().invoke(main, ["autotune", "--resume", str(folder.run_dir), "--json"], catch_exceptions=False)
+    answer = CliRunner().invoke(main, ["autotune", "--resume", str(directory.run_dir), "--json"], catch_exceptions=False)
 
     assert answer.exit_code == 0, answer.output
     result = json.loads(answer.stdout)
     assert result["evaluated_configs"] == 9
     assert result["best_config"]["parameters"] == {"BLOCK_M": 32, "BLOCK_N": 64}
-    assert len(calls(folder)) - len(set(calls(folder))) <= 1  # only what was in hand is repeated
-    assert len(set(calls(folder))) == 9
+    assert len(calls(directory)) - len(set(calls(directory))) <= 1  # only what was in hand is repeated
+    assert len(set(calls(directory))) == 9
 
 
 def failing_store(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
@@ -310,48 +314,48 @@ def failing_store(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
 
 
 def test_a_store_that_fails_on_the_way_costs_its_record_and_not_the_search(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    directory: Directory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing_store(monkeypatch, after=3)  # the search, two trials
-    words = folder.words(
-        folder.program(RECORDING), *PRINTED, "--runs", "1", "--budget", "5", f"tracking.uri=sqlite:///{folder.path}/m.db"
+    words = directory.words(
+        directory.program(RECORDING), *PRINTED, "--runs", "1", "--budget", "5", f"tracking.uri=sqlite:///{directory.path}/m.db"
     )
 
     answer = CliRunner().invoke(main, words, catch_exceptions=False)
 
     assert answer.exit_code == 0, answer.output
-    assert folder.result()["evaluated_configs"] == len(calls(folder)) == 5
+    assert directory.result()["evaluated_configs"] == len(calls(directory)) == 5
     assert [record.message for record in caplog.records if "the search goes on without it" in record.message] == [
         (
-            f"the MLflow store cannot be used: connection refused (sqlite:///{folder.path}/m.db); "
+            f"the MLflow store cannot be used: connection refused (sqlite:///{directory.path}/m.db); "
             "the search goes on without it, and keeps its study and files"
         )
     ]
 
-    again = CliRunner().invoke(main, ["autotune", "--resume", str(folder.run_dir), "--budget", "7"], catch_exceptions=False)
+    again = CliRunner().invoke(main, ["autotune", "--resume", str(directory.run_dir), "--budget", "7"], catch_exceptions=False)
 
     assert again.exit_code == 0, again.output
-    assert folder.result()["evaluated_configs"] == len(calls(folder)) == 7
+    assert directory.result()["evaluated_configs"] == len(calls(directory)) == 7
 
 
-def test_a_run_that_has_ended_can_be_given_more_budget(folder: Folder) -> None:
-    folder.tune(folder.program(RECORDING), *PRINTED, "--runs", "1", "--budget", "2", "autotune.max_races=0")
+def test_a_run_that_has_ended_can_be_given_more_budget(directory: Directory) -> None:
+    directory.tune(directory.program(RECORDING), *PRINTED, "--runs", "1", "--budget", "2", "autotune.max_races=0")
 
-    answer = CliRunner().invoke(main, ["autotune", "--resume", str(folder.run_dir), "--budget", "5"], catch_exceptions=False)
+    answer = CliRunner().invoke(main, ["autotune", "--resume", str(directory.run_dir), "--budget", "5"], catch_exceptions=False)
 
     assert answer.exit_code == 0, answer.output
-    assert folder.result()["evaluated_configs"] == len(calls(folder)) == 5
+    assert directory.result()["evaluated_configs"] == len(calls(directory)) == 5
 
 
-def test_a_run_does_not_go_on_with_another_space(folder: Folder) -> None:
-    folder.tune(folder.program(), *PRINTED, "--runs", "1", "--budget", "2")
-    other = folder.path / "other.json"
+def test_a_run_does_not_go_on_with_another_space(directory: Directory) -> None:
+    directory.tune(directory.program(), *PRINTED, "--runs", "1", "--budget", "2")
+    other = directory.path / "other.json"
     other.write_text(json.dumps([{"BLOCK_M": 8, "BLOCK_N": 8}, {"BLOCK_M": 16, "BLOCK_N": 8}]))
 
     answer = CliRunner().invoke(
-        main, ["autotune", "--resume", str(folder.run_dir), "--space", str(other)], catch_exceptions=False
+        main, ["autotune", "--resume", str(directory.run_dir), "--space", str(other)], catch_exceptions=False
     )
 
     assert answer.exit_code == 2
     assert "the study was started with another space: BLOCK_M is [16, 32, 64] in the study and [8, 16] here" in answer.stderr
-    assert len(optuna.load_study(study_name="autotune-kernel", storage=f"sqlite:///{folder.run_dir}/study.db").trials) <= 3
+    assert len(optuna.load_study(study_name="autotune-kernel", storage=f"sqlite:///{directory.run_dir}/study.db").trials) <= 3

@@ -24,12 +24,12 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "autotune.schema.json"
 SMALL = ("kernel.params.m=64", "kernel.params.n=64", "kernel.params.k=32", "device=emulator")
 
 
-def tuned(folder: Path, *words: str) -> Any:
-    space = folder.parent / "space.yaml"
+def tuned(directory: Path, *words: str) -> Any:
+    space = directory.parent / "space.yaml"
     space.write_text(SPACE)
-    where = (f"autotune.space={space}", f"hydra.run.dir={folder}")
+    where = (f"autotune.space={space}", f"hydra.run.dir={directory}")
     assert run_lab(["job=autotune", "kernel=gemm_hip", *SMALL, *where, *words]) == 0
-    content = json.loads((folder / "autotune.json").read_text())
+    content = json.loads((directory / "autotune.json").read_text())
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(content)
     return content
 
@@ -44,8 +44,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, store: str) -> tuple[Path, Any]:
-    folder = tmp_path_factory.mktemp("tune") / "run"
-    return folder, tuned(folder, "autotune.features=[parameters,compiled]", "autotune.budget=6", f"tracking.uri={store}")
+    directory = tmp_path_factory.mktemp("tune") / "run"
+    return directory, tuned(directory, "autotune.features=[parameters,compiled]", "autotune.budget=6", f"tracking.uri={store}")
 
 
 def test_what_cannot_run_is_discarded_before_anything_is_measured(run: tuple[Path, Any]) -> None:
@@ -106,15 +106,15 @@ def test_mlflow_has_a_child_run_for_every_trial_with_phase_and_time(run: tuple[P
 
 
 def test_a_resumed_search_goes_on_in_the_same_run_of_the_store(run: tuple[Path, Any], store: str, tmp_path: Path) -> None:
-    folder = tmp_path / "first"
-    tuned(folder, "autotune.features=[parameters,compiled]", "autotune.budget=3", f"tracking.uri={store}")
+    directory = tmp_path / "first"
+    tuned(directory, "autotune.features=[parameters,compiled]", "autotune.budget=3", f"tracking.uri={store}")
     client = MlflowClient(tracking_uri=store)
     (experiment,) = client.search_experiments(filter_string="name = 'rocm-perf-lab'")
     before = {one.info.run_id for one in client.search_runs([experiment.experiment_id])}
 
-    resume(folder, {"autotune.budget": 5})
+    resume(directory, {"autotune.budget": 5})
 
-    result = json.loads((folder / "autotune.json").read_text())
+    result = json.loads((directory / "autotune.json").read_text())
     after = {one.info.run_id for one in client.search_runs([experiment.experiment_id])}
     assert result["evaluated_configs"] == 5
     assert len(after - before) == 2  # the two new trials
@@ -129,18 +129,18 @@ def test_an_equal_run_gives_an_equal_result_and_measures_nothing(run: tuple[Path
     assert again == run[1]
 
 
-@pytest.mark.parametrize("source", ["folder", "file", "study", "mlflow"])
+@pytest.mark.parametrize("source", ["directory", "file", "study", "mlflow"])
 def test_a_warm_start_measures_the_best_of_before_among_its_first(
     run: tuple[Path, Any], store: str, tmp_path: Path, source: str
 ) -> None:
-    folder, result = run
+    directory, result = run
     client = MlflowClient(tracking_uri=store)
     (experiment,) = client.search_experiments(filter_string="name = 'rocm-perf-lab'")
     (parent,) = [r for r in client.search_runs([experiment.experiment_id]) if r.data.metrics.get("evaluated_configs") == 6]
     prior = {
-        "folder": str(folder),
-        "file": str(folder / "autotune.json"),
-        "study": f"'study:autotune-gemm_hip@sqlite:///{folder}/study.db'",
+        "directory": str(directory),
+        "file": str(directory / "autotune.json"),
+        "study": f"'study:autotune-gemm_hip@sqlite:///{directory}/study.db'",
         "mlflow": f"'mlflow:{parent.info.run_id}'",
     }[source]
 
@@ -187,7 +187,7 @@ def test_the_classic_model_is_selectable(tmp_path: Path) -> None:
     assert result["model"]["name"] == "polynomial_2"
 
 
-def test_a_space_that_ships_with_the_lab_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_space_that_ships_with_the_lab_is_found_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     assert len(load_space(find_space(Path("conf/space/gemm.yaml")))) == 864

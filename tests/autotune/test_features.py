@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.space import Space
 
-FOLDER = resource_dir("experiments") / "gemm_hip"
+DIRECTORY = resource_dir("experiments") / "gemm_hip"
 RUNTIME_ONLY = ("achieved", "sq_", "tcc_", "counter", "runtime", "duration", "hit_rate")
 
 
 @pytest.fixture(scope="module")
 def builder() -> KernelBuilder:
-    content = yaml.safe_load((FOLDER / "kernel.yaml").read_text()) | {"folder": FOLDER}
+    content = yaml.safe_load((DIRECTORY / "kernel.yaml").read_text()) | {"directory": DIRECTORY}
     return KernelBuilder(KernelDescription.model_validate(content), load_target("mi300x"), ("hipcc", "clang", "pip"))
 
 
@@ -105,7 +105,7 @@ def test_spills_above_a_threshold_discard_a_configuration(builder: KernelBuilder
         "params": {"live": 16},
         "defines": {"LIVE": "live"},
     }
-    content |= {"arguments": buffers, "grid": [1], "block": [1024], "folder": tmp_path}
+    content |= {"arguments": buffers, "grid": [1], "block": [1024], "directory": tmp_path}
     spilling = replace(builder, description=KernelDescription.model_validate(content))
     both = space(live=[16, 200])
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def written(folder: Path, content: Any) -> Path:
-    path = folder / "space.json"
+def written(directory: Path, content: Any) -> Path:
+    path = directory / "space.json"
     path.write_text(json.dumps(content))
     return path
 

@@ -68,16 +68,16 @@ class Counting:
 
 @dataclass
 class Bench:
-    folder: Path
+    directory: Path
     device: Counting = field(default_factory=lambda: Counting(EmulatorDevice(target=load_target("mi300x"), threads=1)))
 
     def __post_init__(self) -> None:
-        (self.folder / "twice.hip").write_text(SOURCE)
+        (self.directory / "twice.hip").write_text(SOURCE)
 
     def objective(self, **changes: Any) -> KernelObjective:
-        content = yaml.safe_load(DESCRIPTION) | {"folder": self.folder}
+        content = yaml.safe_load(DESCRIPTION) | {"directory": self.directory}
         builder = KernelBuilder(KernelDescription.model_validate(content), load_target("mi300x"), ("hipcc", "clang", "pip"))
-        return KernelObjective(builder, self.device, **{"cache": TrialCache(self.folder / "trials"), **changes})
+        return KernelObjective(builder, self.device, **{"cache": TrialCache(self.directory / "trials"), **changes})
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_whatever_changes_the_result_is_measured_anew(bench: Bench, change: str)
     objective = bench.objective()
     configuration: dict[str, Any] = {"block": 64}
     if change == "source":
-        (bench.folder / "twice.hip").write_text(SOURCE.replace("x[i]", "x[i] + 0.0f * n"))
+        (bench.directory / "twice.hip").write_text(SOURCE.replace("x[i]", "x[i] + 0.0f * n"))
     elif change == "input size":
         configuration = {"block": 64, "n": 512}
     elif change == "circumstances":
@@ -164,7 +164,7 @@ def test_whatever_changes_the_result_is_measured_anew(bench: Bench, change: str)
 
 def test_a_comment_in_the_source_changes_nothing_that_a_gpu_loads(bench: Bench) -> None:
     before = bench.objective().builder.build({})
-    (bench.folder / "twice.hip").write_text(SOURCE + "// a remark\n")
+    (bench.directory / "twice.hip").write_text(SOURCE + "// a remark\n")
     after = bench.objective().builder.build({})
 
     assert isinstance(before, Candidate) and isinstance(after, Candidate)
@@ -173,7 +173,7 @@ def test_a_comment_in_the_source_changes_nothing_that_a_gpu_loads(bench: Bench) 
 
 def test_a_damaged_entry_of_the_cache_is_measured_again(bench: Bench) -> None:
     bench.objective()({})
-    (entry,) = (bench.folder / "trials").iterdir()
+    (entry,) = (bench.directory / "trials").iterdir()
     entry.write_bytes(entry.read_bytes()[:-5] + b"xxxxx")
 
     bench.objective()({})

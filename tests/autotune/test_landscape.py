@@ -118,7 +118,7 @@ def test_kernel_tuner_is_asked_for_only_where_it_is_installed(tmp_path: Path, ca
     assert "Kernel Tuner is not installed" in capsys.readouterr().err
 
 
-def test_a_folder_without_landscapes_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_without_landscapes_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LandscapeError, match="no landscapes here"):
         landscapes_in(tmp_path)
     with pytest.raises(SystemExit) as ended:

@@ -63,8 +63,8 @@ def assemble_code_object(text: str, *, version: int = 5, cpu: str = "gfx942", li
     """The linked code object; its ELF header says the version."""
     compiler = find_compiler(("pip",))
     assert compiler.linker is not None
-    with TemporaryDirectory() as folder:
-        source, relocatable, target = (Path(folder, name) for name in ("code.s", "code.o", "code.hsaco"))
+    with TemporaryDirectory() as directory:
+        source, relocatable, target = (Path(directory, name) for name in ("code.s", "code.o", "code.hsaco"))
         flags: tuple[str, ...]
         if version == 2:  # which the compiler still assembles for no operating system in particular
             flags = ("--target=amdgcn--", f"-mcpu={cpu}")

@@ -33,9 +33,9 @@ def computed(source: str) -> str:
     from tests.builders.rocprof_stand_in import described
 
     prepared, _ = described("softmax", {"rows": 2}, source)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         device = EmulatorDevice(target=load_target("mi300x"))
-        run = device.run(prepared, database=Path(folder) / "run.db", runs=1, counters=())
+        run = device.run(prepared, database=Path(directory) / "run.db", runs=1, counters=())
     values = run.outputs["output"]
     return " ".join(f"{float(v):.5g}" for v in (values.sum(), values.max(), values[1, ::512].sum()))
 

@@ -71,8 +71,8 @@ DEFINES: Mapping[str, str | float] = {"FACTOR": "2.0f", "FLAG": 1, "OFFSET": 0}
 @cache
 def code_object(**defines: str | float) -> CodeObject:
     """The kernels above, compiled; defines make variants of the same signature."""
-    with TemporaryDirectory() as folder:
-        return build_hip(SOURCE, Path(folder), defines={**DEFINES, **defines}).code_object
+    with TemporaryDirectory() as directory:
+        return build_hip(SOURCE, Path(directory), defines={**DEFINES, **defines}).code_object
 
 
 class Scene:
@@ -91,7 +91,7 @@ class Scene:
 
     def capture(
         self,
-        folder: Path,
+        directory: Path,
         kernel: str,
         arguments: Sequence[Allocation | bytes | int],
         *,
@@ -107,20 +107,20 @@ class Scene:
         geometry = Geometry((grid, 1, 1), (block, 1, 1), lds, (remainder, 0, 0))
         kernarg = pack_kernarg(self.loaded.kernel(kernel), values, geometry)
         dispatch = EmulatedDispatch(self.loaded, kernel, geometry, kernarg, types or {})
-        capture_dispatch(self.machine, dispatch, folder, target=mi300x(), mode=mode)
+        capture_dispatch(self.machine, dispatch, directory, target=mi300x(), mode=mode)
         self.machine.close()
-        return folder
+        return directory
 
 
-def scale_capture(folder: Path, n: int = 5000, types: Mapping[str, str] | None = None) -> Path:
+def scale_capture(directory: Path, n: int = 5000, types: Mapping[str, str] | None = None) -> Path:
     """y = 3 x over `n` floats."""
     scene = Scene()
     x, y = scene.buffer(np.arange(n, dtype=np.float32)), scene.buffer(np.zeros(n, dtype=np.float32), "y")
     scalars = [struct.pack("<f", 3.0), struct.pack("<i", n)]
-    return scene.capture(folder, "scale", [x, y, *scalars], grid=-(-n // 64), types=types)
+    return scene.capture(directory, "scale", [x, y, *scalars], grid=-(-n // 64), types=types)
 
 
-def list_capture(folder: Path, values: Sequence[int] = (3, 1, 4, 1, 5)) -> Path:
+def list_capture(directory: Path, values: Sequence[int] = (3, 1, 4, 1, 5)) -> Path:
     """A linked list, each node in an allocation of its own; only the head is an argument."""
     scene = Scene()
     scene.buffer(np.arange(4, dtype=np.int32), "nobody's")
@@ -128,10 +128,10 @@ def list_capture(folder: Path, values: Sequence[int] = (3, 1, 4, 1, 5)) -> Path:
     for node, following, value in zip(nodes, [*nodes[1:], None], values, strict=True):
         scene.machine.write(node, struct.pack("<Qii", following.address if following is not None else 0, value, 0))
     total = scene.buffer(np.zeros(1, dtype=np.int32), "total")
-    return scene.capture(folder, "walk", [nodes[0], total], block=1)
+    return scene.capture(directory, "walk", [nodes[0], total], block=1)
 
 
-def tree_capture(folder: Path) -> Path:
+def tree_capture(directory: Path) -> Path:
     """A tree of seven nodes in one allocation, values 1 to 7."""
     scene = Scene()
     tree = scene.machine.allocate("tree", 7 * 24)
@@ -141,4 +141,4 @@ def tree_capture(folder: Path) -> Path:
         content += struct.pack("<QQii", *children, i + 1, 0)
     scene.machine.write(tree, content)
     total = scene.buffer(np.zeros(1, dtype=np.int32), "total")
-    return scene.capture(folder, "add_up", [tree, total], block=1)
+    return scene.capture(directory, "add_up", [tree, total], block=1)

@@ -159,8 +159,8 @@ class EmulatorBench:
 
 def emulation_code_object() -> CodeObject:
     """The kernels above, compiled (from the lab's cache after the first time)."""
-    with TemporaryDirectory() as folder:
-        return build_hip(SOURCE, Path(folder)).code_object
+    with TemporaryDirectory() as directory:
+        return build_hip(SOURCE, Path(directory)).code_object
 
 
 def int32(value: int) -> bytes:

@@ -20,14 +20,14 @@ COUNT = 1000
 def foreign_capture(parent: Path, tool: ForeignTool) -> Path:
     """Write `parent`/foreign, and beside it what it was made of."""
     ours = open_capture(scale_capture(parent / "ours", n=COUNT))
-    folder = parent / "foreign"
-    (folder / "memory").mkdir(parents=True)
-    shutil.copy(ours.folder / "kernel.hsaco", folder)
-    shutil.copy(ours.folder / "kernarg.bin", folder)
+    directory = parent / "foreign"
+    (directory / "memory").mkdir(parents=True)
+    shutil.copy(ours.directory / "kernel.hsaco", directory)
+    shutil.copy(ours.directory / "kernarg.bin", directory)
     regions = []
     for region in ours.regions[:2]:
         block = region.requested[0]
-        (folder / "memory" / f"region_{block.base:x}.bin").write_bytes(ours.image(region)[: block.size].tobytes())
+        (directory / "memory" / f"region_{block.base:x}.bin").write_bytes(ours.image(region)[: block.size].tobytes())
         regions.append({"base": block.base, "size": block.size, "is_pool": True, "is_vmem": False, "handle": 0, "access": 0})
     packet = ours.dispatch.packet
     dispatch: dict[str, Any] = {
@@ -48,11 +48,11 @@ def foreign_capture(parent: Path, tool: ForeignTool) -> Path:
             "wavefront_size": 64,
             "mangled_name": "scale.kd",
         }
-        (folder / "metadata.json").write_text(json.dumps({"kernel_name": "scale"}))
-        (folder / "module_variables.json").write_text(
+        (directory / "metadata.json").write_text(json.dumps({"kernel_name": "scale"}))
+        (directory / "module_variables.json").write_text(
             json.dumps({"variables": [{"name": "calls", "size": 4, "blob": "memory/variable_calls.bin"}]})
         )
-        (folder / "memory" / "variable_calls.bin").write_bytes((77).to_bytes(4, "little"))
-    (folder / "dispatch.json").write_text(json.dumps(dispatch))
-    (folder / "memory_regions.json").write_text(json.dumps({"regions": regions}))
-    return folder
+        (directory / "memory" / "variable_calls.bin").write_bytes((77).to_bytes(4, "little"))
+    (directory / "dispatch.json").write_text(json.dumps(dispatch))
+    (directory / "memory_regions.json").write_text(json.dumps({"regions": regions}))
+    return directory

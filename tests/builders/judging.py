@@ -27,10 +27,10 @@ def the_compiler() -> Compiler:
     return find_compiler()
 
 
-def described(folder: Path, **params: int) -> KernelDescription:
-    """The `kernel.yaml` of a folder, with other params."""
-    data = yaml.safe_load((folder / "kernel.yaml").read_text())
-    return KernelDescription.model_validate({**data, "folder": folder, "params": {**data["params"], **params}})
+def described(directory: Path, **params: int) -> KernelDescription:
+    """The `kernel.yaml` of a directory, with other params."""
+    data = yaml.safe_load((directory / "kernel.yaml").read_text())
+    return KernelDescription.model_validate({**data, "directory": directory, "params": {**data["params"], **params}})
 
 
 def configured_guards() -> list[Guard]:

@@ -19,9 +19,9 @@ __global__ void vecCopy(double* a, double* b, double* c, int n, int stride) {
 """
 
 
-def write_source(source_text: str, folder: Path, name: str = "kernel.hip") -> Path:
-    """Put a source file into `folder`."""
-    source = folder / name
+def write_source(source_text: str, directory: Path, name: str = "kernel.hip") -> Path:
+    """Put a source file into `directory`."""
+    source = directory / name
     source.write_text(source_text)
     return source
 

@@ -41,8 +41,8 @@ JUNK = 0xDEADBEEF
 def assemble(lines: Sequence[str]) -> bytes:
     """Machine code of gfx942 assembly."""
     compiler = find_compiler(("clang", "pip"))
-    with TemporaryDirectory() as folder:
-        source, target = Path(folder, "code.s"), Path(folder, "code.o")
+    with TemporaryDirectory() as directory:
+        source, target = Path(directory, "code.s"), Path(directory, "code.o")
         source.write_text("\n".join([".text", *lines, ""]))
         command = (*compiler.command, "--target=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-c", "-o", str(target), str(source))
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the test's own, in a folder of its own, as another user where we are root."""
+"""A PostgreSQL server of the test's own, in a directory of its own, as another user where we are root."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 def server_binaries() -> Path | None:
-    """The folder with initdb and postgres; Debian keeps them off PATH."""
+    """The directory with initdb and postgres; Debian keeps them off PATH."""
     on_path = shutil.which("initdb")
-    folders = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), *([Path(on_path).parent] if on_path else [])]
-    return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "pg_ctl").exists()), None)
+    directories = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), *([Path(on_path).parent] if on_path else [])]
+    return next(
+        (directory for directory in directories if (directory / "initdb").exists() and (directory / "pg_ctl").exists()), None
+    )
 
 
 @contextmanager
@@ -29,29 +31,29 @@ def running_postgres() -> Iterator[str]:
     binaries = server_binaries()
     assert binaries is not None
     user = _unprivileged()
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # not below pytest's folder, which other users may not enter
+    directory = Path(tempfile.mkdtemp(prefix="pg-"))  # not below pytest's directory, which other users may not enter
     if user is not None:
-        os.chown(folder, user.pw_uid, user.pw_gid)
+        os.chown(directory, user.pw_uid, user.pw_gid)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
 
     def call(*words: str) -> None:
         as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user is not None else {}
-        environment = {"PATH": f"{binaries}:/usr/bin:/bin", "HOME": str(folder), "LC_ALL": "C"}
-        subprocess.run(words, check=True, cwd=folder, env=environment, stdout=subprocess.DEVNULL, timeout=120, **as_user)  # type: ignore[call-overload]
+        environment = {"PATH": f"{binaries}:/usr/bin:/bin", "HOME": str(directory), "LC_ALL": "C"}
+        subprocess.run(words, check=True, cwd=directory, env=environment, stdout=subprocess.DEVNULL, timeout=120, **as_user)  # type: ignore[call-overload]
 
-    data = folder / "data"
-    settings = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    data = directory / "data"
+    settings = f"-p {port} -k {directory} -c listen_addresses=127.0.0.1 -c fsync=off"
     try:
         call(str(binaries / "initdb"), "-D", str(data), "-U", "lab", "--auth=trust", "-E", "UTF8")
-        call(str(binaries / "pg_ctl"), "-D", str(data), "-l", str(folder / "log"), "-o", settings, "-w", "start")
+        call(str(binaries / "pg_ctl"), "-D", str(data), "-l", str(directory / "log"), "-o", settings, "-w", "start")
         try:
             yield f"postgresql://lab@127.0.0.1:{port}/postgres"
         finally:
             call(str(binaries / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _unprivileged() -> pwd.struct_passwd | None:

@@ -28,14 +28,14 @@ def vec_copy_counters() -> dict[str, float]:
     return {**dict.fromkeys(load_metrics("gfx942")["flops"].counters, 0.0), **stored}
 
 
-def vec_copy_trace(folder: Path, counters: Mapping[str, float] | None = None) -> Trace:
+def vec_copy_trace(directory: Path, counters: Mapping[str, float] | None = None) -> Trace:
     """One dispatch of the copy on an MI300X, 10 us long."""
-    path = folder / "vec_copy_results.db"
+    path = directory / "vec_copy_results.db"
     run = [dispatch(1000, 1000 + VEC_COPY_NS, counters=vec_copy_counters() if counters is None else counters)]
     write_database(path, recorded_run(load_target("mi300x"), run, kernels=(VEC_COPY,)))
     return read_database(path)
 
 
-def vec_copy_profile(folder: Path, counters: Mapping[str, float] | None = None) -> Profile:
+def vec_copy_profile(directory: Path, counters: Mapping[str, float] | None = None) -> Profile:
     """The profile of :func:`vec_copy_trace`."""
-    return build_profile(vec_copy_trace(folder, counters), target=load_target("mi300x"))
+    return build_profile(vec_copy_trace(directory, counters), target=load_target("mi300x"))

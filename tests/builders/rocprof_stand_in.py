@@ -75,14 +75,14 @@ def main(words: Sequence[str]) -> int:
         return 0
     asked = Words(words)
     check(asked, version)
-    with tempfile.TemporaryDirectory() as folder:
-        dispatches = Path(folder) / "dispatches.jsonl"
+    with tempfile.TemporaryDirectory() as directory:
+        dispatches = Path(directory) / "dispatches.jsonl"
         dispatches.touch()
         code = subprocess.run(asked.application, env=os.environ | {DISPATCHES: str(dispatches)}, check=False).returncode
         if code:
             return code
         rows = [json.loads(line) for line in dispatches.read_text().splitlines()]
-        write(asked, rows, Path(folder))
+        write(asked, rows, Path(directory))
     return 0
 
 
@@ -150,17 +150,17 @@ class Recording:
 
         launch, symbol = described(row["kernel"], row["params"], row["source"])
         wanted = self._counters if self._included.search(symbol.removesuffix(".kd")) else []
-        folder = scratch / f"{len(self._dispatches)}"
-        folder.mkdir()
+        directory = scratch / f"{len(self._dispatches)}"
+        directory.mkdir()
         traced = att / f"ui_output_agent_1_dispatch_{len(self._dispatches) + 1}" if att is not None else None
         if traced is not None and not self._included.search(symbol.removesuffix(".kd")):
             traced = None
         device = EmulatorDevice(target=load_target("mi300x"))
         run = device.run(
-            launch, database=folder / "run_results.db", runs=1, counters=wanted, att=folder / "att" if traced else None
+            launch, database=directory / "run_results.db", runs=1, counters=wanted, att=directory / "att" if traced else None
         )
         if traced is not None:
-            (found,) = [path.parent for path in (folder / "att").rglob("code.json")]
+            (found,) = [path.parent for path in (directory / "att").rglob("code.json")]
             traced.parent.mkdir(parents=True, exist_ok=True)
             found.rename(traced)
         trace = read_database(run.database)
@@ -224,9 +224,9 @@ def described(kernel: str, params: dict[str, int], source: str | None = None) ->
     from rocm_perf_lab.toolchain.compilers import find_compiler
     from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 
-    folder = resource_dir("experiments") / kernel
-    row = yaml.safe_load((folder / "kernel.yaml").read_text())
-    description = KernelDescription.model_validate(row | {"folder": folder, "params": row["params"] | params})
+    directory = resource_dir("experiments") / kernel
+    row = yaml.safe_load((directory / "kernel.yaml").read_text())
+    description = KernelDescription.model_validate(row | {"directory": directory, "params": row["params"] | params})
     built = compile_description(
         description,
         Path(source) if source else description.source_path,

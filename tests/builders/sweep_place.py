@@ -1,4 +1,4 @@
-"""A folder where a user sweeps: a job that costs nothing and tells where it ran, and a space for it."""
+"""A directory where a user sweeps: a job that costs nothing and tells where it ran, and a space for it."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ BLOCKS = [64, 96, 128, 256, 512, 1024]
 
 
 class SweepPlace:
-    """`folder` has the job's module and `space.yaml`; sweeps run there."""
+    """`directory` has the job's module and `space.yaml`; sweeps run there."""
 
-    def __init__(self, folder: Path, blocks: list[int] | None = None) -> None:
-        self.folder = folder
-        (folder / "stand_job.py").write_text(JOB)
-        self.space = folder / "space.yaml"
+    def __init__(self, directory: Path, blocks: list[int] | None = None) -> None:
+        self.directory = directory
+        (directory / "stand_job.py").write_text(JOB)
+        self.space = directory / "space.yaml"
         self.space.write_text(yaml.safe_dump({"parameters": {"block": blocks or BLOCKS}}))
         self.environment = {
             **os.environ,
@@ -70,7 +70,7 @@ class SweepPlace:
         """Start a sweep in a process group of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", "rocm_perf_lab", *self.words(*more)],
-            cwd=self.folder,
+            cwd=self.directory,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -89,10 +89,10 @@ class SweepPlace:
 
     def result(self, sweep: str = "swept") -> dict[str, Any]:
         """autotune.json of a sweep."""
-        content: dict[str, Any] = json.loads((self.folder / sweep / "autotune.json").read_text())
+        content: dict[str, Any] = json.loads((self.directory / sweep / "autotune.json").read_text())
         return content
 
     def told(self, sweep: str = "swept") -> list[dict[str, Any]]:
         """What each job told of itself, in the order of trials."""
-        files = sorted((self.folder / sweep).glob("*/told.json"), key=lambda path: int(path.parent.name))
+        files = sorted((self.directory / sweep).glob("*/told.json"), key=lambda path: int(path.parent.name))
         return [json.loads(path.read_text()) for path in files]

@@ -45,10 +45,10 @@ def matmul(a_ptr, b_ptr, c_ptr, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl
 """
 
 
-def build_triton(source: str, folder: Path, **description: Any) -> tuple[KernelDescription, BuildResult]:
-    """Write `source` as `kernel.py` below `folder` and compile it as `description` says."""
-    (folder / "kernel.py").write_text(HEADER + source.lstrip("\n"))
-    values = {"name": "test", "language": "triton", "source": "kernel.py", "grid": [1], "folder": folder} | description
+def build_triton(source: str, directory: Path, **description: Any) -> tuple[KernelDescription, BuildResult]:
+    """Write `source` as `kernel.py` below `directory` and compile it as `description` says."""
+    (directory / "kernel.py").write_text(HEADER + source.lstrip("\n"))
+    values = {"name": "test", "language": "triton", "source": "kernel.py", "grid": [1], "directory": directory} | description
     described = KernelDescription.model_validate(values)
     build = compile_description(described, described.source_path, architecture="gfx942", compiler=find_compiler)
     return described, build
@@ -56,16 +56,16 @@ def build_triton(source: str, folder: Path, **description: Any) -> tuple[KernelD
 
 def triton_launch(source: str, **description: Any) -> Launch:
     """The launch of a kernel, compiled."""
-    with TemporaryDirectory() as folder:
-        described, build = build_triton(source, Path(folder), **description)
+    with TemporaryDirectory() as directory:
+        described, build = build_triton(source, Path(directory), **description)
         return build_launch(described, build.code_object, described.entry, build.contract)
 
 
 def experiment(name: str, params: Mapping[str, int]) -> KernelDescription:
     """The description of one of the lab's own experiments, with some of its params changed."""
-    folder = resource_dir("experiments") / name
-    values = yaml.safe_load((folder / "kernel.yaml").read_text())
-    return KernelDescription.model_validate({**values, "folder": folder, "params": {**values["params"], **params}})
+    directory = resource_dir("experiments") / name
+    values = yaml.safe_load((directory / "kernel.yaml").read_text())
+    return KernelDescription.model_validate({**values, "directory": directory, "params": {**values["params"], **params}})
 
 
 def launch_of(description: KernelDescription) -> Launch:

@@ -1,4 +1,4 @@
-"""A folder where a user works: a stand-in `rocprofv3`, and an application to profile."""
+"""A directory where a user works: a stand-in `rocprofv3`, and an application to profile."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from tests.builders.rocprof_stand_in import launch
 class Workplace:
     """`bin/rocprofv3` is for PATH, `./app` is the application."""
 
-    folder: Path
+    directory: Path
 
     def application(self, body: str) -> Path:
         """An application that does `body`; `launch("softmax", rows=8)` stands for a kernel launch."""
         return self._program(
-            self.folder / "app", APPLICATION.format(python=sys.executable, repository=str(REPOSITORY), body=body)
+            self.directory / "app", APPLICATION.format(python=sys.executable, repository=str(REPOSITORY), body=body)
         )
 
     def profiler(self) -> Path:
         """Put the stand-in into `bin`."""
-        (self.folder / "bin").mkdir(exist_ok=True)
+        (self.directory / "bin").mkdir(exist_ok=True)
         text = PROFILER.format(python=sys.executable, repository=str(REPOSITORY))
-        return self._program(self.folder / "bin" / "rocprofv3", text)
+        return self._program(self.directory / "bin" / "rocprofv3", text)
 
     def rocm_perf(self, *words: str) -> Result:
         """Run a command of the lab as a user would."""

@@ -22,7 +22,7 @@ from tests.builders.rocpd import REDUCE, VEC_COPY, dispatch, recorded_run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCHEMAS = Path(__file__).parent.parent / "docs" / "schemas"
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 PROFILE_WITH = json.dumps(
     {
         "schema_version": "1.0",
@@ -42,7 +42,7 @@ def compare(*words: str | Path) -> Answer:
 
 
 def profile(
-    folder: Path, factor: float = 1.0, *, emulated: bool = False, target: str = "mi300x", reduce_factor: float | None = 1.0
+    directory: Path, factor: float = 1.0, *, emulated: bool = False, target: str = "mi300x", reduce_factor: float | None = 1.0
 ) -> Path:
     """A run of eight copies and eight reductions on a stand-in GPU."""
     rows, clock = [], 0
@@ -51,19 +51,19 @@ def profile(
             if scale is not None:
                 rows.append(dispatch(clock, clock + int(scale * time), kernel=kernel))
                 clock += 100_000
-    folder.mkdir()
-    write_database(folder / "x.db", recorded_run(load_target(target), rows, emulated=emulated))
-    trace = read_database(folder / "x.db")
+    directory.mkdir()
+    write_database(directory / "x.db", recorded_run(load_target(target), rows, emulated=emulated))
+    trace = read_database(directory / "x.db")
     made = build_profile(trace, target=load_target(target), symbol=VEC_COPY.mangled_name)
-    write_documents(folder, describe(made, diagnose(made, trace, deterministic=emulated), trace))
-    return folder
+    write_documents(directory, describe(made, diagnose(made, trace, deterministic=emulated), trace))
+    return directory
 
 
-def edited(folder: Path, name: str, change: Any) -> Path:
-    document = json.loads((folder / "profile.json").read_text())
+def edited(directory: Path, name: str, change: Any) -> Path:
+    document = json.loads((directory / "profile.json").read_text())
     change(document)
-    (folder / name).write_text(json.dumps(document))
-    return folder / name
+    (directory / name).write_text(json.dumps(document))
+    return directory / name
 
 
 def test_equal_runs_are_the_same_and_exit_with_0(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_of_hundreds_of_kernels_the_table_shows_those_that_changed(tmp_path: Pat
 def test_whole_commands_timed_by_the_clock_are_compared_with_each_other_only(tmp_path: Path) -> None:
     stability = json.loads((profile(tmp_path / "p") / "profile.json").read_text())["stability"]
 
-    def wall(folder: str, factor: float) -> Path:
+    def wall(directory: str, factor: float) -> Path:
         times = [factor * time for time in stability["durations_ms"]]
         found = {
             "schema_version": "1.0",
@@ -153,9 +153,9 @@ def test_whole_commands_timed_by_the_clock_are_compared_with_each_other_only(tmp
             "runtime_ms": factor,
             "stability": stability | {"durations_ms": times},
         }
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "wall_time.json").write_text(json.dumps(found))
-        return tmp_path / folder
+        (tmp_path / directory).mkdir()
+        (tmp_path / directory / "wall_time.json").write_text(json.dumps(found))
+        return tmp_path / directory
 
     base, new = wall("a", 1.0), wall("b", 1.2)
 
@@ -171,11 +171,11 @@ def test_databases_are_refused_with_the_command_that_makes_a_profile_of_them(tmp
     (tmp_path / "runs").mkdir()
     (run / "x.db").rename(tmp_path / "runs" / "x.db")
 
-    file, folder = compare(run, tmp_path / "runs" / "x.db"), compare(run, tmp_path / "runs")
+    file, directory = compare(run, tmp_path / "runs" / "x.db"), compare(run, tmp_path / "runs")
 
-    assert (file.code, folder.code) == (2, 2)
+    assert (file.code, directory.code) == (2, 2)
     assert "rocm-perf analyze" in file.err
-    assert "rocm-perf analyze" in folder.err
+    assert "rocm-perf analyze" in directory.err
 
 
 def test_another_partition_of_the_same_gpu_is_another_device(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_another_document_of_a_run_is_no_profile(tmp_path: Path) -> None:
     assert "roofline.json, key kernel" in answer.err
 
 
-def test_a_folder_without_a_profile_names_those_below_it(tmp_path: Path) -> None:
+def test_a_directory_without_a_profile_names_those_below_it(tmp_path: Path) -> None:
     profile(tmp_path / "a")
 
     answer = compare(tmp_path, tmp_path / "a")

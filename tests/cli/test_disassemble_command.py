@@ -33,14 +33,14 @@ POWERS = ("--kernel", "powers")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("disassemble")
-    (folder / "kernels.hsaco").write_bytes(build_hip(SOURCE, folder).code_object.data)
-    return folder
+    directory = tmp_path_factory.mktemp("disassemble")
+    (directory / "kernels.hsaco").write_bytes(build_hip(SOURCE, directory).code_object.data)
+    return directory
 
 
 @pytest.fixture
 def hsaco(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """In the working folder, without its source."""
+    """In the working directory, without its source."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kernels.hsaco").write_bytes((built / "kernels.hsaco").read_bytes())
     return "kernels.hsaco"
@@ -48,7 +48,7 @@ def hsaco(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def counted(hsaco: str) -> str:
-    """A folder with the counts of `powers` with n = 5 and two wavefronts."""
+    """A directory with the counts of `powers` with n = 5 and two wavefronts."""
     arguments = [word for text in ("i32[8]:ones", "i32[128]:zeros:inout", "i32=5") for word in ("--arg", text)]
     answer = rocm_perf("emulate", hsaco, *POWERS, "--grid", "1", "--block", "128", *arguments, "--output", "run")
     assert answer.code == 0, answer.err
@@ -152,7 +152,7 @@ def test_counts_of_a_run_stand_beside_the_instructions(hsaco: str, counted: str)
 
 
 @pytest.mark.parametrize("name", ["", "/run_results.db", "/instruction_counts.json"])
-def test_counts_are_found_by_folder_database_or_file(hsaco: str, counted: str, name: str) -> None:
+def test_counts_are_found_by_directory_database_or_file(hsaco: str, counted: str, name: str) -> None:
     answer = disassemble(hsaco, "--counts", counted + name)
 
     assert answer.code == 0, answer.err

@@ -1,4 +1,4 @@
-"""`rocm-perf doctor` on machines that are folders: a GPU node, a bare laptop, broken installations."""
+"""`rocm-perf doctor` on machines that are directories: a GPU node, a bare laptop, broken installations."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ def put(path: Path, text: str = "") -> Path:
     return path
 
 
-def put_package(folder: Path, name: str, version: str) -> None:
-    put(folder / name / "__init__.py")
-    put(folder / f"{name}-{version}.dist-info" / "METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+def put_package(directory: Path, name: str, version: str) -> None:
+    put(directory / name / "__init__.py")
+    put(directory / f"{name}-{version}.dist-info" / "METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
 
-def laptop(folder: Path) -> Machine:
+def laptop(directory: Path) -> Machine:
     """No GPU, no ROCm, no compiler, no packages."""
-    put(folder / "proc" / "meminfo", "MemTotal:       16000000 kB\nMemAvailable:    8000000 kB\n")
-    put(folder / "proc" / "cpuinfo", "processor\t: 0\n\nprocessor\t: 1\n")
-    put(folder / "proc" / "sys" / "kernel" / "perf_event_paranoid", "2\n")
-    (folder / "bin").mkdir()
-    return Machine(folder, {"PATH": str(folder / "bin")}, frozenset({"users"}), False, ())
+    put(directory / "proc" / "meminfo", "MemTotal:       16000000 kB\nMemAvailable:    8000000 kB\n")
+    put(directory / "proc" / "cpuinfo", "processor\t: 0\n\nprocessor\t: 1\n")
+    put(directory / "proc" / "sys" / "kernel" / "perf_event_paranoid", "2\n")
+    (directory / "bin").mkdir()
+    return Machine(directory, {"PATH": str(directory / "bin")}, frozenset({"users"}), False, ())
 
 
-def gpu_node(folder: Path, *, rocprofv3: str = "version: 1.4.1") -> Machine:
+def gpu_node(directory: Path, *, rocprofv3: str = "version: 1.4.1") -> Machine:
     """Two MI300X, ROCm 10.0.1 and everything that a measurement needs."""
-    bare = laptop(folder)
-    put(folder / "dev" / "kfd")
-    nodes = folder / "sys" / "class" / "kfd" / "kfd" / "topology" / "nodes"
+    bare = laptop(directory)
+    put(directory / "dev" / "kfd")
+    nodes = directory / "sys" / "class" / "kfd" / "kfd" / "topology" / "nodes"
     put(nodes / "0" / "properties", CPU_NODE)
     for number in ("2", "10"):
         put(nodes / number / "properties", MI300X_NODE)
         put(nodes / number / "name", "ip discovery\n")
-    put(folder / "sys" / "module" / "amdgpu" / "version", "6.16.6\n")
-    put(folder / "proc" / "sys" / "kernel" / "osrelease", "6.8.0-60-generic\n")
-    rocm = folder / "opt" / "rocm-10.0.1"
+    put(directory / "sys" / "module" / "amdgpu" / "version", "6.16.6\n")
+    put(directory / "proc" / "sys" / "kernel" / "osrelease", "6.8.0-60-generic\n")
+    rocm = directory / "opt" / "rocm-10.0.1"
     put(rocm / ".info" / "version", "10.0.1-66\n")
     put(rocm / "include" / "hip" / "hip_runtime.h")
     put(rocm / "lib" / "libamdhip64.so.8")
@@ -65,13 +65,13 @@ def gpu_node(folder: Path, *, rocprofv3: str = "version: 1.4.1") -> Machine:
     return replace(bare, environment={"PATH": f"{rocm / 'bin'}"}, groups=frozenset({"render", "video"}))
 
 
-def lab(folder: Path) -> Lab:
-    (folder / "work").mkdir(exist_ok=True)
-    return Lab(folder / "cache", folder / "work", PINS)
+def lab(directory: Path) -> Lab:
+    (directory / "work").mkdir(exist_ok=True)
+    return Lab(directory / "cache", directory / "work", PINS)
 
 
-def checked(machine: Machine, folder: Path) -> dict[str, Check]:
-    return {check.name: check for check in examine(machine, lab(folder)).checks}
+def checked(machine: Machine, directory: Path) -> dict[str, Check]:
+    return {check.name: check for check in examine(machine, lab(directory)).checks}
 
 
 def printed(found: Diagnosis) -> str:

@@ -65,9 +65,9 @@ def emulate(*words: str, arguments: tuple[str, ...] = ()) -> Answer:
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("emulate")
-    path = folder / "kernels.hsaco"
-    path.write_bytes(build_hip(SOURCE, folder).code_object.data)
+    directory = tmp_path_factory.mktemp("emulate")
+    path = directory / "kernels.hsaco"
+    path.write_bytes(build_hip(SOURCE, directory).code_object.data)
     return path
 
 
@@ -139,19 +139,19 @@ def test_the_table_fits_in_80_columns_and_calls_the_time_emulated(hsaco: str) ->
         assert word in answer.out
 
 
-def test_the_output_folder_holds_database_document_and_counts(hsaco: str, tmp_path: Path) -> None:
+def test_the_output_directory_holds_database_document_and_counts(hsaco: str, tmp_path: Path) -> None:
     answer = emulate(hsaco, *SAXPY, "--output", "run", "--json", arguments=SAXPY_ARGUMENTS)
 
-    folder = tmp_path / "run"
-    assert sorted(path.name for path in folder.iterdir()) == [
+    directory = tmp_path / "run"
+    assert sorted(path.name for path in directory.iterdir()) == [
         "emulation.json", "instruction_counts.json", "run_results.db", "y.npy",
     ]  # fmt: skip
-    assert (folder / "emulation.json").read_text() == answer.out
+    assert (directory / "emulation.json").read_text() == answer.out
     assert answer.document["outputs"][0]["file"] == "y.npy"
-    trace = read_database(folder / "run_results.db")
+    trace = read_database(directory / "run_results.db")
     assert trace.provenance.emulated
     assert trace.counters_of(0)["SQ_WAVES"] == 4
-    counts = json.loads((folder / "instruction_counts.json").read_text())
+    counts = json.loads((directory / "instruction_counts.json").read_text())
     assert counts["symbol"] == "saxpy"
     # Three whole wavefronts and one with 8 of its 64 work-items: 200 = 3 * 64 + 8.
     assert {row["executions"] for row in counts["instructions"]} == {4}
@@ -421,7 +421,7 @@ def test_what_was_printed_before_an_error_is_shown(hsaco: str) -> None:
     assert quiet.err.splitlines()[-2:] == ["  the kernel printed:", "    on the way"]
 
 
-def test_a_folder_that_cannot_be_written(hsaco: str, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written(hsaco: str, tmp_path: Path) -> None:
     (tmp_path / "blocked").write_text("a file stands here")
     words = (*SAXPY, "--output", "blocked/run")
 

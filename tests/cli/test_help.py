@@ -41,7 +41,7 @@ def test_a_misspelt_option_of_profile_is_no_application() -> None:
     assert "stand behind it" in foreign.stderr
 
 
-def test_schemas_into_a_folder_that_cannot_be_are_told() -> None:
+def test_schemas_into_a_directory_that_cannot_be_are_told() -> None:
     answer = CliRunner().invoke(main, ["schemas", "/dev/null/x"])
 
     assert answer.exit_code == 2

@@ -15,7 +15,7 @@ WORDS = ("job=application",)
 
 
 @pytest.fixture(autouse=True)
-def _own_cache_and_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache_and_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCM_PERF_LAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 

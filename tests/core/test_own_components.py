@@ -1,4 +1,4 @@
-"""A transform, guard or device of the user's own is one class in one file of the working folder."""
+"""A transform, guard or device of the user's own is one class in one file of the working directory."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ class Comment:
 """
 
 
-def test_a_transform_of_the_working_folder_is_named_by_its_target(
+def test_a_transform_of_the_working_directory_is_named_by_its_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "my_transforms.py").write_text(TRANSFORM)

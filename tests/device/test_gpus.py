@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def machine(folder: Path, *simds: int) -> Path:
+def machine(directory: Path, *simds: int) -> Path:
     """One node each: a CPU has no SIMDs."""
     for number, count in enumerate(simds):
-        (folder / str(number)).mkdir()
-        (folder / str(number) / "properties").write_text(f"cpu_cores_count 0\nsimd_count {count}\nmem_banks_count 1\n")
-    return folder
+        (directory / str(number)).mkdir()
+        (directory / str(number) / "properties").write_text(f"cpu_cores_count 0\nsimd_count {count}\nmem_banks_count 1\n")
+    return directory
 
 
 def test_gpus_are_numbered_from_zero_and_cpus_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,7 +156,7 @@ def test_a_reference_of_another_shape_is_refused_with_both_shapes() -> None:
 
 def test_a_reference_may_be_a_function_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "truth.py").write_text("def double(x, **rest):\n    return x * 2\n")
-    description = describe(folder=tmp_path, reference="truth.py:double")
+    description = describe(directory=tmp_path, reference="truth.py:double")
     launch = launch_of(description)
 
     expected = expected_outputs(description, launch)
@@ -180,7 +180,7 @@ def test_baseline_output_means_no_expectation() -> None:
 
 def test_one_output_may_come_from_a_function(tmp_path: Path) -> None:
     (tmp_path / "truth.py").write_text("def double(x, **_):\n    return 2 * x\n")
-    description = describe(folder=tmp_path, reference={"y": "truth.py:double"})
+    description = describe(directory=tmp_path, reference={"y": "truth.py:double"})
 
     launch = launch_of(description)
     expected = expected_outputs(description, launch)
@@ -195,7 +195,7 @@ def test_one_output_may_come_from_a_function(tmp_path: Path) -> None:
 )
 def test_a_reference_that_fails_is_the_users_error(tmp_path: Path, source: str, message: str) -> None:
     (tmp_path / "truth.py").write_text(source)
-    description = describe(folder=tmp_path, reference="truth.py:double")
+    description = describe(directory=tmp_path, reference="truth.py:double")
 
     with pytest.raises(KernelReferenceError, match=message):
         expected_outputs(description, launch_of(description))

@@ -12,7 +12,7 @@ from rocm_perf_lab.device import rocm
 from rocm_perf_lab.device.protocol import Launch
 from rocm_perf_lab.device.rocm import RocmDevice, RocmDeviceError
 from rocm_perf_lab.device.rocprofv3 import ProfilerError
-from rocm_perf_lab.rocprof.att.directories import find_folders
+from rocm_perf_lab.rocprof.att.directories import find_directories
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.code_object import CodeObject
 from tests.builders.profiles import vec_copy_trace
@@ -46,11 +46,11 @@ def launch(monkeypatch: pytest.MonkeyPatch) -> Launch:
     return Launch(CodeObject(b"", "gfx942", "", ()), "a.b$k.kd", (1, 1, 1), (64, 1, 1), 0, ())
 
 
-def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, message: str = "", decoded: bool = True) -> Path:
+def stand_in(directory: Path, monkeypatch: pytest.MonkeyPatch, *, message: str = "", decoded: bool = True) -> Path:
     """Put it on PATH; the file that keeps its arguments."""
-    log = folder / "words.json"
-    database = str(vec_copy_trace(folder).path)
-    program = folder / "bin" / "rocprofv3"
+    log = directory / "words.json"
+    database = str(vec_copy_trace(directory).path)
+    program = directory / "bin" / "rocprofv3"
     program.parent.mkdir()
     program.write_text(STAND_IN.format(python=sys.executable, log=str(log), message=message, decoded=decoded, database=database))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -58,11 +58,11 @@ def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, *, message: str = ""
     return log
 
 
-def run(launch: Launch, folder: Path) -> None:
-    RocmDevice(target=TARGET).run(launch, database=folder / "x.db", runs=1, counters=(), att=folder / "att")
+def run(launch: Launch, directory: Path) -> None:
+    RocmDevice(target=TARGET).run(launch, database=directory / "x.db", runs=1, counters=(), att=directory / "att")
 
 
-def test_the_kernel_is_traced_by_its_mangled_name_and_the_folder_kept(
+def test_the_kernel_is_traced_by_its_mangled_name_and_the_directory_kept(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = stand_in(tmp_path, monkeypatch)
@@ -72,7 +72,7 @@ def test_the_kernel_is_traced_by_its_mangled_name_and_the_folder_kept(
     words = log.read_text()
     assert '"--att", "--att-target-cu", "1", "--att-shader-engine-mask", "0x1", "-M"' in words
     assert '"--kernel-include-regex", "^a\\\\.b\\\\$k$"' in words
-    assert [folder.name for folder in find_folders(tmp_path / "att")] == ["ui_output_agent_9_dispatch_1"]
+    assert [directory.name for directory in find_directories(tmp_path / "att")] == ["ui_output_agent_9_dispatch_1"]
     assert sorted(path.name for path in (tmp_path / "att").iterdir()) == [
         "stats_ui_output_agent_9_dispatch_1.csv",
         "ui_output_agent_9_dispatch_1",

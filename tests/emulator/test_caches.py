@@ -29,12 +29,12 @@ def test_damaged_native_code_is_translated_again(kind: str, tmp_path: Path) -> N
     program = decode_program(kernel.symbol, code, kernel.entry_address, (kernel.entry_address,), 0)
     helpers = load_runtime().helpers
     cache = tmp_path / "jit"
-    compile_program(program, helpers, cache_folder=cache)
+    compile_program(program, helpers, cache_directory=cache)
     (stored,) = cache.iterdir()
     intact = stored.read_bytes()
     damage(stored, kind)
 
-    native = compile_program(program, helpers, cache_folder=cache)
+    native = compile_program(program, helpers, cache_directory=cache)
 
     assert native.address != 0
     assert stored.read_bytes() == intact

@@ -45,8 +45,8 @@ ROUNDS = 3
 
 @pytest.fixture(scope="module")
 def code() -> CodeObject:
-    with TemporaryDirectory() as folder:
-        return build_hip(SOURCE, Path(folder)).code_object
+    with TemporaryDirectory() as directory:
+        return build_hip(SOURCE, Path(directory)).code_object
 
 
 def expected(a: np.ndarray[Any, Any], groups: int) -> tuple[list[int], list[int]]:

@@ -26,10 +26,10 @@ CASES = [case for theme in THEMES for case in cases_of(import_module(f"tests.emu
 
 @cache
 def code_object(theme: str, optimisation: str) -> CodeObject:
-    """A source of the corpus, compiled once; its headers are not in the corpus, so the folder does not matter."""
-    with TemporaryDirectory() as folder:
+    """A source of the corpus, compiled once; its headers are not in the corpus, so the directory does not matter."""
+    with TemporaryDirectory() as directory:
         source = (CORPUS / f"{theme}.hip").read_text()
-        return build_hip(source, Path(folder), optimisation=optimisation).code_object
+        return build_hip(source, Path(directory), optimisation=optimisation).code_object
 
 
 @pytest.mark.parametrize("optimisation", ["-O1", "-O2", "-O3"])

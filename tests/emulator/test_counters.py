@@ -45,8 +45,8 @@ def test_counters_of_what_never_happened_are_zero() -> None:
     assert counters["SQ_INSTS_VALU_MFMA_MOPS_BF16"] == 0
 
 
-def run_vector_copy(folder: Path, *, threads: int) -> LaunchResult:
-    code_object = build_hip(VEC_COPY, folder).code_object
+def run_vector_copy(directory: Path, *, threads: int) -> LaunchResult:
+    code_object = build_hip(VEC_COPY, directory).code_object
     n = MEASURED["n"]
     with Machine(mi300x(), max_instructions=10**8, threads=threads, sample=SamplePolicy(2)) as machine:
         a, b, c = (machine.allocate(name, 8 * n) for name in "abc")

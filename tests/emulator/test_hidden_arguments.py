@@ -51,10 +51,10 @@ DEFAULT_QUEUE_OF_VERSION = {4: 4, 5: 13, 6: 13}
 
 
 def code_object(version: int) -> CodeObject:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as directory:
         flags = (f"-mcode-object-version={version}",)
         defines = {"WORDS": WORDS_OF_VERSION[version], "DEFAULT_QUEUE": DEFAULT_QUEUE_OF_VERSION[version]}
-        return build_hip(SOURCE, Path(folder), flags=flags, defines=defines).code_object
+        return build_hip(SOURCE, Path(directory), flags=flags, defines=defines).code_object
 
 
 @pytest.mark.parametrize("version", [5, 6])

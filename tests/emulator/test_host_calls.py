@@ -135,8 +135,8 @@ OBJECTS, LISTS, BLOCK, AFTER_FREE, TWICE, KEEP, USE, EXHAUST = range(8)
 
 @cache
 def code_object(source: str, version: int = 5) -> CodeObject:
-    with TemporaryDirectory() as folder:
-        return build_hip(source, Path(folder), flags=(f"-mcode-object-version={version}",)).code_object
+    with TemporaryDirectory() as directory:
+        return build_hip(source, Path(directory), flags=(f"-mcode-object-version={version}",)).code_object
 
 
 def text(result: LaunchResult) -> str:
@@ -372,9 +372,9 @@ LONG = "x" * 100
 
 @cache
 def buffered() -> CodeObject:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as directory:
         flags = ("-mprintf-kind=buffered",)
-        return build_hip(BUFFERED.replace("LONG", f'"{LONG}"'), Path(folder), flags=flags).code_object
+        return build_hip(BUFFERED.replace("LONG", f'"{LONG}"'), Path(directory), flags=flags).code_object
 
 
 def test_what_is_printed_to_a_buffer_is_read_from_it() -> None:

@@ -65,8 +65,8 @@ class Damage:
 @cache
 def original() -> bytes:
     """One kernel with arguments, LDS, scratch, relocations, globals and line tables."""
-    with TemporaryDirectory() as folder:
-        return build_hip(SOURCE, Path(folder)).code_object.data
+    with TemporaryDirectory() as directory:
+        return build_hip(SOURCE, Path(directory)).code_object.data
 
 
 @cache

@@ -59,8 +59,8 @@ extern "C" __global__ void absent_lanes(int* out) {
 
 @pytest.fixture(scope="module")
 def code() -> CodeObject:
-    with TemporaryDirectory() as folder:
-        return build_hip(SOURCE, Path(folder), flags=("-fno-offload-uniform-block",)).code_object
+    with TemporaryDirectory() as directory:
+        return build_hip(SOURCE, Path(directory), flags=("-fno-offload-uniform-block",)).code_object
 
 
 def test_a_grid_in_work_items_has_workgroups_and_a_remainder_where_it_does_not_divide() -> None:
@@ -130,8 +130,8 @@ def test_the_last_workgroup_is_the_partial_one_on_any_thread(code: CodeObject, t
 def test_a_dispatch_with_a_partial_workgroup_is_captured_and_replayed(code: CodeObject, tmp_path: Path) -> None:
     scene = Scene(code)
     x, sums = scene.buffer(np.arange(356, dtype=np.int32)), scene.buffer(np.zeros(2, np.int32), "sums")
-    folder = scene.capture(tmp_path / "c", "block_sums", [x, sums], grid=2, block=256, remainder=100)
-    capture = open_capture(folder)
+    directory = scene.capture(tmp_path / "c", "block_sums", [x, sums], grid=2, block=256, remainder=100)
+    capture = open_capture(directory)
 
     with ReplaySession(capture, device="emulator", target=mi300x(), threads=1) as running:
         outcome = running.run(Job(iterations=2, check=CheckOrder(), read=((sums.address, 8),)))

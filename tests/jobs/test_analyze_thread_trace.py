@@ -1,4 +1,4 @@
-"""`rocm-perf analyze DB --att DIR` on written traces: what a person reads, and folders that cannot be used."""
+"""`rocm-perf analyze DB --att DIR` on written traces: what a person reads, and directories that cannot be used."""
 
 from __future__ import annotations
 
@@ -95,18 +95,18 @@ def test_the_trace_of_another_kernel_is_said_and_the_analysis_goes_on(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda folder: None, "no such folder"),
-        (lambda folder: folder.write_text(""), "a file, and not the folder of a thread trace"),
-        (lambda folder: folder.mkdir(), "no code.json"),
-        (lambda folder: (folder.mkdir(), (folder / "x_shader_engine_0_1.att").touch()), "were not decoded"),
-        (lambda folder: (folder.mkdir(), (folder / "code.json").write_text('{"code": [["s_nop')), "damaged or cut off"),
+        (lambda directory: None, "no such directory"),
+        (lambda directory: directory.write_text(""), "a file, and not the directory of a thread trace"),
+        (lambda directory: directory.mkdir(), "no code.json"),
+        (lambda directory: (directory.mkdir(), (directory / "x_shader_engine_0_1.att").touch()), "were not decoded"),
+        (lambda directory: (directory.mkdir(), (directory / "code.json").write_text('{"code": [["s_nop')), "damaged or cut off"),
     ],
 )
-def test_a_folder_that_cannot_be_used_is_one_error_and_leaves_nothing(database: Path, make: Any, message: str) -> None:
-    folder = database.parent / "traced"
-    make(folder)
+def test_a_directory_that_cannot_be_used_is_one_error_and_leaves_nothing(database: Path, make: Any, message: str) -> None:
+    directory = database.parent / "traced"
+    make(directory)
 
     with pytest.raises(LabError, match=message):
-        run_analyze(AnalyzeRequest.of([database], att=folder, output=database.parent / "out", quiet=True))
+        run_analyze(AnalyzeRequest.of([database], att=directory, output=database.parent / "out", quiet=True))
 
     assert not (database.parent / "out").exists()

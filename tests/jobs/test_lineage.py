@@ -48,9 +48,9 @@ def finished(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shown(folder: Path, *, with_diff: bool = False) -> str:
+def shown(directory: Path, *, with_diff: bool = False) -> str:
     console = Console(file=io.StringIO(), width=100, highlight=False)
-    show_lineage(console, folder, with_diff=with_diff, as_json=False)
+    show_lineage(console, directory, with_diff=with_diff, as_json=False)
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
@@ -85,9 +85,9 @@ def test_of_a_killed_run_what_clears_the_bar_is_not_called_rejected(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "there is no optimization in this folder"), ("{}", "this is no optimize.json")]
+    ("content", "said"), [(None, "there is no optimization in this directory"), ("{}", "this is no optimize.json")]
 )
-def test_another_folder_is_told(tmp_path: Path, content: str | None, said: str) -> None:
+def test_another_directory_is_told(tmp_path: Path, content: str | None, said: str) -> None:
     if content is not None:
         (tmp_path / "optimize.json").write_text(content)
 

@@ -26,11 +26,11 @@ class Drifting:
     order: list[str] = field(default_factory=list)
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
 
-    def time_ns(self, compiled: Any, folder: Path, *, dispatches: int) -> float:
-        """Of the proposal that the folder is named after."""
-        self.order.append(folder.name)
+    def time_ns(self, compiled: Any, directory: Path, *, dispatches: int) -> float:
+        """Of the proposal that the directory is named after."""
+        self.order.append(directory.name)
         drift = 1 + 0.05 * len(self.order)
-        return float((800 if folder.name == NEW.id else 1000) * drift * self.random.normal(1, 0.005))
+        return float((800 if directory.name == NEW.id else 1000) * drift * self.random.normal(1, 0.005))
 
 
 def test_old_and_new_take_turns_so_that_drift_favours_neither(tmp_path: Path) -> None:

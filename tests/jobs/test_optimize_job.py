@@ -22,12 +22,12 @@ class Demo:
     """One finished run of the demo with few rows and one round."""
 
     printed: str
-    folder: Path
+    directory: Path
     store: str
 
     @property
     def summary(self) -> dict[str, object]:
-        summary: dict[str, object] = json.loads((self.folder / "optimize.json").read_text())
+        summary: dict[str, object] = json.loads((self.directory / "optimize.json").read_text())
         return summary
 
     def runs(self) -> list[Run]:
@@ -38,13 +38,13 @@ class Demo:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    folder = tmp_path_factory.mktemp("demo")
+    directory = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch, pytest.MonkeyPatch.context() as environment:
-        patch.chdir(folder)
+        patch.chdir(directory)
         environment.setenv("COLUMNS", "80")
         environment.setenv("NO_COLOR", "1")
         environment.delenv("MLFLOW_TRACKING_URI", raising=False)
-        with (folder / "printed.txt").open("w") as sink:
+        with (directory / "printed.txt").open("w") as sink:
             patch.setattr("sys.stdout", sink)
             words = [
                 "+experiment=softmax_optimize",
@@ -53,8 +53,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
                 f"optimizer.max_iterations={ROUNDS}",
             ]
             assert run_lab(words) == 0
-    (run,) = (folder / "outputs").glob("*/*")
-    return Demo((folder / "printed.txt").read_text(), run, f"sqlite:///{folder / 'mlflow.db'}")
+    (run,) = (directory / "outputs").glob("*/*")
+    return Demo((directory / "printed.txt").read_text(), run, f"sqlite:///{directory / 'mlflow.db'}")
 
 
 def test_it_says_which_device_and_why(demo: Demo) -> None:
@@ -97,11 +97,11 @@ def test_the_best_is_faster_than_the_baseline_by_the_bar(demo: Demo) -> None:
 
 def test_the_users_source_is_untouched_and_the_diff_leads_from_it_to_the_best(demo: Demo, tmp_path: Path) -> None:
     shutil.copy(SOURCE, tmp_path / "softmax.hip")
-    diff = demo.folder / "best" / "softmax.hip.diff"
+    diff = demo.directory / "best" / "softmax.hip.diff"
 
     subprocess.run(["patch", "-p1", "-i", str(diff)], cwd=tmp_path, check=True, capture_output=True)
 
-    assert (tmp_path / "softmax.hip").read_text() == (demo.folder / "best" / "softmax.hip").read_text()
+    assert (tmp_path / "softmax.hip").read_text() == (demo.directory / "best" / "softmax.hip").read_text()
     assert "#pragma unroll" not in SOURCE.read_text()
 
 
@@ -147,17 +147,17 @@ def test_a_proposal_that_a_guard_stopped_was_never_run(demo: Demo) -> None:
     assert stopped
     for verdict in stopped:
         assert verdict["runtime_ms"] is None
-        assert not list((demo.folder / "proposals" / verdict["proposal"]).rglob("*.db"))
+        assert not list((demo.directory / "proposals" / verdict["proposal"]).rglob("*.db"))
 
 
 def test_the_resolved_configuration_is_stored(demo: Demo) -> None:
-    stored = json.loads((demo.folder / "config.json").read_text())
+    stored = json.loads((demo.directory / "config.json").read_text())
 
     assert stored["kernel"]["params"]["rows"] == 64
     assert stored["optimizer"]["min_improvement"] == 0.02
 
 
 def test_the_report_shows_the_outcome(demo: Demo) -> None:
-    page = (demo.folder / "report.html").read_text()
+    page = (demo.directory / "report.html").read_text()
 
     assert f"{demo.summary['speedup']:.2f}x (emulated)" in page

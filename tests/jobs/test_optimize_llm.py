@@ -53,12 +53,12 @@ EXPECTED = {
 class Run:
     """A finished run."""
 
-    folder: Path
+    directory: Path
     store: str
 
     @property
     def summary(self) -> dict[str, Any]:
-        summary: dict[str, Any] = json.loads((self.folder / "optimize.json").read_text())
+        summary: dict[str, Any] = json.loads((self.directory / "optimize.json").read_text())
         return summary
 
     @property
@@ -68,19 +68,19 @@ class Run:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("llm")
+    directory = tmp_path_factory.mktemp("llm")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        patch.chdir(directory)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{directory}/mlflow.db")
         patch.delenv("OPENAI_API_KEY", raising=False)
-        yield folder
+        yield directory
 
 
 def optimize(workplace: Path, name: str, experiment: str, *words: str) -> Run:
-    folder = workplace / name
-    given = [f"+experiment={experiment}_llm", *SMALL[experiment], f"hydra.run.dir={folder}", "display=runtime", *words]
+    directory = workplace / name
+    given = [f"+experiment={experiment}_llm", *SMALL[experiment], f"hydra.run.dir={directory}", "display=runtime", *words]
     assert run_lab(given) == 0
-    return Run(folder, f"sqlite:///{workplace}/mlflow.db")
+    return Run(directory, f"sqlite:///{workplace}/mlflow.db")
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_each_recorded_answer_gets_the_verdict_that_it_deserves(experiment: str,
 
 def test_the_transcript_of_a_replay_has_the_same_answers_and_what_was_asked(softmax: Run) -> None:
     recorded = read_transcript(resource_dir("experiments") / "softmax" / "transcript.jsonl")
-    replayed = read_transcript(softmax.folder / "transcript.jsonl")
+    replayed = read_transcript(softmax.directory / "transcript.jsonl")
 
     assert [call.answer for call in replayed] == [call.answer for call in recorded]
     assert [call.purpose for call in replayed] == ["propose", "repair", "propose", "propose", "propose"]
@@ -128,8 +128,8 @@ def test_the_transcript_of_a_replay_has_the_same_answers_and_what_was_asked(soft
 def test_a_replay_is_the_same_from_run_to_run(workplace: Path, softmax: Run) -> None:
     again = optimize(workplace, "again", "softmax", "optimizer.proposer=recorded", "tracking=none")
 
-    assert (again.folder / "optimize.json").read_text() == (softmax.folder / "optimize.json").read_text()
-    assert (again.folder / "transcript.jsonl").read_bytes() == (softmax.folder / "transcript.jsonl").read_bytes()
+    assert (again.directory / "optimize.json").read_text() == (softmax.directory / "optimize.json").read_text()
+    assert (again.directory / "transcript.jsonl").read_bytes() == (softmax.directory / "transcript.jsonl").read_bytes()
 
 
 def test_the_winner_is_rebuilt_to_the_same_code_object(softmax: Run) -> None:
@@ -180,7 +180,7 @@ def test_a_live_endpoint_with_errors_gives_the_same_verdicts(workplace: Path, so
 
     assert run.verdicts == softmax.verdicts
     assert run.summary["stop_reason"].startswith("the model did not answer: ")
-    calls = read_transcript(run.folder / "transcript.jsonl")
+    calls = read_transcript(run.directory / "transcript.jsonl")
     assert [len(call.answer.failures) for call in calls] == [1, 1, 0, 0, 0]
     assert {call.answer.model for call in calls} == {"scripted"}
 
@@ -221,15 +221,15 @@ def test_an_endpoint_that_never_answers_ends_the_run_with_an_error(workplace: Pa
 def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_nothing_had_been(
     workplace: Path, softmax: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, store = workplace / "killed", f"sqlite:///{workplace}/killed.db"
-    words = ["+experiment=softmax_llm", *SMALL["softmax"], "optimizer.proposer=recorded", f"hydra.run.dir={folder}"]
+    directory, store = workplace / "killed", f"sqlite:///{workplace}/killed.db"
+    words = ["+experiment=softmax_llm", *SMALL["softmax"], "optimizer.proposer=recorded", f"hydra.run.dir={directory}"]
     process = subprocess.Popen(
         [sys.executable, "-m", "rocm_perf_lab", *words, f"tracking.uri={store}"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
-    journal = folder / "journal.jsonl"
+    journal = directory / "journal.jsonl"
     while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b'{"verdict"') >= 3):
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
@@ -237,7 +237,7 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_nothing_had_been(
     before = journal.read_bytes()
     capsys.readouterr()
 
-    resume_run(str(folder), display="json")
+    resume_run(str(directory), display="json")
 
     assert json.loads(capsys.readouterr().out)["verdicts"] == softmax.summary["verdicts"]
     assert journal.read_bytes().startswith(before)

@@ -42,15 +42,15 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def place(workplace: Path, source: bytes, entry: str = "scale", answers: Sequence[str] = ()) -> None:
-    folder = workplace / "experiments" / "scale"
-    folder.mkdir(parents=True)
-    (folder / "kernel.yaml").write_text(KERNEL.format(entry=entry))
-    (folder / "scale.hip").write_bytes(source)
+    directory = workplace / "experiments" / "scale"
+    directory.mkdir(parents=True)
+    (directory / "kernel.yaml").write_text(KERNEL.format(entry=entry))
+    (directory / "scale.hip").write_bytes(source)
     calls = [
         Call(call=number, answer=Answer(text=text, usage=Usage(read=0, written=0)))
         for number, text in enumerate(answers, start=1)
     ]
-    (folder / "transcript.jsonl").write_text("".join(call.model_dump_json() + "\n" for call in calls))
+    (directory / "transcript.jsonl").write_text("".join(call.model_dump_json() + "\n" for call in calls))
 
 
 def optimize(*words: str) -> tuple[int, Any]:

@@ -14,13 +14,13 @@ PROFILE = ("job=profile", "kernel=softmax", "kernel.params.rows=16", "device=emu
 DOCUMENTS = ("profile", "roofline", "dag", "analysis")
 
 
-def profiled(folder: Path, *words: str) -> Path:
-    assert run_lab([*PROFILE, f"hydra.run.dir={folder}", *words]) == 0
-    return folder
+def profiled(directory: Path, *words: str) -> Path:
+    assert run_lab([*PROFILE, f"hydra.run.dir={directory}", *words]) == 0
+    return directory
 
 
-def document(folder: Path, name: str) -> Any:
-    return json.loads((folder / f"{name}.json").read_text())
+def document(directory: Path, name: str) -> Any:
+    return json.loads((directory / f"{name}.json").read_text())
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A folder that an earlier run has used."""
+"""A directory that an earlier run has used."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def used(folder: Path, *names: str) -> Path:
+def used(directory: Path, *names: str) -> Path:
     for name in ("profile.json", "config.json", *names):
-        (folder / name).write_text("{}")
-    return folder
+        (directory / name).write_text("{}")
+    return directory
 
 
 def test_results_go_and_other_files_stay(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_results_go_and_other_files_stay(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "notes.md"}
 
 
-def test_a_folder_that_no_run_has_used_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_that_no_run_has_used_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "att").mkdir()
 
     forget_results(tmp_path, passes=True)

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 TARGET = load_target("mi300x")
 
 
-def printed(folder: Path, times: Sequence[int], extra: Mapping[str, float] | None = None) -> str:
+def printed(directory: Path, times: Sequence[int], extra: Mapping[str, float] | None = None) -> str:
     counters = {**vec_copy_counters(), **(extra or {})}
     rows = [dispatch(10**6 * i, 10**6 * i + time, counters=counters) for i, time in enumerate(times)]
-    write_database(folder / "x.db", recorded_run(TARGET, rows, emulated=False, kernels=(VEC_COPY,)))
-    trace = read_database(folder / "x.db")
+    write_database(directory / "x.db", recorded_run(TARGET, rows, emulated=False, kernels=(VEC_COPY,)))
+    trace = read_database(directory / "x.db")
     profile = build_profile(trace, target=TARGET)
     compiled: Any = None
     turn = Turn(compiled, profile, diagnose(profile, trace, deterministic=False), None, (), ())

@@ -13,9 +13,9 @@ import pytest
 
 from rocm_perf_lab.analysis.documents import export_schemas
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
-from rocm_perf_lab.rocprof.att.directories import find_folders
+from rocm_perf_lab.rocprof.att.directories import find_directories
 from rocm_perf_lab.rocprof.att.model import AttTrace, Category, Column, State
-from rocm_perf_lab.rocprof.att.reader import read_folder
+from rocm_perf_lab.rocprof.att.reader import read_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ COMMAND = [
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The run's folder, and what was printed."""
+    """The run's directory, and what was printed."""
     work = tmp_path_factory.mktemp("deep")
     environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "100"}
     command = [*COMMAND, f"hydra.run.dir={work / 'run'}"]
@@ -39,15 +39,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture(scope="module")
 def trace(run: tuple[Path, str]) -> AttTrace:
-    (folder,) = find_folders(run[0] / "att")
-    return read_folder(folder)
+    (directory,) = find_directories(run[0] / "att")
+    return read_directory(directory)
 
 
 def analysis_document(run: tuple[Path, str]) -> Any:
     return json.loads((run[0] / "analysis.json").read_text())
 
 
-def test_the_folder_is_read_without_a_note_and_called_emulated(trace: AttTrace) -> None:
+def test_the_directory_is_read_without_a_note_and_called_emulated(trace: AttTrace) -> None:
     assert trace.notes == ()
     assert (trace.provenance.device, trace.provenance.emulated, trace.provenance.gfxip) == ("emulator", True, 9)
     assert [label.name for label in trace.kernels] == ["softmax_kernel"]
@@ -132,7 +132,7 @@ def test_the_three_hottest_lines_are_on_the_screen(run: tuple[Path, str]) -> Non
     assert all(source in run[1] for source in hottest)
 
 
-def test_without_the_pass_there_is_a_reason_and_no_folder(tmp_path: Path) -> None:
+def test_without_the_pass_there_is_a_reason_and_no_directory(tmp_path: Path) -> None:
     command = [*(word for word in COMMAND if word != "passes=deep"), f"hydra.run.dir={tmp_path / 'run'}"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
 

@@ -43,8 +43,8 @@ ARGUMENTS = (
 
 @pytest.fixture
 def compile_scale(tmp_path: Path) -> Callable[..., BuildResult]:
-    def compile_it(text: str = SCALE, folder: str = "kernel", **changes: Any) -> BuildResult:
-        source = tmp_path / folder / "kernel.py"
+    def compile_it(text: str = SCALE, directory: str = "kernel", **changes: Any) -> BuildResult:
+        source = tmp_path / directory / "kernel.py"
         source.parent.mkdir(exist_ok=True)
         source.write_text(text)
         request: dict[str, Any] = {"entry": "scale", "arguments": ARGUMENTS, "constexprs": {"BLOCK": 256}} | changes
@@ -59,9 +59,9 @@ def failure(compile_it: Callable[..., BuildResult], *arguments: Any, **changes: 
     return caught.value
 
 
-def test_a_kernel_compiles_once_wherever_its_folder_is(compile_scale: Callable[..., BuildResult], tmp_path: Path) -> None:
+def test_a_kernel_compiles_once_wherever_its_directory_is(compile_scale: Callable[..., BuildResult], tmp_path: Path) -> None:
     first = compile_scale(options={"num_warps": 2})
-    again = compile_scale(folder="elsewhere", options={"num_warps": 2})
+    again = compile_scale(directory="elsewhere", options={"num_warps": 2})
 
     assert (first.cached, again.cached) == (False, True)
     assert again.code_object.data == first.code_object.data
@@ -204,7 +204,7 @@ def test_a_file_of_a_package_imports_its_neighbours(compile_scale: Callable[...,
     for name, content in {"../__init__": "", "__init__": "", "../common": "FACTOR = 3\n", "near": "LIMIT = 4\n"}.items():
         (kernels / f"{name}.py").write_text(content)
 
-    built = compile_scale(text, folder="project/kernels")
+    built = compile_scale(text, directory="project/kernels")
 
     assert built.code_object.kernels[0].name == "scale"
 

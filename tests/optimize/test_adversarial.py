@@ -1,4 +1,4 @@
-"""Sources that cheat, race or compute something else, each in the folder of the stage that has to stop it.
+"""Sources that cheat, race or compute something else, each in the directory of the stage that has to stop it.
 
 The tricks are those that others have met (cached outputs, NaN wildcards, zeros under a loose tolerance, special-cased
 inputs), and some more. `right/` holds rewrites that nothing may stop.
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.judge import Judge
 
-FOLDER = Path(__file__).parent / "adversarial"
-SOURCES = sorted(FOLDER.glob("*/*.hip"))
+DIRECTORY = Path(__file__).parent / "adversarial"
+SOURCES = sorted(DIRECTORY.glob("*/*.hip"))
 QUICK = {"cached_outputs", "clock", "host_code", "shuffle_32", "no_barrier", "writes_behind", "zeros", "nan_wildcard", "unrolled"}
 """One of each kind runs every time; all of them where slow tests run."""
 
 
 @pytest.fixture(scope="module")
 def description() -> KernelDescription:
-    return described(FOLDER)
+    return described(DIRECTORY)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_each_trick_is_stopped_where_it_has_to_be_and_no_honest_rewrite_is(sourc
 
 
 def test_the_gate_names_the_line(judge: Judge) -> None:
-    judgement = judge.judge(FOLDER / "gate" / "no_barrier.hip")
+    judgement = judge.judge(DIRECTORY / "gate" / "no_barrier.hip")
 
     assert judgement.reason.startswith("no_barrier.hip:")
     assert "race on LDS offset" in judgement.reason
@@ -69,7 +69,7 @@ def test_a_baseline_that_differs_from_its_reference_is_refused(description: Kern
 
 def test_without_leave_to_reassociate_a_last_bit_is_too_much(description: KernelDescription, tmp_path: Path) -> None:
     source = tmp_path / "honest.hip"
-    text = (FOLDER / "honest.hip").read_text()
+    text = (DIRECTORY / "honest.hip").read_text()
     source.write_text(text.replace("sum * scale;", "(a[row * cols + i] * scale) + b[row * cols + i] * scale;"))
 
     assert judge_of(description).judge(source).stage == "right"
@@ -81,8 +81,8 @@ def test_without_leave_to_reassociate_a_last_bit_is_too_much(description: Kernel
 def test_nan_may_be_ignored_where_the_policy_says_so(description: KernelDescription) -> None:
     lenient = judge_of(description, policy=TrialPolicy(nan="ignore"))
 
-    assert lenient.judge(FOLDER / "verification" / "no_nan.hip").stage == "right"
-    assert lenient.judge(FOLDER / "verification" / "nan_wildcard.hip").stage == "verification"
+    assert lenient.judge(DIRECTORY / "verification" / "no_nan.hip").stage == "right"
+    assert lenient.judge(DIRECTORY / "verification" / "nan_wildcard.hip").stage == "verification"
 
 
 def test_equal_seeds_give_equal_trials_and_others_give_others(description: KernelDescription) -> None:

@@ -19,8 +19,8 @@ from tests.builders.judging import described, judge_of
 if TYPE_CHECKING:
     from rocm_perf_lab.optimize.judge import Judge
 
-FOLDER = Path(__file__).parent / "candidates"
-EXPERIMENTS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yaml"))}
+DIRECTORY = Path(__file__).parent / "candidates"
+EXPERIMENTS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(DIRECTORY.glob("*.yaml"))}
 CASES = [(name, case) for name, content in EXPERIMENTS.items() for case in content["candidates"]]
 
 

@@ -34,9 +34,9 @@ INDEXED_PRIVATE_ARRAY = """extern "C" __global__ void k(float* a, float f) {
 }"""
 
 
-def candidate(source: str, folder: Path, *, entry: str = "k") -> Candidate:
+def candidate(source: str, directory: Path, *, entry: str = "k") -> Candidate:
     text = f"#include <hip/hip_runtime.h>\n{source}\n"
-    kernel = find_kernel(build_hip(text, folder).code_object, entry)
+    kernel = find_kernel(build_hip(text, directory).code_object, entry)
     return Candidate(parse_source(text.encode(), entry), kernel, 8.0)
 
 

@@ -25,11 +25,13 @@ extern "C" __global__ void neighbour(float* a) {{ a[threadIdx.x] = changed(a[thr
 """
 
 
-def candidate(folder: Path, *, shared: str = "x", more: str = "", own: str = "changed(a[threadIdx.x], threadIdx.x)") -> Candidate:
-    folder.mkdir()
+def candidate(
+    directory: Path, *, shared: str = "x", more: str = "", own: str = "changed(a[threadIdx.x], threadIdx.x)"
+) -> Candidate:
+    directory.mkdir()
     text = TWO_KERNELS.format(shared=shared, more=more, own=own)
-    code_object = build_hip(text, folder).code_object
-    syntax = read_syntax(CompileRequest(write_source(text, folder)), compiler=the_compiler())
+    code_object = build_hip(text, directory).code_object
+    syntax = read_syntax(CompileRequest(write_source(text, directory)), compiler=the_compiler())
     inspection = Inspection(syntax, code_object, frozenset(), 64)
     return Candidate(parse_source(text.encode(), "rewritten"), find_kernel(code_object, "rewritten"), 8.0, inspection)
 
@@ -63,11 +65,11 @@ template __global__ void scaled<double>(double*);
 def test_a_template_that_another_kernel_is_made_of_is_named_with_the_way_out(tmp_path: Path) -> None:
     both = []
     for factor in (2, 3):
-        folder = tmp_path / str(factor)
-        folder.mkdir()
+        directory = tmp_path / str(factor)
+        directory.mkdir()
         text = TWO_INSTANTIATIONS.format(factor=factor)
-        code_object = build_hip(text, folder).code_object
-        syntax = read_syntax(CompileRequest(write_source(text, folder)), compiler=the_compiler())
+        code_object = build_hip(text, directory).code_object
+        syntax = read_syntax(CompileRequest(write_source(text, directory)), compiler=the_compiler())
         kernel = find_kernel(code_object, "scaled<float>")
         unit = parse_source(text.encode(), "scaled<float>")
         both.append(Candidate(unit, kernel, 8.0, Inspection(syntax, code_object, frozenset(), 64)))

@@ -48,12 +48,12 @@ def source(text: str, parent: Proposal | None = None) -> Proposal:
     return Proposal.of(text, transform="unroll", description="by 4", parent=parent)
 
 
-def apply(diff: str, before: str, folder: Path, tool: tuple[str, ...], name: str) -> str:
-    (folder / name).write_bytes(before.encode())
-    (folder / "best.diff").write_bytes(diff.encode())
-    run = subprocess.run([*tool, "best.diff"], cwd=folder, capture_output=True, text=True, check=False)
+def apply(diff: str, before: str, directory: Path, tool: tuple[str, ...], name: str) -> str:
+    (directory / name).write_bytes(before.encode())
+    (directory / "best.diff").write_bytes(diff.encode())
+    run = subprocess.run([*tool, "best.diff"], cwd=directory, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    return (folder / name).read_bytes().decode()
+    return (directory / name).read_bytes().decode()
 
 
 def test_an_id_is_the_start_of_the_sha256_of_the_text() -> None:

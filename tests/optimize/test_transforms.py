@@ -276,7 +276,7 @@ def test_arguments_out_of_range_are_refused(make: object) -> None:
         make()  # type: ignore[operator]
 
 
-def _judged(name: str, chosen: set[str], folder: Path) -> list[tuple[str, str, str]]:
+def _judged(name: str, chosen: set[str], directory: Path) -> list[tuple[str, str, str]]:
     """What became of every proposal for an experiment that is not right, rewrites of the first rewrite included."""
     description = described(resource_dir("experiments") / name, **SMALL[name])
     judge: Judge = judge_of(description)
@@ -290,7 +290,7 @@ def _judged(name: str, chosen: set[str], folder: Path) -> list[tuple[str, str, s
     found: list[tuple[str, str, str]] = []
     each_once = {rewrite.text: (transform, rewrite) for transform, rewrite in rewrites}
     for number, (transform, rewrite) in enumerate(each_once.values()):
-        source = folder / str(number) / description.source.name
+        source = directory / str(number) / description.source.name
         source.parent.mkdir()
         source.write_text(rewrite.text)
         judgement = judge.judge(source)

@@ -35,8 +35,8 @@ def unrolled(body: str, factor: int = 2) -> list[str]:
     return [rewrite.text.removeprefix(HEAD).removesuffix("}\n") for rewrite in propose(f"{HEAD}{body}}}\n", factor)]
 
 
-def machine_code(source: str, folder: Path) -> bytes:
-    code_object = build_hip(source, folder).code_object
+def machine_code(source: str, directory: Path) -> bytes:
+    code_object = build_hip(source, directory).code_object
     kernel = find_kernel(code_object, "k")
     return parse_elf(code_object.data).read(kernel.entry_address, kernel.code_bytes)
 

@@ -25,7 +25,7 @@ class Scripted(Rocprofv3):
         self,
         options: Sequence[str],
         command: Sequence[str],
-        folder: Path,
+        directory: Path,
         *,
         timeout_s: float,
         log: Path | None = None,
@@ -34,7 +34,7 @@ class Scripted(Rocprofv3):
         if "SQ_EVENT_8" in options:
             raise ProfilerError("the hardware cannot collect these counters")
         found = {name: float(name.rpartition("_")[2]) for name in options if name in COUNTERS and name != "SQ_EVENT_16"}
-        path = folder / "run_results.db"
+        path = directory / "run_results.db"
         path.parent.mkdir(parents=True)
         write_database(path, recorded_run(load_target("mi300x"), [dispatch(1000, 5000, counters=found)]))
         return ProfiledRun((path,), ("data lost",) if "SQ_EVENT_0" in options else (), 0.1)
@@ -59,8 +59,8 @@ def test_passes_stay_in_order_and_a_failed_one_costs_its_own_counters_only(tmp_p
 class Countless(Scripted):
     """Leaves a database without any counter."""
 
-    def run(self, options: Sequence[str], command: Sequence[str], folder: Path, **others: Any) -> ProfiledRun:
-        return super().run(tuple(word for word in options if word not in COUNTERS), command, folder, **others)
+    def run(self, options: Sequence[str], command: Sequence[str], directory: Path, **others: Any) -> ProfiledRun:
+        return super().run(tuple(word for word in options if word not in COUNTERS), command, directory, **others)
 
 
 def test_a_profiler_that_collects_nothing_is_told_once(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class RecordingDevice:
 def test_a_deterministic_device_runs_once_with_all_counters(tmp_path: Path) -> None:
     device = RecordingDevice(deterministic=True)
 
-    results = run_passes(device, LAUNCH, folder=tmp_path, runs=10, counters=SQ)
+    results = run_passes(device, LAUNCH, directory=tmp_path, runs=10, counters=SQ)
 
     assert device.requests == [(1, tuple(SQ))]
     assert set(results.trace.counters) == set(SQ)
@@ -64,7 +64,7 @@ def test_a_deterministic_device_runs_once_with_all_counters(tmp_path: Path) -> N
 def test_a_gpu_is_timed_without_counters_and_counted_in_passes_that_fit(tmp_path: Path) -> None:
     device = RecordingDevice(deterministic=False)
 
-    results = run_passes(device, LAUNCH, folder=tmp_path, runs=3, counters=SQ)
+    results = run_passes(device, LAUNCH, directory=tmp_path, runs=3, counters=SQ)
     profile = build_profile(results.trace, target=TARGET, counter_traces=results.counter_traces)
 
     assert device.requests == [(3, ()), (1, tuple(SQ[:8])), (1, (SQ[8],))]
@@ -76,7 +76,7 @@ def test_a_gpu_is_timed_without_counters_and_counted_in_passes_that_fit(tmp_path
 def test_a_failed_counter_pass_costs_its_counters_and_is_noted(tmp_path: Path) -> None:
     device = RecordingDevice(deterministic=False, refused="SQ_EVENT_8")
 
-    results = run_passes(device, LAUNCH, folder=tmp_path, runs=1, counters=SQ)
+    results = run_passes(device, LAUNCH, directory=tmp_path, runs=1, counters=SQ)
     profile = build_profile(results.trace, target=TARGET, counter_traces=results.counter_traces, failures=results.failures)
 
     assert [set(one) for one in profile.counter_passes] == [set(SQ[:8])]
@@ -87,11 +87,11 @@ def test_a_failed_timing_pass_is_an_error(tmp_path: Path) -> None:
     device = RecordingDevice(deterministic=True, refused="SQ_EVENT_0")
 
     with pytest.raises(LabError, match="exceeds"):
-        run_passes(device, LAUNCH, folder=tmp_path, runs=1, counters=SQ)
+        run_passes(device, LAUNCH, directory=tmp_path, runs=1, counters=SQ)
 
 
 def test_an_older_database_is_never_read(tmp_path: Path) -> None:
-    run_passes(RecordingDevice(deterministic=True), LAUNCH, folder=tmp_path, runs=1, counters=["SQ_EVENT_0"])
+    run_passes(RecordingDevice(deterministic=True), LAUNCH, directory=tmp_path, runs=1, counters=["SQ_EVENT_0"])
 
     class SilentDevice(RecordingDevice):
         def run(
@@ -100,13 +100,13 @@ def test_an_older_database_is_never_read(tmp_path: Path) -> None:
             return DeviceRun({}, database)
 
     with pytest.raises(LabError, match="cannot open the database"):
-        run_passes(SilentDevice(deterministic=True), LAUNCH, folder=tmp_path, runs=1, counters=[])
+        run_passes(SilentDevice(deterministic=True), LAUNCH, directory=tmp_path, runs=1, counters=[])
 
 
 def test_a_deterministic_device_traces_threads_in_its_only_run(tmp_path: Path) -> None:
     device = RecordingDevice(deterministic=True)
 
-    results = run_passes(device, LAUNCH, folder=tmp_path / "db", runs=1, counters=SQ, att=tmp_path / "att")
+    results = run_passes(device, LAUNCH, directory=tmp_path / "db", runs=1, counters=SQ, att=tmp_path / "att")
 
     assert len(device.requests) == 1
     assert results.att is not None
@@ -116,7 +116,7 @@ def test_a_deterministic_device_traces_threads_in_its_only_run(tmp_path: Path) -
 def test_a_gpu_traces_threads_in_a_run_of_their_own(tmp_path: Path) -> None:
     device = RecordingDevice(deterministic=False)
 
-    results = run_passes(device, LAUNCH, folder=tmp_path / "db", runs=3, counters=SQ[:1], att=tmp_path / "att")
+    results = run_passes(device, LAUNCH, directory=tmp_path / "db", runs=3, counters=SQ[:1], att=tmp_path / "att")
 
     assert device.requests == [(3, ()), (1, (SQ[0],)), (1, ())]
     assert results.att is not None
@@ -125,7 +125,7 @@ def test_a_gpu_traces_threads_in_a_run_of_their_own(tmp_path: Path) -> None:
 def test_a_failed_thread_trace_costs_itself_only_and_says_why(tmp_path: Path) -> None:
     device = RecordingDevice(deterministic=False, att_refused="the trace decoder is missing")
 
-    results = run_passes(device, LAUNCH, folder=tmp_path / "db", runs=1, counters=[], att=tmp_path / "att")
+    results = run_passes(device, LAUNCH, directory=tmp_path / "db", runs=1, counters=[], att=tmp_path / "att")
 
     assert (results.att, results.att_reason) == (None, "the trace decoder is missing")
     assert results.failures == ("the thread trace failed: the trace decoder is missing",)
@@ -135,6 +135,6 @@ def test_an_older_thread_trace_is_never_read(tmp_path: Path) -> None:
     write_trace(thread_trace([("s_endpgm", "")], [(1, 0, 0, 4)]), tmp_path / "att")
     device = RecordingDevice(deterministic=False, att_refused="no")
 
-    run_passes(device, LAUNCH, folder=tmp_path / "db", runs=1, counters=[], att=tmp_path / "att")
+    run_passes(device, LAUNCH, directory=tmp_path / "db", runs=1, counters=[], att=tmp_path / "att")
 
     assert not (tmp_path / "att").exists()

@@ -29,9 +29,9 @@ HELPERS = ("^__amd_rocclr_",)
 FILL = KernelSymbolRecord(3, 1, "__amd_rocclr_fillBufferAligned", "__amd_rocclr_fillBufferAligned", 8, 0, 16, 0, 0)
 
 
-def trace_of(folder: Path, dispatches: list[DispatchRecord]) -> Trace:
-    write_database(folder / "x.db", recorded_run(TARGET, dispatches, kernels=(VEC_COPY, REDUCE, FILL)))
-    return read_database(folder / "x.db")
+def trace_of(directory: Path, dispatches: list[DispatchRecord]) -> Trace:
+    write_database(directory / "x.db", recorded_run(TARGET, dispatches, kernels=(VEC_COPY, REDUCE, FILL)))
+    return read_database(directory / "x.db")
 
 
 def metadata(*, vgprs: int, agprs: int, sgprs: int) -> KernelMetadata:

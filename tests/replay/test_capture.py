@@ -1,4 +1,4 @@
-"""Capture end to end: the real tool in an application on the stand-in runtime, and what lies in the folder afterwards."""
+"""Capture end to end: the real tool in an application on the stand-in runtime, and what lies in the directory afterwards."""
 
 from __future__ import annotations
 
@@ -50,26 +50,26 @@ def capturing(environment: dict[str, str], tmp_path: Path) -> Capturing:
     return run
 
 
-def document(folder: Path, name: str) -> Any:
-    return json.loads((folder / name).read_text())
+def document(directory: Path, name: str) -> Any:
+    return json.loads((directory / name).read_text())
 
 
-def regions(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = document(folder, "memory_regions.json")["regions"]
+def regions(directory: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = document(directory, "memory_regions.json")["regions"]
     return found
 
 
-def holding(folder: Path, address: int) -> dict[str, Any]:
-    (region,) = [r for r in regions(folder) if int(r["base"], 16) <= address < int(r["base"], 16) + r["size"]]
+def holding(directory: Path, address: int) -> dict[str, Any]:
+    (region,) = [r for r in regions(directory) if int(r["base"], 16) <= address < int(r["base"], 16) + r["size"]]
     return region
 
 
-def content(folder: Path, address: int, size: int, *, after: bool = False) -> bytes:
+def content(directory: Path, address: int, size: int, *, after: bool = False) -> bytes:
     """Captured bytes at an address, before or after the dispatch."""
-    region = holding(folder, address)
-    memory = bytearray((folder / region["file"]).read_bytes())
+    region = holding(directory, address)
+    memory = bytearray((directory / region["file"]).read_bytes())
     if after and region["after"] is not None:
-        changed = (folder / region["after"]["file"]).read_bytes()
+        changed = (directory / region["after"]["file"]).read_bytes()
         for first, pages in region["after"]["runs"]:
             memory[first * PAGE : (first + pages) * PAGE] = changed[: pages * PAGE]
             changed = changed[pages * PAGE :]
@@ -90,85 +90,85 @@ def scaled(rounds: int) -> np.ndarray[Any, np.dtype[np.float32]]:
 def test_an_in_place_kernel_is_captured_with_its_memory_before_and_after(capturing: Capturing) -> None:
     outcome = capturing("scale", 2)
 
-    (x,) = struct.unpack_from("<Q", (outcome.folder / "kernarg.bin").read_bytes())
+    (x,) = struct.unpack_from("<Q", (outcome.directory / "kernarg.bin").read_bytes())
     assert outcome.exit_code == 0
-    np.testing.assert_array_equal(floats(content(outcome.folder, x, COUNT * 4)), scaled(2))
-    np.testing.assert_array_equal(floats(content(outcome.folder, x, COUNT * 4, after=True)), scaled(3))
+    np.testing.assert_array_equal(floats(content(outcome.directory, x, COUNT * 4)), scaled(2))
+    np.testing.assert_array_equal(floats(content(outcome.directory, x, COUNT * 4, after=True)), scaled(3))
 
 
 def test_only_pages_that_changed_are_stored_afterwards(capturing: Capturing) -> None:
-    folder = capturing("scale", 1).folder
+    directory = capturing("scale", 1).directory
 
-    (x,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
-    region = holding(folder, x)
+    (x,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
+    region = holding(directory, x)
 
     assert region["size"] == 2 * COUNT * 4  # the other half of the allocation is not written
     assert region["after"]["runs"] == [[0, COUNT * 4 // PAGE]]
-    assert (folder / region["after"]["file"]).stat().st_size == COUNT * 4
+    assert (directory / region["after"]["file"]).stat().st_size == COUNT * 4
 
 
 def test_what_only_pointers_lead_to_is_found(capturing: Capturing) -> None:
-    folder = capturing("walk", 1).folder
+    directory = capturing("walk", 1).directory
 
-    head, total = struct.unpack_from("<QQ", (folder / "kernarg.bin").read_bytes())
+    head, total = struct.unpack_from("<QQ", (directory / "kernarg.bin").read_bytes())
     values = []
     node = head
     while node:
-        node, value, visits = NODE.unpack(content(folder, node, NODE.size))
+        node, value, visits = NODE.unpack(content(directory, node, NODE.size))
         values.append((value, visits))
 
     assert values == [(float(i), 1) for i in range(LENGTH)]
-    assert {r["kind"] for r in regions(folder)} == {"pool", "vmem"}
-    assert floats(content(folder, total, 4, after=True)) == sum(range(LENGTH))
-    assert NODE.unpack(content(folder, head, NODE.size, after=True))[2] == 2
+    assert {r["kind"] for r in regions(directory)} == {"pool", "vmem"}
+    assert floats(content(directory, total, 4, after=True)) == sum(range(LENGTH))
+    assert NODE.unpack(content(directory, head, NODE.size, after=True))[2] == 2
 
 
 def test_pinned_host_memory_is_read_where_it_is(capturing: Capturing) -> None:
-    folder = capturing("walk", 0, "pinned").folder
+    directory = capturing("walk", 0, "pinned").directory
 
-    (head,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
-    region = holding(folder, head)
+    (head,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
+    region = holding(directory, head)
 
     assert (region["kind"], region["location"], region["size"]) == ("locked", "cpu", PAGE)
     assert region["requested"] == [{"base": hex(head), "size": 2 * NODE.size}]
-    assert NODE.unpack(content(folder, head, NODE.size, after=True)) == (head + NODE.size, 1.0, 1)
-    assert content(folder, int(region["base"], 16), 8) == bytes([7] * 8)  # the rest of the page
+    assert NODE.unpack(content(directory, head, NODE.size, after=True)) == (head + NODE.size, 1.0, 1)
+    assert content(directory, int(region["base"], 16), 8) == bytes([7] * 8)  # the rest of the page
 
 
 def test_host_memory_is_read_in_a_sandbox_too(capturing: Capturing) -> None:
     variables = {"LD_PRELOAD": str(build.shared_object("no_reading"))}
 
-    folder = capturing("walk", 0, "pinned", variables=variables).folder
+    directory = capturing("walk", 0, "pinned", variables=variables).directory
 
-    (head,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
-    assert NODE.unpack(content(folder, head, NODE.size)) == (head + NODE.size, 1.0, 0)
+    (head,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
+    assert NODE.unpack(content(directory, head, NODE.size)) == (head + NODE.size, 1.0, 0)
 
 
 @pytest.mark.parametrize("dispatch", [0, 100, 299])
 def test_many_packets_behind_one_doorbell_and_a_ring_that_wraps(capturing: Capturing, dispatch: int) -> None:
-    folder = capturing("count_up", dispatch, "burst 300").folder
+    directory = capturing("count_up", dispatch, "burst 300").directory
 
-    (cell,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
-    counted = [struct.unpack("<i", content(folder, cell, 4, after=after))[0] for after in (False, True)]
+    (cell,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
+    counted = [struct.unpack("<i", content(directory, cell, 4, after=after))[0] for after in (False, True)]
     assert counted == [1000 * dispatch, 1000 * (dispatch + 1)]
 
 
 def test_of_two_code_objects_at_one_address_the_later_is_captured(capturing: Capturing) -> None:
-    folder = capturing("add_to", 0, "reload").folder
+    directory = capturing("add_to", 0, "reload").directory
 
-    assert document(folder, "dispatch.json")["kernel"]["mangled_name"] == "_Z6add_toIfEvPT_PKS0_i"
+    assert document(directory, "dispatch.json")["kernel"]["mangled_name"] == "_Z6add_toIfEvPT_PKS0_i"
 
 
 def test_memory_that_came_from_elsewhere_is_followed(capturing: Capturing) -> None:
-    folder = capturing("walk", 0, "shared").folder
+    directory = capturing("walk", 0, "shared").directory
 
-    (head,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
+    (head,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
     nodes, node = [], head
     while node:
-        region = holding(folder, node)
-        following, value, _ = NODE.unpack(content(folder, node, NODE.size))
+        region = holding(directory, node)
+        following, value, _ = NODE.unpack(content(directory, node, NODE.size))
         nodes.append((region["kind"], region["location"], region["access_agents"], value))
-        assert NODE.unpack(content(folder, node, NODE.size, after=True))[2] == 1
+        assert NODE.unpack(content(directory, node, NODE.size, after=True))[2] == 1
         node = following
 
     gpu = 1
@@ -182,29 +182,29 @@ def test_memory_that_came_from_elsewhere_is_followed(capturing: Capturing) -> No
 
 
 def test_memory_that_went_back_is_forgotten(capturing: Capturing) -> None:
-    folder = capturing("walk", 1, "shared", mode="full").folder
+    directory = capturing("walk", 1, "shared", mode="full").directory
 
-    assert {"ipc", "interop", "locked"}.isdisjoint({region["kind"] for region in regions(folder)})
+    assert {"ipc", "interop", "locked"}.isdisjoint({region["kind"] for region in regions(directory)})
 
 
 @pytest.mark.parametrize("dispatch", [0, 1, 2])
 def test_counted_queues_are_watched(capturing: Capturing, dispatch: int) -> None:
-    folder = capturing("add_to", dispatch, "counted").folder
+    directory = capturing("add_to", dispatch, "counted").directory
 
-    (x,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
-    assert floats(content(folder, x, COUNT * 4)).tolist() == [1.0 + dispatch] * COUNT
+    (x,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
+    assert floats(content(directory, x, COUNT * 4)).tolist() == [1.0 + dispatch] * COUNT
 
 
 def test_a_runtime_that_starts_again_is_watched_again_and_dispatches_are_counted_on(capturing: Capturing) -> None:
-    folder = capturing("scale", 4, "restart").folder  # the second one of the second life
+    directory = capturing("scale", 4, "restart").directory  # the second one of the second life
 
-    (x,) = struct.unpack_from("<Q", (folder / "kernarg.bin").read_bytes())
-    assert document(folder, "dispatch.json")["index"]["kernel"] == 4
-    np.testing.assert_array_equal(floats(content(folder, x, COUNT * 4)), scaled(1))
+    (x,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
+    assert document(directory, "dispatch.json")["index"]["kernel"] == 4
+    np.testing.assert_array_equal(floats(content(directory, x, COUNT * 4)), scaled(1))
 
 
 def test_words_that_point_into_code_are_told(capturing: Capturing) -> None:
-    dispatch = document(capturing("walk", 0, "pinned").folder, "dispatch.json")
+    dispatch = document(capturing("walk", 0, "pinned").directory, "dispatch.json")
 
     (place,) = dispatch["code_pointers"]["places"]
 
@@ -228,10 +228,10 @@ def test_modes_differ_in_what_they_follow(environment: dict[str, str], tmp_path:
 
 
 def test_zero_pages_take_no_space(capturing: Capturing) -> None:
-    folder = capturing("walk").folder
+    directory = capturing("walk").directory
 
-    (mapped,) = [r for r in regions(folder) if r["kind"] == "vmem"]
-    status = (folder / mapped["file"]).stat()
+    (mapped,) = [r for r in regions(directory) if r["kind"] == "vmem"]
+    status = (directory / mapped["file"]).stat()
 
     assert mapped["zero_pages"] == 15
     assert status.st_size == mapped["size"] == 16 * PAGE
@@ -239,28 +239,28 @@ def test_zero_pages_take_no_space(capturing: Capturing) -> None:
 
 
 def test_the_manifest_has_every_file_and_its_hash(capturing: Capturing) -> None:
-    folder = capturing("scale").folder
+    directory = capturing("scale").directory
 
-    files = document(folder, "manifest.json")["files"]
-    present = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {"manifest.json"}
+    files = document(directory, "manifest.json")["files"]
+    present = {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()} - {"manifest.json"}
 
     assert set(files) == present
     for name, entry in files.items():
-        raw = (folder / name).read_bytes()
+        raw = (directory / name).read_bytes()
         assert (len(raw), hashlib.sha256(raw).hexdigest()) == (entry["size"], entry["sha256"])
 
 
 def test_nobody_else_may_read_it(capturing: Capturing) -> None:
-    folder = capturing("scale").folder
+    directory = capturing("scale").directory
 
-    for path in [folder, *folder.rglob("*")]:
+    for path in [directory, *directory.rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
 
 
 def test_packet_and_code_object_are_those_of_the_dispatch(capturing: Capturing) -> None:
-    folder = capturing("reverse_tile", 1).folder
+    directory = capturing("reverse_tile", 1).directory
 
-    dispatch = document(folder, "dispatch.json")
+    dispatch = document(directory, "dispatch.json")
 
     assert dispatch["kernel"]["symbol"] == "reverse_tile.kd"
     assert dispatch["index"]["kernel"] == 1
@@ -268,18 +268,18 @@ def test_packet_and_code_object_are_those_of_the_dispatch(capturing: Capturing) 
     assert dispatch["packet"]["workgroup_size"] == [256, 1, 1]
     assert dispatch["packet"]["group_segment_size"] == 1024  # all of it dynamic
     assert dispatch["kernel"]["group_segment_size"] == 0
-    assert (folder / "kernel.hsaco").read_bytes() == build.kernels().read_bytes()
+    assert (directory / "kernel.hsaco").read_bytes() == build.kernels().read_bytes()
     assert dispatch["agents"][dispatch["agent"]]["isa"] == "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-"
     assert dispatch["timing"]["end"] > dispatch["timing"]["start"]
 
 
 def test_module_variables_are_kept_before_and_after(capturing: Capturing) -> None:
-    folder = capturing("scale", 2).folder
+    directory = capturing("scale", 2).directory
 
-    variables = {v["name"]: v for v in document(folder, "dispatch.json")["variables"]}
+    variables = {v["name"]: v for v in document(directory, "dispatch.json")["variables"]}
 
     def value(name: str, form: str, file: str) -> tuple[Any, ...]:
-        return struct.unpack_from(form, (folder / file).read_bytes(), variables[name]["offset"])
+        return struct.unpack_from(form, (directory / file).read_bytes(), variables[name]["offset"])
 
     assert value("gain", "<f", "variables.bin") == (2.0,)  # set by the application
     assert value("offsets", "<4f", "variables.bin") == (1.0, 2.0, 3.0, 4.0)
@@ -291,11 +291,11 @@ def test_module_variables_are_kept_before_and_after(capturing: Capturing) -> Non
     "name", ["_Z6add_toIfEvPT_PKS0_i", "add_to", "add_to<float>", "void add_to<float>(float*, float const*, int)", "/^_Z6add/"]
 )
 def test_a_kernel_has_several_names(capturing: Capturing, name: str) -> None:
-    assert document(capturing(name).folder, "dispatch.json")["kernel"]["mangled_name"] == "_Z6add_toIfEvPT_PKS0_i"
+    assert document(capturing(name).directory, "dispatch.json")["kernel"]["mangled_name"] == "_Z6add_toIfEvPT_PKS0_i"
 
 
 def test_preloading_is_the_other_way_in(capturing: Capturing) -> None:
-    assert (capturing("scale", preload=True).folder / "manifest.json").exists()
+    assert (capturing("scale", preload=True).directory / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("older", [{}, {"HSA_TOOLS_LIB": "the tool"}])
@@ -304,31 +304,31 @@ def test_rocprofiler_sdk_is_the_third_way_in(capturing: Capturing, older: dict[s
 
     outcome = capturing("scale", 2, rocprofiler_sdk=True, variables=variables)
 
-    assert document(outcome.folder, "dispatch.json")["index"]["kernel"] == 2
+    assert document(outcome.directory, "dispatch.json")["index"]["kernel"] == 2
     assert outcome.kernels["scale"] == 3
 
 
 def test_where_rocprofiler_sdk_is_active_the_runtime_loads_the_tool_all_the_same(capturing: Capturing) -> None:
     variables = {"LD_PRELOAD": str(build.shared_object("profiler"))}
 
-    assert (capturing("scale", variables=variables).folder / "manifest.json").exists()
+    assert (capturing("scale", variables=variables).directory / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("preload", [False, True])
-def test_a_tool_in_a_folder_with_a_space_is_found(environment: dict[str, str], tmp_path: Path, preload: bool) -> None:
-    tool = tmp_path / "a folder" / "tool.so"
+def test_a_tool_in_a_directory_with_a_space_is_found(environment: dict[str, str], tmp_path: Path, preload: bool) -> None:
+    tool = tmp_path / "a directory" / "tool.so"
     tool.parent.mkdir()
     tool.write_bytes(build_tool().read_bytes())
     command = (str(build.application("application")), str(build.kernels()), "normal")
     request = CaptureRequest(command, "scale", tmp_path / "the capture", preload=preload)
 
-    assert (capture(request, tool=tool, environment=environment, stdout=subprocess.DEVNULL).folder / "manifest.json").exists()
+    assert (capture(request, tool=tool, environment=environment, stdout=subprocess.DEVNULL).directory / "manifest.json").exists()
 
 
 def test_a_second_gpu_changes_nothing(capturing: Capturing) -> None:
-    folder = capturing("scale", variables={"STAND_IN_HSA_FAULT": "two_agents"}).folder
+    directory = capturing("scale", variables={"STAND_IN_HSA_FAULT": "two_agents"}).directory
 
-    dispatch = document(folder, "dispatch.json")
+    dispatch = document(directory, "dispatch.json")
 
     assert [a["type"] for a in dispatch["agents"]] == ["cpu", "gpu", "gpu"]
     assert dispatch["agent"] == 1
@@ -352,10 +352,10 @@ def test_processes_that_capture_at_the_same_time_do_not_disturb_each_other(envir
 
 
 def test_earlier_work_of_other_queues_is_finished_before_the_memory_is_saved(capturing: Capturing) -> None:
-    folder = capturing("walk", 0, "backlog 20", mode="full").folder
+    directory = capturing("walk", 0, "backlog 20", mode="full").directory
 
-    cells = [r for r in regions(folder) if r["requested"][0]["size"] == 4 and r["location"] == "gpu"]
-    values = {struct.unpack("<i", content(folder, int(r["base"], 16), 4))[0] for r in cells}
+    cells = [r for r in regions(directory) if r["requested"][0]["size"] == 4 and r["location"] == "gpu"]
+    values = {struct.unpack("<i", content(directory, int(r["base"], 16), 4))[0] for r in cells}
 
     assert 20_000 in values
     assert all(r["after"] is None for r in cells if not r["zero_pages"])
@@ -385,8 +385,8 @@ def test_another_tool_sees_the_same_dispatches(
 
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True, timeout=60)
 
-    (folder,) = tmp_path.glob("capture-*")
-    assert (folder / "manifest.json").exists()
+    (directory,) = tmp_path.glob("capture-*")
+    assert (directory / "manifest.json").exists()
     assert "the other tool saw 12 dispatches" in done.stdout
 
 
@@ -436,7 +436,7 @@ def test_no_program(tmp_path: Path) -> None:
         capture(CaptureRequest(("./nowhere",), "scale", tmp_path / "capture"))
 
 
-def test_an_existing_folder_is_not_touched(capturing: Capturing, tmp_path: Path) -> None:
+def test_an_existing_directory_is_not_touched(capturing: Capturing, tmp_path: Path) -> None:
     (tmp_path / "capture").mkdir()
 
     with pytest.raises(CaptureError, match="exists already"):
@@ -447,7 +447,7 @@ def test_a_capture_before_a_crash_is_kept(capturing: Capturing) -> None:
     outcome = capturing("scale", 0, "crash")
 
     assert outcome.exit_code == -6
-    assert (outcome.folder / "manifest.json").exists()
+    assert (outcome.directory / "manifest.json").exists()
 
 
 def test_a_crash_before_the_dispatch_is_told(capturing: Capturing) -> None:
@@ -459,17 +459,17 @@ def test_an_application_that_forks_goes_on(capturing: Capturing) -> None:
     outcome = capturing("scale", 4, "fork")  # the second time of the parent, after the child
 
     assert outcome.exit_code == 0
-    assert document(outcome.folder, "dispatch.json")["index"]["kernel"] == 4
+    assert document(outcome.directory, "dispatch.json")["index"]["kernel"] == 4
 
 
 def test_a_child_that_alone_uses_the_gpu_is_captured(capturing: Capturing) -> None:
     outcome = capturing("scale", 1, "fork-first")
 
     assert outcome.exit_code == 0
-    assert document(outcome.folder, "dispatch.json")["index"]["kernel"] == 1
+    assert document(outcome.directory, "dispatch.json")["index"]["kernel"] == 1
 
 
-def test_an_exit_inside_of_the_dispatch_leaves_an_incomplete_folder(capturing: Capturing, tmp_path: Path) -> None:
+def test_an_exit_inside_of_the_dispatch_leaves_an_incomplete_directory(capturing: Capturing, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"incomplete: ended with exit code 5") as error:
         capturing("spin", 0, "exit-inside 1")
 

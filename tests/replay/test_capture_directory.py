@@ -1,4 +1,4 @@
-"""Capture folders: what is written, what is read back, and everything that is refused."""
+"""Capture directories: what is written, what is read back, and everything that is refused."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def capture(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "capture"))
 
 
-def largest_region(folder: Path) -> Path:
-    return max((folder / "memory").iterdir(), key=lambda path: path.stat().st_size)
+def largest_region(directory: Path) -> Path:
+    return max((directory / "memory").iterdir(), key=lambda path: path.stat().st_size)
 
 
-def rewrite(folder: Path, name: str, change: Callable[[Any], None], *, reseal: bool = True) -> None:
+def rewrite(directory: Path, name: str, change: Callable[[Any], None], *, reseal: bool = True) -> None:
     """Change a document, and the manifest with it, as somebody would who wants to be believed."""
-    document = json.loads((folder / name).read_text())
+    document = json.loads((directory / name).read_text())
     change(document)
-    (folder / name).write_text(json.dumps(document))
+    (directory / name).write_text(json.dumps(document))
     if reseal and name != "manifest.json":
-        content = (folder / name).read_bytes()
+        content = (directory / name).read_bytes()
         entry = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        rewrite(folder, "manifest.json", lambda manifest: manifest["files"].update({name: entry}))
+        rewrite(directory, "manifest.json", lambda manifest: manifest["files"].update({name: entry}))
 
 
 def test_a_capture_holds_memory_before_the_dispatch_and_the_pages_it_changed(original: Path) -> None:
@@ -90,7 +90,7 @@ def test_pages_of_zeros_take_no_room_on_the_disk(tmp_path: Path) -> None:
 def test_equal_dispatches_give_equal_memory_and_checksums(tmp_path: Path) -> None:
     first, second = scale_capture(tmp_path / "a"), scale_capture(tmp_path / "b")
 
-    manifests = [json.loads((folder / "manifest.json").read_text())["files"] for folder in (first, second)]
+    manifests = [json.loads((directory / "manifest.json").read_text())["files"] for directory in (first, second)]
     for manifest in manifests:
         del manifest["dispatch.json"]  # it has the process id
     assert manifests[0] == manifests[1]
@@ -130,99 +130,99 @@ def test_documents_fit_their_schemas(original: Path, tmp_path: Path) -> None:
         jsonschema.validate(json.loads((original / name).read_text()), json.loads(path.read_text()))
 
 
-def truncated(folder: Path) -> None:
-    os.truncate(largest_region(folder), 4096)
+def truncated(directory: Path) -> None:
+    os.truncate(largest_region(directory), 4096)
 
 
-def missing(folder: Path) -> None:
-    largest_region(folder).unlink()
+def missing(directory: Path) -> None:
+    largest_region(directory).unlink()
 
 
-def swapped(folder: Path) -> None:
-    x, y = sorted((folder / "memory").iterdir())[:2]
-    x.rename(folder / "held")
+def swapped(directory: Path) -> None:
+    x, y = sorted((directory / "memory").iterdir())[:2]
+    x.rename(directory / "held")
     y.rename(x)
-    (folder / "held").rename(y)
+    (directory / "held").rename(y)
 
 
-def one_bit(folder: Path) -> None:
-    with largest_region(folder).open("r+b") as file:
+def one_bit(directory: Path) -> None:
+    with largest_region(directory).open("r+b") as file:
         file.seek(4097)
         byte = file.read(1)[0]
         file.seek(4097)
         file.write(bytes([byte ^ 1]))
 
 
-def other_code_object(folder: Path) -> None:
-    path = folder / "kernel.hsaco"
+def other_code_object(directory: Path) -> None:
+    path = directory / "kernel.hsaco"
     path.write_bytes(path.read_bytes()[:-1] + b"\1")
 
 
-def linked_out(folder: Path) -> None:
-    region = largest_region(folder)
-    outside = folder.parent / "outside.bin"
+def linked_out(directory: Path) -> None:
+    region = largest_region(directory)
+    outside = directory.parent / "outside.bin"
     shutil.copy(region, outside)
     region.unlink()
     region.symlink_to(outside)
 
 
-def linked_folder(folder: Path) -> None:
-    (folder / "memory").rename(folder.parent / "elsewhere")
-    (folder / "memory").symlink_to(folder.parent / "elsewhere")
+def linked_directory(directory: Path) -> None:
+    (directory / "memory").rename(directory.parent / "elsewhere")
+    (directory / "memory").symlink_to(directory.parent / "elsewhere")
 
 
-def traversing_region(folder: Path) -> None:
-    rewrite(folder, "memory_regions.json", lambda d: d["regions"][0].update({"file": "../../etc/passwd"}))
+def traversing_region(directory: Path) -> None:
+    rewrite(directory, "memory_regions.json", lambda d: d["regions"][0].update({"file": "../../etc/passwd"}))
 
 
-def traversing_manifest(folder: Path) -> None:
-    rewrite(folder, "manifest.json", lambda d: d["files"].update({"../evil": {"size": 0, "sha256": "0" * 64}}))
+def traversing_manifest(directory: Path) -> None:
+    rewrite(directory, "manifest.json", lambda d: d["files"].update({"../evil": {"size": 0, "sha256": "0" * 64}}))
 
 
-def overlapping(folder: Path) -> None:
+def overlapping(directory: Path) -> None:
     def grow(document: Any) -> None:
         first, second = document["regions"][:2]
         first["size"] = int(second["base"], 16) - int(first["base"], 16) + PAGE_BYTES
 
-    rewrite(folder, "memory_regions.json", grow)
+    rewrite(directory, "memory_regions.json", grow)
 
 
-def shorter_region(folder: Path) -> None:
+def shorter_region(directory: Path) -> None:
     def shrink(document: Any) -> None:
         document["regions"][0].update({"size": PAGE_BYTES, "requested": []})
 
-    rewrite(folder, "memory_regions.json", shrink)
+    rewrite(directory, "memory_regions.json", shrink)
 
 
-def no_json(folder: Path) -> None:
+def no_json(directory: Path) -> None:
     content = b"{"
-    (folder / "dispatch.json").write_bytes(content)
+    (directory / "dispatch.json").write_bytes(content)
     entry = {"size": 1, "sha256": hashlib.sha256(content).hexdigest()}
-    rewrite(folder, "manifest.json", lambda d: d["files"].update({"dispatch.json": entry}))
+    rewrite(directory, "manifest.json", lambda d: d["files"].update({"dispatch.json": entry}))
 
 
-def edited_without_the_manifest(folder: Path) -> None:
-    rewrite(folder, "dispatch.json", lambda d: d["packet"].update({"grid_size": [64, 1, 1]}), reseal=False)
+def edited_without_the_manifest(directory: Path) -> None:
+    rewrite(directory, "dispatch.json", lambda d: d["packet"].update({"grid_size": [64, 1, 1]}), reseal=False)
 
 
-def unknown_key(folder: Path) -> None:
-    rewrite(folder, "dispatch.json", lambda d: d.update({"surprise": 1}))
+def unknown_key(directory: Path) -> None:
+    rewrite(directory, "dispatch.json", lambda d: d.update({"surprise": 1}))
 
 
-def number_for_an_address(folder: Path) -> None:
-    rewrite(folder, "memory_regions.json", lambda d: d["regions"][0].update({"base": "1000"}))
+def number_for_an_address(directory: Path) -> None:
+    rewrite(directory, "memory_regions.json", lambda d: d["regions"][0].update({"base": "1000"}))
 
 
-def workgroup_of_nothing(folder: Path) -> None:
-    rewrite(folder, "dispatch.json", lambda d: d["packet"].update({"workgroup_size": [0, 1, 1]}))
+def workgroup_of_nothing(directory: Path) -> None:
+    rewrite(directory, "dispatch.json", lambda d: d["packet"].update({"workgroup_size": [0, 1, 1]}))
 
 
-def newer_format(folder: Path) -> None:
-    rewrite(folder, "manifest.json", lambda d: d.update({"format_version": 2}))
+def newer_format(directory: Path) -> None:
+    rewrite(directory, "manifest.json", lambda d: d.update({"format_version": 2}))
 
 
-def pages_outside(folder: Path) -> None:
-    rewrite(folder, "memory_regions.json", lambda d: d["regions"][1]["after"].update({"runs": [[4, 5]]}))
+def pages_outside(directory: Path) -> None:
+    rewrite(directory, "memory_regions.json", lambda d: d["regions"][1]["after"].update({"runs": [[4, 5]]}))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def pages_outside(folder: Path) -> None:
         (one_bit, "its SHA-256 is another"),
         (other_code_object, "kernel.hsaco is not what was captured"),
         (linked_out, "is a link"),
-        (linked_folder, "is a link, or lies behind one"),
+        (linked_directory, "is a link, or lies behind one"),
         (traversing_region, "the file of region"),
         (traversing_manifest, "'../evil', which no document speaks of"),
         (overlapping, "overlap"),
@@ -267,7 +267,7 @@ def test_verify_names_every_problem_and_files_that_do_not_belong(capture: Path) 
     assert "notes.txt does not belong into a capture" in problems
 
 
-def test_a_folder_without_manifest_is_incomplete_and_says_how_to_remove_it(capture: Path) -> None:
+def test_a_directory_without_manifest_is_incomplete_and_says_how_to_remove_it(capture: Path) -> None:
     (capture / "manifest.json").unlink()
 
     with pytest.raises(IncompleteCapture, match="incomplete") as error:
@@ -276,14 +276,14 @@ def test_a_folder_without_manifest_is_incomplete_and_says_how_to_remove_it(captu
     assert f"rm -r {capture}" in str(error.value)
 
 
-def test_a_folder_that_never_was_a_capture_is_told_apart(tmp_path: Path) -> None:
+def test_a_directory_that_never_was_a_capture_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(IncompleteCapture, match="is not a capture"):
         open_capture(tmp_path)
-    with pytest.raises(CaptureError, match="no such folder"):
+    with pytest.raises(CaptureError, match="no such directory"):
         open_capture(tmp_path / "nowhere")
 
 
-def test_a_full_folder_is_not_written_into(capture: Path) -> None:
+def test_a_full_directory_is_not_written_into(capture: Path) -> None:
     with pytest.raises(CaptureNotWritten, match="is not empty"):
         CaptureWriter(capture)
 

@@ -56,30 +56,30 @@ def changed(document: Any, place: tuple[Any, ...], value: Any, how: str) -> Any:
     return document
 
 
-def seal(folder: Path) -> None:
+def seal(directory: Path) -> None:
     """Put the sums of the changed documents into the manifest."""
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = json.loads((directory / "manifest.json").read_text())
     for name in ("dispatch.json", "memory_regions.json"):
-        content = (folder / name).read_bytes()
+        content = (directory / name).read_bytes()
         manifest["files"][name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (directory / "manifest.json").write_text(json.dumps(manifest))
 
 
 @given(st.data())
 @settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_changed_document_is_read_or_refused_in_words(original: Path, data: st.DataObject) -> None:
     with TemporaryDirectory() as parent:
-        folder = Path(shutil.copytree(original, Path(parent) / "c"))
-        name = data.draw(st.sampled_from(sorted(path.name for path in folder.glob("*.json"))))
-        document = json.loads((folder / name).read_text())
+        directory = Path(shutil.copytree(original, Path(parent) / "c"))
+        name = data.draw(st.sampled_from(sorted(path.name for path in directory.glob("*.json"))))
+        document = json.loads((directory / name).read_text())
         place, how = data.draw(st.sampled_from(places(document))), data.draw(st.sampled_from(["replace", "remove", "add"]))
-        (folder / name).write_text(json.dumps(changed(document, place, data.draw(VALUES), how)))
-        if (folder / "manifest.json").exists() and name != "manifest.json":
-            seal(folder)
+        (directory / name).write_text(json.dumps(changed(document, place, data.draw(VALUES), how)))
+        if (directory / "manifest.json").exists() and name != "manifest.json":
+            seal(directory)
 
-        problems = capture_problems(folder)
+        problems = capture_problems(directory)
         try:
-            capture = open_capture(folder)
+            capture = open_capture(directory)
         except LabError as error:
             assert problems
             assert str(error).encode().strip()

@@ -41,7 +41,7 @@ def run(environment: dict[str, str], scenario: str, *more: str) -> subprocess.Co
 
 def reserve(fault: str) -> list[int]:
     """Results of hsa_init and of a reservation, and where it is."""
-    variables = {"LD_LIBRARY_PATH": str(build.library_folder()), "STAND_IN_HSA_FAULT": fault}
+    variables = {"LD_LIBRARY_PATH": str(build.library_directory()), "STAND_IN_HSA_FAULT": fault}
     run = subprocess.run([sys.executable, "-c", RESERVE], env=variables, capture_output=True, text=True, check=True)
     return [int(line) for line in run.stdout.split()]
 
@@ -69,6 +69,6 @@ def test_a_fixed_address_is_reserved_exactly_and_faults_can_be_asked_for() -> No
 
 
 def test_the_library_is_found_by_its_soname() -> None:
-    library = ctypes.CDLL(str(build.library_folder() / build.LIBRARY))
+    library = ctypes.CDLL(str(build.library_directory() / build.LIBRARY))
 
     assert library.hsa_status_string

@@ -32,20 +32,20 @@ def session(capture: Capture, **options: float) -> ReplaySession:
     return ReplaySession(capture, device="emulator", target=mi300x(), threads=1, **options)  # type: ignore[arg-type]
 
 
-def replay(folder: Path, job: Job) -> Outcome:
-    with session(open_capture(folder)) as running:
+def replay(directory: Path, job: Job) -> Outcome:
+    with session(open_capture(directory)) as running:
         return running.run(job)
 
 
-def hsaco(folder: Path, **defines: str | int) -> str:
-    path = folder / "override.hsaco"
+def hsaco(directory: Path, **defines: str | int) -> str:
+    path = directory / "override.hsaco"
     path.write_bytes(code_object(**defines).data)
     return str(path)
 
 
-def compiled(folder: Path, source: str) -> str:
-    path = folder / "other.hsaco"
-    path.write_bytes(build_hip("#include <hip/hip_runtime.h>\n" + source, folder).code_object.data)
+def compiled(directory: Path, source: str) -> str:
+    path = directory / "other.hsaco"
+    path.write_bytes(build_hip("#include <hip/hip_runtime.h>\n" + source, directory).code_object.data)
     return str(path)
 
 
@@ -70,9 +70,9 @@ def test_a_struct_by_value_reaches_the_replay(tmp_path: Path) -> None:
     )
     scene = Scene(build_hip(source, tmp_path).code_object)
     y = scene.buffer(np.zeros(4))
-    folder = scene.capture(tmp_path / "c", "line", [y, struct.pack("<ddi4x", 0.5, -3.0, 3)])
+    directory = scene.capture(tmp_path / "c", "line", [y, struct.pack("<ddi4x", 0.5, -3.0, 3)])
 
-    outcome = replay(folder, Job(iterations=2, check=EXACTLY, read=((y.address, 32),)))
+    outcome = replay(directory, Job(iterations=2, check=EXACTLY, read=((y.address, 32),)))
 
     assert outcome.verification is not None
     assert outcome.verification.passed
@@ -82,8 +82,8 @@ def test_a_struct_by_value_reaches_the_replay(tmp_path: Path) -> None:
 def test_memory_is_restored_between_iterations_or_goes_on_from_where_it_was(tmp_path: Path) -> None:
     scene = Scene()
     x = scene.buffer(np.ones(64, dtype=np.float32))
-    folder = scene.capture(tmp_path / "c", "in_place", [x])
-    capture = open_capture(folder)
+    directory = scene.capture(tmp_path / "c", "in_place", [x])
+    capture = open_capture(directory)
 
     with session(capture) as running:
         restored = running.run(Job(iterations=4, read=((capture.regions[0].base, 4),)))
@@ -102,22 +102,22 @@ def test_module_variables_start_from_their_captured_values(tmp_path: Path) -> No
     scene = Scene()
     scene.loaded.device_global("calls").view(np.int32)[0] = 40
     out = scene.buffer(np.zeros(1, dtype=np.int32), "out")
-    folder = scene.capture(tmp_path / "c", "count", [out])
+    directory = scene.capture(tmp_path / "c", "count", [out])
 
-    outcome = replay(folder, Job(iterations=3, check=EXACTLY))
+    outcome = replay(directory, Job(iterations=3, check=EXACTLY))
 
     assert outcome.verification is not None
     assert outcome.verification.passed, outcome.verification.mismatches
-    capture = open_capture(folder)
+    capture = open_capture(directory)
     assert capture.expected(capture.regions[0]).view(np.int32)[0] == 41
 
 
 def test_dynamic_lds_is_that_of_the_packet(tmp_path: Path) -> None:
     scene = Scene()
     x, out = scene.buffer(np.arange(128, dtype=np.int32)), scene.buffer(np.zeros(128, dtype=np.int32), "out")
-    folder = scene.capture(tmp_path / "c", "turn", [x, out], block=128, lds=512)
+    directory = scene.capture(tmp_path / "c", "turn", [x, out], block=128, lds=512)
 
-    outcome = replay(folder, Job(check=EXACTLY))
+    outcome = replay(directory, Job(check=EXACTLY))
 
     assert outcome.verification is not None
     assert outcome.verification.passed
@@ -125,10 +125,10 @@ def test_dynamic_lds_is_that_of_the_packet(tmp_path: Path) -> None:
 
 def test_an_equal_code_object_may_stand_in_and_a_wrong_one_is_found_out(tmp_path: Path) -> None:
     scene = Scene()
-    folder = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))], types={"@0": "f32"})
+    directory = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))], types={"@0": "f32"})
     near, far = hsaco(tmp_path, FACTOR="2.00001f"), compiled(tmp_path, IN_PLACE.replace("FACTOR", "2.5f"))
 
-    with session(open_capture(folder)) as running:
+    with session(open_capture(directory)) as running:
         exact = running.run(Job(hsaco=near, check=EXACTLY)).verification
         typed = running.run(Job(hsaco=near, check=CheckOrder(rtol=1e-4, nan="equal"))).verification
         wrong = running.run(Job(hsaco=far, check=CheckOrder(rtol=1e-4, nan="equal"))).verification
@@ -169,16 +169,16 @@ IN_PLACE = 'extern "C" __global__ void in_place(float* x) { x[threadIdx.x] = x[t
 )
 def test_an_override_that_breaks_a_rule_is_refused_by_its_name(source: str, rule: str, tmp_path: Path) -> None:
     scene = Scene()
-    folder = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))])
+    directory = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))])
 
     with pytest.raises(OverrideError, match="cannot stand in") as error:
-        replay(folder, Job(hsaco=compiled(tmp_path, source)))
+        replay(directory, Job(hsaco=compiled(tmp_path, source)))
 
     assert rule in str(error.value)
 
 
 def test_an_override_for_another_architecture_is_refused(tmp_path: Path) -> None:
-    folder = scale_capture(tmp_path / "c")
+    directory = scale_capture(tmp_path / "c")
     path = tmp_path / "other.hsaco"
     path.write_bytes(
         build_hip(
@@ -187,17 +187,17 @@ def test_an_override_for_another_architecture_is_refused(tmp_path: Path) -> None
     )
 
     with pytest.raises(OverrideError, match="target id: it is for gfx90a, the capture is of gfx942"):
-        replay(folder, Job(hsaco=str(path)))
+        replay(directory, Job(hsaco=str(path)))
 
 
 def test_hidden_arguments_of_an_override_are_laid_out_anew(tmp_path: Path) -> None:
     """`in_place` needs none; one that asks for the grid gets it."""
     scene = Scene()
-    folder = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(256, dtype=np.float32))], grid=4)
+    directory = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(256, dtype=np.float32))], grid=4)
     source = (
         'extern "C" __global__ void in_place(float* x) { if (threadIdx.x == 0) x[blockIdx.x] = gridDim.x * 100 + blockDim.x; }'
     )
-    capture = open_capture(folder)
+    capture = open_capture(directory)
 
     with session(capture) as running:
         outcome = running.run(Job(hsaco=compiled(tmp_path, source), force=True, read=((capture.regions[0].base, 4),)))
@@ -211,11 +211,11 @@ PRINTING = """extern "C" __global__ void in_place(float* x) {
 }"""
 
 
-def printing_capture(folder: Path) -> Path:
+def printing_capture(directory: Path) -> Path:
     """It could print, and did not."""
-    code = read_code_object(Path(compiled(folder, PRINTING.replace("LIMIT", "5"))).read_bytes())
+    code = read_code_object(Path(compiled(directory, PRINTING.replace("LIMIT", "5"))).read_bytes())
     scene = Scene(code)
-    return scene.capture(folder / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))])
+    return scene.capture(directory / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))])
 
 
 def test_a_kernel_that_could_print_and_does_not_needs_no_word(tmp_path: Path) -> None:
@@ -226,8 +226,8 @@ def test_a_kernel_that_could_print_and_does_not_needs_no_word(tmp_path: Path) ->
 
 
 def test_a_host_service_of_the_captured_process_is_told_to_be_missing(tmp_path: Path) -> None:
-    folder = printing_capture(tmp_path)
-    capture = open_capture(folder)
+    directory = printing_capture(tmp_path)
+    capture = open_capture(directory)
     (place,) = [a.offset for a in capture.kernel.arguments if a.value_kind == "hidden_hostcall_buffer"]
     served = bytearray(capture.kernarg)
     served[place : place + 8] = (0x7F00_1234_5000).to_bytes(8, "little")
@@ -241,10 +241,10 @@ def test_a_host_service_of_the_captured_process_is_told_to_be_missing(tmp_path: 
 
 
 def test_a_replayed_kernel_that_prints_is_answered_and_runs_on(tmp_path: Path) -> None:
-    folder = printing_capture(tmp_path)
+    directory = printing_capture(tmp_path)
     override = compiled(tmp_path, PRINTING.replace("LIMIT", "1"))
 
-    outcome = replay(folder, Job(hsaco=override, check=EXACTLY))
+    outcome = replay(directory, Job(hsaco=override, check=EXACTLY))
 
     assert outcome.verification is not None and outcome.verification.passed
 
@@ -263,30 +263,30 @@ def test_another_geometry_and_other_scalars_run_on_the_captured_memory(tmp_path:
 
 def test_a_kernel_that_never_ends_is_stopped(tmp_path: Path) -> None:
     scene = Scene()
-    folder = scene.capture(tmp_path / "c", "hang", [scene.buffer(np.zeros(1, dtype=np.int32), "flag")])
+    directory = scene.capture(tmp_path / "c", "hang", [scene.buffer(np.zeros(1, dtype=np.int32), "flag")])
     endless = hsaco(tmp_path, FLAG=0)
 
-    with session(open_capture(folder), timeout_s=1, max_instructions=10**12) as running:
+    with session(open_capture(directory), timeout_s=1, max_instructions=10**12) as running:
         with pytest.raises(DeviceFault, match="no end after 1 s"):
             running.run(Job(hsaco=endless))
         assert running.run(Job()).samples_us[0] > 0  # the next job has a process of its own
 
-    with session(open_capture(folder), max_instructions=10**5) as running, pytest.raises(DeviceFault, match="budget exceeded"):
+    with session(open_capture(directory), max_instructions=10**5) as running, pytest.raises(DeviceFault, match="budget exceeded"):
         running.run(Job(hsaco=endless))
 
 
 def test_a_fault_names_the_allocation(tmp_path: Path) -> None:
     scene = Scene()
     x = scene.buffer(np.zeros(4, dtype=np.int32))
-    folder = scene.capture(tmp_path / "c", "at", [x, struct.pack("<q", 1)])
+    directory = scene.capture(tmp_path / "c", "at", [x, struct.pack("<q", 1)])
 
     with pytest.raises(DeviceFault, match=r"past the end of buffer 'captured allocation 0x10"):
-        replay(folder, Job(hsaco=hsaco(tmp_path, OFFSET=1000)))
+        replay(directory, Job(hsaco=hsaco(tmp_path, OFFSET=1000)))
 
 
 def test_a_capture_of_another_architecture_is_not_replayed(tmp_path: Path) -> None:
-    folder = scale_capture(tmp_path / "c")
-    capture = open_capture(folder)
+    directory = scale_capture(tmp_path / "c")
+    capture = open_capture(directory)
     path = tmp_path / "gfx90a"
     path.mkdir()
     source = 'extern "C" __global__ void scale(const float* x, float* y, float factor, int n) { y[0] = x[0]; }'
@@ -295,18 +295,18 @@ def test_a_capture_of_another_architecture_is_not_replayed(tmp_path: Path) -> No
     import hashlib
     import json
 
-    (folder / "kernel.hsaco").write_bytes(other.data)
+    (directory / "kernel.hsaco").write_bytes(other.data)
     digest = hashlib.sha256(other.data).hexdigest()
-    dispatch = json.loads((folder / "dispatch.json").read_text())
+    dispatch = json.loads((directory / "dispatch.json").read_text())
     dispatch["code_object"]["sha256"] = digest
-    (folder / "dispatch.json").write_text(json.dumps(dispatch))
-    manifest = json.loads((folder / "manifest.json").read_text())
+    (directory / "dispatch.json").write_text(json.dumps(dispatch))
+    manifest = json.loads((directory / "manifest.json").read_text())
     for name in ("kernel.hsaco", "dispatch.json"):
-        content = (folder / name).read_bytes()
+        content = (directory / name).read_bytes()
         manifest["files"][name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (directory / "manifest.json").write_text(json.dumps(manifest))
 
-    with session(open_capture(folder)) as running, pytest.raises(ReplayError, match="the capture is of gfx90a"):
+    with session(open_capture(directory)) as running, pytest.raises(ReplayError, match="the capture is of gfx90a"):
         running.start()
     assert capture.code_object.architecture == "gfx942"
 

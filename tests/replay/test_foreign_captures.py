@@ -54,14 +54,14 @@ def test_it_replays_and_is_checked_against_its_own_first_replay(foreign: tuple[P
 
 
 def test_regions_that_share_a_page_are_put_together_at_their_true_offsets(foreign: tuple[Path, str]) -> None:
-    folder = foreign[0]
+    directory = foreign[0]
     base = 0x2000_0000_0000
     for start, content in ((16, b"a" * 100), (3000, b"b" * 2000)):
-        (folder / "memory" / f"region_{base + start:x}.bin").write_bytes(content)
+        (directory / "memory" / f"region_{base + start:x}.bin").write_bytes(content)
     regions = [{"base": base + start, "size": size} for start, size in ((3000, 2000), (16, 100))]
-    (folder / "memory_regions.json").write_text(json.dumps({"regions": regions}))
+    (directory / "memory_regions.json").write_text(json.dumps({"regions": regions}))
 
-    capture = open_capture(folder)
+    capture = open_capture(directory)
     (region,) = capture.regions
     image = capture.image(region).tobytes()
 
@@ -105,8 +105,8 @@ def test_a_truncated_blob_is_refused(foreign: tuple[Path, str]) -> None:
         open_capture(foreign[0])
 
 
-def rewrite(folder: Path, name: str, **more: Any) -> None:
-    (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | more))
+def rewrite(directory: Path, name: str, **more: Any) -> None:
+    (directory / name).write_text(json.dumps(json.loads((directory / name).read_text()) | more))
 
 
 def test_a_comma_behind_the_last_region_which_could_not_be_copied_is_read_over(foreign: tuple[Path, str]) -> None:

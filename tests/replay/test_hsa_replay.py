@@ -45,8 +45,8 @@ def replay(environment: dict[str, str], *words: str, fault: str = "") -> subproc
     )
 
 
-def full_vm(environment: dict[str, str], folder: Path, *words: str, fault: str = "") -> subprocess.CompletedProcess[str]:
-    return replay(environment, "full-vm", "--capture-dir", str(folder), *words, fault=fault)
+def full_vm(environment: dict[str, str], directory: Path, *words: str, fault: str = "") -> subprocess.CompletedProcess[str]:
+    return replay(environment, "full-vm", "--capture-dir", str(directory), *words, fault=fault)
 
 
 def document(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -94,8 +94,8 @@ def test_what_the_tool_captures_of_an_application_replays_on_both_devices(
     command = (str(build.application("application")), str(build.kernels()), scenario, "2")
     made = capture_application(CaptureRequest(command=command, kernel=kernel, output=tmp_path / "c"), environment=environment)
 
-    on_runtime = full_vm(environment, made.folder, "--check", "--iterations", "2", "--json")
-    words = ["full-vm", "--capture-dir", str(made.folder), "--device", "emulator", "--check", "--json"]
+    on_runtime = full_vm(environment, made.directory, "--check", "--iterations", "2", "--json")
+    words = ["full-vm", "--capture-dir", str(made.directory), "--device", "emulator", "--check", "--json"]
     on_emulator = subprocess.run([*COMMAND, *words], env=environment, capture_output=True, text=True, check=False)
 
     assert document(on_runtime)["verification"]["passed"]
@@ -122,7 +122,7 @@ def test_an_override_is_judged_on_the_captured_memory(environment: dict[str, str
     assert "Check failed" in bad.stdout
 
 
-def wrong_scale(folder: Path) -> bytes:
+def wrong_scale(directory: Path) -> bytes:
     from tests.builders.kernels import build_hip
 
     source = """#include <hip/hip_runtime.h>
@@ -130,7 +130,7 @@ def wrong_scale(folder: Path) -> bytes:
       int i = blockIdx.x * blockDim.x + threadIdx.x;
       if (i < n) y[i] = x[i] + factor;
     }"""
-    return build_hip(source, folder).code_object.data
+    return build_hip(source, directory).code_object.data
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ def run(*words: str | Path) -> Result:
     return CliRunner().invoke(main, ["replay", *map(str, words)])
 
 
-def emulated(command: str, folder: Path, *words: str | Path) -> Result:
-    return run(command, "--capture-dir", folder, "--device", "emulator", *words)
+def emulated(command: str, directory: Path, *words: str | Path) -> Result:
+    return run(command, "--capture-dir", directory, "--device", "emulator", *words)
 
 
 def test_full_vm_prints_the_lines_of_the_guide(captured: Path) -> None:
@@ -63,7 +63,7 @@ def test_reserve_check_says_exact(captured: Path) -> None:
     assert "exact: all 3 captured ranges" in result.output
 
 
-def test_the_capture_of_this_folder_is_taken_when_none_is_named(
+def test_the_capture_of_this_directory_is_taken_when_none_is_named(
     captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(captured, tmp_path / "isolate_capture")

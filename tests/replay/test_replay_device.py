@@ -42,8 +42,8 @@ def launch(n: int = N, block: int = 64, factor: float = 3.0) -> Launch:
 
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplayDevice]:
-    folder = scale_capture(tmp_path_factory.mktemp("device") / "c", n=N)
-    made = ReplayDevice(target=mi300x(), device="emulator", capture=str(folder), threads=1)
+    directory = scale_capture(tmp_path_factory.mktemp("device") / "c", n=N)
+    made = ReplayDevice(target=mi300x(), device="emulator", capture=str(directory), threads=1)
     yield made
     made.close()
 

@@ -23,8 +23,8 @@ def documents(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(folder: Path, name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((folder / name).read_text())
+def read(directory: Path, name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((directory / name).read_text())
     return document
 
 

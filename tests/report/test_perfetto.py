@@ -105,8 +105,8 @@ class Decoded:
         assert not any(stacks.values())
 
 
-def traced(folder: Path, run: list[DispatchRecord], *, guid: str = GUID) -> Trace:
-    path = folder / f"{guid}.db"
+def traced(directory: Path, run: list[DispatchRecord], *, guid: str = GUID) -> Trace:
+    path = directory / f"{guid}.db"
     write_database(path, recorded_run(TARGET, run, guid=guid))
     return read_database(path)
 
@@ -187,7 +187,7 @@ def test_an_empty_run_is_a_trace_without_slices(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     trace = traced(tmp_path, [dispatch(0, 10)])
-    (tmp_path / "out").write_text("a file where a folder should be")
+    (tmp_path / "out").write_text("a file where a directory should be")
 
     with pytest.raises(PerfettoError, match="cannot write the Perfetto trace"):
         write_perfetto(tmp_path / "out" / "x.perfetto-trace", trace, critical_path(trace.dispatches))

@@ -30,16 +30,16 @@ FMAS = {"SQ_INSTS_VALU_FMA_F32": 1e6, "SQ_INSTS_VALU_MFMA_MOPS_F16": 1e6}
 IMPOSSIBLE = {**FMAS, "TCC_EA0_WRREQ_64B_sum": 1e6, "TCC_EA0_WRREQ_sum": 1e6}
 
 
-def run(folder: Path, extra: Mapping[str, float] | None, measured: MeasuredPeaks | None = None) -> Path:
-    """A run's folder; `extra` None leaves out all counters."""
-    trace = vec_copy_trace(folder, {} if extra is None else {**vec_copy_counters(), **extra})
+def run(directory: Path, extra: Mapping[str, float] | None, measured: MeasuredPeaks | None = None) -> Path:
+    """A run's directory; `extra` None leaves out all counters."""
+    trace = vec_copy_trace(directory, {} if extra is None else {**vec_copy_counters(), **extra})
     profile = build_profile(trace, target=load_target("mi300x"))
-    write_documents(folder, describe(profile, diagnose(profile, trace, deterministic=True, measured=measured), trace))
-    return folder
+    write_documents(directory, describe(profile, diagnose(profile, trace, deterministic=True, measured=measured), trace))
+    return directory
 
 
-def document(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "roofline.json").read_text())
+def document(directory: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((directory / "roofline.json").read_text())
     return found
 
 
@@ -122,11 +122,11 @@ def test_int8_has_a_share_and_no_roof_among_those_of_floating_point(tmp_path: Pa
 
 
 def test_both_files_are_written_and_equal_runs_give_equal_files(tmp_path: Path) -> None:
-    folder = run(tmp_path, FMAS)
+    directory = run(tmp_path, FMAS)
 
-    png, html = write_roofline_plots(folder, gpu="MI300X")
+    png, html = write_roofline_plots(directory, gpu="MI300X")
     first = (png.read_bytes(), html.read_bytes())
-    write_roofline_plots(folder, gpu="MI300X")
+    write_roofline_plots(directory, gpu="MI300X")
 
     assert (png.name, html.name) == ("roofline.png", "roofline.html")
     assert first == (png.read_bytes(), html.read_bytes())

@@ -1,4 +1,4 @@
-"""The reader against folders as the decoder writes them: whole, old, new, partial and damaged ones."""
+"""The reader against directories as the decoder writes them: whole, old, new, partial and damaged ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
 from rocm_perf_lab.rocprof.att.content import AttError
-from rocm_perf_lab.rocprof.att.directories import find_folders, read_kernel_trace
+from rocm_perf_lab.rocprof.att.directories import find_directories, read_kernel_trace
 from rocm_perf_lab.rocprof.att.model import Column, State
-from rocm_perf_lab.rocprof.att.reader import read_folder
+from rocm_perf_lab.rocprof.att.reader import read_directory
 
 HEADER = "ISA, _, LineNumber, Source, Codeobj, Vaddr, Hit, Latency, Stall, Idle"
 LABEL = ["; _Z4copyPf", 0, 0, "copy(float*)", 1, 4096, 0, 0, 0, 0]
@@ -35,12 +35,12 @@ def wave_document(**changes: Any) -> dict[str, Any]:
     return {"name": "SE4", "duration": 412, "num_insts": 2, "num_stitched": 2, "wave": wave | changes}
 
 
-def folder_with(root: Path, files: dict[str, Any]) -> Path:
-    folder = root / "ui_output_agent_14065_dispatch_12"
-    folder.mkdir()
+def directory_with(root: Path, files: dict[str, Any]) -> Path:
+    directory = root / "ui_output_agent_14065_dispatch_12"
+    directory.mkdir()
     for name, content in files.items():
-        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
-    return folder
+        (directory / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return directory
 
 
 def code(*rows: list[Any], header: str | None = HEADER, version: str = "3.0.0") -> dict[str, Any]:
@@ -65,8 +65,8 @@ def complete() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_whole_folder(tmp_path: Path) -> None:
-    trace = read_folder(folder_with(tmp_path, complete()))
+def test_a_whole_directory(tmp_path: Path) -> None:
+    trace = read_directory(directory_with(tmp_path, complete()))
 
     assert [(row.line, row.hits, row.latency, row.stall, row.idle) for row in trace.rows] == [
         (1, 2, 16, 8, 0),
@@ -97,7 +97,7 @@ def test_a_whole_folder(tmp_path: Path) -> None:
 def test_version_2_without_a_header_has_no_stall_which_the_wave_files_have(tmp_path: Path) -> None:
     rows = [row[:8] for row in (LABEL, LOAD, WAIT)]
 
-    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(*rows, header=None, version="2.1.0")}))
+    trace = read_directory(directory_with(tmp_path, {**complete(), "code.json": code(*rows, header=None, version="2.1.0")}))
 
     # Latency is that of the code, over two wavefronts; one has a file: its stalls are 4 and 400, and 4 cycles lie between.
     assert [(row.latency, row.stall, row.idle) for row in trace.rows] == [(16, 4, 0), (800, 400, 4)]
@@ -113,7 +113,7 @@ def test_columns_are_found_by_name_whatever_their_order(tmp_path: Path) -> None:
     label = [0, 0, 0, "copy(float*)", 4096, 1, 0, "; _Z4copyPf", 0, 0]
     row = [2, 0, 1, None, 4096, 1, 4, "v_nop", 8, 16]
 
-    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(label, row, header=header)}))
+    trace = read_directory(directory_with(tmp_path, {**complete(), "code.json": code(label, row, header=header)}))
 
     (found,) = trace.rows
     assert (found.address, found.code_object, found.idle, found.hits, found.stall, found.latency) == (4096, 1, 4, 2, 8, 16)
@@ -124,7 +124,7 @@ def test_pc_samples_are_counted_as_samples(tmp_path: Path) -> None:
     rows = [[*LABEL, 0, 0, 0, []], [*LOAD, "VMEM", 5, 90, [1, 2, 87]]]
     header = HEADER + ", ServiceType, Issued, Stalled, [NotIssuedReasons]"
 
-    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(*rows, header=header)}))
+    trace = read_directory(directory_with(tmp_path, {**complete(), "code.json": code(*rows, header=header)}))
 
     (row,) = trace.rows
     assert row.samples is not None
@@ -139,7 +139,7 @@ def test_the_header_may_be_a_list_with_other_names(tmp_path: Path) -> None:
     code_json = {"code": [[*LABEL, 0, 0, [0] * 4], row], "header": header, "version": "3.0.0"}
     names = {"gfxip": 9, "pc_sampling": True, "is_pcs_stochastic": False, "thread_trace": False, "wave_filenames": None}
 
-    trace = read_folder(folder_with(tmp_path, {"code.json": code_json, "filenames.json": names}))
+    trace = read_directory(directory_with(tmp_path, {"code.json": code_json, "filenames.json": names}))
 
     (found,) = trace.rows
     assert found.samples is not None
@@ -147,16 +147,16 @@ def test_the_header_may_be_a_list_with_other_names(tmp_path: Path) -> None:
     assert (trace.has_cycles, [note for note in trace.notes if "wavefront" in note]) == (False, [])
 
 
-def test_a_folder_of_pc_samples_alone_has_no_cycles(tmp_path: Path) -> None:
+def test_a_directory_of_pc_samples_alone_has_no_cycles(tmp_path: Path) -> None:
     files = complete()
     files["filenames.json"] |= {"thread_trace": False, "pc_sampling": True}
 
-    assert not read_folder(folder_with(tmp_path, files)).has_cycles
+    assert not read_directory(directory_with(tmp_path, files)).has_cycles
 
 
 @pytest.mark.parametrize("empty", [None, []])
 def test_null_code_is_said(tmp_path: Path, empty: Any) -> None:
-    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": {"code": empty, "version": "3.0.0"}}))
+    trace = read_directory(directory_with(tmp_path, {**complete(), "code.json": {"code": empty, "version": "3.0.0"}}))
 
     assert trace.rows == ()
     assert "found no code" in trace.notes[0]
@@ -165,7 +165,7 @@ def test_null_code_is_said(tmp_path: Path, empty: Any) -> None:
 def test_newer_occupancy_rows_are_longer_and_other_keys_are_no_engines(tmp_path: Path) -> None:
     occupancy = {"0": [[8, 1, 0, 0, 1, 1, 0, 0, 0, 17, 0]], "-1": [], "dispatches": None}
 
-    trace = read_folder(folder_with(tmp_path, {**complete(), "occupancy.json": occupancy}))
+    trace = read_directory(directory_with(tmp_path, {**complete(), "occupancy.json": occupancy}))
 
     assert {engine: rows.tolist() for engine, rows in trace.occupancy.items()} == {0: [[8, 1, 0, 0, 1, 1]]}
 
@@ -175,7 +175,7 @@ def test_optional_files_may_be_missing(tmp_path: Path) -> None:
     for name in ("wstates3.json", "realtime.json", "se4_perfcounter.json", "snapshots.json"):
         del files[name]
 
-    trace = read_folder(folder_with(tmp_path, files))
+    trace = read_directory(directory_with(tmp_path, files))
 
     assert (trace.clocks, trace.states, trace.counters, trace.snapshots, trace.notes) == (None, {}, {}, {}, ())
 
@@ -186,7 +186,7 @@ def test_a_lost_wave_file_and_a_damaged_one_are_noted_and_the_others_read(tmp_pa
     slots |= {"1": ["se4_sm2_sl3_wv1.json", 0, 1], "2": ["se4_sm2_sl3_wv2.json", 0, 1]}
     files["se4_sm2_sl3_wv2.json"] = json.dumps(wave_document())[:150]
 
-    trace = read_folder(folder_with(tmp_path, files))
+    trace = read_directory(directory_with(tmp_path, files))
 
     assert len(trace.waves) == 1
     assert trace.notes == (
@@ -199,7 +199,7 @@ def test_without_the_list_of_files_waves_are_found_by_their_names(tmp_path: Path
     files = complete()
     del files["filenames.json"]
 
-    trace = read_folder(folder_with(tmp_path, files))
+    trace = read_directory(directory_with(tmp_path, files))
 
     assert len(trace.waves) == 1
     assert trace.notes == ("filenames.json is missing",)
@@ -210,7 +210,7 @@ def test_waves_of_several_engines_with_long_gaps_and_categories_not_seen_yet(tmp
     late = 10**12
     gap = wave_document(end=late + 4, instructions=[[100, 99, 4, 8, 1], [late, 12, 0, 4, 4000]], timeline=[[7, late - 96]])
 
-    trace = read_folder(folder_with(tmp_path, complete() | {"se12_sm0_sl0_wv3.json": gap}))
+    trace = read_directory(directory_with(tmp_path, complete() | {"se12_sm0_sl0_wv3.json": gap}))
     found = analyse(trace)
 
     assert [(wave.key.engine, wave.cycles) for wave in trace.waves] == [(4, 412), (12, late - 96)]
@@ -225,7 +225,7 @@ def test_waves_of_several_engines_with_long_gaps_and_categories_not_seen_yet(tmp
 
 
 def test_no_wave_at_all_says_what_to_choose(tmp_path: Path) -> None:
-    trace = read_folder(folder_with(tmp_path, {"code.json": code(LABEL, END)}))
+    trace = read_directory(directory_with(tmp_path, {"code.json": code(LABEL, END)}))
 
     assert any("--att-target-cu" in note for note in trace.notes)
 
@@ -233,7 +233,7 @@ def test_no_wave_at_all_says_what_to_choose(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damaged", ["filenames.json", "occupancy.json", "snapshots.json", "realtime.json", "wstates3.json"])
 @pytest.mark.parametrize("content", ["{", "", "[]", "7", "\x00"])
 def test_a_damaged_side_file_costs_a_note_only(tmp_path: Path, damaged: str, content: str) -> None:
-    trace = read_folder(folder_with(tmp_path, complete() | {damaged: content}))
+    trace = read_directory(directory_with(tmp_path, complete() | {damaged: content}))
 
     assert len(trace.rows) == 3
     assert any(damaged in note for note in trace.notes)
@@ -244,7 +244,7 @@ def test_a_damaged_side_file_costs_a_note_only(tmp_path: Path, damaged: str, con
 )
 def test_damaged_code_is_one_clear_error(tmp_path: Path, content: str) -> None:
     with pytest.raises(AttError, match=r"code\.json"):
-        read_folder(folder_with(tmp_path, {"code.json": content}))
+        read_directory(directory_with(tmp_path, {"code.json": content}))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_damaged_code_is_one_clear_error(tmp_path: Path, content: str) -> None:
 def test_instruction_lists_of_any_shape(tmp_path: Path, instructions: Any) -> None:
     files = complete() | {"se4_sm2_sl3_wv0.json": wave_document(instructions=instructions)}
 
-    (wave,) = read_folder(folder_with(tmp_path, files)).waves
+    (wave,) = read_directory(directory_with(tmp_path, files)).waves
 
     assert wave.instructions.tolist() == [row[:5] for row in instructions or []]
 
@@ -262,30 +262,30 @@ def test_instruction_lists_of_any_shape(tmp_path: Path, instructions: Any) -> No
 def test_instructions_that_are_none_make_a_damaged_wave(tmp_path: Path, instructions: Any) -> None:
     files = complete() | {"se4_sm2_sl3_wv0.json": wave_document(instructions=instructions)}
 
-    trace = read_folder(folder_with(tmp_path, files))
+    trace = read_directory(directory_with(tmp_path, files))
 
     assert trace.waves == ()
     assert "damaged" in trace.notes[0]
 
 
-def test_folders_are_found_below_what_rocprofv3_was_told(tmp_path: Path) -> None:
-    first = folder_with(tmp_path, complete())
+def test_directories_are_found_below_what_rocprofv3_was_told(tmp_path: Path) -> None:
+    first = directory_with(tmp_path, complete())
     second = tmp_path / "ui_output_agent_14065_dispatch_3"
     first.rename(second)
-    first = folder_with(tmp_path, complete())
+    first = directory_with(tmp_path, complete())
 
-    assert find_folders(tmp_path) == (second, first)
-    assert find_folders(first) == (first,)
+    assert find_directories(tmp_path) == (second, first)
+    assert find_directories(first) == (first,)
 
 
 def test_what_is_no_trace_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(AttError, match="no such folder"):
-        find_folders(tmp_path / "none")
+    with pytest.raises(AttError, match="no such directory"):
+        find_directories(tmp_path / "none")
     with pytest.raises(AttError, match=r"no code\.json"):
-        find_folders(tmp_path)
+        find_directories(tmp_path)
     (tmp_path / "1_agent_shader_engine_0_1.att").touch()
     with pytest.raises(AttError, match="not decoded"):
-        find_folders(tmp_path)
+        find_directories(tmp_path)
 
 
 ANY_JSON = st.recursive(
@@ -308,9 +308,9 @@ SHAPED = st.dictionaries(
 @given(st.sampled_from(sorted(complete())), ANY_JSON | SHAPED)
 def test_any_json_is_read_or_refused(name: str, content: Any) -> None:
     with tempfile.TemporaryDirectory() as root:
-        folder = folder_with(Path(root), complete() | {name: json.dumps(content)})
+        directory = directory_with(Path(root), complete() | {name: json.dumps(content)})
         try:
-            trace = read_folder(folder)
+            trace = read_directory(directory)
         except AttError as error:
             assert name == "code.json"
             assert "code.json" in error.what
@@ -338,55 +338,55 @@ def test_any_numbers_are_analysed(
         "code.json": code(*entries), "se4_sm2_sl3_wv0.json": wave_document(instructions=instructions, begin=begin, end=end),
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as root:
-        found = analyse(read_folder(folder_with(Path(root), files)))
+        found = analyse(read_directory(directory_with(Path(root), files)))
 
     if isinstance(found, ThreadTrace):
         assert sum(spent.cycles for spent in found.classes.values()) == found.total.cycles
         assert all(charge.cycles > 0 for charge in found.charges)
 
 
-def test_folders_are_found_however_deep(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path, complete())
+def test_directories_are_found_however_deep(tmp_path: Path) -> None:
+    directory = directory_with(tmp_path, complete())
     deep = tmp_path / "host" / "att"
     deep.mkdir(parents=True)
-    folder.rename(deep / folder.name)
+    directory.rename(deep / directory.name)
 
-    assert find_folders(tmp_path) == (deep / folder.name,)
+    assert find_directories(tmp_path) == (deep / directory.name,)
 
 
 @pytest.mark.parametrize("name", ["_Z4copyPf", "_Z4copyPf.kd", "copy(float*)", "copy"])
 def test_a_kernel_is_found_by_any_of_its_names(tmp_path: Path, name: str) -> None:
     other = ["; _Z3sumPf", 0, 0, "sum(float*)", 1, 4096, 0, 0, 0, 0]
-    folder_with(tmp_path, {**complete(), "code.json": code(other, LOAD, WAIT, END)})
+    directory_with(tmp_path, {**complete(), "code.json": code(other, LOAD, WAIT, END)})
     (tmp_path / "ui_output_agent_14065_dispatch_12").rename(tmp_path / "ui_output_agent_14065_dispatch_3")
-    folder_with(tmp_path, complete())
+    directory_with(tmp_path, complete())
 
     assert read_kernel_trace(tmp_path, name).provenance.dispatch == 12
 
 
-def test_of_several_folders_of_a_kernel_the_first_is_taken_and_a_damaged_one_left_out(tmp_path: Path) -> None:
+def test_of_several_directories_of_a_kernel_the_first_is_taken_and_a_damaged_one_left_out(tmp_path: Path) -> None:
     for dispatch in (3, 5):
-        folder_with(tmp_path, complete()).rename(tmp_path / f"ui_output_agent_14065_dispatch_{dispatch}")
-    folder_with(tmp_path, {**complete(), "code.json": "{"})
+        directory_with(tmp_path, complete()).rename(tmp_path / f"ui_output_agent_14065_dispatch_{dispatch}")
+    directory_with(tmp_path, {**complete(), "code.json": "{"})
 
     trace = read_kernel_trace(tmp_path, "copy")
 
     assert trace.provenance.dispatch == 3
     assert [note.partition(":")[0] for note in trace.notes] == [
         "left out",
-        "2 folders are of this kernel; this is ui_output_agent_14065_dispatch_3",
+        "2 directories are of this kernel; this is ui_output_agent_14065_dispatch_3",
     ]
 
 
-def test_of_several_damaged_folders_the_first_says_what_is_wrong(tmp_path: Path) -> None:
-    folder_with(tmp_path, {**complete(), "code.json": "{"})
+def test_of_several_damaged_directories_the_first_says_what_is_wrong(tmp_path: Path) -> None:
+    directory_with(tmp_path, {**complete(), "code.json": "{"})
 
     with pytest.raises(AttError, match=r"code\.json is damaged"):
         read_kernel_trace(tmp_path, "copy")
 
 
 def test_the_trace_of_a_kernel_is_read_without_its_curves(tmp_path: Path) -> None:
-    folder_with(tmp_path, complete())
+    directory_with(tmp_path, complete())
 
     trace = read_kernel_trace(tmp_path, "copy")
 
@@ -394,14 +394,14 @@ def test_the_trace_of_a_kernel_is_read_without_its_curves(tmp_path: Path) -> Non
     assert len(trace.waves[0].instructions) == 2
 
 
-def test_wave_files_may_have_names_of_their_own_but_only_inside_the_folder(tmp_path: Path) -> None:
+def test_wave_files_may_have_names_of_their_own_but_only_inside_the_directory(tmp_path: Path) -> None:
     files = complete()
     files["first.json"] = files.pop("se4_sm2_sl3_wv0.json")
     slots = files["filenames.json"]["wave_filenames"]["4"]["2"]["3"]
     slots |= {"0": ["first.json", 100, 512], "1": ["../outside.json", 100, 512], "x": ["first.json", 0, 0], "2": [7]}
     (tmp_path / "outside.json").write_text(json.dumps(wave_document()))
 
-    trace = read_folder(folder_with(tmp_path, files))
+    trace = read_directory(directory_with(tmp_path, files))
 
     assert [(wave.key, wave.cycles) for wave in trace.waves] == [((4, 2, 3, 0), 412)]
     assert trace.notes == ("1 of 2 wave files are missing: ../outside.json",)
@@ -412,7 +412,7 @@ def test_a_wave_file_of_a_later_version_has_neither_timeline_nor_links(tmp_path:
     for name in ("timeline", "waitcnt", "simd", "slot", "cu"):
         del document["wave"][name]
 
-    (wave,) = read_folder(folder_with(tmp_path, complete() | {"se4_sm2_sl3_wv0.json": document})).waves
+    (wave,) = read_directory(directory_with(tmp_path, complete() | {"se4_sm2_sl3_wv0.json": document})).waves
 
     assert (len(wave.instructions), len(wave.timeline), wave.waits) == (2, 0, ())
 
@@ -421,7 +421,7 @@ def test_labels_may_be_shorter_than_rows(tmp_path: Path) -> None:
     header = HEADER + ", ServiceType, Issued, Stalled, NotIssuedReasons"
     row = [*LOAD, 3, 5, 90, [1, 2, 87]]
 
-    trace = read_folder(folder_with(tmp_path, {**complete(), "code.json": code(LABEL[:4], row, header=header)}))
+    trace = read_directory(directory_with(tmp_path, {**complete(), "code.json": code(LABEL[:4], row, header=header)}))
 
     assert (trace.kernels[0].name, trace.kernels[0].address) == ("copy(float*)", 0)
     assert trace.rows[0].samples is not None
@@ -441,7 +441,7 @@ def test_the_generation_is_known_by_number_name_or_instructions(
 ) -> None:
     files = {"code.json": code([text, *LOAD[1:]]), "filenames.json": names}
 
-    assert read_folder(folder_with(tmp_path, files)).provenance.gfxip == generation
+    assert read_directory(directory_with(tmp_path, files)).provenance.gfxip == generation
 
 
 @pytest.mark.parametrize("line", [-3, 0, 10**12])
@@ -449,7 +449,7 @@ def test_rows_may_have_any_number(tmp_path: Path, line: int) -> None:
     load, wait = [LOAD[0], 0, line, *LOAD[3:]], [WAIT[0], 0, line + 1, *WAIT[3:]]
     waves = wave_document(instructions=[[100, 4, 4, 8, line], [112, 9, 400, 400, line + 1]])
 
-    found = analyse(read_folder(folder_with(tmp_path, {"code.json": code(load, wait), "se4_sm2_sl3_wv0.json": waves})))
+    found = analyse(read_directory(directory_with(tmp_path, {"code.json": code(load, wait), "se4_sm2_sl3_wv0.json": waves})))
 
     assert isinstance(found, ThreadTrace)
     assert [(charge.victim.line, charge.cause.line, charge.cycles) for charge in found.charges] == [(line + 1, line, 400)]
@@ -459,7 +459,7 @@ def test_counters_and_curves_are_tables_whatever_else_their_rows_hold(tmp_path: 
     occupancy = {"0": [[8, 1, 0, 0, 1, 1, "x"]], "1": [[8, 1]], "2": [[2**40, 1, 0, 0, 1, 1]], "dispatches": {"1": "k [1, 2]"}}
     files = complete() | {"occupancy.json": occupancy, "wstates3.json": {"time": [1, 2, 3], "state": [1, 0], "name": "WAIT"}}
 
-    trace = read_folder(folder_with(tmp_path, files))
+    trace = read_directory(directory_with(tmp_path, files))
 
     assert {engine: rows.tolist() for engine, rows in trace.occupancy.items()} == {
         0: [[8, 1, 0, 0, 1, 1]],

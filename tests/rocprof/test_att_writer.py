@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocm_perf_lab.rocprof.att.directories import find_folders
+from rocm_perf_lab.rocprof.att.directories import find_directories
 from rocm_perf_lab.rocprof.att.model import (
     AttProvenance,
     AttTrace,
@@ -26,7 +26,7 @@ from rocm_perf_lab.rocprof.att.model import (
     Wave,
     WaveKey,
 )
-from rocm_perf_lab.rocprof.att.reader import read_folder
+from rocm_perf_lab.rocprof.att.reader import read_directory
 from rocm_perf_lab.rocprof.att.writer import write_trace
 from tests.builders.att import thread_trace
 
@@ -95,19 +95,19 @@ def traces(draw: st.DrawFn) -> AttTrace:
 @settings(deadline=None, max_examples=60)
 @given(traces())
 def test_round_trip(trace: AttTrace) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        read = read_folder(write_trace(trace, Path(folder)))
+    with tempfile.TemporaryDirectory() as directory:
+        read = read_directory(write_trace(trace, Path(directory)))
 
     assert plain(read) == plain(trace)
 
 
-def test_the_folder_is_named_and_found_as_rocprofv3_names_it(tmp_path: Path) -> None:
+def test_the_directory_is_named_and_found_as_rocprofv3_names_it(tmp_path: Path) -> None:
     trace = thread_trace([("v_nop", "a.hip:1")], [(1, 0, 0, 4)])
 
     decoded = write_trace(trace, tmp_path)
 
     assert decoded == tmp_path / "ui_output_agent_7_dispatch_3"
-    assert find_folders(tmp_path) == (decoded,)
+    assert find_directories(tmp_path) == (decoded,)
 
 
 def test_an_empty_code_is_null_as_the_decoder_writes_it(tmp_path: Path) -> None:

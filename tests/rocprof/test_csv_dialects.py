@@ -145,9 +145,9 @@ def test_a_table_of_rocprof_is_told_by_its_header(tmp_path: Path) -> None:
 def test_passes_in_csv_are_not_counted_twice(tmp_path: Path) -> None:
     header = WORKLOAD.replace("GPU_ID,GUID", "Agent_Id,Guid").replace("Dispatch_ID", "Dispatch_Id")
     for number, (name, start) in enumerate([("SQ_WAVES", 1000), ("TCC_HIT_sum", 9000)], start=1):
-        folder = tmp_path / f"pass_{number}"
-        folder.mkdir()
-        (folder / f"{number}7_counter_collection.csv").write_text(f"{header}\n{counted(name, '8.000000', start)}")
+        directory = tmp_path / f"pass_{number}"
+        directory.mkdir()
+        (directory / f"{number}7_counter_collection.csv").write_text(f"{header}\n{counted(name, '8.000000', start)}")
 
     first, others = read_passes([tmp_path])
 
@@ -191,15 +191,15 @@ def test_statistics_are_no_traces(tmp_path: Path) -> None:
 
 def test_counters_of_rocprof_compute_beside_a_database_belong_to_its_dispatches(tmp_path: Path) -> None:
     for number, start in enumerate([100, 9000], start=1):
-        folder = tmp_path / "out" / f"pmc_perf_{number}"
-        (folder / "77").mkdir(parents=True)
+        directory = tmp_path / "out" / f"pmc_perf_{number}"
+        (directory / "77").mkdir(parents=True)
         run = recorded_run(
             load_target("mi300x"), [dispatch(start, start + 50), dispatch(start + 100, start + 130)], emulated=False
         )
-        write_database(folder / "77" / "77.db", replace(run, guid=make_guid(number, "pass")))
+        write_database(directory / "77" / "77.db", replace(run, guid=make_guid(number, "pass")))
         rows = f"1,0,1,0,5,C{number},3\n2,0,1,0,5,C{number},8\n1,0,1,0,5,C{number},4\n9,0,1,0,5,C{number},1\n"
         header = "dispatch_id,gpu_id,kernel_id,lds_per_workgroup,counter_id,counter_name,counter_value\n"
-        (folder / "77_native_counter_collection.csv.gz").write_bytes(gzip.compress((header + rows).encode()))
+        (directory / "77_native_counter_collection.csv.gz").write_bytes(gzip.compress((header + rows).encode()))
 
     first, others = read_passes([tmp_path])
 

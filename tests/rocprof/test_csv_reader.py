@@ -68,13 +68,13 @@ def counter(dispatch_id: int, name: str, value: object) -> dict[str, object]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     write(tmp_path / "42_kernel_trace.csv", KERNEL, [kernel(2, 500, 900), kernel(1, 100, 350, Kernel_Name="reduce.kd")])
     return tmp_path
 
 
-def test_a_kernel_trace_is_read(folder: Path) -> None:
-    trace = read_csv([folder])
+def test_a_kernel_trace_is_read(directory: Path) -> None:
+    trace = read_csv([directory])
 
     found = trace.dispatches
     assert [trace.kernels[k].name for k in found.kernel] == ["reduce", "vecCopy(double*, int)"]
@@ -86,7 +86,7 @@ def test_a_kernel_trace_is_read(folder: Path) -> None:
     assert trace.provenance.time_kind == "measured"
 
 
-def test_agents_are_described_where_the_file_is_there(folder: Path) -> None:
+def test_agents_are_described_where_the_file_is_there(directory: Path) -> None:
     rows = [
         {
             "Node_Id": 0, "Logical_Node_Id": 0, "Agent_Type": "CPU", "Cu_Count": 0, "Num_Xcc": 0, "Name": "EPYC",
@@ -97,9 +97,9 @@ def test_agents_are_described_where_the_file_is_there(folder: Path) -> None:
             "Product_Name": "AMD Instinct MI300X",
         },
     ]  # fmt: skip
-    write(folder / "42_agent_info.csv", AGENT, rows)
+    write(directory / "42_agent_info.csv", AGENT, rows)
 
-    (agent,) = read_csv([folder]).agents
+    (agent,) = read_csv([directory]).agents
 
     assert (agent.id, agent.kind, agent.name, agent.properties["cu_count"]) == (4, "GPU", "gfx942", 304)
 
@@ -112,11 +112,11 @@ def test_agents_are_found_however_they_are_numbered(tmp_path: Path, label: str) 
     assert read_csv([tmp_path]).agents[0].name == "gfx942"
 
 
-def test_counters_are_joined_by_dispatch(folder: Path) -> None:
+def test_counters_are_joined_by_dispatch(directory: Path) -> None:
     rows = [counter(1, "SQ_WAVES", "16.000000"), counter(2, "SQ_WAVES", "nan"), counter(9, "SQ_WAVES", "1.000000")]
-    write(folder / "42_counter_collection.csv", COUNTER, rows)
+    write(directory / "42_counter_collection.csv", COUNTER, rows)
 
-    trace = read_csv([folder])
+    trace = read_csv([directory])
 
     assert [trace.counters_of(i) for i in range(2)] == [{"SQ_WAVES": 16.0}, {}]
     assert trace.notes == (
@@ -136,14 +136,14 @@ def test_counters_alone_give_dispatches(tmp_path: Path) -> None:
     assert trace.notes[0].startswith("there is no kernel trace")
 
 
-def test_copies_and_api_calls_are_read(folder: Path) -> None:
+def test_copies_and_api_calls_are_read(directory: Path) -> None:
     copied = {"Kind": "MEMORY_COPY", "Direction": "MEMORY_COPY_HOST_TO_DEVICE", "Stream_Id": 2, "Source_Agent_Id": "Agent 0"}
     copied |= {"Destination_Agent_Id": "Agent 1", "Correlation_Id": 5, "Start_Timestamp": 10, "End_Timestamp": 90}
     call = {"Domain": "HIP_RUNTIME_API", "Function": "hipLaunchKernel", "Process_Id": 42, "Thread_Id": 42, "Correlation_Id": 11}
-    write(folder / "42_memory_copy_trace.csv", COPY, [copied])
-    write(folder / "42_hip_api_trace.csv", API, [{**call, "Start_Timestamp": 90, "End_Timestamp": 95}])
+    write(directory / "42_memory_copy_trace.csv", COPY, [copied])
+    write(directory / "42_hip_api_trace.csv", API, [{**call, "Start_Timestamp": 90, "End_Timestamp": 95}])
 
-    trace = read_csv([folder])
+    trace = read_csv([directory])
 
     assert [(copy.direction, copy.stream) for copy in trace.memory_copies] == [("MEMORY_COPY_HOST_TO_DEVICE", 2)]
     assert trace.memory_copies.destination.tolist() == trace.dispatches.agent.tolist()[:1]
@@ -203,29 +203,29 @@ def test_counters_of_several_processes_in_one_file_are_refused(tmp_path: Path) -
     assert "several processes" in failing(path)
 
 
-def test_processes_with_equal_ids_stay_apart(folder: Path) -> None:
-    write(folder / "43_kernel_trace.csv", KERNEL, [kernel(1, 200, 300)])
+def test_processes_with_equal_ids_stay_apart(directory: Path) -> None:
+    write(directory / "43_kernel_trace.csv", KERNEL, [kernel(1, 200, 300)])
 
-    trace = read_csv([folder])
+    trace = read_csv([directory])
 
     assert [process.pid for process in trace.processes] == [42, 43]
     assert trace.dispatches.process.tolist() == [0, 1, 0]
 
 
-def test_a_profile_is_built_without_agents(folder: Path) -> None:
-    assert build_profile(read_csv([folder]), target=load_target("mi300x")).kernel.longest_ns == 400
+def test_a_profile_is_built_without_agents(directory: Path) -> None:
+    assert build_profile(read_csv([directory]), target=load_target("mi300x")).kernel.longest_ns == 400
 
 
-def test_a_run_is_read_by_what_its_folder_holds(folder: Path) -> None:
-    assert read_run([folder]).schema_version == "csv"
-    assert read_run([folder / "42_kernel_trace.csv"]).schema_version == "csv"
+def test_a_run_is_read_by_what_its_directory_holds(directory: Path) -> None:
+    assert read_run([directory]).schema_version == "csv"
+    assert read_run([directory / "42_kernel_trace.csv"]).schema_version == "csv"
 
-    write_database(folder / "a.db", recorded_run(load_target("mi300x"), [dispatch(0, 1)]))
+    write_database(directory / "a.db", recorded_run(load_target("mi300x"), [dispatch(0, 1)]))
 
-    assert read_run([folder]).schema_version == "3"
-    (folder / "empty").mkdir()
+    assert read_run([directory]).schema_version == "3"
+    (directory / "empty").mkdir()
     with pytest.raises(DatabaseError, match="no rocpd database"):
-        read_run([folder / "empty"])
+        read_run([directory / "empty"])
 
 
 def failing(path: Path) -> str:
@@ -256,12 +256,12 @@ def test_a_kernel_name_of_64_kb_is_read_whole(tmp_path: Path) -> None:
     assert len(read_csv([tmp_path]).kernels[0].name) == 65536
 
 
-def test_a_marked_range_is_not_the_api_call_that_it_is_named_after(folder: Path) -> None:
+def test_a_marked_range_is_not_the_api_call_that_it_is_named_after(directory: Path) -> None:
     row = {"Process_Id": 42, "Thread_Id": 42, "Correlation_Id": 5, "Start_Timestamp": 1, "End_Timestamp": 2}
-    write(folder / "42_marker_api_trace.csv", API, [{**row, "Domain": "MARKER_CORE_RANGE_API", "Function": "hipMemcpy"}])
-    write(folder / "42_hip_api_trace.csv", API, [{**row, "Domain": "HIP_RUNTIME_API", "Function": "hipMemcpy"}])
+    write(directory / "42_marker_api_trace.csv", API, [{**row, "Domain": "MARKER_CORE_RANGE_API", "Function": "hipMemcpy"}])
+    write(directory / "42_hip_api_trace.csv", API, [{**row, "Domain": "HIP_RUNTIME_API", "Function": "hipMemcpy"}])
 
-    assert sorted(read_csv([folder]).regions.names) == ["hipMemcpy", "roctx: hipMemcpy"]
+    assert sorted(read_csv([directory]).regions.names) == ["hipMemcpy", "roctx: hipMemcpy"]
 
 
 def test_counters_of_rocm_6_2_have_no_times(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ def test_a_process_each_in_one_document_or_in_several(tmp_path: Path) -> None:
         assert trace.dispatches.duration_ns.tolist() == [250, 400, 400, 100]
 
 
-def test_passes_of_one_folder_are_told_apart(tmp_path: Path) -> None:
+def test_passes_of_one_directory_are_told_apart(tmp_path: Path) -> None:
     write_json(tmp_path / "pass_1" / "1_results.json", process_of(RUN))
     later = recorded_run(TARGET, [dispatch(5000, 5100, counters={"TCC_HIT_sum": 3.0})], emulated=False)
     second = process_of(later, kernel_trace=False)

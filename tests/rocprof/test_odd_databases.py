@@ -218,7 +218,7 @@ def test_other_outputs_of_the_profiler_are_refused_by_name(tmp_path: Path, name:
         read_database(tmp_path / name)
 
 
-def test_a_folder_is_no_database(tmp_path: Path) -> None:
+def test_a_directory_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="cannot open the database: Is a directory"):
         read_database(tmp_path)
 
@@ -234,25 +234,25 @@ def test_write_ahead_mode_is_read_without_a_trace(database: Path) -> None:
 
 
 def test_what_lies_in_a_write_ahead_log_is_read_and_stays_there(database: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "copied"
-    folder.mkdir()
+    directory = tmp_path / "copied"
+    directory.mkdir()
     with closing(sqlite3.connect(database)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
         writer.execute(f'DELETE FROM "rocpd_kernel_dispatch{SUFFIX}" WHERE id = 1')
         writer.commit()
         for path in (database, database.with_name("run_results.db-wal")):
-            shutil.copy(path, folder)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+            shutil.copy(path, directory)
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
 
-    trace = read_run([folder])
+    trace = read_run([directory])
 
     assert len(trace.dispatches) == 1
-    assert trace.path == folder / "run_results.db"
+    assert trace.path == directory / "run_results.db"
     assert trace.notes == (
         "what run_results.db-wal holds was read too; its writer may not have ended",
         "2 counter values belong to no dispatch; left out",
     )
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
 
 
 def test_all_of_a_database_may_lie_in_its_log(database: Path, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_killed_writer_leaves_a_partial_database(database: Path) -> None:
         read_database(database)
 
 
-def test_a_folder_that_cannot_be_written_does_not_matter(database: Path) -> None:
+def test_a_directory_that_cannot_be_written_does_not_matter(database: Path) -> None:
     database.chmod(0o444)
     database.parent.chmod(0o555)
     try:

@@ -15,8 +15,8 @@ HEADER = "device,HBMBw,HBMBwLow,hbmBwHigh,MALLBw,L2Bw,L1Bw,LDSBw,FP32Flops,FP32F
 ROWS = "0,4100.5,4000,4200,11900,21000,30000,61000,122000,121000,61000,900000,1800000\n1,4000,1,1,1,1,1,1,1,1,1,1,1"
 
 
-def csv(folder: Path, text: str = f"{HEADER}\n{ROWS}\n") -> Path:
-    path = folder / "roofline.csv"
+def csv(directory: Path, text: str = f"{HEADER}\n{ROWS}\n") -> Path:
+    path = directory / "roofline.csv"
     path.write_text(text)
     return path
 

@@ -1,4 +1,4 @@
-"""Several processes, files and folders of one run as one trace."""
+"""Several processes, files and directories of one run as one trace."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_one_symbol_of_several_processes_is_one_kernel(two: tuple[Path, Path]) -
     assert [(kernel.name, kernel.total_ns) for kernel in ranked] == [("reduce", 400), (VEC_COPY.display_name, 100)]
 
 
-def test_a_folder_stands_for_the_databases_in_it(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_directory_stands_for_the_databases_in_it(two: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("no database")
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection, connection:
         connection.execute("CREATE TABLE runs (id INTEGER)")
@@ -65,14 +65,14 @@ def test_a_folder_stands_for_the_databases_in_it(two: tuple[Path, Path], tmp_pat
     assert len(read_databases([tmp_path]).dispatches) == 3
 
 
-def test_a_folder_without_a_database_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kernel_trace.csv").touch()
 
     with pytest.raises(DatabaseError, match=r"no rocpd database among 1 files: kernel_trace\.csv"):
         read_databases([tmp_path])
 
 
-def test_a_damaged_database_of_a_folder_is_an_error_not_left_out(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_damaged_database_of_a_directory_is_an_error_not_left_out(two: tuple[Path, Path], tmp_path: Path) -> None:
     two[1].write_bytes(two[1].read_bytes()[:5000])
 
     with pytest.raises(DatabaseError, match="truncated"):
@@ -96,10 +96,10 @@ def test_a_copy_of_a_file_counts_once(two: tuple[Path, Path], tmp_path: Path) ->
     assert trace.notes == ("copy.db equals 1_results.db and was left out",)
 
 
-def test_copies_of_one_name_are_told_apart_by_their_folders(two: tuple[Path, Path], tmp_path: Path) -> None:
-    for folder in ("trace", "counters_1"):
-        (tmp_path / folder).mkdir()
-        shutil.copy(two[0], tmp_path / folder / "run_results.db")
+def test_copies_of_one_name_are_told_apart_by_their_directories(two: tuple[Path, Path], tmp_path: Path) -> None:
+    for directory in ("trace", "counters_1"):
+        (tmp_path / directory).mkdir()
+        shutil.copy(two[0], tmp_path / directory / "run_results.db")
 
     trace = read_databases([tmp_path / "trace" / "run_results.db", tmp_path / "counters_1" / "run_results.db"])
 

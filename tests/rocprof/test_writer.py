@@ -144,7 +144,7 @@ def test_a_failed_write_leaves_the_old_database_and_no_rubbish(tmp_path: Path) -
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.db"]
 
 
-def test_a_folder_that_is_a_file_is_reported(tmp_path: Path) -> None:
+def test_a_directory_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
 
     with pytest.raises(DatabaseWriteError) as caught:

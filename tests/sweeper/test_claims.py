@@ -37,8 +37,10 @@ SAMPLERS: dict[str, tuple[Callable[..., BaseSampler], dict[str, Any]]] = {
 }
 
 
-def new_study(folder: Path, inner: BaseSampler) -> Study:
-    return open_study(open_storage(f"journal:///{folder}/journal", folder=folder), "study", SPACE, ClaimingSampler(SPACE, inner))
+def new_study(directory: Path, inner: BaseSampler) -> Study:
+    return open_study(
+        open_storage(f"journal:///{directory}/journal", directory=directory), "study", SPACE, ClaimingSampler(SPACE, inner)
+    )
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -97,8 +99,8 @@ def test_two_samplers_of_one_study_do_not_take_what_the_other_has(tmp_path: Path
 
 def test_equal_seeds_give_equal_trials(tmp_path: Path) -> None:
     runs = []
-    for folder in (tmp_path / "a", tmp_path / "b"):
-        study = new_study(folder, optuna.samplers.TPESampler(seed=3, n_startup_trials=4))
+    for directory in (tmp_path / "a", tmp_path / "b"):
+        study = new_study(directory, optuna.samplers.TPESampler(seed=3, n_startup_trials=4))
         sweep(study, SPACE, ThreadSlots(1), budget=12)
         runs.append([(trial.params, trial.state) for trial in study.trials])
 

@@ -31,8 +31,8 @@ SPACE = small_space()
 FORMS = ["sqlite:///{}/study.db", "journal:///{}/study.log"]
 
 
-def opened(form: str, folder: Path) -> Study:
-    return open_study(open_storage(form.format(folder), folder=folder), "s", SPACE, RegressionSampler(SPACE))
+def opened(form: str, directory: Path) -> Study:
+    return open_study(open_storage(form.format(directory), directory=directory), "s", SPACE, RegressionSampler(SPACE))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -115,7 +115,7 @@ from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.storage import open_storage, open_study
 from tests.builders.sweeps import small_space
 space = small_space()
-study = open_study(open_storage(sys.argv[1], folder=Path()), "s", space, RegressionSampler(space))
+study = open_study(open_storage(sys.argv[1], directory=Path()), "s", space, RegressionSampler(space))
 search(study, space, lambda configuration: os.kill(os.getpid(), signal.SIGKILL), 1)
 """
 

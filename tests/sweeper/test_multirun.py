@@ -50,13 +50,13 @@ def test_the_basic_launcher_searches_the_space_in_this_process(place: SweepPlace
     assert reasons == {96: "the kernel computes something else", 128: "ZeroDivisionError: by hand"}
     assert {job["pid"] for job in place.told()} == {os.getpid()}
     assert {job["display"] for job in place.told()} == {"none"}
-    results = yaml.safe_load((place.folder / "swept" / "optimization_results.yaml").read_text())
+    results = yaml.safe_load((place.directory / "swept" / "optimization_results.yaml").read_text())
     assert (results["best_params"], results["best_value"], results["failed"]) == ({"block": 256}, 1.0, 2)
     assert "block=256" in shown.out
 
 
 def test_jobs_are_child_runs_of_the_sweep(place: SweepPlace) -> None:
-    store = f"sqlite:///{place.folder}/runs.db"
+    store = f"sqlite:///{place.directory}/runs.db"
 
     code = run_lab(place.words("tracking=mlflow", f"tracking.uri={store}", "+job.refuse=96", "autotune.budget=6"))
 
@@ -78,7 +78,7 @@ def test_a_sampler_of_optuna_is_named_in_yaml(place: SweepPlace) -> None:
     code = run_lab(place.words("autotune.sampler={_target_: optuna.samplers.GridSampler}", "autotune.budget=4"))
 
     assert code == 0
-    results = yaml.safe_load((place.folder / "swept" / "optimization_results.yaml").read_text())
+    results = yaml.safe_load((place.directory / "swept" / "optimization_results.yaml").read_text())
     assert (results["sampler"], results["trials"]) == ("GridSampler", 4)
     assert len({job["block"] for job in place.told()}) == 4
 
@@ -102,8 +102,8 @@ def test_a_space_is_an_option_of_its_group(place: SweepPlace) -> None:
 
 
 def test_hydra_s_own_key_in_an_option_is_explained(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
-    (place.folder / "experiments" / "mine").mkdir(parents=True)
-    (place.folder / "experiments" / "mine" / "space.yaml").write_text("parameters: {block: [64]}\ndefaults: {block: 64}")
+    (place.directory / "experiments" / "mine").mkdir(parents=True)
+    (place.directory / "experiments" / "mine" / "space.yaml").write_text("parameters: {block: [64]}\ndefaults: {block: 64}")
 
     text = refused(place.words("space=mine"), capsys)
 
@@ -194,9 +194,9 @@ def test_a_scheduler_s_sigterm_ends_a_sweep_like_ctrl_c(place: SweepPlace) -> No
 @pytest.mark.slow
 @needs("joblib")
 def test_an_interrupt_keeps_what_was_measured_and_the_sweep_can_go_on(place: SweepPlace) -> None:
-    store = f"sqlite:///{place.folder}/runs.db"
+    store = f"sqlite:///{place.directory}/runs.db"
     words = [
-        "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"autotune.storage=sqlite:///{place.folder}/study.db",
+        "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"autotune.storage=sqlite:///{place.directory}/study.db",
         "tracking=mlflow", f"tracking.uri={store}",
     ]  # fmt: skip
 
@@ -232,7 +232,7 @@ def test_an_unknown_launcher_is_named_with_those_that_are_there(place: SweepPlac
     assert "no hydra/launcher named 'slumr'" in text
     assert "basic" in text
     assert "rocm-perf-lab[cluster]" in text
-    assert not (place.folder / "swept").exists()
+    assert not (place.directory / "swept").exists()
 
 
 def test_a_space_that_the_kernel_does_not_know_is_refused_before_anything_runs(
@@ -244,7 +244,7 @@ def test_a_space_that_the_kernel_does_not_know_is_refused_before_anything_runs(
 
     assert "'tile'" in text
     assert "block" in text
-    assert not (place.folder / "swept").exists()
+    assert not (place.directory / "swept").exists()
 
 
 def test_lists_and_a_space_exclude_each_other(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:

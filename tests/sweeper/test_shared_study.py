@@ -26,10 +26,10 @@ without_postgres = pytest.mark.skipif(
 )
 
 
-def storage(kind: str, folder: Path) -> AbstractContextManager[str]:
+def storage(kind: str, directory: Path) -> AbstractContextManager[str]:
     if kind == "postgresql":
         return running_postgres()
-    return nullcontext({"sqlite": f"sqlite:///{folder}/shared.db", "journal": f"journal:///{folder}/shared.log"}[kind])
+    return nullcontext({"sqlite": f"sqlite:///{directory}/shared.db", "journal": f"journal:///{directory}/shared.log"}[kind])
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def test_two_processes_share_a_study_without_a_duplicated_trial(kind: str, sampl
         storage(kind, tmp_path) as url,
         two_sweeps(place, sampler, f"autotune.storage={url}", "autotune.study=shared", "+job.pause=0.5", "autotune.budget=10"),
     ):
-        study = optuna.load_study(study_name="shared", storage=open_storage(url, folder=tmp_path))
+        study = optuna.load_study(study_name="shared", storage=open_storage(url, directory=tmp_path))
         trials, best = study.get_trials(), study.best_params
 
     measured = Counter(trial.params["block"] for trial in trials if trial.params)

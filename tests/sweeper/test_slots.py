@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 SPACE = small_space()
 
 
-def new_study(folder: Path) -> Study:
-    return open_study(open_storage(None, folder=folder), "study", SPACE, RegressionSampler(SPACE, seeds=4))
+def new_study(directory: Path) -> Study:
+    return open_study(open_storage(None, directory=directory), "study", SPACE, RegressionSampler(SPACE, seeds=4))
 
 
 def test_every_configuration_is_measured_once_and_the_fastest_is_found(tmp_path: Path) -> None:

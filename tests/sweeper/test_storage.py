@@ -20,17 +20,17 @@ SPACE = small_space()
 
 
 @pytest.mark.parametrize("form", ["sqlite:///{}/deep/study.db", "journal:///{}/deep/study.log"])
-def test_a_file_is_made_with_its_folder_and_found_again(form: str, tmp_path: Path) -> None:
+def test_a_file_is_made_with_its_directory_and_found_again(form: str, tmp_path: Path) -> None:
     url = form.format(tmp_path)
-    open_study(open_storage(url, folder=tmp_path), "s", SPACE, RegressionSampler(SPACE)).ask()
+    open_study(open_storage(url, directory=tmp_path), "s", SPACE, RegressionSampler(SPACE)).ask()
 
-    again = open_study(open_storage(url, folder=tmp_path), "s", SPACE, RegressionSampler(SPACE))
+    again = open_study(open_storage(url, directory=tmp_path), "s", SPACE, RegressionSampler(SPACE))
 
     assert len(again.trials) == 1
 
 
-def test_without_a_url_the_study_is_in_the_folder(tmp_path: Path) -> None:
-    open_storage(None, folder=tmp_path)
+def test_without_a_url_the_study_is_in_the_directory(tmp_path: Path) -> None:
+    open_storage(None, directory=tmp_path)
 
     assert (tmp_path / "study.db").is_file()
 
@@ -50,7 +50,7 @@ def test_a_storage_that_cannot_be_reached_is_one_clear_error(url: str, what: str
         pytest.importorskip("psycopg")
 
     with pytest.raises(StorageError) as caught:
-        open_storage(url, folder=tmp_path)
+        open_storage(url, directory=tmp_path)
 
     assert what in caught.value.what
     assert "secret" not in str(caught.value)
@@ -70,7 +70,7 @@ def test_a_storage_that_cannot_be_reached_is_one_clear_error(url: str, what: str
 def test_a_study_that_was_started_with_another_space_says_how_they_differ(
     more: dict[str, object], what: str, tmp_path: Path
 ) -> None:
-    storage = open_storage(None, folder=tmp_path)
+    storage = open_storage(None, directory=tmp_path)
     open_study(storage, "s", SPACE, RegressionSampler(SPACE))
     other = small_space(**more)
 
@@ -84,7 +84,7 @@ def test_a_study_that_was_started_with_another_space_says_how_they_differ(
 def test_processes_that_begin_a_storage_together_all_get_it(tmp_path: Path) -> None:
     begin = (
         "import sys, time; from pathlib import Path; import optuna; from rocm_perf_lab.autotune.storage import open_storage;"
-        "time.sleep(max(0, float(sys.argv[2]) - time.time())); open_storage(sys.argv[1], folder=Path())"
+        "time.sleep(max(0, float(sys.argv[2]) - time.time())); open_storage(sys.argv[1], directory=Path())"
     )
     together = str(time.time() + 4)
     words = [sys.executable, "-c", begin, f"sqlite:///{tmp_path / 'shared.db'}", together]

@@ -1,4 +1,4 @@
-"""What the tests of this folder share and only read: one real code object, and the ROCm-shaped folder."""
+"""What the tests of this directory share and only read: one real code object, and the ROCm-shaped directory."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def vec_copy(tmp_path_factory: pytest.TempPathFactory) -> CodeObject:
 
 @pytest.fixture
 def cache_dir(tmp_path: Path) -> Path:
-    """A cache without builds, with the user's ROCm-shaped folder: making that anew takes time."""
+    """A cache without builds, with the user's ROCm-shaped directory: making that anew takes time."""
     shared = user_cache_dir() / "rocm"
     shared.mkdir(exist_ok=True)
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    (folder / "rocm").symlink_to(shared)
-    return folder
+    directory = tmp_path / "cache"
+    directory.mkdir()
+    (directory / "rocm").symlink_to(shared)
+    return directory

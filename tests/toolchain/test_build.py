@@ -49,7 +49,7 @@ def test_a_second_compilation_comes_out_of_the_cache_at_once(tmp_path: Path, cac
     assert seconds < 0.03
 
 
-def test_the_folder_of_the_source_changes_neither_the_bytes_nor_the_key(tmp_path: Path, cache_dir: Path) -> None:
+def test_the_directory_of_the_source_changes_neither_the_bytes_nor_the_key(tmp_path: Path, cache_dir: Path) -> None:
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
         write_source(DOUBLE, tmp_path / name)
@@ -104,10 +104,10 @@ def test_a_changed_header_is_noticed(tmp_path: Path, cache_dir: Path) -> None:
 def test_the_same_source_beside_another_header_is_another_build(tmp_path: Path, cache_dir: Path) -> None:
     results = []
     for name, factor in (("double", "2.0f"), ("triple", "3.0f")):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "factor.h").write_text(f"#define FACTOR {factor}")
-        results.append(build(write_source(WITH_HEADER, folder), cache_dir))
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / "factor.h").write_text(f"#define FACTOR {factor}")
+        results.append(build(write_source(WITH_HEADER, directory), cache_dir))
 
     assert not results[1].cached
     assert code(results[0]) != code(results[1])
@@ -177,7 +177,7 @@ def test_a_missing_header_points_to_include_dirs(tmp_path: Path, cache_dir: Path
     with pytest.raises(CompileError, match=r"'factor\.h' file not found") as refusal:
         build(source, cache_dir)
 
-    assert refusal.value.hint == "Add the folder of factor.h to include_dirs."
+    assert refusal.value.hint == "Add the directory of factor.h to include_dirs."
 
 
 def test_an_unknown_flag_is_reported(tmp_path: Path, cache_dir: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_relative_source_path_gives_the_same_build(tmp_path: Path, cache_dir: 
     assert second.code_object == first.code_object
 
 
-def test_an_unusable_cache_folder_is_reported(tmp_path: Path) -> None:
+def test_an_unusable_cache_directory_is_reported(tmp_path: Path) -> None:
     source = write_source(DOUBLE, tmp_path)
 
     with pytest.raises(CompileError, match="ROCM_PERF_LAB_CACHE"):

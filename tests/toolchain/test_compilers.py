@@ -16,19 +16,19 @@ from tests.builders.kernels import VEC_COPY, write_source
 NOWHERE = Path("/nonexistent")
 
 
-def put_executable(folder: Path, name: str, script: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / name
+def put_executable(directory: Path, name: str, script: str) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return path
 
 
-def put_rocm(folder: Path) -> Path:
-    header = folder / "include" / "hip" / "hip_runtime.h"
+def put_rocm(directory: Path) -> Path:
+    header = directory / "include" / "hip" / "hip_runtime.h"
     header.parent.mkdir(parents=True)
     header.touch()
-    return folder
+    return directory
 
 
 def wheels() -> tuple[str, ...]:

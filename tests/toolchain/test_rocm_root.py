@@ -1,4 +1,4 @@
-"""The ROCm-shaped folder: complete, made once, and never half there."""
+"""The ROCm-shaped directory: complete, made once, and never half there."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_it_holds_what_clang_looks_for(tmp_path: Path) -> None:
     assert (root / "amdgcn" / "bitcode" / "oclc_daz_opt_on.bc").read_bytes()[:4] == b"BC\xc0\xde"
 
 
-def test_concurrent_first_uses_end_with_one_folder(tmp_path: Path) -> None:
+def test_concurrent_first_uses_end_with_one_directory(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         roots = set(pool.map(lambda _: make_root(tmp_path), range(4)))
 
     assert [path.name for path in (tmp_path / "rocm").iterdir()] == [path.name for path in roots]
 
 
-def test_another_wheel_version_gets_its_own_folder(tmp_path: Path) -> None:
+def test_another_wheel_version_gets_its_own_directory(tmp_path: Path) -> None:
     pip = find_compiler(("pip",))
     assert pip.bundled_rocm is not None
     other = replace(pip.bundled_rocm, version="0.0.1")

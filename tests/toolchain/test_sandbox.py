@@ -110,7 +110,7 @@ def test_there_is_no_network(tmp_path: Path) -> None:
 
 
 @NEEDS_LANDLOCK
-def test_nothing_is_written_outside_the_private_folder(tmp_path: Path) -> None:
+def test_nothing_is_written_outside_the_private_directory(tmp_path: Path) -> None:
     private, outside = tmp_path / "private", tmp_path / "outside"
     private.mkdir()
     outside.mkdir()

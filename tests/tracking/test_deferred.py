@@ -29,13 +29,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{tmp_path_factory.mktemp('store') / 'runs.db'}"
 
 
-def logged(tracker: DeferredTracker, folder: Path) -> None:
-    (folder / "profile.json").write_text("{}")
+def logged(tracker: DeferredTracker, directory: Path) -> None:
+    (directory / "profile.json").write_text("{}")
     with tracker:
         tracker.set_tags({"job": "application"})
         tracker.log_params({"n": 4})
         tracker.log_metrics({"vgpr": 8.0})
-        tracker.log_artifact(folder / "profile.json")
+        tracker.log_artifact(directory / "profile.json")
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_what_was_logged_is_in_the_store(store: str, tmp_path: Path, monkeypatch
         assert [file.path for file in client.list_artifacts(run.info.run_id)] == ["profile.json"]
 
 
-def test_a_store_that_cannot_be_used_is_told_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_used_is_told_in_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.nice", lambda _: 0)
     monkeypatch.setenv(FOREGROUND, "foreground")
     missing = f"sqlite:///{tmp_path / 'profile.json' / 'runs.db'}"
@@ -74,7 +74,7 @@ def test_a_store_that_cannot_be_used_is_told_in_the_folder(tmp_path: Path, monke
     assert (tmp_path / RECORD).exists()
 
 
-def test_a_folder_that_cannot_be_written_never_hides_what_ended_the_run(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_never_hides_what_ended_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     tracker = DeferredTracker(row("sqlite://"), "nowhere", tmp_path / "file" / "run")
 

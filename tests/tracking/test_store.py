@@ -198,7 +198,7 @@ def test_without_a_uri_the_environment_names_the_store(store: Path, monkeypatch:
         assert tracker.uri == f"sqlite:///{store}"
 
 
-def test_without_any_it_is_a_file_in_the_working_folder(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_it_is_a_file_in_the_working_directory(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(store, tmp_path / "mlflow.db")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -211,7 +211,7 @@ def test_without_any_it_is_a_file_in_the_working_folder(store: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["./sqlite", "sqlite", "sub/../sqlite?timeout=9"])
-def test_a_relative_file_is_in_the_working_folder(
+def test_a_relative_file_is_in_the_working_directory(
     name: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sub").mkdir()
@@ -224,18 +224,18 @@ def test_a_relative_file_is_in_the_working_folder(
     assert MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/sqlite").get_run(str(tracker.run_id)).info.run_name == "x"
 
 
-def test_another_working_folder_has_another_store(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_working_directory_has_another_store(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     trackers = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         shutil.copy(store, tmp_path / name / "mlflow.db")
         monkeypatch.chdir(tmp_path / name)
-        trackers.append(open_mlflow_tracker(run_name=name, experiment="folders"))
+        trackers.append(open_mlflow_tracker(run_name=name, experiment="directories"))
 
-    for tracker, folder in zip(trackers, ("one", "two"), strict=True):
-        client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / folder}/mlflow.db")
-        (experiment,) = client.search_experiments(filter_string="name = 'folders'")
+    for tracker, directory in zip(trackers, ("one", "two"), strict=True):
+        client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / directory}/mlflow.db")
+        (experiment,) = client.search_experiments(filter_string="name = 'directories'")
         assert [run.info.run_id for run in client.search_runs([experiment.experiment_id])] == [tracker.run_id]
 
 

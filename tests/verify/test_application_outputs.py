@@ -69,7 +69,7 @@ def test_a_file_of_an_earlier_run_is_never_taken_for_new(tmp_path: Path) -> None
         OutputJudge((stale,), None, 10).run(["true"], tmp_path)
 
 
-def test_macros_and_folders_of_the_build_reach_the_labs_compiler(tmp_path: Path) -> None:
+def test_macros_and_directories_of_the_build_reach_the_labs_compiler(tmp_path: Path) -> None:
     build = "hipcc -O3 -DN=4 -I inc -std=c++20 --offload-arch=gfx942 {source} -o {binary} -lm"
 
     application = ApplicationSource(tmp_path / "k.hip", build, ("./app", "--size", "4"))

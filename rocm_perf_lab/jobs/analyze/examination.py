@@ -165,7 +165,7 @@ def _named_by_counters(traces: Sequence[Trace], preferred: Target) -> ObservedTa
 
 def examine(
     traces: Sequence[Trace],
-    folder: Path,
+    directory: Path,
     *,
     kernel: RankedKernel,
     target: Target,
@@ -178,11 +178,11 @@ def examine(
     roofline_csv: Path | None = None,
     dag_nodes: int = MAX_NODES,
 ) -> Examination:
-    """Profile, diagnose, and write the documents to `folder`.
+    """Profile, diagnose, and write the documents to `directory`.
 
     Args:
         traces: Runs for times; the first one gives the critical path, all of them the durations.
-        folder: For the documents.
+        directory: For the documents.
         kernel: Which one, as ranked in the first trace.
         target: The GPU.
         helper_patterns: Names of runtime helpers.
@@ -209,8 +209,8 @@ def examine(
     more = [duration for trace in traces[1:] for duration in _durations(trace, kernel.mangled_name)]
     profile = replace(profile, durations_ns=(*profile.durations_ns, *more))
     diagnosis = diagnose(profile, first, deterministic=first.provenance.emulated, att=att, measured=measured)
-    documents = write_documents(folder, describe(profile, diagnosis, first, dag_nodes=dag_nodes))
-    timeline = folder / TIMELINE
+    documents = write_documents(directory, describe(profile, diagnosis, first, dag_nodes=dag_nodes))
+    timeline = directory / TIMELINE
     write_perfetto(timeline, first, diagnosis.critical_path)
     return Examination(profile, diagnosis, (*documents, timeline))
 

@@ -69,23 +69,23 @@ def run_analyze(request: AnalyzeRequest) -> None:
         LabError: Files that cannot be read, or that hold no dispatch.
     """
     console = Console(highlight=False, quiet=request.as_json or request.quiet)
-    folder = request.output or Path("outputs") / f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}-analyze"
-    forget_results(folder, passes=False)
+    directory = request.output or Path("outputs") / f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}-analyze"
+    forget_results(directory, passes=False)
     with console.status("reading"):
-        found = _examine(request, folder)
+        found = _examine(request, directory)
     show_profile(console, found, found.word, f"analysis of {', '.join(path.name for path in request.databases)}")
     if request.roofline:
-        write_roofline_plots(folder, gpu=found.profile.target.product_name)
-    page = write_report(folder, documents=folder, title=f"Analysis of {found.profile.kernel.name}")
-    console.print(f"[bold]files[/]   {folder}", soft_wrap=True)
+        write_roofline_plots(directory, gpu=found.profile.target.product_name)
+    page = write_report(directory, documents=directory, title=f"Analysis of {found.profile.kernel.name}")
+    console.print(f"[bold]files[/]   {directory}", soft_wrap=True)
     console.print(f"[bold]report[/]  {page}", soft_wrap=True)
     if request.as_json:
-        sys.stdout.write((folder / "profile.json").read_text(encoding="utf-8"))
+        sys.stdout.write((directory / "profile.json").read_text(encoding="utf-8"))
     elif request.quiet:
         sys.stdout.write(f"{runtime_text(found.runtime_ns, found.word)}\n")
 
 
-def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
+def _examine(request: AnalyzeRequest, directory: Path) -> Examination:
     trace, passes = read_passes(request.databases)
     counted: tuple[Trace, ...] = (*passes, *(read_counter_passes(request.counters) if request.counters else ()))
     if request.target:
@@ -96,7 +96,7 @@ def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
     kernel = Choice(request.kernel, request.focus_critical, _HELPERS).of(trace, target)
     return examine(
         [trace],
-        folder,
+        directory,
         kernel=kernel,
         target=target,
         helper_patterns=_HELPERS,
@@ -108,7 +108,7 @@ def _examine(request: AnalyzeRequest, folder: Path) -> Examination:
     )
 
 
-def _thread_trace(folder: Path, symbol: str) -> AttTrace:
+def _thread_trace(directory: Path, symbol: str) -> AttTrace:
     from rocm_perf_lab.rocprof.att.directories import read_kernel_trace
 
-    return read_kernel_trace(folder, symbol)
+    return read_kernel_trace(directory, symbol)

@@ -60,7 +60,7 @@ class AutotuneJob:
         settings, whole = lab.config.autotune, configured_space(lab.config)
         subject = command_subject(lab, whole, self._command) if self._command else kernel_subject(lab, whole)
         prior = configured_prior(lab.config, subject.space)
-        storage = open_storage(settings.storage, folder=lab.output_dir)
+        storage = open_storage(settings.storage, directory=lab.output_dir)
         sampler = configured_sampler(lab.config, subject.space, prior=prior, features=subject.features)
         study = open_study(storage, settings.study or f"autotune-{subject.name}", subject.space, sampler)
         lab.console.print(f"[bold]times[/]   {subject.timing}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Earlier results to start from (`autotune.prior`): of a landscape file, a run's folder, a study, or an MLflow run."""
+"""Earlier results to start from (`autotune.prior`): of a landscape file, a run's directory, a study, or an MLflow run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RESULT = "autotune.json"
 STUDY = "study.db"
 _MLFLOW, _STUDY = "mlflow:", "study:"
-_FORMS = "a landscape file, the folder of an autotune run, study:NAME@URL, or mlflow:RUN_ID"
+_FORMS = "a landscape file, the directory of an autotune run, study:NAME@URL, or mlflow:RUN_ID"
 
 
 def configured_prior(config: LabConfig, space: Space) -> Prior | None:
@@ -61,7 +61,7 @@ def _of_study(space: Space, url: str, name: str | None) -> Prior:
     import optuna
 
     with storage_errors(url):
-        study = optuna.load_study(study_name=name, storage=open_storage(url, folder=Path()))
+        study = optuna.load_study(study_name=name, storage=open_storage(url, directory=Path()))
     return Prior.from_study(space, study)
 
 

@@ -101,7 +101,7 @@ class Origin:
 
 
 def write_result(lab: Lab, tracker: RunTracker, tuned: Tuned, space: Space, origin: Origin) -> Path:
-    """`autotune.json` and `report.html` into the run's folder, and the outcome into the store; the path of the former."""
+    """`autotune.json` and `report.html` into the run's directory, and the outcome into the store; the path of the former."""
     path = lab.output_dir / NAME
     text = result_document(lab.config, tuned, space, origin).model_dump_json(indent=2)
     write_text(path, text + "\n")

@@ -1,4 +1,4 @@
-"""A search that was ended goes on: its configuration and its study are in the run's folder."""
+"""A search that was ended goes on: its configuration and its study are in the run's directory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def resume(run: Path, changes: Mapping[str, Any]) -> None:
-    """Run the job of `run` again in its folder; its study knows what is measured.
+    """Run the job of `run` again in its directory; its study knows what is measured.
 
     Args:
-        run: The folder.
+        run: The directory.
         changes: Dotted keys of the configuration, and their new values.
 
     Raises:
-        LabError: Not the folder of a search, or one that cannot go on.
+        LabError: Not the directory of a search, or one that cannot go on.
     """
     content = _configuration(run)
     for key, value in changes.items():
@@ -44,7 +44,7 @@ def _tracking_run(run: Path) -> str | None:
 
     if not (run / STUDY_FILE).is_file():
         return None
-    storage = open_storage(None, folder=run)
+    storage = open_storage(None, directory=run)
     with storage_errors(str(run)):
         studies = optuna.get_all_study_summaries(storage)
     known: str | None = studies[0].user_attrs.get(TRACKING_RUN) if studies else None
@@ -52,14 +52,14 @@ def _tracking_run(run: Path) -> str | None:
 
 
 def _configuration(run: Path) -> dict[str, Any]:
-    hint = "name the folder of an autotune run (outputs/<date>/<time>-autotune-<kernel>)"
+    hint = "name the directory of an autotune run (outputs/<date>/<time>-autotune-<kernel>)"
     path = run / "config.json"
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         job = str(content["job"]["_target_"])
         storage = content["autotune"]["storage"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LabError("this is not the folder of a run", where=str(path), hint=hint) from error
+        raise LabError("this is not the directory of a run", where=str(path), hint=hint) from error
     if not job.endswith(".AutotuneJob"):
         raise LabError("the run is not a search", where=f"{path}, job", hint=hint)
     if storage is None and not (run / STUDY_FILE).is_file():

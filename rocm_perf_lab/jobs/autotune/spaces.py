@@ -29,7 +29,7 @@ def configured_space(config: LabConfig) -> Space:
         return load_space(find_space(config.autotune.space))
     if config.space.parameters:
         return build_space(config.space)
-    own = config.kernel.folder / "space.yaml"
+    own = config.kernel.directory / "space.yaml"
     if own.is_file():
         return load_space(own)
     raise SpaceError(

@@ -55,7 +55,7 @@ class Sweep:
     """One sweep over a space.
 
     Args:
-        lab: Its folder is that of the sweep.
+        lab: Its directory is that of the sweep.
         space: What is searched.
         places: Gives the slots, told the MLflow run that jobs belong to.
         launcher: What is said of the places.
@@ -89,7 +89,7 @@ class Sweep:
             StorageError: The storage cannot be used, or the study belongs to another space.
         """
         lab, settings = self.lab, self.lab.config.autotune
-        storage = open_storage(settings.storage, folder=lab.output_dir)
+        storage = open_storage(settings.storage, directory=lab.output_dir)
         name = settings.study or f"{lab.job_name}-{lab.config.kernel.name}"
         prior = configured_prior(lab.config, self.space)
         sampler = partial(configured_sampler, lab.config, self.space, prior=prior, features=self.features)

@@ -1,4 +1,4 @@
-"""What `rocm-perf compare` reads: profile.json, or wall_time.json of a run without a profiler, or the folder of either.
+"""What `rocm-perf compare` reads: profile.json, or wall_time.json of a run without a profiler, or the directory of either.
 
 Takes a path, gives the times of its kernels. Only what is needed is read, so that profiles of earlier and later versions do.
 """
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, Va
 
 from rocm_perf_lab.analysis.comparison import KernelTimes, RunTimes
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.jobs.run_directory import ROCPD_FOLDER
+from rocm_perf_lab.jobs.run_directory import ROCPD_DIRECTORY
 from rocm_perf_lab.rocprof.dialects import SQLITE_MAGIC
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class _WallTime(_Loose):
 
 
 def read_run(path: Path) -> RunTimes:
-    """The times in a profile.json or wall_time.json, or in that of a run's folder.
+    """The times in a profile.json or wall_time.json, or in that of a run's directory.
 
     Raises:
         CompareError: There is no profile, or it cannot be read.
@@ -106,7 +106,7 @@ def read_run(path: Path) -> RunTimes:
             )
         found = json.loads(content.decode("utf-8"))
     except FileNotFoundError as error:
-        what = f"there is no {file.name}" if path.exists() or path.suffix else "there is no such file or folder"
+        what = f"there is no {file.name}" if path.exists() or path.suffix else "there is no such file or directory"
         raise CompareError(what, where=str(path), hint=_where_profiles_are(path)) from error
     except OSError as error:
         raise CompareError(f"cannot read the profile: {error.strerror or error}", where=str(file)) from error
@@ -124,13 +124,13 @@ def _file_of(path: Path) -> Path:
 
 def _where_profiles_are(path: Path) -> str:
     if not path.exists():
-        return "check the path: give the profile.json of a run, or the run's folder"
+        return "check the path: give the profile.json of a run, or the run's directory"
     inside = sorted(path.glob(f"*/{PROFILE}"))[:3] if path.is_dir() else []
     if inside:
         return f"did you mean {' or '.join(str(file.parent) for file in inside)}?"
-    if path.is_dir() and ((path / ROCPD_FOLDER).is_dir() or next(path.glob("**/*.db"), None)):
+    if path.is_dir() and ((path / ROCPD_DIRECTORY).is_dir() or next(path.glob("**/*.db"), None)):
         return f"there are databases: rocm-perf analyze {path} --output DIR, then compare DIR"
-    return "give the profile.json of a run, or the run's folder"
+    return "give the profile.json of a run, or the run's directory"
 
 
 def _run_times(found: Any, file: Path) -> RunTimes:
@@ -151,7 +151,7 @@ def _run_times(found: Any, file: Path) -> RunTimes:
         raise CompareError(
             f"this is no profile: {_what_is_wrong(first['type'], first['msg'])}",
             where=f"{file}, key {key}" if key else str(file),
-            hint="give the profile.json of a run, or the run's folder",
+            hint="give the profile.json of a run, or the run's directory",
         ) from error
 
 

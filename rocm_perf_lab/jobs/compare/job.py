@@ -1,6 +1,6 @@
 """`rocm-perf compare`: two profiles, kernel by kernel, with noise taken into account.
 
-Takes two profile.json files or the folders that hold them; prints a table, or with `--json` one document.
+Takes two profile.json files or the directories that hold them; prints a table, or with `--json` one document.
 """
 
 from __future__ import annotations

@@ -207,8 +207,8 @@ def _words(encoding: bytes) -> list[str]:
 class _Sources:
     """Source files that the debug information names, where they are still there."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._files: dict[str, list[str]] = {}
 
     def text(self, line: SourceLine) -> str:
@@ -220,7 +220,7 @@ class _Sources:
 
     def _read(self, name: str) -> list[str]:
         try:
-            found = next((p for p in (self._folder / name, Path(name)) if p.is_file()), None)
+            found = next((p for p in (self._directory / name, Path(name)) if p.is_file()), None)
             if found is None or found.stat().st_size > _LARGEST_SOURCE_BYTES:
                 return []
             return found.read_text(errors="replace").splitlines()

@@ -1,6 +1,6 @@
 """`rocm-perf doctor`: what of a GPU, of ROCm, of compilers and of the emulator is here, and how to get what is not.
 
-Takes a :class:`Machine` and the lab's own folders; gives one check per line: ok, missing or broken, with its hint.
+Takes a :class:`Machine` and the lab's own directories; gives one check per line: ok, missing or broken, with its hint.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Lab:
-    """The lab's own folders and pins; the defaults are those of this process."""
+    """The lab's own directories and pins; the defaults are those of this process."""
 
     cache: Path
-    folder: Path = field(default_factory=Path.cwd)
+    directory: Path = field(default_factory=Path.cwd)
     pins: Mapping[str, str] = field(default_factory=lambda: pinned_versions())
 
 
@@ -197,7 +197,7 @@ def _rocm(machine: Machine) -> Iterator[Check]:
             "trace decoder",
             "missing",
             "no librocprof-trace-decoder.so: no thread traces (passes=deep) on a GPU",
-            "ROCm 7.13 and later bring it; else install rocprof-trace-decoder, or name its folder in ROCPROF_ATT_LIBRARY_PATH",
+            "ROCm 7.13 and later bring it; else install rocprof-trace-decoder, or name its directory in ROCPROF_ATT_LIBRARY_PATH",
         )
     )
 
@@ -302,8 +302,8 @@ def _emulator(machine: Machine, lab: Lab) -> Iterator[Check]:
 
 
 def _installed_version(machine: Machine, name: str) -> str | None:
-    folders = sys.path if machine.packages is None else list(machine.packages)
-    found = next(iter(metadata.distributions(name=name, path=folders)), None)
+    directories = sys.path if machine.packages is None else list(machine.packages)
+    found = next(iter(metadata.distributions(name=name, path=directories)), None)
     return found.version if found is not None else None
 
 
@@ -311,11 +311,11 @@ def _lab(machine: Machine, lab: Lab) -> Iterator[Check]:
     area = "lab"
     yield Check(area, "rocm-perf-lab", "ok", __version__)
     yield _cache(lab.cache, area)
-    yield _store(machine.environment.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, lab.folder, area)
+    yield _store(machine.environment.get("MLFLOW_TRACKING_URI") or DEFAULT_URI, lab.directory, area)
     yield (
-        Check(area, "working folder", "ok", f"{lab.folder} can be written")
-        if os.access(lab.folder, os.W_OK)
-        else Check(area, "working folder", "broken", f"{lab.folder} cannot be written", "change to a folder of yours")
+        Check(area, "working directory", "ok", f"{lab.directory} can be written")
+        if os.access(lab.directory, os.W_OK)
+        else Check(area, "working directory", "broken", f"{lab.directory} cannot be written", "change to a directory of yours")
     )
     cores = len([line for line in (machine.text("proc/cpuinfo") or "").splitlines() if line.startswith("processor")])
     yield Check(area, "CPUs", "ok", str(cores or os.cpu_count() or 1))
@@ -325,20 +325,24 @@ def _lab(machine: Machine, lab: Lab) -> Iterator[Check]:
 def _cache(cache: Path, area: str) -> Check:
     existing = next((path for path in (cache, *cache.parents) if path.exists()), cache)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        hint = "make it writable, or set ROCM_PERF_LAB_CACHE to another folder"
+        hint = "make it writable, or set ROCM_PERF_LAB_CACHE to another directory"
         return Check(area, "cache", "broken", f"{cache} cannot be written", hint)
-    sizes = {folder.name: _size(folder) for folder in sorted(cache.glob("*")) if folder.is_dir()} if cache.is_dir() else {}
+    sizes = (
+        {directory.name: _size(directory) for directory in sorted(cache.glob("*")) if directory.is_dir()}
+        if cache.is_dir()
+        else {}
+    )
     parts = ", ".join(f"{name} {_bytes(size)}" for name, size in sizes.items())
     return Check(area, "cache", "ok", f"{_bytes(sum(sizes.values()))} in {cache}{f' ({parts})' if parts else ''}")
 
 
-def _store(uri: str, folder: Path, area: str) -> Check:
+def _store(uri: str, directory: Path, area: str) -> Check:
     from rocm_perf_lab.rocprof.dialects import SQLITE_MAGIC
 
     name = uri.removeprefix("sqlite:///")
     if name == uri:
         return Check(area, "MLflow store", "ok", f"{ui_command(uri)} (not asked)")
-    file = folder / name.partition("?")[0]
+    file = directory / name.partition("?")[0]
     if not file.exists():
         return Check(area, "MLflow store", "ok", f"{file} will be made by the first run")
     hint = "move it away, set MLFLOW_TRACKING_URI, or run with tracking=none"
@@ -363,9 +367,9 @@ def _memory(machine: Machine, area: str) -> Check:
     return Check(area, "memory", "ok", found)
 
 
-def _size(folder: Path) -> int:
+def _size(directory: Path) -> int:
     total = 0
-    for path in folder.rglob("*"):
+    for path in directory.rglob("*"):
         try:
             total += 0 if path.is_symlink() or not path.is_file() else path.stat().st_size
         except OSError:

@@ -73,7 +73,7 @@ def run_emulate(request: EmulateRequest, console: Console, *, output: Path | Non
     """Run it, print it, and leave its files in `output` where one is given.
 
     Raises:
-        LabError: As :func:`emulate`; the folder cannot be written; or, after everything was shown, a check found a defect.
+        LabError: As :func:`emulate`; the directory cannot be written; or, after everything was shown, a check found a defect.
     """
     try:
         emulation, files = _emulate_into(request, output)
@@ -95,8 +95,8 @@ def run_emulate(request: EmulateRequest, console: Console, *, output: Path | Non
 def _emulate_into(request: EmulateRequest, output: Path | None) -> tuple[Emulation, dict[str, str]]:
     """The emulation, and the files of its outputs in `output`."""
     if output is None:
-        with tempfile.TemporaryDirectory() as folder:
-            return emulate(request, database=Path(folder) / DATABASE_NAME), {}
+        with tempfile.TemporaryDirectory() as directory:
+            return emulate(request, database=Path(directory) / DATABASE_NAME), {}
     try:
         output.mkdir(parents=True, exist_ok=True)
         emulation = emulate(request, database=output / DATABASE_NAME)
@@ -105,7 +105,7 @@ def _emulate_into(request: EmulateRequest, output: Path | None) -> tuple[Emulati
         raise LabError(
             f"cannot write the output: {error.strerror or error}",
             where=str(error.filename or output),
-            hint="give --output a folder that can be written",
+            hint="give --output a directory that can be written",
         ) from error
 
 

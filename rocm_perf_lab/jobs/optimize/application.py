@@ -19,7 +19,7 @@ from rocm_perf_lab.jobs.optimize.progress import judging
 from rocm_perf_lab.jobs.optimize.proposers import open_proposer
 from rocm_perf_lab.jobs.optimize.setup import Parts, confirm, policy_of, selected, start_anew
 from rocm_perf_lab.jobs.records import RebuildCheck, examination_params, optimizer_params, profile_metrics
-from rocm_perf_lab.jobs.run_directory import ROCPD_FOLDER
+from rocm_perf_lab.jobs.run_directory import ROCPD_DIRECTORY
 from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
@@ -136,7 +136,7 @@ class OptimizeApplicationJob:
             runs = ApplicationRuns(
                 profiler,
                 tuple(maker.command(baseline)),
-                lab.output_dir / "baseline" / ROCPD_FOLDER,
+                lab.output_dir / "baseline" / ROCPD_DIRECTORY,
                 self._timeout_s,
                 status.update,
             )
@@ -148,7 +148,7 @@ class OptimizeApplicationJob:
             def look(kernel: RankedKernel) -> Examination:
                 name = kernel.mangled_name
                 if name not in counted:
-                    place = replace(runs, folder=runs.folder / f"kernel_{len(counted) + 1}") if counted else runs
+                    place = replace(runs, directory=runs.directory / f"kernel_{len(counted) + 1}") if counted else runs
                     counted[name] = place.counters(gpu.target.architecture, lab.config.passes.counters, name)
                 counters, more = counted[name]
                 return examine(
@@ -199,7 +199,7 @@ class OptimizeApplicationJob:
         x, y, z = found.profile.block
 
         def runs_of(command: list[str], place: Path) -> ApplicationRuns:
-            return ApplicationRuns(profiler, tuple(command), place / ROCPD_FOLDER, self._timeout_s, lambda _: None)
+            return ApplicationRuns(profiler, tuple(command), place / ROCPD_DIRECTORY, self._timeout_s, lambda _: None)
 
         def profile(command: list[str], place: Path) -> Examination:
             traces, problems = runs_of(command, place).times(1)
@@ -244,12 +244,12 @@ class OptimizeApplicationJob:
 
         transforms = selected(lab, parts.transforms, found.diagnosis)
 
-        def folder_of(proposal: Proposal) -> Path:
-            return lab.output_dir / "baseline" if proposal.id == baseline.id else bench.maker.folder_of(proposal)
+        def directory_of(proposal: Proposal) -> Path:
+            return lab.output_dir / "baseline" if proposal.id == baseline.id else bench.maker.directory_of(proposal)
 
         with (
             judging(lab.console) as progress,
-            open_proposer(lab, parts.model, transforms, parts.guards, tracker, folder_of) as proposer,
+            open_proposer(lab, parts.model, transforms, parts.guards, tracker, directory_of) as proposer,
         ):
             loop = ClosedLoop(
                 bench=bench,

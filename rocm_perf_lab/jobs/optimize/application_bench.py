@@ -1,6 +1,6 @@
 """The bench of the closed loop for an application of the user's own: built by their command, timed under rocprofv3.
 
-Guards look at the device code as the lab's compiler makes it from the candidate, with the macros and include folders of the
+Guards look at the device code as the lab's compiler makes it from the candidate, with the macros and include directories of the
 user's command; only then is that command run, and the application that it makes.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _DEVICE_FLAGS = re.compile(r"-(?:D|U|I|std=|isystem|include|f|m(?!arch)|O).*")
 _TAKES_A_WORD = frozenset({"-D", "-U", "-I", "-isystem", "-include"})
-_HIDDEN_FOLDERS = (".git",)
+_HIDDEN_DIRECTORIES = (".git",)
 
 
 @dataclass(frozen=True)
@@ -88,25 +88,25 @@ class ApplicationMaker:
 
     Args:
         application: Source, build and command.
-        folder: Gets one folder per proposal.
+        directory: Gets one directory per proposal.
         timeout_s: Of one build.
     """
 
     application: ApplicationSource
-    folder: Path
+    directory: Path
     timeout_s: float
 
-    def folder_of(self, proposal: Proposal) -> Path:
+    def directory_of(self, proposal: Proposal) -> Path:
         """Where a proposal's files are."""
-        return self.folder / proposal.id
+        return self.directory / proposal.id
 
     def binary(self, proposal: Proposal) -> Path:
         """What the user's command makes of it."""
-        return (self.folder_of(proposal) / "application").absolute()
+        return (self.directory_of(proposal) / "application").absolute()
 
     def source(self, proposal: Proposal) -> Path:
-        """Its file, in a folder with links to everything that lies beside the user's file."""
-        return (self.folder_of(proposal) / "source" / self.application.source.name).absolute()
+        """Its file, in a directory with links to everything that lies beside the user's file."""
+        return (self.directory_of(proposal) / "source" / self.application.source.name).absolute()
 
     def place(self, proposal: Proposal) -> Path:
         """Write the source where includes beside it are found."""
@@ -114,7 +114,7 @@ class ApplicationMaker:
         shutil.rmtree(path.parent, ignore_errors=True)
         write_text(path, proposal.text)
         for sibling in sorted(self.application.source.absolute().parent.iterdir()):
-            if sibling.name != path.name and sibling.name not in _HIDDEN_FOLDERS:
+            if sibling.name != path.name and sibling.name not in _HIDDEN_DIRECTORIES:
                 (path.parent / sibling.name).symlink_to(sibling)
         return path
 
@@ -162,8 +162,8 @@ class ApplicationBench:
         compiler: The lab's, for guards.
         sandbox: Where the lab's compiler runs.
         judge: Compares outputs.
-        profile: Runs a command under the profiler into a folder.
-        time_ns: Runs a command under the profiler into a folder: time of one dispatch of the kernel.
+        profile: Runs a command under the profiler into a directory.
+        time_ns: Runs a command under the profiler into a directory: time of one dispatch of the kernel.
         deterministic: Whether times are emulated.
     """
 
@@ -213,7 +213,7 @@ class ApplicationBench:
         verification = self.judge.judge(*self._expected, new)
         if not verification.passed:
             return Evaluation(verification, 0.0)
-        found = self.profile(command, self.maker.folder_of(proposal))
+        found = self.profile(command, self.maker.directory_of(proposal))
         return Evaluation(verification, found.runtime_ns, share_of(found))
 
     def compare(self, old: Measured, new: Measured, acceptance: Acceptance) -> Comparison:
@@ -237,7 +237,7 @@ class ApplicationBench:
                 self.maker.place(proposal)
                 self.maker.make(proposal)
             command = self.maker.command(proposal)
-            times[proposal.id] = self.time_ns(command, self.maker.folder_of(new) / "comparison" / proposal.id)
+            times[proposal.id] = self.time_ns(command, self.maker.directory_of(new) / "comparison" / proposal.id)
         return times[old.id], times[new.id]
 
     def _request(self, path: Path) -> CompileRequest:

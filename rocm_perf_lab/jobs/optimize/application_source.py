@@ -15,7 +15,7 @@ _KERNEL = re.compile(rb"\b__global__\b")
 
 
 def find_source(program: str) -> Path:
-    """The file of HIP kernels that has the program's name, else the only one, beside the program or in the working folder.
+    """The file of HIP kernels that has the program's name, else the only one, beside the program or in the working directory.
 
     Args:
         program: First word of the application's command.
@@ -24,8 +24,8 @@ def find_source(program: str) -> Path:
         LabError: There is none, or several and none of that name.
     """
     binary = Path(shutil.which(program) or program)
-    folders = dict.fromkeys((binary.absolute().parent, Path.cwd()))
-    sources = [file for folder in folders for file in _with_kernels(folder)]
+    directories = dict.fromkeys((binary.absolute().parent, Path.cwd()))
+    sources = [file for directory in directories for file in _with_kernels(directory)]
     named = [file for file in sources if file.name.partition(".")[0] == binary.name.partition(".")[0]]
     chosen = named or sources
     if len(chosen) == 1:
@@ -38,8 +38,8 @@ def find_source(program: str) -> Path:
     )
 
 
-def _with_kernels(folder: Path) -> list[Path]:
-    if not folder.is_dir():
+def _with_kernels(directory: Path) -> list[Path]:
+    if not directory.is_dir():
         return []
-    files = (file for file in sorted(folder.iterdir()) if file.suffix in _SUFFIXES and file.is_file())
+    files = (file for file in sorted(directory.iterdir()) if file.suffix in _SUFFIXES and file.is_file())
     return [file for file in files if _KERNEL.search(file.read_bytes())]

@@ -1,4 +1,4 @@
-"""The workbench in the words of the closed loop: every proposal is built, run and compared in a folder of its own."""
+"""The workbench in the words of the closed loop: every proposal is built, run and compared in a directory of its own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LoopBench:
 
     Args:
         bench: What does it.
-        folder: Gets one folder per proposal.
+        directory: Gets one directory per proposal.
         file_name: Of a proposal's source.
         deterministic: Whether times of the device never vary.
         dispatches: Of one half of a pair, where they do.
@@ -46,7 +46,7 @@ class LoopBench:
     def __init__(
         self,
         bench: Workbench,
-        folder: Path,
+        directory: Path,
         file_name: str,
         *,
         deterministic: bool,
@@ -56,7 +56,7 @@ class LoopBench:
         run_limits: Limits | None = None,
     ) -> None:
         self._bench = bench
-        self._folder = folder
+        self._directory = directory
         self._file_name = file_name
         self._deterministic = deterministic
         self._dispatches = dispatches
@@ -66,20 +66,20 @@ class LoopBench:
         self._compiled: dict[str, CompiledKernel] = {}
         self.turns: dict[str, Turn] = {}
 
-    def folder(self, proposal: Proposal) -> Path:
+    def directory(self, proposal: Proposal) -> Path:
         """Where a proposal's files are."""
-        return self._folder / proposal.id
+        return self._directory / proposal.id
 
     def build(self, proposal: Proposal) -> Built:
-        """Write the source into its folder and compile it there."""
-        path = self.folder(proposal) / self._file_name
+        """Write the source into its directory and compile it there."""
+        path = self.directory(proposal) / self._file_name
         write_text(path, proposal.text)
         try:
             compiled = self._bench.compile(path, sandbox=self._sandbox)
         except CompileError as error:
-            folder = f"{path.parent}{os.sep}"  # a model, and a repeated run, are told the same in any folder
+            directory = f"{path.parent}{os.sep}"  # a model, and a repeated run, are told the same in any directory
             raise CompileError(
-                error.what.replace(folder, ""), log=error.log.replace(folder, ""), where=str(path), hint=error.hint
+                error.what.replace(directory, ""), log=error.log.replace(directory, ""), where=str(path), hint=error.hint
             ) from error
         return self.built(proposal, compiled, path)
 
@@ -105,12 +105,12 @@ class LoopBench:
         return evaluation
 
     def _evaluate(self, proposal: Proposal) -> tuple[Evaluation, Turn | None]:
-        examination = self._examiner.examine(self.folder(proposal) / self._file_name)
+        examination = self._examiner.examine(self.directory(proposal) / self._file_name)
         if examination.gate is not None:
             raise GateError(examination.gate)
         if not examination.verification.passed:
             return Evaluation(examination.verification, 0.0), None
-        turn = self._bench.run(self._compiled[proposal.id], self.folder(proposal))
+        turn = self._bench.run(self._compiled[proposal.id], self.directory(proposal))
         require_clean(turn.findings, "of the proposal")
         evaluation = evaluation_of(turn)
         checks = (*examination.verification.checks, *evaluation.verification.checks)
@@ -120,25 +120,25 @@ class LoopBench:
         """The times that are known where they cannot vary; else pairs, old and new taking turns at going first."""
         if self._deterministic:
             return compare_exactly(old.runtime_ns, new.runtime_ns)
-        folder = self.folder(new.proposal) / "comparison"
+        directory = self.directory(new.proposal) / "comparison"
         taken = 0
 
         def measure(count: int) -> list[Pair]:
             nonlocal taken
-            pairs = [self._pair(old.proposal, new.proposal, folder, taken + n) for n in range(count)]
+            pairs = [self._pair(old.proposal, new.proposal, directory, taken + n) for n in range(count)]
             taken += count
             return pairs
 
         return compare_sequentially(measure, acceptance)
 
-    def _pair(self, old: Proposal, new: Proposal, folder: Path, number: int) -> Pair:
-        times = {p.id: self._time_ns(p, folder) for p in ((old, new) if number % 2 == 0 else (new, old))}
+    def _pair(self, old: Proposal, new: Proposal, directory: Path, number: int) -> Pair:
+        times = {p.id: self._time_ns(p, directory) for p in ((old, new) if number % 2 == 0 else (new, old))}
         return times[old.id], times[new.id]
 
-    def _time_ns(self, proposal: Proposal, folder: Path) -> float:
+    def _time_ns(self, proposal: Proposal, directory: Path) -> float:
         if proposal.id not in self._compiled:  # judged before an interruption
             self.build(proposal)
-        return self._bench.time_ns(self._compiled[proposal.id], folder / proposal.id, dispatches=self._dispatches)
+        return self._bench.time_ns(self._compiled[proposal.id], directory / proposal.id, dispatches=self._dispatches)
 
 
 def read_source(path: Path) -> str:

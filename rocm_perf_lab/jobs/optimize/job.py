@@ -44,7 +44,7 @@ _MIB = 1 << 20
 class OptimizeJob:
     """Profiles the baseline, then proposes, guards, checks, measures, and keeps or rolls back.
 
-    Resumed in the folder of an interrupted run, it goes on where that run ended.
+    Resumed in the directory of an interrupted run, it goes on where that run ended.
     """
 
     def run(self, lab: Lab) -> None:
@@ -93,13 +93,13 @@ class OptimizeJob:
         beginning = journal.begin(Beginning(baseline=baseline.id, runtime_ns=turn.runtime_ns, tracking_run=tracker.run_id))
         loop_bench = _loop_bench(lab, bench, parts.sandbox)
 
-        def folder_of(proposal: Proposal) -> Path:
-            return lab.output_dir / "baseline" if proposal.id == baseline.id else loop_bench.folder(proposal)
+        def directory_of(proposal: Proposal) -> Path:
+            return lab.output_dir / "baseline" if proposal.id == baseline.id else loop_bench.directory(proposal)
 
         transforms = selected(lab, parts.transforms, turn.diagnosis)
         with (
             judging(lab.console) as progress,
-            open_proposer(lab, parts.model, transforms, parts.guards, tracker, folder_of) as proposer,
+            open_proposer(lab, parts.model, transforms, parts.guards, tracker, directory_of) as proposer,
         ):
             loop = ClosedLoop(
                 bench=loop_bench,
@@ -172,7 +172,7 @@ def _examiner(lab: Lab, bench: Workbench, sandbox: Sandbox) -> Examiner:
 
 
 def _rebuild(bench: Workbench, best: Path, sandbox: Sandbox) -> RebuildCheck:
-    """Compile the stored source once more, in another folder and past the cache: the code object has to be the same."""
+    """Compile the stored source once more, in another directory and past the cache: the code object has to be the same."""
     first = bench.compile(best, sandbox=sandbox)
     again = bench.compile(best, sandbox=sandbox, fresh=True)
     command = tuple(word.replace(f"{best.parent}{os.sep}", "") for word in again.build.command)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LineageError(LabError):
-    """A folder without an optimization."""
+    """A directory without an optimization."""
 
 
 @dataclass(frozen=True)
@@ -44,25 +44,25 @@ class Node:
         return {**own, "children": [child.document() for child in self.children]}
 
 
-def show_lineage(console: Console, folder: Path, *, with_diff: bool, as_json: bool) -> None:
+def show_lineage(console: Console, directory: Path, *, with_diff: bool, as_json: bool) -> None:
     """Print the tree.
 
     Args:
         console: Where to.
-        folder: Of a run; an interrupted one has a lineage too.
+        directory: Of a run; an interrupted one has a lineage too.
         with_diff: The winning patch as well.
         as_json: One document on standard output.
 
     Raises:
         LineageError: There was no optimization, or it is damaged.
     """
-    rows, baseline, summary = _read(folder)
+    rows, baseline, summary = _read(directory)
     root = Node(baseline, "the source as it is", "baseline", "", None, _children(baseline, rows))
-    diff = _diff(folder, summary) if with_diff else None
+    diff = _diff(directory, summary) if with_diff else None
     if as_json:
         document = {
             "schema_version": "1.0",
-            "run": str(folder),
+            "run": str(directory),
             "finished": summary is not None,
             "speedup": summary["speedup"] if summary else None,
             "time_kind": summary["time_kind"] if summary else None,
@@ -75,7 +75,7 @@ def show_lineage(console: Console, folder: Path, *, with_diff: bool, as_json: bo
         return
     console.print(_drawn(root))
     if summary is None:
-        console.print(f"[yellow]interrupted[/]: rocm-perf optimize --resume {escape(str(folder))}", soft_wrap=True)
+        console.print(f"[yellow]interrupted[/]: rocm-perf optimize --resume {escape(str(directory))}", soft_wrap=True)
     else:
         console.print(
             f"[bold]speed-up[/] {summary['speedup']:.2f}x ({summary['time_kind']}); stopped: {escape(summary['stop_reason'])}"
@@ -94,25 +94,27 @@ def _print_diff(console: Console, diff: str) -> None:
         console.file.write(diff)
 
 
-def _read(folder: Path) -> tuple[list[Mapping[str, Any]], str, Mapping[str, Any] | None]:
+def _read(directory: Path) -> tuple[list[Mapping[str, Any]], str, Mapping[str, Any] | None]:
     """Rows of verdicts, the baseline's id, and optimize.json where the run has ended."""
-    path = folder / "optimize.json"
+    path = directory / "optimize.json"
     if path.is_file():
         try:
             summary: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             rows, baseline = list(summary["verdicts"]), str(summary["baseline"]["proposal"])
         except (ValueError, KeyError, TypeError) as error:
-            raise LineageError("this is no optimize.json", where=str(path), hint="give the folder of an optimization") from error
+            raise LineageError(
+                "this is no optimize.json", where=str(path), hint="give the directory of an optimization"
+            ) from error
         return rows, baseline, summary
-    if not (folder / JOURNAL).is_file():
+    if not (directory / JOURNAL).is_file():
         raise LineageError(
-            "there is no optimization in this folder",
-            where=str(folder),
-            hint="give the folder of a run of rocm-perf optimize: outputs/<date>/<time>-optimize-<kernel>",
+            "there is no optimization in this directory",
+            where=str(directory),
+            hint="give the directory of a run of rocm-perf optimize: outputs/<date>/<time>-optimize-<kernel>",
         )
-    journal = Journal(folder / JOURNAL)
+    journal = Journal(directory / JOURNAL)
     if journal.beginning is None:
-        raise LineageError("this run ended before its first proposal", where=str(folder), hint="start a new run")
+        raise LineageError("this run ended before its first proposal", where=str(directory), hint="start a new run")
     return [_row(verdict) for verdict in journal.verdicts], journal.beginning.baseline, None
 
 
@@ -172,10 +174,10 @@ def _label(node: Node) -> str:
     return f"[{colour}]{node.outcome}[/] {escape(node.description)}{gain} [dim]{node.id}{told}[/]"
 
 
-def _diff(folder: Path, summary: Mapping[str, Any] | None) -> str:
+def _diff(directory: Path, summary: Mapping[str, Any] | None) -> str:
     if summary is None:
-        raise LineageError("an interrupted run has no winner yet", where=str(folder), hint="go on with it first")
-    patch = folder / f"{summary['best']['source']}.diff"
+        raise LineageError("an interrupted run has no winner yet", where=str(directory), hint="go on with it first")
+    patch = directory / f"{summary['best']['source']}.diff"
     try:
         return patch.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,6 +1,6 @@
 """`job=llm_prompt`: what a model would be told about a kernel, without asking one; and the facts that it is told.
 
-The facts of a source come from the documents that its run left in a folder, so they are the same in a run that was
+The facts of a source come from the documents that its run left in a directory, so they are the same in a run that was
 interrupted and taken up again.
 """
 
@@ -83,33 +83,33 @@ def rules_of(lab: Lab, guards: Sequence[object]) -> Rules:
     )
 
 
-def facts_of(folder: Path, kernel: KernelDescription | None) -> Mapping[str, Any]:
-    """What the run in `folder` knows of its kernel.
+def facts_of(directory: Path, kernel: KernelDescription | None) -> Mapping[str, Any]:
+    """What the run in `directory` knows of its kernel.
 
     Args:
-        folder: With profile.json and analysis.json.
+        directory: With profile.json and analysis.json.
         kernel: Its description, where there is one.
     """
-    profile, analysis = (json.loads((folder / name).read_text(encoding="utf-8")) for name in ("profile.json", "analysis.json"))
+    profile, analysis = (json.loads((directory / name).read_text(encoding="utf-8")) for name in ("profile.json", "analysis.json"))
     metrics = {n: v for n, v in analysis["metrics"].items() if v is not None and v != 0 and not n.endswith(_NOT_TOLD)}
     return {
         "profile": profile,
         "analysis": analysis,
         "metrics": metrics,
-        "hot_spots": hot_spots(folder) + _waits(analysis),
+        "hot_spots": hot_spots(directory) + _waits(analysis),
         "arguments": _arguments(kernel) if kernel else [],
         "defines": [f"{name}={value}" for name, value in _defines(kernel).items()] if kernel else [],
         "tolerances": [f"{n} within rtol {t.rtol:g}, atol {t.atol:g}" for n, t in kernel.tolerance.items()] if kernel else [],
     }
 
 
-def hot_spots(folder: Path) -> list[str]:
+def hot_spots(directory: Path) -> list[str]:
     """Source lines by executed instructions, each with its most frequent opcodes; nothing where none were counted."""
-    if not (folder / COUNTS_NAME).is_file():
+    if not (directory / COUNTS_NAME).is_file():
         return []
     try:
-        counts = read_counts(folder)
-        code_object, kernel = choose_kernel(read_kernel_file(folder / "kernel.hsaco"), counts.symbol)
+        counts = read_counts(directory)
+        code_object, kernel = choose_kernel(read_kernel_file(directory / "kernel.hsaco"), counts.symbol)
         listing = list_kernel(code_object, kernel, with_source=True)
     except LabError:  # no disassembler for this processor: the profile has to do
         return []

@@ -43,7 +43,7 @@ def open_model(config: LabConfig) -> ChatModel | None:
                 where="optimizer.llm.transcript",
                 hint="name a transcript.jsonl of an earlier run, or choose optimizer.proposer=llm",
             )
-        return RecordedModel(llm.transcript if llm.transcript.is_absolute() else config.kernel.folder / llm.transcript)
+        return RecordedModel(llm.transcript if llm.transcript.is_absolute() else config.kernel.directory / llm.transcript)
     if llm.model is None:
         raise LabError(
             "which model is to be asked?",
@@ -74,7 +74,7 @@ def open_proposer(
     transforms: Sequence[Transform],
     guards: Sequence[Guard],
     tracker: RunTracker,
-    folder_of: Callable[[Proposal], Path],
+    directory_of: Callable[[Proposal], Path],
 ) -> Iterator[Proposer]:
     """Where rewrites come from. A transcript is logged however the loop ends.
 
@@ -84,7 +84,7 @@ def open_proposer(
         transforms: For where there is none.
         guards: Their rules are told to the model.
         tracker: Gets the transcript and what it cost.
-        folder_of: Where the documents of a source that was run are.
+        directory_of: Where the documents of a source that was run are.
     """
     settings = lab.config.optimizer
     if model is None:
@@ -94,7 +94,7 @@ def open_proposer(
     budget = Budget(llm.max_calls, llm.max_tokens, llm.max_cost, llm.price_per_million_read, llm.price_per_million_written)
     transcript = lab.output_dir / TRANSCRIPT
     transcribed = TranscribedModel(model, transcript, budget)
-    writer = PromptWriter(rules_of(lab, guards), lambda proposal: facts_of(folder_of(proposal), lab.config.kernel))
+    writer = PromptWriter(rules_of(lab, guards), lambda proposal: facts_of(directory_of(proposal), lab.config.kernel))
     proposer = LlmProposer(
         name=settings.proposer,
         model=transcribed,

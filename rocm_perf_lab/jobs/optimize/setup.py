@@ -78,22 +78,22 @@ class Parts:
         )
 
 
-def start_anew(folder: Path) -> None:
-    """Leave nothing of a run that ended in this folder.
+def start_anew(directory: Path) -> None:
+    """Leave nothing of a run that ended in this directory.
 
     Raises:
         LabError: One was interrupted there.
     """
-    summary, journal = folder / "optimize.json", folder / JOURNAL
+    summary, journal = directory / "optimize.json", directory / JOURNAL
     if journal.exists() and not summary.exists():
         raise LabError(
-            "there is an interrupted run in this folder",
-            where=str(folder),
-            hint=f"go on with it: rocm-perf optimize --resume {folder}; or choose another folder",
+            "there is an interrupted run in this directory",
+            where=str(directory),
+            hint=f"go on with it: rocm-perf optimize --resume {directory}; or choose another directory",
         )
-    for path in (summary, journal, folder / TRANSCRIPT):
+    for path in (summary, journal, directory / TRANSCRIPT):
         path.unlink(missing_ok=True)
-    shutil.rmtree(folder / "proposals", ignore_errors=True)
+    shutil.rmtree(directory / "proposals", ignore_errors=True)
 
 
 def confirm(lab: Lab, model: ChatModel | None) -> None:

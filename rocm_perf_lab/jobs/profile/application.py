@@ -15,7 +15,7 @@ from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.device.process_group import check_program, how_it_ended, run_in_group
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.device.standard_input import RepeatableInput
-from rocm_perf_lab.jobs.run_directory import ATT_FOLDER, ROCPD_FOLDER, forget_results
+from rocm_perf_lab.jobs.run_directory import ATT_DIRECTORY, ROCPD_DIRECTORY, forget_results
 from rocm_perf_lab.profiling.application import ApplicationRuns
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class ApplicationJob:
         lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
         with lab.deferred_tracker(f"profile {shlex.join(self._command)[:60]}") as tracker:
             with lab.console.status("starting") as status, RepeatableInput() as read:
-                folder = lab.output_dir / ROCPD_FOLDER
-                runs = ApplicationRuns(profiler, self._command, folder, self._timeout_s, status.update, read.rewind)
+                directory = lab.output_dir / ROCPD_DIRECTORY
+                runs = ApplicationRuns(profiler, self._command, directory, self._timeout_s, status.update, read.rewind)
                 traces, problems = runs.times(self._runs)
                 found = self._examine(lab, runs, traces, problems)
             self._record(lab, found, tracker)
@@ -110,7 +110,7 @@ class ApplicationJob:
         counted, more = runs.counters(target.architecture, passes.counters, kernel.mangled_name)
         att: AttTrace | str | None = NO_THREAD_TRACE
         if passes.thread_trace:
-            trace, reason = runs.thread_trace(kernel.mangled_name, _ATT_OPTIONS, lab.output_dir / ATT_FOLDER)
+            trace, reason = runs.thread_trace(kernel.mangled_name, _ATT_OPTIONS, lab.output_dir / ATT_DIRECTORY)
             att = trace or reason
             more = (*more, *([f"the thread trace failed: {reason}"] if reason else []))
         return examine(

@@ -21,7 +21,7 @@ from rocm_perf_lab.core.files import write_bytes, write_text
 from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, counts_document
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.emulator.printed import PRINTED_NAME, text_of
-from rocm_perf_lab.jobs.run_directory import ATT_FOLDER, ROCPD_FOLDER, TIMELINE
+from rocm_perf_lab.jobs.run_directory import ATT_DIRECTORY, ROCPD_DIRECTORY, TIMELINE
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.optimize.inspection import inspect
 from rocm_perf_lab.profiling.documents import write_documents
@@ -175,8 +175,8 @@ class Workbench:
             sandbox=sandbox,
         )
 
-    def run(self, compiled: CompiledKernel, folder: Path) -> Turn:
-        """Launch, check, profile and analyse; everything is written below `folder`.
+    def run(self, compiled: CompiledKernel, directory: Path) -> Turn:
+        """Launch, check, profile and analyse; everything is written below `directory`.
 
         Raises:
             LabError: The kernel did what it must not do, or its output cannot be compared.
@@ -186,10 +186,10 @@ class Workbench:
         passes = run_passes(
             self._device,
             launch,
-            folder=folder / ROCPD_FOLDER,
+            directory=directory / ROCPD_DIRECTORY,
             runs=self._config.passes.runs,
             counters=self._config.passes.counters,
-            att=folder / ATT_FOLDER if self._config.passes.thread_trace else None,
+            att=directory / ATT_DIRECTORY if self._config.passes.thread_trace else None,
         )
         verification = self._verify(launch, passes.outputs)
         identity = self._device.identity
@@ -212,22 +212,29 @@ class Workbench:
             att=passes.att if passes.att is not None else passes.att_reason,
             measured=self._measured_peaks,
         )
-        documents = write_documents(folder, describe(profile, diagnosis, passes.trace, dag_nodes=self._config.passes.dag_nodes))
-        timeline = folder / TIMELINE
+        documents = write_documents(
+            directory, describe(profile, diagnosis, passes.trace, dag_nodes=self._config.passes.dag_nodes)
+        )
+        timeline = directory / TIMELINE
         write_perfetto(timeline, passes.trace, diagnosis.critical_path)
-        files = (*documents, timeline, *_write_binaries(compiled, folder), *sorted((folder / ROCPD_FOLDER).rglob("*.db")))
+        files = (
+            *documents,
+            timeline,
+            *_write_binaries(compiled, directory),
+            *sorted((directory / ROCPD_DIRECTORY).rglob("*.db")),
+        )
         if passes.findings:
-            files = (*files, write_findings(passes.findings, folder))
+            files = (*files, write_findings(passes.findings, directory))
         if passes.instruction_counts:
             counts = counts_document(launch.symbol, build.code_object.sha256, passes.instruction_counts)
-            write_text(folder / COUNTS_NAME, counts)
-            files = (*files, folder / COUNTS_NAME)
+            write_text(directory / COUNTS_NAME, counts)
+            files = (*files, directory / COUNTS_NAME)
         if passes.printed:
-            write_text(folder / PRINTED_NAME, text_of(passes.printed))
-            files = (*files, folder / PRINTED_NAME)
+            write_text(directory / PRINTED_NAME, text_of(passes.printed))
+            files = (*files, directory / PRINTED_NAME)
         return Turn(compiled, profile, diagnosis, verification, passes.findings, tuple(files), passes.printed)
 
-    def time_ns(self, compiled: CompiledKernel, folder: Path, *, dispatches: int) -> float:
+    def time_ns(self, compiled: CompiledKernel, directory: Path, *, dispatches: int) -> float:
         """Median time of some dispatches in a process of their own; nothing is checked or counted.
 
         Raises:
@@ -235,14 +242,14 @@ class Workbench:
         """
         build = compiled.build
         launch = build_launch(self._config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
-        passes = run_passes(self._device, launch, folder=folder, runs=dispatches, counters=())
+        passes = run_passes(self._device, launch, directory=directory, runs=dispatches, counters=())
         durations = [
             passes.trace.dispatches.duration_ns[kernel.dispatches]
             for kernel in rank_kernels(passes.trace, self._config.passes.helper_kernels)
             if kernel.mangled_name.removesuffix(".kd") == compiled.kernel.symbol.removesuffix(".kd")
         ]
         if not durations:
-            raise LabError("the profiler recorded no dispatch of the kernel", where=str(folder))
+            raise LabError("the profiler recorded no dispatch of the kernel", where=str(directory))
         return float(np.median(np.concatenate(durations)))
 
     def _verify(self, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> VerificationResult | None:
@@ -257,17 +264,17 @@ class Workbench:
         return verify_outputs(outputs, self._expected, self._config.kernel.tolerance)
 
 
-def write_findings(findings: Sequence[Finding], folder: Path) -> Path:
+def write_findings(findings: Sequence[Finding], directory: Path) -> Path:
     """`checks.json`: what the checks of the emulator found."""
-    path = folder / "checks.json"
+    path = directory / "checks.json"
     write_text(path, json.dumps({"schema_version": "1.0", "findings": [asdict(f) for f in findings]}, indent=2) + "\n")
     return path
 
 
-def _write_binaries(compiled: CompiledKernel, folder: Path) -> tuple[Path, ...]:
-    code_object = folder / "kernel.hsaco"
+def _write_binaries(compiled: CompiledKernel, directory: Path) -> tuple[Path, ...]:
+    code_object = directory / "kernel.hsaco"
     write_bytes(code_object, compiled.build.code_object.data)
-    listing = folder / "kernel.s"
+    listing = directory / "kernel.s"
     try:
         write_text(listing, compiled.disassembly())
     except LabError:  # no disassembler here for this GPU: the code object itself is kept

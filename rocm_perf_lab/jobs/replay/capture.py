@@ -31,7 +31,7 @@ class CaptureJob:
     """Compiles the kernel, runs it, captures its dispatch.
 
     Args:
-        output: The folder to make; relative to the working folder. None makes `capture` in the run's folder.
+        output: The directory to make; relative to the working directory. None makes `capture` in the run's directory.
         mode: Which memory is kept.
         entry: Name of the kernel, where the caller expects one.
         dispatch: Which of its dispatches; a description has one, number 0.
@@ -44,16 +44,16 @@ class CaptureJob:
         self._dispatch = dispatch
 
     def run(self, lab: Lab) -> None:
-        """Raises LabError where the kernel faults, or the folder cannot be written."""
+        """Raises LabError where the kernel faults, or the directory cannot be written."""
         self._require_the_dispatch(lab.config)
         lab.announce_device()
-        folder = self._output if self._output is not None else lab.output_dir / "capture"
+        directory = self._output if self._output is not None else lab.output_dir / "capture"
         with lab.tracker as tracker:
-            capture_described(lab.config, lab.device, folder, mode=self._mode)
-            tracker.set_tags({"capture": str(folder), "device": lab.device.identity.name})
+            capture_described(lab.config, lab.device, directory, mode=self._mode)
+            tracker.set_tags({"capture": str(directory), "device": lab.device.identity.name})
             for name in ("dispatch.json", "memory_regions.json", "manifest.json"):
-                tracker.log_artifact(folder / name, "capture")
-        lab.console.print(f"[bold]capture[/] {escape(str(folder))}", soft_wrap=True)
+                tracker.log_artifact(directory / name, "capture")
+        lab.console.print(f"[bold]capture[/] {escape(str(directory))}", soft_wrap=True)
 
     def _require_the_dispatch(self, config: LabConfig) -> None:
         entry = config.kernel.entry
@@ -71,7 +71,7 @@ class CaptureJob:
             )
 
 
-def capture_described(config: LabConfig, device: Device, folder: Path, *, mode: Mode = "reachable") -> CompiledKernel:
+def capture_described(config: LabConfig, device: Device, directory: Path, *, mode: Mode = "reachable") -> CompiledKernel:
     """Compile the described kernel and capture its dispatch on the emulator.
 
     Raises:
@@ -81,11 +81,11 @@ def capture_described(config: LabConfig, device: Device, folder: Path, *, mode: 
     compiled = bench.compile(config.kernel.source_path)
     build = compiled.build
     launch = build_launch(config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
-    capture_on_emulator(config, device, launch, folder, mode=mode)
+    capture_on_emulator(config, device, launch, directory, mode=mode)
     return compiled
 
 
-def capture_on_emulator(config: LabConfig, device: Device, launch: Launch, folder: Path, *, mode: Mode = "reachable") -> None:
+def capture_on_emulator(config: LabConfig, device: Device, launch: Launch, directory: Path, *, mode: Mode = "reachable") -> None:
     """Run a launch on the emulator and capture it.
 
     Raises:
@@ -98,10 +98,12 @@ def capture_on_emulator(config: LabConfig, device: Device, launch: Launch, folde
             hint="Add device=emulator, or capture an application: rocm-perf replay capture --kernel NAME -- ./app",
         )
     with device.machine() as machine:
-        capture_launch(machine, launch, folder, target=config.target, mode=mode, argument_types=_argument_types(config, launch))
+        capture_launch(
+            machine, launch, directory, target=config.target, mode=mode, argument_types=_argument_types(config, launch)
+        )
 
 
-def replaying(config: LabConfig, device: Device, folder: Path) -> Device:
+def replaying(config: LabConfig, device: Device, directory: Path) -> Device:
     """Replays in place of runs: the first launch is captured, every launch runs on its memory.
 
     Raises:
@@ -117,8 +119,8 @@ def replaying(config: LabConfig, device: Device, folder: Path) -> Device:
         )
 
     def source(launch: Launch) -> Path:
-        capture_on_emulator(config, device, launch, folder, mode="reachable")
-        return folder
+        capture_on_emulator(config, device, launch, directory, mode="reachable")
+        return directory
 
     return ReplayDevice(
         target=config.target,

@@ -35,7 +35,7 @@ class ReplayJob:
 
     Args:
         capture: An existing capture; None captures the described kernel on the emulator.
-        override: Source that is compiled in place of the description's, relative to the kernel's folder; or a .hsaco file.
+        override: Source that is compiled in place of the description's, relative to the kernel's directory; or a .hsaco file.
         iterations: Replays of each code object.
         rtol: Relative tolerance of the check for floats.
         atol: Absolute tolerance of it.
@@ -96,22 +96,22 @@ class ReplayJob:
         return after.timing.median / 1e3
 
     def _captured(self, lab: Lab, tracker: RunTracker) -> Capture:
-        folder = self._capture if self._capture is not None else lab.output_dir / "capture"
+        directory = self._capture if self._capture is not None else lab.output_dir / "capture"
         if self._capture is None:
             with lab.console.status("capturing"):
-                capture_described(lab.config, lab.device, folder)
-        capture = open_capture(folder)
-        with tracker.child("capture", tags={"kernel": capture.dispatch.kernel.name, "capture": str(folder)}) as child:
+                capture_described(lab.config, lab.device, directory)
+        capture = open_capture(directory)
+        with tracker.child("capture", tags={"kernel": capture.dispatch.kernel.name, "capture": str(directory)}) as child:
             child.log_metrics({"captured_bytes": float(capture.total_bytes), "regions": float(len(capture.regions))})
             for name in ("dispatch.json", "memory_regions.json", "manifest.json"):
-                if (folder / name).is_file():
-                    child.log_artifact(folder / name)
-        lab.console.print(f"[bold]capture[/] {escape(str(folder))}: {len(capture.regions)} regions", soft_wrap=True)
+                if (directory / name).is_file():
+                    child.log_artifact(directory / name)
+        lab.console.print(f"[bold]capture[/] {escape(str(directory))}: {len(capture.regions)} regions", soft_wrap=True)
         return capture
 
     def _compiled(self, lab: Lab) -> Path:
         """The other code object, as a file."""
-        path = self._override if self._override.is_absolute() else lab.config.kernel.folder / self._override
+        path = self._override if self._override.is_absolute() else lab.config.kernel.directory / self._override
         if not path.is_file():
             raise LabError("there is no such override", where=str(path), hint="job.override names a source or a .hsaco file")
         if path.suffix == ".hsaco":
@@ -140,7 +140,7 @@ class ReplayJob:
     ) -> ReplayDocument:
         job = Job(iterations=self._iterations, hsaco=str(hsaco) if hsaco is not None else None, check=self._check)
         with lab.console.status(title):
-            document = replay_document(str(capture.folder), job, session.run(job))
+            document = replay_document(str(capture.directory), job, session.run(job))
         word, check = document.timing.kind, document.verification
         path = lab.output_dir / ("replay_override.json" if hsaco is not None else "replay_captured.json")
         write_text(path, document.model_dump_json(indent=2) + "\n")

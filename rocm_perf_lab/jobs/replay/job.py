@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.launcher import CaptureRequest
     from rocm_perf_lab.replay.session import DeviceName
 
-DEFAULT_FOLDERS = (Path("isolate_capture"), Path("rocm_perf_lab/isolate/tool/isolate_capture"))
+DEFAULT_DIRECTORIES = (Path("isolate_capture"), Path("rocm_perf_lab/isolate/tool/isolate_capture"))
 """Where a capture is looked for when none is named; the first is where one is made."""
 _SHOWN_REGIONS = 12
 
@@ -44,11 +44,11 @@ class ReplayTarget:
     timeout_s: float = 600.0
 
     @property
-    def folder(self) -> Path:
-        """The named folder, else the one that is here."""
+    def directory(self) -> Path:
+        """The named directory, else the one that is here."""
         if self.capture_dir is not None:
             return self.capture_dir
-        return next((folder for folder in DEFAULT_FOLDERS if folder.is_dir()), DEFAULT_FOLDERS[0])
+        return next((directory for directory in DEFAULT_DIRECTORIES if directory.is_dir()), DEFAULT_DIRECTORIES[0])
 
     @property
     def chosen_device(self) -> DeviceName:
@@ -64,7 +64,7 @@ class ReplayTarget:
             ReplayError: It cannot be used; for a replay that is a failed setup.
         """
         try:
-            return open_capture(self.folder)
+            return open_capture(self.directory)
         except CaptureError as error:
             raise ReplayError(error.what, where=error.where, hint=error.hint) from error
 
@@ -127,7 +127,7 @@ def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> i
         if not as_json:
             console.print("Memory reconstructed.")
         outcome = session.run(request.job)
-    document = replay_document(str(request.where.folder), request.job, outcome)
+    document = replay_document(str(request.where.directory), request.job, outcome)
     if as_json:
         console.file.write(document.model_dump_json(indent=2) + "\n")
     else:
@@ -149,7 +149,7 @@ def run_capture(request: CaptureRequest, console: Console) -> None:
         console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
     if outcome.exit_code:
         console.print(f"[yellow]note[/]: the application ended with exit code {outcome.exit_code}; the capture is complete")
-    console.print(f"[bold]capture[/] {escape(str(outcome.folder))}", soft_wrap=True)
+    console.print(f"[bold]capture[/] {escape(str(outcome.directory))}", soft_wrap=True)
 
 
 def run_reserve_check(where: ReplayTarget, console: Console, *, as_json: bool) -> int:
@@ -174,37 +174,37 @@ def run_reserve_check(where: ReplayTarget, console: Console, *, as_json: bool) -
     return 0
 
 
-def run_verify(folder: Path, console: Console, *, as_json: bool) -> int:
+def run_verify(directory: Path, console: Console, *, as_json: bool) -> int:
     """Check everything; 0 for a good capture, 2 for one with problems, each of which is printed."""
-    problems = capture_problems(folder)
+    problems = capture_problems(directory)
     if as_json:
-        console.file.write(json.dumps({"capture": str(folder), "valid": not problems, "problems": problems}, indent=2) + "\n")
+        console.file.write(json.dumps({"capture": str(directory), "valid": not problems, "problems": problems}, indent=2) + "\n")
     elif problems:
         console.print(
-            f"[bold red]{len(problems)} problem{'s' if len(problems) > 1 else ''}[/] in {escape(str(folder))}", soft_wrap=True
+            f"[bold red]{len(problems)} problem{'s' if len(problems) > 1 else ''}[/] in {escape(str(directory))}", soft_wrap=True
         )
         for problem in problems:
             console.print(f"  {escape(problem)}", soft_wrap=True)
     else:
-        capture = open_capture(folder, verify=False)
+        capture = open_capture(directory, verify=False)
         files = len(capture.manifest.files) if capture.manifest is not None else 0
         kind = f"{files} files, sizes and SHA-256 sums are right" if files else f"a capture of {capture.layout}: sizes are right"
         console.print(f"[green]valid[/]: {kind}, {_size(capture.total_bytes)} of memory")
     return 2 if problems else 0
 
 
-def run_info(folder: Path, console: Console, *, as_json: bool) -> None:
+def run_info(directory: Path, console: Console, *, as_json: bool) -> None:
     """Say what a capture holds.
 
     Raises:
         CaptureError: It is none, or damaged.
     """
-    capture = open_capture(folder, verify=False)
+    capture = open_capture(directory, verify=False)
     if as_json:
         console.file.write(json.dumps(_info(capture), indent=2) + "\n")
         return
     dispatch, packet = capture.dispatch, capture.dispatch.packet
-    table = Table(title=f"capture {folder}", title_justify="left", show_header=False)
+    table = Table(title=f"capture {directory}", title_justify="left", show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     groups = [-(-items // size) for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True)]
@@ -238,7 +238,7 @@ def run_info(folder: Path, console: Console, *, as_json: bool) -> None:
 
 def _info(capture: Capture) -> dict[str, Any]:
     return {
-        "capture": str(capture.folder),
+        "capture": str(capture.directory),
         "layout": capture.layout,
         "kernel": capture.dispatch.kernel.name,
         "total_bytes": capture.total_bytes,

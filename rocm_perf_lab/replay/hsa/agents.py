@@ -79,7 +79,7 @@ def choose_gpu(agents: Sequence[AgentInfo], capture: Capture, number: int | None
     if not fitting:
         raise ReplayError(
             f"the capture is of {architecture}, this machine has {', '.join(gpu.name for gpu in gpus)}",
-            where=str(capture.folder),
+            where=str(capture.directory),
             hint=f"Replay on a machine with {architecture}.",
         )
     captured = capture.dispatch.gpu.uuid

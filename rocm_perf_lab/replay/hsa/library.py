@@ -221,7 +221,7 @@ def _load(path: str | None) -> tuple[ctypes.CDLL, str]:
     raise ReplayError(
         "there is no HSA runtime here",
         where=failures[0] if failures else None,
-        hint=f"Install ROCm, or add the folder of {SONAME} to LD_LIBRARY_PATH; --device emulator needs none.",
+        hint=f"Install ROCm, or add the directory of {SONAME} to LD_LIBRARY_PATH; --device emulator needs none.",
     )
 
 

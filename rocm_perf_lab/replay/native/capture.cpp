@@ -20,8 +20,8 @@ namespace {
 constexpr size_t kSignalStart = 32, kSignalTimes = 16;
 constexpr std::chrono::hours kForEver{24 * 365};
 
-std::string process_folder(const Settings& settings, const char* what) {
-  return settings.folder + "/" + what + std::to_string(getpid());
+std::string process_directory(const Settings& settings, const char* what) {
+  return settings.directory + "/" + what + std::to_string(getpid());
 }
 
 void write_environment(Json& json, const Settings& settings, const Api& api) {
@@ -62,7 +62,7 @@ std::string read_variables(Snapshot& snapshot, const KernelCode& code) {
 }  // namespace
 
 Capture::Capture(const Settings& settings, const Api& api, Capture* earlier)
-    : agents(api), code(api, settings.folder), queues(api), settings_(settings), api_(api), filter_(settings.kernel) {
+    : agents(api), code(api, settings.directory), queues(api), settings_(settings), api_(api), filter_(settings.kernel) {
   if (earlier == nullptr) return;
   std::lock_guard guard(earlier->counts_lock_);
   armed_ = earlier->is_armed();
@@ -128,7 +128,7 @@ void Capture::report() {
       json.value("this runtime has hsa_amd_queue_create, too: dispatches on queues that it makes are not seen");
     json.close(']').close('}');
   }
-  replace_file(process_folder(settings_, "kernels-") + ".json", json.text() + "\n");
+  replace_file(process_directory(settings_, "kernels-") + ".json", json.text() + "\n");
 }
 
 void Capture::handle(const void* packets, uint64_t count, Queue& queue, PacketWriter writer) {
@@ -173,15 +173,15 @@ void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, bool
   std::unique_lock gate(memory.gate, std::defer_lock);
   if (!gate.try_lock_for(settings_.timeout)) throw Failure("calls that copy or free memory did not end in time");
   const KernelCode kernel = code.code_of(packet.kernel_object);
-  Folder folder(process_folder(settings_, "capture-"));
-  Snapshot snapshot(api_, agents, folder, memory, code.loaded_ranges(), queue.agent);
+  Directory directory(process_directory(settings_, "capture-"));
+  Snapshot snapshot(api_, agents, directory, memory, code.loaded_ranges(), queue.agent);
   const auto kernarg_address = reinterpret_cast<uint64_t>(packet.kernarg_address);
   const std::string kernarg = snapshot.read(kernarg_address, kernel.kernarg_size);
   const std::string variables = read_variables(snapshot, kernel);
   snapshot.before(settings_.mode, {{"kernarg", kernarg}, {"variables", variables}}, kernarg_address, settings_.limit);
-  folder.put("kernarg.bin", kernarg);
-  folder.put("kernel.hsaco", kernel.bytes);
-  if (!variables.empty()) folder.put("variables.bin", variables);
+  directory.put("kernarg.bin", kernarg);
+  directory.put("kernel.hsaco", kernel.bytes);
+  if (!variables.empty()) directory.put("variables.bin", variables);
   std::string timing;
   is_submitted = true;
   const auto original = packet.completion_signal;
@@ -190,12 +190,12 @@ void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, bool
   try {
     snapshot.after();
     const std::string variables_after = read_variables(snapshot, kernel);
-    if (variables_after != variables) folder.put("after/variables.bin", variables_after);
+    if (variables_after != variables) directory.put("after/variables.bin", variables_after);
     Json regions;
     snapshot.write_regions(regions);
-    folder.put("memory_regions.json", regions.text() + "\n");
-    folder.put("dispatch.json", describe(packet, queue, kernel, timing, snapshot) + "\n");
-    folder.finish(is_emulated(queue));
+    directory.put("memory_regions.json", regions.text() + "\n");
+    directory.put("dispatch.json", describe(packet, queue, kernel, timing, snapshot) + "\n");
+    directory.finish(is_emulated(queue));
   } catch (...) {
     if (original.handle != 0) api_.hsa_signal_subtract_screlease(original, 1);
     throw;

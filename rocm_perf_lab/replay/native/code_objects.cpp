@@ -12,8 +12,8 @@
 
 namespace capture {
 
-CodeObjects::CodeObjects(const Api& api, const std::string& folder) : api_(api) {
-  file_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+CodeObjects::CodeObjects(const Api& api, const std::string& directory) : api_(api) {
+  file_ = open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file_ < 0) file_ = memfd_create("code objects", MFD_CLOEXEC);
 }
 

@@ -30,7 +30,7 @@ struct LoadedRange { uint64_t begin, end; };
 
 class CodeObjects {
  public:
-  CodeObjects(const Api& api, const std::string& folder);
+  CodeObjects(const Api& api, const std::string& directory);
 
   void reader_created(hsa_code_object_reader_t reader, const void* bytes, size_t size);
   void reader_created(hsa_code_object_reader_t reader, int file, size_t offset, size_t size);  // size 0: to the end

@@ -93,9 +93,9 @@ bool KernelFilter::matches(const std::string& symbol) const {
 
 std::optional<Settings> Settings::from_environment() {
   Settings settings;
-  settings.folder = variable("DIR");
+  settings.directory = variable("DIR");
   settings.kernel = variable("KERNEL");
-  if (settings.folder.empty() || settings.kernel.empty()) return std::nullopt;
+  if (settings.directory.empty() || settings.kernel.empty()) return std::nullopt;
   settings.index = std::strtoull(variable("INDEX").c_str(), nullptr, 10);
   settings.limit = std::strtoull(variable("LIMIT").c_str(), nullptr, 10);
   const std::string mode = variable("MODE");

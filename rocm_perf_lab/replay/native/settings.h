@@ -28,7 +28,7 @@ class KernelFilter {
 };
 
 struct Settings {
-  std::string folder;
+  std::string directory;
   std::string kernel;
   uint64_t index = 0, limit = 0;
   Mode mode = Mode::reachable;

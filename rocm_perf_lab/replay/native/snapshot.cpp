@@ -21,8 +21,8 @@ const char* name_of(Mode mode) { return mode == Mode::full ? "full" : mode == Mo
 
 std::string Snapshot::Region::name() const { return "region_" + hex(range.base) + ".bin"; }
 
-Snapshot::Snapshot(const Api& api, Agents& agents, Folder& folder, MemoryMap& memory, std::vector<LoadedRange> code, hsa_agent_t gpu)
-    : api_(api), agents_(agents), folder_(folder), gpu_(gpu), code_(std::move(code)) {
+Snapshot::Snapshot(const Api& api, Agents& agents, Directory& directory, MemoryMap& memory, std::vector<LoadedRange> code, hsa_agent_t gpu)
+    : api_(api), agents_(agents), directory_(directory), gpu_(gpu), code_(std::move(code)) {
   uint64_t largest = 0;
   for (Range& range : memory.ranges()) {
     largest = std::max(largest, range.size);
@@ -74,7 +74,7 @@ void Snapshot::before(Mode mode, const std::vector<std::pair<std::string, std::s
                       uint64_t limit) {
   mode_ = mode;
   limit_ = limit;
-  folder_.make_folder("memory");
+  directory_.make_directory("memory");
   if (Region* region = holding(kernarg_address)) region->contains_kernarg = true;
   for (const auto& [name, bytes] : roots)
     scan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), name == "kernarg" ? kernarg_address : 0, name, true);
@@ -118,10 +118,10 @@ bool Snapshot::scan(const uint8_t* bytes, size_t size, uint64_t address, const s
 
 void Snapshot::save(Region& region, bool scan_words) {
   const Range& range = region.range;
-  if (folder_.free_bytes() < range.size + kSpareBytes)
+  if (directory_.free_bytes() < range.size + kSpareBytes)
     throw Failure("the disk has too little space for the " + std::to_string(range.size) + " bytes at 0x" + hex(range.base));
   const std::string name = "memory/" + region.name(), origin = "0x" + hex(range.base);
-  region.file = std::make_unique<OutputFile>(folder_.path(name));
+  region.file = std::make_unique<OutputFile>(directory_.path(name));
   region.file->set_size(range.size);
   Sha256 hash;
   auto consume = [&](const uint8_t* bytes, size_t size, uint64_t offset) {
@@ -139,16 +139,16 @@ void Snapshot::save(Region& region, bool scan_words) {
   };
   try {
     stream(range, consume);
-    folder_.record(name, range.size, hash.finish());
+    directory_.record(name, range.size, hash.finish());
   } catch (const CopyFailure& failure) {
     region.error = failure.what();
     region.file.reset();
-    std::remove(folder_.path(name).c_str());
+    std::remove(directory_.path(name).c_str());
   }
 }
 
 void Snapshot::after() {
-  folder_.make_folder("after");
+  directory_.make_directory("after");
   for (Region* region : queue_)
     if (region->error.empty()) compare(*region);
 }
@@ -159,7 +159,7 @@ void Snapshot::compare(Region& region) {
   std::string earlier(kComparedAtOnce, '\0');
   const std::string name = "after/" + region.name();
   auto keep = [&](const uint8_t* bytes, uint64_t first_page, uint64_t pages) {
-    if (changes == nullptr) changes = std::make_unique<OutputFile>(folder_.path(name));
+    if (changes == nullptr) changes = std::make_unique<OutputFile>(directory_.path(name));
     changes->write(bytes, pages * kPage, region.changed_pages * kPage);
     hash.update(bytes, pages * kPage);
     region.changed_pages += pages;
@@ -185,7 +185,7 @@ void Snapshot::compare(Region& region) {
   } catch (const CopyFailure& failure) {
     throw Failure("memory at 0x" + hex(region.range.base) + " after the dispatch cannot be read: " + failure.what());
   }
-  if (changes != nullptr) folder_.record(name, region.changed_pages * kPage, hash.finish());
+  if (changes != nullptr) directory_.record(name, region.changed_pages * kPage, hash.finish());
 }
 
 void Snapshot::write_regions(Json& json) const {

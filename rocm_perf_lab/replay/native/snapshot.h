@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "code_objects.h"
-#include "folder.h"
+#include "directory.h"
 #include "memory_map.h"
 #include "transfer.h"
 
@@ -17,11 +17,11 @@ const char* name_of(Mode mode);
 
 class Snapshot {
  public:
-  Snapshot(const Api& api, Agents& agents, Folder& folder, MemoryMap& memory, std::vector<LoadedRange> code, hsa_agent_t gpu);
+  Snapshot(const Api& api, Agents& agents, Directory& directory, MemoryMap& memory, std::vector<LoadedRange> code, hsa_agent_t gpu);
 
   // Reads bytes wherever they are, tracked or not.
   std::string read(uint64_t address, uint64_t size);
-  // Ranges that are reached from `roots` (name, bytes), written to the folder. `limit` in bytes, 0 for none.
+  // Ranges that are reached from `roots` (name, bytes), written to the directory. `limit` in bytes, 0 for none.
   void before(Mode mode, const std::vector<std::pair<std::string, std::string>>& roots, uint64_t kernarg_address, uint64_t limit);
   void after();
   void write_regions(Json& json) const;
@@ -50,7 +50,7 @@ class Snapshot {
 
   const Api& api_;
   Agents& agents_;
-  Folder& folder_;
+  Directory& directory_;
   hsa_agent_t gpu_;
   std::vector<Region> regions_;
   std::vector<LoadedRange> code_;

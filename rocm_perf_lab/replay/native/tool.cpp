@@ -506,7 +506,7 @@ bool start(ApiTable& tables) {
   if (is_installed(tables)) return true;  // through the other door
   const auto settings = Settings::from_environment();
   if (!settings) return false;
-  const std::string marker = settings->folder + "/loaded-" + std::to_string(getpid());
+  const std::string marker = settings->directory + "/loaded-" + std::to_string(getpid());
   try {
     if (!api.save(tables)) throw Failure("the HSA runtime has tables of an unknown version");
     tool = new Capture(*settings, api, owner == getpid() ? tool : nullptr);

@@ -21,7 +21,7 @@ _LARGEST_NARROW = 2**30
 
 
 class AttError(LabError):
-    """A folder that is no decoded thread trace, or a damaged one."""
+    """A directory that is no decoded thread trace, or a damaged one."""
 
 
 def load(path: Path) -> Any:

@@ -173,7 +173,7 @@ class Clocks:
 class AttProvenance:
     """Where a trace comes from. Only a device of the lab states `emulated`; anything else was measured."""
 
-    folder: str
+    directory: str
     agent: int | None
     dispatch: int | None
     version: str
@@ -184,7 +184,7 @@ class AttProvenance:
 
 @dataclass(frozen=True, eq=False)
 class AttTrace:
-    """One decoded folder. `occupancy` has, by shader engine, the rows (time, cu, simd, slot, starts, kernel), shape (n, 6).
+    """One decoded directory. `occupancy` has, by shader engine, the rows (time, cu, simd, slot, starts, kernel), shape (n, 6).
 
     `counters` has, by shader engine, the rows (time, four values, cu, bank), shape (n, 7). `snapshots` are the stored
     source files by their path. `has_cycles` is false where only PC samples were taken.

@@ -1,4 +1,4 @@
-"""Reads one folder that rocprofv3's trace decoder left (`ui_output_agent_<a>_dispatch_<d>`): `read_folder(path) -> AttTrace`.
+"""Read one decoded thread trace directory of rocprofv3 (`ui_output_agent_<a>_dispatch_<d>`): `read_directory(path) -> AttTrace`.
 
 Only the code itself is needed: what else is missing or damaged is left out and said in `notes`.
 """
@@ -22,39 +22,39 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.rocprof.att.model import Integers
 
-FOLDER = re.compile(r"ui_output_agent_(?P<agent>\d+)_dispatch_(?P<dispatch>\d+)")
+DIRECTORY = re.compile(r"ui_output_agent_(?P<agent>\d+)_dispatch_(?P<dispatch>\d+)")
 _ENGINES, _STATES, _CLOCKS, _DATA = (re.compile(keys) for keys in (rb"\d+", rb"time|state", rb"SE\d+", rb"data"))
 """Where side files have tables."""
 _COUNTER_FILE = re.compile(r"se(\d+)_perfcounter\.json$")
 
 
-def read_folder(folder: Path, *, curves: bool = True) -> AttTrace:
-    """One decoded folder.
+def read_directory(directory: Path, *, curves: bool = True) -> AttTrace:
+    """One decoded directory.
 
     Args:
-        folder: With a code.json.
+        directory: With a code.json.
         curves: Without them, timelines of wavefronts, curves of states and counters over time are left out: a third of the
             memory, and none of it is needed to say where the cycles of instructions went.
 
     Raises:
-        AttError: No folder, no code, or code that cannot be read.
+        AttError: No directory, no code, or code that cannot be read.
     """
-    if not folder.is_dir():
-        raise AttError("no such folder", where=str(folder))
-    return _Reader(folder, curves).read()
+    if not directory.is_dir():
+        raise AttError("no such directory", where=str(directory))
+    return _Reader(directory, curves).read()
 
 
 class _Reader:
-    """One pass over the files of a folder."""
+    """One pass over the files of a directory."""
 
-    def __init__(self, folder: Path, curves: bool) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, curves: bool) -> None:
+        self._directory = directory
         self._curves = curves
         self._notes: list[str] = []
 
     def read(self) -> AttTrace:
         """The trace."""
-        code = read_code(self._folder / "code.json")
+        code = read_code(self._directory / "code.json")
         self._notes.extend(code.notes)
         names = self._optional("filenames.json", expected=True)
         occupancy, dispatched = self._occupancy()
@@ -80,7 +80,7 @@ class _Reader:
 
     def _optional(self, name: str, tables: re.Pattern[bytes] | None = None, *, expected: bool = False) -> dict[str, Any]:
         """A JSON object that a trace can do without, tables as arrays; empty where it is missing or damaged."""
-        path = self._folder / name
+        path = self._directory / name
         if not path.exists():
             if expected:
                 self._notes.append(f"{name} is missing")
@@ -97,11 +97,11 @@ class _Reader:
         return {}
 
     def _provenance(self, names: Mapping[str, Any], code: Code) -> AttProvenance:
-        match = FOLDER.search(self._folder.name)
+        match = DIRECTORY.search(self._directory.name)
         own = names.get(PROVENANCE_KEY)
         lab: Mapping[str, Any] = own if isinstance(own, dict) else {}
         return AttProvenance(
-            folder=self._folder.name,
+            directory=self._directory.name,
             agent=int(match["agent"]) if match else None,
             dispatch=int(match["dispatch"]) if match else None,
             version=code.version,
@@ -111,7 +111,7 @@ class _Reader:
         )
 
     def _waves(self, names: Mapping[str, Any]) -> tuple[Wave, ...]:
-        waves, notes = read_waves(self._folder, names.get("wave_filenames"), timelines=self._curves)
+        waves, notes = read_waves(self._directory, names.get("wave_filenames"), timelines=self._curves)
         self._notes.extend(notes)
         if not waves and not notes and names.get("thread_trace") is not False:
             self._notes.append(
@@ -159,7 +159,7 @@ class _Reader:
 
     def _counters(self) -> dict[int, Integers]:
         engines = {}
-        for path in sorted(self._folder.glob("se*_perfcounter.json")):
+        for path in sorted(self._directory.glob("se*_perfcounter.json")):
             match = _COUNTER_FILE.search(path.name)
             table = self._table(path.name, _or_nothing(self._optional(path.name, _DATA).get("data")), 7)
             if match and table is not None:
@@ -193,11 +193,11 @@ def _generation(names: Mapping[str, Any], code: Code) -> int | None:
     return {"vega": 9, "navi": 10}.get(str(names.get("gfxv")))
 
 
-def _flat(tree: Mapping[str, Any], folder: str = "") -> dict[str, str]:
+def _flat(tree: Mapping[str, Any], directory: str = "") -> dict[str, str]:
     """Path of a source file -> name of its copy."""
     files: dict[str, str] = {}
     for name, below in tree.items():
-        path = "/" if name == "/" else f"{folder}/{name}" if folder not in ("", "/") else f"{folder}{name}"
+        path = "/" if name == "/" else f"{directory}/{name}" if directory not in ("", "/") else f"{directory}{name}"
         files |= _flat(below, path) if isinstance(below, dict) else {path: str(below)}
     return files
 

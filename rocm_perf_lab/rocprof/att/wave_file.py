@@ -1,4 +1,4 @@
-"""Wave files of a decoded thread trace, one wavefront each: `read_waves(folder, listed)`."""
+"""Wave files of a decoded thread trace, one wavefront each: `read_waves(directory, listed)`."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _TABLES = re.compile(rb"instructions|timeline")
 _NAMED_IN_NOTES = 3
 
 
-def read_waves(folder: Path, listed: Any, *, timelines: bool = True) -> tuple[tuple[Wave, ...], tuple[str, ...]]:
-    """The wavefronts of a folder in order of their keys, and notes on those that are missing or damaged.
+def read_waves(directory: Path, listed: Any, *, timelines: bool = True) -> tuple[tuple[Wave, ...], tuple[str, ...]]:
+    """The wavefronts of a directory in order of their keys, and notes on those that are missing or damaged.
 
     Args:
-        folder: The decoded folder. Files that follow the naming of the decoder are read, listed or not.
+        directory: The decoded directory. Files that follow the naming of the decoder are read, listed or not.
         listed: `wave_filenames` of filenames.json: {engine: {simd: {slot: {number: [file, begin, end]}}}}.
         timelines: Without them, wavefronts have empty ones.
     """
     keys = {name: key for key, name in _listed(listed).items()}
-    present = {name: key for name, key in keys.items() if _is_inside(name) and (folder / name).is_file()}
+    present = {name: key for name, key in keys.items() if _is_inside(name) and (directory / name).is_file()}
     notes = []
     if missing := sorted(keys.keys() - present.keys()):
         notes.append(f"{len(missing)} of {len(keys)} wave files are missing: {_few(missing)}")
-    for path in folder.glob("se*_sm*_sl*_wv*.json"):
+    for path in directory.glob("se*_sm*_sl*_wv*.json"):
         if match := _WAVE_FILE.search(path.name):
             present.setdefault(path.name, WaveKey(*(int(part) for part in match.groups())))
     waves, damaged = [], []
     for name, key in sorted(present.items(), key=lambda item: item[1]):
         try:
-            waves.append(_wave((folder / name).read_bytes(), key, timelines))
+            waves.append(_wave((directory / name).read_bytes(), key, timelines))
         except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             damaged.append(name)
     if damaged:

@@ -1,6 +1,6 @@
-"""Writes an :class:`AttTrace` as rocprofv3's trace decoder does: `write_trace(trace, folder)`, readable by `reader.py`.
+"""Writes an :class:`AttTrace` as rocprofv3's trace decoder does: `write_trace(trace, directory)`, readable by `reader.py`.
 
-`folder` takes the place of rocprofv3's `-d`: the decoded folder and the table of instruction totals are put into it.
+`directory` takes the place of rocprofv3's `-d`: the decoded directory and the table of instruction totals are put into it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _TOTALS = ("CodeObj", "Vaddr", "Instruction", "Hitcount", "Latency", "Stall", "I
 _FIRST_WITHOUT_VEGA = 10
 
 
-def write_trace(trace: AttTrace, folder: Path) -> Path:
-    """Write the decoded folder and the totals below `folder`; the path of the decoded folder.
+def write_trace(trace: AttTrace, directory: Path) -> Path:
+    """Write the decoded directory and the totals below `directory`; the path of the decoded directory.
 
     Raises:
-        OSError: The folder cannot be written.
+        OSError: The directory cannot be written.
     """
     source = trace.provenance
     name = f"ui_output_agent_{source.agent or 0}_dispatch_{source.dispatch or 0}"
-    decoded = folder / name
+    decoded = directory / name
     documents: dict[str, Any] = {
         "code.json": _code(trace),
         "filenames.json": _file_names(trace),
@@ -50,7 +50,7 @@ def write_trace(trace: AttTrace, folder: Path) -> Path:
         documents["snapshots.json"] = _tree(trace.snapshots)
     for file, content in documents.items():
         write_text(decoded / file, json.dumps(content, separators=(",", ":")) + "\n")
-    write_text(folder / f"stats_{name}.csv", _totals(trace))
+    write_text(directory / f"stats_{name}.csv", _totals(trace))
     return decoded
 
 

@@ -1,6 +1,6 @@
 """Builds the stand-in runtime and its applications, and runs the emulator behind them.
 
-The folder of :func:`library_folder` goes into LD_LIBRARY_PATH; :func:`emulator` gives the rest of the environment.
+The directory of :func:`library_directory` goes into LD_LIBRARY_PATH; :func:`emulator` gives the rest of the environment.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def hsa_include_dir() -> Path:
 
 
 @cache
-def library_folder(sanitizers: str = "") -> Path:
-    """Folder with libhsa-runtime64.so.1 and the link name libhsa-runtime64.so.
+def library_directory(sanitizers: str = "") -> Path:
+    """Directory with libhsa-runtime64.so.1 and the link name libhsa-runtime64.so.
 
     Args:
         sanitizers: Those of g++ to build with: "thread", "address,undefined", or none.
@@ -53,9 +53,9 @@ def library_folder(sanitizers: str = "") -> Path:
 
 @cache
 def application(name: str, sanitizers: str = "") -> Path:
-    """One of the C++ programs of this folder, linked against the stand-in."""
-    folder = library_folder(sanitizers)
-    libraries = [f"-L{folder}", "-lhsa-runtime64", f"-Wl,-rpath,{folder}"]
+    """One of the C++ programs of this directory, linked against the stand-in."""
+    directory = library_directory(sanitizers)
+    libraries = [f"-L{directory}", "-lhsa-runtime64", f"-Wl,-rpath,{directory}"]
     return _built(name, [HERE / f"{name}.cpp"], _sanitized(sanitizers), libraries)
 
 
@@ -85,8 +85,8 @@ def kernels(name: str = "kernels") -> Path:
 @contextmanager
 def emulator() -> Iterator[dict[str, str]]:
     """A running emulator; gives the environment in which programs use the stand-in with it."""
-    with tempfile.TemporaryDirectory(prefix="stand-in-") as folder:
-        path = Path(folder) / "emulator"
+    with tempfile.TemporaryDirectory(prefix="stand-in-") as directory:
+        path = Path(directory) / "emulator"
         root = HERE.parents[2]  # of this checkout, whichever one is installed
         command, variables = [sys.executable, str(HERE / "server.py"), str(path)], os.environ | {"PYTHONPATH": str(root)}
         server = subprocess.Popen(command, cwd=root, env=variables)
@@ -95,7 +95,7 @@ def emulator() -> Iterator[dict[str, str]]:
                 if server.poll() is not None:
                     raise RuntimeError("the emulator ended")
                 time.sleep(0.02)
-            yield {**os.environ, "STAND_IN_HSA_EMULATOR": str(path), "LD_LIBRARY_PATH": str(library_folder())}
+            yield {**os.environ, "STAND_IN_HSA_EMULATOR": str(path), "LD_LIBRARY_PATH": str(library_directory())}
         finally:
             server.terminate()
             server.wait()
@@ -112,11 +112,11 @@ def _built(
     digest = hashlib.sha256("\0".join([*common, *flags, *libraries]).encode())
     for file in sorted([*sources, *headers, *HERE.glob("*.h")]):
         digest.update(file.read_bytes())
-    folder = cache_dir() / "tests" / f"{name}-{digest.hexdigest()[:16]}"
-    path = folder / name
+    directory = cache_dir() / "tests" / f"{name}-{digest.hexdigest()[:16]}"
+    path = directory / name
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        scratch = folder / f".{name}.{os.getpid()}"
+        directory.mkdir(parents=True, exist_ok=True)
+        scratch = directory / f".{name}.{os.getpid()}"
         subprocess.run(["g++", *common, *flags, *map(str, sources), "-o", str(scratch), *libraries], check=True)
         scratch.rename(path)
     return path

@@ -1,4 +1,4 @@
-"""Every arithmetic opcode that the emulator executes has a row in a table of this folder."""
+"""Every arithmetic opcode that the emulator executes has a row in a table of this directory."""
 
 from __future__ import annotations
 

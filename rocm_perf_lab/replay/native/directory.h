@@ -1,4 +1,4 @@
-// The capture folder: files that are hashed as they are written, and the manifest that makes them a capture.
+// The capture directory: files that are hashed as they are written, and the manifest that makes them a capture.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -27,13 +27,13 @@ class OutputFile {
   int file_ = -1;
 };
 
-class Folder {
+class Directory {
  public:
   // Makes it, readable by the user alone.
-  explicit Folder(const std::string& path);
+  explicit Directory(const std::string& path);
 
   std::string path(const std::string& name) const { return path_ + "/" + name; }
-  void make_folder(const std::string& name);
+  void make_directory(const std::string& name);
   // A whole small file.
   void put(const std::string& name, const std::string& bytes);
   // A file that someone else wrote.

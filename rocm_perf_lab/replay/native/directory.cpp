@@ -1,4 +1,4 @@
-#include "folder.h"
+#include "directory.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -65,29 +65,29 @@ void OutputFile::read(void* bytes, size_t size, uint64_t offset) const {
   }
 }
 
-Folder::Folder(const std::string& path) : path_(path) {
+Directory::Directory(const std::string& path) : path_(path) {
   if (mkdir(path.c_str(), 0700) != 0) fail(path);
 }
 
-void Folder::make_folder(const std::string& name) {
+void Directory::make_directory(const std::string& name) {
   if (mkdir(path(name).c_str(), 0700) != 0 && errno != EEXIST) fail(path(name));
 }
 
-void Folder::put(const std::string& name, const std::string& bytes) {
+void Directory::put(const std::string& name, const std::string& bytes) {
   OutputFile(path(name)).write(bytes.data(), bytes.size(), 0);
   Sha256 hash;
   hash.update(bytes.data(), bytes.size());
   record(name, bytes.size(), hash.finish());
 }
 
-void Folder::record(const std::string& name, uint64_t size, const std::string& sha256) { files_[name] = {size, sha256}; }
+void Directory::record(const std::string& name, uint64_t size, const std::string& sha256) { files_[name] = {size, sha256}; }
 
-uint64_t Folder::free_bytes() const {
+uint64_t Directory::free_bytes() const {
   struct statvfs facts;
   return statvfs(path_.c_str(), &facts) == 0 ? uint64_t(facts.f_bavail) * facts.f_frsize : UINT64_MAX;
 }
 
-void Folder::finish(bool is_emulated) {
+void Directory::finish(bool is_emulated) {
   Json json;
   json.open('{').member("format", "rocm-perf-lab-capture").member("format_version", 1);
   json.key("files").open('{');
