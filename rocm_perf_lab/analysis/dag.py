@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.analysis.critical_path import copies_on_path_ns
-from rocm_perf_lab.analysis.dependencies import DEFAULT_MAX_GAP_NS
+from rocm_perf_lab.analysis.dependencies import DEFAULT_MAX_GAP_NS, symbol_of_kernels
 from rocm_perf_lab.analysis.documents import DagDocument, DagGap, DagKernel, DagLaunches, DagNode, DagWhatIf
-from rocm_perf_lab.analysis.names import symbol_of_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.trace import Dispatches, MemoryCopies, Regions
 
     Integers = NDArray[np.int64]
+    from collections.abc import Sequence
+
+    from rocm_perf_lab.rocprof.trace import TracedKernel
 
 DEFAULT_MAX_GAP_NS = 10_000
 NONE = -1
@@ -388,3 +391,10 @@ def _without(found: Integers, *known: Integers) -> Integers:
 def _narrow(numbers: Integers) -> NDArray[np.integer]:
     """Small integers are sorted in linear time."""
     return numbers.astype(np.int16) if numbers.max(initial=0) < 1 << 15 else numbers
+
+
+def symbol_of_kernels(kernels: Sequence[TracedKernel]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """The mangled names, each once, and for each kernel of the trace which it is."""
+    number: dict[str, int] = {}
+    numbers = [number.setdefault(kernel.mangled_name, len(number)) for kernel in kernels]
+    return tuple(number), np.array(numbers, np.int64)

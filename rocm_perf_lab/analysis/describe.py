@@ -20,8 +20,7 @@ from rocm_perf_lab.analysis.documents import (
     PlacedKernel,
     RooflineDocument,
 )
-from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
-from rocm_perf_lab.analysis.roofline import Roofline
+from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.profiling.documents import (
     Document,
     DriftPart,
@@ -251,7 +250,7 @@ def _placed(roof: Roofline) -> PlacedKernel:
 
 def _analysis(profile: Profile, diagnosis: Diagnosis) -> AnalysisDocument:
     roof, found, threads = diagnosis.roofline, diagnosis.bottleneck, diagnosis.thread_trace
-    traced = None if isinstance(threads, NoThreadTrace) else threads
+    traced = None if isinstance(threads, Unavailable) else threads
     placed = roof if isinstance(roof, Roofline) else None
     return AnalysisDocument(
         kernel=profile.kernel.name,
@@ -268,7 +267,7 @@ def _analysis(profile: Profile, diagnosis: Diagnosis) -> AnalysisDocument:
         metrics={name: value.value for name, value in diagnosis.metrics.items()},
         metric_reasons={name: value.reason for name, value in diagnosis.metrics.items() if value.reason},
         att=att_features(traced) if traced else None,
-        att_reason=threads.reason if isinstance(threads, NoThreadTrace) else None,
+        att_reason=threads.reason if isinstance(threads, Unavailable) else None,
         thread_trace=thread_trace_part(traced) if traced else None,
         headroom=_headroom(diagnosis),
         recommendations=found.recommendations,

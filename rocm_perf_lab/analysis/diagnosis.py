@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.analysis.bottleneck import Bottleneck, classify, gather_evidence
 from rocm_perf_lab.analysis.critical_path import CriticalPath, WhatIf, contribution_ns, critical_path, what_if
-from rocm_perf_lab.analysis.headroom import Headroom, headroom
-from rocm_perf_lab.analysis.names import symbol_of_kernels
-from rocm_perf_lab.analysis.no_thread_trace import NOT_TAKEN, NoThreadTrace
-from rocm_perf_lab.analysis.roofline import Roofline, Unavailable, evaluate_metrics, roofline
+from rocm_perf_lab.analysis.dependencies import symbol_of_kernels
+from rocm_perf_lab.analysis.roofline import Headroom, Roofline, Unavailable, evaluate_metrics, headroom, roofline
 from rocm_perf_lab.analysis.timeline import Timeline, timeline
 from rocm_perf_lab.statistics.stability import Stability, stability
 
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.target.peaks import MeasuredPeaks
 
+NOT_TAKEN = "no thread trace was taken"
+"""Start of the reason if none was requested."""
 WHAT_IF_KERNELS = 3
 WHAT_IF_TIMES_FASTER = 2.0
 
@@ -48,7 +48,7 @@ class Diagnosis:
     what_if: Mapping[tuple[str, float], WhatIf]
     bottleneck: Bottleneck
     headroom: Headroom | None
-    thread_trace: ThreadTrace | NoThreadTrace
+    thread_trace: ThreadTrace | Unavailable
 
 
 def diagnose(
@@ -88,9 +88,9 @@ def diagnose(
     )
 
 
-def _thread_trace(profile: Profile, att: AttTrace | str | None) -> ThreadTrace | NoThreadTrace:
+def _thread_trace(profile: Profile, att: AttTrace | str | None) -> ThreadTrace | Unavailable:
     if att is None or isinstance(att, str):
-        return NoThreadTrace(att or NOT_TAKEN)
+        return Unavailable(att or NOT_TAKEN)
     from rocm_perf_lab.analysis.thread_trace import analyse
 
     x, y, z = profile.grid

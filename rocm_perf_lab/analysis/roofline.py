@@ -237,3 +237,26 @@ def _implausible(compute: tuple[ComputeRow, ...], memory: tuple[MemoryRow, ...])
 
 def _ratio(numerator: float | None, denominator: float | None) -> float | None:
     return None if numerator is None or not denominator else numerator / denominator
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """Speed-up if the kernel ran at its roof, and of the critical path then (Amdahl's law)."""
+
+    roof_ns: float
+    speedup: float
+    critical_path_speedup: float
+    limited_by: str
+
+
+def headroom(roof: Roofline, critical_share: float) -> Headroom | None:
+    """The headroom, or None where the roofline cannot be trusted (work unknown, or a rate above its roof)."""
+    if roof.flops is None or roof.implausible or roof.bound_ns <= 0:
+        return None
+    speedup = roof.duration_ns / roof.bound_ns
+    return Headroom(
+        roof_ns=roof.bound_ns,
+        speedup=speedup,
+        critical_path_speedup=1 / (1 - critical_share + critical_share / speedup),
+        limited_by="dram bandwidth" if roof.position == "memory_bound" else "arithmetic peak",
+    )

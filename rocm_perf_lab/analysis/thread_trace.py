@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.analysis.hidden_time import hidden_cycles
-from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
+from rocm_perf_lab.analysis.roofline import Unavailable
+from rocm_perf_lab.analysis.traced_cycles import TimeBalance, balance, hidden_cycles, shader_clock_hz, waves_per_simd
 from rocm_perf_lab.analysis.traced_loops import LoopTime, loops
-from rocm_perf_lab.analysis.traced_occupancy import shader_clock_hz, waves_per_simd
-from rocm_perf_lab.analysis.traced_time import TimeBalance, balance
 from rocm_perf_lab.analysis.wait_charges import Charge, MemoryLatency, waited
 from rocm_perf_lab.rocprof.att.model import Column
 from rocm_perf_lab.toolchain.static_features import instruction_class
@@ -115,7 +113,7 @@ class ThreadTrace:
     limits: tuple[str, ...]
 
 
-def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float | None = None) -> ThreadTrace | NoThreadTrace:
+def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float | None = None) -> ThreadTrace | Unavailable:
     """Analyse one trace; unavailable, with the reason, where it holds no cycles.
 
     Args:
@@ -124,19 +122,19 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
         launched_waves: Wavefronts of the whole launch, to say how many of them were seen.
     """
     if symbol is not None and (others := _of_others_only(trace, symbol)):
-        return NoThreadTrace(f"the thread trace is of {', '.join(others[:3])}, not of {symbol}")
+        return Unavailable(f"the thread trace is of {', '.join(others[:3])}, not of {symbol}")
     rows = _rows_of(trace, symbol)
     if not rows:
-        return NoThreadTrace("; ".join(("the thread trace holds no instructions", *trace.notes)))
+        return Unavailable("; ".join(("the thread trace holds no instructions", *trace.notes)))
     if not trace.has_cycles:
-        return NoThreadTrace(_SAMPLED)
+        return Unavailable(_SAMPLED)
     if len(rows) < len(trace.rows):
         trace = replace(trace, waves=_waves_of(trace.waves, rows))
     total = _spent(rows, sum(row.cycles for row in rows))
     if not total.cycles and any(row.samples and row.samples.issued + row.samples.stalled for row in rows):
-        return NoThreadTrace(_SAMPLED)
+        return Unavailable(_SAMPLED)
     if not total.cycles:
-        return NoThreadTrace("; ".join(("no wavefront of the kernel was traced", *trace.notes)))
+        return Unavailable("; ".join(("no wavefront of the kernel was traced", *trace.notes)))
     kinds = {row.line: instruction_class(row.mnemonic) for row in rows}
     found = waited(trace, rows, kinds)
     charges = found.charges

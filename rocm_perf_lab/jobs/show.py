@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from rocm_perf_lab.analysis.no_thread_trace import NOT_TAKEN, NoThreadTrace
-from rocm_perf_lab.analysis.roofline import Roofline
+from rocm_perf_lab.analysis.diagnosis import NOT_TAKEN
+from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.emulator.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.tracking.store import ui_command
 
@@ -85,7 +85,7 @@ def show_profile(console: Console, turn: Examined, word: str, title: str) -> Non
         verdict = "correct" if turn.verification.passed else "WRONG"
         table.add_row("result", Text(f"{verdict}: {turn.verification}"))
     console.print(table)
-    if isinstance(diagnosis.thread_trace, NoThreadTrace):
+    if isinstance(diagnosis.thread_trace, Unavailable):
         if not diagnosis.thread_trace.reason.startswith(NOT_TAKEN):
             console.print(Text(f"no thread trace: {diagnosis.thread_trace.reason}"), soft_wrap=True)
     else:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocm_perf_lab.analysis.hidden_time import hidden_cycles
+from rocm_perf_lab.analysis.traced_cycles import hidden_cycles
 from rocm_perf_lab.rocprof.att.model import AttTrace, Category, Column, WaveKey
 from rocm_perf_lab.rocprof.att.timeline import idle_cycles
 from tests.builders.att import thread_trace

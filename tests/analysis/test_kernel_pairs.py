@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocm_perf_lab.analysis.kernel_pairs import Names, Pair, pair_kernels
+from rocm_perf_lab.analysis.comparison import Names, Pair, pair_kernels
 
 
 def named(*names: str) -> list[Names]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.analysis.bottleneck import gather_evidence
-from rocm_perf_lab.analysis.headroom import headroom
-from rocm_perf_lab.analysis.roofline import Roofline, Unavailable, evaluate_metrics, roofline
+from rocm_perf_lab.analysis.roofline import Roofline, Unavailable, evaluate_metrics, headroom, roofline
 from rocm_perf_lab.target.peaks import MeasuredPeaks
 from tests.builders.profiles import VEC_COPY_NS, vec_copy_counters, vec_copy_profile
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rocm_perf_lab.analysis.no_thread_trace import NoThreadTrace
+from rocm_perf_lab.analysis.roofline import Unavailable
 from rocm_perf_lab.analysis.thread_trace import UNKNOWN_SOURCE, ThreadTrace, analyse
 from rocm_perf_lab.rocprof.att.model import AttTrace, Column, KernelLabel, WaveKey
 from rocm_perf_lab.toolchain.static_features import instruction_class
@@ -206,7 +206,7 @@ def test_limits_say_how_many_wavefronts_were_seen() -> None:
 def test_the_trace_of_another_kernel_is_not_taken_for_that_of_the_kernel_in_question() -> None:
     trace = thread_trace([("v_nop", "a.hip:1")], [(1, 0, 0, 4)])
 
-    assert analyse(trace, symbol="reduce") == NoThreadTrace("the thread trace is of kernel(float*), not of reduce")
+    assert analyse(trace, symbol="reduce") == Unavailable("the thread trace is of kernel(float*), not of reduce")
 
 
 @pytest.mark.parametrize("name", ["_Z6kernelPf", "_Z6kernelPf.kd", "kernel(float*)", "kernel"])
@@ -248,5 +248,5 @@ def test_rows_of_another_dispatched_kernel_are_left_out() -> None:
 def test_what_holds_no_cycles_is_unavailable_with_its_reason(trace: AttTrace, reason: str) -> None:
     result = analyse(trace)
 
-    assert isinstance(result, NoThreadTrace)
+    assert isinstance(result, Unavailable)
     assert reason in result.reason

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rocm_perf_lab.analysis.traced_cycles import shader_clock_hz, waves_per_simd
 from rocm_perf_lab.analysis.traced_loops import loops
-from rocm_perf_lab.analysis.traced_occupancy import shader_clock_hz, waves_per_simd
 from rocm_perf_lab.rocprof.att.model import AttTrace, Category, Clocks, Column
 from tests.builders.att import thread_trace
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocm_perf_lab.analysis.thread_trace import ThreadTrace, analyse
-from rocm_perf_lab.analysis.traced_time import TimeBalance, balance
+from rocm_perf_lab.analysis.traced_cycles import TimeBalance, balance
 from rocm_perf_lab.rocprof.att.timeline import summed
 from tests.builders.att import PROVENANCE, thread_trace
 

@@ -1,0 +1,160 @@
+"""Whether the times of a thread trace add up: `balance(trace, rows)`.
+
+The decoder's total of an instruction is latency + idle. Over all instructions that is the life of the wavefronts, but for
+instructions that were executed at the same time (GFX10 and later, whose latency contains execution), the end of a wavefront
+behind its last instruction, instructions without a place in the code, and wavefronts whose file is missing. All are counted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocm_perf_lab.rocprof.att.model import Category, Column
+from rocm_perf_lab.rocprof.att.timeline import idle_cycles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.rocprof.att.model import AttTrace, Clocks, InstructionRow, Integers, Wave
+
+
+@dataclass(frozen=True)
+class TimeBalance:
+    """Cycles: `instructions` = `waves` + `overlapped` - `behind_last` - `unplaced` + `without_file`, exactly."""
+
+    instructions: int
+    """Latency + idle of all rows, which classes and source lines divide among them."""
+    waves: int
+    """From begin to end of every wavefront that was read."""
+    overlapped: int
+    """Counted for several instructions of one wavefront at once."""
+    behind_last: int
+    """Of wavefronts, from the end of their last instruction; negative where that outlasts the wavefront."""
+    unplaced: int
+    """Of instructions that are none of the rows: without a place in the code, or of another kernel."""
+    without_file: int
+    """In the totals of the code, but in no wave file that could be read; negative where the totals have less."""
+
+
+def balance(trace: AttTrace, rows: Sequence[InstructionRow]) -> TimeBalance:
+    """What the totals of `rows` consist of."""
+    lines = np.array([row.line for row in rows], dtype=np.int64)
+    waves = spent = covered = unplaced = 0
+    for wave in trace.waves:
+        one = wave.instructions
+        ends = one[:, Column.TIME].astype(np.int64) + one[:, Column.DURATION]
+        cycles = one[:, Column.DURATION] + idle_cycles(wave.begin, one)
+        waves += wave.cycles
+        spent += int(cycles.sum())
+        covered += max(int(ends.max(initial=wave.begin)), wave.begin) - wave.begin
+        unplaced += int(cycles[~np.isin(one[:, Column.LINE], lines)].sum())
+    instructions = sum(row.cycles for row in rows)
+    return TimeBalance(
+        instructions=instructions,
+        waves=waves,
+        overlapped=spent - covered,
+        behind_last=waves - covered,
+        unplaced=unplaced,
+        without_file=instructions - (spent - unplaced),
+    )
+
+
+def waves_per_simd(trace: AttTrace, kernels: AbstractSet[int] | None = None) -> float | None:
+    """Wavefronts at a time on a SIMD of the traced shader engines, on average from the first to the last event.
+
+    All compute units of these engines count, as far as they had any wavefront. None without occupancy events.
+
+    Args:
+        trace: With its occupancy.
+        kernels: Numbers of the kernels whose wavefronts count; all of them by default.
+    """
+    present = available = 0
+    for events in trace.occupancy.values():
+        own = events if kernels is None else events[np.isin(events[:, 5], list(kernels))]
+        if not len(own):
+            continue
+        order = np.argsort(own[:, 0], kind="stable")
+        times = own[order, 0].astype(np.int64)
+        running = np.cumsum(np.where(own[order, 4] == 1, 1, -1))
+        running -= min(int(running.min()), 0)  # those that began before the trace only end in it
+        present += int((running[:-1] * np.diff(times)).sum())
+        available += int(times[-1] - times[0]) * len(np.unique(own[:, 1:3], axis=0))
+    return present / available if available else None
+
+
+def shader_clock_hz(clocks: Clocks | None) -> float | None:
+    """The median over shader engines; None where the trace has no clocks, or only one moment of them."""
+    if clocks is None:
+        return None
+    rates = []
+    for pairs in clocks.pairs.values():
+        shader, real = (int(pairs[-1, column]) - int(pairs[0, column]) for column in (0, 1)) if len(pairs) else (0, 0)
+        if real > 0 and shader > 0:
+            rates.append(shader / real * clocks.frequency_hz)
+    return float(np.median(rates)) if rates else None
+
+
+_PIPES = {Category.SMEM, Category.SALU, Category.VMEM, Category.FLAT, Category.LDS, Category.VALU, Category.BVH}
+_IS_PIPE = np.array([category in _PIPES for category in Category])
+
+
+def hidden_cycles(trace: AttTrace) -> dict[int, int]:
+    """By line of the code, over all wavefronts of each SIMD; lines that hide nothing have no entry."""
+    lines = np.array([row.line for row in trace.rows], dtype=np.int64)
+    hidden = np.zeros(len(lines) + 1)
+    simds: dict[tuple[int, int, int], list[Wave]] = defaultdict(list)
+    for wave in trace.waves:
+        simds[wave.key.engine, wave.compute_unit, wave.key.simd].append(wave)
+    for waves in simds.values():
+        times, busy = _busy_until(waves)
+        for wave in waves:
+            one = wave.instructions
+            begins = one[:, Column.TIME] - idle_cycles(wave.begin, one)
+            ends = one[:, Column.TIME] + one[:, Column.STALL]
+            cycles = np.interp(ends, times, busy) - np.interp(begins, times, busy)
+            place = np.minimum(np.searchsorted(lines, one[:, Column.LINE]), len(lines) - 1)
+            place = np.where(lines[place] == one[:, Column.LINE], place, len(lines))
+            hidden += np.bincount(place, weights=cycles, minlength=len(lines) + 1)
+    return {int(line): round(cycles) for line, cycles in zip(lines, hidden[:-1], strict=True) if cycles >= 1}
+
+
+def _busy_until(waves: Sequence[Wave]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Moments, and for how many cycles the SIMD was busy until then: straight between them, constant outside."""
+    parts = [_busy(wave) for wave in waves]
+    starts, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(starts, kind="stable")
+    begins, stops = _merged(starts[order], ends[order])
+    if not len(begins):
+        return np.zeros(1), np.zeros(1)
+    until = np.cumsum(stops - begins, dtype=np.float64)
+    times = np.stack([begins, stops], axis=1).ravel().astype(np.float64)
+    return times, np.stack([until - (stops - begins), until], axis=1).ravel()
+
+
+def _busy(wave: Wave) -> tuple[Integers, Integers]:
+    """From when to when one wavefront used a pipe; intervals that touch are one."""
+    one = wave.instructions
+    categories = one[:, Column.CATEGORY]
+    used = one[_IS_PIPE[np.where((categories >= 0) & (categories < len(_IS_PIPE)), categories, Category.NONE)]]
+    starts, ends = used[:, Column.TIME] + used[:, Column.STALL], used[:, Column.TIME] + used[:, Column.DURATION]
+    if len(starts) and (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    return _merged(starts, ends)
+
+
+def _merged(starts: Integers, ends: Integers) -> tuple[Integers, Integers]:
+    """The union of intervals in order of their starts."""
+    if not len(starts):
+        return starts, ends
+    reached = np.maximum.accumulate(ends)
+    first = np.concatenate([[True], starts[1:] > reached[:-1]])
+    begins = starts[first]
+    return begins, np.maximum(reached[np.concatenate([first[1:], [True]])], begins)
