@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocm_perf_lab.emulator.pcode.ir import Builder
-    from rocm_perf_lab.emulator.translate.vector import VectorOperation
+    from rocm_perf_lab.emulator.translate.vector_operation import VectorOperation
 
 _SCALE = {32: 64, 64: 128}
 _SMALLEST = {32: -149, 64: -1074}

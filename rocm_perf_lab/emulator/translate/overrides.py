@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocm_perf_lab.emulator.pcode.ir import Builder
-    from rocm_perf_lab.emulator.translate.vector import VectorOperation
+    from rocm_perf_lab.emulator.translate.vector_operation import VectorOperation
 
 
 def _minmax(bits: int, *, smallest: bool) -> Callable[[Builder, VectorOperation], Value]:

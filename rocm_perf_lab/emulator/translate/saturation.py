@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocm_perf_lab.emulator.pcode.ir import Builder
-    from rocm_perf_lab.emulator.translate.vector import VectorOperation
+    from rocm_perf_lab.emulator.translate.vector_operation import VectorOperation
 
 _SUM = re.compile(r"V_(PK_)?(ADD|SUB|SUBREV|ADDC|SUBB|SUBBREV|MAD)_(?:CO_|NC_|LEGACY_)?([UI])(16|32|64)(?:_([UI])(16|24|32))?$")
 _DOT = re.compile(r"V_DOT(2|4|8)C?_([UI])32_[UI](16|8|4)$")

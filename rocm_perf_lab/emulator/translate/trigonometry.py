@@ -13,7 +13,7 @@ from rocm_perf_lab.emulator.pcode.values import Value, constant
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.pcode.ir import Builder
-    from rocm_perf_lab.emulator.translate.vector import VectorOperation
+    from rocm_perf_lab.emulator.translate.vector_operation import VectorOperation
 
 _BITS, _SEGMENT_BITS, _WORD_BITS = 1201, 53, 64
 _WORDS = 22
