@@ -24,8 +24,8 @@ from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.core.geometry import Geometry
     from rocm_perf_lab.device.protocol import Launch
-    from rocm_perf_lab.emulator.kernarg import Geometry
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy

@@ -34,7 +34,7 @@ from rocm_perf_lab.languages.description import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rocm_perf_lab.device.protocol import Dim3
+    from rocm_perf_lab.core.geometry import Dim3
     from rocm_perf_lab.languages.description import Initialiser
 
 GRAMMAR = """\
@@ -310,5 +310,5 @@ _KINDS: Mapping[str, Callable[..., Initialiser]] = {
 
 
 def _wrong(text: str, part: str, problem: str) -> ArgumentTextError:
-    grammar = "\n         ".join(GRAMMAR.splitlines())
-    return ArgumentTextError(f"{part!r} {problem}", where=f"--arg {text}", hint=f"write\n         {grammar}")
+    grammar = "\n".join(GRAMMAR.splitlines())
+    return ArgumentTextError(f"{part!r} {problem}", where=f"--arg {text}", hint=f"write\n{grammar}")

@@ -11,13 +11,12 @@ from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rocm_perf_lab.core.geometry import Dim3
     from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.emulator.timing.engine import TimingEstimate
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
-
-Dim3 = tuple[int, int, int]
 
 
 def estimate_launch(

@@ -14,11 +14,11 @@ import numpy as np
 
 from rocm_perf_lab import __version__
 from rocm_perf_lab.device.choice import missing_for_gpu
+from rocm_perf_lab.device.emulated_thread_trace import emulated_trace
 from rocm_perf_lab.device.emulated_time import estimate_launch
-from rocm_perf_lab.device.instruction_counts import instruction_counts
+from rocm_perf_lab.device.instruction_counts import InstructionCount
 from rocm_perf_lab.device.launch_record import launch_record
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun, Finding
-from rocm_perf_lab.device.thread_trace import emulated_trace
 from rocm_perf_lab.rocprof.att.writer import write_trace
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.toolchain.source_lines import line_table
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.emulator.machine import Machine
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.target.model import Target
@@ -166,7 +167,7 @@ class EmulatorDevice:
             write_trace(emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name), att)
         findings = tuple(Finding(f.check, str(f), f.source) for f in result.findings)
         notes = (*_host_call_notes(result.host_calls), *(f"{f.check.replace('_', ' ')}: {f}" for f in result.remarks))
-        counts = instruction_counts(result)
+        counts = _instruction_counts(result)
         return DeviceRun(outputs, database, counts, findings, result.printed, result.host_calls, notes)
 
 
@@ -175,6 +176,18 @@ def _host_call_notes(host_calls: int) -> tuple[str, ...]:
         return ()
     calls = "1 call" if host_calls == 1 else f"{host_calls:,} calls"
     return (f"{calls} of the host (printf, malloc): the emulated time leaves out the host's part, which dominates on a GPU",)
+
+
+def _instruction_counts(result: LaunchResult) -> tuple[InstructionCount, ...]:
+    """Every instruction that the kernel could reach, in address order."""
+    counts = []
+    executions, lanes = result.block_executions.tolist(), result.block_active_lanes.tolist()
+    for block in result.program.blocks:
+        times, lane_sum = executions[block.index], lanes[block.index]
+        vector_alu = sum(instruction.is_vector_alu for instruction in block.instructions)
+        mean = lane_sum / (times * vector_alu) if times and vector_alu else None
+        counts += [InstructionCount(instruction.address, times, mean) for instruction in block.instructions]
+    return tuple(sorted(counts, key=lambda count: count.address))
 
 
 def _allocate(machine: Machine, launch: Launch) -> dict[str, Allocation]:

@@ -1,6 +1,6 @@
 """How often each instruction of a kernel ran, where a device counts that: the emulator's counts, kept beside a run.
 
-`instruction_counts(result)` takes them from a launch, `counts_document` and `read_counts` are `instruction_counts.json`.
+`counts_document` writes and `read_counts` reads `instruction_counts.json`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.emulator.launching import LaunchResult
 
 COUNTS_NAME = "instruction_counts.json"
 _WAVE_LANES = 64
@@ -59,18 +58,6 @@ class CountsDocument(BaseModel):
     symbol: str
     code_object_sha256: str
     instructions: tuple[CountRow, ...]
-
-
-def instruction_counts(result: LaunchResult) -> tuple[InstructionCount, ...]:
-    """Every instruction that the kernel could reach, in address order."""
-    counts = []
-    executions, lanes = result.block_executions.tolist(), result.block_active_lanes.tolist()
-    for block in result.program.blocks:
-        times, lane_sum = executions[block.index], lanes[block.index]
-        vector_alu = sum(instruction.is_vector_alu for instruction in block.instructions)
-        mean = lane_sum / (times * vector_alu) if times and vector_alu else None
-        counts += [InstructionCount(instruction.address, times, mean) for instruction in block.instructions]
-    return tuple(sorted(counts, key=lambda count: count.address))
 
 
 def counts_document(symbol: str, code_object_sha256: str, counts: Sequence[InstructionCount]) -> str:

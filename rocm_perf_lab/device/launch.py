@@ -12,8 +12,8 @@ import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.expressions import evaluate, evaluate_integer
-from rocm_perf_lab.device.protocol import BufferValue, Dim3, Launch, ScalarValue, VariableValue
-from rocm_perf_lab.emulator.kernarg import Geometry
+from rocm_perf_lab.core.geometry import Dim3, Geometry
+from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue, VariableValue
 from rocm_perf_lab.languages.description import (
     ArangeInit,
     BufferArgument,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from rocm_perf_lab.emulator.kernarg import Geometry
+from rocm_perf_lab.core.geometry import Dim3, Geometry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.device.instruction_counts import InstructionCount
-    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.toolchain.code_object import CodeObject
-
-Dim3 = tuple[int, int, int]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.emulator.printed import PrintedPiece
+    from rocm_perf_lab.core.printed import PrintedPiece
 
 
 _SHOWN_LINES = 10

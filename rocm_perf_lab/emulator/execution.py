@@ -29,10 +29,10 @@ from rocm_perf_lab.emulator.wave import LANES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.core.geometry import Geometry
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.initial_state import InitialState
-    from rocm_perf_lab.emulator.kernarg import Geometry
 
 LDS_POISON = 0xFFC0DEAD
 """A NaN as float: LDS that nobody wrote is seen in the result."""

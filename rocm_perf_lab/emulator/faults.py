@@ -16,7 +16,7 @@ from rocm_perf_lab.emulator.wave import LANES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rocm_perf_lab.emulator.kernarg import Geometry
+    from rocm_perf_lab.core.geometry import Geometry
     from rocm_perf_lab.emulator.memory import DeviceMemory
     from rocm_perf_lab.emulator.printed import Assertion
     from rocm_perf_lab.emulator.program import Program

@@ -15,7 +15,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.kernarg import SERVICES
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.emulator.kernarg import Dim3, Geometry
+    from rocm_perf_lab.core.geometry import Dim3, Geometry
     from rocm_perf_lab.toolchain.code_object import KernelDescriptor
 
 DISPATCH_PACKET_BYTES = 64

@@ -15,9 +15,8 @@ from rocm_perf_lab.core.errors import LabError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rocm_perf_lab.core.geometry import Geometry
     from rocm_perf_lab.toolchain.code_object import KernelArgument, KernelMetadata
-
-Dim3 = tuple[int, int, int]
 
 LDS_APERTURE_HIGH = 0x7FFF_0000
 """Upper 32 bits of flat addresses that mean LDS: what SRC_SHARED_BASE and hidden_shared_base give."""
@@ -68,50 +67,6 @@ def service_at(address: int) -> Service | None:
     """The service that an access at this address wanted."""
     number, _ = divmod(address - _FIRST_SERVICE, _SERVICE_BYTES)
     return SERVICES[number] if 0 <= number < len(SERVICES) else None
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """One dispatch: workgroups, work-items per workgroup, LDS asked for at launch.
-
-    `grid` counts partial workgroups too. `remainder` has the work-items of the last workgroup of an axis where it is
-    partial, 0 where it is whole.
-    """
-
-    grid: Dim3
-    block: Dim3
-    dynamic_lds_bytes: int = 0
-    remainder: Dim3 = (0, 0, 0)
-
-    @classmethod
-    def of_work_items(cls, work_items: Dim3, block: Dim3, dynamic_lds_bytes: int = 0) -> Geometry:
-        """From what a dispatch packet says."""
-        x, y, z = (-(-items // size) for items, size in zip(work_items, block, strict=True))
-        in_x, in_y, in_z = (items % size for items, size in zip(work_items, block, strict=True))
-        return cls((x, y, z), block, dynamic_lds_bytes, (in_x, in_y, in_z))
-
-    @property
-    def work_items(self) -> Dim3:
-        """Grid size in work-items, as the dispatch packet counts."""
-        x, y, z = (
-            groups * size if not rest else (groups - 1) * size + rest
-            for groups, size, rest in zip(self.grid, self.block, self.remainder, strict=True)
-        )
-        return x, y, z
-
-    def work_item_of(self, workgroup: Dim3, number: int) -> Dim3:
-        """Coordinates of the work-item with that linear number in a workgroup, which may be a partial one."""
-        x, y, _ = (
-            rest if rest and group + 1 == groups else size
-            for group, groups, size, rest in zip(workgroup, self.grid, self.block, self.remainder, strict=True)
-        )
-        return number % x, number // x % y, number // (x * y)
-
-    @property
-    def dimensions(self) -> int:
-        """1, 2 or 3: the last dimension that is not flat."""
-        flat = [items == 1 for items in self.work_items]
-        return 3 if not flat[2] else 2 if not flat[1] else 1
 
 
 GRID_SYNC_ARGUMENT = "hidden_multigrid_sync_arg"

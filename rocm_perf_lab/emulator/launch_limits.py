@@ -10,7 +10,7 @@ from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.emulator.kernarg import Geometry
+    from rocm_perf_lab.core.geometry import Geometry
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.checks import Check, Finding
     from rocm_perf_lab.emulator.execution import Dispatch, Execution
     from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.memory import DeviceMemory
-    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.emulator.program import Program
     from rocm_perf_lab.emulator.structures import FaultRecord
     from rocm_perf_lab.emulator.translation import TranslatedKernel

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from rocm_perf_lab.core.geometry import Dim3, Geometry
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.execution import Dispatch
 from rocm_perf_lab.emulator.host_services import HostServices
 from rocm_perf_lab.emulator.initial_state import DISPATCH_PACKET_BYTES, InitialState, dispatch_packet, initial_state
-from rocm_perf_lab.emulator.kernarg import GRID_SYNC_ARGUMENT, GRID_SYNC_NAME, Dim3, Geometry, grid_sync_block, pack_kernarg
+from rocm_perf_lab.emulator.kernarg import GRID_SYNC_ARGUMENT, GRID_SYNC_NAME, grid_sync_block, pack_kernarg
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused, require_launchable, require_resident
 from rocm_perf_lab.emulator.launching import LaunchResult, PreparedLaunch
 from rocm_perf_lab.emulator.loader import LoadedCodeObject, load_code_object

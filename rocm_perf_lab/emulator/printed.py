@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from rocm_perf_lab.core.printed import PrintedPiece
 
-PRINTED_NAME = "printed.txt"
-"""File with what a kernel printed, in the directory of a run."""
 _LIMIT_BYTES = 64 << 20
 _ASSERTIONS = (
     re.compile(  # HIP's assert
@@ -35,19 +31,6 @@ class Assertion:
     line: int
     function: str
     condition: str
-
-
-@dataclass(frozen=True)
-class PrintedPiece:
-    """Text of one stream; pieces are in the order of printing."""
-
-    text: str
-    to_stderr: bool
-
-
-def text_of(pieces: Sequence[PrintedPiece]) -> str:
-    """Both streams in the order of printing."""
-    return "".join(piece.text for piece in pieces)
 
 
 class PrintedText:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rocm_perf_lab.analysis.diagnosis import NOT_TAKEN
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
-from rocm_perf_lab.emulator.printed import PRINTED_NAME, text_of
+from rocm_perf_lab.core.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.tracking.store import ui_command
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rocm_perf_lab.emulator.printed import PrintedPiece
+    from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.jobs.analyze.examination import Examined
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.proposal import Verdict

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.device.instruction_counts import InstructionCount
     from rocm_perf_lab.device.protocol import Device, DeviceRun, Finding, Launch
-    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
 

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab import __version__
+from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.device.emulated_time import estimate_launch
-from rocm_perf_lab.emulator.kernarg import Geometry, hidden_values
+from rocm_perf_lab.emulator.kernarg import hidden_values
 from rocm_perf_lab.emulator.machine import EMULATED_ARCHITECTURE, Machine
 from rocm_perf_lab.emulator.memory import DeviceMemoryError
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.replay.address_space import materialise
 from rocm_perf_lab.replay.errors import ReplayError
-from rocm_perf_lab.replay.kernarg import HOST_SERVICES, IN_MEMORY, OF_THE_PROCESS, replay_kernarg
-from rocm_perf_lab.replay.replayer import Environment
+from rocm_perf_lab.replay.kernarg import HOST_SERVICES, MEMORY_ARGUMENTS, PROCESS_ARGUMENTS, replay_kernarg
+from rocm_perf_lab.replay.replayer import ReplayEnvironment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -97,9 +98,11 @@ class EmulatedReplayer:
         self._notes: dict[str, None] = dict.fromkeys(_capture_notes(capture))
 
     @property
-    def environment(self) -> Environment:
+    def environment(self) -> ReplayEnvironment:
         """The emulated GPU."""
-        return Environment(f"{self._target.architecture} (emulator, {self._target.name})", f"none (emulator {__version__})", True)
+        return ReplayEnvironment(
+            f"{self._target.architecture} (emulator, {self._target.name})", f"none (emulator {__version__})", True
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -283,7 +286,7 @@ def _require_emulated(capture: Capture) -> None:
 
 def _services(geometry: Geometry) -> Mapping[str, int]:
     values = hidden_values(geometry)
-    return {kind: values[kind] for kind in (*OF_THE_PROCESS, *HOST_SERVICES, *IN_MEMORY) if kind in values}
+    return {kind: values[kind] for kind in (*PROCESS_ARGUMENTS, *HOST_SERVICES, *MEMORY_ARGUMENTS) if kind in values}
 
 
 def _capture_notes(capture: Capture) -> Iterator[str]:

@@ -13,28 +13,32 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rocm_perf_lab import __version__
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.protocol import BufferValue
-from rocm_perf_lab.emulator.kernarg import Geometry, pack_kernarg
+from rocm_perf_lab.emulator.kernarg import pack_kernarg
 from rocm_perf_lab.emulator.loader import ALLOCATION_NAME
+from rocm_perf_lab.languages.description import BufferArgument
 from rocm_perf_lab.replay.format import (
     PAGE_BYTES,
-    Agent,
-    Block,
-    CodeObjectPart,
-    CodePlace,
+    CapturedAgent,
+    CapturedAllocation,
+    CapturedCodeObject,
+    CapturedEnvironment,
+    CapturedKernel,
+    CapturedPacket,
+    CapturedQueue,
+    CapturedRuntime,
+    CapturedVariable,
+    CodePointer,
     CodePointers,
     DispatchDocument,
-    EnvironmentPart,
-    IndexPart,
-    KernelPart,
+    DispatchIndex,
     MemoryDocument,
-    Packet,
-    QueuePart,
     Region,
-    RuntimePart,
-    Variable,
 )
-from rocm_perf_lab.replay.reachability import Ranges, reachable, words_of
+from rocm_perf_lab.replay.kernarg import explicit_arguments
+from rocm_perf_lab.replay.pointer_scan import AddressRanges, reachable, words_of
 from rocm_perf_lab.replay.writer import CaptureWriter
 
 if TYPE_CHECKING:
@@ -43,11 +47,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.core.geometry import Geometry
+    from rocm_perf_lab.device.protocol import Device, Launch
     from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.emulator.machine import Machine
     from rocm_perf_lab.emulator.memory import Allocation
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
@@ -76,6 +82,34 @@ class EmulatedDispatch:
     def kernel(self) -> KernelMetadata:
         """Of the code object."""
         return self.loaded.kernel(self.symbol)
+
+
+def capture_described_launch(
+    device: Device, launch: Launch, directory: Path, *, kernel: KernelDescription, target: Target, mode: Mode = "reachable"
+) -> None:
+    """Run a launch of a described kernel on the emulator and capture it.
+
+    Args:
+        device: An emulator.
+        launch: The launch to run.
+        directory: New or empty directory of the capture.
+        kernel: Description of the kernel; its argument types are stored with the capture.
+        target: GPU that the device emulates.
+        mode: Which memory is captured, see :func:`capture_dispatch`.
+
+    Raises:
+        LabError: The device is a GPU.
+        CaptureNotWritten: The directory is not empty, or the disk is full.
+        EmulationError: The kernel faulted or exceeded the instruction limit.
+    """
+    if not isinstance(device, EmulatorDevice):
+        raise LabError(
+            f"a described kernel is captured on the emulator, but the device is {device.identity.name}",
+            where=f"kernel {kernel.name}",
+            hint="Add device=emulator, or capture an application: rocm-perf replay capture --kernel NAME -- ./app",
+        )
+    with device.machine() as machine:
+        capture_launch(machine, launch, directory, target=target, mode=mode, argument_types=_argument_types(kernel, launch))
 
 
 def capture_launch(
@@ -152,7 +186,7 @@ def _region(
     return Region(
         base=base,
         size=allocation.mapped_bytes,
-        requested=(Block(base=base, size=allocation.nbytes),),
+        requested=(CapturedAllocation(base=base, size=allocation.nbytes),),
         kind="pool",
         location="cpu" if is_kernarg else "gpu",
         agent=_CPU if is_kernarg else _GPU,
@@ -184,14 +218,14 @@ def _chosen(mode: Mode, kernarg: bytes, before: Mapping[int, NDArray[np.uint8]],
     return {kernarg_base: (), **reached}
 
 
-def _variables(loaded: LoadedCodeObject) -> Iterator[Variable]:
+def _variables(loaded: LoadedCodeObject) -> Iterator[CapturedVariable]:
     offset = 0
     for symbol in (loaded.elf.symbols[name] for name in loaded.variables):
-        yield Variable(name=symbol.name, address=loaded.load_address + symbol.address, size=symbol.size, offset=offset)
+        yield CapturedVariable(name=symbol.name, address=loaded.load_address + symbol.address, size=symbol.size, offset=offset)
         offset += symbol.size
 
 
-def _variable_bytes(loaded: LoadedCodeObject, variables: list[Variable]) -> bytes:
+def _variable_bytes(loaded: LoadedCodeObject, variables: list[CapturedVariable]) -> bytes:
     return b"".join(loaded.device_global(variable.name).tobytes() for variable in variables)
 
 
@@ -199,12 +233,12 @@ def _document(
     dispatch: EmulatedDispatch,
     kernarg_address: int,
     target: Target,
-    variables: tuple[Variable, ...],
+    variables: tuple[CapturedVariable, ...],
     contents: Mapping[int, NDArray[np.uint8]],
 ) -> DispatchDocument:
     kernel, geometry, loaded = dispatch.kernel, dispatch.geometry, dispatch.loaded
     return DispatchDocument(
-        kernel=KernelPart(
+        kernel=CapturedKernel(
             symbol=f"{kernel.symbol}.kd",
             mangled_name=kernel.symbol,
             name=kernel.name,
@@ -213,7 +247,7 @@ def _document(
             group_segment_size=kernel.lds_bytes,
             private_segment_size=kernel.scratch_bytes,
         ),
-        packet=Packet(
+        packet=CapturedPacket(
             header=_HEADER,
             setup=geometry.dimensions,
             workgroup_size=geometry.block,
@@ -223,11 +257,11 @@ def _document(
             kernarg_address=kernarg_address,
             completion_signal=0,
         ),
-        index=IndexPart(kernel=0, process=0),
-        queue=QueuePart(id=0, type=0, size=64, agent=_GPU),
+        index=DispatchIndex(kernel=0, process=0),
+        queue=CapturedQueue(id=0, type=0, size=64, agent=_GPU),
         agent=_GPU,
-        agents=(Agent(type="cpu", name="host"), _emulated_gpu(target)),
-        code_object=CodeObjectPart(
+        agents=(CapturedAgent(type="cpu", name="host"), _emulated_gpu(target)),
+        code_object=CapturedCodeObject(
             sha256=loaded.code_object.sha256,
             load_base=loaded.load_address,
             load_size=loaded.allocation.nbytes,
@@ -236,14 +270,14 @@ def _document(
         variables=variables,
         argument_types=dict(dispatch.argument_types),
         code_pointers=_code_pointers(loaded, contents),
-        environment=EnvironmentPart(
-            runtime=RuntimePart(version=__version__, path="rocm_perf_lab.emulator"), pid=os.getpid(), command=tuple(sys.argv)
+        environment=CapturedEnvironment(
+            runtime=CapturedRuntime(version=__version__, path="rocm_perf_lab.emulator"), pid=os.getpid(), command=tuple(sys.argv)
         ),
     )
 
 
-def _emulated_gpu(target: Target) -> Agent:
-    return Agent(
+def _emulated_gpu(target: Target) -> CapturedAgent:
+    return CapturedAgent(
         type="gpu",
         name=target.architecture,
         product=f"{target.product_name} (emulated)",
@@ -254,13 +288,21 @@ def _emulated_gpu(target: Target) -> Agent:
 
 
 def _code_pointers(loaded: LoadedCodeObject, contents: Mapping[int, NDArray[np.uint8]]) -> CodePointers:
-    code = Ranges.of([(loaded.load_address, max(loaded.allocation.nbytes, PAGE_BYTES))])
-    places: list[CodePlace] = []
+    code = AddressRanges.of([(loaded.load_address, max(loaded.allocation.nbytes, PAGE_BYTES))])
+    places: list[CodePointer] = []
     count = 0
     for base, content in sorted(contents.items()):
         words = words_of(content)
         found = np.flatnonzero(code.holding(words) >= 0)
         count += len(found)
         room = _LISTED_CODE_POINTERS - len(places)
-        places += [CodePlace(address=base + 8 * int(i), value=int(words[i])) for i in found[:room]]
+        places += [CodePointer(address=base + 8 * int(i), value=int(words[i])) for i in found[:room]]
     return CodePointers(count=count, places=tuple(places))
+
+
+def _argument_types(description: KernelDescription, launch: Launch) -> Mapping[str, str]:
+    """Return the element types of buffer arguments by offset; compilers rarely record them."""
+    kernel = next(k for k in launch.code_object.kernels if k.symbol == launch.symbol)
+    dtypes = {argument.name: argument.dtype for argument in description.arguments if isinstance(argument, BufferArgument)}
+    pairs = zip(explicit_arguments(kernel), launch.arguments, strict=False)
+    return {f"@{place.offset}": dtypes[value.name] for place, value in pairs if value.name in dtypes}

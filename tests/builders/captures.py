@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.emulator.kernarg import Geometry, pack_kernarg
+from rocm_perf_lab.core.geometry import Geometry
+from rocm_perf_lab.emulator.kernarg import pack_kernarg
 from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.replay.emulated_capture import EmulatedDispatch, capture_dispatch
 from tests.builders.kernels import build_hip

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.emulator.faults import MissingService
-from rocm_perf_lab.emulator.kernarg import Geometry, hidden_values, pack_kernarg, service_at
+from rocm_perf_lab.emulator.kernarg import hidden_values, pack_kernarg, service_at
 from tests.builders.emulation import EmulatorBench, int32
 from tests.builders.kernels import build_hip
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.emulator.initial_state import dispatch_packet, initial_state
-from rocm_perf_lab.emulator.kernarg import Geometry, KernelArgumentError, hidden_values, pack_kernarg
+from rocm_perf_lab.emulator.kernarg import KernelArgumentError, hidden_values, pack_kernarg
 from rocm_perf_lab.toolchain.code_object import KernelArgument, KernelDescriptor, KernelMetadata
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.kernarg import Geometry, hidden_values
-from rocm_perf_lab.replay.capture import open_capture
-from rocm_perf_lab.replay.job import CheckOrder, Job
+from rocm_perf_lab.core.geometry import Geometry
+from rocm_perf_lab.emulator.kernarg import hidden_values
+from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
+from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.session import ReplaySession
 from tests.builders.captures import Scene
 from tests.builders.emulation import EmulatorBench
@@ -134,7 +135,7 @@ def test_a_dispatch_with_a_partial_workgroup_is_captured_and_replayed(code: Code
     capture = open_capture(directory)
 
     with ReplaySession(capture, device="emulator", target=mi300x(), threads=1) as running:
-        outcome = running.run(Job(iterations=2, check=CheckOrder(), read=((sums.address, 8),)))
+        outcome = running.run(ReplayRequest(iterations=2, check=CheckRequest(), read=((sums.address, 8),)))
 
     assert capture.dispatch.packet.grid_size == (356, 1, 1)
     assert outcome.verification is not None

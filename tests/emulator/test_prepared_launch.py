@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.kernarg import Geometry, pack_kernarg
+from rocm_perf_lab.core.geometry import Geometry
+from rocm_perf_lab.emulator.kernarg import pack_kernarg
 from rocm_perf_lab.emulator.memory import PAGE_BYTES, DeviceMemoryError
 from tests.builders.emulation import EmulatorBench, emulation_code_object, int64
 

@@ -16,10 +16,10 @@ from rich.text import Text
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_bytes, write_text
+from rocm_perf_lab.core.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, counts_document
 from rocm_perf_lab.emulator.errors import EmulationError
-from rocm_perf_lab.emulator.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.jobs.emulate.document import emulation_document
 from rocm_perf_lab.jobs.emulate.launch import requested_launch
 from rocm_perf_lab.jobs.emulate.request import EmulateRequest, Emulation
@@ -148,6 +148,6 @@ def _require_clean(emulation: Emulation) -> None:
     if count:
         raise LabError(
             f"the checks found {count} defect{'s' if count > 1 else ''} in kernel {emulation.kernel.name}",
-            where="\n         ".join(finding.message for finding in emulation.findings),
+            where="\n".join(finding.message for finding in emulation.findings),
             hint="correct the kernel, or choose other checks with --check",
         )

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.device.argument_text import TextArgument
     from rocm_perf_lab.device.instruction_counts import InstructionCount
     from rocm_perf_lab.device.protocol import DeviceIdentity, Finding, Launch
-    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy
     from rocm_perf_lab.toolchain.code_object import KernelMetadata

@@ -18,9 +18,9 @@ from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_bytes, write_text
+from rocm_perf_lab.core.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.device.instruction_counts import COUNTS_NAME, counts_document
 from rocm_perf_lab.device.launch import build_launch
-from rocm_perf_lab.emulator.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.jobs.run_directory import ATT_DIRECTORY, ROCPD_DIRECTORY, TIMELINE
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.optimize.inspection import inspect
@@ -28,7 +28,7 @@ from rocm_perf_lab.profiling.documents import write_documents
 from rocm_perf_lab.profiling.passes import run_passes
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.profiling.selection import rank_kernels
-from rocm_perf_lab.replay.device import KnowsResults
+from rocm_perf_lab.replay.device import ProvidesExpectedOutputs
 from rocm_perf_lab.report.perfetto import write_perfetto
 from rocm_perf_lab.rocprof.roofline_csv import read_roofline_csv
 from rocm_perf_lab.target.occupancy import launch_occupancy
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
     from rocm_perf_lab.config.lab import LabConfig
+    from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.device.protocol import Device, Finding, Launch
-    from rocm_perf_lab.emulator.printed import PrintedPiece
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.guards import Inspection
     from rocm_perf_lab.profiling.profile import Profile
@@ -255,7 +255,7 @@ class Workbench:
     def _verify(self, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> VerificationResult | None:
         """None for the first run of a kernel whose truth is its own baseline."""
         if self._expected is None:
-            known = self._device.known_results(launch) if isinstance(self._device, KnowsResults) else None
+            known = self._device.expected_outputs(launch) if isinstance(self._device, ProvidesExpectedOutputs) else None
             reference = known if known is not None else expected_outputs(self._config.kernel, launch)
             if reference is None:
                 self._expected = dict(outputs)

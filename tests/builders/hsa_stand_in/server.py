@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.emulator.faults import InstructionBudgetExceeded, MemoryFault
-from rocm_perf_lab.emulator.kernarg import Geometry
 from rocm_perf_lab.emulator.loader import ALLOCATION_NAME, LoadedCodeObject
 from rocm_perf_lab.emulator.machine import Machine
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
