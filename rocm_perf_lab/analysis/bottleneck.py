@@ -1,7 +1,7 @@
-"""Names what holds a kernel back, with evidence: the rules of `bottleneck.yaml` interpreted.
+"""Bottleneck classification by the rules of `bottleneck.yaml`.
 
-Takes a profile, its roofline and its counter metrics; gives the bottleneck, a confidence, reasons and next steps. A
-rule without its evidence is not judged, never guessed.
+From a profile, its roofline and its counter metrics: the bottleneck, a confidence, reasons and next steps. A rule whose
+evidence is missing is not evaluated.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _FILE = Path(__file__).with_name("bottleneck.yaml")
 _LEAST_CONFIDENCE = 0.5
 _COUNTERS_OF_LDS = ("SQ_INSTS_LDS", "SQ_INSTS_LDS_sum", "SQ_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE", "SQC_LDS_IDX_ACTIVE_sum")
-"""Any of them at 0 says that LDS is not used."""
+"""If any of them is 0, the kernel does not use LDS."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Numbers that rules test, and words that their sentences use; what is unknown is absent."""
+    """Numbers that rules test, and text that their messages use; unknown values are absent."""
 
     numbers: Mapping[str, float]
     words: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The answer. `others` are further rules that match, strongest first."""
+    """Result of the classification. `others` are further matching rules, strongest first."""
 
     name: str
     confidence: float
@@ -75,7 +75,7 @@ class _Rules(BaseModel):
 
 
 def classify(evidence: Evidence) -> Bottleneck:
-    """What the evidence shows: `balanced` if every rule was judged and none matches, `unknown` if some were not."""
+    """Classify the evidence: `balanced` if every rule was evaluated and none matched, `unknown` if some were not evaluated."""
     book = _rules()
     names = {**book.thresholds, **evidence.numbers}
     judged = [rule for rule in book.rules if _names_of(rule) <= set(names)]
@@ -104,7 +104,7 @@ def classify(evidence: Evidence) -> Bottleneck:
 def gather_evidence(
     profile: Profile, roof: Roofline | Unavailable, metrics: Mapping[str, MetricValue], duration_ns: float
 ) -> Evidence:
-    """What profile, roofline and counter metrics say under the names that the rules use."""
+    """Return the values of profile, roofline and counter metrics under the names that the rules use."""
     occupancy = profile.occupancy
     x, y, z = profile.grid
     simds = profile.target.compute_units * profile.target.simds_per_cu
@@ -142,7 +142,7 @@ def _add_memory(
     shares["vector_l1"] = _least_lookups(looked_up)
     loads = _loads(shares, achievable)
     if max(loads.values(), default=0.0) < _rules().thresholds["loaded"]:
-        # No level is sure to limit: lookups may be what they seem.
+        # No level is certain to limit the kernel: the lookups may be exact.
         shares["vector_l1"] = _possible(looked_up) or shares["vector_l1"]
         loads = _loads(shares, achievable)
     numbers.update({str(level): share for level, share in shares.items()})
@@ -152,7 +152,7 @@ def _add_memory(
         numbers |= {"memory": shares[level], "memory_load": loads[level]}
     conflicts, useful = numbers["lds_conflict_share"], numbers.get("lds")
     if conflicts is not None and useful is not None and conflicts < 1:
-        # By the clock of the roof; the clock of the pass, where it is known, was slower or the same.
+        # Relative to the roof's clock. The clock of the counter pass, if known, was the same or slower.
         numbers["lds_busy"] = max(useful / (1 - conflicts), _possible(_value(metrics, "lds_utilisation")) or 0.0)
 
 
@@ -162,7 +162,7 @@ def _add_arithmetic(
     lanes = numbers["active_lanes"]
     shares = {f"{row.unit} {row.data_type}": row.utilisation for row in roof.compute}
     issued = numbers["valu_busy"]
-    # A slot with half of its lanes counts half.
+    # An issue slot with half of its lanes active counts half.
     shares["VALU issue slots"] = None if issued is None else issued * (1.0 if lanes is None else min(lanes, 1.0))
     shares["SALU issue slots"] = _value(metrics, "scalar_issue_share")
     shares["matrix cores"] = _value(metrics, "mfma_utilisation")
@@ -173,12 +173,12 @@ def _add_arithmetic(
 
 
 def _possible(share: float | None) -> float | None:
-    """A rate above its roof proves nothing but an error."""
+    """Return the rate, or None above its roof: such a rate only indicates an error."""
     return share if share is not None and share <= 1 else None
 
 
 def _from_mall(roof: Roofline) -> float | None:
-    """Share of the roof of MALL where more comes from behind L2 than DRAM can give: hits in MALL are counted with it."""
+    """Return the share of the MALL roof if traffic behind L2 exceeds DRAM bandwidth: MALL hits are part of that traffic."""
     rows = {row.level: row for row in roof.memory}
     fabric, mall = rows["dram"], rows.get("mall")
     if mall is None or fabric.gb_per_s is None or _possible(fabric.utilisation) is not None:
@@ -191,7 +191,7 @@ def _loads(shares: Mapping[MemoryLevel, float | None], achievable: Mapping[Memor
 
 
 def _least_lookups(share: float | None) -> float | None:
-    """What lookups of vector L1 prove: lanes of 8 bytes make two of them for 64 bytes, so they may reach twice its roof."""
+    """Return the proven share of L1 lookups: lanes of 8 bytes may count each lookup twice."""
     return None if share is None else _possible(share / 2)
 
 
@@ -201,7 +201,7 @@ def _value(metrics: Mapping[str, MetricValue], name: str) -> float | None:
 
 
 def _lds_is_unused(profile: Profile) -> bool:
-    """No LDS instruction was counted; its other counters may then be missing, and ratios of them are undefined."""
+    """Return True if no LDS instruction was counted; other LDS counters may then be missing and their ratios undefined."""
     return any(counters.get(name) == 0 for counters in profile.counter_passes for name in _COUNTERS_OF_LDS)
 
 

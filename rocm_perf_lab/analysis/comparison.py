@@ -1,9 +1,9 @@
-"""Two runs, kernel by kernel: what changed, and whether the change is more than noise.
+"""Comparison of two runs, kernel by kernel: the change, and whether it exceeds the noise.
 
-Takes the times of the kernels of both runs; gives one row per kernel with a verdict and the reason for it. Times are judged by a
-rank test (`rank_test.py`) at 5 % for all kernels together; where a run kept no times but a summary of them, a normal
-approximation stands in and says so; where it kept neither, the verdict is "unclear". Emulated times repeat exactly, so
-every change of them is real. The test knows the spread within the two runs, not what changed around them.
+Returns one row per kernel with a verdict and its reason. Times are compared by a rank test at 5 % for all kernels together. If
+a run contains no times but a summary of them, a normal approximation is used and reported; with neither, the verdict is
+"unclear". Emulated times repeat exactly, so every change of them is real. The test knows the spread within the two runs,
+not what changed around them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Basis = Literal["ranks", "summary", "exact", "none"]
 _ALPHA = 1 - CONFIDENCE
 _NORMAL_QUANTILE = 1.959964
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
-"""Standard error of the median over that of the mean, of normal times."""
+"""Standard error of the median relative to that of the mean, for normally distributed times."""
 _LONG_MEMORY = 2.0
 
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """The dispatches of one kernel in one run; `stddev_ms` and `durations_ms` where the run kept them."""
+    """Dispatches of one kernel in one run; `stddev_ms` and `durations_ms` if the run contains them."""
 
     name: str
     mangled_name: str
@@ -48,20 +48,20 @@ class KernelTimes:
     durations_ms: tuple[float, ...] = ()
     """In order of start."""
     launch: str | None = None
-    """Grid and block, where they are known."""
+    """Grid and block, if known."""
 
 
 @dataclass(frozen=True)
 class RunTimes:
-    """One run. `traits` must be equal for times to be comparable: how they were taken, and on what."""
+    """One run. `traits` describe how and on what the times were taken; they must be equal for times to be comparable."""
 
     emulated: bool
     traits: tuple[tuple[str, str], ...]
     kernels: tuple[KernelTimes, ...]
     versions: tuple[tuple[str, str], ...] = ()
-    """Of the tools that took the times."""
+    """Versions of the tools that took the times."""
     source: str | None = None
-    """What identifies the run: equal where both are one."""
+    """Identity of the run: equal if both sides are the same run."""
 
 
 @dataclass(frozen=True)
@@ -72,35 +72,35 @@ class KernelComparison:
     mangled_name: str
     verdict: Verdict
     reason: str
-    """Why the verdict is what it is, in a sentence."""
+    """Reason of the verdict, one sentence."""
     base_ms: float | None
     new_ms: float | None
-    """Medians."""
+    """Median."""
     base_runs: int | None
     new_runs: int | None
-    """Times that were judged: warm-up is left out."""
+    """Number of compared times, without warm-up."""
     change: float | None
-    """The median of the ratios of all pairs of times, less 1; of the medians where there are no times."""
+    """Median of the ratios of all pairs of times, minus 1; without times the ratio of the medians."""
     interval: tuple[float, float] | None
     """95 % interval of `change`, of this kernel alone."""
     p_value: float | None
-    """Of no change, corrected for the number of kernels that were tested."""
+    """Probability under no change, corrected for the number of tested kernels."""
     significant: bool | None
     basis: Basis
     match: Match | None
     base_name: str | None
     """Name in the base run."""
     note: str | None
-    """What has to be known of the comparison besides."""
+    """Further information about the comparison."""
 
     def is_regression(self, threshold: float) -> bool:
-        """Significantly slower, by more than `threshold`."""
+        """Return True if the kernel is significantly slower by more than `threshold`."""
         return self.verdict == "slower" and self.change is not None and self.change > threshold
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """What the times of one pair say, before the other kernels are looked at."""
+    """Test result of one pair of kernels, before correction for the other kernels."""
 
     change: float | None
     basis: Basis
@@ -108,31 +108,31 @@ class _Measured:
     interval: tuple[float, float] | None = None
     p_value: float | None = None
     why_not: str | None = None
-    """Why nothing can be said."""
+    """Reason if no test was possible."""
     note: str | None = None
     drift: float = 0.0
-    """The larger drift within a run, relative; 0 where none is significant."""
+    """The larger relative drift within a run; 0 if neither is significant."""
 
 
 def differences(base: RunTimes, new: RunTimes) -> tuple[str, ...]:
-    """What makes the times of two runs incomparable, in words."""
+    """Return descriptions of the differences that make the times of two runs incomparable."""
     other = dict(new.traits)
     return tuple(f"{name}: {value} and {other[name]}" for name, value in base.traits if other.get(name, value) != value)
 
 
 def remarks(base: RunTimes, new: RunTimes) -> tuple[str, ...]:
-    """What does not forbid the comparison, but belongs to it."""
+    """Return descriptions of differences that do not prevent the comparison."""
     other = dict(new.versions)
     changed = [f"{name} {value}, now {other[name]}" for name, value in base.versions if other.get(name, value) != value]
     same = base.source is not None and base.source == new.source
     return (
         *([f"versions differ: {'; '.join(changed)}"] if changed else []),
-        *(["both profiles are of one and the same run"] if same else []),
+        *(["both profiles are of the same run"] if same else []),
     )
 
 
 def compare(base: RunTimes, new: RunTimes) -> tuple[KernelComparison, ...]:
-    """Every kernel of either run: those of the new run in its order, then those that are gone."""
+    """Compare every kernel of either run: first those of the new run in its order, then those missing in it."""
     exact = base.emulated and new.emulated
     pairs = pair_kernels(_names(base), _names(new))
     both = [
@@ -160,8 +160,8 @@ def compare(base: RunTimes, new: RunTimes) -> tuple[KernelComparison, ...]:
     return tuple(rows)
 
 
-def _names(run: RunTimes) -> list[Names]:
-    return [Names(kernel.mangled_name, kernel.name) for kernel in run.kernels]
+def _names(run: RunTimes) -> list[KernelNames]:
+    return [KernelNames(kernel.mangled_name, kernel.name) for kernel in run.kernels]
 
 
 def _measure(base: KernelTimes, new: KernelTimes, *, exact: bool) -> _Measured:
@@ -180,10 +180,10 @@ def _measure(base: KernelTimes, new: KernelTimes, *, exact: bool) -> _Measured:
     few = min(base.runs, new.runs)
     if few < MIN_RUNS_FOR_INTERVAL:
         counted = f"{few} run{'' if few == 1 else 's'}"
-        why = f"{counted} cannot show a difference: take {MIN_RUNS_FOR_INTERVAL} or more, for example --runs 10"
+        why = f"{counted} cannot show a difference: use {MIN_RUNS_FOR_INTERVAL} or more, for example --runs 10"
         return _Measured(change, "none", runs, why_not=why)
     if base.stddev_ms is None or new.stddev_ms is None:
-        return _Measured(change, "none", runs, why_not="a run kept neither times nor their spread")
+        return _Measured(change, "none", runs, why_not="a run contains neither times nor their spread")
     return _by_summary(base, new, change)
 
 
@@ -192,7 +192,7 @@ def _by_ranks(base_ms: Floats, new_ms: Floats) -> _Measured:
     trends = [trend.change for trend in (drift(base_ms), drift(new_ms)) if trend is not None and trend.is_drifting]
     note = None
     if found.memory >= _LONG_MEMORY:
-        note = f"neighbouring runs are alike (clocks?): {found.memory:.1f} of them say as much as one"
+        note = f"consecutive runs are correlated (clocks?): {found.memory:.1f} of them carry the information of one"
     return _Measured(
         change=found.ratio - 1,
         basis="ranks",
@@ -214,7 +214,7 @@ def _by_summary(base: KernelTimes, new: KernelTimes, change: float) -> _Measured
         runs=(base.runs, new.runs),
         interval=(change - half, change + half),
         p_value=math.erfc(abs(change) / (error * math.sqrt(2))) if error else float(change == 0),
-        note="a run kept no times: judged by mean spread alone, as if times were normally distributed",
+        note="a run contains no times: compared by mean and spread, assuming normally distributed times",
     )
 
 
@@ -248,7 +248,7 @@ def _judge(
 
 
 def _verdict(found: _Measured, p_value: float | None, tested: int, *, changed: bool) -> tuple[Verdict, bool | None, str]:
-    """With whether the difference is more than chance, and why."""
+    """Return the verdict, whether the difference exceeds chance, and the reason."""
     change = found.change
     if change is None or found.why_not is not None:
         return "unclear", None, found.why_not or "a time of 0 has no ratio"
@@ -264,16 +264,16 @@ def _verdict(found: _Measured, p_value: float | None, tested: int, *, changed: b
     if p_value > _ALPHA:
         return "unclear", False, _chance(found, tested)
     if abs(change) <= abs(found.drift):
-        return "unclear", True, f"the times drift by {found.drift:+.1%} within a run, which is more than the difference"
+        return "unclear", True, f"the times drift by {found.drift:+.1%} within a run, more than the difference"
     return direction, True, f"{between}, {max(p_value, 1e-12):.1g} by chance{f' in {tested} kernels' if tested > 1 else ''}"
 
 
 def _chance(found: _Measured, tested: int) -> str:
-    said = f"chance alone makes such a difference in one of {tested} kernels"
+    said = f"chance alone causes such a difference in one of {tested} kernels"
     if tested * least_p_value(*found.runs) > _ALPHA:
         more = next(runs for runs in range(min(found.runs), 100) if tested * least_p_value(runs, runs) <= _ALPHA)
-        return f"{said}, and no more can be seen in so few runs: take {more} or more"
-    return f"{said}: take more runs"
+        return f"{said}, and so few runs cannot show more: use {more} or more"
+    return f"{said}: use more runs"
 
 
 def _settled(durations_ms: Sequence[float]) -> Floats:
@@ -287,7 +287,7 @@ def _alone(kernel: KernelTimes, verdict: Literal["new", "gone"]) -> KernelCompar
         name=kernel.name,
         mangled_name=kernel.mangled_name,
         verdict=verdict,
-        reason="the base run has no such kernel" if is_new else "the new run has no such kernel",
+        reason="the base run does not contain this kernel" if is_new else "the new run does not contain this kernel",
         base_ms=None if is_new else kernel.time_ms,
         new_ms=kernel.time_ms if is_new else None,
         base_runs=None if is_new else kernel.runs,
@@ -306,28 +306,28 @@ def _alone(kernel: KernelTimes, verdict: Literal["new", "gone"]) -> KernelCompar
 Match = Literal["symbol", "name", "template"]
 
 
-class Names(NamedTuple):
-    """What a kernel is called: its symbol, and the name as its author wrote it."""
+class KernelNames(NamedTuple):
+    """Symbol of a kernel, and its name in the source."""
 
     mangled_name: str
     name: str
 
 
-class Pair(NamedTuple):
-    """Positions of one kernel in both runs, or in one of them; `match` says by what the two were found to be one."""
+class KernelPair(NamedTuple):
+    """Positions of one kernel in both runs, or in one of them; `match` is the criterion that paired them."""
 
     base: int | None
     new: int | None
     match: Match | None = None
 
 
-def pair_kernels(base: Sequence[Names], new: Sequence[Names]) -> tuple[Pair, ...]:
-    """Those of the new run in its order, then those that are gone.
+def pair_kernels(base: Sequence[KernelNames], new: Sequence[KernelNames]) -> tuple[KernelPair, ...]:
+    """KernelPair the kernels of two runs: those of the new run in its order, then those missing in it.
 
-    Kernels that share a name are paired in their order. One that was instantiated with other template arguments is paired
-    where both runs have a single such kernel: of several nobody can tell which is which.
+    Kernels that share a name are paired in order. A kernel instantiated with other template arguments is paired only if both
+    runs have a single such kernel: several would be ambiguous.
     """
-    found: dict[int, Pair] = {}
+    found: dict[int, KernelPair] = {}
     taken: set[int] = set()
     keys: tuple[tuple[Match, list[str], list[str]], ...] = (
         ("symbol", [one.mangled_name for one in base], [one.mangled_name for one in new]),
@@ -341,10 +341,10 @@ def pair_kernels(base: Sequence[Names], new: Sequence[Names]) -> tuple[Pair, ...
             if match == "template" and not len(known) == len(places) == 1:
                 continue
             for old, young in zip(known, places, strict=False):
-                found[young] = Pair(old, young, match)
+                found[young] = KernelPair(old, young, match)
                 taken.add(old)
-    kept = (found.get(place, Pair(None, place)) for place in range(len(new)))
-    return (*kept, *(Pair(place, None) for place in range(len(base)) if place not in taken))
+    kept = (found.get(place, KernelPair(None, place)) for place in range(len(new)))
+    return (*kept, *(KernelPair(place, None) for place in range(len(base)) if place not in taken))
 
 
 def _places(keys: Iterable[str], without: Container[int]) -> dict[str, list[int]]:

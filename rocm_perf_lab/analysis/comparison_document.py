@@ -1,4 +1,4 @@
-"""`compare --json`: the comparison of two runs as one versioned document, and its JSON Schema."""
+"""`compare --json`: versioned document of the comparison of two runs, and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ComparedRun(Part):
     path: str
     time_kind: Literal["emulated", "measured"]
     timed: Literal["kernels", "whole command"]
-    """The whole command where it ran without a profiler: nothing is known of the GPU then."""
+    """`whole command` if it ran without a profiler; nothing is known about the GPU then."""
     architecture: str | None = None
     gpu: str | None = None
     compute_units: str | None = None
@@ -33,9 +33,9 @@ class ComparedRun(Part):
 
 
 class ComparedKernel(Part):
-    """One kernel; times in ms, `change` and `interval` relative to the base: 0.1 is 10 % slower.
+    """Comparison of one kernel. Times are in ms; `change` and `interval` are relative to the base (0.1 is 10 % slower).
 
-    `p_value` is corrected for the number of kernels that were tested; `interval` (95 %) is of this kernel alone.
+    `p_value` is corrected for the number of tested kernels; `interval` (95 %) applies to this kernel alone.
     """
 
     name: str
@@ -58,7 +58,7 @@ class ComparedKernel(Part):
 
 
 class CompareDocument(Document):
-    """`differences` would have stopped the comparison without --force; `remarks` are worth knowing."""
+    """Document of `compare --json`. `differences` stop the comparison without --force; `remarks` are informational."""
 
     base: ComparedRun
     new: ComparedRun
@@ -66,14 +66,14 @@ class CompareDocument(Document):
     remarks: tuple[str, ...]
     fail_over: float
     verdicts: dict[str, int]
-    """How many kernels have each."""
+    """Number of kernels per verdict."""
     kernels: tuple[ComparedKernel, ...]
     regressions: tuple[str, ...]
     """Mangled names of the kernels that are significantly slower by more than `fail_over`."""
 
 
 def counted(rows: Sequence[KernelComparison]) -> dict[str, int]:
-    """How many kernels have each verdict; all verdicts, in a fixed order."""
+    """Return the number of kernels per verdict; contains all verdicts in a fixed order."""
     return {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
 
 
@@ -85,7 +85,7 @@ def compare_document(
     remarks: Sequence[str],
     fail_over: float,
 ) -> CompareDocument:
-    """The document of a comparison of `sides["base"]` and `sides["new"]`."""
+    """Return the document of a comparison of `sides["base"]` and `sides["new"]`."""
     return CompareDocument(
         base=_side(*sides["base"]),
         new=_side(*sides["new"]),

@@ -1,7 +1,7 @@
-"""The longest chain of dependent work, how much slack everything else has, and what a faster kernel would gain.
+"""Critical path of a run: the longest chain of dependent work, the slack of everything else, and what-if predictions.
 
-Takes dispatches, copies and API calls of a trace; the graph is that of :mod:`rocm_perf_lab.analysis.dependencies`, where
-the rule of dependence stands. Near linear in the number of dispatches.
+Uses the graph of :mod:`rocm_perf_lab.analysis.dependencies`, which defines the rule of dependence. Near linear in the number
+of dispatches.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The chain whose dispatches and copies take longest together; waiting between them does not count."""
+    """Chain whose dispatches and copies take longest in total; waiting between them does not count."""
 
     length_ns: int
     graph: Graph
     nodes: Integers
-    """Of the graph, on the path, in order of time; where several chains are equally long, one of them."""
+    """Nodes of the graph on the path, in order of time; one chain of several equally long ones."""
     node_slack_ns: Integers
-    """By how much each node could take longer without the path getting longer."""
+    """Time by which each node could take longer without a longer path."""
 
     @cached_property
     def dispatches(self) -> tuple[int, ...]:
-        """On the path, by position in the trace, in order of time."""
+        """Dispatches on the path, by position in the trace, in order of time."""
         identity = self.graph.identity[self.nodes]
         return tuple(identity[identity < self.graph.dispatches].tolist())
 
@@ -52,7 +52,7 @@ class CriticalPath:
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
-        """(earlier, later) by position in the trace; copies come after the dispatches."""
+        """Edges (earlier, later) by position in the trace; copies follow the dispatches."""
         return tuple((before, after) for before, after in self.graph.edges().tolist())
 
     @cached_property
@@ -62,16 +62,16 @@ class CriticalPath:
 
     @property
     def wall_ns(self) -> int:
-        """From the first start to the last end."""
+        """Time from the first start to the last end."""
         return int(self.graph.end_ns.max() - self.graph.start_ns[0]) if len(self.graph) else 0
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The run if some dispatches were faster: all waits between a node and its last predecessor stay as they were."""
+    """Predicted run if some dispatches were faster; all waits between a node and its last predecessor stay the same."""
 
     wall_ns: float
-    """From the first start to the last end then."""
+    """Predicted time from the first start to the last end."""
     wall_speedup: float
 
 
@@ -82,7 +82,7 @@ def critical_path(
     *,
     max_gap_ns: int = DEFAULT_MAX_GAP_NS,
 ) -> CriticalPath:
-    """The critical path; dispatches that end before they start take no time."""
+    """Return the critical path. Dispatches that end before they start count as 0 ns."""
     graph = dependencies(dispatches, copies, regions, max_gap_ns=max_gap_ns)
     duration = graph.duration_ns
     to = _longest_to(duration, graph.in_pairs)
@@ -92,7 +92,7 @@ def critical_path(
 
 
 def contribution_ns(path: CriticalPath, dispatches: Dispatches) -> dict[int, int]:
-    """Time that each kernel (its index in the trace) spends on the critical path."""
+    """Return the time of each kernel (by index in the trace) on the critical path."""
     identity = path.graph.identity[path.nodes]
     of_dispatches = identity < path.graph.dispatches
     spent = path.graph.duration_ns[path.nodes[of_dispatches]]
@@ -103,20 +103,20 @@ def contribution_ns(path: CriticalPath, dispatches: Dispatches) -> dict[int, int
 
 
 def copies_on_path_ns(path: CriticalPath) -> int:
-    """Time that memory copies spend on the critical path."""
+    """Return the time of memory copies on the critical path."""
     nodes = path.nodes[path.graph.identity[path.nodes] >= path.graph.dispatches]
     return int(path.graph.duration_ns[nodes].sum())
 
 
 def what_if(path: CriticalPath, faster: NDArray[np.bool_], times: float) -> WhatIf:
-    """The run if the dispatches chosen by `faster` (one entry per dispatch of the trace) took 1 / `times` of their time."""
+    """Predict the run if the dispatches selected by `faster` (one entry per dispatch) took 1 / `times` of their time."""
     delayed = path.graph.delay_ns + _faster(path, faster, times)
     wall_ns = float(_longest_to(delayed, path.graph.in_pairs).max(initial=0.0))
     return WhatIf(wall_ns, path.wall_ns / wall_ns if wall_ns else 1.0)
 
 
 def length_if(path: CriticalPath, faster: NDArray[np.bool_], times: float) -> float:
-    """The length of the critical path then, in ns."""
+    """Return the length of the critical path in ns if the selected dispatches took 1 / `times` of their time."""
     return float(_longest_to(_faster(path, faster, times), path.graph.in_pairs).max(initial=0.0))
 
 
@@ -127,8 +127,8 @@ def _faster(path: CriticalPath, faster: NDArray[np.bool_], times: float) -> NDAr
 
 
 def _longest_to(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
-    """Weight of the heaviest chain that ends with each node, its own included."""
-    # Each entry needs earlier ones: a loop, over plain numbers.
+    """Return the weight of the heaviest chain that ends with each node, including the node."""
+    # Each entry depends on earlier ones: a loop over plain numbers.
     longest: list[Any] = [weight.dtype.type(0).item()]
     append = longest.append
     spread = _spread(weight, pairs)
@@ -143,7 +143,7 @@ def _longest_to(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
 
 
 def _longest_from(weight: Integers, pairs: Pairs) -> Integers:
-    """Weight of the heaviest chain that begins with each node, its own included."""
+    """Return the weight of the heaviest chain that starts with each node, including the node."""
     spread = _spread(weight, pairs)
     tail: list[int] = [0] * (len(spread) + 1)
     for end in range(len(spread), 0, -_AT_ONCE):
@@ -160,7 +160,7 @@ def _longest_from(weight: Integers, pairs: Pairs) -> Integers:
 
 
 def _spread(weight: NDArray[Any], pairs: Pairs) -> NDArray[Any]:
-    """The weight of each node of `pairs`; helpers have none."""
+    """Return the weight of each node of `pairs`; helper nodes have weight 0."""
     if len(pairs.first) == len(weight):
         return weight
     spread = np.zeros(len(pairs.first), weight.dtype)

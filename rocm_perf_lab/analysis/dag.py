@@ -1,7 +1,7 @@
-"""The document of the dependency graph: all of a small run, of a large one what is on the critical path.
+"""Document of the dependency graph (`dag.json`): all nodes of a small run, the critical path of a large one.
 
-Takes profile, diagnosis and trace, gives `dag.json`. Sums and shares always count every dispatch; only the lists of nodes
-and edges are bounded, by the longest nodes of the critical path.
+Sums and shares always count every dispatch. Only the lists of nodes and edges are limited, to the longest nodes of the
+critical path.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 MAX_NODES = 5_000
 DEPENDENCE_RULE = (
-    "A lane is a queue and stream of one agent and process; the copies of a stream are a lane. A dispatch or copy waits for the"
-    " last one of its own lane that ended before it started, for the last copy (or dispatch) of its stream, and for the last one"
-    f" of other lanes of its process that ended at most {DEFAULT_MAX_GAP_NS} ns before it started and after that of its own lane:"
-    " where its lane stood idle meanwhile, for the last one of every other lane that ended since its own lane's did; where API"
-    " calls were traced, also for the last work of every lane that ended while its thread sat in a blocking call before the"
+    "A lane is a queue and stream of one agent and process; the copies of a stream form a lane. A dispatch or copy waits for"
+    " the last node of its lane that ended before it started, for the last copy (or dispatch) of its stream, and for the last"
+    f" node of other lanes of its process that ended at most {DEFAULT_MAX_GAP_NS} ns before it started and after its own lane;"
+    " if its lane was idle in between, for the last node of every other lane that ended since its lane's did; if API"
+    " calls were traced, also for the last work of every lane that ended while its thread was in a blocking call before the"
     " launch."
 )
-_NO_LAUNCHES = "the trace has no API calls: collect them with rocprofv3 --hip-trace (or --runtime-trace)"
+_NO_LAUNCHES = "the trace contains no API calls: collect them with rocprofv3 --hip-trace (or --runtime-trace)"
 
 
 def dag_document(profile: Profile, diagnosis: Diagnosis, trace: Trace, *, max_nodes: int = MAX_NODES) -> DagDocument:
-    """`dag.json` with at most `max_nodes` nodes."""
+    """Return `dag.json` with at most `max_nodes` nodes."""
     path, times = diagnosis.critical_path, diagnosis.timeline
     graph = path.graph
     name_of = {kernel.mangled_name: kernel.name for kernel in profile.kernels}
@@ -88,7 +88,7 @@ def dag_document(profile: Profile, diagnosis: Diagnosis, trace: Trace, *, max_no
 
 
 def _shown(graph: Graph, path: NDArray[np.int64], max_nodes: int) -> NDArray[np.int64]:
-    """All nodes, or the longest of the path; by position in the trace."""
+    """Return all nodes, or the longest nodes of the path, by position in the trace."""
     if len(graph) <= max_nodes:
         return np.argsort(graph.identity)
     longest = path[np.argsort(-graph.duration_ns[path], kind="stable")[:max_nodes]]
@@ -96,7 +96,7 @@ def _shown(graph: Graph, path: NDArray[np.int64], max_nodes: int) -> NDArray[np.
 
 
 def _edges(graph: Graph, shown: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(earlier, later), by position in the trace, between shown nodes."""
+    """Return edges between shown nodes as (earlier, later), by position in the trace."""
     is_shown = np.zeros(len(graph), bool)
     is_shown[shown] = True
     pairs = graph.edges_to(np.sort(shown))
@@ -153,7 +153,7 @@ def _nodes(
 
 
 def _kernels(profile: Profile, diagnosis: Diagnosis, trace: Trace, critical: NDArray[np.bool_]) -> tuple[DagKernel, ...]:
-    """Every kernel of the critical path, by falling share; then the others."""
+    """Return every kernel of the critical path by descending share, then the others."""
     path, graph = diagnosis.critical_path, diagnosis.critical_path.graph
     symbols, symbol_of_kernel = symbol_of_kernels(trace.kernels)
     dispatch_node = np.flatnonzero(graph.identity < graph.dispatches)

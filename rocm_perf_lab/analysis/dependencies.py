@@ -1,23 +1,23 @@
-"""What waited for what: the dependency graph of a run, inferred from its times.
+"""Dependency graph of a run, inferred from its times.
 
-Takes dispatches, memory copies and API calls, gives for each the few that it waited for. O(n log n), in arrays.
+Returns the few nodes that each dispatch and memory copy waited for. O(n log n), in arrays.
 
-Rule of dependence. A lane is a queue and stream of one agent and process; the copies of one stream are a lane of their
-own. A dispatch or copy waits for
+Rule of dependence. A lane is a queue and stream of one agent and process; the copies of one stream form a separate lane. A
+dispatch or copy waits for
 
-1. `lane`: the one of its own lane that ended last before it started (work of one lane that overlaps is independent);
+1. `lane`: the node of its lane that ended last before it started (overlapping work of one lane is independent);
 2. `stream`: a dispatch for the copy of its stream that ended last before it started, a copy for the dispatch of its stream;
-   left out where the `lane` predecessor waited for the same already;
-3. `near`: the last of other lanes of its process that ended before it started, if that was after its `lane` predecessor
-   ended and at most `max_gap_ns` before its start. A trace does not record events and barriers between queues: what
-   starts as soon as something else ends is taken to have waited for it. If its lane stood idle all that time (`max_gap_ns`, or
-   from start to end of the one waited for), branches join: it waits for the last of every other lane that ended since its
-   `lane` predecessor did (since `max_gap_ns` before its start where it has none);
-4. `host`: where the trace has API calls, the last work of the process, and of every other lane of it, that ended while the
-   launching thread sat in the last blocking call (a synchronisation or a synchronous copy) before the call that launched it.
+   omitted if the `lane` predecessor already waited for it;
+3. `near`: the last node of other lanes of its process that ended before it started, if that was after its `lane` predecessor
+   ended and at most `max_gap_ns` before its start. A trace does not record events and barriers between queues: work that
+   starts as soon as other work ends is assumed to have waited for it. If its lane was idle during that time (`max_gap_ns`, or
+   from start to end of the predecessor), branches join: it waits for the last node of every other lane that ended since its
+   `lane` predecessor did (or in the last `max_gap_ns` before its start if it has none);
+4. `host`: if the trace contains API calls, the last work of the process, and of every other lane of it, that ended while the
+   launching thread was in the last blocking call (a synchronisation or a synchronous copy) before the call that launched it.
 
-Dispatches of different processes never wait for each other. What ends before it starts takes no time. Equal times are
-ordered by start, end and position, so that the graph has no cycle.
+Dispatches of different processes never wait for each other. Work that ends before it starts counts as 0 ns. Equal times are
+ordered by start, end and position, so the graph is acyclic.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 DEFAULT_MAX_GAP_NS = 10_000
 NONE = -1
 _MOST_LANES = 64
-"""Of a process with more lanes a join waits for the last node alone."""
+"""With more lanes in a process, a join waits for the last node only."""
 _COPY = -2
-"""Stands in for agent and queue in the lane of copies."""
+"""Replaces agent and queue in the lane of copies."""
 _BLOCKING = re.compile(
     r"^hip(Device|Stream|Event|Ctx)Synchronize|^hipMemcpy(?!.*Async)|^hipFree$|^hsa_signal_wait|^hsa_amd_signal_wait"
 )
@@ -54,7 +54,7 @@ _BLOCKING = re.compile(
 
 @dataclass(frozen=True)
 class Pairs:
-    """A graph in which no node has more than two predecessors: one that had more got helpers in front of it, without time.
+    """Graph in which a node has at most two predecessors; nodes with more are preceded by helper nodes of zero duration.
 
     Entry 0 stands for "no predecessor": the nodes of this graph count from 1.
     """
@@ -62,24 +62,24 @@ class Pairs:
     first: Integers
     second: Integers
     node: Integers
-    """Number, from 0 as the columns have it, of each node of the original graph."""
+    """Number of each node of the original graph, from 0 as in the columns."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Dispatches and copies as nodes, by start. Arrays have one entry per node unless they say otherwise."""
+    """Dispatches and copies as nodes, sorted by start. Arrays have one entry per node unless stated otherwise."""
 
     identity: Integers
-    """Position of the dispatch in the trace; of a copy its position plus the number of dispatches."""
+    """Position of the dispatch in the trace; for a copy its position plus the number of dispatches."""
     dispatches: int
-    """Nodes with an `identity` below this are dispatches."""
+    """Nodes with a smaller `identity` are dispatches."""
     start_ns: Integers
     end_ns: Integers
     """Never before the start."""
     predecessors: tuple[Integers, ...]
-    """The node waited for by `lane`, `stream` and `near`, as far as they occur: always an earlier one, or -1."""
+    """Predecessor by `lane`, `stream` and `near`, as far as they occur: always an earlier node, or -1."""
     joins: Integers
-    """All other dependencies, as pairs (earlier, later) by the later node, shape (n_joins, 2)."""
+    """All other dependencies as pairs (earlier, later), sorted by the later node, shape (n_joins, 2)."""
     launched_by: Integers
     """Position of the API call that launched the node, or -1."""
 
@@ -93,7 +93,7 @@ class Graph:
 
     @cached_property
     def delay_ns(self) -> Integers:
-        """From the end of the last predecessor to the start; without predecessor from the first start of the run."""
+        """Time from the end of the last predecessor (or the first start of the run) to the start."""
         if len(self) == 0:
             return np.empty(0, np.int64)
         ready = np.full(len(self), self.start_ns[0])
@@ -105,16 +105,16 @@ class Graph:
 
     @cached_property
     def in_pairs(self) -> Pairs:
-        """The same order of things with at most two predecessors each."""
+        """Return an equivalent graph with at most two predecessors per node."""
         return _in_pairs(self.predecessors, self.joins)
 
     def edges(self) -> Integers:
-        """(earlier, later) by identity, shape (n_edges, 2), in order of the later node."""
+        """Return all edges (earlier, later) by identity, shape (n_edges, 2), sorted by the later node."""
         edges: Integers = self.identity[self.edges_to(np.arange(len(self)))]
         return edges
 
     def edges_to(self, nodes: Integers) -> Integers:
-        """(earlier, later) of these nodes, which are in order, shape (n_edges, 2), in order of the later node."""
+        """Return the edges (earlier, later) of these nodes (sorted), shape (n_edges, 2), sorted by the later node."""
         columns = [np.stack([column[nodes], nodes], axis=1) for column in self.predecessors]
         wanted = np.zeros(len(self), bool)
         wanted[nodes] = True
@@ -131,7 +131,7 @@ def dependencies(
     *,
     max_gap_ns: int = DEFAULT_MAX_GAP_NS,
 ) -> Graph:
-    """The graph by the rule above."""
+    """Build the graph by the rule above."""
     copies = no_copies() if copies is None else copies
     regions = no_regions() if regions is None else regions
     start = np.concatenate([dispatches.start_ns, copies.start_ns])
@@ -186,7 +186,7 @@ def _in_pairs(predecessors: tuple[Integers, ...], joins: Integers) -> Pairs:
     known = np.zeros(count, np.int64)
 
     def put(earlier: Integers, later: Integers, number: Integers) -> None:
-        """The first two are those of the first entry, every other one is the second of an entry that follows the one before."""
+        """Chain entries: the first two belong to the first entry, each other one to an entry that follows the one before."""
         entry = begin[later] + np.maximum(number - 1, 0)
         is_first, is_further = number == 0, number >= 2
         first[entry[is_first]] = node[earlier[is_first]] + 1
@@ -204,30 +204,30 @@ def _in_pairs(predecessors: tuple[Integers, ...], joins: Integers) -> Pairs:
 
 
 class _Ended:
-    """Nodes by end, and how many of them had ended as each node started."""
+    """Nodes sorted by end, and how many of them had ended when each node started."""
 
     def __init__(self, start: Integers, end: Integers) -> None:
         self._count = len(start)
         self._end_of_node = end
         self.node = np.argsort(end, kind="stable")
-        """By end, then by start: the nodes are in order of start."""
+        """Sorted by end, then by start: the nodes are sorted by start."""
         self.end = end[self.node]
         self._rank = np.empty(len(start), np.int64)
         self._rank[self.node] = np.arange(len(start))
-        # What takes no time ends at its own start: only what comes earlier in order can precede it.
+        # A node of zero duration ends at its own start: only earlier nodes can precede it.
         self.before = np.where(start == end, self._rank, np.searchsorted(self.end, start, "right"))
 
     def last_of(self, group: Integers, wanted: Integers, before: Integers | None = None) -> Integers:
-        """The node of group `wanted` that had ended last, per query; -1 where `wanted` is -1 or none had ended."""
+        """Return the node of group `wanted` that ended last, per query; -1 if `wanted` is -1 or no node had ended."""
         ranks = self._last_rank(group[self.node], wanted, self.before if before is None else before)
         return self._nodes(ranks)
 
     def end_of(self, node: Integers) -> Integers:
-        """When a node ended; anything for -1."""
+        """Return the end of a node; undefined for -1."""
         return self._end_of_node[node]
 
     def last_of_another(self, process: Integers, lane: Integers) -> Integers:
-        """The node of the same process, but of another lane, that had ended last."""
+        """Return the node of the same process, but of another lane, that ended last."""
         process_of, lane_of = process[self.node], lane[self.node]
         by_process = np.argsort(process_of, kind="stable")
         place = np.empty(self._count, np.int64)
@@ -237,17 +237,17 @@ class _Ended:
         run_start = np.maximum.accumulate(np.where(new_run, np.arange(self._count), 0))
         last = self._last_rank(process_of, process, self.before)
         same = (last != NONE) & (lane_of[last] == lane)
-        # Before a run of one lane comes another lane's, of the same process or of the one before it.
+        # A run of one lane is preceded by another lane of the same or of the previous process.
         earlier = run_start[place[last]] - 1
         earlier_rank = by_process[np.maximum(earlier, 0)] if self._count else earlier
         usable = (earlier >= 0) & (process_of[earlier_rank] == process) if self._count else earlier >= 0
         return self._nodes(np.where(same, np.where(usable, earlier_rank, NONE), last))
 
     def last_of_lanes(self, nodes: Integers, since: Integers, before: Integers, process: Integers, lane: Integers) -> Integers:
-        """Pairs (earlier, node) of each of `nodes`: of every other lane of its process the last node that ended since then.
+        """Return pairs (earlier, node): for each node, the last node of every other lane of its process that ended since then.
 
-        `since` and `before` have an entry for each node of the graph: the first instant that counts, and the rank of the
-        first end that does not. Shape (n_pairs, 2).
+        `since` and `before` have an entry per node of the graph: the first time that counts, and the rank of the first end that
+        does not. Shape (n_pairs, 2).
         """
         pairs = [np.empty((0, 2), np.int64)]
         nodes = nodes[before[nodes] - np.searchsorted(self.end, since[nodes], "left") > 1]
@@ -272,7 +272,7 @@ class _Ended:
         stride = self._count + 1
         by_group = np.argsort(_narrow(group_of_rank), kind="stable")
         keys = group_of_rank[by_group] * stride + by_group
-        # Queries in order of the keys keep the search in the cache.
+        # Sorted queries keep the search in the cache.
         queries = np.argsort(_narrow(wanted), kind="stable")
         at = np.searchsorted(keys, wanted[queries] * stride + before[queries]) - 1
         found = by_group[np.maximum(at, 0)]
@@ -292,7 +292,7 @@ def _sorted_order(start: Integers, end: Integers) -> Integers:
 
 
 def _group(*columns: NDArray[np.generic]) -> Integers:
-    """One number per row; equal rows have equal numbers, which are dense and from 0."""
+    """Return one number per row, dense from 0; equal rows have equal numbers."""
     group = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
@@ -311,7 +311,7 @@ def _group(*columns: NDArray[np.generic]) -> Integers:
 
 
 def _other_side(process: Integers, stream: Integers, is_copy: NDArray[np.bool_], side: Integers) -> Integers:
-    """For each node the number, in `side`, of its stream's copies where it is a dispatch, of its dispatches where a copy."""
+    """Return for each node its stream's number in `side`: of the copies for a dispatch, of the dispatches for a copy."""
     stream_of = _group(process, stream)
     number = np.full((int(stream_of.max(initial=0)) + 1, 2), NONE)
     number[stream_of, is_copy.astype(np.int64)] = side
@@ -321,7 +321,7 @@ def _other_side(process: Integers, stream: Integers, is_copy: NDArray[np.bool_],
 
 
 def _launches(regions: Regions, process: Integers, correlation: Integers) -> Integers:
-    """The API call with a node's correlation id: of several that nest, the outermost."""
+    """Return the API call with a node's correlation id; of nested calls the outermost."""
     calls = np.flatnonzero(regions.correlation >= 0)
     found = np.full(len(correlation), NONE)
     known = np.flatnonzero(correlation >= 0)
@@ -331,14 +331,14 @@ def _launches(regions: Regions, process: Integers, correlation: Integers) -> Int
         np.concatenate([regions.process[calls], process[known]]), np.concatenate([regions.correlation[calls], correlation[known]])
     )
     call_of = np.full(int(both.max()) + 1, NONE)
-    # Calls are in order of start: written backwards, the first stays.
+    # Calls are sorted by start: writing backwards keeps the first.
     call_of[both[: len(calls)][::-1]] = calls[::-1]
     found[known] = call_of[both[len(calls) :]]
     return found
 
 
 def _waited_on_the_host(regions: Regions, launched_by: Integers, process: Integers, lane: Integers, ended: _Ended) -> Integers:
-    """Rule 4, as pairs (earlier, later)."""
+    """Return the dependencies of rule 4 as pairs (earlier, later)."""
     blocking_name = np.array([bool(_BLOCKING.search(name)) for name in regions.names] or [False])
     blocking = np.flatnonzero(blocking_name[regions.name])
     blocking = blocking[np.argsort(regions.end_ns[blocking], kind="stable")]
@@ -367,7 +367,7 @@ def _waited_on_the_host(regions: Regions, launched_by: Integers, process: Intege
 
 
 def _new_pairs(pairs: Integers, known: list[Integers], count: int) -> Integers:
-    """The pairs (earlier, later) that no known column of the graph has, each once, by the later node."""
+    """Return the unique pairs (earlier, later) that no known column of the graph contains, sorted by the later node."""
     for column in known:
         pairs = pairs[column[pairs[:, 1]] != pairs[:, 0]]
     keys = np.sort(pairs[:, 1] * count + pairs[:, 0])
@@ -382,19 +382,19 @@ def _correlation(dispatches: Dispatches) -> Integers:
 
 
 def _without(found: Integers, *known: Integers) -> Integers:
-    """`found` where it says nothing that `known` says already."""
+    """Return `found` without entries that repeat `known`."""
     for other in known:
         found = np.where(found == other, NONE, found)
     return found
 
 
 def _narrow(numbers: Integers) -> NDArray[np.integer]:
-    """Small integers are sorted in linear time."""
+    """Narrow the type: NumPy sorts small integers in linear time."""
     return numbers.astype(np.int16) if numbers.max(initial=0) < 1 << 15 else numbers
 
 
 def symbol_of_kernels(kernels: Sequence[TracedKernel]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """The mangled names, each once, and for each kernel of the trace which it is."""
+    """Return the distinct mangled names, and the index of the name of each kernel of the trace."""
     number: dict[str, int] = {}
     numbers = [number.setdefault(kernel.mangled_name, len(number)) for kernel in kernels]
     return tuple(number), np.array(numbers, np.int64)

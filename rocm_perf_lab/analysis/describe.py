@@ -1,7 +1,4 @@
-"""From profile and diagnosis to the four JSON documents; nanoseconds become milliseconds here.
-
-Takes the results of `profiling/` and `analysis/`, gives the documents by file name, ready for `write_documents`.
-"""
+"""Conversion of profile and diagnosis to the four JSON documents, by file name. Nanoseconds become milliseconds here."""
 
 from __future__ import annotations
 
@@ -55,11 +52,11 @@ _INSTRUCTION_CLASSES = {
     "vmem_write": "SQ_INSTS_VMEM_WR", "flat": "SQ_INSTS_FLAT", "lds": "SQ_INSTS_LDS", "branch": "SQ_INSTS_BRANCH",
     "sendmsg": "SQ_INSTS_SENDMSG",
 }  # fmt: skip
-"""Class -> counter. As the hardware counts them, `valu` includes `mfma` and `vmem` includes global memory's `flat`."""
+"""Counter by instruction class. As in hardware, `valu` includes `mfma` and `vmem` includes `flat` accesses to global memory."""
 
 
 def describe(profile: Profile, diagnosis: Diagnosis, trace: Trace, *, dag_nodes: int = MAX_NODES) -> dict[str, Document]:
-    """The documents of one profiled kernel, by file name; dag.json lists at most `dag_nodes` nodes."""
+    """Return the documents of one profiled kernel by file name; dag.json lists at most `dag_nodes` nodes."""
     return {
         "profile.json": _profile(profile, diagnosis, trace),
         "roofline.json": _roofline(profile, diagnosis),
@@ -111,7 +108,7 @@ def _gpu(profile: Profile) -> GpuPart:
 
 
 def stability_part(spread: Stability, durations_ns: Sequence[int]) -> StabilityPart:
-    """The spread of these times, in ms."""
+    """Return the spread of these times, in ms."""
     interval, trend = spread.median_interval_ns, spread.drift
     settled = np.asarray(durations_ns)[spread.warm_up_runs :]
     return StabilityPart(
@@ -134,7 +131,7 @@ def stability_part(spread: Stability, durations_ns: Sequence[int]) -> StabilityP
 
 
 def _thinned_ms(durations_ns: NDArray[np.int64], most: int) -> tuple[float, ...]:
-    """All of them, or `most` evenly spread."""
+    """Return all durations, or `most` evenly spaced ones."""
     count = len(durations_ns)
     kept = durations_ns if count <= most else durations_ns[np.arange(most) * count // most]
     return tuple((kept / _NS_PER_MS).tolist())
@@ -157,7 +154,7 @@ def _occupancy(profile: Profile) -> OccupancyPart:
 def _instruction_mix(
     profile: Profile,
 ) -> tuple[float | None, dict[str, InstructionCount] | None, str | None]:
-    """Instruction counts repeat exactly from run to run, so passes are put together."""
+    """Merge instruction counts of all passes: they repeat exactly from run to run."""
     counters = {name: value for one in profile.counter_passes for name, value in one.items()}
     waves = counters.get("SQ_WAVES")
     if not waves:

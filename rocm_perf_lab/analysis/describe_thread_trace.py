@@ -1,4 +1,4 @@
-"""From an analysed thread trace to its part of analysis.json."""
+"""Conversion of an analysed thread trace to its part of analysis.json."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def att_features(traced: ThreadTrace) -> dict[str, float]:
-    """Numbers by name, comparable between runs; what the trace cannot tell has no entry."""
+    """Return features by name, comparable between runs; unknown values are omitted."""
     features = {
         "waves": float(traced.waves),
         "cycles_per_wave": traced.total.cycles / traced.waves if traced.waves else None,
@@ -44,7 +44,7 @@ def att_features(traced: ThreadTrace) -> dict[str, float]:
 
 
 def thread_trace_part(traced: ThreadTrace) -> ThreadTracePart:
-    """All of it; cycles of the shader clock, shares of the whole time."""
+    """Return the document part; cycles are of the shader clock, shares relative to the total time."""
     return ThreadTracePart(
         folder=traced.directory,
         kernel=traced.kernel,

@@ -1,7 +1,4 @@
-"""All analyses of one profiled kernel, together.
-
-Takes the profile and the trace it came from; gives stability, roofline, critical path, bottleneck and headroom.
-"""
+"""All analyses of one profiled kernel: stability, roofline, critical path, bottleneck, headroom and thread trace."""
 
 from __future__ import annotations
 
@@ -33,10 +30,10 @@ WHAT_IF_TIMES_FASTER = 2.0
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is known of one kernel.
+    """Results of all analyses of one kernel.
 
-    `critical_shares` is the share of the critical path by mangled kernel name; `what_if` the run if the kernels with the
-    largest shares were faster, by mangled name and how many times.
+    `critical_shares` maps mangled kernel names to their share of the critical path. `what_if` maps (mangled name, speed-up)
+    to the predicted run, for the kernels with the largest shares.
     """
 
     stability: Stability
@@ -62,11 +59,11 @@ def diagnose(
     """Run every analysis.
 
     Args:
-        profile: Of the kernel in question.
-        trace: The run whose times the profile states.
-        deterministic: The device repeats a dispatch in exactly the same time.
-        att: A thread trace of the kernel, or why there is none.
-        measured: Peaks of the GPU; the theoretical ones are taken without them.
+        profile: Profile of the kernel.
+        trace: The run whose times the profile contains.
+        deterministic: True if the device repeats a dispatch in exactly the same time.
+        att: Thread trace of the kernel, or the reason why it is missing.
+        measured: Measured peaks of the GPU; theoretical peaks are used without them.
     """
     spread = stability(profile.durations_ns, deterministic=deterministic)
     metrics = evaluate_metrics(profile, spread.median_ns)

@@ -28,7 +28,7 @@ class ComputeRoofPart(Part):
 
 
 class MemoryRoofPart(Part):
-    """Traffic at one level of memory."""
+    """Traffic at one memory level."""
 
     level: Literal["lds", "vector_l1", "l2", "mall", "dram"]
     bytes: float | None
@@ -42,7 +42,7 @@ class MemoryRoofPart(Part):
 
 
 class PlacedKernel(Part):
-    """One kernel under the roofs; null fields carry their reason beside them."""
+    """Kernel under the roofs; the reason for a null field is in the field next to it."""
 
     duration_ms: float
     flops: float | None
@@ -63,7 +63,7 @@ class PlacedKernel(Part):
 
 
 class RooflineDocument(Document):
-    """`roofline.json`; `roofline` is null with a reason where counters are missing."""
+    """`roofline.json`; `roofline` is null, with a reason, if counters are missing."""
 
     kernel: str
     architecture: str
@@ -73,7 +73,7 @@ class RooflineDocument(Document):
 
 
 class DagNode(Part):
-    """One dispatch or memory copy; `start_ns` counts from the first start of the run. -1: a copy without agent or queue."""
+    """One dispatch or memory copy; `start_ns` is relative to the first start of the run. -1: a copy without agent or queue."""
 
     id: int
     kernel: str
@@ -89,7 +89,7 @@ class DagNode(Part):
 
 
 class DagKernel(Part):
-    """What one kernel contributes to the critical path; `calls` and `total_ns` count all of its dispatches."""
+    """Contribution of one kernel to the critical path; `calls` and `total_ns` count all of its dispatches."""
 
     kernel: str
     critical_path_ns: float
@@ -101,7 +101,7 @@ class DagKernel(Part):
 
 
 class DagGap(Part):
-    """A time in which nothing ran, between two nodes; `start_ns` counts from the first start of the run."""
+    """Idle interval between two nodes; `start_ns` is relative to the first start of the run."""
 
     start_ns: int
     duration_ns: int
@@ -110,7 +110,7 @@ class DagGap(Part):
 
 
 class DagLaunches(Part):
-    """Launches by the host. `overhead` is time in the API call, `latency` runs from the call to the start on the GPU."""
+    """Launches by the host. `overhead` is time in the API call, `latency` the time from the call to the start on the GPU."""
 
     count: int
     overhead_ns: int
@@ -118,11 +118,11 @@ class DagLaunches(Part):
     median_latency_ns: float
     p90_latency_ns: float
     late: int
-    """Launches that came when everything they depend on had ended: the GPU waited for the host."""
+    """Launches that came after everything they depend on had ended: the GPU waited for the host."""
 
 
 class DagWhatIf(Part):
-    """The run if every dispatch of one kernel were so many times faster and all waiting stayed as it was."""
+    """Predicted run if every dispatch of one kernel were faster by this factor and all waiting stayed the same."""
 
     kernel: str
     times_faster: float
@@ -131,7 +131,7 @@ class DagWhatIf(Part):
 
 
 class DagDocument(Document):
-    """`dag.json`: dispatches, the dependencies that the trace shows, and the longest chain of them."""
+    """`dag.json`: dispatches, the dependencies visible in the trace, and the longest chain of them."""
 
     time_kind: Literal["emulated", "measured"]
     rule: str
@@ -144,7 +144,7 @@ class DagDocument(Document):
     kernels: tuple[DagKernel, ...]
     nodes_total: int
     nodes_left_out: int
-    """Of a large run only the longest nodes of the critical path are listed, and what connects them."""
+    """Number of omitted nodes: for a large run only the longest nodes of the critical path and their connections are listed."""
     critical_path_nodes: int
     copies_on_critical_path_ns: int
     idle_ns: int
@@ -168,7 +168,7 @@ class HeadroomPart(Part):
 
 
 class TracedTime(Part):
-    """Cycles of traced wavefronts: `cycles` is latency + idle, `stall` a part of latency, `share` of all cycles."""
+    """Cycles of traced wavefronts: `cycles` is latency + idle, `stall` is part of latency, `share` is relative to all cycles."""
 
     hits: int
     cycles: int
@@ -179,11 +179,11 @@ class TracedTime(Part):
 
 
 class TracedLine(TracedTime):
-    """One source line. `caused_cycles`: without its waits, with those that its instructions made others wait."""
+    """One source line. `caused_cycles`: its own cycles without charged waits, plus stalls its instructions caused elsewhere."""
 
     source: str
     hidden_cycles: int = 0
-    """Of its waiting: while other wavefronts used the SIMD. To shorten that gains nothing."""
+    """Waiting cycles during which other wavefronts used the SIMD. Shortening them does not save time."""
     caused_cycles: float
     waits_for: str | None
     waits_for_class: str | None
@@ -191,7 +191,7 @@ class TracedLine(TracedTime):
 
 
 class StallCharge(Part):
-    """A stall and the instruction that caused it; addresses are of the code object."""
+    """A stall and the instruction that caused it; addresses are relative to the code object."""
 
     waiting: str
     waiting_address: int
@@ -204,7 +204,7 @@ class StallCharge(Part):
 
 
 class LatencyPart(Part):
-    """Cycles from the issue of a memory operation to its data, where a wavefront waited for them."""
+    """Cycles from the issue of a memory operation to its data, for waits that stalled."""
 
     samples: int
     mean: float
@@ -213,7 +213,7 @@ class LatencyPart(Part):
 
 
 class HotInstruction(Part):
-    """One of the instructions that take most of the time."""
+    """Instruction with a large share of the time."""
 
     text: str
     address: int
@@ -224,16 +224,16 @@ class HotInstruction(Part):
     stall: int
     share: float
     hidden_cycles: int = 0
-    """Of its waiting: while other wavefronts used the SIMD."""
+    """Waiting cycles during which other wavefronts used the SIMD."""
     waits_for: str | None = None
     waits_for_address: int | None = None
     waits_for_source: str | None = None
     waited_cycles: float = 0.0
-    """What it stalled for most, and how long."""
+    """Instruction that caused most of its stall, and for how many cycles."""
 
 
 class LoopPart(Part):
-    """A loop of the code from its first instruction to the branch back; cycles are of all traced wavefronts."""
+    """Loop from its first instruction to the branch back; cycles are summed over all traced wavefronts."""
 
     source: str
     first_address: int
@@ -246,24 +246,24 @@ class LoopPart(Part):
 
 
 class TimeBalancePart(Part):
-    """Cycles: `instructions` = `waves` + `overlapped` - `behind_last` - `unplaced` + `without_file`, exactly."""
+    """Composition of cycles: `instructions` = `waves` + `overlapped` - `behind_last` - `unplaced` + `without_file`, exactly."""
 
     instructions: int
     """Latency + idle of all instructions: the sum over `classes`, and over `lines`."""
     waves: int
-    """Lives of the wavefronts that were read."""
+    """Lifetimes of the wavefronts that were read."""
     overlapped: int
     """Counted for several instructions of one wavefront at once (GFX10 and later)."""
     behind_last: int
-    """Lives behind the last instruction; negative where that outlasts the wavefront."""
+    """From the end of the last instruction to the end of the wavefront; negative if the instruction ends later."""
     unplaced: int
-    """Of instructions without a place in this kernel's code."""
+    """Instructions outside this kernel's code."""
     without_file: int
-    """In the totals of the code, but in no wave file that could be read."""
+    """In the code totals but in no readable wave file."""
 
 
 class ThreadTracePart(Part):
-    """What a thread trace shows. Cycles are of the shader clock, summed over the traced wavefronts."""
+    """Analysis of a thread trace. Cycles are of the shader clock, summed over the traced wavefronts."""
 
     folder: str
     kernel: str | None
@@ -280,17 +280,17 @@ class ThreadTracePart(Part):
     hot_spots: tuple[HotInstruction, ...]
     loops: tuple[LoopPart, ...] = ()
     hidden_fraction: float | None = None
-    """Of all cycles: waiting while another wavefront used the SIMD; the rest is exposed."""
+    """Share of all cycles spent waiting while another wavefront used the SIMD; the remaining waiting is exposed."""
     waves_per_simd: float | None = None
-    """At a time, on all SIMDs of the traced shader engines that had any."""
+    """Mean wavefronts per active SIMD of the traced shader engines."""
     shader_clock_hz: float | None = None
     time_balance: TimeBalancePart | None = None
     limits: tuple[str, ...]
-    """What the trace cannot say."""
+    """Limits of the trace."""
 
 
 class AnalysisDocument(Document):
-    """`analysis.json`: the diagnosis of the kernel."""
+    """`analysis.json`: diagnosis of the kernel."""
 
     kernel: str
     time_ms: float
@@ -308,7 +308,7 @@ class AnalysisDocument(Document):
     att: dict[str, float] | None
     att_reason: str | None
     thread_trace: ThreadTracePart | None = None
-    """What `att` sums up; null where `att` is."""
+    """Details behind `att`; null if `att` is null."""
     headroom: HeadroomPart | None
     recommendations: tuple[str, ...]
 
@@ -319,7 +319,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "dag.json": DagDocument,
     "analysis.json": AnalysisDocument,
 }
-"""File name -> model."""
+"""Model by file name."""
 
 
 def export_schemas(directory: Path) -> tuple[Path, ...]:

@@ -1,7 +1,7 @@
-"""Places a kernel under the roofs of its target: every level of memory, every kind of arithmetic unit.
+"""Roofline of a kernel: every memory level and every kind of arithmetic unit of its target.
 
-Takes a profile with counters; gives work, traffic, achieved rates and their share of the theoretical peaks, or the
-reason why there is none. Formulas and their traps: docs/ROOFLINE_DESIGN.md; counter formulas: rocprof/metrics.yaml.
+From a profile with counters: work, traffic, achieved rates and their share of the peaks, or the reason why the roofline is
+unavailable. Formulas and pitfalls: docs/ROOFLINE_DESIGN.md. Counter formulas: rocprof/metrics.yaml.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 Position = Literal["memory_bound", "compute_bound"]
 
 INTEGERS = frozenset({"i8"})
-"""Data types whose operations are no floating-point work: they have a roof, but no arithmetic intensity."""
+"""Data types whose operations are not floating-point work: they have a roof but no arithmetic intensity."""
 
-_HITS_OF_MALL = " (hits in the Infinity Cache are inside)"
+_HITS_OF_MALL = "  (includes Infinity Cache hits)"
 _WIDE_LANES = " (lookups of wide lanes count twice)"
 _NO_METRIC = "the architecture has no counter for it"
-_NO_MALL_COUNTERS = "no counters: its hits are inside dram"
+_NO_MALL_COUNTERS = "no counters: its hits are included in dram"
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """There is no roofline, and why."""
+    """Missing result and the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ComputeRow:
-    """Work of one data type on one kind of unit; of the integer type `i8` the operations are no FLOP."""
+    """Work of one data type on one kind of unit. Operations of the integer type `i8` are not FLOP."""
 
     unit: Unit
     data_type: str
@@ -56,7 +56,7 @@ class ComputeRow:
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """Traffic at one level. `intensity` is FLOP per byte there, `ridge` where the compute roof begins."""
+    """Traffic at one memory level. `intensity` is FLOP per byte; `ridge` is the intensity at which the compute roof begins."""
 
     level: MemoryLevel
     bytes: float | None
@@ -71,7 +71,7 @@ class MemoryRow:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The kernel's place. `bound_ns` is the least time that its work and its DRAM traffic need under the roofs."""
+    """Kernel under its roofs. `bound_ns` is the minimum time for its work and its DRAM traffic."""
 
     duration_ns: float
     flops: float | None
@@ -81,7 +81,7 @@ class Roofline:
     gflop_per_s: float | None
     gb_per_s: float
     peak_gflop_per_s: float
-    """Of the mix of data types that the kernel uses; the vector F32 peak where it computes nothing."""
+    """Peak of the mix of data types that the kernel uses; the vector F32 peak if it computes nothing."""
     peak_gb_per_s: float
     ridge: float
     position: Position | None
@@ -90,13 +90,13 @@ class Roofline:
     memory: tuple[MemoryRow, ...]
     notes: tuple[str, ...]
     implausible: tuple[str, ...]
-    """Rates above 100 % of a roof: something is wrong with the counters, the time or the peak."""
+    """Rates above 100 % of a roof, which indicate wrong counters, a wrong time or a wrong peak."""
     peaks: str = "theoretical"
-    """`theoretical`, or `empirical` and where they were measured."""
+    """`theoretical`, or `empirical` with the source of the measurement."""
 
 
 def evaluate_metrics(profile: Profile, duration_ns: float | None = None) -> Metrics:
-    """Every counter metric of the target's architecture for this profile; its time is the median one unless it is given."""
+    """Evaluate every counter metric of the target's architecture. Uses the median duration if `duration_ns` is omitted."""
     facts = target_facts(profile.target, statistics.median(profile.durations_ns) if duration_ns is None else duration_ns)
     facts["wave_size"] = profile.wave_size
     metrics = load_metrics(profile.target.architecture)
@@ -106,13 +106,13 @@ def evaluate_metrics(profile: Profile, duration_ns: float | None = None) -> Metr
 def roofline(
     profile: Profile, metrics: Metrics, duration_ns: float | None = None, measured: MeasuredPeaks | None = None
 ) -> Roofline | Unavailable:
-    """The roofline of the median dispatch, or of another time.
+    """Return the roofline of a dispatch.
 
     Args:
-        profile: Of the kernel.
-        metrics: As :func:`evaluate_metrics` gives them.
-        duration_ns: The kernel's time; the median where it is left out.
-        measured: Peaks of the GPU, which take the place of the theoretical ones.
+        profile: Profile of the kernel.
+        metrics: Result of :func:`evaluate_metrics`.
+        duration_ns: Duration of the dispatch; the median if omitted.
+        measured: Measured peaks of the GPU, which replace the theoretical ones.
     """
     duration_ns = statistics.median(profile.durations_ns) if duration_ns is None else duration_ns
     dram = metrics.get("dram_bytes")
@@ -156,12 +156,12 @@ def roofline(
 
 def _peak_note(measured: MeasuredPeaks | None) -> str:
     if measured is None:
-        return "theoretical peaks, at the maximum clock; passes.roofline_csv takes measured ones"
-    return f"empirical peaks of {measured.source}; a roof that it lacks is theoretical"
+        return "theoretical peaks at the maximum clock; set passes.roofline_csv to use measured ones"
+    return f"empirical peaks of {measured.source}; roofs missing there are theoretical"
 
 
 def _compute_rows(roofs: tuple[ComputeRoof, ...], metrics: Metrics, duration_ns: float) -> tuple[ComputeRow, ...]:
-    """One row per roof that has a counter or could have one; packed forms share the counters of the plain ones."""
+    """Return one row per roof that has, or could have, a counter. Packed forms share the counters of the plain ones."""
     rows = []
     for roof in roofs:
         value = metrics.get(f"{roof.unit}_{'ops' if roof.data_type in INTEGERS else 'flops'}_{roof.data_type}")
@@ -208,7 +208,7 @@ def _memory_rows(
 
 
 def _unit_ns(compute: tuple[ComputeRow, ...]) -> dict[str, float]:
-    """Least time of each kind of unit; its data types take turns."""
+    """Return the minimum time of each kind of unit; data types of one unit take turns."""
     spent = {"vector": 0.0, "matrix": 0.0}
     for row in compute:
         spent[row.unit] += (row.flops or 0.0) / row.peak_gflop_per_s
@@ -216,7 +216,7 @@ def _unit_ns(compute: tuple[ComputeRow, ...]) -> dict[str, float]:
 
 
 def _mixed_peak(roofs: tuple[ComputeRoof, ...], compute: tuple[ComputeRow, ...]) -> float:
-    """FLOP over the least time for them: data types of one unit take turns, vector and matrix units overlap."""
+    """Return FLOP over their minimum time: data types of one unit take turns, vector and matrix units overlap."""
     floating = tuple(row for row in compute if row.data_type not in INTEGERS)
     flops = sum(row.flops or 0.0 for row in floating)
     if flops:
@@ -241,7 +241,7 @@ def _ratio(numerator: float | None, denominator: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class Headroom:
-    """Speed-up if the kernel ran at its roof, and of the critical path then (Amdahl's law)."""
+    """Possible speed-up of the kernel at its roof, and the resulting speed-up of the critical path (Amdahl's law)."""
 
     roof_ns: float
     speedup: float
@@ -250,7 +250,7 @@ class Headroom:
 
 
 def headroom(roof: Roofline, critical_share: float) -> Headroom | None:
-    """The headroom, or None where the roofline cannot be trusted (work unknown, or a rate above its roof)."""
+    """Return the headroom, or None if the roofline is unreliable (work unknown, or a rate above its roof)."""
     if roof.flops is None or roof.implausible or roof.bound_ns <= 0:
         return None
     speedup = roof.duration_ns / roof.bound_ns

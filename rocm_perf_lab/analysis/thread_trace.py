@@ -1,8 +1,8 @@
-"""What a thread trace says: where wavefronts spent their cycles, and which instruction made them wait.
+"""Analysis of a thread trace: cycles per instruction class, source line and loop, and the cause of every stall.
 
-`analyse(trace)` gives the time by instruction class and by source line, every stall of a wait charged to the loads,
-LDS, scalar or matrix instructions behind it, memory latency, issue efficiency and hot spots. The time of an instruction
-is latency + idle: its stall is part of its latency.
+`analyse(trace)` returns time by instruction class and by source line, charges the stall of each wait to the memory, LDS,
+scalar or matrix instructions that caused it, and reports memory latency, issue efficiency and hot spots. The time of an
+instruction is latency + idle; its stall is part of its latency.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 UNKNOWN_SOURCE = "(no source line)"
 _HOT_SPOTS = 10
 _SUM_TOLERANCE = 0.01
-_SAMPLED = "the directory holds PC samples, which count samples and not cycles"
+_SAMPLED = "the directory holds PC samples, which count samples instead of cycles"
 _ALWAYS = (
-    "a wait for several operations is shared among them by a model: all were as long under way as the youngest",
-    "idle time is a lost arbitration, a dependency or a missing instruction: the trace does not tell which",
+    "the stall of a wait for several operations is divided by a model that assumes equal latencies",
+    "idle time is lost arbitration, a dependency or an instruction cache miss; the trace cannot distinguish them",
 )
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Cycles of wavefronts, summed; `share` of all. `stall` is inside `latency`, `cycles` is latency + idle."""
+class CycleShare:
+    """Cycles summed over wavefronts: `cycles` is latency + idle, `stall` is part of latency, `share` is of all cycles."""
 
     hits: int
     cycles: int
@@ -50,76 +50,79 @@ class Spent:
 
 @dataclass(frozen=True)
 class LineTime:
-    """One source line. `caused_cycles`: its own, without its charged waits, with those that it made others wait."""
+    """Time of one source line. `caused_cycles`: its own cycles without charged waits, plus stalls it caused elsewhere."""
 
     source: str
-    spent: Spent
+    spent: CycleShare
     hidden_cycles: int
-    """Of its waiting: while other wavefronts used the SIMD. To shorten that gains nothing."""
+    """Waiting cycles during which other wavefronts used the SIMD. Shortening them does not save time."""
     caused_cycles: float
     waits_for: str | None
-    """The line that it waits for most, and how long, over all waits."""
+    """Line that this line waits for longest, summed over all waits, and for how long."""
     waits_for_class: str | None
     waited_cycles: float
 
 
 @dataclass(frozen=True)
 class HotSpot:
-    """One instruction."""
+    """Instruction with a large share of the time."""
 
     row: InstructionRow
     kind: InstructionClass
     share: float
     hidden_cycles: int
     waits_for: InstructionRow | None
-    """What it stalled for most, and how long, where that is known."""
+    """Instruction that caused most of its stall, and the cycles, if known."""
     waited_cycles: float
 
 
 @dataclass(frozen=True)
 class ThreadTrace:
-    """The analysis. Charges are by falling cycles; lines and hot spots by falling time."""
+    """Result of the analysis. Charges, lines and hot spots are sorted by descending cycles."""
 
     directory: str
     kernel: str | None
     emulated: bool
     waves: int
-    total: Spent
+    total: CycleShare
     stall_fraction: float
     issue_fraction: float
     idle_fraction: float
     hidden_fraction: float
-    """Of all cycles: waiting while another wavefront used the SIMD. The rest is exposed."""
+    """Share of all cycles spent waiting while another wavefront used the SIMD. The remaining waiting is exposed."""
     waves_per_simd: float | None
-    """At a time, on all SIMDs of the traced shader engines that had any; null without occupancy events."""
+    """Mean wavefronts per active SIMD of the traced shader engines; None without occupancy events."""
     shader_clock_hz: float | None
     instructions_per_cycle: float | None
-    """Of the traced compute units, wavefronts overlapped; null without timelines."""
-    classes: Mapping[InstructionClass, Spent]
+    """Of the traced compute units, with wavefronts overlapped; None without wavefront timelines."""
+    classes: Mapping[InstructionClass, CycleShare]
     lines: tuple[LineTime, ...]
     charges: tuple[Charge, ...]
     charged: Mapping[InstructionClass, float]
-    """Cycles of stall by the class of the instruction that caused them."""
+    """Stall cycles by class of the causing instruction."""
     wait_cycles: int
-    """Of all waits for counters, stall or execution."""
+    """Cycles of all waits for counters, whether recorded as stall or as execution."""
     unattributed_cycles: float
-    """Of waits: for something older than the trace, for what no memory operation counts, or for one of several that
-    come back in any order."""
+    """Wait cycles without a known cause: the operation is older than the trace, is not counted as a memory operation, or
+    is one of several that may return in any order."""
     memory_latency: Mapping[str, MemoryLatency]
     hot_spots: tuple[HotSpot, ...]
     loops: tuple[LoopTime, ...]
     balance: TimeBalance
-    """What the cycles of all classes, or of all lines, consist of."""
+    """Composition of the total cycles."""
     limits: tuple[str, ...]
 
 
 def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float | None = None) -> ThreadTrace | Unavailable:
-    """Analyse one trace; unavailable, with the reason, where it holds no cycles.
+    """Analyse one trace.
 
     Args:
-        trace: What was read.
-        symbol: Mangled name of the kernel in question, where the trace holds several.
-        launched_waves: Wavefronts of the whole launch, to say how many of them were seen.
+        trace: Decoded thread trace.
+        symbol: Mangled name of the kernel, if the trace contains several.
+        launched_waves: Wavefronts of the whole launch, to report the traced share.
+
+    Returns:
+        The analysis, or the reason if the trace contains no cycles of the kernel.
     """
     if symbol is not None and (others := _of_others_only(trace, symbol)):
         return Unavailable(f"the thread trace is of {', '.join(others[:3])}, not of {symbol}")
@@ -171,7 +174,7 @@ def analyse(trace: AttTrace, *, symbol: str | None = None, launched_waves: float
 
 
 def _of_others_only(trace: AttTrace, symbol: str) -> tuple[str, ...]:
-    """The kernels of a trace that names its kernels, where `symbol` is none of them; CSV and -T shorten names."""
+    """Return the kernels of a trace that names its kernels but not `symbol`. CSV output and -T shorten names."""
     if any(_is_called(label, symbol) for label in trace.kernels):
         return ()
     return tuple(label.name or label.mangled_name.removesuffix(".kd") for label in trace.kernels)
@@ -183,7 +186,7 @@ def _is_called(label: KernelLabel, symbol: str) -> bool:
 
 
 def _rows_of(trace: AttTrace, symbol: str | None) -> tuple[InstructionRow, ...]:
-    """Without the rows of other kernels that were dispatched meanwhile; functions that are no kernels stay."""
+    """Return the rows without those of other kernels dispatched at the same time; device functions stay."""
     own = {label.mangled_name.removesuffix(".kd") for label in trace.kernels if symbol is not None and _is_called(label, symbol)}
     if not own:
         return trace.rows
@@ -195,27 +198,27 @@ def _rows_of(trace: AttTrace, symbol: str | None) -> tuple[InstructionRow, ...]:
 
 
 def _numbers_of(trace: AttTrace, label: KernelLabel | None) -> set[int] | None:
-    """The kernel's numbers in the occupancy; None where it has none of its name, and all have to do."""
+    """Return the numbers of the kernel in the occupancy events, or None if its name does not occur there."""
     mangled = label.mangled_name.removesuffix(".kd") if label else None
     return {number for number, name in trace.dispatched.items() if name.removesuffix(".kd") == mangled} or None
 
 
 def _waves_of(waves: Sequence[Wave], rows: Sequence[InstructionRow]) -> tuple[Wave, ...]:
-    """The wavefronts that executed any of the rows; those without instructions may be of any kernel."""
+    """Return the wavefronts that executed any of the rows. Wavefronts without instructions may belong to any kernel."""
     lines = np.array([row.line for row in rows], dtype=np.int64)
     return tuple(w for w in waves if not len(w.instructions) or np.isin(w.instructions[:, Column.LINE], lines).any())
 
 
-def _spent(rows: Iterable[InstructionRow], all_cycles: int) -> Spent:
+def _spent(rows: Iterable[InstructionRow], all_cycles: int) -> CycleShare:
     hits = latency = stall = idle = 0
     for row in rows:
         hits, latency, stall, idle = hits + row.hits, latency + row.latency, stall + row.stall, idle + row.idle
-    return Spent(hits, latency + idle, latency, stall, idle, (latency + idle) / all_cycles if all_cycles else 0.0)
+    return CycleShare(hits, latency + idle, latency, stall, idle, (latency + idle) / all_cycles if all_cycles else 0.0)
 
 
 def _by_class(
     rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionClass], all_cycles: int
-) -> dict[InstructionClass, Spent]:
+) -> dict[InstructionClass, CycleShare]:
     groups: dict[InstructionClass, list[InstructionRow]] = defaultdict(list)
     for row in rows:
         if row.hits or row.cycles:
@@ -274,7 +277,7 @@ def _hot_spots(
     all_cycles: int,
 ) -> tuple[HotSpot, ...]:
     largest: dict[int, Charge] = {}
-    for charge in charges:  # by falling cycles
+    for charge in charges:  # by descending cycles
         largest.setdefault(charge.victim.line, charge)
     spots = []
     for row in sorted((row for row in rows if row.cycles), key=lambda row: (-row.cycles, row.line))[:_HOT_SPOTS]:
@@ -285,7 +288,7 @@ def _hot_spots(
 
 
 def _instructions_per_cycle(waves: Sequence[Wave]) -> float | None:
-    """Sum over shader engines, whose clocks differ, of their instructions by the time that they cover; then the mean."""
+    """Return instructions per cycle: per shader engine over its covered time (their clocks differ), then the mean."""
     engines: dict[int, list[Wave]] = defaultdict(list)
     for wave in waves:
         engines[wave.key.engine].append(wave)
@@ -304,24 +307,24 @@ def _limits(trace: AttTrace, summed: TimeBalance, launched_waves: float | None) 
     seen = f"{len(waves):,} of {launched_waves:,.0f} wavefronts" if launched_waves else f"{len(waves):,} wavefronts"
     limits = [f"{seen} were traced, on {units} compute unit(s) of {engines} shader engine(s); others may differ"]
     if not waves:
-        limits = ["no timelines of wavefronts: waits are charged in the order of the code, which misses loops"]
+        limits = ["no wavefront timelines: waits are charged in code order, which ignores loops"]
     if trace.provenance.emulated:
         limits.append("cycles are emulated by the timing model, not measured")
     if not any(row.source for row in trace.rows):
         limits.append("the code has no source lines: compile with -g or -gline-tables-only")
     if holes := sum(wave.stitched is not None for wave in waves):
-        limits.append(f"{holes} wavefronts have instructions without a place in the code")
+        limits.append(f"{holes} wavefronts have instructions that are not in the code listing")
     return (*limits, *_differences(summed), *_ALWAYS, *trace.notes)
 
 
 def _differences(summed: TimeBalance) -> list[str]:
-    """Parts of the balance that are more than a hundredth of the wavefronts' time."""
+    """Return descriptions of the parts of the balance that exceed one percent of the wavefronts' time."""
     parts = (
         (summed.overlapped, "are counted for several instructions at once"),
-        (summed.behind_last, "are behind the last instruction"),
-        (summed.unplaced, "went into instructions without a place in this kernel's code"),
-        (summed.without_file, "more are in the totals of the code than in wave files that could be read"),
-        (-summed.without_file, "more are in wave files than in the totals of the code"),
+        (summed.behind_last, "follow the last instruction"),
+        (summed.unplaced, "belong to instructions outside this kernel's code"),
+        (summed.without_file, "more are in the code totals than in readable wave files"),
+        (-summed.without_file, "more are in wave files than in the code totals"),
     )
     return [
         f"of the wavefronts' cycles {part / summed.waves:.1%} {what}"

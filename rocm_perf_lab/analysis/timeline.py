@@ -1,6 +1,6 @@
-"""How a run used its time: when something ran, what ran at the same time, when nothing did, and how launches waited.
+"""Time line of a run: busy, overlapping and idle time, and launch delays.
 
-Takes starts and ends in order of start, gives sums and the longest gaps. Nothing here depends on inferred dependencies.
+Works on starts and ends sorted by start and returns sums and the longest gaps, without inferred dependencies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST_GAPS = 10
 
 @dataclass(frozen=True)
 class Gap:
-    """A time in which nothing ran; `before` and `after` are the nodes of the graph that it lies between."""
+    """Idle interval; `before` and `after` are the graph nodes around it."""
 
     start_ns: int
     duration_ns: int
@@ -33,9 +33,9 @@ class Gap:
 
 @dataclass(frozen=True)
 class Launches:
-    """API calls that launched kernels: one of a graph counts once, copies do not count (a synchronous one waits for itself).
+    """API calls that launched kernels. A graph launch counts once; copies are excluded (a synchronous copy waits for itself).
 
-    `overhead_ns` is the time in the calls, `latency` from the call to the start of its first kernel.
+    `overhead_ns` is the time inside the calls, `latency` the time from the call to the start of its first kernel.
     """
 
     count: int
@@ -44,29 +44,29 @@ class Launches:
     median_latency_ns: float
     p90_latency_ns: float
     late: int
-    """Launches at which nothing that the kernel depends on was still running: the host was late."""
+    """Launches that came after everything the kernel depends on had ended: the GPU waited for the host."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Sums over the run, in ns; `wall = busy + idle`, `work` counts what ran at the same time more than once."""
+    """Sums over the run in ns. `wall = busy + idle`; `work` counts overlapping time more than once."""
 
     wall_ns: int
     busy_ns: int
     idle_ns: int
     work_ns: int
     overlap_ns: int
-    """Time in which at least two ran."""
+    """Time in which at least two nodes ran."""
     most_at_once: int
     gaps: tuple[Gap, ...]
-    """The longest, longest first."""
+    """Longest gaps, longest first."""
     gap_count: int
     launches: Launches | None
-    """None where the trace has no API calls."""
+    """None if the trace contains no API calls."""
 
 
 def timeline(graph: Graph, regions: Regions | None = None) -> Timeline:
-    """The time line of a graph's nodes."""
+    """Return the time line of a graph's nodes."""
     start, end = graph.start_ns, graph.end_ns
     if len(graph) == 0:
         return Timeline(0, 0, 0, 0, 0, 0, (), 0, None)
@@ -74,7 +74,7 @@ def timeline(graph: Graph, regions: Regions | None = None) -> Timeline:
     gap = start[1:] - reached[:-1]
     gaps = np.flatnonzero(gap > 0)
     longest = gaps[np.argsort(-gap[gaps], kind="stable")[:LONGEST_GAPS]]
-    # The node that reached furthest is the last one before the gap.
+    # The node with the latest end so far precedes the gap.
     last = np.maximum.accumulate(np.where(end == reached, np.arange(len(end)), 0))
     overlap, most = _overlap(start, end)
     wall, busy = int(reached[-1] - start[0]), busy_ns(start, end)
@@ -92,7 +92,7 @@ def timeline(graph: Graph, regions: Regions | None = None) -> Timeline:
 
 
 def busy_ns(start: Integers, end: Integers) -> int:
-    """Time in which at least one runs; by rising start."""
+    """Return the time in which at least one interval is active; `start` is sorted."""
     if len(start) == 0:
         return 0
     reached = np.maximum.accumulate(end)
@@ -101,10 +101,10 @@ def busy_ns(start: Integers, end: Integers) -> int:
 
 
 def _overlap(start: Integers, end: Integers) -> tuple[int, int]:
-    """Time in which at least two run, and how many run at most."""
+    """Return the time in which at least two intervals are active, and the maximum number of active intervals."""
     times = np.concatenate([np.sort(end), start])
     order = np.argsort(times, kind="stable")
-    # At one instant the ends come first: what follows on does not overlap.
+    # At equal times ends come first: intervals that touch do not overlap.
     running = np.cumsum(np.where(order < len(end), -1, 1))
     length = np.diff(times[order], append=times[order[-1]])
     counted = running[length > 0]
@@ -112,7 +112,7 @@ def _overlap(start: Integers, end: Integers) -> tuple[int, int]:
 
 
 def _launches(graph: Graph, regions: Regions) -> Launches | None:
-    """Calls that launched kernels; of a graph's many kernels the first, as one call launched them all."""
+    """Return statistics of the calls that launched kernels; for a graph launch, its first kernel counts."""
     nodes = np.flatnonzero((graph.launched_by >= 0) & (graph.identity < graph.dispatches))
     if len(nodes) == 0:
         return None

@@ -1,8 +1,12 @@
-"""Whether the times of a thread trace add up: `balance(trace, rows)`.
+"""Cycle accounting of a thread trace: balance of totals, hidden waiting, occupancy of the SIMDs and shader clock.
 
-The decoder's total of an instruction is latency + idle. Over all instructions that is the life of the wavefronts, but for
-instructions that were executed at the same time (GFX10 and later, whose latency contains execution), the end of a wavefront
-behind its last instruction, instructions without a place in the code, and wavefronts whose file is missing. All are counted.
+The decoder's total of an instruction is latency + idle. The sum over all instructions is the lifetime of the wavefronts,
+except for overlapping instructions (GFX10 and later, whose latency includes execution), the end of a wavefront after its
+last instruction, instructions outside the code, and wavefronts whose file is missing. `balance` accounts for each.
+
+While a wavefront is idle or stalled, its SIMD may issue for others. That part of its waiting is hidden: shortening it does
+not save time. The rest is exposed. The concept is that of ROCprof Compute Viewer's hidden latency; here a SIMD is busy while
+any of its wavefronts issues to a pipe, and on GFX10 and later executes. GFX9 matrix instructions count with their issue.
 """
 
 from __future__ import annotations
@@ -27,24 +31,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TimeBalance:
-    """Cycles: `instructions` = `waves` + `overlapped` - `behind_last` - `unplaced` + `without_file`, exactly."""
+    """Composition of cycles: `instructions` = `waves` + `overlapped` - `behind_last` - `unplaced` + `without_file`, exactly."""
 
     instructions: int
-    """Latency + idle of all rows, which classes and source lines divide among them."""
+    """Latency + idle of all rows: the sum over instruction classes, and over source lines."""
     waves: int
-    """From begin to end of every wavefront that was read."""
+    """Lifetime of every wavefront that was read."""
     overlapped: int
     """Counted for several instructions of one wavefront at once."""
     behind_last: int
-    """Of wavefronts, from the end of their last instruction; negative where that outlasts the wavefront."""
+    """From the end of the last instruction to the end of the wavefront; negative if the instruction ends later."""
     unplaced: int
-    """Of instructions that are none of the rows: without a place in the code, or of another kernel."""
+    """Instructions outside the rows: not in the code listing, or of another kernel."""
     without_file: int
-    """In the totals of the code, but in no wave file that could be read; negative where the totals have less."""
+    """In the code totals but in no readable wave file; negative if the totals are smaller."""
 
 
 def balance(trace: AttTrace, rows: Sequence[InstructionRow]) -> TimeBalance:
-    """What the totals of `rows` consist of."""
+    """Return the composition of the totals of `rows`."""
     lines = np.array([row.line for row in rows], dtype=np.int64)
     waves = spent = covered = unplaced = 0
     for wave in trace.waves:
@@ -67,13 +71,13 @@ def balance(trace: AttTrace, rows: Sequence[InstructionRow]) -> TimeBalance:
 
 
 def waves_per_simd(trace: AttTrace, kernels: AbstractSet[int] | None = None) -> float | None:
-    """Wavefronts at a time on a SIMD of the traced shader engines, on average from the first to the last event.
+    """Return the mean number of wavefronts per SIMD of the traced shader engines, from the first to the last event.
 
-    All compute units of these engines count, as far as they had any wavefront. None without occupancy events.
+    Compute units that never had a wavefront do not count. None without occupancy events.
 
     Args:
-        trace: With its occupancy.
-        kernels: Numbers of the kernels whose wavefronts count; all of them by default.
+        trace: Trace with occupancy events.
+        kernels: Numbers of the kernels whose wavefronts count; all by default.
     """
     present = available = 0
     for events in trace.occupancy.values():
@@ -83,14 +87,14 @@ def waves_per_simd(trace: AttTrace, kernels: AbstractSet[int] | None = None) -> 
         order = np.argsort(own[:, 0], kind="stable")
         times = own[order, 0].astype(np.int64)
         running = np.cumsum(np.where(own[order, 4] == 1, 1, -1))
-        running -= min(int(running.min()), 0)  # those that began before the trace only end in it
+        running -= min(int(running.min()), 0)  # wavefronts that started before the trace only end in it
         present += int((running[:-1] * np.diff(times)).sum())
         available += int(times[-1] - times[0]) * len(np.unique(own[:, 1:3], axis=0))
     return present / available if available else None
 
 
 def shader_clock_hz(clocks: Clocks | None) -> float | None:
-    """The median over shader engines; None where the trace has no clocks, or only one moment of them."""
+    """Return the median shader clock over shader engines, or None if the trace has fewer than two clock samples."""
     if clocks is None:
         return None
     rates = []
@@ -106,7 +110,7 @@ _IS_PIPE = np.array([category in _PIPES for category in Category])
 
 
 def hidden_cycles(trace: AttTrace) -> dict[int, int]:
-    """By line of the code, over all wavefronts of each SIMD; lines that hide nothing have no entry."""
+    """Return hidden cycles by code line, over all wavefronts of each SIMD; lines without hidden cycles are omitted."""
     lines = np.array([row.line for row in trace.rows], dtype=np.int64)
     hidden = np.zeros(len(lines) + 1)
     simds: dict[tuple[int, int, int], list[Wave]] = defaultdict(list)
@@ -126,7 +130,7 @@ def hidden_cycles(trace: AttTrace) -> dict[int, int]:
 
 
 def _busy_until(waves: Sequence[Wave]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Moments, and for how many cycles the SIMD was busy until then: straight between them, constant outside."""
+    """Return points in time and the busy cycles of the SIMD until then: linear in between, constant outside."""
     parts = [_busy(wave) for wave in waves]
     starts, ends = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(starts, kind="stable")
@@ -139,7 +143,7 @@ def _busy_until(waves: Sequence[Wave]) -> tuple[NDArray[np.float64], NDArray[np.
 
 
 def _busy(wave: Wave) -> tuple[Integers, Integers]:
-    """From when to when one wavefront used a pipe; intervals that touch are one."""
+    """Return the intervals in which one wavefront used a pipe; adjacent intervals are merged."""
     one = wave.instructions
     categories = one[:, Column.CATEGORY]
     used = one[_IS_PIPE[np.where((categories >= 0) & (categories < len(_IS_PIPE)), categories, Category.NONE)]]
@@ -151,7 +155,7 @@ def _busy(wave: Wave) -> tuple[Integers, Integers]:
 
 
 def _merged(starts: Integers, ends: Integers) -> tuple[Integers, Integers]:
-    """The union of intervals in order of their starts."""
+    """Return the union of intervals sorted by start."""
     if not len(starts):
         return starts, ends
     reached = np.maximum.accumulate(ends)

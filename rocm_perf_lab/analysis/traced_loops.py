@@ -1,7 +1,7 @@
-"""Loops of a thread trace, from the branches that wavefronts took backwards: `loops(trace, rows)`.
+"""Loops of a thread trace, found from taken backward branches.
 
-A loop is all code from the target of such a branch to the last branch back to it, as the code is laid out: blocks that the
-compiler moved out of it are not in it, and an outer loop has the time of its inner ones.
+A loop covers the code from the branch target to the last branch back to it, in layout order. Blocks that the compiler moved
+out of it are excluded; an outer loop includes the time of its inner loops.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _BRANCHES = ("s_branch", "s_cbranch")
 
 @dataclass(frozen=True)
 class LoopTime:
-    """One loop; cycles are those of all traced wavefronts."""
+    """Time of one loop; cycles are summed over all traced wavefronts."""
 
     first: InstructionRow
     last: InstructionRow
-    """The branch."""
+    """The backward branch."""
     source: str
-    """`file:10-12`: the lines of it in the file that most of its time is in; empty without source lines."""
+    """`file:10-12`: its lines in the file with most of its time; empty without source lines."""
     turns: int
     turns_per_entry: float
     cycles: int
@@ -38,11 +38,11 @@ class LoopTime:
 
 
 def loops(trace: AttTrace, rows: Sequence[InstructionRow]) -> tuple[LoopTime, ...]:
-    """Loops among `rows` by falling time; empty without wavefronts.
+    """Return the loops among `rows`, sorted by descending time; empty without wavefronts.
 
     Args:
-        trace: With wavefronts.
-        rows: Of the kernel in question, in order of their lines.
+        trace: Trace with wavefronts.
+        rows: Rows of the kernel, sorted by line.
     """
     by_line = {row.line: row for row in rows}
     back: dict[int, tuple[int, int]] = {}
@@ -71,7 +71,7 @@ def _lines(rows: Sequence[InstructionRow]) -> str:
     numbers: dict[str, list[int]] = {}
     for row in rows:
         file, _, number = row.source_line.rpartition(":")
-        if row.cycles and number.isdecimal() and int(number):  # line 0 is code of no line
+        if row.cycles and number.isdecimal() and int(number):  # line 0 marks code without a source line
             cycles[file] = cycles.get(file, 0) + row.cycles
             numbers.setdefault(file, []).append(int(number))
     if not cycles:

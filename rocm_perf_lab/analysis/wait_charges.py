@@ -1,8 +1,8 @@
-"""Every stall of a wait charged to the instructions behind it, and how long data took: `waited(trace, rows, kinds)`.
+"""Stall cycles charged to the instructions that caused them, and memory latency.
 
-Links between a wait and what it waited for are those of `rocprof/att/waits.py`. A wait for several operations is shared by
-time: each moment of it among those whose data were still out, where all data of a counter are taken to be as long under way
-as those of its youngest operation, with which the wait ended.
+`rocprof/att/waits.py` links each wait to the operations it waited for. The stall of a wait for several operations is divided
+over time: each moment among the operations whose data had not arrived. All operations of one counter are assumed to have
+the latency of the youngest, whose arrival ended the wait.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.static_features import InstructionClass
 
 _SHORTEST_WAIT = 4
-"""Cycles: a wait that takes no longer found its data there."""
+"""Cycles. The data of a wait that is not longer had already arrived."""
 _LONGEST_MATRIX = 80
-"""Cycles from the issue of a matrix instruction until nothing waits for it any more: 16 passes of 4 cycles, and the 3 passes
-that a reader keeps away (LLVM's GCNHazardRecognizer). A stall that lasts longer is another wavefront's use of the core."""
+"""Cycles from the issue of a matrix instruction until its result is available: 16 passes of 4 cycles, and the 3 passes that
+keep a reader away (LLVM's GCNHazardRecognizer). A longer stall is contention with another wavefront for the matrix core."""
 _LATENCY_CLASSES: tuple[InstructionClass, ...] = ("vmem", "lds", "smem")
 _STORES = re.compile("_store|_write|_wb")
 _COUNTERS = len(Counter)
@@ -39,7 +39,7 @@ _COUNTERS = len(Counter)
 
 @dataclass(frozen=True)
 class Charge:
-    """The instruction in row `victim` stalled for that many cycles because of the one in row `cause`."""
+    """Stall cycles of the instruction in row `victim` caused by the instruction in row `cause`."""
 
     victim: InstructionRow
     cause: InstructionRow
@@ -49,7 +49,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class MemoryLatency:
-    """From issue to the end of the wait that ended when the data came, in cycles; only waits that really waited."""
+    """Cycles from issue to the end of the wait that the data ended; only waits that actually stalled count."""
 
     samples: int
     mean: float
@@ -59,17 +59,17 @@ class MemoryLatency:
 
 @dataclass(frozen=True)
 class Waited:
-    """Charges by falling cycles, and memory latency by class."""
+    """Charges sorted by descending cycles, and memory latency by class."""
 
     charges: tuple[Charge, ...]
     latency: Mapping[str, MemoryLatency]
 
 
 def waited(trace: AttTrace, rows: Sequence[InstructionRow], kinds: Mapping[int, InstructionClass]) -> Waited:
-    """Who waited for whom in all wavefronts of a trace; without wavefronts in the order of the code.
+    """Charge all stalls of a trace. Without wavefronts, the order of the code is used.
 
     Args:
-        trace: With its code and wavefronts.
+        trace: Trace with code and wavefronts.
         rows: Rows of the code that count; wavefronts may have executed others.
         kinds: Class of each row of the trace.
     """
@@ -82,7 +82,7 @@ def waited(trace: AttTrace, rows: Sequence[InstructionRow], kinds: Mapping[int, 
 
 
 def waiting_cycles(row: InstructionRow, kind: InstructionClass) -> int:
-    """All of a wait for counters; of anything else its stall."""
+    """Return the waiting cycles of a row: the latency of a wait for counters, else the stall."""
     return row.latency if kind == "waitcnt" else row.stall
 
 
@@ -106,7 +106,7 @@ class _Walk:
         self._samples: list[tuple[Integers, Integers]] = []
 
     def found(self) -> Waited:
-        """What all that was taken in says."""
+        """Return the charges and latencies accumulated so far."""
         charges = []
         for key, cycles in self._cycles.items():
             pair, counter = divmod(key, _COUNTERS)
@@ -117,10 +117,10 @@ class _Walk:
         return Waited(tuple(charges), self._latency())
 
     def take(self, wave: Wave) -> None:
-        """One wavefront."""
+        """Add one wavefront."""
         executed = wave.instructions
         rows = self._follower.numbered(executed[:, Column.LINE], executed[:, Column.CATEGORY])
-        # A wait is over when it is done, whether its time is called a stall (GFX9) or execution (GFX10 and later).
+        # A wait ends when the counter is reached, whether its time is recorded as stall (GFX9) or as execution (GFX10 and later).
         lasting = np.where(self._is_wait[rows], Column.DURATION, Column.STALL)
         stalls = executed[np.arange(len(rows)), lasting].astype(np.int64)
         issued = executed[:, Column.TIME] + stalls
@@ -132,7 +132,7 @@ class _Walk:
         self._add(rows, links, (free - starts).astype(np.float64))
 
     def take_code(self, rows: Sequence[InstructionRow]) -> None:
-        """Without timelines: as if every row had been executed once, in order of address; causes share alike."""
+        """Charge without timelines: as if each row had executed once, in address order; causes share equally."""
         lines = self._follower.numbered(np.array([row.line for row in rows], np.int64), np.zeros(len(rows), np.int64))
         stalls = np.array([waiting_cycles(row, self._kinds[row.line]) for row in rows], dtype=np.float64)
         for links in (self._follower.counter_links(lines), self._follower.matrix_links(lines, stalls > 0)):
@@ -143,7 +143,7 @@ class _Walk:
         if not len(links.victims):
             return
         ends, waits, issues = issued[links.victims], stalls[links.victims], issued[links.causes]
-        # Links of one victim and counter stand together; the last of them is the youngest operation.
+        # Links of one victim and counter are adjacent; the last one is the youngest operation.
         group = links.victims * _COUNTERS + links.counters
         lasts = np.flatnonzero(np.concatenate([group[1:] != group[:-1], [True]]))
         youngest = np.repeat(lasts, np.diff(lasts, prepend=-1))
@@ -175,13 +175,13 @@ class _Walk:
 
 
 def _shared(victims: Integers, starts: Integers, ends: Integers, returns: Integers) -> NDArray[np.float64]:
-    """The stall [start, end) of every victim shared among its links: each moment among those whose data were still out.
+    """Divide the stall [start, end) of every victim among its links: each moment among those whose data had not arrived.
 
     Args:
-        victims: Of each link, (n_links); links of one victim stand together.
-        starts: Of the victim's stall.
-        ends: Of the victim's stall.
-        returns: When the data of the link's operation are taken to have come.
+        victims: Victim of each link, shape (n_links,); links of one victim are adjacent.
+        starts: Start of the victim's stall.
+        ends: End of the victim's stall.
+        returns: Assumed arrival of the data of the link's operation.
     """
     order = np.lexsort((returns, victims))
     groups = victims[order]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from benchmarks.profiling import generate
+from benchmarks.databases import generate_database
 from rocm_perf_lab.analysis.dag import dag_document
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.profiling.profile import build_profile
@@ -95,7 +95,7 @@ def test_of_a_large_run_the_longest_of_the_path_are_listed(tmp_path: Path) -> No
 
 
 def test_a_generated_run_of_many_pages_is_read_as_its_views_show_it(tmp_path: Path) -> None:
-    generate(tmp_path / "x.db", dispatches=20_000, queues=8)
+    generate_database(tmp_path / "x.db", dispatches=20_000, queues=8)
     trace = read_database(tmp_path / "x.db")
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
         shown = connection.execute("SELECT start, end, queue_id, stack_id, name FROM kernels ORDER BY start, end, id").fetchall()
