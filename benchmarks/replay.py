@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.figures import Figure, publish
-from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import PAGE_BYTES
-from rocm_perf_lab.replay.capture import open_capture
+from rocm_perf_lab.replay.application_capture import CaptureRequest, tool_environment
+from rocm_perf_lab.replay.application_capture import capture as capture_application
 from rocm_perf_lab.replay.errors import RelocationError
-from rocm_perf_lab.replay.job import CheckOrder, Job
-from rocm_perf_lab.replay.launcher import CaptureRequest, tool_environment
-from rocm_perf_lab.replay.launcher import capture as capture_application
+from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
+from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.session import ReplaySession
 from rocm_perf_lab.replay.tool_build import build_tool
 from rocm_perf_lab.target.catalog import load_target
@@ -78,8 +78,8 @@ def replays_of_a_small_kernel(replays: int = 1000) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch:
         capture = open_capture(scale_capture(Path(scratch) / "capture", n=256))
         with ReplaySession(capture, device="emulator", target=load_target("mi300x"), threads=1) as session:
-            session.run(Job(iterations=10))
-            outcome = session.run(Job(iterations=replays))
+            session.run(ReplayRequest(iterations=10))
+            outcome = session.run(ReplayRequest(iterations=replays))
     outside_ms = (outcome.wall_ms - outcome.dispatch_ms) / replays
     yield Figure(f"{replays:,} replays of a small kernel, each", f"{outcome.wall_ms / replays:.3f} ms in all", "< 1 ms")
     yield Figure("of which restoring and bookkeeping", f"{outside_ms:.3f} ms", "")
@@ -91,7 +91,7 @@ def restore_of_changed_pages(nbytes: int, dirty: float = 0.01) -> Iterator[Figur
     pages = round(nbytes / PAGE_BYTES * dirty)
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch:
         code = build_hip(_SCATTER, Path(scratch)).code_object
-    with Machine(load_target("mi300x"), max_instructions=10**9) as machine:
+    with EmulatedGpu(load_target("mi300x"), max_instructions=10**9) as machine:
         buffer = machine.allocate("x", nbytes)
         image = np.arange(elements, dtype=np.uint32).view(np.uint8)
         machine.write(buffer, image)
@@ -130,7 +130,7 @@ def fresh_processes(count: int) -> Iterator[Figure]:
         for _ in range(count):
             with ReplaySession(capture, device="rocm") as session:
                 try:
-                    session.run(Job(check=CheckOrder()))
+                    session.run(ReplayRequest(check=CheckRequest()))
                 except RelocationError:
                     relocations += 1
     each = (time.perf_counter() - start) / max(count, 1)
@@ -203,7 +203,7 @@ class _Peak:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._largest = 0
-        self._stopped = threading.Event()
+        self._stopped = threading.HsaEvent()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
 

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocm_perf_lab.jobs.replay.job import ReplayTarget
+    from rocm_perf_lab.jobs.replay.commands import ReplayTarget
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 _EXIT_USAGE = 5
@@ -99,8 +99,8 @@ def capture(words: tuple[str, ...], debug: bool, **options: Any) -> None:
 
         from rich.console import Console
 
-        from rocm_perf_lab.jobs.replay.job import run_capture
-        from rocm_perf_lab.replay.launcher import CaptureRequest
+        from rocm_perf_lab.jobs.replay.commands import run_capture
+        from rocm_perf_lab.replay.application_capture import CaptureRequest
 
         request = CaptureRequest(
             command=words,
@@ -132,7 +132,7 @@ def info(directory: str, as_json: bool, debug: bool) -> None:
 
         from rich.console import Console
 
-        from rocm_perf_lab.jobs.replay.job import run_info
+        from rocm_perf_lab.jobs.replay.commands import run_info
 
         run_info(Path(directory), Console(highlight=False), as_json=as_json)
 
@@ -151,7 +151,7 @@ def verify(directory: str, as_json: bool, debug: bool) -> None:
 
         from rich.console import Console
 
-        from rocm_perf_lab.jobs.replay.job import run_verify
+        from rocm_perf_lab.jobs.replay.commands import run_verify
 
         sys.exit(run_verify(Path(directory), Console(highlight=False), as_json=as_json))
 
@@ -168,7 +168,7 @@ def reserve_check(as_json: bool, debug: bool, **options: Any) -> None:
     def run() -> None:
         from rich.console import Console
 
-        from rocm_perf_lab.jobs.replay.job import run_reserve_check
+        from rocm_perf_lab.jobs.replay.commands import run_reserve_check
 
         sys.exit(run_reserve_check(_target(options), Console(highlight=False), as_json=as_json))
 
@@ -202,7 +202,7 @@ def full_vm(as_json: bool, debug: bool, **options: Any) -> None:
 
         from rich.console import Console
 
-        from rocm_perf_lab.jobs.replay.job import FullVmRequest, run_full_vm
+        from rocm_perf_lab.jobs.replay.commands import FullVmRequest, run_full_vm
 
         request = FullVmRequest(
             where=_target(options),
@@ -238,7 +238,7 @@ def _target(options: dict[str, Any]) -> ReplayTarget:
     import os
     from pathlib import Path
 
-    from rocm_perf_lab.jobs.replay.job import ReplayTarget
+    from rocm_perf_lab.jobs.replay.commands import ReplayTarget
 
     return ReplayTarget(
         capture_dir=Path(options["capture_dir"]) if options["capture_dir"] else None,

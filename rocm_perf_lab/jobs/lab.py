@@ -102,9 +102,10 @@ class Lab:
         """What candidates are measured on: the device, or replays on it of the dispatch that the first launch makes."""
         if "replay" not in (self.config.measure, self.config.optimizer.measure):
             return self.device
-        from rocm_perf_lab.jobs.replay.capture import replaying
+        from rocm_perf_lab.replay.device import replaying_device
 
-        return replaying(self.config, self.device, self.output_dir / "capture")
+        config = self.config
+        return replaying_device(self.device, self.output_dir / "capture", kernel=config.kernel, target=config.target)
 
     @cached_property
     def tracker(self) -> RunTracker:

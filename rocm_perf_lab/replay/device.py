@@ -17,11 +17,13 @@ import numpy as np
 from rocm_perf_lab import __version__
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.choice import KFD
+from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.launch_record import launch_record
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
-from rocm_perf_lab.replay.capture import open_capture
-from rocm_perf_lab.replay.job import GeometryOrder, Job
+from rocm_perf_lab.replay.emulated_capture import capture_described_launch
 from rocm_perf_lab.replay.kernarg import explicit_arguments
+from rocm_perf_lab.replay.messages import GeometryRequest, ReplayRequest
+from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.session import ReplaySession
 from rocm_perf_lab.rocprof.writer import write_database
 
@@ -30,9 +32,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.device.protocol import Device, Launch
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.replay.capture import Capture
-    from rocm_perf_lab.replay.job import Outcome
+    from rocm_perf_lab.replay.messages import ReplayOutcome
     from rocm_perf_lab.replay.session import DeviceName
     from rocm_perf_lab.target.model import Target
 
@@ -40,10 +43,10 @@ _WARMUP_ON_A_GPU = 3
 
 
 @runtime_checkable
-class KnowsResults(Protocol):
+class ProvidesExpectedOutputs(Protocol):
     """A device that knows what its dispatch has to leave behind."""
 
-    def known_results(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
+    def expected_outputs(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
         """Right outputs by argument name; None where the description tells them."""
         ...
 
@@ -138,7 +141,7 @@ class ReplayDevice:
             file.write(launch.code_object.data)
             file.flush()
             outcome = self._running(capture).run(
-                Job(
+                ReplayRequest(
                     iterations=runs,
                     warmup=0 if self.deterministic else _WARMUP_ON_A_GPU,
                     hsaco=file.name,
@@ -152,7 +155,7 @@ class ReplayDevice:
         write_database(database, launch_record(self._target, self.identity, launch, durations, wanted))
         return DeviceRun(_outputs(outputs, outcome), database)
 
-    def known_results(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
+    def expected_outputs(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
         """Of a capture that was given: what its dispatch left. One made from the launch has the description's own truth."""
         if not self._is_given:
             return None
@@ -193,6 +196,36 @@ class ReplayDevice:
         return self._session
 
 
+def replaying_device(device: Device, directory: Path, *, kernel: KernelDescription, target: Target) -> Device:
+    """Return a device that captures the first launch and replays every launch on the captured memory.
+
+    Args:
+        device: An emulator, or a :class:`ReplayDevice`, which is returned as it is.
+        directory: Directory of the capture; created at the first launch.
+        kernel: Description of the launched kernel.
+        target: GPU that the device emulates.
+
+    Raises:
+        LabError: The device is a GPU. Capture an application first and use device=replay.
+    """
+    if isinstance(device, ReplayDevice):
+        return device
+    if not isinstance(device, EmulatorDevice):
+        raise LabError(
+            f"measure=replay captures described kernels on the emulator, but the device is {device.identity.name}",
+            where="device.measure or optimizer.measure",
+            hint="rocm-perf replay capture --kernel NAME -- ./app, then device=replay device.capture=DIR",
+        )
+
+    def source(launch: Launch) -> Path:
+        capture_described_launch(device, launch, directory, kernel=kernel, target=target)
+        return directory
+
+    return ReplayDevice(
+        target=target, device="emulator", source=source, max_instructions=device.max_instructions, threads=device.threads
+    )
+
+
 def _places(capture: Capture, launch: Launch) -> dict[str, int]:
     """Captured address of every buffer of a launch.
 
@@ -225,15 +258,15 @@ def _places(capture: Capture, launch: Launch) -> dict[str, int]:
     return places
 
 
-def _geometry(capture: Capture, launch: Launch) -> GeometryOrder:
+def _geometry(capture: Capture, launch: Launch) -> GeometryRequest:
     pairs = zip(explicit_arguments(capture.kernel), launch.arguments, strict=True)
     scalars = {place.offset: value.encoded.hex() for place, value in pairs if not isinstance(value, BufferValue)}
-    return GeometryOrder(
+    return GeometryRequest(
         grid=launch.geometry.work_items, workgroup=launch.block, dynamic_lds_bytes=launch.dynamic_lds_bytes, scalars=scalars
     )
 
 
-def _outputs(buffers: Sequence[BufferValue], outcome: Outcome) -> dict[str, NDArray[np.generic]]:
+def _outputs(buffers: Sequence[BufferValue], outcome: ReplayOutcome) -> dict[str, NDArray[np.generic]]:
     return {
         buffer.name: np.frombuffer(base64.b64decode(content), dtype=buffer.data.dtype).reshape(buffer.data.shape)
         for buffer, content in zip(buffers, outcome.read, strict=True)

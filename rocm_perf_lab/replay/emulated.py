@@ -15,10 +15,10 @@ import numpy as np
 from rocm_perf_lab import __version__
 from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.device.emulated_time import estimate_launch
+from rocm_perf_lab.emulator.execution import SamplePolicy
 from rocm_perf_lab.emulator.kernarg import hidden_values
-from rocm_perf_lab.emulator.machine import EMULATED_ARCHITECTURE, Machine
+from rocm_perf_lab.emulator.machine import EMULATED_ARCHITECTURE, EmulatedGpu
 from rocm_perf_lab.emulator.memory import DeviceMemoryError
-from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.replay.address_space import materialise
 from rocm_perf_lab.replay.errors import ReplayError
 from rocm_perf_lab.replay.kernarg import HOST_SERVICES, MEMORY_ARGUMENTS, PROCESS_ARGUMENTS, replay_kernarg
@@ -86,7 +86,7 @@ class EmulatedReplayer:
         _require_emulated(capture)
         self._capture = capture
         self._target = target
-        self._machine = Machine(
+        self._machine = EmulatedGpu(
             target, max_instructions=max_instructions, threads=threads, sample=SamplePolicy(traced_workgroups)
         )
         self._regions = [self._map(region) for region in capture.regions]

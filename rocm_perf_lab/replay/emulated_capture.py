@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from rocm_perf_lab.replay.format import (
     CapturedQueue,
     CapturedRuntime,
     CapturedVariable,
+    CaptureMode,
     CodePointer,
     CodePointers,
     DispatchDocument,
@@ -51,13 +52,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import Device, Launch
     from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
-    from rocm_perf_lab.emulator.machine import Machine
+    from rocm_perf_lab.emulator.machine import EmulatedGpu
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
-Mode = Literal["reachable", "full", "arguments"]
 _KERNARG_NAME = "kernel arguments"
 _KERNARG_ALIGNMENT = 64
 _KERNARG_POOL = 1  # HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT
@@ -85,7 +85,7 @@ class EmulatedDispatch:
 
 
 def capture_described_launch(
-    device: Device, launch: Launch, directory: Path, *, kernel: KernelDescription, target: Target, mode: Mode = "reachable"
+    device: Device, launch: Launch, directory: Path, *, kernel: KernelDescription, target: Target, mode: CaptureMode = "reachable"
 ) -> None:
     """Run a launch of a described kernel on the emulator and capture it.
 
@@ -113,7 +113,7 @@ def capture_described_launch(
 
 
 def capture_launch(
-    machine: Machine, launch: Launch, directory: Path, *, target: Target, mode: Mode, argument_types: Mapping[str, str]
+    machine: EmulatedGpu, launch: Launch, directory: Path, *, target: Target, mode: CaptureMode, argument_types: Mapping[str, str]
 ) -> LaunchResult:
     """Put a launch into a fresh machine, run it and capture it; see :func:`capture_dispatch`."""
     addresses: list[int | bytes] = []
@@ -135,7 +135,7 @@ def capture_launch(
 
 
 def capture_dispatch(
-    machine: Machine, dispatch: EmulatedDispatch, directory: Path, *, target: Target, mode: Mode
+    machine: EmulatedGpu, dispatch: EmulatedDispatch, directory: Path, *, target: Target, mode: CaptureMode
 ) -> LaunchResult:
     """Run a dispatch on a machine and leave its capture in a new directory.
 
@@ -208,7 +208,9 @@ def _pages(allocation: Allocation) -> NDArray[np.uint8]:
     return np.ctypeslib.as_array(content).copy()
 
 
-def _chosen(mode: Mode, kernarg: bytes, before: Mapping[int, NDArray[np.uint8]], kernarg_base: int) -> dict[int, tuple[str, ...]]:
+def _chosen(
+    mode: CaptureMode, kernarg: bytes, before: Mapping[int, NDArray[np.uint8]], kernarg_base: int
+) -> dict[int, tuple[str, ...]]:
     """Base -> who points into it, for every range that is kept; the kernarg segment always is."""
     reached = reachable(kernarg, before)
     if mode == "full":

@@ -30,18 +30,18 @@ from rocm_perf_lab.replay.format import (
     MANIFEST_NAME,
     MEMORY_NAME,
     PAGE_BYTES,
-    Agent,
-    Block,
-    CodeObjectPart,
+    CapturedAgent,
+    CapturedAllocation,
+    CapturedCodeObject,
+    CapturedKernel,
+    CapturedPacket,
+    CapturedQueue,
+    CapturedVariable,
     Count,
     DispatchDocument,
-    IndexPart,
-    KernelPart,
+    DispatchIndex,
     MemoryDocument,
-    Packet,
-    QueuePart,
     Region,
-    Variable,
     parsed_json,
     region_file,
 )
@@ -211,7 +211,7 @@ def _parsed(content: bytes) -> Any:
 
 
 def _present(directory: CaptureDirectory, ranges: Sequence[_Range]) -> tuple[list[_Range], list[str]]:
-    """Ranges whose blob is there in full size; a blob that is missing was not copied by the tool."""
+    """AddressRanges whose blob is there in full size; a blob that is missing was not copied by the tool."""
     present, warnings = [], []
     for base, same in groupby((piece for piece in ranges if piece.size), key=lambda piece: piece.base):
         pieces, name = list(same), region_file(base)
@@ -229,7 +229,7 @@ def _present(directory: CaptureDirectory, ranges: Sequence[_Range]) -> tuple[lis
 
 
 def _pages(ranges: Sequence[_Range]) -> list[list[_Range]]:
-    """Ranges that share a page, together."""
+    """AddressRanges that share a page, together."""
     groups: list[list[_Range]] = []
     end = 0
     for piece in ranges:
@@ -251,14 +251,14 @@ def _region(group: Sequence[_Range]) -> Region:
     return Region(
         base=base,
         size=end - base,
-        requested=tuple(Block(base=piece.base, size=piece.size) for piece in group),
+        requested=tuple(CapturedAllocation(base=piece.base, size=piece.size) for piece in group),
         kind="vmem" if any(piece.is_vmem for piece in group) else "pool",
         contains_kernarg=any(piece.contains_kernarg for piece in group),
         file=region_file(base),
     )
 
 
-def _variables(directory: CaptureDirectory) -> tuple[tuple[Variable, ...], bytes]:
+def _variables(directory: CaptureDirectory) -> tuple[tuple[CapturedVariable, ...], bytes]:
     if not directory.exists(_VARIABLES_NAME):
         return (), b""
     ours = _read(directory, _METADATA_NAME, _Metadata).hsaco_sha256 if directory.exists(_METADATA_NAME) else ""
@@ -271,13 +271,13 @@ def _variables(directory: CaptureDirectory) -> tuple[tuple[Variable, ...], bytes
             raise CaptureError(
                 f"{variable.blob} has {len(blob):,} bytes, {variable.size:,} were captured", where=str(directory.path)
             )
-        variables.append(Variable(name=variable.name, address=0, size=variable.size, offset=len(content)))
+        variables.append(CapturedVariable(name=variable.name, address=0, size=variable.size, offset=len(content)))
         content += blob
     return tuple(variables), content
 
 
 def _dispatch_document(
-    directory: CaptureDirectory, dispatch: _Dispatch, hsaco: bytes, kernarg: bytes, variables: tuple[Variable, ...]
+    directory: CaptureDirectory, dispatch: _Dispatch, hsaco: bytes, kernarg: bytes, variables: tuple[CapturedVariable, ...]
 ) -> DispatchDocument:
     """What the tools left out comes from the code object."""
     from rocm_perf_lab.toolchain.elf import read_code_object
@@ -292,9 +292,11 @@ def _dispatch_document(
     if len(kernarg) < size:
         raise CaptureError(f"{KERNARG_NAME} has {len(kernarg):,} bytes, the kernel takes {size:,}", where=str(directory.path))
     isa = dispatch.isa_name or f"amdgcn-amd-amdhsa--{code_object.target_id}"
-    gpu = Agent(type="gpu", name=dispatch.agent_name or code_object.architecture, isa=isa, wavefront_size=dispatch.wavefront_size)
+    gpu = CapturedAgent(
+        type="gpu", name=dispatch.agent_name or code_object.architecture, isa=isa, wavefront_size=dispatch.wavefront_size
+    )
     return DispatchDocument(
-        kernel=KernelPart(
+        kernel=CapturedKernel(
             symbol=f"{name}.kd",
             mangled_name=name,
             name=(dispatch.demangled_name or kernel.name).removesuffix(" [clone .kd]"),
@@ -304,20 +306,20 @@ def _dispatch_document(
             private_segment_size=kernel.scratch_bytes,
         ),
         packet=_packet(dispatch),
-        index=IndexPart(kernel=max(dispatch.dispatch_index, 0), process=0),
-        queue=QueuePart(id=0, type=0, size=0, agent=0),
+        index=DispatchIndex(kernel=max(dispatch.dispatch_index, 0), process=0),
+        queue=CapturedQueue(id=0, type=0, size=0, agent=0),
         agent=0,
         agents=(gpu,),
-        code_object=CodeObjectPart(sha256=code_object.sha256, load_base=0, load_size=0, load_delta=0),
+        code_object=CapturedCodeObject(sha256=code_object.sha256, load_base=0, load_size=0, load_delta=0),
         variables=variables,
     )
 
 
-def _packet(dispatch: _Dispatch) -> Packet:
+def _packet(dispatch: _Dispatch) -> CapturedPacket:
     """Without the kernarg segment's address, which is chosen when it is replayed."""
     gx, gy, gz = (*dispatch.grid, 1, 1)[:3]
     bx, by, bz = (*dispatch.block, 1, 1)[:3]
-    return Packet(
+    return CapturedPacket(
         header=_HEADER,
         setup=3 if gz > 1 or bz > 1 else 2 if gy > 1 or by > 1 else 1,
         workgroup_size=(bx, by, bz),

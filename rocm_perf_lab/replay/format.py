@@ -52,6 +52,8 @@ Address = Annotated[
 ]
 Count = Annotated[int, Field(ge=0, lt=_LAST_ADDRESS, strict=True)]
 Triple = tuple[Count, Count, Count]
+CaptureMode = Literal["reachable", "full", "arguments"]
+"""Captured memory: reachable from the kernel arguments, all, or only what the arguments point to directly."""
 
 
 class CaptureModel(BaseModel):
@@ -67,7 +69,7 @@ class FileEntry(CaptureModel):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class Provenance(CaptureModel):
+class CaptureProvenance(CaptureModel):
     """Who wrote the directory. `emulated`: no real GPU ran the dispatch, as far as the writer knows."""
 
     writer: str
@@ -82,10 +84,10 @@ class Manifest(CaptureModel):
     format: Literal["rocm-perf-lab-capture"] = FORMAT
     format_version: Literal[1] = FORMAT_VERSION
     files: dict[str, FileEntry]
-    provenance: Provenance
+    provenance: CaptureProvenance
 
 
-class Block(CaptureModel):
+class CapturedAllocation(CaptureModel):
     """One allocation as the application asked for it."""
 
     base: Address
@@ -109,7 +111,7 @@ class Region(CaptureModel):
 
     base: Address
     size: Count
-    requested: tuple[Block, ...] = ()
+    requested: tuple[CapturedAllocation, ...] = ()
     kind: Literal["pool", "region", "vmem", "ipc", "locked", "interop", "svm"] = "pool"
     location: Literal["gpu", "cpu"] = "gpu"
     agent: Count = 0
@@ -160,7 +162,7 @@ class MemoryDocument(CaptureModel):
 
     format_version: Literal[1] = FORMAT_VERSION
     page_size: Literal[4096] = PAGE_BYTES
-    mode: Literal["reachable", "full", "arguments"]
+    mode: CaptureMode
     regions: tuple[Region, ...]
 
     @model_validator(mode="after")
@@ -175,7 +177,7 @@ class MemoryDocument(CaptureModel):
         return next((region for region in self.regions if region.base <= address < region.end), None)
 
 
-class KernelPart(CaptureModel):
+class CapturedKernel(CaptureModel):
     """The kernel, and the static sizes of its code object."""
 
     symbol: str
@@ -187,7 +189,7 @@ class KernelPart(CaptureModel):
     private_segment_size: Count
 
 
-class Packet(CaptureModel):
+class CapturedPacket(CaptureModel):
     """The AQL kernel dispatch packet; `grid_size` counts work-items."""
 
     header: Annotated[int, Field(ge=0, le=0xFFFF)]
@@ -210,14 +212,14 @@ class Packet(CaptureModel):
         return self
 
 
-class IndexPart(CaptureModel):
+class DispatchIndex(CaptureModel):
     """Which dispatch it was, of its kernel and of the process, both from 0."""
 
     kernel: Count
     process: Count
 
 
-class QueuePart(CaptureModel):
+class CapturedQueue(CaptureModel):
     """The queue that the packet was in."""
 
     id: Count
@@ -226,7 +228,7 @@ class QueuePart(CaptureModel):
     agent: Count
 
 
-class Agent(CaptureModel):
+class CapturedAgent(CaptureModel):
     """One agent of the captured process."""
 
     type: Literal["cpu", "gpu"]
@@ -241,7 +243,7 @@ class Agent(CaptureModel):
     wavefront_size: Count = 0
 
 
-class CodeObjectPart(CaptureModel):
+class CapturedCodeObject(CaptureModel):
     """`kernel.hsaco`, and where the loader had put it."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -250,7 +252,7 @@ class CodeObjectPart(CaptureModel):
     load_delta: Address
 
 
-class Variable(CaptureModel):
+class CapturedVariable(CaptureModel):
     """A module variable; its bytes are at `offset` of variables.bin."""
 
     name: str
@@ -259,7 +261,7 @@ class Variable(CaptureModel):
     offset: Count
 
 
-class CodePlace(CaptureModel):
+class CodePointer(CaptureModel):
     """Where such a word was, and what it was."""
 
     address: Address
@@ -270,7 +272,7 @@ class CodePointers(CaptureModel):
     """Words in kernarg and regions that pointed into code: they do not survive where code cannot be loaded at its old address."""
 
     count: Count = 0
-    places: tuple[CodePlace, ...] = ()
+    places: tuple[CodePointer, ...] = ()
 
 
 class DispatchTiming(CaptureModel):
@@ -286,7 +288,7 @@ class DispatchTiming(CaptureModel):
         return (self.end - self.start) * 1e6 / self.frequency
 
 
-class RuntimePart(CaptureModel):
+class CapturedRuntime(CaptureModel):
     """The HSA runtime of the captured process."""
 
     version: str = ""
@@ -294,11 +296,11 @@ class RuntimePart(CaptureModel):
     build_id: str = ""
 
 
-class EnvironmentPart(CaptureModel):
+class CapturedEnvironment(CaptureModel):
     """What the captured process was. `command` is null where it was not to be kept."""
 
     variables: dict[str, str] = {}
-    runtime: RuntimePart = RuntimePart()
+    runtime: CapturedRuntime = CapturedRuntime()
     pid: Count = 0
     command: tuple[str, ...] | None = None
 
@@ -307,19 +309,19 @@ class DispatchDocument(CaptureModel):
     """`dispatch.json`."""
 
     format_version: Literal[1] = FORMAT_VERSION
-    kernel: KernelPart
-    packet: Packet
-    index: IndexPart
-    queue: QueuePart
+    kernel: CapturedKernel
+    packet: CapturedPacket
+    index: DispatchIndex
+    queue: CapturedQueue
     agent: Count
-    agents: tuple[Agent, ...]
-    code_object: CodeObjectPart
-    variables: tuple[Variable, ...] = ()
+    agents: tuple[CapturedAgent, ...]
+    code_object: CapturedCodeObject
+    variables: tuple[CapturedVariable, ...] = ()
     argument_types: dict[str, str] = {}
     code_pointers: CodePointers = CodePointers()
     timing: DispatchTiming | None = None
     warnings: tuple[str, ...] = ()
-    environment: EnvironmentPart = EnvironmentPart()
+    environment: CapturedEnvironment = CapturedEnvironment()
 
     @model_validator(mode="after")
     def _names_existing_agents(self) -> Self:
@@ -331,7 +333,7 @@ class DispatchDocument(CaptureModel):
         return self
 
     @property
-    def gpu(self) -> Agent:
+    def gpu(self) -> CapturedAgent:
         """The agent that ran the dispatch."""
         return self.agents[self.agent]
 
@@ -374,7 +376,7 @@ def document_text(document: CaptureModel) -> str:
 
 def export_schemas(directory: Path) -> tuple[Path, ...]:
     """Write the JSON Schemas of a capture's documents, `capture_<document>.schema.json`, and `replay.schema.json`."""
-    from rocm_perf_lab.replay.document import ReplayDocument
+    from rocm_perf_lab.replay.report import ReplayDocument
 
     named: dict[str, type[BaseModel]] = {f"capture_{name}": model for name, model in DOCUMENTS.items()}
     paths = []

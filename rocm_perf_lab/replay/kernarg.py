@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rocm_perf_lab.replay.capture import Capture
-    from rocm_perf_lab.replay.format import Packet
+    from rocm_perf_lab.replay.format import CapturedPacket
     from rocm_perf_lab.toolchain.code_object import KernelArgument, KernelMetadata
 
 HIDDEN = "hidden_"
-OF_THE_PROCESS = ("hidden_queue_ptr", "hidden_private_base", "hidden_shared_base")
+PROCESS_ARGUMENTS = ("hidden_queue_ptr", "hidden_private_base", "hidden_shared_base")
 """Values that every process has of its own: a replayer has to give them."""
 HOST_SERVICES = ("hidden_printf_buffer", "hidden_hostcall_buffer", "hidden_default_queue", "hidden_completion_action")
 """What a thread of the captured process served; a kernel that uses one would wait for it for ever."""
-IN_MEMORY = ("hidden_heap_v1", "hidden_multigrid_sync_arg")
+MEMORY_ARGUMENTS = ("hidden_heap_v1", "hidden_multigrid_sync_arg")
 """Pointers to ordinary device memory: kept where that memory was captured."""
 
 
@@ -29,7 +29,7 @@ IN_MEMORY = ("hidden_heap_v1", "hidden_multigrid_sync_arg")
 class ReplayGeometry:
     """What is dispatched: the packet, and how much of its LDS is dynamic. `scalars` replace by-value arguments, by offset."""
 
-    packet: Packet
+    packet: CapturedPacket
     dynamic_lds_bytes: int
     scalars: Mapping[int, bytes] = field(default_factory=dict)
 
@@ -64,15 +64,15 @@ def replay_kernarg(
     notes = []
     for argument in kernel.arguments:
         kind = argument.value_kind
-        if kind not in (*OF_THE_PROCESS, *HOST_SERVICES, *IN_MEMORY):
+        if kind not in (*PROCESS_ARGUMENTS, *HOST_SERVICES, *MEMORY_ARGUMENTS):
             continue
         captured = int.from_bytes(segment[argument.offset : argument.offset + argument.size], "little")
         value = captured
-        if kind in OF_THE_PROCESS or kind in HOST_SERVICES:
+        if kind in PROCESS_ARGUMENTS or kind in HOST_SERVICES:
             value = services.get(kind, 0)
             if kind in HOST_SERVICES and captured not in (0, value):  # the emulator's own mark for "none here" is no service
                 notes.append(f"{kind} was set: the captured process served it, a replay cannot; a kernel that uses it fails")
-        elif kind in IN_MEMORY and captured and capture.memory.region_at(captured) is None:
+        elif kind in MEMORY_ARGUMENTS and captured and capture.memory.region_at(captured) is None:
             value = services.get(kind, 0)
             if captured != value:
                 notes.append(f"{kind} pointed to memory that was not captured; it is null now")
@@ -80,7 +80,7 @@ def replay_kernarg(
     return ReplayKernarg(bytes(segment), tuple(notes))
 
 
-def hidden_of_packet(packet: Packet, dynamic_lds_bytes: int) -> Mapping[str, int]:
+def hidden_of_packet(packet: CapturedPacket, dynamic_lds_bytes: int) -> Mapping[str, int]:
     """Hidden arguments that follow from the geometry."""
     values = {"hidden_grid_dims": packet.setup & 3, "hidden_dynamic_lds_size": dynamic_lds_bytes}
     for axis, items, size in zip("xyz", packet.grid_size, packet.workgroup_size, strict=True):

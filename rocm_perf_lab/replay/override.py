@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.replay.kernarg import HIDDEN, HOST_SERVICES, IN_MEMORY, explicit_arguments
+from rocm_perf_lab.replay.kernarg import HIDDEN, HOST_SERVICES, MEMORY_ARGUMENTS, explicit_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ _LDS_BYTES = 64 << 10
 _LARGEST_WORKGROUP = 1024
 
 
-def stand_in(capture: Capture, code_object: CodeObject) -> KernelMetadata | None:
+def replacement_kernel(capture: Capture, code_object: CodeObject) -> KernelMetadata | None:
     """The kernel of the captured name in another code object."""
     wanted = capture.dispatch.kernel.mangled_name
     return next((kernel for kernel in code_object.kernels if kernel.symbol == wanted), None)
@@ -32,7 +32,7 @@ def stand_in(capture: Capture, code_object: CodeObject) -> KernelMetadata | None
 def override_violations(capture: Capture, code_object: CodeObject, geometry: ReplayGeometry) -> tuple[str, ...]:
     """Why `code_object` cannot stand in for the captured one in a dispatch of that geometry; empty where it can."""
     problems = list(_target_problems(capture.code_object, code_object))
-    kernel = stand_in(capture, code_object)
+    kernel = replacement_kernel(capture, code_object)
     if kernel is None:
         known = ", ".join(k.symbol for k in code_object.kernels) or "none"
         return (*problems, f"kernel name: no kernel {capture.dispatch.kernel.mangled_name!r}; it has {known}")
@@ -79,7 +79,7 @@ def _hidden_problems(captured: KernelMetadata, other: KernelMetadata) -> Iterato
     had = {argument.value_kind for argument in captured.arguments}
     for argument in other.arguments:
         kind = argument.value_kind
-        if kind.startswith(HIDDEN) and kind in HOST_SERVICES + IN_MEMORY and kind not in had:
+        if kind.startswith(HIDDEN) and kind in HOST_SERVICES + MEMORY_ARGUMENTS and kind not in had:
             yield f"hidden arguments: it needs {kind}, which the captured dispatch did not have"
 
 

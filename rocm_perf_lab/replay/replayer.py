@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Environment:
+class ReplayEnvironment:
     """Where a replay ran."""
 
     gpu_agent: str
@@ -31,7 +31,7 @@ class Replayer(Protocol):
     """One reconstructed dispatch."""
 
     @property
-    def environment(self) -> Environment:
+    def environment(self) -> ReplayEnvironment:
         """Where it runs."""
         ...
 

@@ -20,13 +20,13 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.replay.address_space import ATTEMPT_VARIABLE
 from rocm_perf_lab.replay.errors import CaptureError, DeviceFault, OverrideError, RelocationError, ReplayError
-from rocm_perf_lab.replay.job import Failure, Outcome, Setup
+from rocm_perf_lab.replay.messages import ReplayOutcome, ReplaySetup, WorkerError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from rocm_perf_lab.replay.capture import Capture
-    from rocm_perf_lab.replay.job import Job
+    from rocm_perf_lab.replay.messages import ReplayRequest
     from rocm_perf_lab.target.model import Target
 
 DeviceName = Literal["emulator", "rocm"]
@@ -76,7 +76,7 @@ class ReplaySession:
         reserve_only: bool = False,
     ) -> None:
         self._timeout_s = timeout_s
-        self._setup = Setup(
+        self._setup = ReplaySetup(
             capture=str(capture.directory.resolve()),
             device=device,
             ranges=tuple((region.base, region.size) for region in capture.regions),
@@ -116,7 +116,7 @@ class ReplaySession:
             self._pid = int(self._answer(self._process, deadline, "the memory was not reconstructed")["ready"])
         return self._pid
 
-    def run(self, job: Job) -> Outcome:
+    def run(self, job: ReplayRequest) -> ReplayOutcome:
         """Carry out a job.
 
         Raises:
@@ -131,7 +131,7 @@ class ReplaySession:
         process.send(job.model_dump_json())
         deadline = time.monotonic() + self._timeout_s + _GRACE_S
         answer = self._answer(process, deadline, f"no end after {self._timeout_s:g} s")
-        return Outcome.model_validate(answer["outcome"])
+        return ReplayOutcome.model_validate(answer["outcome"])
 
     def _answer(self, process: _Process, deadline: float, late: str) -> dict[str, Any]:
         try:
@@ -160,7 +160,7 @@ def _require_mappings(regions: int) -> None:
 class _Process:
     """The running worker: lines in, lines out, and what it wrote to standard error."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: ReplaySetup) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 closed with the process
         with tempfile.TemporaryFile() as order:
             order.write(setup.model_dump_json().encode())
@@ -208,7 +208,7 @@ class _Process:
         message: dict[str, Any] = json.loads(line)
         if "error" not in message:
             return message
-        failure = Failure.model_validate(message["error"])
+        failure = WorkerError.model_validate(message["error"])
         error = _ERRORS[failure.kind](failure.what, where=failure.where, hint=failure.hint)
         if failure.fatal:
             self.close()
@@ -239,7 +239,7 @@ class _Process:
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         return DeviceFault(
             f"the process of the replay ended {how}",
-            where="\n         ".join(said) or None,
+            where="\n".join(said) or None,
             hint="The kernel or the runtime took it down; rocm-perf replay verify checks the capture itself.",
         )
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LIBRARY = "librocm_perf_lab_capture.so"
-DOOR_LIBRARY = "librocm_perf_lab_capture_door.so"
+SDK_LOADER_LIBRARY = "librocm_perf_lab_capture_sdk_loader.so"
 SOURCES = Path(__file__).parent / "native"
-DOOR_SOURCES = SOURCES / "door"
+SDK_LOADER_SOURCES = SOURCES / "sdk_loader"
 _HEADERS = ("hsa.h", "hsa_ext_amd.h", "hsa_ven_amd_loader.h")
 _COMPILE = ("-std=gnu++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread", "-Wall", "-Wextra")
 _LINK = ("-shared", "-pthread", "-ldl", "-Wl,-z,defs")
@@ -69,13 +69,13 @@ def build_tool(*, include_dir: Path | None = None, cache: Path | None = None) ->
     return _cached(LIBRARY, SOURCES, headers, ("-isystem", str(include_dir)), (_EXPORTS,), cache)
 
 
-def build_door(*, cache: Path | None = None) -> Path:
+def build_sdk_loader(*, cache: Path | None = None) -> Path:
     """The library that, preloaded, loads the tool through rocprofiler-sdk; it needs no headers.
 
     Raises:
         ToolBuildError: No compiler, or it failed.
     """
-    return _cached(DOOR_LIBRARY, DOOR_SOURCES, [], (), (), cache)
+    return _cached(SDK_LOADER_LIBRARY, SDK_LOADER_SOURCES, [], (), (), cache)
 
 
 def _cached(

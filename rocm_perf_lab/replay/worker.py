@@ -15,7 +15,7 @@ from rocm_perf_lab.replay.address_space import claim, owner_of
 
 if TYPE_CHECKING:
     from rocm_perf_lab.replay.capture import Capture
-    from rocm_perf_lab.replay.job import Setup
+    from rocm_perf_lab.replay.messages import ReplaySetup
     from rocm_perf_lab.replay.replayer import Replayer
 
 
@@ -34,14 +34,14 @@ def main() -> int:
 
 def _serve(plain: dict[str, Any], results: Any) -> int:
     from rocm_perf_lab.core.errors import LabError
-    from rocm_perf_lab.replay.capture import open_capture
-    from rocm_perf_lab.replay.job import Job, Setup
-    from rocm_perf_lab.replay.running import run_job
+    from rocm_perf_lab.replay.execution import run_job
+    from rocm_perf_lab.replay.messages import ReplayRequest, ReplaySetup
+    from rocm_perf_lab.replay.reader import open_capture
 
     from pathlib import Path  # isort: skip  # not before the addresses are claimed
 
     try:
-        setup = Setup.model_validate(plain)
+        setup = ReplaySetup.model_validate(plain)
         capture = open_capture(Path(setup.capture), verify=False)
         if setup.reserve_only:
             _try_addresses(setup, capture)
@@ -54,7 +54,7 @@ def _serve(plain: dict[str, Any], results: Any) -> int:
     _answer(results, {"ready": os.getpid()})
     for line in sys.stdin:
         try:
-            outcome = run_job(capture, replayer, Job.model_validate_json(line))
+            outcome = run_job(capture, replayer, ReplayRequest.model_validate_json(line))
         except LabError as error:
             fatal = setup.device == "rocm" and type(error).__name__ == "DeviceFault"  # the queue does not live on
             _answer(results, {"error": _failure(error, fatal=fatal)})
@@ -67,7 +67,7 @@ def _serve(plain: dict[str, Any], results: Any) -> int:
     return 0
 
 
-def _try_addresses(setup: Setup, capture: Capture) -> None:
+def _try_addresses(setup: ReplaySetup, capture: Capture) -> None:
     """On the emulator claiming was all; a GPU's runtime has a say of its own."""
     if setup.device == "rocm":
         from rocm_perf_lab.replay.hsa.reservation import try_addresses
@@ -75,7 +75,7 @@ def _try_addresses(setup: Setup, capture: Capture) -> None:
         try_addresses(capture, agent=setup.agent, library=setup.library)
 
 
-def _replayer(setup: Setup, capture: Capture) -> Replayer:
+def _replayer(setup: ReplaySetup, capture: Capture) -> Replayer:
     if setup.device == "rocm":
         from rocm_perf_lab.replay.hsa.replayer import HsaReplayer
 

@@ -26,9 +26,9 @@ from rocm_perf_lab.replay.format import (
     PAGE_BYTES,
     VARIABLES_NAME,
     AfterPages,
+    CaptureProvenance,
     FileEntry,
     Manifest,
-    Provenance,
     after_file,
     document_text,
     region_file,
@@ -52,7 +52,7 @@ class CaptureNotWritten(LabError):
 
 
 @dataclass(frozen=True)
-class Blob:
+class WrittenFile:
     """A written file: its name and how many of its pages are zero."""
 
     file: str
@@ -95,7 +95,7 @@ class CaptureWriter:
         if isinstance(error, OSError):
             raise self._not_written(error) from error
 
-    def write_region(self, base: int, content: NDArray[np.uint8]) -> Blob:
+    def write_region(self, base: int, content: NDArray[np.uint8]) -> WrittenFile:
         """The bytes of a region before the dispatch, (size,)."""
         return self._write_pages(region_file(base), content)
 
@@ -130,7 +130,7 @@ class CaptureWriter:
         """Write the documents, and last of all the manifest."""
         self._write(MEMORY_NAME, [document_text(memory).encode()])
         self._write(DISPATCH_NAME, [document_text(dispatch).encode()])
-        provenance = Provenance(
+        provenance = CaptureProvenance(
             writer=writer,
             version=__version__,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -143,7 +143,7 @@ class CaptureWriter:
             os.fsync(sink.fileno())
         hidden.replace(self._directory / MANIFEST_NAME)
 
-    def _write_pages(self, name: str, content: NDArray[np.uint8]) -> Blob:
+    def _write_pages(self, name: str, content: NDArray[np.uint8]) -> WrittenFile:
         zero_pages = 0
         digest = hashlib.sha256()
         with self._created(self._directory / name) as sink:
@@ -156,7 +156,7 @@ class CaptureWriter:
                     os.pwrite(sink.fileno(), piece[first * PAGE_BYTES : last * PAGE_BYTES].data, start + first * PAGE_BYTES)
             os.ftruncate(sink.fileno(), len(content))
         self._files[name] = FileEntry(size=len(content), sha256=digest.hexdigest())
-        return Blob(name, zero_pages)
+        return WrittenFile(name, zero_pages)
 
     def _write(self, name: str, pieces: Iterable[bytes]) -> None:
         digest, size = hashlib.sha256(), 0

@@ -12,7 +12,7 @@ import numpy as np
 
 from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.emulator.kernarg import pack_kernarg
-from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.replay.emulated_capture import EmulatedDispatch, capture_dispatch
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocm_perf_lab.emulator.memory import Allocation
-    from rocm_perf_lab.replay.emulated_capture import Mode
+    from rocm_perf_lab.replay.format import CaptureMode
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
 SOURCE = r"""
@@ -80,7 +80,7 @@ class Scene:
     """A machine to fill with buffers; `capture` runs one kernel over them."""
 
     def __init__(self, code: CodeObject | None = None) -> None:
-        self.machine = Machine(mi300x(), max_instructions=10**7)
+        self.machine = EmulatedGpu(mi300x(), max_instructions=10**7)
         self.loaded = self.machine.load(code or code_object())
 
     def buffer(self, content: np.ndarray[tuple[int, ...], np.dtype[np.generic]] | bytes, name: str = "x") -> Allocation:
@@ -100,7 +100,7 @@ class Scene:
         block: int = 64,
         lds: int = 0,
         remainder: int = 0,
-        mode: Mode = "reachable",
+        mode: CaptureMode = "reachable",
         types: Mapping[str, str] | None = None,
     ) -> Path:
         """Run it, capture it, close the machine."""

@@ -6,7 +6,7 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any, Literal
 
-from rocm_perf_lab.replay.capture import open_capture
+from rocm_perf_lab.replay.reader import open_capture
 from tests.builders.captures import scale_capture
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.device.launch import build_launch
-from rocm_perf_lab.emulator.checks import Check
+from rocm_perf_lab.emulator.checks import CheckKind
 from rocm_perf_lab.emulator.faults import MemoryFault
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused
-from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.languages.description import KernelDescription
-from rocm_perf_lab.replay.capture import open_capture
 from rocm_perf_lab.replay.emulated_capture import capture_launch
-from rocm_perf_lab.replay.job import CheckOrder, Job
+from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
+from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.session import ReplaySession
 from tests.builders.emulation import EmulatorBench, int32
 from tests.builders.kernels import build_hip
@@ -68,7 +68,7 @@ def test_workgroups_meet_at_the_barrier_of_the_grid(code: CodeObject, threads: i
 
 
 def test_the_barrier_orders_what_the_checks_see(code: CodeObject) -> None:
-    with Machine(mi300x(), max_instructions=10**7, checks=frozenset(Check)) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10**7, checks=frozenset(CheckKind)) as machine:
         buffers = [machine.allocate(name, 4 * 4 * 64) for name in "ab"]
         for buffer in buffers:
             machine.write(buffer, np.ones(256, np.int32))
@@ -105,13 +105,13 @@ def test_a_cooperative_dispatch_is_captured_and_replayed(code: CodeObject, tmp_p
         {"name": "mirrored", "source": "x.hip", "entry": "mirrored", "grid": [4], "block": [64], "cooperative": True}
         | {"arguments": [*buffers, {"name": "rounds", "kind": "scalar", "dtype": "i32", "value": ROUNDS}]}
     )
-    with Machine(mi300x(), max_instructions=10**7) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10**7) as machine:
         launch = build_launch(description, code, "mirrored")
         capture_launch(machine, launch, tmp_path / "c", target=mi300x(), mode="reachable", argument_types={})
         captured = [machine.read(a) for a in machine.memory.allocations if a.name in ("a", "b")]
 
     with ReplaySession(open_capture(tmp_path / "c"), device="emulator", target=mi300x(), threads=1) as running:
-        outcome = running.run(Job(iterations=3, check=CheckOrder()))
+        outcome = running.run(ReplayRequest(iterations=3, check=CheckRequest()))
 
     assert [list(np.frombuffer(content, np.int32)) for content in captured] == list(expected(np.arange(256), 4))
     assert outcome.verification is not None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.replay.launcher import CaptureError, CaptureOutcome, CaptureRequest, capture, tool_environment
+from rocm_perf_lab.replay.application_capture import CaptureError, CaptureOutcome, CaptureRequest, capture, tool_environment
 from rocm_perf_lab.replay.tool_build import build_tool
 from tests.builders.hsa_stand_in import build
 

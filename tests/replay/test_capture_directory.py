@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocm_perf_lab.replay.capture import capture_problems, open_capture
 from rocm_perf_lab.replay.errors import CaptureError, IncompleteCapture
 from rocm_perf_lab.replay.format import PAGE_BYTES, Region, export_schemas, region_file
-from rocm_perf_lab.replay.reachability import reachable
+from rocm_perf_lab.replay.pointer_scan import reachable
+from rocm_perf_lab.replay.reader import capture_problems, open_capture
 from rocm_perf_lab.replay.writer import CaptureNotWritten, CaptureWriter
 from tests.builders.captures import Scene, list_capture, scale_capture
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.replay.capture import capture_problems, open_capture
+from rocm_perf_lab.replay.reader import capture_problems, open_capture
 from tests.builders.captures import scale_capture
 from tests.builders.foreign_captures import foreign_capture
 

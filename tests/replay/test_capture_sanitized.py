@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.replay.launcher import CaptureError, CaptureRequest, capture
+from rocm_perf_lab.replay.application_capture import CaptureError, CaptureRequest, capture
 from tests.builders.hsa_stand_in import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from rocm_perf_lab.replay.launcher import CaptureMode
+    from rocm_perf_lab.replay.application_capture import CaptureMode
 
 SCENARIOS: list[tuple[str, int, str, CaptureMode]] = [
     ("scale", 2, "normal 4", "reachable"),

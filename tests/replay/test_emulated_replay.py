@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.replay.capture import Capture, open_capture
 from rocm_perf_lab.replay.errors import DeviceFault, OverrideError, ReplayError
-from rocm_perf_lab.replay.job import CheckOrder, GeometryOrder, Job
 from rocm_perf_lab.replay.kernarg import ReplayGeometry, replay_kernarg
+from rocm_perf_lab.replay.messages import CheckRequest, GeometryRequest, ReplayRequest
+from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.session import ReplaySession
 from rocm_perf_lab.toolchain.elf import read_code_object
 from tests.builders.captures import Scene, code_object, list_capture, scale_capture, tree_capture
@@ -23,16 +23,17 @@ from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.replay.job import Outcome
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.messages import ReplayOutcome
 
-EXACTLY = CheckOrder()
+EXACTLY = CheckRequest()
 
 
 def session(capture: Capture, **options: float) -> ReplaySession:
     return ReplaySession(capture, device="emulator", target=mi300x(), threads=1, **options)  # type: ignore[arg-type]
 
 
-def replay(directory: Path, job: Job) -> Outcome:
+def replay(directory: Path, job: ReplayRequest) -> ReplayOutcome:
     with session(open_capture(directory)) as running:
         return running.run(job)
 
@@ -51,7 +52,7 @@ def compiled(directory: Path, source: str) -> str:
 
 @pytest.mark.parametrize("make", [scale_capture, list_capture, tree_capture], ids=["buffers", "linked list", "tree"])
 def test_a_replay_in_another_process_leaves_the_captured_bytes(make: type, tmp_path: Path) -> None:
-    outcome = replay(make(tmp_path / "c"), Job(iterations=3, check=EXACTLY))
+    outcome = replay(make(tmp_path / "c"), ReplayRequest(iterations=3, check=EXACTLY))
 
     assert outcome.pid != os.getpid()
     assert outcome.verification is not None
@@ -72,7 +73,7 @@ def test_a_struct_by_value_reaches_the_replay(tmp_path: Path) -> None:
     y = scene.buffer(np.zeros(4))
     directory = scene.capture(tmp_path / "c", "line", [y, struct.pack("<ddi4x", 0.5, -3.0, 3)])
 
-    outcome = replay(directory, Job(iterations=2, check=EXACTLY, read=((y.address, 32),)))
+    outcome = replay(directory, ReplayRequest(iterations=2, check=EXACTLY, read=((y.address, 32),)))
 
     assert outcome.verification is not None
     assert outcome.verification.passed
@@ -86,15 +87,15 @@ def test_memory_is_restored_between_iterations_or_goes_on_from_where_it_was(tmp_
     capture = open_capture(directory)
 
     with session(capture) as running:
-        restored = running.run(Job(iterations=4, read=((capture.regions[0].base, 4),)))
-        stateful = running.run(Job(iterations=4, recopy=False, read=((capture.regions[0].base, 4),)))
+        restored = running.run(ReplayRequest(iterations=4, read=((capture.regions[0].base, 4),)))
+        stateful = running.run(ReplayRequest(iterations=4, recopy=False, read=((capture.regions[0].base, 4),)))
 
     assert [read(restored), read(stateful)] == [2.0, 16.0]
     assert restored.restored_bytes == 3 * 4096
     assert stateful.restored_bytes == 0
 
 
-def read(outcome: Outcome) -> float:
+def read(outcome: ReplayOutcome) -> float:
     return float(struct.unpack("<f", base64.b64decode(outcome.read[0]))[0])
 
 
@@ -104,7 +105,7 @@ def test_module_variables_start_from_their_captured_values(tmp_path: Path) -> No
     out = scene.buffer(np.zeros(1, dtype=np.int32), "out")
     directory = scene.capture(tmp_path / "c", "count", [out])
 
-    outcome = replay(directory, Job(iterations=3, check=EXACTLY))
+    outcome = replay(directory, ReplayRequest(iterations=3, check=EXACTLY))
 
     assert outcome.verification is not None
     assert outcome.verification.passed, outcome.verification.mismatches
@@ -117,7 +118,7 @@ def test_dynamic_lds_is_that_of_the_packet(tmp_path: Path) -> None:
     x, out = scene.buffer(np.arange(128, dtype=np.int32)), scene.buffer(np.zeros(128, dtype=np.int32), "out")
     directory = scene.capture(tmp_path / "c", "turn", [x, out], block=128, lds=512)
 
-    outcome = replay(directory, Job(check=EXACTLY))
+    outcome = replay(directory, ReplayRequest(check=EXACTLY))
 
     assert outcome.verification is not None
     assert outcome.verification.passed
@@ -129,9 +130,9 @@ def test_an_equal_code_object_may_stand_in_and_a_wrong_one_is_found_out(tmp_path
     near, far = hsaco(tmp_path, FACTOR="2.00001f"), compiled(tmp_path, IN_PLACE.replace("FACTOR", "2.5f"))
 
     with session(open_capture(directory)) as running:
-        exact = running.run(Job(hsaco=near, check=EXACTLY)).verification
-        typed = running.run(Job(hsaco=near, check=CheckOrder(rtol=1e-4, nan="equal"))).verification
-        wrong = running.run(Job(hsaco=far, check=CheckOrder(rtol=1e-4, nan="equal"))).verification
+        exact = running.run(ReplayRequest(hsaco=near, check=EXACTLY)).verification
+        typed = running.run(ReplayRequest(hsaco=near, check=CheckRequest(rtol=1e-4, nan="equal"))).verification
+        wrong = running.run(ReplayRequest(hsaco=far, check=CheckRequest(rtol=1e-4, nan="equal"))).verification
 
     assert exact is not None and not exact.passed
     assert typed is not None and typed.passed
@@ -172,7 +173,7 @@ def test_an_override_that_breaks_a_rule_is_refused_by_its_name(source: str, rule
     directory = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))])
 
     with pytest.raises(OverrideError, match="cannot stand in") as error:
-        replay(directory, Job(hsaco=compiled(tmp_path, source)))
+        replay(directory, ReplayRequest(hsaco=compiled(tmp_path, source)))
 
     assert rule in str(error.value)
 
@@ -187,7 +188,7 @@ def test_an_override_for_another_architecture_is_refused(tmp_path: Path) -> None
     )
 
     with pytest.raises(OverrideError, match="target id: it is for gfx90a, the capture is of gfx942"):
-        replay(directory, Job(hsaco=str(path)))
+        replay(directory, ReplayRequest(hsaco=str(path)))
 
 
 def test_hidden_arguments_of_an_override_are_laid_out_anew(tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_hidden_arguments_of_an_override_are_laid_out_anew(tmp_path: Path) -> No
     capture = open_capture(directory)
 
     with session(capture) as running:
-        outcome = running.run(Job(hsaco=compiled(tmp_path, source), force=True, read=((capture.regions[0].base, 4),)))
+        outcome = running.run(ReplayRequest(hsaco=compiled(tmp_path, source), force=True, read=((capture.regions[0].base, 4),)))
 
     assert read(outcome) == 464.0
 
@@ -219,7 +220,7 @@ def printing_capture(directory: Path) -> Path:
 
 
 def test_a_kernel_that_could_print_and_does_not_needs_no_word(tmp_path: Path) -> None:
-    outcome = replay(printing_capture(tmp_path), Job(check=EXACTLY))
+    outcome = replay(printing_capture(tmp_path), ReplayRequest(check=EXACTLY))
 
     assert outcome.verification is not None and outcome.verification.passed
     assert outcome.notes == ()
@@ -244,19 +245,19 @@ def test_a_replayed_kernel_that_prints_is_answered_and_runs_on(tmp_path: Path) -
     directory = printing_capture(tmp_path)
     override = compiled(tmp_path, PRINTING.replace("LIMIT", "1"))
 
-    outcome = replay(directory, Job(hsaco=override, check=EXACTLY))
+    outcome = replay(directory, ReplayRequest(hsaco=override, check=EXACTLY))
 
     assert outcome.verification is not None and outcome.verification.passed
 
 
 def test_another_geometry_and_other_scalars_run_on_the_captured_memory(tmp_path: Path) -> None:
     capture = open_capture(scale_capture(tmp_path / "c", n=256))
-    order = GeometryOrder(
+    order = GeometryRequest(
         grid=(256, 1, 1), workgroup=(128, 1, 1), dynamic_lds_bytes=0, scalars={16: struct.pack("<f", 10.0).hex()}
     )
 
     with session(capture) as running:
-        outcome = running.run(Job(geometry=order, read=((capture.regions[1].base + 4 * 255, 4),)))
+        outcome = running.run(ReplayRequest(geometry=order, read=((capture.regions[1].base + 4 * 255, 4),)))
 
     assert read(outcome) == 2550.0
 
@@ -268,11 +269,11 @@ def test_a_kernel_that_never_ends_is_stopped(tmp_path: Path) -> None:
 
     with session(open_capture(directory), timeout_s=1, max_instructions=10**12) as running:
         with pytest.raises(DeviceFault, match="no end after 1 s"):
-            running.run(Job(hsaco=endless))
-        assert running.run(Job()).samples_us[0] > 0  # the next job has a process of its own
+            running.run(ReplayRequest(hsaco=endless))
+        assert running.run(ReplayRequest()).samples_us[0] > 0  # the next job has a process of its own
 
     with session(open_capture(directory), max_instructions=10**5) as running, pytest.raises(DeviceFault, match="budget exceeded"):
-        running.run(Job(hsaco=endless))
+        running.run(ReplayRequest(hsaco=endless))
 
 
 def test_a_fault_names_the_allocation(tmp_path: Path) -> None:
@@ -281,7 +282,7 @@ def test_a_fault_names_the_allocation(tmp_path: Path) -> None:
     directory = scene.capture(tmp_path / "c", "at", [x, struct.pack("<q", 1)])
 
     with pytest.raises(DeviceFault, match=r"past the end of buffer 'captured allocation 0x10"):
-        replay(directory, Job(hsaco=hsaco(tmp_path, OFFSET=1000)))
+        replay(directory, ReplayRequest(hsaco=hsaco(tmp_path, OFFSET=1000)))
 
 
 def test_a_capture_of_another_architecture_is_not_replayed(tmp_path: Path) -> None:

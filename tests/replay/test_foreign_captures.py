@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.replay.capture import capture_problems, open_capture
 from rocm_perf_lab.replay.errors import CaptureError
-from rocm_perf_lab.replay.job import CheckOrder, Job
+from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
+from rocm_perf_lab.replay.reader import capture_problems, open_capture
 from rocm_perf_lab.replay.session import ReplaySession
 from tests.builders.foreign_captures import COUNT, foreign_capture
 from tests.builders.targets import mi300x
@@ -41,7 +41,7 @@ def test_it_replays_and_is_checked_against_its_own_first_replay(foreign: tuple[P
     y = capture.regions[1].base
 
     with ReplaySession(capture, device="emulator", target=mi300x(), threads=1) as session:
-        outcome = session.run(Job(iterations=2, check=CheckOrder(), read=((y, 4 * COUNT),)))
+        outcome = session.run(ReplayRequest(iterations=2, check=CheckRequest(), read=((y, 4 * COUNT),)))
 
     import base64
 

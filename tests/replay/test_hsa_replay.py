@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocm_perf_lab.replay.capture import open_capture
+from rocm_perf_lab.replay.application_capture import CaptureRequest
+from rocm_perf_lab.replay.application_capture import capture as capture_application
 from rocm_perf_lab.replay.format import Region, region_file
 from rocm_perf_lab.replay.hsa.queue import DispatchPacket, place_of
 from rocm_perf_lab.replay.hsa.reservation import extents_of
-from rocm_perf_lab.replay.launcher import CaptureRequest
-from rocm_perf_lab.replay.launcher import capture as capture_application
+from rocm_perf_lab.replay.reader import open_capture
 from tests.builders.captures import code_object, list_capture, scale_capture
 from tests.builders.hsa_stand_in import build
 

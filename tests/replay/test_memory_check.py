@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.replay.capture import Capture, open_capture
 from rocm_perf_lab.replay.check import MemoryCheck, MemoryState, Tolerances, differing_addresses, element_types
+from rocm_perf_lab.replay.reader import open_capture
 from tests.builders.captures import scale_capture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rocm_perf_lab.replay.capture import Capture
 
 N = 1500
 """Floats of an output: one page and a half."""

@@ -68,7 +68,7 @@ def test_a_candidate_brings_its_own_geometry_and_scalars(device: ReplayDevice, t
 
 
 def test_what_is_right_is_what_the_captured_dispatch_left(device: ReplayDevice) -> None:
-    known = device.known_results(launch())
+    known = device.expected_outputs(launch())
 
     assert known is not None
     assert known["y"].tolist() == [3.0 * i for i in range(N)]

@@ -46,13 +46,13 @@ class DispatchTime(ctypes.Structure):
     _fields_ = (("start", c_uint64), ("end", c_uint64))
 
 
-class Event(ctypes.Structure):
+class HsaEvent(ctypes.Structure):
     """hsa_amd_event_t with a memory fault in it."""
 
     _fields_ = (("type", c_uint32), ("agent", c_uint64), ("address", c_uint64), ("reasons", c_uint32))
 
 
-class QueueFace(ctypes.Structure):
+class HsaQueue(ctypes.Structure):
     """hsa_queue_t."""
 
     _fields_ = (
@@ -67,8 +67,8 @@ class QueueFace(ctypes.Structure):
 
 
 HandleCallback = ctypes.CFUNCTYPE(c_int, c_uint64, c_void_p)
-EventCallback = ctypes.CFUNCTYPE(c_int, POINTER(Event), c_void_p)
-QueueErrorCallback = ctypes.CFUNCTYPE(None, c_int, POINTER(QueueFace), c_void_p)
+EventCallback = ctypes.CFUNCTYPE(c_int, POINTER(HsaEvent), c_void_p)
+QueueErrorCallback = ctypes.CFUNCTYPE(None, c_int, POINTER(HsaQueue), c_void_p)
 
 _HANDLE, _OUT = c_uint64, c_void_p
 _CALLS: dict[str, tuple[Any, ...]] = {
@@ -102,12 +102,12 @@ _CALLS: dict[str, tuple[Any, ...]] = {
     "hsa_executable_get_symbol_by_name": (_HANDLE, c_char_p, POINTER(c_uint64), POINTER(c_uint64)),
     "hsa_executable_symbol_get_info": (_HANDLE, c_int, _OUT),
     "hsa_queue_create": (
-        _HANDLE, c_uint32, c_uint32, QueueErrorCallback, c_void_p, c_uint32, c_uint32, POINTER(POINTER(QueueFace)),
+        _HANDLE, c_uint32, c_uint32, QueueErrorCallback, c_void_p, c_uint32, c_uint32, POINTER(POINTER(HsaQueue)),
     ),
-    "hsa_queue_destroy": (POINTER(QueueFace),),
+    "hsa_queue_destroy": (POINTER(HsaQueue),),
     "hsa_signal_create": (c_int64, c_uint32, c_void_p, POINTER(c_uint64)),
     "hsa_signal_destroy": (_HANDLE,),
-    "hsa_amd_profiling_set_profiler_enabled": (POINTER(QueueFace), c_int),
+    "hsa_amd_profiling_set_profiler_enabled": (POINTER(HsaQueue), c_int),
     "hsa_amd_profiling_get_dispatch_time": (_HANDLE, _HANDLE, POINTER(DispatchTime)),
     "hsa_amd_register_system_event_handler": (EventCallback, c_void_p),
 }  # fmt: skip
@@ -115,7 +115,7 @@ _CALLS: dict[str, tuple[Any, ...]] = {
 _PLAIN_CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "hsa_signal_store_screlease": (None, (_HANDLE, c_int64)),
     "hsa_signal_wait_scacquire": (c_int64, (_HANDLE, c_int, c_int64, c_uint64, c_int)),
-    "hsa_queue_add_write_index_relaxed": (c_uint64, (POINTER(QueueFace), c_uint64)),
+    "hsa_queue_add_write_index_relaxed": (c_uint64, (POINTER(HsaQueue), c_uint64)),
 }
 
 

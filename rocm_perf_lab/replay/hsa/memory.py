@@ -35,7 +35,7 @@ _MOST_RUNS = 1024
 
 
 @dataclass(frozen=True)
-class Agents:
+class AgentPair:
     """The two ends of every copy."""
 
     gpu: AgentInfo
@@ -50,7 +50,7 @@ class DeviceRegions:
         ReplayError: No memory, or no virtual memory interface.
     """
 
-    def __init__(self, library: HsaLibrary, agents: Agents, capture: Capture) -> None:
+    def __init__(self, library: HsaLibrary, agents: AgentPair, capture: Capture) -> None:
         self._library, self._agents, self._capture = library, agents, capture
         self._frequency = library.word("hsa_system_get_info", hsa.SYSTEM_TIMESTAMP_FREQUENCY, bits=64) or 10**9
         pool = choose_pool(library, agents.gpu, hsa.POOL_COARSE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.replay.errors import DeviceFault, ReplayError
 from rocm_perf_lab.replay.hsa import library as hsa
-from rocm_perf_lab.replay.hsa.library import DispatchTime, Event, EventCallback, HsaLibrary, QueueErrorCallback, QueueFace, out
+from rocm_perf_lab.replay.hsa.library import DispatchTime, EventCallback, HsaEvent, HsaLibrary, HsaQueue, QueueErrorCallback, out
 
 if TYPE_CHECKING:
     from rocm_perf_lab.replay.capture import Capture
@@ -65,7 +65,7 @@ class DispatchQueue:
         self._on_event = EventCallback(self._remember_event)
         self._on_error = QueueErrorCallback(self._remember_error)
         library.status("hsa_amd_register_system_event_handler", self._on_event, None)  # the runtime may have one already
-        self._queue = ctypes.POINTER(QueueFace)()
+        self._queue = ctypes.POINTER(HsaQueue)()
         library.call(
             "hsa_queue_create", agent.handle, _QUEUE_PACKETS, hsa.QUEUE_TYPE_MULTI, self._on_error, None, _WHATEVER, _WHATEVER,
             out(self._queue), doing="creating a queue",
@@ -140,7 +140,7 @@ class DispatchQueue:
         return float(times.end - times.start) * 1e6 / self._frequency
 
     def _remember_event(self, event: Any, _: Any) -> int:
-        found: Event = event.contents
+        found: HsaEvent = event.contents
         if found.type == hsa.EVENT_MEMORY_FAULT:
             self._fault = (int(found.address), int(found.reasons))
         else:

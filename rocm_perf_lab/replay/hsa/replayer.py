@@ -12,10 +12,10 @@ from rocm_perf_lab.replay.errors import ReplayError
 from rocm_perf_lab.replay.hsa import library as hsa
 from rocm_perf_lab.replay.hsa.agents import choose_gpu, host_agent, list_agents
 from rocm_perf_lab.replay.hsa.library import HsaLibrary, out
-from rocm_perf_lab.replay.hsa.memory import Agents, DeviceRegions
+from rocm_perf_lab.replay.hsa.memory import AgentPair, DeviceRegions
 from rocm_perf_lab.replay.hsa.queue import DispatchPacket, DispatchQueue
 from rocm_perf_lab.replay.kernarg import ReplayGeometry, replay_kernarg
-from rocm_perf_lab.replay.replayer import Environment
+from rocm_perf_lab.replay.replayer import ReplayEnvironment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,19 +63,19 @@ class HsaReplayer:
         self._library.initialise()
         agents = list_agents(self._library)
         self._gpu = choose_gpu(agents, capture, agent)
-        self._memory = DeviceRegions(self._library, Agents(self._gpu, host_agent(agents)), capture)
+        self._memory = DeviceRegions(self._library, AgentPair(self._gpu, host_agent(agents)), capture)
         self._queue = DispatchQueue(self._library, self._gpu, capture, timeout_s=timeout_s)
         self._loaded: dict[str, _Executable] = {}
         self._current: _Executable | None = None
         self._notes: dict[str, None] = dict.fromkeys(_notes(capture))
 
     @property
-    def environment(self) -> Environment:
+    def environment(self) -> ReplayEnvironment:
         """The GPU and the runtime."""
         info = "hsa_system_get_info"
         major, minor = (self._library.word(info, i, bits=16) for i in (hsa.SYSTEM_VERSION_MAJOR, hsa.SYSTEM_VERSION_MINOR))
         version = _rocm_version() or f"unknown (HSA {major}.{minor})"
-        return Environment(f"{self._gpu.name} ({self._gpu.product})", version, self._gpu.is_emulated)
+        return ReplayEnvironment(f"{self._gpu.name} ({self._gpu.product})", version, self._gpu.is_emulated)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -17,22 +17,23 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.replay.tool_build import build_door, build_tool
+from rocm_perf_lab.replay.tool_build import build_sdk_loader, build_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-CaptureMode = Literal["reachable", "full", "arguments"]
+    from rocm_perf_lab.replay.format import CaptureMode
+
 _SHOWN_KERNELS = 20
 _PREFIX = "ROCM_PERF_LAB_CAPTURE_"
 
 
-class CaptureError(LabError):
+class ApplicationCaptureError(LabError):
     """The application ran, or not, and there is no capture."""
 
 
@@ -121,7 +122,7 @@ def capture(
         stdout: Where the application's output goes; this process's own by default.
 
     Raises:
-        CaptureError: No capture came of it; the message says why, and what was dispatched.
+        ApplicationCaptureError: No capture came of it; the message says why, and what was dispatched.
         ToolBuildError: The tool cannot be built.
     """
     _check(request)
@@ -130,7 +131,7 @@ def capture(
     work = Path(tempfile.mkdtemp(prefix=f".{request.output.name}.capturing-", dir=request.output.parent))
     try:
         start = time.monotonic()
-        with _listable(build_door() if request.rocprofiler_sdk else tool) as name:
+        with _listable(build_sdk_loader() if request.rocprofiler_sdk else tool) as name:
             variables = tool_environment(request, name, work, dict(os.environ if environment is None else environment))
             if request.rocprofiler_sdk:
                 variables[f"{_PREFIX}TOOL"] = str(tool)
@@ -178,17 +179,21 @@ def _listable(path: Path) -> Iterator[Path]:
 
 def _check(request: CaptureRequest) -> None:
     if not request.command:
-        raise CaptureError("no application to capture from", hint="rocm-perf replay capture --kernel NAME -- ./app [arguments]")
+        raise ApplicationCaptureError(
+            "no application to capture from", hint="rocm-perf replay capture --kernel NAME -- ./app [arguments]"
+        )
     if shutil.which(request.command[0]) is None:
-        raise CaptureError(
+        raise ApplicationCaptureError(
             f"{request.command[0]!r} is no program that can be run", where="the application", hint="Give its path: ./app"
         )
     if not request.kernel:
-        raise CaptureError("no kernel to capture", where="--kernel", hint="Give the kernel's name.")
+        raise ApplicationCaptureError("no kernel to capture", where="--kernel", hint="Give the kernel's name.")
     if request.dispatch < 0:
-        raise CaptureError(f"dispatch {request.dispatch} does not exist", where="--dispatch", hint="Dispatches count from 0.")
+        raise ApplicationCaptureError(
+            f"dispatch {request.dispatch} does not exist", where="--dispatch", hint="Dispatches count from 0."
+        )
     if request.output.exists() or request.output.is_symlink():
-        raise CaptureError(
+        raise ApplicationCaptureError(
             "the directory for the capture exists already",
             where=str(request.output),
             hint=f"Remove it (rm -r {request.output}), or name another with --output.",
@@ -200,7 +205,7 @@ def _run(request: CaptureRequest, environment: Mapping[str, str], stdout: IO[str
     try:
         return application.wait(request.application_timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise CaptureError(
+        raise ApplicationCaptureError(
             f"the application did not end in {request.application_timeout_s:g} s and was ended",
             where=" ".join(request.command),
             hint="Give it more time, or look for a kernel that hangs.",
@@ -222,7 +227,7 @@ def _judge(request: CaptureRequest, work: Path, exit_code: int, wall_s: float) -
         return CaptureOutcome(request.output, exit_code, wall_s, report.kernels, (*report.warnings, *more))
     if directories:
         directories[0].rename(request.output)
-        raise CaptureError(
+        raise ApplicationCaptureError(
             f"the capture is incomplete: {report.errors[0] if report.errors else _ending(exit_code)}",
             where=f"{request.output} has no manifest.json",
             hint=f"It is of no use any more: rm -r {request.output}",
@@ -230,27 +235,27 @@ def _judge(request: CaptureRequest, work: Path, exit_code: int, wall_s: float) -
     raise _explain(request, work, report, exit_code)
 
 
-def _explain(request: CaptureRequest, work: Path, report: _Report, exit_code: int) -> CaptureError:
+def _explain(request: CaptureRequest, work: Path, report: _Report, exit_code: int) -> ApplicationCaptureError:
     loaded = [marker.read_text().strip() for marker in sorted(work.glob("loaded-*"))]
     if not loaded:
-        return CaptureError(
+        return ApplicationCaptureError(
             f"the capture tool was never loaded into the application, which {_ending(exit_code)}",
             where=" ".join(request.command),
             hint="Does it use the GPU through ROCm, and is there one? If it sets HSA_TOOLS_LIB itself, use --preload; "
             "where that does not help either, --rocprofiler-sdk.",
         )
     if "ok" not in loaded:
-        return CaptureError(f"the capture tool refused to start: {loaded[0]}", where=f"--kernel {request.kernel}")
+        return ApplicationCaptureError(f"the capture tool refused to start: {loaded[0]}", where=f"--kernel {request.kernel}")
     if report.errors:
-        return CaptureError(f"no capture was made: {report.errors[0]}", where=f"kernel {request.kernel!r}")
+        return ApplicationCaptureError(f"no capture was made: {report.errors[0]}", where=f"kernel {request.kernel!r}")
     ended = f"; the application {_ending(exit_code)}" if exit_code else ""
     if report.matches:
-        return CaptureError(
+        return ApplicationCaptureError(
             f"kernel {request.kernel!r} was dispatched {report.matches} times, dispatch {request.dispatch} was asked for{ended}",
             where="dispatches count from 0",
             hint=f"Ask for one up to --dispatch {report.matches - 1}.",
         )
-    return CaptureError(
+    return ApplicationCaptureError(
         f"kernel {request.kernel!r} was never dispatched{ended}",
         where="; ".join([_seen(report.kernels, request.kernel), *report.warnings]),
         hint="Give the name of one of these, or /an expression/.",

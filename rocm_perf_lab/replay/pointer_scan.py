@@ -21,14 +21,14 @@ _LISTED_REFERRERS = 16
 
 
 @dataclass(frozen=True)
-class Ranges:
+class AddressRanges:
     """Disjoint ranges, ascending: `bases` and `ends` are (n)."""
 
     bases: NDArray[np.uint64]
     ends: NDArray[np.uint64]
 
     @classmethod
-    def of(cls, ranges: Sequence[tuple[int, int]]) -> Ranges:
+    def of(cls, ranges: Sequence[tuple[int, int]]) -> AddressRanges:
         """From (address, bytes)."""
         ordered = sorted(ranges)
         bases = np.array([base for base, _ in ordered], dtype=np.uint64)
@@ -57,7 +57,7 @@ def reachable(kernarg: bytes, contents: Mapping[int, NDArray[np.uint8]]) -> dict
         Base -> who points into it: `"kernarg"`, or bases as hexadecimal text, at most 16.
     """
     order = sorted(contents)
-    ranges = Ranges.of([(base, len(contents[base])) for base in order])
+    ranges = AddressRanges.of([(base, len(contents[base])) for base in order])
     referrers: dict[int, list[str]] = {}
     waiting: list[tuple[str, NDArray[np.uint8]]] = [("kernarg", np.frombuffer(kernarg, np.uint8))]
     while waiting:

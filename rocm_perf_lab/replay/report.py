@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from rocm_perf_lab.replay.job import Verification
+from rocm_perf_lab.replay.messages import Verification
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.replay.job import Job, Outcome
+    from rocm_perf_lab.replay.messages import ReplayOutcome, ReplayRequest
 
 SCHEMA_VERSION: Literal["1.0"] = "1.0"
 
@@ -19,20 +19,20 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class KernelPart(_Part):
+class KernelSection(_Part):
     """The replayed kernel."""
 
     name: str
 
 
-class ExecutionPart(_Part):
+class ExecutionSection(_Part):
     """`stateless`: memory was restored before every iteration; `stateful`: before the first one only."""
 
     iterations: int
     mode: Literal["stateless", "stateful"]
 
 
-class TimingPart(_Part):
+class TimingSection(_Part):
     """Durations of the kernel on the device; `kind` says whether a device was measured or a model estimated them."""
 
     unit: Literal["microseconds"] = "microseconds"
@@ -46,7 +46,7 @@ class TimingPart(_Part):
     warmup: tuple[float, ...] = ()
 
 
-class EnvironmentPart(_Part):
+class EnvironmentSection(_Part):
     """Where it ran."""
 
     gpu_agent: str
@@ -58,10 +58,10 @@ class ReplayDocument(_Part):
     """One replay. `wall_time_ms` spans all iterations, the restoring of memory between them included."""
 
     schema_version: Literal["1.0"] = SCHEMA_VERSION
-    kernel: KernelPart
-    execution: ExecutionPart
-    timing: TimingPart
-    environment: EnvironmentPart
+    kernel: KernelSection
+    execution: ExecutionSection
+    timing: TimingSection
+    environment: EnvironmentSection
     capture: str
     hsaco_path: str
     wall_time_ms: float
@@ -70,13 +70,13 @@ class ReplayDocument(_Part):
     notes: tuple[str, ...]
 
 
-def replay_document(capture: str, job: Job, outcome: Outcome) -> ReplayDocument:
+def replay_document(capture: str, job: ReplayRequest, outcome: ReplayOutcome) -> ReplayDocument:
     """Put it together."""
     samples = outcome.samples_us
     return ReplayDocument(
-        kernel=KernelPart(name=outcome.kernel),
-        execution=ExecutionPart(iterations=job.iterations, mode="stateless" if job.recopy else "stateful"),
-        timing=TimingPart(
+        kernel=KernelSection(name=outcome.kernel),
+        execution=ExecutionSection(iterations=job.iterations, mode="stateless" if job.recopy else "stateful"),
+        timing=TimingSection(
             kind="emulated" if outcome.emulated else "measured",
             average=mean(samples),
             median=median(samples),
@@ -86,7 +86,7 @@ def replay_document(capture: str, job: Job, outcome: Outcome) -> ReplayDocument:
             samples=samples,
             warmup=outcome.warmup_us,
         ),
-        environment=EnvironmentPart(gpu_agent=outcome.gpu_agent, rocm_version=outcome.rocm_version, pid=outcome.pid),
+        environment=EnvironmentSection(gpu_agent=outcome.gpu_agent, rocm_version=outcome.rocm_version, pid=outcome.pid),
         capture=capture,
         hsaco_path=job.hsaco or f"{capture}/kernel.hsaco",
         wall_time_ms=outcome.wall_ms,

@@ -17,18 +17,18 @@ from rocm_perf_lab.replay.check import (
     variable_mismatches,
 )
 from rocm_perf_lab.replay.errors import OverrideError, ReplayError
-from rocm_perf_lab.replay.job import Outcome, Verification
 from rocm_perf_lab.replay.kernarg import ReplayGeometry
-from rocm_perf_lab.replay.override import override_violations, stand_in
+from rocm_perf_lab.replay.messages import ReplayOutcome, Verification
+from rocm_perf_lab.replay.override import override_violations, replacement_kernel
 
 if TYPE_CHECKING:
     from rocm_perf_lab.replay.capture import Capture
-    from rocm_perf_lab.replay.job import CheckOrder, Job
+    from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
     from rocm_perf_lab.replay.replayer import Replayer
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 
-def run_job(capture: Capture, replayer: Replayer, job: Job) -> Outcome:
+def run_job(capture: Capture, replayer: Replayer, job: ReplayRequest) -> ReplayOutcome:
     """Do it.
 
     Raises:
@@ -57,7 +57,7 @@ def run_job(capture: Capture, replayer: Replayer, job: Job) -> Outcome:
             checker.look()
     wall_s = time.perf_counter() - begin
     environment = replayer.environment
-    return Outcome(
+    return ReplayOutcome(
         samples_us=tuple(samples),
         warmup_us=tuple(warmup),
         wall_ms=wall_s * 1e3,
@@ -75,7 +75,7 @@ def run_job(capture: Capture, replayer: Replayer, job: Job) -> Outcome:
     )
 
 
-def chosen_geometry(capture: Capture, job: Job) -> ReplayGeometry:
+def chosen_geometry(capture: Capture, job: ReplayRequest) -> ReplayGeometry:
     """The captured one, or the one that the job wants."""
     order = job.geometry
     if order is None:
@@ -90,7 +90,7 @@ def chosen_geometry(capture: Capture, job: Job) -> ReplayGeometry:
     return ReplayGeometry(capture.dispatch.packet.model_copy(update=changed), order.dynamic_lds_bytes, scalars)
 
 
-def chosen_code(capture: Capture, job: Job, geometry: ReplayGeometry) -> tuple[CodeObject, KernelMetadata]:
+def chosen_code(capture: Capture, job: ReplayRequest, geometry: ReplayGeometry) -> tuple[CodeObject, KernelMetadata]:
     """The captured code object, or the one that stands in for it.
 
     Raises:
@@ -109,11 +109,11 @@ def chosen_code(capture: Capture, job: Job, geometry: ReplayGeometry) -> tuple[C
         ) from error
     code_object = read_code_object(content, bundle_architecture=capture.code_object.architecture)
     problems = override_violations(capture, code_object, geometry)
-    kernel = stand_in(capture, code_object)
+    kernel = replacement_kernel(capture, code_object)
     if kernel is None or (problems and not job.force):
         raise OverrideError(
             "this code object cannot stand in for the captured one",
-            where=f"{path}\n         " + "\n         ".join(problems),
+            where=f"{path}\n" + "\n".join(problems),
             hint="Compile it from the same signature for the same target.",
         )
     return code_object, kernel
@@ -135,7 +135,7 @@ class _Checker:
     mismatches: tuple[str, ...] = ()
 
     @classmethod
-    def learn(cls, capture: Capture, replayer: Replayer, order: CheckOrder) -> _Checker:
+    def learn(cls, capture: Capture, replayer: Replayer, order: CheckRequest) -> _Checker:
         tolerances = Tolerances(rtol=order.rtol, atol=order.atol, nan=order.nan, types=order.types)
         replayer.load(capture.code_object, capture.kernel, ReplayGeometry.captured(capture))
         states = []

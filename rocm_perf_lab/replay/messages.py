@@ -11,7 +11,7 @@ class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Setup(_Message):
+class ReplaySetup(_Message):
     """How a process reconstructs a capture. `ranges` are (address, bytes) to keep free from its first moment on."""
 
     capture: str
@@ -26,7 +26,7 @@ class Setup(_Message):
     reserve_only: bool = False
 
 
-class CheckOrder(_Message):
+class CheckRequest(_Message):
     """Compare memory after each stateless replay; see :class:`~rocm_perf_lab.replay.check.Tolerances`."""
 
     rtol: float = 0.0
@@ -35,7 +35,7 @@ class CheckOrder(_Message):
     types: dict[str, str] = {}
 
 
-class GeometryOrder(_Message):
+class GeometryRequest(_Message):
     """Another geometry than the captured one; the grid counts work-items. `scalars` are hexadecimal bytes by offset."""
 
     grid: tuple[PositiveInt, PositiveInt, PositiveInt]
@@ -44,7 +44,7 @@ class GeometryOrder(_Message):
     scalars: dict[int, str] = {}
 
 
-class Job(_Message):
+class ReplayRequest(_Message):
     """Replay `iterations` times. `hsaco` replaces the captured code object; `read` is memory wanted afterwards."""
 
     iterations: PositiveInt = 1
@@ -52,8 +52,8 @@ class Job(_Message):
     recopy: bool = True
     hsaco: str | None = None
     force: bool = False
-    check: CheckOrder | None = None
-    geometry: GeometryOrder | None = None
+    check: CheckRequest | None = None
+    geometry: GeometryRequest | None = None
     read: tuple[tuple[int, int], ...] = ()
 
 
@@ -69,7 +69,7 @@ class Verification(_Message):
     mismatches: tuple[str, ...] = ()
 
 
-class Outcome(_Message):
+class ReplayOutcome(_Message):
     """What a job gave. Times of single replays are in microseconds, `emulated` says whose they are."""
 
     samples_us: tuple[float, ...]
@@ -89,7 +89,7 @@ class Outcome(_Message):
     """Memory that was asked for, in base 64."""
 
 
-class Failure(_Message):
+class WorkerError(_Message):
     """An error on its way to the other process."""
 
     kind: str

@@ -1,0 +1,304 @@
+"""`rocm-perf replay info|verify|reserve-check|full-vm`: look at a capture, check it, replay it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.markup import escape
+from rich.table import Table
+
+from rocm_perf_lab.device.choice import KFD
+from rocm_perf_lab.replay.errors import EXIT_MISMATCH, CaptureError, ReplayError
+from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
+from rocm_perf_lab.replay.reader import capture_problems, open_capture
+from rocm_perf_lab.replay.report import replay_document
+from rocm_perf_lab.replay.session import ReplaySession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from rocm_perf_lab.replay.application_capture import CaptureRequest
+    from rocm_perf_lab.replay.capture import Capture
+    from rocm_perf_lab.replay.report import ReplayDocument
+    from rocm_perf_lab.replay.session import DeviceName
+
+DEFAULT_DIRECTORIES = (Path("isolate_capture"), Path("rocm_perf_lab/isolate/tool/isolate_capture"))
+"""Where a capture is looked for when none is named; the first is where one is made."""
+_SHOWN_REGIONS = 12
+
+
+@dataclass(frozen=True)
+class ReplayTarget:
+    """Which capture, and where it is replayed. `target` is the GPU that the emulator takes."""
+
+    capture_dir: Path | None = None
+    device: Literal["auto", "rocm", "emulator"] = "auto"
+    target: str = "mi300x"
+    agent: int | None = None
+    library: str | None = None
+    timeout_s: float = 600.0
+
+    @property
+    def directory(self) -> Path:
+        """The named directory, else the one that is here."""
+        if self.capture_dir is not None:
+            return self.capture_dir
+        return next((directory for directory in DEFAULT_DIRECTORIES if directory.is_dir()), DEFAULT_DIRECTORIES[0])
+
+    @property
+    def chosen_device(self) -> DeviceName:
+        """A GPU where there is one."""
+        if self.device != "auto":
+            return self.device
+        return "rocm" if KFD.exists() or self.library is not None else "emulator"
+
+    def opened(self) -> Capture:
+        """The capture, verified.
+
+        Raises:
+            ReplayError: It cannot be used; for a replay that is a failed setup.
+        """
+        try:
+            return open_capture(self.directory)
+        except CaptureError as error:
+            raise ReplayError(error.what, where=error.where, hint=error.hint) from error
+
+    def session(self, capture: Capture, *, reserve_only: bool = False) -> ReplaySession:
+        """A process for it."""
+        from rocm_perf_lab.target.catalog import load_target
+
+        device = self.chosen_device
+        return ReplaySession(
+            capture,
+            device=device,
+            target=load_target(self.target) if device == "emulator" else None,
+            timeout_s=self.timeout_s,
+            agent=self.agent,
+            library=self.library,
+            reserve_only=reserve_only,
+        )
+
+
+@dataclass(frozen=True)
+class FullVmRequest:
+    """What `full-vm` was asked for."""
+
+    where: ReplayTarget
+    iterations: int = 1
+    warmup: int = 0
+    recopy: bool = True
+    hsaco: Path | None = None
+    force: bool = False
+    check: bool = False
+    rtol: float = 0.0
+    atol: float = 0.0
+    nan: Literal["equal", "exact", "forbid"] | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def job(self) -> ReplayRequest:
+        """In the words of the session. With a tolerance any NaN stands for any other, unless the caller says otherwise."""
+        nan = self.nan or ("equal" if self.rtol or self.atol else "exact")
+        order = CheckRequest(rtol=self.rtol, atol=self.atol, nan=nan, types=dict(self.types))
+        return ReplayRequest(
+            iterations=self.iterations,
+            warmup=self.warmup,
+            recopy=self.recopy,
+            hsaco=str(self.hsaco.resolve()) if self.hsaco is not None else None,
+            force=self.force,
+            check=order if self.check else None,
+        )
+
+
+def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> int:
+    """Replay and print; 0, or 4 where the check failed.
+
+    Raises:
+        RelocationError, DeviceFault, OverrideError, ReplayError: As they say.
+    """
+    capture = request.where.opened()
+    with request.where.session(capture) as session:
+        session.start()
+        if not as_json:
+            console.print("Memory reconstructed.")
+        outcome = session.run(request.job)
+    document = replay_document(str(request.where.directory), request.job, outcome)
+    if as_json:
+        console.file.write(document.model_dump_json(indent=2) + "\n")
+    else:
+        _show_replay(document, console)
+    failed = document.verification is not None and not document.verification.passed
+    return EXIT_MISMATCH if failed else 0
+
+
+def run_capture(request: CaptureRequest, console: Console) -> None:
+    """Run an application and capture one of its dispatches.
+
+    Raises:
+        LabError: There is no capture; the message says why.
+    """
+    from rocm_perf_lab.replay.application_capture import capture
+
+    outcome = capture(request)
+    for warning in outcome.warnings:
+        console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
+    if outcome.exit_code:
+        console.print(f"[yellow]note[/]: the application ended with exit code {outcome.exit_code}; the capture is complete")
+    console.print(f"[bold]capture[/] {escape(str(outcome.directory))}", soft_wrap=True)
+
+
+def run_reserve_check(where: ReplayTarget, console: Console, *, as_json: bool) -> int:
+    """Whether every captured address can be had exactly: 0, else an error says why not.
+
+    Raises:
+        RelocationError: The runtime gives other addresses (exit code 2).
+        ReplayError: They cannot be had at all (exit code 1).
+    """
+    capture = where.opened()
+    with where.session(capture, reserve_only=True) as session:
+        session.start()
+    ranges = [{"address": f"{r.base:#x}", "size": r.size} for r in capture.regions]
+    if as_json:
+        answer = {"result": "exact", "device": where.chosen_device, "ranges": ranges}
+        console.file.write(json.dumps(answer, indent=2) + "\n")
+    else:
+        console.print(f"[bold]device[/]  {where.chosen_device}")
+        console.print(
+            f"exact: all {len(ranges)} captured ranges ({_size(capture.total_bytes)}) can be reserved at their addresses"
+        )
+    return 0
+
+
+def run_verify(directory: Path, console: Console, *, as_json: bool) -> int:
+    """Check everything; 0 for a good capture, 2 for one with problems, each of which is printed."""
+    problems = capture_problems(directory)
+    if as_json:
+        console.file.write(json.dumps({"capture": str(directory), "valid": not problems, "problems": problems}, indent=2) + "\n")
+    elif problems:
+        console.print(
+            f"[bold red]{len(problems)} problem{'s' if len(problems) > 1 else ''}[/] in {escape(str(directory))}", soft_wrap=True
+        )
+        for problem in problems:
+            console.print(f"  {escape(problem)}", soft_wrap=True)
+    else:
+        capture = open_capture(directory, verify=False)
+        files = len(capture.manifest.files) if capture.manifest is not None else 0
+        kind = f"{files} files, sizes and SHA-256 sums are right" if files else f"a capture of {capture.layout}: sizes are right"
+        console.print(f"[green]valid[/]: {kind}, {_size(capture.total_bytes)} of memory")
+    return 2 if problems else 0
+
+
+def run_info(directory: Path, console: Console, *, as_json: bool) -> None:
+    """Say what a capture holds.
+
+    Raises:
+        CaptureError: It is none, or damaged.
+    """
+    capture = open_capture(directory, verify=False)
+    if as_json:
+        console.file.write(json.dumps(_info(capture), indent=2) + "\n")
+        return
+    dispatch, packet = capture.dispatch, capture.dispatch.packet
+    table = Table(title=f"capture {directory}", title_justify="left", show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    groups = [-(-items // size) for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True)]
+    table.add_row("kernel", escape(dispatch.kernel.name))
+    table.add_row("dispatch", f"{dispatch.index.kernel} of this kernel, {dispatch.index.process} of the process (from 0)")
+    partial = any(items % size for items, size in zip(packet.grid_size, packet.workgroup_size, strict=True))
+    of_all = f", {_by(packet.grid_size)} in all" if partial else ""
+    table.add_row("grid", f"{_by(groups)} workgroups of {_by(packet.workgroup_size)} work-items{of_all}")
+    table.add_row(
+        "LDS, scratch", f"{packet.group_segment_size:,} B for a workgroup, {packet.private_segment_size:,} B for a work-item"
+    )
+    table.add_row("GPU", escape(f"{dispatch.gpu.product or dispatch.gpu.name} ({dispatch.gpu.isa})"))
+    number = f"{len(capture.regions)} region{'s' if len(capture.regions) != 1 else ''}"
+    table.add_row("memory", f"{number}, {_size(capture.total_bytes)}, mode {capture.memory.mode}")
+    table.add_row("changed by it", _size(_changed_bytes(capture)) if capture.has_after else "not captured")
+    table.add_row("written by", _writer(capture))
+    if dispatch.timing is not None:
+        word = "emulated" if capture.emulated else "measured"
+        table.add_row("time", f"{dispatch.timing.duration_us:.2f} us {word}")
+    console.print(table)
+    regions = Table("address", "size", "kind", "reached from", title="regions", title_justify="left")
+    for region in capture.memory.regions[:_SHOWN_REGIONS]:
+        reached = ", ".join(region.reached_from[:3]) + (" …" if len(region.reached_from) > 3 else "")
+        regions.add_row(f"{region.base:#x}", _size(region.size), f"{region.kind} ({region.location})", region.error or reached)
+    console.print(regions)
+    if len(capture.memory.regions) > _SHOWN_REGIONS:
+        console.print(f"and {len(capture.memory.regions) - _SHOWN_REGIONS} more; --json lists all")
+    for warning in dispatch.warnings:
+        console.print(f"[yellow]note[/]: {escape(warning)}", soft_wrap=True)
+
+
+def _info(capture: Capture) -> dict[str, Any]:
+    return {
+        "capture": str(capture.directory),
+        "layout": capture.layout,
+        "kernel": capture.dispatch.kernel.name,
+        "total_bytes": capture.total_bytes,
+        "changed_bytes": _changed_bytes(capture) if capture.has_after else None,
+        "dispatch": capture.dispatch.model_dump(mode="json"),
+        "memory": capture.memory.model_dump(mode="json"),
+        "provenance": capture.manifest.provenance.model_dump(mode="json") if capture.manifest is not None else None,
+    }
+
+
+def _writer(capture: Capture) -> str:
+    if capture.manifest is None:
+        return capture.layout
+    provenance = capture.manifest.provenance
+    return f"{provenance.writer} {provenance.version}, {provenance.created}{', emulated' if provenance.emulated else ''}"
+
+
+def _changed_bytes(capture: Capture) -> int:
+    return sum(region.after.pages * 4096 for region in capture.regions if region.after is not None)
+
+
+def _show_replay(document: ReplayDocument, console: Console) -> None:
+    """The lines of the user guide first, what else is known after them."""
+    timing, execution = document.timing, document.execution
+    word = " (emulated)" if timing.kind == "emulated" else ""
+    console.print(f"Iterations: {execution.iterations}")
+    console.print(f"Recopy between iterations: {'yes' if execution.mode == 'stateless' else 'no'}")
+    console.print(f"Average GPU time: {timing.average / 1e3:.6g} ms{word}")
+    console.print(f"Total wall time: {document.wall_time_ms:.1f} ms")
+    console.print(f"Kernel: {escape(document.kernel.name)}", soft_wrap=True)
+    console.print(
+        f"GPU time min {timing.min / 1e3:.6g}, median {timing.median / 1e3:.6g}, max {timing.max / 1e3:.6g} ms{word}"
+        f" on {escape(document.environment.gpu_agent)}",
+        soft_wrap=True,
+    )
+    for note in document.notes:
+        console.print(f"[yellow]note[/]: {escape(note)}", soft_wrap=True)
+    check = document.verification
+    if check is None:
+        return
+    how = "byte for byte" if check.exact else "within tolerance"
+    if not check.baseline_reproduces:
+        console.print(f"[yellow]note[/]: the captured code object itself does not give the {check.compared_with} here")
+    if check.indeterminate_bytes:
+        console.print(f"[yellow]note[/]: {check.indeterminate_bytes:,} bytes differ between two replays of it; they do not count")
+    if check.passed:
+        replays = "1 replay equals" if check.checked_replays == 1 else f"{check.checked_replays} replays equal"
+        console.print(f"[green]Check passed[/]: {replays} the {check.compared_with} {how}")
+        return
+    console.print(f"[bold red]Check failed[/]: the memory is not the {check.compared_with}")
+    for mismatch in check.mismatches:
+        console.print(f"  {escape(mismatch)}", soft_wrap=True)
+
+
+def _by(sizes: Any) -> str:
+    return " x ".join(str(size) for size in sizes)
+
+
+def _size(nbytes: int) -> str:
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if nbytes >= 1 << shift:
+            return f"{nbytes / (1 << shift):.1f} {unit}"
+    return f"{nbytes} B"
