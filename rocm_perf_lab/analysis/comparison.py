@@ -8,14 +8,16 @@ not what changed around them.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from rocm_perf_lab.statistics.rank_test import adjusted_p_values, least_p_value, ratio_test
-from rocm_perf_lab.statistics.stability import CONFIDENCE, MIN_RUNS_FOR_INTERVAL, drift, warm_up_runs
+from rocm_perf_lab.statistics.bootstrap import CONFIDENCE, MIN_RUNS_FOR_INTERVAL
+from rocm_perf_lab.statistics.drift import drift
+from rocm_perf_lab.statistics.error_control import adjusted_p_values
+from rocm_perf_lab.statistics.stability import warm_up_runs
+from rocm_perf_lab.statistics.two_sample_tests import TimeSummary, least_p_value, rank_test, summary_test
 from rocm_perf_lab.toolchain.demangle import base_name
 
 if TYPE_CHECKING:
@@ -30,10 +32,7 @@ Verdict = Literal["faster", "slower", "same", "unclear", "new", "gone"]
 Basis = Literal["ranks", "summary", "exact", "none"]
 
 _ALPHA = 1 - CONFIDENCE
-_NORMAL_QUANTILE = 1.959964
-_MEDIAN_ERROR = math.sqrt(math.pi / 2)
-"""Standard error of the median relative to that of the mean, for normally distributed times."""
-_LONG_MEMORY = 2.0
+_LONG_AUTOCORRELATION = 2.0
 
 
 @dataclass(frozen=True)
@@ -184,15 +183,15 @@ def _measure(base: KernelTimes, new: KernelTimes, *, exact: bool) -> _Measured:
         return _Measured(change, "none", runs, why_not=why)
     if base.stddev_ms is None or new.stddev_ms is None:
         return _Measured(change, "none", runs, why_not="a run contains neither times nor their spread")
-    return _by_summary(base, new, change)
+    return _by_summary(base, new)
 
 
 def _by_ranks(base_ms: Floats, new_ms: Floats) -> _Measured:
-    found = ratio_test(base_ms, new_ms, CONFIDENCE)
+    found = rank_test(base_ms, new_ms, CONFIDENCE)
     trends = [trend.change for trend in (drift(base_ms), drift(new_ms)) if trend is not None and trend.is_drifting]
     note = None
-    if found.memory >= _LONG_MEMORY:
-        note = f"consecutive runs are correlated (clocks?): {found.memory:.1f} of them carry the information of one"
+    if found.autocorrelation_time >= _LONG_AUTOCORRELATION:
+        note = f"consecutive runs are correlated (clocks?): {found.autocorrelation_time:.1f} of them carry the information of one"
     return _Measured(
         change=found.ratio - 1,
         basis="ranks",
@@ -204,16 +203,15 @@ def _by_ranks(base_ms: Floats, new_ms: Floats) -> _Measured:
     )
 
 
-def _by_summary(base: KernelTimes, new: KernelTimes, change: float) -> _Measured:
-    errors = [_MEDIAN_ERROR * (one.stddev_ms or 0) / math.sqrt(one.runs) / one.time_ms for one in (base, new) if one.time_ms]
-    error = (1 + change) * math.hypot(*errors)
-    half = _NORMAL_QUANTILE * error
+def _by_summary(base: KernelTimes, new: KernelTimes) -> _Measured:
+    summaries = [TimeSummary(one.time_ms, one.stddev_ms or 0.0, one.runs) for one in (base, new)]
+    found = summary_test(*summaries, CONFIDENCE)
     return _Measured(
-        change=change,
+        change=found.ratio - 1,
         basis="summary",
         runs=(base.runs, new.runs),
-        interval=(change - half, change + half),
-        p_value=math.erfc(abs(change) / (error * math.sqrt(2))) if error else float(change == 0),
+        interval=(found.interval[0] - 1, found.interval[1] - 1),
+        p_value=found.p_value,
         note="a run contains no times: compared by mean and spread, assuming normally distributed times",
     )
 

@@ -10,11 +10,11 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.objective import Repeatable, search
-from rocm_perf_lab.autotune.racing import race
+from rocm_perf_lab.autotune.objective import Infeasible, Repeatable, search
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.trials import measured, record, records, release_running
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.statistics.racing import race
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
-    from rocm_perf_lab.autotune.objective import Infeasible, Objective
+    from rocm_perf_lab.autotune.objective import Objective
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
 
@@ -142,9 +142,10 @@ class Tuner:
         """Decide between the fastest, and keep how in the study: what a trial was told cannot change any more."""
         ran = {trial.number: trial for trial in records(self.study, self.space) if trial.details.get("times_ms")}
 
-        def sample(number: int) -> Sequence[float] | Infeasible:
+        def sample(number: int) -> Sequence[float] | None:
             trial = ran[number]
-            return objective.sample(self.space.complete(trial.parameters), trial.details["runs"])
+            times = objective.sample(self.space.complete(trial.parameters), trial.details["runs"])
+            return None if isinstance(times, Infeasible) else times
 
         times = {number: trial.details["times_ms"] for number, trial in ran.items()}
         found = race(times, sample, max_rounds=self.max_races)

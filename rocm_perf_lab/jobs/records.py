@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import DeviceIdentity
     from rocm_perf_lab.jobs.analyze.examination import Examined
     from rocm_perf_lab.jobs.profile.workbench import Turn
-    from rocm_perf_lab.optimize.acceptance import Comparison
     from rocm_perf_lab.optimize.loop import LoopResult
     from rocm_perf_lab.optimize.proposal import Verdict
+    from rocm_perf_lab.statistics.paired_test import PairedComparison
 
 _NS_PER_MS = 1e6
 _NS_PER_US = 1e3
@@ -176,7 +176,7 @@ def _verdict_row(verdict: Verdict) -> Mapping[str, Any]:
     }
 
 
-def _comparison_row(comparison: Comparison | None) -> Mapping[str, Any] | None:
+def _comparison_row(comparison: PairedComparison | None) -> Mapping[str, Any] | None:
     if comparison is None:
         return None
     row = asdict(comparison)

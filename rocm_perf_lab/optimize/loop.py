@@ -1,7 +1,7 @@
 """The closed loop: propose, compile, guard, check, measure, keep or roll back.
 
-It knows neither devices nor files: a :class:`Bench` builds and evaluates sources, an :class:`Observer` is told what
-happens, a :class:`Memory` keeps every verdict so that an interrupted loop can be taken up again. Nothing is printed here.
+It knows neither devices nor files: a :class:`Bench` builds and evaluates sources, an :class:`LoopObserver` is told what
+happens, a :class:`VerdictStore` keeps every verdict so that an interrupted loop can be taken up again. Nothing is printed here.
 Equal inputs give equal verdicts in equal order.
 """
 
@@ -11,29 +11,29 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.optimize.acceptance import Acceptance
-from rocm_perf_lab.optimize.guards import Candidate
+from rocm_perf_lab.optimize.guards import CandidateSource
 from rocm_perf_lab.optimize.proposal import Proposal, Stage, Verdict
-from rocm_perf_lab.optimize.proposers.base import Unusable
+from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
 from rocm_perf_lab.optimize.ranking import reason_to_stop
-from rocm_perf_lab.optimize.search import Greedy
+from rocm_perf_lab.optimize.search import GreedySearch
 from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.statistics.paired_test import AcceptanceRule
 from rocm_perf_lab.toolchain.build import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rocm_perf_lab.optimize.acceptance import Comparison
     from rocm_perf_lab.optimize.guards import Guard, GuardResult, Inspection
     from rocm_perf_lab.optimize.proposers.base import Offer, Proposer
     from rocm_perf_lab.optimize.ranking import KernelShare
     from rocm_perf_lab.optimize.search import Search
+    from rocm_perf_lab.statistics.paired_test import PairedComparison
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
     from rocm_perf_lab.verify.outputs import VerificationResult
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltCandidate:
     """A compiled source. `code_sha256` is of the machine code alone, without line tables; `inspection` is for guards."""
 
     kernel: KernelMetadata
@@ -56,7 +56,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSource:
     """A source and the time that one run of it took, on its own."""
 
     proposal: Proposal
@@ -66,15 +66,15 @@ class Measured:
 class Bench(Protocol):
     """Turns sources into numbers."""
 
-    def build(self, proposal: Proposal) -> Built:
+    def build(self, proposal: Proposal) -> BuiltCandidate:
         """Compile; a LabError rejects the proposal."""
         ...
 
-    def evaluate(self, proposal: Proposal, built: Built) -> Evaluation:
+    def evaluate(self, proposal: Proposal, built: BuiltCandidate) -> Evaluation:
         """Run and check; a LabError rejects the proposal."""
         ...
 
-    def compare(self, old: Measured, new: Measured, acceptance: Acceptance) -> Comparison:
+    def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
         """How many times faster the new one is; measured interleaved where times vary. A LabError rejects the proposal."""
         ...
 
@@ -83,7 +83,7 @@ class GateError(LabError):
     """A run with all checks on found a defect; raised by :meth:`Bench.evaluate`."""
 
 
-class Observer(Protocol):
+class LoopObserver(Protocol):
     """Is told what the loop does; after an interruption it is told all of it again, in the same order."""
 
     def proposed(self, proposal: Proposal, number: int) -> None:
@@ -103,7 +103,7 @@ class Observer(Protocol):
         ...
 
 
-class Memory(Protocol):
+class VerdictStore(Protocol):
     """Keeps verdicts across processes."""
 
     def recall(self, proposal: Proposal) -> Verdict | None:
@@ -115,7 +115,7 @@ class Memory(Protocol):
         ...
 
 
-class Forgetful:
+class NullVerdictStore:
     """A memory for loops that are never taken up again."""
 
     def recall(self, proposal: Proposal) -> Verdict | None:
@@ -127,7 +127,7 @@ class Forgetful:
 
 
 @dataclass(frozen=True)
-class Policy:
+class LoopPolicy:
     """When the loop accepts and when it stops. `min_improvement` is relative to the best runtime so far."""
 
     min_improvement: float
@@ -138,9 +138,9 @@ class Policy:
     most_pairs: int = 32
 
     @property
-    def acceptance(self) -> Acceptance:
+    def acceptance(self) -> AcceptanceRule:
         """When a rewrite counts as faster."""
-        return Acceptance(self.min_improvement, self.confidence, self.first_pairs, self.most_pairs)
+        return AcceptanceRule(self.min_improvement, self.confidence, self.first_pairs, self.most_pairs)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class LoopResult:
     best_runtime_ns: float
     verdicts: tuple[Verdict, ...]
     stop_reason: str
-    comparison: Comparison | None = None
+    comparison: PairedComparison | None = None
 
     @property
     def speedup(self) -> float:
@@ -168,7 +168,7 @@ class LoopResult:
 class _Progress:
     """What the loop knows so far."""
 
-    best: Measured
+    best: MeasuredSource
     verdicts: list[Verdict] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
     """Proposals by what they are called in reasons."""
@@ -200,10 +200,10 @@ class ClosedLoop:
         entry: str,
         proposer: Proposer,
         guards: Sequence[Guard],
-        policy: Policy,
-        observer: Observer,
+        policy: LoopPolicy,
+        observer: LoopObserver,
         search: Search | None = None,
-        memory: Memory | None = None,
+        memory: VerdictStore | None = None,
     ) -> None:
         self._bench = bench
         self._entry = entry
@@ -211,12 +211,12 @@ class ClosedLoop:
         self._guards = guards
         self._policy = policy
         self._observer = observer
-        self._search = search or Greedy()
-        self._memory = memory or Forgetful()
+        self._search = search or GreedySearch()
+        self._memory = memory or NullVerdictStore()
 
-    def run(self, baseline: Proposal, built: Built, evaluation: Evaluation) -> LoopResult:
+    def run(self, baseline: Proposal, built: BuiltCandidate, evaluation: Evaluation) -> LoopResult:
         """Search from a baseline that was built and evaluated already."""
-        start = Measured(baseline, evaluation.runtime_ns)
+        start = MeasuredSource(baseline, evaluation.runtime_ns)
         progress = _Progress(start, sources={baseline.id: "the baseline"}, code={built.code_sha256: "the baseline"})
         reference = self._candidate(baseline, built)
         stop = self._rounds(progress, [baseline], reference)
@@ -224,7 +224,7 @@ class ClosedLoop:
         comparison = self._bench.compare(start, best, self._policy.acceptance) if best is not start else None
         return LoopResult(baseline, start.runtime_ns, best.proposal, best.runtime_ns, tuple(progress.verdicts), stop, comparison)
 
-    def _rounds(self, progress: _Progress, parents: list[Proposal], reference: Candidate) -> str:
+    def _rounds(self, progress: _Progress, parents: list[Proposal], reference: CandidateSource) -> str:
         """Until there is a reason to stop, which is returned."""
         for _ in range(self._policy.max_iterations):
             before = len(progress.verdicts)
@@ -244,7 +244,7 @@ class ClosedLoop:
         return f"optimizer.max_iterations ({self._policy.max_iterations}) reached"
 
     def _round(
-        self, progress: _Progress, parents: Sequence[Proposal], reference: Candidate
+        self, progress: _Progress, parents: Sequence[Proposal], reference: CandidateSource
     ) -> tuple[Verdict | None, list[Proposal]]:
         """Judge what is offered for each parent; the new best verdict, and the parents of the next round."""
         first = len(progress.verdicts)
@@ -254,7 +254,7 @@ class ClosedLoop:
         judged = progress.verdicts[first:]
         winner = max((v for v in judged if v.accepted), key=lambda v: v.improvement or 0.0, default=None)
         if winner is not None and winner.runtime_ns is not None:
-            progress.best = Measured(winner.proposal, winner.runtime_ns)
+            progress.best = MeasuredSource(winner.proposal, winner.runtime_ns)
         followed = self._search.follow(judged, winner, progress.best.runtime_ns)
         names = {verdict.proposal.id for verdict in followed}
         progress.verdicts[first:] = [self._settle(v, winner, followed=v.proposal.id in names) for v in judged]
@@ -273,7 +273,7 @@ class ClosedLoop:
             self._observer.rolled_back(verdict)
         return verdict
 
-    def _expand(self, progress: _Progress, parent: Proposal, reference: Candidate) -> Iterator[Verdict]:
+    def _expand(self, progress: _Progress, parent: Proposal, reference: CandidateSource) -> Iterator[Verdict]:
         """Verdicts on what is offered for one parent. Where the proposer does not learn, repetitions are passed over."""
         if self._spent(progress):
             return
@@ -281,7 +281,7 @@ class ClosedLoop:
         try:
             offer = next(offers)
             while True:
-                known = progress.sources.get(offer.proposal.id if isinstance(offer, Unusable) else offer.id)
+                known = progress.sources.get(offer.proposal.id if isinstance(offer, UnusableAnswer) else offer.id)
                 if known is not None and not self._proposer.learns:
                     offer = offers.send(_repeated(offer, known))
                     continue
@@ -301,12 +301,12 @@ class ClosedLoop:
         progress.out_of_budget = len(progress.verdicts) >= self._policy.max_proposals
         return progress.out_of_budget
 
-    def _judge_offer(self, offer: Offer, progress: _Progress, known: str | None, reference: Candidate) -> Verdict:
-        proposal = offer.proposal if isinstance(offer, Unusable) else offer
+    def _judge_offer(self, offer: Offer, progress: _Progress, known: str | None, reference: CandidateSource) -> Verdict:
+        proposal = offer.proposal if isinstance(offer, UnusableAnswer) else offer
         self._observer.proposed(proposal, len(progress.verdicts) + 1)
         verdict = _repeated(offer, known) if known is not None else self._memory.recall(proposal)
         if verdict is None:
-            if isinstance(offer, Unusable):
+            if isinstance(offer, UnusableAnswer):
                 verdict = Verdict(proposal, False, "answer", offer.reason)
             else:
                 verdict = self._judge(proposal, progress, reference)
@@ -317,7 +317,7 @@ class ClosedLoop:
         self._observer.judged(verdict)
         return verdict
 
-    def _judge(self, proposal: Proposal, progress: _Progress, reference: Candidate) -> Verdict:
+    def _judge(self, proposal: Proposal, progress: _Progress, reference: CandidateSource) -> Verdict:
         try:
             built = self._bench.build(proposal)
             candidate = self._candidate(proposal, built)
@@ -343,14 +343,14 @@ class ClosedLoop:
             return replace(verdict, stage="duplicate", reason=f"same machine code as {twin}")
         return self._measure(proposal, built, verdict, progress.best)
 
-    def _measure(self, proposal: Proposal, built: Built, verdict: Verdict, best: Measured) -> Verdict:
+    def _measure(self, proposal: Proposal, built: BuiltCandidate, verdict: Verdict, best: MeasuredSource) -> Verdict:
         try:
             evaluation = self._bench.evaluate(proposal, built)
             verdict = replace(verdict, verification=evaluation.verification)
             if not evaluation.verification.passed:
                 return replace(verdict, stage="verification", reason=str(evaluation.verification))
             acceptance = self._policy.acceptance
-            comparison = self._bench.compare(best, Measured(proposal, evaluation.runtime_ns), acceptance)
+            comparison = self._bench.compare(best, MeasuredSource(proposal, evaluation.runtime_ns), acceptance)
         except LabError as error:
             return replace(verdict, stage=_stage_of(error), reason=str(error))
         return replace(
@@ -364,10 +364,12 @@ class ClosedLoop:
             share=evaluation.share,
         )
 
-    def _candidate(self, proposal: Proposal, built: Built) -> Candidate:
-        return Candidate(parse_source(proposal.text.encode(), self._entry), built.kernel, built.occupancy_waves, built.inspection)
+    def _candidate(self, proposal: Proposal, built: BuiltCandidate) -> CandidateSource:
+        return CandidateSource(
+            parse_source(proposal.text.encode(), self._entry), built.kernel, built.occupancy_waves, built.inspection
+        )
 
-    def _check_guards(self, reference: Candidate, candidate: Candidate) -> tuple[GuardResult, ...]:
+    def _check_guards(self, reference: CandidateSource, candidate: CandidateSource) -> tuple[GuardResult, ...]:
         return tuple(guard.check(reference, candidate) for guard in self._guards)
 
 
@@ -376,12 +378,12 @@ def _stage_of(error: LabError) -> Stage:
 
 
 def _repeated(offer: Offer, known: str) -> Verdict:
-    if isinstance(offer, Unusable):
+    if isinstance(offer, UnusableAnswer):
         return Verdict(offer.proposal, False, "answer", offer.reason)
     return Verdict(offer, False, "duplicate", f"same source as {known}")
 
 
-def measured_reason(comparison: Comparison, acceptance: Acceptance) -> str:
+def measured_reason(comparison: PairedComparison, acceptance: AcceptanceRule) -> str:
     """Why a measured rewrite was accepted or not, with the interval where there is one."""
     gain, bar = comparison.improvement, acceptance.min_improvement
     spread = "" if comparison.is_exact else f" ({_interval(comparison)})"
@@ -395,6 +397,6 @@ def measured_reason(comparison: Comparison, acceptance: Acceptance) -> str:
     return f"{-gain:.1%} more time{spread}" if gain < 0 else f"the same time{spread}"
 
 
-def _interval(comparison: Comparison) -> str:
+def _interval(comparison: PairedComparison) -> str:
     low, high = comparison.speedup_interval
     return f"speed-up {low:.3f} to {high:.3f} at {comparison.confidence:.0%} confidence, {comparison.pairs} pairs"

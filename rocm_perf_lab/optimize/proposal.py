@@ -8,10 +8,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-# The journal reads the annotations of a verdict, so their types are imported for good.
-from rocm_perf_lab.optimize.acceptance import Comparison  # noqa: TC001
 from rocm_perf_lab.optimize.guards import GuardResult  # noqa: TC001
 from rocm_perf_lab.optimize.ranking import KernelShare  # noqa: TC001
+
+# The journal reads the annotations of a verdict, so their types are imported for good.
+from rocm_perf_lab.statistics.paired_test import PairedComparison  # noqa: TC001
 from rocm_perf_lab.toolchain.code_object import KernelMetadata  # noqa: TC001
 from rocm_perf_lab.verify.outputs import VerificationResult  # noqa: TC001
 
@@ -64,7 +65,7 @@ class Verdict:
     verification: VerificationResult | None = None
     runtime_ns: float | None = None
     improvement: float | None = None
-    comparison: Comparison | None = None
+    comparison: PairedComparison | None = None
     share: KernelShare | None = None
     code_sha256: str | None = None
     followed: bool = False

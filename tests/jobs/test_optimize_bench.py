@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.jobs.optimize.bench import LoopBench
-from rocm_perf_lab.optimize.acceptance import Acceptance
-from rocm_perf_lab.optimize.loop import Measured
+from rocm_perf_lab.jobs.optimize.bench import KernelBench
+from rocm_perf_lab.optimize.loop import MeasuredSource
 from rocm_perf_lab.optimize.proposal import Proposal
+from rocm_perf_lab.statistics.paired_test import AcceptanceRule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,21 +36,21 @@ class Drifting:
 def test_old_and_new_take_turns_so_that_drift_favours_neither(tmp_path: Path) -> None:
     device: Any = Drifting()
     unused: Any = None
-    bench = LoopBench(device, tmp_path, "k.hip", deterministic=False, dispatches=3, sandbox=unused, examiner=unused)
+    bench = KernelBench(device, tmp_path, "k.hip", deterministic=False, dispatches=3, sandbox=unused, examiner=unused)
     bench._compiled = {OLD.id: unused, NEW.id: unused}
 
-    comparison = bench.compare(Measured(OLD, 1.0), Measured(NEW, 1.0), Acceptance(0.02))
+    comparison = bench.compare(MeasuredSource(OLD, 1.0), MeasuredSource(NEW, 1.0), AcceptanceRule(0.02))
 
     assert device.order[:4] == [OLD.id, NEW.id, NEW.id, OLD.id]
     assert device.order.count(OLD.id) == device.order.count(NEW.id) == comparison.pairs == 8
     assert abs(comparison.improvement - 0.2) < 0.02
-    assert Acceptance(0.02).accepts(comparison)
+    assert AcceptanceRule(0.02).accepts(comparison)
 
 
 def test_on_a_deterministic_device_nothing_is_run_again(tmp_path: Path) -> None:
     unused: Any = None
-    bench = LoopBench(unused, tmp_path, "k.hip", deterministic=True, dispatches=3, sandbox=unused, examiner=unused)
+    bench = KernelBench(unused, tmp_path, "k.hip", deterministic=True, dispatches=3, sandbox=unused, examiner=unused)
 
-    comparison = bench.compare(Measured(OLD, 1000.0), Measured(NEW, 750.0), Acceptance(0.02))
+    comparison = bench.compare(MeasuredSource(OLD, 1000.0), MeasuredSource(NEW, 750.0), AcceptanceRule(0.02))
 
     assert (comparison.improvement, comparison.is_exact) == (0.25, True)

@@ -15,17 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.languages.description import Tolerance
-from rocm_perf_lab.optimize.acceptance import Acceptance, Comparison, compare_exactly
-from rocm_perf_lab.optimize.guards import Candidate, GuardResult
-from rocm_perf_lab.optimize.loop import Built, ClosedLoop, Evaluation, LoopResult, Measured, Policy
+from rocm_perf_lab.languages.spec import Tolerance
+from rocm_perf_lab.optimize.guards import CandidateSource, GuardResult
+from rocm_perf_lab.optimize.loop import BuiltCandidate, ClosedLoop, Evaluation, LoopPolicy, LoopResult, MeasuredSource
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
-from rocm_perf_lab.optimize.proposers.base import Unusable
+from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
 from rocm_perf_lab.optimize.proposers.transforms import TransformProposer
 from rocm_perf_lab.optimize.ranking import KernelShare
 from rocm_perf_lab.optimize.resume import Journal
-from rocm_perf_lab.optimize.search import Beam
+from rocm_perf_lab.optimize.search import BeamSearch
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
+from rocm_perf_lab.statistics.paired_test import AcceptanceRule, PairedComparison, compare_exactly
 from rocm_perf_lab.toolchain.build import CompileError
 from rocm_perf_lab.toolchain.code_object import KernelDescriptor, KernelMetadata
 from rocm_perf_lab.verify.outputs import VerificationResult, verify_outputs
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.optimize.loop import Memory
+    from rocm_perf_lab.optimize.loop import VerdictStore
     from rocm_perf_lab.optimize.proposers.base import Offers, Proposer
     from rocm_perf_lab.optimize.search import Search
     from rocm_perf_lab.optimize.source_tree import SourceUnit
@@ -105,15 +105,15 @@ class TableBench:
     built: list[str] = field(default_factory=list)
     evaluated: list[str] = field(default_factory=list)
 
-    def build(self, proposal: Proposal) -> Built:
+    def build(self, proposal: Proposal) -> BuiltCandidate:
         """Names stand for machine code."""
         name = name_of(proposal)
         self.built.append(name)
         if name not in self.runtimes:
             raise CompileError("k.hip:1:2: expected ';'", log="all it said", where="k.hip")
-        return Built(metadata(vgpr_count=len(name)), self.same_code.get(name, name), occupancy_waves=8.0, cached=False)
+        return BuiltCandidate(metadata(vgpr_count=len(name)), self.same_code.get(name, name), occupancy_waves=8.0, cached=False)
 
-    def evaluate(self, proposal: Proposal, built: Built) -> Evaluation:
+    def evaluate(self, proposal: Proposal, built: BuiltCandidate) -> Evaluation:
         """The runtime of the table."""
         name = name_of(proposal)
         self.evaluated.append(name)
@@ -124,7 +124,7 @@ class TableBench:
         share = KernelShare("k", 1.0, self.headroom[name]) if name in self.headroom else None
         return Evaluation(verification, self.runtimes[name], share)
 
-    def compare(self, old: Measured, new: Measured, acceptance: Acceptance) -> Comparison:
+    def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
         """As on a deterministic device."""
         return compare_exactly(old.runtime_ns, new.runtime_ns)
 
@@ -158,7 +158,7 @@ class FewRegisters:
 
     most: int
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
         """Compare the count."""
         return GuardResult("registers", candidate.kernel.vgpr_count <= self.most, f"{candidate.kernel.vgpr_count} used")
 
@@ -174,7 +174,7 @@ def search(
     observer: Diary | None = None,
     strategy: Search | None = None,
     proposer: Proposer | None = None,
-    memory: Memory | None = None,
+    memory: VerdictStore | None = None,
 ) -> LoopResult:
     """Run the loop from the source `base`."""
     loop = ClosedLoop(
@@ -182,13 +182,13 @@ def search(
         entry="k",
         proposer=proposer or TransformProposer([Steps(follows)]),
         guards=guards,
-        policy=Policy(min_improvement, max_iterations, max_proposals),
+        policy=LoopPolicy(min_improvement, max_iterations, max_proposals),
         observer=observer or Diary(),
         search=strategy,
         memory=memory,
     )
     baseline = Proposal.of(text_of("base"), transform="none", description="as it is", parent=None)
-    built = Built(metadata(vgpr_count=4), "base", occupancy_waves=8.0, cached=False)
+    built = BuiltCandidate(metadata(vgpr_count=4), "base", occupancy_waves=8.0, cached=False)
     return loop.run(baseline, built, Evaluation(VerificationResult(()), BASELINE_NS))
 
 
@@ -278,12 +278,12 @@ def test_a_rewrite_in_which_the_kernel_cannot_be_found_becomes_a_verdict() -> No
         entry="k",
         proposer=TransformProposer([Rename({})]),
         guards=[],
-        policy=Policy(0.1, 1, 10),
+        policy=LoopPolicy(0.1, 1, 10),
         observer=Diary(),
     )
     baseline = Proposal.of(text_of("base"), transform="none", description="", parent=None)
 
-    result = loop.run(baseline, Built(metadata(4), "base", 8.0, False), Evaluation(VerificationResult(()), 1000.0))
+    result = loop.run(baseline, BuiltCandidate(metadata(4), "base", 8.0, False), Evaluation(VerificationResult(()), 1000.0))
 
     assert [(v.stage, v.reason) for v in result.verdicts] == [("compile", "the source has no kernel 'k'")]
 
@@ -340,7 +340,7 @@ def test_a_wrong_output_is_rejected_however_fast_it_is() -> None:
 def test_a_run_that_fails_is_rejected_with_all_that_the_error_says() -> None:
     verdict = verdicts(search(TableBench({"a": 1.0}, crashing={"a"}), {"base": ["a"]}))["a"]
 
-    assert (verdict.stage, verdict.reason) == ("verification", "memory fault\n  at:    k\n  hint:  look at the index")
+    assert (verdict.stage, verdict.reason) == ("verification", "memory fault\n   at: k\n hint: look at the index")
     assert verdict.verification is None
 
 
@@ -417,7 +417,7 @@ def test_a_beam_finds_it() -> None:
     follows = {"base": ["a", "b", "slow"], "b": ["c"], "slow": ["d"]}
     bench = TableBench({"a": 800.0, "b": 830.0, "slow": 900.0, "c": 400.0, "d": 1.0})
 
-    result = search(bench, follows, strategy=Beam(width=2, slack=0.05))
+    result = search(bench, follows, strategy=BeamSearch(width=2, slack=0.05))
 
     assert name_of(result.best) == "c"
     assert [name_of(v.proposal) for v in result.verdicts if v.followed] == ["a", "b", "c"]
@@ -428,7 +428,7 @@ def test_a_beam_is_no_wider_than_asked_for() -> None:
     follows = {"base": ["a", "b", "c"], "a": ["aa"], "b": ["bb"], "c": ["cc"]}
     bench = TableBench({"a": 801.0, "b": 800.0, "c": 802.0, "aa": 1e6, "bb": 1e6, "cc": 1e6})
 
-    search(bench, follows, strategy=Beam(width=2, slack=0.05))
+    search(bench, follows, strategy=BeamSearch(width=2, slack=0.05))
 
     assert bench.built == ["a", "b", "c", "bb", "aa"]
 
@@ -450,7 +450,7 @@ class Student:
         if self.names:
             name = self.names.pop(0)
             proposal = Proposal.of(text_of(name), transform="student", description=name, parent=parent)
-            verdict = yield Unusable(proposal, "no source in it") if name.startswith("?") else proposal
+            verdict = yield UnusableAnswer(proposal, "no source in it") if name.startswith("?") else proposal
             self.heard.append(f"{name} {verdict.stage}")
         return self.end if not self.names else None
 

@@ -1,4 +1,4 @@
-"""Robust statistics of a series of times: hand-checked values, SciPy as a reference, properties that always hold."""
+"""Stability of a series of times: values by hand, SciPy as a reference, and properties."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocm_perf_lab.statistics.stability import (
-    bootstrap_medians,
-    drift,
-    median_interval,
-    outlier_positions,
-    stability,
-    warm_up_runs,
-)
+from rocm_perf_lab.statistics.bootstrap import bootstrap_medians, median_interval
+from rocm_perf_lab.statistics.drift import drift
+from rocm_perf_lab.statistics.stability import outlier_positions, stability, warm_up_runs
 
 SETTLED = [100, 101, 99, 100, 102, 98, 100, 101, 99, 100]
 DURATIONS = st.lists(st.integers(1, 10**9), min_size=1, max_size=60)
@@ -24,14 +19,14 @@ def array(values: list[int]) -> np.ndarray:
     return np.array(values, dtype=np.float64)
 
 
-def test_leading_slow_runs_are_warm_up_and_left_out() -> None:
+def test_warm_up_runs_are_excluded_from_the_statistics() -> None:
     found = stability((180, 130, *SETTLED), deterministic=False)
 
     assert (found.runs, found.warm_up_runs) == (12, 2)
     assert (found.mean_ns, found.median_ns, found.mad_ns) == (100, 100, 1)
     assert found.classification == "stable"
     assert "warm-up" in str(found.note)
-    assert found.warnings == ("warming up: of 12 runs the first 2 runs are slower, and left out of the statistics",)
+    assert found.warnings == ("warming up: of 12 runs, the first 2 runs are slower and excluded from the statistics",)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +34,14 @@ def test_leading_slow_runs_are_warm_up_and_left_out() -> None:
     [
         ([104, *SETTLED], 0),  # not even 5 % slower
         ([106, *SETTLED], 1),
-        ([200, 200, 200, 200, *SETTLED[:7]], 0),  # more than a third: no warm-up, a change
+        ([200, 200, 200, 200, *SETTLED[:7]], 0),  # more than a third: a change, not warm-up
         ([100, 200, *SETTLED], 0),  # slow, but not leading
-        ([200, 100, 100, 100], 0),  # too few to tell
+        ([200, 100, 100, 100], 0),  # too few runs
         ([200, 100, 100, 100, 100], 1),
-        ([50, *SETTLED], 0),  # a fast start is none
+        ([50, *SETTLED], 0),  # a fast start
     ],
 )
-def test_what_counts_as_warm_up(times: list[int], runs: int) -> None:
+def test_warm_up_runs_are_leading_slow_runs(times: list[int], runs: int) -> None:
     assert warm_up_runs(array(times)) == runs
 
 
@@ -56,24 +51,24 @@ def test_a_deterministic_device_does_not_warm_up() -> None:
     assert (found.warm_up_runs, found.drift) == (0, None)
 
 
-def test_outliers_are_those_beyond_a_modified_z_score_of_3_5() -> None:
+def test_outliers_have_a_modified_z_score_above_3_5() -> None:
     # Median 100, MAD 1: 0.6745 * 5 / 1 = 3.37 is inside, 0.6745 * 6 / 1 = 4.05 is outside.
     assert outlier_positions(array([*SETTLED, 105])).tolist() == []
     assert outlier_positions(array([*SETTLED, 106])).tolist() == [10]
 
 
-def test_among_equal_times_one_clock_tick_is_no_outlier() -> None:
+def test_one_clock_tick_among_equal_times_is_not_an_outlier() -> None:
     assert outlier_positions(array([10_000] * 9 + [10_010])).tolist() == []
     assert outlier_positions(array([10_000] * 9 + [20_000])).tolist() == [9]
 
 
-def test_positions_of_outliers_count_the_warm_up_runs() -> None:
+def test_positions_of_outliers_include_warm_up_runs() -> None:
     found = stability((180, *SETTLED, 150), deterministic=False)
 
     assert (found.warm_up_runs, found.outliers, found.outlier_count) == (1, (11,), 1)
 
 
-def test_the_interval_needs_six_runs_as_the_range_of_five_misses_the_median_too_often() -> None:
+def test_the_interval_needs_six_runs() -> None:
     assert median_interval(array(SETTLED[:5])) is None
     assert median_interval(array(SETTLED[:6])) is not None
 
@@ -101,7 +96,7 @@ def test_resampled_medians_have_the_moments_of_real_resamples(count: int) -> Non
     assert bootstrap_medians(times).std() == pytest.approx(real.std(), rel=0.1)
 
 
-def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_true_median_at_its_confidence() -> None:
     generator = np.random.default_rng(11)
     intervals = [median_interval(generator.normal(100, 5, 15)) for _ in range(300)]
 
@@ -115,13 +110,13 @@ def test_a_rising_series_drifts_with_the_exact_p_value() -> None:
     found = drift(array([100, 110, 120, 130, 140, 150]))
 
     assert found is not None
-    assert found.tau == 1.0
+    assert found.tau == pytest.approx(1.0)
     assert found.p_value == pytest.approx(2 / 720)
     assert found.change == pytest.approx(50 / 125)
     assert found.is_drifting
 
 
-def test_a_trend_too_small_to_matter_is_no_drift() -> None:
+def test_a_small_trend_is_not_drift() -> None:
     found = drift(array([10_000 + i for i in range(20)]))
 
     assert found is not None
@@ -142,17 +137,17 @@ def test_the_p_value_agrees_with_scipys_kendall_tau(seed: int) -> None:
     assert found.p_value == pytest.approx(reference.pvalue)
 
 
-def test_drift_is_warned_of_with_its_direction() -> None:
+def test_the_drift_warning_names_the_direction() -> None:
     found = stability([1000 - 20 * i for i in range(10)], deterministic=False)
 
     assert any("faster from first to last run" in warning for warning in found.warnings)
 
 
-def test_an_unstable_series_is_warned_of() -> None:
+def test_an_unstable_series_is_reported() -> None:
     assert "profile it again with --runs 30" in stability((100, 150, 80), deterministic=False).warnings[0]
 
 
-def test_a_million_times_take_a_moment() -> None:
+def test_a_million_times_are_evaluated_within_two_seconds() -> None:
     import time
 
     times = np.random.default_rng(0).integers(900, 1100, 1_000_000).tolist()
@@ -166,7 +161,7 @@ def test_a_million_times_take_a_moment() -> None:
 
 @given(DURATIONS)
 @settings(deadline=None)
-def test_statistics_are_in_order_and_repeat_exactly(durations: list[int]) -> None:
+def test_statistics_are_ordered_and_deterministic(durations: list[int]) -> None:
     found = stability(durations, deterministic=False)
 
     assert found == stability(durations, deterministic=False)
@@ -181,7 +176,7 @@ def test_statistics_are_in_order_and_repeat_exactly(durations: list[int]) -> Non
 
 @given(DURATIONS, st.sampled_from([2, 4, 1024]))
 @settings(deadline=None)
-def test_nothing_depends_on_the_unit_of_time(durations: list[int], factor: int) -> None:
+def test_results_do_not_depend_on_the_unit_of_time(durations: list[int], factor: int) -> None:
     found, scaled = stability(durations, deterministic=False), stability([factor * d for d in durations], deterministic=False)
 
     assert scaled.median_ns == factor * found.median_ns
@@ -193,17 +188,17 @@ def test_nothing_depends_on_the_unit_of_time(durations: list[int], factor: int) 
 
 
 @given(st.integers(1, 10**6), st.integers(1, 40))
-def test_equal_times_have_nothing_odd_about_them(duration: int, count: int) -> None:
+def test_equal_times_have_no_warnings(duration: int, count: int) -> None:
     found = stability([duration] * count, deterministic=True)
 
     assert (found.cv, found.outliers, found.warm_up_runs, found.warnings) == (0.0, (), 0, ())
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=6, max_size=25, unique=True))
-def test_a_series_backwards_has_the_opposite_trend(times: list[int]) -> None:
+def test_a_reversed_series_has_the_opposite_trend(times: list[int]) -> None:
     forwards, backwards = drift(array(times)), drift(array(times[::-1]))
 
     assert forwards is not None
     assert backwards is not None
-    assert backwards.tau == -forwards.tau
-    assert backwards.p_value == forwards.p_value
+    assert backwards.tau == pytest.approx(-forwards.tau)
+    assert backwards.p_value == pytest.approx(forwards.p_value)

@@ -10,11 +10,11 @@ from rocm_perf_lab.analysis.roofline import Roofline
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.jobs.profile.job import require_clean
-from rocm_perf_lab.optimize.acceptance import compare_exactly, compare_sequentially
-from rocm_perf_lab.optimize.isolation import run_isolated
-from rocm_perf_lab.optimize.loop import Built, Evaluation, GateError
+from rocm_perf_lab.optimize.loop import BuiltCandidate, Evaluation, GateError
 from rocm_perf_lab.optimize.ranking import KernelShare
+from rocm_perf_lab.statistics.paired_test import compare_exactly, compare_sequentially
 from rocm_perf_lab.toolchain.build import CompileError
+from rocm_perf_lab.verify.isolation import run_isolated
 from rocm_perf_lab.verify.outputs import VerificationResult
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.jobs.analyze.examination import Examined
     from rocm_perf_lab.jobs.profile.workbench import CompiledKernel, Turn, Workbench
-    from rocm_perf_lab.optimize.acceptance import Acceptance, Comparison, Pair
-    from rocm_perf_lab.optimize.loop import Measured
+    from rocm_perf_lab.optimize.loop import MeasuredSource
     from rocm_perf_lab.optimize.proposal import Proposal
+    from rocm_perf_lab.statistics.paired_test import AcceptanceRule, Pair, PairedComparison
     from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
-    from rocm_perf_lab.verify.examiner import Examiner
+    from rocm_perf_lab.verify.checker import CorrectnessChecker
 
 
-class LoopBench:
+class KernelBench:
     """Builds, runs and compares proposals on one device.
 
     Args:
@@ -52,7 +52,7 @@ class LoopBench:
         deterministic: bool,
         dispatches: int,
         sandbox: Sandbox,
-        examiner: Examiner,
+        examiner: CorrectnessChecker,
         run_limits: Limits | None = None,
     ) -> None:
         self._bench = bench
@@ -70,7 +70,7 @@ class LoopBench:
         """Where a proposal's files are."""
         return self._directory / proposal.id
 
-    def build(self, proposal: Proposal) -> Built:
+    def build(self, proposal: Proposal) -> BuiltCandidate:
         """Write the source into its directory and compile it there."""
         path = self.directory(proposal) / self._file_name
         write_text(path, proposal.text)
@@ -83,10 +83,10 @@ class LoopBench:
             ) from error
         return self.built(proposal, compiled, path)
 
-    def built(self, proposal: Proposal, compiled: CompiledKernel, source: Path) -> Built:
+    def built(self, proposal: Proposal, compiled: CompiledKernel, source: Path) -> BuiltCandidate:
         """Remember a compiled proposal."""
         self._compiled[proposal.id] = compiled
-        return Built(
+        return BuiltCandidate(
             kernel=compiled.kernel,
             code_sha256=compiled.machine_code_sha256,
             occupancy_waves=compiled.occupancy.waves_per_simd,
@@ -94,7 +94,7 @@ class LoopBench:
             inspection=self._bench.inspect(compiled, source, sandbox=self._sandbox),
         )
 
-    def evaluate(self, proposal: Proposal, built: Built) -> Evaluation:
+    def evaluate(self, proposal: Proposal, built: BuiltCandidate) -> Evaluation:
         """Try it on what it never saw, then run it on the device; in a process of its own where the device is this one."""
         if self._run_limits is None:
             evaluation, turn = self._evaluate(proposal)
@@ -116,7 +116,7 @@ class LoopBench:
         checks = (*examination.verification.checks, *evaluation.verification.checks)
         return replace(evaluation, verification=VerificationResult(checks)), turn
 
-    def compare(self, old: Measured, new: Measured, acceptance: Acceptance) -> Comparison:
+    def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
         """The times that are known where they cannot vary; else pairs, old and new taking turns at going first."""
         if self._deterministic:
             return compare_exactly(old.runtime_ns, new.runtime_ns)

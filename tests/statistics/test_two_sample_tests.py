@@ -1,4 +1,4 @@
-"""Ratios, intervals and p-values against counts by hand, brute force and SciPy."""
+"""Ratios, intervals and p-values checked by hand, by brute force and against SciPy."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
-from rocm_perf_lab.statistics.rank_test import adjusted_p_values, least_p_value, memory_of, ratio_test
+from rocm_perf_lab.statistics.error_control import adjusted_p_values
+from rocm_perf_lab.statistics.two_sample_tests import (
+    TimeSummary,
+    autocorrelation_time,
+    least_p_value,
+    rank_test,
+    summary_test,
+)
 
 
-def test_six_times_each_of_which_is_above_six_others_differ_by_the_least_chance() -> None:
+def test_samples_without_overlap_have_the_smallest_p_value() -> None:
     base, new = np.arange(10.0, 16.0), 2 * np.arange(10.0, 16.0)
 
-    found = ratio_test(base, new, 0.95)
+    found = rank_test(base, new, 0.95)
 
     # Of the 924 ways to choose six of twelve, two are as extreme.
     assert found.p_value == pytest.approx(2 / 924)
@@ -31,7 +38,7 @@ def test_six_times_each_of_which_is_above_six_others_differ_by_the_least_chance(
     st.lists(st.floats(1, 100), min_size=1, max_size=5, unique=True),
 )
 @settings(deadline=None)
-def test_the_p_value_is_the_share_of_orders_that_are_as_extreme(base: list[float], new: list[float]) -> None:
+def test_the_p_value_is_the_fraction_of_orders_at_least_as_extreme(base: list[float], new: list[float]) -> None:
     if set(base) & set(new):
         return
     every = np.array([*base, *new])
@@ -45,20 +52,20 @@ def test_the_p_value_is_the_share_of_orders_that_are_as_extreme(base: list[float
     extreme = sum(min(count, pairs - count) <= min(seen, pairs - seen) for count in counts)
     doubled = 2 * min(seen, pairs - seen) == pairs
 
-    found = ratio_test(np.array(base), np.array(new), 0.95)
+    found = rank_test(np.array(base), np.array(new), 0.95)
 
     assert found.p_value == pytest.approx(1.0 if doubled else extreme / len(counts))
 
 
 @pytest.mark.parametrize(("base_runs", "new_runs"), [(6, 6), (12, 7), (20, 20), (40, 60), (100, 100)])
-def test_it_is_the_test_of_mann_and_whitney(base_runs: int, new_runs: int) -> None:
+def test_the_p_value_agrees_with_scipys_mannwhitneyu(base_runs: int, new_runs: int) -> None:
     generator = np.random.default_rng(base_runs)
     base, new = 1 + generator.random(base_runs), 1.1 + generator.random(new_runs)
 
-    found = ratio_test(base, new, 0.95)
+    found = rank_test(base, new, 0.95)
 
     exact = "exact" if base_runs * new_runs <= 400 else "asymptotic"
-    assert found.memory == 1.0
+    assert found.autocorrelation_time == 1.0
     assert found.p_value == pytest.approx(mannwhitneyu(base, new, method=exact).pvalue)
 
 
@@ -67,8 +74,8 @@ POSITIVE = st.lists(st.integers(90, 110).map(lambda tick: tick / 100), min_size=
 
 @given(POSITIVE, POSITIVE)
 @settings(deadline=None)
-def test_interval_and_p_value_never_contradict_each_other(base: list[float], new: list[float]) -> None:
-    found = ratio_test(np.array(base), np.array(new), 0.95)
+def test_interval_and_p_value_agree(base: list[float], new: list[float]) -> None:
+    found = rank_test(np.array(base), np.array(new), 0.95)
 
     low, high = found.interval
     assert low <= found.ratio <= high
@@ -77,32 +84,44 @@ def test_interval_and_p_value_never_contradict_each_other(base: list[float], new
 
 @given(POSITIVE, st.floats(0.5, 2))
 @settings(deadline=None)
-def test_times_that_all_grew_by_a_factor_have_this_ratio(base: list[float], factor: float) -> None:
+def test_scaled_times_have_the_ratio_of_their_scale(base: list[float], factor: float) -> None:
     times = np.array(base)
 
-    assert ratio_test(times, factor * times, 0.95).ratio == pytest.approx(factor)
+    assert rank_test(times, factor * times, 0.95).ratio == pytest.approx(factor)
 
 
-def test_times_that_remember_say_less() -> None:
+def test_correlated_times_carry_less_information() -> None:
     independent = np.random.default_rng(0).standard_normal(100)
     blocks = np.repeat(np.random.default_rng(1).standard_normal(10), 10) + 0.01 * independent
 
-    assert memory_of(independent) == 1.0
-    assert memory_of(np.arange(7.0)) == 1.0  # too few to tell
-    assert 5 < memory_of(blocks) < 25  # ten alike: about ten say as much as one
+    assert autocorrelation_time(independent) == 1.0
+    assert autocorrelation_time(np.arange(7.0)) == 1.0  # too few times
+    assert 5 < autocorrelation_time(blocks) < 25  # blocks of ten
 
 
-def test_holm_corrects_the_smallest_most_and_keeps_their_order() -> None:
+def test_holm_adjusted_p_values_by_hand() -> None:
     # Holm: 4 * 0.01, 3 * 0.02, 2 * 0.03, and 0.9 as the last one; never below the one before.
     assert adjusted_p_values([0.02, 0.01, 0.9, 0.03]) == pytest.approx([0.06, 0.04, 0.9, 0.06])
     assert adjusted_p_values([]) == []
 
 
-def test_samples_that_do_not_overlap_differ_even_where_every_run_follows_the_one_before() -> None:
+def test_samples_without_overlap_differ_even_if_consecutive_runs_are_correlated() -> None:
     rising = np.linspace(1, 1.1, 12)
 
-    found = ratio_test(rising, 1.2 * rising, 0.95)
+    found = rank_test(rising, 1.2 * rising, 0.95)
 
-    assert found.memory == pytest.approx(0.3 * 12)
+    assert found.autocorrelation_time == pytest.approx(0.3 * 12)
     assert found.p_value < 0.05
     assert found.interval[0] > 1
+
+
+def test_a_summary_test_is_a_z_test_of_the_medians() -> None:
+    # Each median has the relative error sqrt(pi / 2) * 4 / sqrt(16) / 100 = 1.2533 %, their ratio 1.7725 %.
+    found = summary_test(TimeSummary(100.0, 4.0, 16), TimeSummary(100.0, 4.0, 16), 0.95)
+
+    assert found.interval == pytest.approx((1 - 1.96 * 0.017725, 1 + 1.96 * 0.017725), abs=1e-5)
+    assert (found.ratio, found.p_value) == (1.0, 1.0)
+
+
+def test_summaries_without_spread_differ_exactly() -> None:
+    assert summary_test(TimeSummary(100.0, 0.0, 10), TimeSummary(101.0, 0.0, 10), 0.95).p_value == 0.0
