@@ -1,8 +1,8 @@
-"""The profiling passes of an application: any command line that launches kernels by itself.
+"""Profiling passes of an application, that is, of any command line that launches kernels.
 
-Runs for times, then as many as the counters need (or one with kernel replay, where rocprofv3 has it), then one for a
-thread trace. Every run has a directory of its own, so that no result can come from an older database. Only the runs for
-times have to succeed.
+First the timing runs, then as many runs as the counters need (or one with kernel replay, if rocprofv3 supports it), then one
+for a thread trace. Every run has its own directory, so results never come from an older database. Only the timing runs
+must succeed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TIMES = ("--kernel-trace", "--memory-copy-trace")
 
 @dataclass(frozen=True)
 class ApplicationRuns:
-    """Runs one command under rocprofv3, again and again.
+    """Runs one command repeatedly under rocprofv3.
 
-    `directory` gets one directory per run; `tell` is called with what is going on.
+    `directory` receives one directory per run; `tell` is called with progress messages.
     """
 
     profiler: Rocprofv3
@@ -44,10 +44,10 @@ class ApplicationRuns:
     """Called before each run."""
 
     def times(self, runs: int) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
-        """`runs` traces, and the warnings of the profiler.
+        """Return `runs` traces, and the warnings of the profiler.
 
         Raises:
-            LabError: A run failed, or dispatched nothing.
+            LabError: A run failed, or dispatched no kernel.
         """
         from rocm_perf_lab.profiling.selection import ProfileError
         from rocm_perf_lab.rocprof.reader import read_databases
@@ -59,16 +59,16 @@ class ApplicationRuns:
             run = self._run(TIMES, f"trace_{number}" if runs > 1 else "trace")
             if not run.databases:
                 raise ProfileError(
-                    "the application dispatched no kernel: rocprofv3 left no database",
+                    "the application dispatched no kernel: rocprofv3 wrote no database",
                     where=str(self.directory),
-                    hint="check that it uses the GPU; a program that forks may need its child profiled",
+                    hint="check that it uses the GPU; if it forks, profile the child process",
                 )
             traces.append(read_databases(run.databases))
             warnings.extend(run.warnings)
         return tuple(traces), tuple(warnings)
 
     def counters(self, architecture: str, counters: Sequence[str], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
-        """Traces with counters of one kernel (mangled name), and what went wrong on the way."""
+        """Return traces with counters of one kernel (mangled name), and descriptions of failures."""
         from rocm_perf_lab.profiling.counter_passes import UnknownSlotsError, plan_passes
 
         try:
@@ -85,7 +85,7 @@ class ApplicationRuns:
         return traces_, (*problems, *more)
 
     def thread_trace(self, kernel: str, options: Sequence[str], att: Path) -> tuple[AttTrace | None, str | None]:
-        """The decoded thread trace of one kernel, moved to `att`; or why there is none."""
+        """Return the decoded thread trace of one kernel, moved to `att`, or the reason if there is none."""
         from rocm_perf_lab.rocprof.att.directories import read_kernel_trace
 
         self.tell("thread trace")
@@ -108,17 +108,17 @@ class ApplicationRuns:
         for group in groups:
             options += ["--pmc", *group]
         try:
-            # A database (ROCm 10.0) does not say which pass a value is of: what several passes count would be summed over them.
+            # A database (ROCm 10.0) does not state the pass of a value: counters of several passes would be summed.
             run = self._run(options, "counters_replay", formats=("json",))
             traces = tuple(trace for document in run.documents for trace in read_results(document))
             if not traces:
-                return (), ("kernel replay left no counters, the application is run once per pass instead",)
+                return (), ("kernel replay produced no counters; the application runs once per pass instead",)
             return traces, (*_missing(groups, traces), *run.warnings)
         except LabError as error:
-            return (), (f"kernel replay failed, the application is run once per pass instead: {error.what}",)
+            return (), (f"kernel replay failed; the application runs once per pass instead: {error.what}",)
 
     def _rerun(self, groups: Sequence[Sequence[str]], kernel: str) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
-        """A run for each group; what one left is read while the next one goes on."""
+        """Run once per group; the output of one run is read while the next one executes."""
         runs: list[Future[_Counted]] = []
         with ThreadPoolExecutor(1) as beside:
             for number, group in enumerate(groups, start=1):
@@ -152,14 +152,14 @@ class ApplicationRuns:
 
 
 def _read_counted(run: ProfiledRun) -> _Counted:
-    """The trace of one run with counters, and the profiler's warnings."""
+    """Return the trace of one run with counters, and the profiler's warnings."""
     from rocm_perf_lab.rocprof.reader import read_databases
 
     return read_databases(run.databases), run.warnings
 
 
 def _only(kernel: str) -> tuple[str, ...]:
-    """Restricts counters and thread traces to one kernel, by its mangled name: rocprofv3 searches, so it is anchored."""
+    """Return options that restrict counters and thread traces to one kernel. rocprofv3 searches, so the name is anchored."""
     return ("-M", "--kernel-include-regex", f"^{re.escape(kernel.removesuffix('.kd'))}$")
 
 
@@ -168,5 +168,5 @@ def _missing(groups: Sequence[Sequence[str]], traces: Sequence[Trace]) -> tuple[
     wanted = dict.fromkeys(name for group in groups for name in group)
     missing = [name for name in wanted if name not in collected]
     if len(missing) == len(wanted) > 1:
-        return (f"rocprofv3 collected none of the {len(wanted)} counters that it was asked for",)
-    return (f"rocprofv3 collected no {', '.join(missing)}",) if missing else ()
+        return (f"rocprofv3 collected none of the {len(wanted)} requested counters",)
+    return (f"rocprofv3 did not collect {', '.join(missing)}",) if missing else ()

@@ -10,7 +10,7 @@ from rocm_perf_lab.core.models import StrictModel
 
 
 class PassesConfig(StrictModel):
-    """What is collected, and how often a dispatch is repeated on a device whose times vary."""
+    """Profiling passes, and the number of dispatches on a device with varying times."""
 
     runs: PositiveInt = 10
     counters: tuple[str, ...] = ()
@@ -18,8 +18,8 @@ class PassesConfig(StrictModel):
     thread_trace: bool = False
     """Also trace single wavefronts, instruction by instruction."""
     roofline_csv: Path | None = None
-    """Measured peaks of the GPU, as rocprof-compute writes them; the theoretical ones are taken without it."""
+    """Measured peaks of the GPU in rocprof-compute's format; theoretical peaks are used without them."""
     plots: bool = True
-    """The profile job draws roofline.png and roofline.html."""
+    """Draw roofline.png and roofline.html in the profile job."""
     dag_nodes: PositiveInt = 5000
-    """Nodes in dag.json, at most; of a larger run the longest of its critical path."""
+    """Maximum number of nodes in dag.json; a larger run lists the longest nodes of its critical path."""

@@ -1,7 +1,7 @@
-"""Packs counters into profiling passes, so that every pass fits the hardware's counter slots.
+"""Packing of counters into profiling passes that fit the hardware's counter slots.
 
-Takes the wanted counters of one architecture, gives the counters of each pass. First fit, in the order of the request;
-counters of one ratio of times are kept in one pass, where need be by collecting a shared counter twice.
+First fit, in the requested order. Counters of a ratio of cycles stay in one pass; a shared counter is collected twice if
+necessary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _EVERYWHERE = frozenset({"SQ_INSTS_SALU", "SQ_INSTS_SMEM", "SQ_INSTS_FLAT", "SQ_INSTS_LDS", "SQ_INSTS_VMEM"})
-"""Counters of the instruction mix that all architectures have, though not all have a metric of them."""
+"""Counters of the instruction mix that all architectures have, including those without a metric for them."""
 _FILE = Path(metrics.__file__).with_name("counter_blocks.yaml")
 
 
@@ -30,7 +30,7 @@ class CounterPassError(LabError):
 
 
 class UnknownSlotsError(CounterPassError):
-    """An architecture whose counter slots are not known: nothing can be planned for it."""
+    """An architecture with unknown counter slots."""
 
 
 class _Block(BaseModel):
@@ -41,11 +41,11 @@ class _Block(BaseModel):
 
 
 def plan_passes(architecture: str, counters: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The counters of each pass; no pass exceeds the slots of a block.
+    """Return the counters of each pass; no pass exceeds the slots of a block.
 
     Raises:
-        UnknownSlotsError: An unknown architecture.
-        CounterPassError: A counter of an unknown block.
+        UnknownSlotsError: The architecture is unknown.
+        CounterPassError: A counter belongs to no known block.
     """
     blocks = _blocks_of(architecture)
     wanted = counters_for(architecture, counters)
@@ -64,10 +64,10 @@ def plan_passes(architecture: str, counters: Sequence[str]) -> tuple[tuple[str, 
 
 
 def counters_for(architecture: str, counters: Sequence[str]) -> tuple[str, ...]:
-    """The counters with which this architecture gives the metrics that `counters` give on another.
+    """Return this architecture's counters for the metrics that `counters` provide on another architecture.
 
-    A list is written for one architecture: reads of DRAM are TCC_EA0_RDREQ_sum on gfx942, TCC_EA_RDREQ_sum on gfx90a and
-    GL2C_EA_RDREQ_128B_sum on gfx1030. A counter that no metric of any architecture knows stays as it is.
+    A list is written for one architecture: DRAM reads are TCC_EA0_RDREQ_sum on gfx942, TCC_EA_RDREQ_sum on gfx90a and
+    GL2C_EA_RDREQ_128B_sum on gfx1030. A counter without a metric on any architecture stays unchanged.
     """
     wanted = dict.fromkeys(counters)
     others = [other for other in metrics.architectures() if other != architecture]
@@ -89,9 +89,9 @@ def counters_for(architecture: str, counters: Sequence[str]) -> tuple[str, ...]:
 
 
 def architectures_of(counters: Iterable[str]) -> tuple[str, ...]:
-    """Those that have all these counters and their blocks, of those that the lab knows; all where no counter tells them apart.
+    """Return the known architectures that have all these counters and their blocks; all if no counter distinguishes them.
 
-    gfx90a has TCC_EA_RDREQ where gfx942 has TCC_EA0_RDREQ, and only RDNA has a block GL2C.
+    gfx90a has TCC_EA_RDREQ, gfx942 has TCC_EA0_RDREQ, and only RDNA has the block GL2C.
     """
     names = tuple(counters)
     prefixes = {name.partition("_")[0] for name in names}
@@ -102,13 +102,13 @@ def architectures_of(counters: Iterable[str]) -> tuple[str, ...]:
 
 
 def _prefixes_of_others(architecture: str) -> set[str]:
-    """What the names of counters begin with whose block other architectures alone have."""
+    """Return the name prefixes of counter blocks that only other architectures have."""
     own = {prefix for block in _blocks_of(architecture).values() for prefix in block.prefixes}
     return {prefix for blocks in _tables().values() for block in blocks.values() for prefix in block.prefixes} - own
 
 
 def _ratios(architecture: str, wanted: Sequence[str]) -> list[tuple[str, ...]]:
-    """Counter sets that a metric divides by each other and that differ from pass to pass, largest first."""
+    """Return sets of counters that a metric divides by each other and that vary between passes, largest first."""
     sets = {
         metric.counters
         for metric in metrics.load_metrics(architecture).values()
@@ -134,7 +134,7 @@ def _block_of(counter: str, blocks: Mapping[str, _Block], architecture: str) -> 
         if prefix in block.prefixes:
             return name
     raise CounterPassError(
-        f"no counter block of {architecture} has {counter}",
+        f"{architecture} has no counter block for {counter}",
         where="passes.counters",
         hint=f"blocks: {', '.join(blocks)}; a counter's name begins with its block",
     )

@@ -1,6 +1,6 @@
-"""The JSON documents of a profile: the base of all documents, the model of `profile.json`, and how they are written.
+"""JSON documents of a profile: base classes of all documents, the model of `profile.json`, and how they are written.
 
-Every document states its `schema_version`; fields are only ever added within one major version.
+Every document states its `schema_version`; within one major version fields are only added.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class DocumentError(LabError):
-    """A document that cannot be written."""
+    """A document cannot be written."""
 
 
 class Part(BaseModel):
-    """A part of a document."""
+    """Part of a document."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Document(Part):
-    """A whole document."""
+    """Whole document."""
 
     schema_version: Literal["1.0"] = "1.0"
 
 
 class KernelPart(Part):
-    """The kernel; `grid` counts workgroups, `block` work-items."""
+    """Kernel; `grid` counts workgroups, `block` work-items."""
 
     name: str
     mangled_name: str
@@ -43,7 +43,7 @@ class KernelPart(Part):
 
 
 class GpuPart(Part):
-    """The GPU, as its target states it."""
+    """GPU, as described by its target."""
 
     architecture: str
     name: str
@@ -65,7 +65,7 @@ class DriftPart(Part):
 
 
 class StabilityPart(Part):
-    """Spread of the times; `cv` is null where one run cannot tell. Warm-up runs are in no statistic but `runs`."""
+    """Spread of the times; `cv` is null for a single run. Warm-up runs count in `runs` only."""
 
     runs: int
     mean_ms: float
@@ -76,19 +76,19 @@ class StabilityPart(Part):
     classification: Literal["stable", "moderate", "unstable"]
     note: str | None
     median_interval_ms: tuple[float, float] | None = None
-    """95 % bootstrap interval; null where there are fewer than six runs."""
+    """95 % bootstrap interval; null for fewer than six runs."""
     warm_up_runs: int = 0
     outliers: tuple[int, ...] = ()
-    """Positions among all runs, from 0; at most a hundred of `outlier_count`."""
+    """Positions among all runs, from 0; at most 100 of `outlier_count`."""
     outlier_count: int = 0
     drift: DriftPart | None = None
     warnings: tuple[str, ...] = ()
     durations_ms: tuple[float, ...] = ()
-    """In order, warm-up left out; of more than a thousand runs a thousand, evenly spread."""
+    """In order, without warm-up; at most 1,000, evenly spaced."""
 
 
 class ResourcesPart(Part):
-    """What a dispatch occupies; `source` says whether the compiler or the profiler counted the registers."""
+    """Resources of a dispatch; `source` states whether the compiler or the profiler counted the registers."""
 
     vgpr_per_thread: int
     agpr_per_thread: int
@@ -101,7 +101,7 @@ class ResourcesPart(Part):
 
 
 class OccupancyPart(Part):
-    """Theoretical occupancy of this launch: the share of the wavefront slots of a SIMD that can be filled."""
+    """Theoretical occupancy of this launch: the share of a SIMD's wavefront slots that can be filled."""
 
     theoretical: float
     waves_per_simd: float
@@ -121,7 +121,7 @@ class InstructionCount(Part):
 
 
 class RooflineSummary(Part):
-    """The place under the DRAM and arithmetic roofs; all of it is in roofline.json."""
+    """Position under the DRAM and arithmetic roofs; details are in roofline.json."""
 
     intensity: float | None
     gflop_per_s: float | None
@@ -129,11 +129,11 @@ class RooflineSummary(Part):
     ridge: float
     position: Literal["memory_bound", "compute_bound"] | None
     implausible: tuple[str, ...] = ()
-    """Rates above their roof: where there are any, the others are not to be trusted either."""
+    """Rates above their roof; if there are any, the other rates are unreliable too."""
 
 
 class KernelSummary(Part):
-    """One kernel among all of the run."""
+    """One kernel of the run."""
 
     name: str
     mangled_name: str
@@ -144,11 +144,11 @@ class KernelSummary(Part):
     helper: bool
     median_ms: float | None = None
     durations_ms: tuple[float, ...] = ()
-    """In order of start; of more than a hundred calls a hundred, evenly spread."""
+    """In order of start; at most 100, evenly spaced."""
 
 
 class ProvenancePart(Part):
-    """Where the numbers come from. Times of an emulator are never measured times."""
+    """Origin of the numbers. Times of an emulator are never measured times."""
 
     device: str
     emulated: bool
@@ -181,7 +181,7 @@ class ProfileDocument(Document):
 
 
 def write_documents(directory: Path, documents: Mapping[str, Document]) -> tuple[Path, ...]:
-    """Write each document under its file name in `directory`, whole or not at all.
+    """Write each document under its file name in `directory`, atomically.
 
     Raises:
         DocumentError: The directory cannot be written.

@@ -1,7 +1,7 @@
-"""The occupancy of a launch that ran: exact by the compiler's counts, and by the profiler's as far as these can be believed.
+"""Occupancy of a launch that ran: exact with the compiler's register counts, corrected with the profiler's.
 
-A profiler reports allocations: rounded to granules, and on CDNA2 and later with AGPRs that LLVM adds where something else limits
-occupancy. So its counts may seem not to fit what did run, or registers to be the limit where they are not.
+A profiler reports allocations, rounded to granules, which on CDNA2 and later include AGPRs that LLVM adds if something else
+limits occupancy. Its counts may therefore contradict the launch, or show registers as the limit although they are not.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 def occupancy_of_launch(
     target: Target, resources: KernelResources, block: tuple[int, int, int], wave_size: int, spread: bool | None = None
 ) -> Occupancy:
-    """Of workgroups of `block` work-items, in wavefronts of `wave_size`.
+    """Return the occupancy of a launch.
 
     Args:
         target: The GPU.
-        resources: Of the kernel.
-        block: Work-items of a workgroup, along each axis.
+        resources: Resources of the kernel.
+        block: Work-items of a workgroup along each axis.
         wave_size: Lanes of a wavefront.
-        spread: Whether workgroups are spread over a WGP, where the code object says so.
+        spread: True if workgroups are spread over a WGP, if the code object states it.
 
     Raises:
-        LaunchImpossible: By the compiler's counts it does not fit the target.
+        LaunchImpossible: By the compiler's counts the launch does not fit the target.
     """
     size = prod(block)
     request = OccupancyRequest(
@@ -50,20 +50,20 @@ def occupancy_of_launch(
         return launch_occupancy(target, request)
     reached = _of_what_ran(target, request)
     if reached.limiter == "vgpr" and _may_be_padding(target.modes[mode_of(target, request)], resources):
-        # Without them: another limit stands where the compiler saw it, and fewer registers would not help.
+        # Without these AGPRs another limit applies, as the compiler computed; fewer registers would not help.
         bare = launch_occupancy(target, replace(request, agprs=0))
         return bare if bare.waves_per_simd == reached.waves_per_simd else reached
     return reached
 
 
 def counted_wave_size(target: Target, groups: int, size: int, counters: Sequence[Mapping[str, float]]) -> int:
-    """As many lanes as make the wavefronts that were counted; the target's default where no counter tells.
+    """Return the wave size that yields the counted wavefronts; the target's default if no counter is available.
 
     Args:
         target: The GPU.
         groups: Workgroups of the launch.
-        size: Work-items of each.
-        counters: Of each pass.
+        size: Work-items per workgroup.
+        counters: Counters of each pass.
     """
     counted = next((one[name] for one in counters for name in ("SQ_WAVES", "SQ_WAVES_sum") if name in one), None)
     sizes = {limits.wave_size for limits in target.modes.values()}
@@ -72,9 +72,9 @@ def counted_wave_size(target: Target, groups: int, size: int, counters: Sequence
 
 
 def _of_what_ran(target: Target, request: OccupancyRequest) -> Occupancy:
-    """The occupancy of a launch that a profiler saw: it ran, so where it does not fit, registers or LDS were miscounted.
+    """Return the occupancy of a launch that the profiler recorded; if it does not fit, registers or LDS were miscounted.
 
-    That comes with architectures whose rules are only guessed, and with versions of the profiler that count by other granules.
+    Miscounts occur on architectures whose rules are not known exactly, and with profiler versions that use other granules.
     """
     without_agprs = replace(request, agprs=0)
     without_registers = replace(without_agprs, vgprs=0)
@@ -85,9 +85,9 @@ def _of_what_ran(target: Target, request: OccupancyRequest) -> Occupancy:
 
 
 def _may_be_padding(limits: WaveLimits, resources: KernelResources) -> bool:
-    """Whether the AGPRs that the profiler reports are as many as LLVM adds where LDS or the workgroup limits occupancy.
+    """Return True if the reported AGPRs equal the number that LLVM adds if LDS or the workgroup limits occupancy.
 
-    It allocates just so much that no wavefront more fits than the other limit lets in (GCNSubtarget, AMDGPUAsmPrinter).
+    LLVM allocates just as many as fit without lowering the occupancy below the other limit (GCNSubtarget, AMDGPUAsmPrinter).
     """
     granule, registers = limits.vgpr_granule, limits.vgprs_per_lane
     total = resources.vgpr_per_thread + resources.agpr_per_thread

@@ -1,7 +1,7 @@
-"""Runs the profiling passes of one launch on a device and reads what came back.
+"""Profiling passes of one launch on a device.
 
-A deterministic device counts without disturbing its times: one pass gives both. A GPU gets a pass for times alone, then
-as many as its counters need. Every pass has a directory of its own, so a result can never come from an older database.
+A deterministic device counts without disturbing its times: one pass yields both. A GPU gets a timing pass, then as many passes
+as its counters need. Every pass has its own directory, so a result never comes from an older database.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.trace import Trace
 
 DATABASE_NAME = "run_results.db"
-NO_THREAD_TRACE = "no thread trace was taken (passes=deep takes one)"
+NO_THREAD_TRACE = "no thread trace was taken (passes=deep enables it)"
 
 
 @dataclass(frozen=True)
 class PassResults:
-    """What the passes left: outputs and times of the first, counters of the others, and why some failed."""
+    """Outputs and times of the timing pass, counters of the others, and the reasons for failures."""
 
     outputs: Mapping[str, NDArray[np.generic]]
     trace: Trace
@@ -42,7 +42,7 @@ class PassResults:
     findings: tuple[Finding, ...] = ()
     att: AttTrace | None = None
     att_reason: str | None = NO_THREAD_TRACE
-    """Why there is no thread trace."""
+    """Reason for a missing thread trace."""
     instruction_counts: tuple[InstructionCount, ...] = ()
     printed: tuple[PrintedPiece, ...] = ()
 
@@ -50,18 +50,18 @@ class PassResults:
 def run_passes(
     device: Device, launch: Launch, *, directory: Path, runs: int, counters: Sequence[str], att: Path | None = None
 ) -> PassResults:
-    """Dispatch `launch` in every pass; a failing counter or thread trace pass costs what it would have given only.
+    """Dispatch `launch` in every pass. A failing counter or thread trace pass only loses its own results.
 
     Args:
-        device: Where to run.
-        launch: What to run.
-        directory: Every pass gets a directory of its own in it.
-        runs: Dispatches of the pass that gives the times.
-        counters: To collect.
-        att: Directory for a thread trace; None takes none.
+        device: Device to run on.
+        launch: Launch to run.
+        directory: Parent of the pass directories.
+        runs: Dispatches of the timing pass.
+        counters: Counters to collect.
+        att: Directory for a thread trace; None disables it.
 
     Raises:
-        LabError: The pass that gives the times failed.
+        LabError: The timing pass failed.
     """
     if att is not None:
         shutil.rmtree(att, ignore_errors=True)
@@ -92,7 +92,7 @@ def run_passes(
 
 
 def _trace_threads(device: Device, launch: Launch, directory: Path, att: Path | None) -> tuple[AttTrace | None, str | None]:
-    """A pass of its own: tracing disturbs times and counters."""
+    """Run a separate pass: tracing disturbs times and counters."""
     try:
         if att is not None:
             _run(device, launch, directory, 1, (), att)
@@ -102,7 +102,7 @@ def _trace_threads(device: Device, launch: Launch, directory: Path, att: Path | 
 
 
 def _read_att(att: Path | None, symbol: str) -> tuple[AttTrace | None, str | None]:
-    """The trace of the kernel, or why there is none; of several the first that has wavefronts of it."""
+    """Return the first trace with wavefronts of the kernel, or the reason if there is none."""
     if att is None:
         return None, NO_THREAD_TRACE
     from rocm_perf_lab.rocprof.att.content import AttError
@@ -115,7 +115,7 @@ def _read_att(att: Path | None, symbol: str) -> tuple[AttTrace | None, str | Non
 
 
 def _uncollected(device: Device, counters: Sequence[str], traces: Sequence[Trace]) -> tuple[str, ...]:
-    """Counters that were asked for and never came: unknown to the device, or lost."""
+    """Return a note on requested counters that were not collected: unknown to the device, or lost."""
     collected = {name for trace in traces for counters in trace.passes for name in counters}
     missing = [name for name in counters if name not in collected]
     return (f"{device.identity.name} has no counter named {', '.join(missing)}",) if missing else ()

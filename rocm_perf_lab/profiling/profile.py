@@ -1,7 +1,6 @@
-"""Builds the profile of one kernel from what the passes left behind.
+"""Profile of one kernel, built from the traces of all passes and the compiler's metadata of the kernel.
 
-Takes the trace of the timing pass, optionally traces of counter passes and the compiler's metadata of the kernel, and
-the target; gives a :class:`Profile`. No measurement is judged here: that is the business of `analysis/`.
+A :class:`Profile` contains measurements only; conclusions belong to `analysis/`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NAMED_STRANGERS = 3
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the numbers of a profile come from."""
+    """Origin of the numbers of a profile."""
 
     trace: TraceProvenance
     database: str
@@ -45,7 +44,7 @@ class Provenance:
 
     @classmethod
     def of(cls, trace: Trace, note: str, versions: Mapping[str, str], code_object_sha256: str | None) -> Self:
-        """Of a trace and what its device says besides."""
+        """Return the provenance of a trace, completed by information from its device."""
         return cls(
             trace=trace.provenance,
             database=trace.path.name,
@@ -67,11 +66,11 @@ class Profile:
     target: Target
     wave_size: int
     durations_ns: tuple[int, ...]
-    """Of every dispatch of the kernel, in order of start."""
+    """Duration of every dispatch of the kernel, in order of start."""
     resources: KernelResources
     occupancy: Occupancy
     counter_passes: tuple[Mapping[str, float], ...]
-    """Per profiling run: device totals of one dispatch, the mean over the kernel's dispatches."""
+    """Device totals of one dispatch per profiling run: means over the kernel's dispatches."""
     kernels: tuple[RankedKernel, ...]
     provenance: Provenance
     notes: tuple[str, ...]
@@ -96,22 +95,22 @@ def build_profile(
     versions: Mapping[str, str] | None = None,
     failures: Sequence[str] = (),
 ) -> Profile:
-    """The profile of the kernel named `symbol`, or of the dominant one.
+    """Build the profile of the kernel named `symbol`, or of the dominant one.
 
     Args:
-        trace: The run whose times count.
-        target: The GPU that the run was on.
-        identity_note: Why this device was used; goes into the provenance.
-        resources: The compiler's metadata of the kernel; the profiler's padded counts are used without it.
-        symbol: Mangled name of the kernel to profile.
-        helper_patterns: Names of runtime helpers that must not be taken for the dominant kernel.
+        trace: The timing run.
+        target: The GPU of the run.
+        identity_note: Reason for the choice of the device, for the provenance.
+        resources: The compiler's metadata of the kernel; without it the profiler's padded counts are used.
+        symbol: Mangled name of the kernel.
+        helper_patterns: Name patterns of runtime helpers, which are never the dominant kernel.
         counter_traces: Further runs that collected counters, one per pass.
         code_object_sha256: Identity of the code object.
-        versions: Versions of tools, besides those that the trace states.
-        failures: Passes that failed, and why; they become notes.
+        versions: Versions of tools, in addition to those in the trace.
+        failures: Descriptions of failed passes; they become notes.
 
     Raises:
-        ProfileError: No usable dispatch, or a trace of another architecture.
+        ProfileError: The trace contains no usable dispatch, or is of another architecture.
         LaunchImpossible: The launch does not fit the target.
     """
     ranked = rank_kernels(trace, helper_patterns)
@@ -163,18 +162,18 @@ def _launch(trace: Trace, kernel: RankedKernel) -> _Launch:
 
 def _check_architecture(trace: Trace, kernel: RankedKernel, target: Target) -> None:
     names = {trace.agents[agent].name for agent in np.unique(trace.dispatches.agent[kernel.dispatches]).tolist()}
-    # CSV without agent_info.csv does not say what the agents are.
+    # CSV without agent_info.csv does not describe the agents.
     others = sorted(name for name in names if name and name.partition(":")[0] != target.architecture)
     if others:
         raise ProfileError(
             f"the trace is of {', '.join(others)}, the target {target.name} is {target.architecture}",
             where=str(trace.path),
-            hint="choose the target that the run was on, for example target=mi250x",
+            hint="select the target of the run, for example target=mi250x",
         )
 
 
 def _counter_passes(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[Mapping[str, float], ...]:
-    """One mapping per pass that has counters of the kernel; the means over its dispatches."""
+    """Return one mapping per pass with counters of the kernel; means over its dispatches."""
     passes = []
     for trace in traces:
         kernels = _same_kernel(trace, kernel)
@@ -190,7 +189,7 @@ def _counter_passes(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[Mapp
 
 
 def _strangers(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[str, ...]:
-    """A note where counters were given, and none of them is of the kernel."""
+    """Return a note if counters were collected, but none of this kernel."""
     if not any(trace.counters for trace in traces) or _counter_passes(traces, kernel):
         return ()
     others = list(dict.fromkeys(demangle(other.name)[:80] for trace in traces for other in trace.kernels))
@@ -200,7 +199,7 @@ def _strangers(traces: Sequence[Trace], kernel: RankedKernel) -> tuple[str, ...]
 
 
 def _same_kernel(trace: Trace, kernel: RankedKernel) -> list[int]:
-    """Positions of the kernel in another trace; by its demangled name where that has no mangled ones, as in CSV."""
+    """Return the positions of the kernel in another trace, by its demangled name if that has no mangled ones (CSV)."""
     by_symbol = [index for index, other in enumerate(trace.kernels) if other.mangled_name == kernel.mangled_name]
     return by_symbol or [index for index, other in enumerate(trace.kernels) if demangle(other.name) == kernel.name]
 
@@ -209,14 +208,14 @@ def _notes(trace: Trace, ranked: Sequence[RankedKernel], resources: KernelResour
     notes = []
     backwards = len(trace.dispatches) - sum(len(kernel.dispatches) for kernel in ranked)
     if backwards:
-        notes.append(f"{backwards} dispatches end before they start and were left out")
+        notes.append(f"{backwards} dispatches end before they start and were ignored")
     timeless = int(np.count_nonzero(trace.dispatches.duration_ns == 0))
     if timeless and trace.dispatches.end_ns.any():
-        notes.append(f"{timeless} dispatches take no time")
+        notes.append(f"{timeless} dispatches have a duration of 0")
     if all(kernel.is_helper for kernel in ranked):
         notes.append("only runtime helper kernels were dispatched")
     if resources.source == "profiler" and resources.vgpr_per_thread == 0:
-        notes.append("the trace does not say how many registers the kernel takes: occupancy is at most what is shown")
+        notes.append("the trace does not state the kernel's register counts: the occupancy shown is an upper bound")
     elif resources.source == "profiler":
         notes.append("register counts are the profiler's allocations, which include granules and padding")
     return tuple(notes)

@@ -1,7 +1,7 @@
-"""What one dispatch of a kernel occupies: registers, LDS, scratch.
+"""Resources of one dispatch of a kernel: registers, LDS, scratch.
 
-The compiler's metadata is preferred: the profiler reports allocations, with granules and padding in them. LDS and
-scratch are always those of the dispatch, dynamic parts included.
+The compiler's register counts are preferred: the profiler reports allocations, which include granules and padding. LDS and
+scratch are always those of the dispatch, including dynamic parts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class KernelResources:
 
 
 def resources_of(trace: Trace, dispatch: int, target: Target, metadata: KernelMetadata | None) -> KernelResources:
-    """The resources of the dispatch at that position of `trace`."""
+    """Return the resources of the dispatch at that position of `trace`."""
     lds_bytes = int(trace.dispatches.lds_bytes[dispatch])
     scratch_bytes = int(trace.dispatches.scratch_bytes[dispatch])
     if metadata is None:

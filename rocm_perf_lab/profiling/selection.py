@@ -1,7 +1,6 @@
-"""Which kernel of a trace is the one to look at, and how all of them rank.
+"""Ranking of the kernels of a trace, and selection of the kernel to analyse.
 
-Takes a trace and the name patterns of runtime helpers; gives the kernels by total time, and the kernel of the longest
-dispatch that is not a helper's. Where only helpers ran, the longest of them.
+The default is the kernel of the longest dispatch that is not a runtime helper; if only helpers ran, the longest of them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProfileError(LabError):
-    """A trace that gives no profile."""
+    """A trace from which no profile can be built."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +33,19 @@ class RankedKernel:
     name: str
     mangled_name: str
     dispatches: NDArray[np.int64]
-    """Positions in the trace, in order of start; those with an impossible duration are left out."""
+    """Positions in the trace, in order of start, without those of an impossible duration."""
     total_ns: int
     longest_ns: int
     share: float
-    """Of the total time of all kernels."""
+    """Share of the total time of all kernels."""
     is_helper: bool
 
 
 def rank_kernels(trace: Trace, helper_patterns: Sequence[str] = ()) -> tuple[RankedKernel, ...]:
-    """Kernels by falling total time.
+    """Return the kernels by descending total time.
 
     Raises:
-        ProfileError: A pattern is no regular expression.
+        ProfileError: A pattern is not a regular expression.
     """
     helper = _compile(helper_patterns)
     duration = trace.dispatches.duration_ns
@@ -63,10 +62,10 @@ def rank_kernels(trace: Trace, helper_patterns: Sequence[str] = ()) -> tuple[Ran
 
 
 def select_kernel(trace: Trace, ranked: Sequence[RankedKernel], *, symbol: str | None = None) -> RankedKernel:
-    """The kernel with that mangled name, or the one with the longest dispatch that is not a helper's.
+    """Return the kernel with that mangled name, or the one with the longest dispatch that is not a helper.
 
     Raises:
-        ProfileError: Nothing was dispatched, every dispatch has an impossible duration, or `symbol` is not among them.
+        ProfileError: No kernel was dispatched, every dispatch has an impossible duration, or `symbol` was not dispatched.
     """
     if not ranked:
         raise ProfileError(_why_nothing(trace), where=str(trace.path), hint="check that the application uses the GPU")
@@ -81,7 +80,7 @@ def select_kernel(trace: Trace, ranked: Sequence[RankedKernel], *, symbol: str |
 
 
 def _dispatches_by_symbol(trace: Trace) -> dict[str, NDArray[np.int64]]:
-    """Positions of the dispatches of each symbol that do not end before they start."""
+    """Return the positions of the dispatches of each symbol, without those that end before they start."""
     number: dict[str, int] = {}
     symbol_of_kernel = np.array([number.setdefault(kernel.mangled_name, len(number)) for kernel in trace.kernels], np.int64)
     symbols = list(number)
@@ -101,11 +100,11 @@ def _compile(patterns: Sequence[str]) -> list[re.Pattern[str]]:
         try:
             compiled.append(re.compile(pattern))
         except re.error as error:
-            raise ProfileError(f"{pattern!r} is no regular expression: {error}", where="passes.helper_kernels") from error
+            raise ProfileError(f"{pattern!r} is not a regular expression: {error}", where="passes.helper_kernels") from error
     return compiled
 
 
 def _why_nothing(trace: Trace) -> str:
     if len(trace.dispatches):
-        return "every dispatch ends before it starts: the clocks of the trace cannot be trusted"
+        return "every dispatch ends before it starts: the clocks of the trace are unreliable"
     return "no kernel was dispatched"

@@ -1,6 +1,6 @@
-"""A search as one HTML page: times over trials, predicted against measured times, what was pruned, what decides.
+"""HTML report of a search: times by trial, predicted against measured times, pruned configurations, parameter importance.
 
-Takes the document of autotune.json. The page needs no network and no script; an emulated time keeps its word.
+Input is the document of autotune.json. The page needs neither network nor scripts and labels emulated times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PADDING = 1.1
 
 @dataclass(frozen=True)
 class Mark:
-    """One trial in a plot, in pixels; `label` is read by the pointer."""
+    """One trial in a plot, in pixels; `label` is the tooltip."""
 
     x: float
     y: float
@@ -34,7 +34,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Tick:
-    """A number beside an axis, in pixels along it."""
+    """Axis label, in pixels along the axis."""
 
     at: float
     text: str
@@ -52,7 +52,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class _Scale:
-    """From values to pixels; logarithmic or not."""
+    """Linear or logarithmic scale from values to pixels."""
 
     low: float
     high: float
@@ -67,7 +67,7 @@ class _Scale:
         return round(self.start + (self.end - self.start) * (value - low) / ((high - low) or 1.0), 2)
 
     def ticks(self, count: int = 5) -> tuple[Tick, ...]:
-        """Evenly spaced in pixels."""
+        """Return labels that are evenly spaced in pixels."""
         shares = [i / (count - 1) for i in range(count)]
         values = [
             self.low * (self.high / self.low) ** share if self.logarithmic else self.low + (self.high - self.low) * share
@@ -84,7 +84,7 @@ def write_autotune_report(directory: Path, document: Mapping[str, Any]) -> Path:
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The page as text; every value is escaped."""
+    """Return the page as text; every value is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -108,7 +108,7 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def progress(ran: Sequence[Mapping[str, Any]]) -> Plot | None:
-    """Time over trials, and the best so far as a line; None where nothing ran."""
+    """Return time by trial, and the best so far as a line; None without measured trials."""
     if not ran:
         return None
     times = [float(trial["runtime_ms"]) * 1e3 for trial in ran]
@@ -126,7 +126,7 @@ def progress(ran: Sequence[Mapping[str, Any]]) -> Plot | None:
 
 
 def agreement(predicted: Sequence[Mapping[str, Any]]) -> Plot | None:
-    """Measured over predicted time, and the line on which they agree; None where nothing was predicted."""
+    """Return measured over predicted time, and the line of agreement; None without predictions."""
     if not predicted:
         return None
     pairs = [(float(trial["predicted_ms"]) * 1e3, float(trial["runtime_ms"]) * 1e3) for trial in predicted]

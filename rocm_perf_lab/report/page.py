@@ -1,6 +1,6 @@
-"""One run as one HTML page: the JSON documents of the run's directory, rendered by `templates/report.html.j2`.
+"""HTML report of a run, rendered from its JSON documents by `templates/report.html.j2`.
 
-The page needs no network and no script. It shows only what the documents hold; an emulated time keeps its word.
+The page needs neither network nor scripts. It shows only values of the documents and labels emulated times.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def write_report(directory: Path, *, documents: Path, title: str) -> Path:
     """Render `report.html` into `directory`.
 
     Args:
-        directory: The run's directory; its `optimize.json` is shown where there is one.
-        documents: The directory of profile.json and analysis.json: the run's own, or that of its baseline.
+        directory: The run's directory; its `optimize.json` is included if it exists.
+        documents: Directory of profile.json and analysis.json: the run's own, or that of its baseline.
         title: Heading of the page.
     """
     path = directory / "report.html"
@@ -32,7 +32,7 @@ def write_report(directory: Path, *, documents: Path, title: str) -> Path:
 
 
 def render(profile: Mapping[str, Any], analysis: Mapping[str, Any], optimize: Mapping[str, Any] | None, title: str) -> str:
-    """The page as text; every value is escaped."""
+    """Return the page as text; every value is escaped."""
     from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 
     compiled = cache_dir() / "templates"

@@ -1,8 +1,8 @@
-"""A run as a trace for ui.perfetto.dev: one file in Perfetto's own format, which needs no converter.
+"""Export of a run to ui.perfetto.dev, in Perfetto's native format.
 
-Takes a trace and its critical path; gives a track per queue, per stream with copies and per host thread, a track with the
-critical path alone, and a track per counter. Arrows lead along the critical path and from a launch to its kernel. Kernels
-of one queue that overlap get tracks of their own, since slices of one track must not cross.
+There is one track per queue, per stream with copies and per host thread, a track with the critical path alone, and a track per
+counter. Arrows follow the critical path and lead from a launch to its kernel. Overlapping kernels of one queue get separate
+tracks, because slices of one track must not cross.
 """
 
 from __future__ import annotations
@@ -36,17 +36,20 @@ _LAUNCH_FLOW = 1 << 62
 
 
 class PerfettoError(LabError):
-    """A trace that cannot be written."""
+    """The trace cannot be written."""
 
 
 def write_perfetto(path: Path, trace: Trace, critical: CriticalPath, *, max_slices: int = DEFAULT_MAX_SLICES) -> int:
-    """Write the trace and give the number of dispatches, copies and API calls left out.
+    """Write the trace.
 
     Args:
-        path: The file, `*.perfetto-trace` by custom.
+        path: The file, by convention `*.perfetto-trace`.
         trace: The run.
         critical: Its critical path.
-        max_slices: So many of the longest dispatches and copies are kept, and as many API calls.
+        max_slices: Maximum number of dispatches and copies (the longest), and of API calls.
+
+    Returns:
+        Number of omitted dispatches, copies and API calls.
 
     Raises:
         PerfettoError: The file cannot be written.
@@ -64,7 +67,7 @@ def write_perfetto(path: Path, trace: Trace, critical: CriticalPath, *, max_slic
 
 
 def perfetto_trace(trace: Trace, critical: CriticalPath, *, max_slices: int = DEFAULT_MAX_SLICES) -> tuple[bytes, int]:
-    """The bytes of the file, and how many dispatches, copies and API calls were left out of it."""
+    """Return the content of the file, and the number of omitted dispatches, copies and API calls."""
     writer = _Writer(trace, critical, max_slices)
     return writer.content(), writer.left_out
 
@@ -89,7 +92,7 @@ class _Writer:
         self._flows = self._critical_flows()
 
     def content(self) -> bytes:
-        """The whole file."""
+        """Return the whole file."""
         self._packet(Message().integer(13, _CLEARED))
         processes = [self._process_track(index) for index in range(len(self._trace.processes))]
         self._critical_track()
@@ -100,7 +103,7 @@ class _Writer:
         return b"".join(self._packets)
 
     def _critical_flows(self) -> dict[int, list[int]]:
-        """Flow ids of each shown node of the critical path: one arrow to the next one."""
+        """Return the flow ids of each shown node of the critical path: one arrow to the next node."""
         flows: dict[int, list[int]] = {}
         nodes = [node for node in self._critical.nodes.tolist() if self._shown[node]]
         for number, (before, after) in enumerate(pairwise(nodes), start=1):
@@ -114,7 +117,7 @@ class _Writer:
         process = self._trace.processes[index]
         name = process.command[:200] or f"process {process.pid}"
         if sum(other.pid == process.pid for other in self._trace.processes) > 1:
-            # Equal pids of different machines or containers must not be taken for one process.
+            # Equal pids of different machines or containers must not be merged into one process.
             return self._track(f"{name} (process {process.pid}, {process.guid[:8]})")
         return self._track(described=Message().message(3, Message().integer(1, process.pid).text(6, name)))
 
@@ -159,7 +162,7 @@ class _Writer:
     def _node_tracks(self, title: str, parent: int, nodes: Integers) -> None:
         start, end = self._graph.start_ns[nodes].tolist(), self._graph.end_ns[nodes].tolist()
         for number, members in enumerate(_without_overlap(start, end), start=1):
-            track = self._track(title if number == 1 else f"{title}, at the same time {number}", parent=parent)
+            track = self._track(title if number == 1 else f"{title}, overlapping {number}", parent=parent)
             for member in members:
                 node = int(nodes[member])
                 flows = [*self._flows.get(node, ()), *([_LAUNCH_FLOW + node] if self._graph.launched_by[node] >= 0 else ())]
@@ -167,7 +170,7 @@ class _Writer:
 
     def _counter_tracks(self, processes: Sequence[int]) -> None:
         dispatches = self._trace.dispatches
-        # Of a counter that several passes collected, the first.
+        # If several passes collected a counter, use the first.
         for name, column in {name: c for counters in reversed(self._trace.passes) for name, c in counters.items()}.items():
             for (process, agent), members in _groups(
                 np.stack([dispatches.process[column.dispatch], dispatches.agent[column.dispatch]], axis=1),
@@ -192,7 +195,7 @@ class _Writer:
         for (process, thread), members in _groups(keys, self._calls):
             start, end = regions.start_ns[members].tolist(), np.maximum(regions.start_ns, regions.end_ns)[members].tolist()
             for number, rows in enumerate(_nested(start, end), start=1):
-                title = f"Host thread {thread}" + (f", at the same time {number}" if number > 1 else "")
+                title = f"Host thread {thread}" + (f", overlapping {number}" if number > 1 else "")
                 track = self._track(title, parent=processes[process])
                 for kind, row in rows:
                     call = int(members[row])
@@ -264,7 +267,7 @@ class _Writer:
 
 
 def _groups(keys: Integers, members: Integers) -> Iterator[tuple[tuple[int, ...], Integers]]:
-    """Members by equal rows of keys, in order of the keys."""
+    """Group members by equal rows of keys, in order of the keys."""
     if len(keys) == 0:
         return
     values, group = np.unique(keys, axis=0, return_inverse=True)
@@ -276,7 +279,7 @@ def _groups(keys: Integers, members: Integers) -> Iterator[tuple[tuple[int, ...]
 
 
 def _without_overlap(start: Sequence[int], end: Sequence[int]) -> list[list[int]]:
-    """Positions, by rising start, on as few tracks as it takes that none overlap."""
+    """Distribute positions (sorted by start) to the fewest tracks without overlap."""
     from heapq import heappop, heappush
 
     tracks: list[list[int]] = []
@@ -293,7 +296,7 @@ def _without_overlap(start: Sequence[int], end: Sequence[int]) -> list[list[int]
 
 
 def _nested(start: Sequence[int], end: Sequence[int]) -> list[list[tuple[int, int]]]:
-    """Begin and end events on tracks where every slice lies within the one around it."""
+    """Return begin and end events on tracks whose slices nest."""
     tracks: list[list[tuple[int, int]]] = []
     stacks: list[list[int]] = []
     for position in sorted(range(len(start)), key=lambda p: (start[p], -end[p])):

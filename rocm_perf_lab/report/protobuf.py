@@ -1,6 +1,6 @@
-"""Messages in the wire format of protocol buffers, written field by field.
+"""Writer for messages in the wire format of protocol buffers.
 
-The few messages of a Perfetto trace do not justify generated code and its library; the format is four rules.
+A Perfetto trace uses few messages and four encoding rules, which do not justify generated code and its library.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _VARINT, _FIXED64, _LENGTH = 0, 1, 2
 
 
 class Message:
-    """A message under construction; every method appends one field and gives the message back."""
+    """Message under construction; every method appends one field and returns the message."""
 
     __slots__ = ("_parts",)
 
@@ -20,37 +20,37 @@ class Message:
 
     @property
     def content(self) -> bytes:
-        """The fields so far."""
+        """Return the encoded fields."""
         return bytes(self._parts)
 
     def integer(self, field: int, value: int) -> Message:
-        """A whole number of 64 bits; a negative one as int64 has it."""
+        """Append a 64-bit integer; negative values are encoded as int64."""
         self._varint(field << 3 | _VARINT)
         self._varint(value & 0xFFFF_FFFF_FFFF_FFFF)
         return self
 
     def fixed(self, field: int, value: int) -> Message:
-        """An unsigned number of always eight bytes."""
+        """Append an unsigned integer of eight bytes."""
         self._varint(field << 3 | _FIXED64)
         self._parts += struct.pack("<Q", value)
         return self
 
     def real(self, field: int, value: float) -> Message:
-        """A double."""
+        """Append a double."""
         self._varint(field << 3 | _FIXED64)
         self._parts += struct.pack("<d", value)
         return self
 
     def text(self, field: int, value: str) -> Message:
-        """A string."""
+        """Append a string."""
         return self._block(field, value.encode("utf-8", "replace"))
 
     def message(self, field: int, value: Message) -> Message:
-        """A message within this one."""
+        """Append a nested message."""
         return self._block(field, value._parts)
 
     def extend(self, other: Message | None) -> Message:
-        """All fields of another message."""
+        """Append all fields of another message."""
         if other is not None:
             self._parts += other._parts
         return self

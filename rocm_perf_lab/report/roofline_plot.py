@@ -1,7 +1,7 @@
-"""The roofline of one kernel as a picture: roofline.png for documents, roofline.html to look into.
+"""Roofline plots of one kernel: roofline.png for documents, roofline.html for interactive use.
 
-Takes roofline.json of a run's directory; draws every roof of memory and arithmetic, the kernel's place at each level of
-memory, and its share of every roof. Emulated times are labelled so. Neither file needs a network.
+Input is roofline.json. The plots show every memory and arithmetic roof, the kernel at each memory level, and its share of
+every roof. Emulated times are labelled. Neither file needs a network.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEAST_INTENSITY, _MOST_INTENSITY = 0.01, 1000.0
 
 @dataclass(frozen=True)
 class MemoryLine:
-    """A bandwidth roof."""
+    """Bandwidth roof."""
 
     level: str
     name: str
@@ -46,7 +46,7 @@ class MemoryLine:
 
 @dataclass(frozen=True)
 class ComputeLine:
-    """An arithmetic roof; data types with the same peak share one. `used`: the kernel works below it."""
+    """Arithmetic roof; data types with the same peak share one. `used`: the kernel uses it."""
 
     name: str
     gflop_per_s: float
@@ -56,17 +56,17 @@ class ComputeLine:
 
 @dataclass(frozen=True)
 class RoofLabel:
-    """The name of an arithmetic roof, or of several that are too near to each other for a line of text each."""
+    """Label of an arithmetic roof, or of several that are too close for separate lines."""
 
     text: str
     gflop_per_s: float
-    """Of the highest of them."""
+    """Rate of the highest roof."""
     used: bool
 
 
 @dataclass(frozen=True)
 class Point:
-    """The kernel at one level of memory; `doubtful`: above the roof of that level or of its arithmetic."""
+    """The kernel at one memory level; `doubtful`: above the roof of that level or of its arithmetic."""
 
     level: str
     name: str
@@ -78,7 +78,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Share:
-    """How much of one roof the kernel reaches; None where that is unknown, with the reason."""
+    """Share of one roof that the kernel reaches; None with a reason if unknown."""
 
     name: str
     rate: str
@@ -88,13 +88,13 @@ class Share:
 
     @property
     def doubtful(self) -> bool:
-        """Above the roof: an error, not an achievement."""
+        """True above the roof, which indicates an error."""
         return self.share is not None and self.share > 1
 
 
 @dataclass(frozen=True)
 class RooflinePlot:
-    """Everything that is drawn."""
+    """Content of both plots."""
 
     title: str
     subtitle: str
@@ -105,13 +105,13 @@ class RooflinePlot:
     points: tuple[Point, ...]
     shares: tuple[Share, ...]
     remark: str | None
-    """Why there are no points, or why they are not to be trusted."""
+    """Reason for missing or unreliable points."""
     x_range: tuple[float, float]
     y_range: tuple[float, float]
 
 
 def write_roofline_plots(directory: Path, *, gpu: str) -> tuple[Path, ...]:
-    """Draw `roofline.png` and `roofline.html` beside roofline.json; nothing where it has no roofline."""
+    """Draw `roofline.png` and `roofline.html` next to roofline.json; return () if it has no roofline."""
     document = json.loads((directory / "roofline.json").read_text(encoding="utf-8"))
     if document["roofline"] is None:
         return ()
@@ -120,13 +120,13 @@ def write_roofline_plots(directory: Path, *, gpu: str) -> tuple[Path, ...]:
     write_text(html, render_html(plot))
     try:
         write_bytes(png, render_png(plot))
-    except ImportError:  # no matplotlib here: the page shows the same
+    except ImportError:  # without matplotlib the HTML page shows the same
         return (html,)
     return (png, html)
 
 
 def plot_of(document: Mapping[str, Any], *, gpu: str) -> RooflinePlot:
-    """From roofline.json, which must have a roofline, to what is drawn."""
+    """Convert roofline.json, which must have a roofline, to the content of the plots."""
     roof, word = document["roofline"], document["time_kind"]
     memory = tuple(
         MemoryLine(row["level"], _LEVEL_NAMES[row["level"]], row["peak_gb_per_s"], _COLOURS[row["level"]], row["peak_kind"])
@@ -150,7 +150,7 @@ def plot_of(document: Mapping[str, Any], *, gpu: str) -> RooflinePlot:
 
 
 def render_html(plot: RooflinePlot) -> str:
-    """The page: a drawing made by its own script, and the same as a table."""
+    """Return the page: a script that draws the plot, and the same data as a table."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -164,7 +164,7 @@ def render_html(plot: RooflinePlot) -> str:
 
 
 def render_png(plot: RooflinePlot) -> bytes:
-    """The picture; equal plots give equal bytes with one version of matplotlib."""
+    """Return the PNG; equal plots yield equal bytes with one version of matplotlib."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -203,7 +203,7 @@ def _peaks_text(peaks: str) -> str:
 
 
 def _labels(lines: Sequence[ComputeLine], y_range: tuple[float, float]) -> tuple[RoofLabel, ...]:
-    """Names of the roofs, those of near ones together: a line of text takes `_TEXT_HEIGHT` of the axis."""
+    """Return the labels of the roofs. Roofs closer than `_TEXT_HEIGHT` of the axis share a label."""
     least = (math.log10(y_range[1]) - math.log10(y_range[0])) * _TEXT_HEIGHT
     groups: list[list[ComputeLine]] = []
     for line in sorted(lines, key=lambda line: line.gflop_per_s):
@@ -267,14 +267,14 @@ def _shares(roof: Mapping[str, Any]) -> tuple[Share, ...]:
 
 def _remark(roof: Mapping[str, Any]) -> str | None:
     if roof["implausible"]:
-        return f"not to be trusted: {', '.join(roof['implausible'])}"
+        return f"unreliable: {', '.join(roof['implausible'])}"
     if roof["flops"] is None:
         return f"work unknown: {roof['flops_reason']}"
-    return None if roof["flops"] else "no floating-point work: only its bandwidths have a place"
+    return None if roof["flops"] else "no floating-point work: only bandwidths are shown"
 
 
 def _ranges(memory: Sequence[MemoryLine], compute: Sequence[ComputeLine], points: Sequence[Point]) -> dict[str, Any]:
-    """Whole decades around all roofs' corners and all points."""
+    """Return axis ranges of whole decades around all ridge points and all kernel points."""
     top = max(line.gflop_per_s for line in compute)
     slowest = min(line.gb_per_s for line in memory)
     left = min([_LEAST_INTENSITY, *(point.intensity / 2 for point in points)])
@@ -300,7 +300,7 @@ def _draw_roofs(axes: Axes, plot: RooflinePlot) -> None:
     for label in plot.labels:
         colour = "#212529" if label.used else _GREY
         axes.text(right / 1.15, label.gflop_per_s * 1.06, label.text, color=colour, fontsize=8, ha="right", va="bottom", zorder=5)
-    # The outer levels are drawn first and larger: levels of equal traffic stay visible behind each other.
+    # Outer levels are drawn first and larger, so levels of equal traffic stay visible.
     for size, point in zip(_MARKER_SIZES, reversed(plot.points), strict=False):
         colour = _WARNING if point.doubtful else point.colour
         axes.plot([point.intensity] * 2, [bottom, point.gflop_per_s], ":", color=colour, lw=0.9)
@@ -348,7 +348,7 @@ def _point_text(plot: RooflinePlot, level: str) -> str:
     point = next((point for point in plot.points if point.level == level), None)
     if point is None:
         return ""
-    doubt = ", not to be trusted" if point.doubtful else ""
+    doubt = ", unreliable" if point.doubtful else ""
     return f"; kernel at {point.intensity:.3g} FLOP/B{doubt}"
 
 
@@ -357,7 +357,7 @@ def _draw_shares(axes: Axes, plot: RooflinePlot) -> None:
         if share.share is None:
             text, length = f"{share.name}  {_short_reason(share.reason)}", 0.0
         elif share.doubtful:
-            text, length = f"{share.name}  above its roof: not to be trusted", 1.0
+            text, length = f"{share.name}  above its roof: unreliable", 1.0
         else:
             text, length = f"{share.name}  {share.share:.1%}, {share.rate}", share.share
         axes.barh(position, 1, color="#f1f3f5", height=0.38)

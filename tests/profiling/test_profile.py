@@ -133,7 +133,7 @@ def test_dispatches_that_end_before_they_start_are_left_out_and_counted(tmp_path
     profile = build_profile(trace_of(tmp_path, [dispatch(100, 50), dispatch(200, 230)]), target=TARGET)
 
     assert profile.durations_ns == (30,)
-    assert "1 dispatches end before they start and were left out" in profile.notes
+    assert "1 dispatches end before they start and were ignored" in profile.notes
 
 
 def test_a_clock_that_only_goes_backwards_gives_no_profile(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_kernel_that_was_not_dispatched_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_broken_helper_pattern_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match="no regular expression"):
+    with pytest.raises(ProfileError, match="not a regular expression"):
         build_profile(trace_of(tmp_path, [dispatch(0, 1)]), target=TARGET, helper_patterns=["("])
 
 
@@ -212,7 +212,7 @@ def test_registers_that_a_trace_does_not_state_are_said_to_be_unknown(tmp_path: 
 
     notes = build_profile(read_database(tmp_path / "x.db"), target=TARGET).notes
 
-    assert "the trace does not say how many registers the kernel takes: occupancy is at most what is shown" in notes
+    assert "the trace does not state the kernel's register counts: the occupancy shown is an upper bound" in notes
 
 
 def test_a_launch_of_compiled_code_that_cannot_be_is_an_error(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_kernels_of_one_queue_that_overlap_get_tracks_of_their_own(tmp_path: Pat
     found = exported(traced(tmp_path, [dispatch(0, 100), dispatch(50, 150), dispatch(120, 130)]))
 
     assert [(start, end) for start, end, _ in found.slices["Queue 0"]] == [(0, 100), (120, 130)]
-    assert [(start, end) for start, end, _ in found.slices["Queue 0, at the same time 2"]] == [(50, 150)]
+    assert [(start, end) for start, end, _ in found.slices["Queue 0, overlapping 2"]] == [(50, 150)]
 
 
 def test_counters_are_tracks_that_fall_to_zero(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_copies_and_launches_are_shown_with_an_arrow_to_the_kernel(tmp_path: Pat
 
     assert found.slices["Memory copies, stream 0"] == [(20, 70, "H2D")]
     assert found.slices["Host thread 7"] == [(10, 30, "hipLaunchKernel"), (0, 40, "roctx")]
-    assert found.slices["Host thread 7, at the same time 2"] == [(15, 50, "crosses")]
+    assert found.slices["Host thread 7, overlapping 2"] == [(15, 50, "crosses")]
     assert sorted(found.flows.values()) == [2, 2]
 
 

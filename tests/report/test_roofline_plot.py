@@ -78,7 +78,7 @@ def test_a_rate_above_its_roof_is_flagged_and_its_number_is_not_shown(tmp_path: 
     html = render_html(plot)
 
     assert [point.level for point in plot.points if point.doubtful] == ["dram"]
-    assert "not to be trusted: dram" in str(plot.remark)
+    assert "unreliable: dram" in str(plot.remark)
     table = html.partition("<table>")[2].partition("</table>")[0]
     assert "above its roof" in table
     assert "136" not in table

@@ -184,8 +184,8 @@ def test_no_time_and_a_clock_that_goes_backwards_are_survived(database: Path) ->
 
     assert trace.dispatches.duration_ns.tolist() == [0, -7]
     assert profile.durations_ns == (0,)
-    assert "1 dispatches take no time" in profile.notes
-    assert "1 dispatches end before they start and were left out" in profile.notes
+    assert "1 dispatches have a duration of 0" in profile.notes
+    assert "1 dispatches end before they start and were ignored" in profile.notes
 
 
 @pytest.mark.parametrize(

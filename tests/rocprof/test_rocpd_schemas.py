@@ -94,7 +94,7 @@ def test_registers_that_are_not_in_the_table_are_unknown(tmp_path: Path) -> None
 
     assert_whole(trace)
     assert (trace.kernels[0].arch_vgpr_count, trace.kernels[0].static_lds_bytes) == (0, 64)
-    assert "the trace does not say how many registers the kernel takes" in " ".join(build_profile(trace, target=TARGET).notes)
+    assert "the trace does not state the kernel's register counts" in " ".join(build_profile(trace, target=TARGET).notes)
 
 
 def test_agents_may_lack_what_only_some_writers_say(tmp_path: Path) -> None:
