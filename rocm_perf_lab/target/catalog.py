@@ -1,8 +1,12 @@
-"""The targets that the lab knows: `conf/target/*.yaml` by name, or a user's own file by path."""
+"""Targets by name: `conf/target/*.yaml` of the package and of the working directory, or a YAML file by path.
+
+A file that holds only Hydra's `defaults: [name]` is another name for a target: gfx942 for mi300x.
+"""
 
 from __future__ import annotations
 
 import difflib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +16,40 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import load_yaml, resource_dir
 from rocm_perf_lab.target.model import Target
 
+_ALIAS_KEY = "defaults"
+
 
 class TargetError(LabError):
     """A target that does not exist, or whose description is invalid."""
 
 
 def target_names() -> tuple[str, ...]:
-    """Names that :func:`load_target` takes."""
-    return tuple(sorted(path.stem for path in _directory().glob("*.yaml")))
+    """Return the names of all targets, without aliases."""
+    return tuple(sorted({path.stem for path in _files() if _alias_of(path, path.stat().st_mtime_ns) is None}))
+
+
+def target_aliases() -> dict[str, str]:
+    """Return the other names of targets: `{"gfx942": "mi300x"}`."""
+    named = {path.stem: _alias_of(path, path.stat().st_mtime_ns) for path in reversed(_files())}
+    return {alias: name for alias, name in sorted(named.items()) if name is not None}
 
 
 def load_target(name_or_path: str | Path) -> Target:
-    """The target of that name, or the one that a YAML file describes.
+    """Return a target by name, alias or path of a YAML file.
 
     Raises:
-        TargetError: No such target, or an invalid description.
+        TargetError: There is no such target, or its description is invalid.
     """
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        path = _directory() / f"{name_or_path}.yaml"
-        if not path.is_file():
-            raise TargetError(f"unknown target {str(name_or_path)!r}", hint=_suggestion(str(name_or_path)))
+        path = _file_of(str(name_or_path))
+    content = _read_yaml(path)
+    alias = _named_by(content)
+    if alias is not None:
+        path = _file_of(alias)
+        content = _read_yaml(path)
     try:
-        return Target.model_validate(_read_yaml(path))
+        return Target.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -45,12 +60,66 @@ def load_target(name_or_path: str | Path) -> Target:
         ) from error
 
 
-def _directory() -> Path:
-    return resource_dir("conf") / "target"
+def target_of(architecture: str, product_name: str, preferred: Target | None = None) -> Target:
+    """Return the target that describes a profiled GPU.
+
+    Args:
+        architecture: Architecture of the GPU, for example `gfx942` or `gfx942:sramecc+:xnack-`.
+        product_name: Name reported by the driver; selects among GPUs of one architecture.
+        preferred: Target to use if it has the architecture and the catalog does not have the product.
+
+    Raises:
+        TargetError: No target has that architecture.
+    """
+    processor = architecture.partition(":")[0]
+    if preferred and preferred.architecture == processor and is_same_product(preferred.product_name, product_name):
+        return preferred
+    known = [load_target(name) for name in target_names()]
+    same = [target for target in (*([preferred] if preferred else []), *known) if target.architecture == processor]
+    if not same:
+        raise TargetError(
+            f"no target describes {processor or 'this GPU'} ({product_name or 'of unknown name'})",
+            hint="write a YAML file like those in conf/target and select it with target= (rocm-perf analyze: --target); "
+            f"known: {', '.join(target_names())}",
+        )
+    named = [target for target in same if is_same_product(target.product_name, product_name)]
+    return (named or same)[0]
+
+
+def is_same_product(one: str, other: str) -> bool:
+    """Return whether two names mean one product: `AMD Instinct MI300X` and `AMD Instinct MI300X OAM` do."""
+    words, stated = one.lower().split(), other.lower().split()
+    return bool(words) and words[-1] in stated
+
+
+def _files() -> list[Path]:
+    """The package's files first: a file of the working directory adds a target and does not replace one."""
+    own = resource_dir("conf") / "target"
+    user = Path.cwd() / "conf" / "target"
+    directories = [own] if not user.is_dir() or user.resolve() == own.resolve() else [own, user]
+    return [path for directory in directories for path in sorted(directory.glob("*.yaml"))]
+
+
+def _file_of(name: str) -> Path:
+    path = next((path for path in _files() if path.stem == name), None)
+    if path is None:
+        raise TargetError(f"unknown target {name!r}", hint=_suggestion(name))
+    return path
+
+
+@lru_cache(maxsize=256)
+def _alias_of(path: Path, _modified_ns: int) -> str | None:
+    return _named_by(_read_yaml(path))
+
+
+def _named_by(content: object) -> str | None:
+    names = content.get(_ALIAS_KEY) if isinstance(content, dict) and content.keys() == {_ALIAS_KEY} else None
+    return str(names[0]) if isinstance(names, list) and len(names) == 1 else None
 
 
 def _suggestion(name: str) -> str:
-    near = difflib.get_close_matches(name.lower(), target_names(), n=2, cutoff=0.5)
+    aliases = target_aliases()
+    near = difflib.get_close_matches(name.lower(), [*target_names(), *aliases], n=2, cutoff=0.5)
     known = f"Known targets: {', '.join(target_names())}; or pass the path of a YAML file."
     return f"Did you mean {' or '.join(near)}? {known}" if near else known
 
@@ -64,35 +133,3 @@ def _read_yaml(path: Path) -> Any:
         raise TargetError(f"cannot read the target: {error.strerror}", where=str(path), hint="Check the path.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise TargetError(f"not YAML: {error}", where=str(path), hint="Correct the file.") from error
-
-
-def target_of(architecture: str, product_name: str, preferred: Target | None = None) -> Target:
-    """The target that a profiled GPU is.
-
-    Args:
-        architecture: Of the GPU, for example `gfx942` or `gfx942:sramecc+:xnack-`.
-        product_name: As the driver states it; decides between GPUs of one architecture.
-        preferred: Taken where the product is not in the catalog but this one has its architecture.
-
-    Raises:
-        TargetError: No target of that architecture is known.
-    """
-    processor = architecture.partition(":")[0]
-    if preferred and preferred.architecture == processor and is_same_product(preferred.product_name, product_name):
-        return preferred
-    known = [load_target(name) for name in target_names()]
-    same = [target for target in (*([preferred] if preferred else []), *known) if target.architecture == processor]
-    if not same:
-        raise TargetError(
-            f"no target describes {processor or 'this GPU'} ({product_name or 'of unknown name'})",
-            hint="write a YAML like those in conf/target and choose it with target= (rocm-perf analyze: --target); "
-            f"known: {', '.join(target_names())}",
-        )
-    named = [target for target in same if is_same_product(target.product_name, product_name)]
-    return (named or same)[0]
-
-
-def is_same_product(one: str, other: str) -> bool:
-    """Whether two names mean one: `AMD Instinct MI300X` and `AMD Instinct MI300X OAM` are one product."""
-    words, stated = one.lower().split(), other.lower().split()
-    return bool(words) and words[-1] in stated

@@ -1,46 +1,22 @@
-"""Hardware facts of one GPU, as `conf/target/*.yaml` states them. Data only: rules that use them live beside this file.
+"""Hardware facts of one GPU: the product facts of `conf/target/*.yaml` over the facts of its architecture.
 
-Units are in the names. Figures come from AMD's public documentation; each YAML names its sources in comments.
+Units are in the names. Figures come from AMD's public documentation; each YAML file names its sources in comments.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from rocm_perf_lab.arch.model import LdsPool, WaveLimits
+from rocm_perf_lab.arch.registry import architectures, find_architecture, merged
 from rocm_perf_lab.core.models import StrictModel
 from rocm_perf_lab.target.timing import TimingParameters
 
 
-class WaveLimits(StrictModel):
-    """What bounds the wavefronts that one SIMD can hold, in one wave size and mode."""
-
-    wave_size: Literal[32, 64]
-    max_waves_per_simd: int
-    vgprs_per_lane: int
-    """Registers of a SIMD's file per lane slot, all wavefronts together."""
-    vgpr_granule: int
-    max_addressable_vgprs: int
-    agprs_share_file: bool
-    """CDNA2 and later: accumulation VGPRs come out of the same file, after the architectural ones rounded up to 4."""
-    sgpr_limits: dict[int, int] = {}
-    """Waves per SIMD -> the most SGPRs with which that many fit; empty where SGPRs do not limit."""
-
-
-class LdsPool(StrictModel):
-    """LDS shared by a group of SIMDs (a CU, or a WGP on RDNA)."""
-
-    bytes: int
-    granule_bytes: int
-    max_per_workgroup_bytes: int
-    simds: int
-    workgroup_slots: int
-    """Workgroups of more than one wavefront that can be resident (barrier slots)."""
-
-
 class Caches(StrictModel):
-    """Cache sizes of the memory hierarchy; zero where a level does not exist."""
+    """Cache sizes of the memory hierarchy; zero if a level does not exist."""
 
     vector_l1_bytes: int
     vector_l1_line_bytes: int
@@ -52,7 +28,7 @@ class Caches(StrictModel):
 
 
 class Peaks(StrictModel):
-    """Theoretical roofs at maximum clock; None where unknown. Operations per CU and clock count an FMA as two."""
+    """Theoretical roofs at maximum clock; None if unknown. Operations per CU and clock count an FMA as two."""
 
     vector_flops_per_cu_clock: dict[str, float]
     """`f64`, `f32`, `f32_packed`, `f16`, ..."""
@@ -65,13 +41,17 @@ class Peaks(StrictModel):
 
 
 class Target(StrictModel):
-    """One GPU (one GCD on MI250X)."""
+    """One GPU (one GCD on MI250X).
+
+    Keys that the architecture defines may be omitted; a value given for the target overrides the architecture's.
+    """
 
     name: str
     product_name: str
     architecture: str
-    """The processor name that the compiler takes: gfx942, gfx950, gfx90a, gfx1030."""
-    family: Literal["cdna2", "cdna3", "cdna4", "rdna2"]
+    """Processor name for `--offload-arch`: gfx942, gfx950, gfx90a, gfx1030."""
+    family: str
+    """Name of the architecture's generation: cdna3, rdna2."""
     gfx_target_version: int
     compute_units: int
     simds_per_cu: int
@@ -81,14 +61,32 @@ class Target(StrictModel):
     dram_bytes: int
     max_workgroup_size: int = 1024
     default_mode: str
-    """Which of `modes` the compiler uses by default."""
+    """The one of `modes` that the compiler uses by default."""
     modes: dict[str, WaveLimits] = Field(min_length=1)
     lds: dict[str, LdsPool] = Field(min_length=1)
-    """By the same mode names as `modes`."""
+    """Keys: those of `modes`."""
     caches: Caches
     peaks: Peaks
     timing: TimingParameters | None = None
-    """Parameters of the emulator's timing model; None where the emulator has none for this target."""
+    """Parameters of the emulator's timing model; None if the emulator has none for this target."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_architecture(cls, values: Any) -> Any:
+        """Add the facts of the architecture to those of the product."""
+        if not isinstance(values, dict) or not isinstance(values.get("architecture"), str):
+            return values
+        architecture = find_architecture(values["architecture"])
+        if architecture is not None:
+            defaults = architecture.target_defaults()
+            if values.get("timing") is None:
+                del defaults["timing"]  # without the product's own rates there is no timing model
+            return merged(defaults, values)
+        if _ARCHITECTURE_KEYS - values.keys():
+            name = values["architecture"]
+            known = ", ".join(architectures())
+            raise ValueError(f"unknown architecture {name}: describe it in conf/arch/{name}.yaml, or use one of {known}")
+        return values
 
     @property
     def wave_limits(self) -> WaveLimits:
@@ -99,3 +97,6 @@ class Target(StrictModel):
     def lds_pool(self) -> LdsPool:
         """LDS pool in the default mode."""
         return self.lds[self.default_mode]
+
+
+_ARCHITECTURE_KEYS = {"family", "gfx_target_version", "simds_per_cu", "default_mode", "modes", "lds"}

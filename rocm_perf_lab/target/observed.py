@@ -1,8 +1,8 @@
-"""The target of a GPU that a trace is of: what the catalog knows of it, corrected by what the GPU says of itself.
+"""Target of the GPU in a trace: facts from the catalog, corrected by the properties that the trace records.
 
-A partition (CPX), a product beside the catalogued one (MI210, MI300A, MI308X) and an architecture that no target describes all
-occur in traces of other machines. Ratios per compute unit and XCD must be those of the GPU that ran, so its own count of
-them wins over the catalog's.
+Traces of other machines contain partitions (CPX), products that the catalog does not have (MI210, MI300A, MI308X) and
+architectures without a target. Ratios per compute unit and XCD must be those of the GPU that ran, so recorded counts take
+precedence over the catalog.
 """
 
 from __future__ import annotations
@@ -10,43 +10,44 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.target.catalog import TargetError, is_same_product, load_target, target_of
+from rocm_perf_lab.arch.registry import find_architecture, generation_architecture
+from rocm_perf_lab.target.catalog import TargetError, is_same_product, target_of
+from rocm_perf_lab.target.model import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocm_perf_lab.target.model import Target
+    from rocm_perf_lab.arch.model import LdsPool
 
-_STATED = {
+_RECORDED_FACTS = {
     "cu_count": "compute_units",
     "num_xcc": "xcds",
     "num_shader_banks": "shader_engines",
     "max_engine_clk_fcompute": "max_clock_mhz",
 }
 """Property of an agent (rocprofiler_agent_v0_t) -> fact of a target."""
-_KIN = {"gfx9": "mi300x", "gfx1": "rx6800xt"}
-"""Whose rules of registers and LDS come nearest, by the beginning of the architecture's name."""
+_BANDWIDTHS = ("dram_gb_per_s", "l2_gb_per_s", "vector_l1_gb_per_s", "lds_gb_per_s", "mall_gb_per_s")
 
 
 @dataclass(frozen=True)
 class ObservedTarget:
-    """A target, and in `notes` what of it is not the catalog's or had to be assumed."""
+    """A target, and notes about facts that differ from the catalog or were assumed."""
 
     target: Target
     notes: tuple[str, ...] = ()
 
 
 def observed_target(architecture: str, product_name: str, properties: Mapping[str, Any], preferred: Target) -> ObservedTarget:
-    """The target of an agent.
+    """Return the target of an agent.
 
     Args:
-        architecture: Of the agent, for example `gfx942:sramecc+:xnack-`; empty where the trace does not name it.
-        product_name: As the driver states it.
-        properties: What the runtime reports of the agent, under the names of rocprofiler_agent_v0_t.
-        preferred: Taken where the trace does not name its GPU, and among GPUs of one architecture.
+        architecture: Architecture of the agent, for example `gfx942:sramecc+:xnack-`; empty if the trace does not name it.
+        product_name: Name reported by the driver.
+        properties: Properties of the agent under the names of rocprofiler_agent_v0_t.
+        preferred: Target to use if the trace does not name its GPU, and among GPUs of one architecture.
 
     Raises:
-        TargetError: Neither the architecture nor one that resembles it is known.
+        TargetError: Neither the architecture nor its GFX generation is known.
     """
     processor = architecture.partition(":")[0]
     if not processor:
@@ -56,10 +57,10 @@ def observed_target(architecture: str, product_name: str, properties: Mapping[st
     try:
         known = target_of(architecture, product_name, preferred)
     except TargetError:
-        kin = next((name for begin, name in _KIN.items() if processor.startswith(begin)), None)
-        if kin is None:
+        nearest = generation_architecture(processor)
+        if nearest is None:
             raise
-        return _relative(load_target(kin), processor, product_name, properties)
+        return _without_target(target_of(nearest.name, ""), processor, product_name, properties)
     return _corrected(known, product_name, properties)
 
 
@@ -70,37 +71,44 @@ def _corrected(known: Target, product_name: str, properties: Mapping[str, Any]) 
         return ObservedTarget(known)
     names = {} if same else {"name": product_name.split()[-1].lower(), "product_name": product_name}
     facts = ", ".join(f"{fact.replace('_', ' ')} {value}" for fact, value in changed.items())
-    note = f"the GPU is {product_name or known.product_name}" + (f" and states {facts}" if facts else "")
+    note = f"the GPU is {product_name or known.product_name}" + (f" and reports {facts}" if facts else "")
     note += f"; bandwidths of MALL and DRAM are those of {known.product_name}" if not same else ""
-    return ObservedTarget(_with(known, {**names, **changed}), (note,))
+    return ObservedTarget(_with_facts(known, {**names, **changed}), (note,))
 
 
-def _relative(kin: Target, processor: str, product_name: str, properties: Mapping[str, Any]) -> ObservedTarget:
-    """An architecture that no target describes: the rules of its kin, its own facts, and no peaks."""
+def _without_target(nearest: Target, processor: str, product_name: str, properties: Mapping[str, Any]) -> ObservedTarget:
+    """Return a target without peaks: recorded facts, and the limits of its architecture or else of the nearest target."""
     names = {"name": processor, "product_name": product_name or processor, "architecture": processor}
-    unknown = kin.peaks.model_copy(
+    unknown = nearest.peaks.model_copy(
         update={"vector_flops_per_cu_clock": {}, "matrix_flops_per_cu_clock": {}, **dict.fromkeys(_BANDWIDTHS)}
     )
-    kilobytes = properties.get("lds_size_in_kb")
-    lds = kin.lds
-    if isinstance(kilobytes, int) and kilobytes * 1024 > kin.lds_pool.max_per_workgroup_bytes:
-        size = {"bytes": max(kilobytes * 1024, kin.lds_pool.bytes), "max_per_workgroup_bytes": kilobytes * 1024}
-        lds = {mode: pool.model_copy(update=size) for mode, pool in kin.lds.items()}
-    target = _with(kin, {**_differing(kin, properties), **names, "lds": lds, "timing": None})
-    note = f"no target describes {processor}: occupancy is by the rules of {kin.architecture}; there are no peaks and no metrics"
-    return ObservedTarget(target.model_copy(update={"peaks": unknown}), (note,))
+    facts = {**_differing(nearest, properties), **names, "timing": None}
+    described = find_architecture(processor)
+    if described is None:
+        facts["lds"] = _lds_of(nearest, properties.get("lds_size_in_kb"))
+    target = _with_facts(nearest, facts).model_copy(update={"peaks": unknown})
+    if described is not None:
+        limits = {**described.target_defaults(), "timing": None}
+        limits["caches"] = {**nearest.caches.model_dump(), **limits["caches"]}
+        target = Target.model_validate({**target.model_dump(), **limits})
+    assumed = "peaks are" if described else f"occupancy uses the limits of {nearest.architecture}; peaks and metrics are"
+    return ObservedTarget(target, (f"no target describes {processor}: {assumed} not available",))
 
 
-_BANDWIDTHS = ("dram_gb_per_s", "l2_gb_per_s", "vector_l1_gb_per_s", "lds_gb_per_s", "mall_gb_per_s")
+def _lds_of(nearest: Target, kilobytes: object) -> Mapping[str, LdsPool]:
+    if not isinstance(kilobytes, int) or kilobytes * 1024 <= nearest.lds_pool.max_per_workgroup_bytes:
+        return nearest.lds
+    size = {"bytes": max(kilobytes * 1024, nearest.lds_pool.bytes), "max_per_workgroup_bytes": kilobytes * 1024}
+    return {mode: pool.model_copy(update=size) for mode, pool in nearest.lds.items()}
 
 
 def _differing(known: Target, properties: Mapping[str, Any]) -> dict[str, int]:
-    stated = {fact: properties.get(name) for name, fact in _STATED.items()}
-    return {fact: value for fact, value in stated.items() if isinstance(value, int) and 0 < value != getattr(known, fact)}
+    recorded = {fact: properties.get(name) for name, fact in _RECORDED_FACTS.items()}
+    return {fact: value for fact, value in recorded.items() if isinstance(value, int) and 0 < value != getattr(known, fact)}
 
 
-def _with(known: Target, facts: Mapping[str, Any]) -> Target:
-    """Other facts, with the bandwidths that follow from them."""
+def _with_facts(known: Target, facts: Mapping[str, Any]) -> Target:
+    """Return the target with other facts, and with cache and LDS bandwidths scaled to them."""
     target = known.model_copy(update=facts)
     clock = target.max_clock_mhz / known.max_clock_mhz
     by_units = clock * target.compute_units / known.compute_units

@@ -29,7 +29,7 @@ def test_a_partition_has_its_own_units_and_bandwidths() -> None:
     assert (found.target.compute_units, found.target.xcds, found.target.shader_engines) == (38, 1, 4)
     assert found.target.peaks.lds_gb_per_s == pytest.approx(38 * 128 * 2.1)  # bytes per CU and clock, GHz
     assert found.target.peaks.l2_gb_per_s == pytest.approx(16 * 128 * 2.1)
-    assert found.notes == ("the GPU is AMD Instinct MI300X and states compute units 38, xcds 1, shader engines 4",)
+    assert found.notes == ("the GPU is AMD Instinct MI300X and reports compute units 38, xcds 1, shader engines 4",)
 
 
 def test_a_product_that_is_not_in_the_catalog_keeps_its_name_and_units() -> None:
@@ -47,7 +47,7 @@ def test_an_architecture_without_a_target_has_no_peaks() -> None:
     assert found.target.lds_pool.max_per_workgroup_bytes == 160 * 1024
     assert found.target.peaks.dram_gb_per_s is None
     assert found.target.peaks.vector_flops_per_cu_clock == {}
-    assert "no target describes gfx1251: occupancy is by the rules of gfx1030" in found.notes[0]
+    assert "no target describes gfx1251: occupancy uses the limits of gfx1030" in found.notes[0]
 
 
 def test_a_gpu_without_a_name_is_the_preferred_one_and_that_is_said() -> None:

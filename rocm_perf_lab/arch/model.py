@@ -1,0 +1,225 @@
+"""Facts about one GPU architecture, as `arch/<name>.yaml` states them.
+
+:class:`Processor` holds what the readers of code objects and traces need, for architectures that are only read;
+:class:`Architecture` adds the limits, counters and emulator parameters of a described architecture.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from rocm_perf_lab.core.models import StrictModel
+
+_DESCRIPTOR_VGPR_UNITS = 0x3F
+_DESCRIPTOR_SGPR_SHIFT, _DESCRIPTOR_SGPR_UNITS = 6, 0xF
+_SGPRS_PER_UNIT = 16
+_WORKGROUP_LDS_BYTES = 65536
+_ACCUM_OFFSET_UNITS, _VGPRS_PER_ACCUM_OFFSET = 0x3F, 4
+
+
+class WaveLimits(StrictModel):
+    """Limits on the wavefronts of one SIMD, in one wave size and mode."""
+
+    wave_size: Literal[32, 64]
+    max_waves_per_simd: int
+    vgprs_per_lane: int
+    """Registers in a SIMD's file per lane slot, for all wavefronts together."""
+    vgpr_granule: int
+    max_addressable_vgprs: int
+    agprs_share_file: bool
+    """Whether AGPRs are allocated from the VGPR file, after the architectural VGPRs rounded up to 4 (CDNA2 and later)."""
+    sgpr_limits: dict[int, int] = {}
+    """Waves per SIMD -> largest SGPR count that allows them; empty if SGPRs do not limit occupancy."""
+
+
+class LdsPool(StrictModel):
+    """LDS shared by a group of SIMDs: a CU, or a WGP on RDNA."""
+
+    bytes: int
+    granule_bytes: int
+    max_per_workgroup_bytes: int
+    simds: int
+    workgroup_slots: int
+    """Maximum number of resident workgroups of more than one wavefront (barrier slots)."""
+
+
+class ArchitectureCaches(StrictModel):
+    """Cache facts that all products of an architecture share; a target adds the sizes of L2 and MALL."""
+
+    vector_l1_bytes: int
+    vector_l1_line_bytes: int
+    scalar_l1_bytes: int
+    l2_line_bytes: int
+
+
+class CounterBlock(StrictModel):
+    """One hardware block with performance counters."""
+
+    slots: int
+    """Counters that one profiling pass can collect."""
+    prefixes: tuple[str, ...]
+    """First parts of the names of the block's counters."""
+
+
+class RegisterCounts(StrictModel):
+    """VGPRs, AGPRs and SGPRs of one kernel."""
+
+    vgprs: int
+    agprs: int
+    sgprs: int
+
+
+class RegisterEncoding(StrictModel):
+    """Encoding of register counts in kernel descriptors (COMPUTE_PGM_RSRC1 and 3) and in rocprofv3 output.
+
+    Sources: LLVM "User Guide for AMDGPU Backend"; rocprofiler-sdk, code_object.cpp.
+    """
+
+    vgprs_per_unit: dict[int, int] = Field(min_length=1)
+    """Wave size -> VGPRs per unit of GRANULATED_WORKITEM_VGPR_COUNT."""
+    agprs: Literal["none", "separate", "unified"]
+    """Separate: a second file of the same size. Unified: one allocation, which ACCUM_OFFSET divides."""
+    fixed_sgprs: int | None = None
+    """SGPRs of every wavefront if the descriptor does not encode them (GFX10 and later)."""
+    profiler_reports_half: bool = False
+    """Whether rocprofv3 decodes the VGPR field with units of half the size and reports no AGPRs."""
+
+    def allocated(self, rsrc1: int, rsrc3: int, wave_size: int) -> RegisterCounts:
+        """Return the allocation that a kernel descriptor encodes; `vgprs` includes the AGPRs of a unified file."""
+        vgprs = self._vgprs(rsrc1, wave_size)
+        return RegisterCounts(
+            vgprs=vgprs,
+            agprs=max(0, vgprs - _architectural(rsrc3)) if self.agprs == "unified" else 0,
+            sgprs=_encoded_sgprs(rsrc1),
+        )
+
+    def reported(self, rsrc1: int, rsrc3: int, wave_size: int) -> RegisterCounts:
+        """Return the counts that rocprofv3 reports for a kernel descriptor; `vgprs` are the architectural ones."""
+        vgprs = self._vgprs(rsrc1, wave_size)
+        sgprs = _encoded_sgprs(rsrc1) if self.fixed_sgprs is None else self.fixed_sgprs
+        if self.profiler_reports_half:
+            return RegisterCounts(vgprs=vgprs // 2, agprs=0, sgprs=sgprs)
+        if self.agprs == "unified":
+            return RegisterCounts(vgprs=_architectural(rsrc3), agprs=vgprs - _architectural(rsrc3), sgprs=sgprs)
+        return RegisterCounts(vgprs=vgprs, agprs=vgprs if self.agprs == "separate" else 0, sgprs=sgprs)
+
+    def _vgprs(self, rsrc1: int, wave_size: int) -> int:
+        units = (rsrc1 & _DESCRIPTOR_VGPR_UNITS) + 1
+        return units * self.vgprs_per_unit.get(wave_size, max(self.vgprs_per_unit.values()))
+
+
+def _encoded_sgprs(rsrc1: int) -> int:
+    return ((rsrc1 >> _DESCRIPTOR_SGPR_SHIFT & _DESCRIPTOR_SGPR_UNITS) // 2 + 1) * _SGPRS_PER_UNIT
+
+
+def _architectural(rsrc3: int) -> int:
+    return ((rsrc3 & _ACCUM_OFFSET_UNITS) + 1) * _VGPRS_PER_ACCUM_OFFSET
+
+
+class InstructionDecoder(StrictModel):
+    """Decoder of machine code for machines without llvm-objdump."""
+
+    tables: str
+    """Name of the instruction tables in `tinygrad.renderer.amd`."""
+    waitcnt: dict[str, tuple[tuple[int, int], ...]]
+    """Counter -> its bits in the immediate of S_WAITCNT as (lowest bit, number of bits), least significant part first."""
+
+    def waits(self, immediate: int) -> dict[str, int]:
+        """Return the counters that an S_WAITCNT waits for, and the values it waits for. All ones in a field do not wait."""
+        found: dict[str, int] = {}
+        for counter, parts in self.waitcnt.items():
+            value = width = 0
+            for lowest, bits in parts:
+                value |= (immediate >> lowest & (1 << bits) - 1) << width
+                width += bits
+            if value != (1 << width) - 1:
+                found[counter] = value
+        return found
+
+
+class EmulatorParameters(StrictModel):
+    """Parameters of the emulator for an architecture that it executes."""
+
+    matrix_operand_bytes: int
+    """Largest dense operand of a matrix instruction, in bytes per lane."""
+
+
+class Processor(StrictModel):
+    """A processor whose code objects can be read."""
+
+    name: str
+    """Name for `--offload-arch`: gfx942."""
+    elf_machine: int
+    """EF_AMDGPU_MACH in the ELF flags."""
+    wave_sizes: tuple[Literal[32, 64], ...] = Field(min_length=1)
+    """The compiler's default first."""
+    registers: RegisterEncoding
+    generic_targets: tuple[str, ...] = ()
+    """Generic targets whose code runs on the processor: gfx9-4-generic."""
+    decoder: InstructionDecoder | None = None
+    """None if only llvm-objdump can disassemble its code."""
+
+    @property
+    def workgroup_lds_bytes(self) -> int:
+        """Largest LDS allocation of a workgroup."""
+        return _WORKGROUP_LDS_BYTES
+
+
+class Architecture(Processor):
+    """A described architecture: everything except the facts of single products."""
+
+    family: str
+    """Name of the generation: cdna3, rdna2."""
+    gfx_target_version: int
+    """Number that the driver and rocprofiler-sdk report: 90402 for gfx942."""
+    nearest_for: tuple[int, ...] = ()
+    """GFX generations whose undescribed members are treated like this architecture."""
+    simds_per_cu: int
+    max_workgroup_size: int = 1024
+    default_mode: str
+    """The one of `modes` that the compiler uses by default."""
+    modes: dict[str, WaveLimits] = Field(min_length=1)
+    lds: dict[str, LdsPool] = Field(min_length=1)
+    """Keys: those of `modes`."""
+    caches: ArchitectureCaches
+    float8: Literal["fnuz", "ocp"] | None = None
+    """Variant of the 8-bit floats in hardware; None if it has none."""
+    counter_set: str
+    """Key of its expressions in `rocprof/metrics.yaml`; architectures with the same counters share it."""
+    counter_blocks: dict[str, CounterBlock]
+    emulator: EmulatorParameters | None = None
+    """None if the emulator cannot execute its code."""
+    timing: dict[str, float] = {}
+    """Defaults of the emulator's timing parameters; see :mod:`rocm_perf_lab.target.timing`."""
+
+    @property
+    def workgroup_lds_bytes(self) -> int:
+        """Largest LDS allocation of a workgroup."""
+        return max(pool.max_per_workgroup_bytes for pool in self.lds.values())
+
+    @model_validator(mode="after")
+    def _modes_are_complete(self) -> Architecture:
+        if self.modes.keys() != self.lds.keys():
+            raise ValueError(f"modes ({', '.join(self.modes)}) and lds ({', '.join(self.lds)}) need the same keys")
+        if self.default_mode not in self.modes:
+            raise ValueError(f"default_mode {self.default_mode} is not one of: {', '.join(self.modes)}")
+        return self
+
+    def target_defaults(self) -> dict[str, Any]:
+        """Return the keys that a target takes from its architecture, as plain data."""
+        return self.model_dump(include=_TARGET_KEYS)
+
+
+_TARGET_KEYS = {
+    "family",
+    "gfx_target_version",
+    "simds_per_cu",
+    "max_workgroup_size",
+    "default_mode",
+    "modes",
+    "lds",
+    "caches",
+    "timing",
+}
