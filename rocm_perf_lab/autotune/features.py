@@ -23,7 +23,7 @@ from rocm_perf_lab.autotune.trial_cache import digest
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import read_sealed, write_sealed
 from rocm_perf_lab.core.resources import cache_dir
-from rocm_perf_lab.toolchain.static_features import static_features
+from rocm_perf_lab.languages.registry import find_language
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -156,7 +156,7 @@ def facts_of(candidate: Candidate) -> Facts:
         "work_items": prod(geometry.block),
     }
     try:
-        static = static_features(candidate.build.code_object, kernel)
+        static = find_language(candidate.description.language).static_features(candidate.build, kernel)
     except LabError:  # no disassembler here for this GPU: the metadata is known all the same
         return facts
     facts["instructions"] = static.instructions

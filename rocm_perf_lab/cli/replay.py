@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rocm_perf_lab.cli.exit_codes import answer
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -117,7 +119,7 @@ def capture(words: tuple[str, ...], debug: bool, **options: Any) -> None:
         )
         run_capture(request, Console(highlight=False))
 
-    _answer(run, debug)
+    answer(run, debug=debug)
 
 
 @replay.command(short_help="Say what a capture holds.")
@@ -136,7 +138,7 @@ def info(directory: str, as_json: bool, debug: bool) -> None:
 
         run_info(Path(directory), Console(highlight=False), as_json=as_json)
 
-    _answer(run, debug)
+    answer(run, debug=debug)
 
 
 @replay.command(short_help="Check a capture: manifest, checksums, sizes.")
@@ -155,7 +157,7 @@ def verify(directory: str, as_json: bool, debug: bool) -> None:
 
         sys.exit(run_verify(Path(directory), Console(highlight=False), as_json=as_json))
 
-    _answer(run, debug)
+    answer(run, debug=debug)
 
 
 @replay.command("reserve-check", short_help="Say whether the addresses can be had here.")
@@ -172,7 +174,7 @@ def reserve_check(as_json: bool, debug: bool, **options: Any) -> None:
 
         sys.exit(run_reserve_check(_target(options), Console(highlight=False), as_json=as_json))
 
-    _answer(run, debug)
+    answer(run, debug=debug)
 
 
 @replay.command("full-vm", short_help="Replay a capture at its addresses.")
@@ -219,11 +221,11 @@ def full_vm(as_json: bool, debug: bool, **options: Any) -> None:
         )
         sys.exit(run_full_vm(request, Console(highlight=False), as_json=as_json))
 
-    _answer(run, debug)
+    answer(run, debug=debug)
 
 
 def _types(words: tuple[str, ...]) -> dict[str, str]:
-    from rocm_perf_lab.device.launch import DTYPES
+    from rocm_perf_lab.languages.data_types import DTYPES
 
     types = {}
     for word in words:
@@ -248,9 +250,3 @@ def _target(options: dict[str, Any]) -> ReplayTarget:
         library=os.environ.get("ROCM_PERF_LAB_HSA_LIBRARY") or None,
         timeout_s=options["timeout"],
     )
-
-
-def _answer(action: Callable[[], None], debug: bool) -> None:
-    from rocm_perf_lab.cli.entry import exit_code_of
-
-    sys.exit(exit_code_of(action, debug=debug))

@@ -70,8 +70,9 @@ def explain_validation_error(error: ValidationError, model: type[BaseModel], ori
     if first["type"] == "extra_forbidden":
         return unknown_key(path, located.siblings, origins)
     value = first.get("input")
-    shown = "" if first["type"] == "missing" else f" (it is {str(value)[:80]!r})"
-    return ConfigError(f"{path}: {first['msg']}{shown}", where=origins.describe(path))
+    shown = "" if first["type"] == "missing" or isinstance(value, dict | list) else f" (it is {str(value)[:80]!r})"
+    what = f"{path}: {first['msg'].removeprefix('Value error, ')}{shown}"
+    return ConfigError(what, where=origins.describe(path), hint=first.get("ctx", {}).get("hint"))
 
 
 def _line_of(file: Path, path: str) -> int | None:

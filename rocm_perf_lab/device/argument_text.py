@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.device.launch import DTYPES
 from rocm_perf_lab.device.protocol import ScalarValue
-from rocm_perf_lab.languages.description import (
+from rocm_perf_lab.languages.arguments import (
     ArangeInit,
     BufferArgument,
     ConstantInit,
@@ -30,12 +29,13 @@ from rocm_perf_lab.languages.description import (
     ScalarType,
     UniformInit,
 )
+from rocm_perf_lab.languages.data_types import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rocm_perf_lab.core.geometry import Dim3
-    from rocm_perf_lab.languages.description import Initialiser
+    from rocm_perf_lab.languages.arguments import Initialiser
 
 GRAMMAR = """\
 buffer  DTYPE[SHAPE]:INIT[:KEY=VALUE]...[:in|out|inout]   f32[512x4096]:normal:seed=1

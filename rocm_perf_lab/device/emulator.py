@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.emulator.launching import LaunchResult
-    from rocm_perf_lab.emulator.machine import Machine
+    from rocm_perf_lab.emulator.machine import EmulatedGpu
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject
@@ -109,12 +109,12 @@ class EmulatorDevice:
         """Threads that run workgroups."""
         return self._threads
 
-    def machine(self) -> Machine:
+    def machine(self) -> EmulatedGpu:
         """A new emulated GPU with this device's settings; close it."""
-        from rocm_perf_lab.emulator.machine import Machine
-        from rocm_perf_lab.emulator.sampling import SamplePolicy
+        from rocm_perf_lab.emulator.execution import SamplePolicy
+        from rocm_perf_lab.emulator.machine import EmulatedGpu
 
-        return Machine(
+        return EmulatedGpu(
             self._target,
             max_instructions=self._max_instructions,
             threads=self._threads,
@@ -190,7 +190,7 @@ def _instruction_counts(result: LaunchResult) -> tuple[InstructionCount, ...]:
     return tuple(sorted(counts, key=lambda count: count.address))
 
 
-def _allocate(machine: Machine, launch: Launch) -> dict[str, Allocation]:
+def _allocate(machine: EmulatedGpu, launch: Launch) -> dict[str, Allocation]:
     buffers = {}
     for argument in launch.arguments:
         if isinstance(argument, BufferValue):
@@ -201,7 +201,7 @@ def _allocate(machine: Machine, launch: Launch) -> dict[str, Allocation]:
     return buffers
 
 
-def _read_outputs(machine: Machine, launch: Launch, buffers: Mapping[str, Allocation]) -> dict[str, NDArray[Any]]:
+def _read_outputs(machine: EmulatedGpu, launch: Launch, buffers: Mapping[str, Allocation]) -> dict[str, NDArray[Any]]:
     return {
         a.name: np.frombuffer(machine.read(buffers[a.name]), dtype=a.data.dtype).reshape(a.data.shape)
         for a in launch.arguments

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.expressions import evaluate, evaluate_integer
 from rocm_perf_lab.core.geometry import Dim3, Geometry
 from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue, VariableValue
-from rocm_perf_lab.languages.description import (
+from rocm_perf_lab.languages.arguments import (
     ArangeInit,
     BufferArgument,
     ConstantInit,
@@ -26,38 +25,23 @@ from rocm_perf_lab.languages.description import (
     StructArgument,
     UniformInit,
 )
+from rocm_perf_lab.languages.data_types import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.languages.description import Argument, Expression, Initialiser, KernelDescription, ModuleVariable
+    from rocm_perf_lab.languages.arguments import Argument, Expression, Initialiser, ModuleVariable
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.toolchain.code_object import CodeObject, LaunchContract
 
 _DRAWN_AT_ONCE = 1 << 20
-DTYPES: Mapping[str, np.dtype[Any]] = {
-    "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8), "i16": np.dtype(np.int16), "u16": np.dtype(np.uint16),
-    "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32), "i64": np.dtype(np.int64), "u64": np.dtype(np.uint64),
-    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-    "f8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz), "f8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
-    "f8e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn), "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
-}  # fmt: skip
-
 NULL_POINTER = bytes(8)
 
 
 class LaunchError(LabError):
     """A kernel description that cannot be turned into a launch."""
-
-
-def compile_defines(description: KernelDescription) -> dict[str, str]:
-    """Preprocessor definitions with their expressions over `params` evaluated."""
-    return {
-        name: str(evaluate(value, description.params, where=f"kernel.defines.{name}"))
-        for name, value in description.defines.items()
-    }
 
 
 def launch_geometry(description: KernelDescription, contract: LaunchContract | None = None) -> Geometry:

@@ -1,13 +1,14 @@
-"""What guards look at: a source, what the compiler made of it, and the compiler's own tree of it."""
+"""Input of guards: a source, its code object, and the compiler's syntax tree of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.launch import build_launch
-from rocm_perf_lab.languages.compilation import hip_request
-from rocm_perf_lab.optimize.guards import Candidate, Inspection
+from rocm_perf_lab.languages.registry import find_language
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
@@ -18,10 +19,51 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.languages.description import KernelDescription
+    from rocm_perf_lab.optimize.source_tree import SourceUnit
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
+    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
     from rocm_perf_lab.toolchain.compilers import Compiler
     from rocm_perf_lab.toolchain.sandbox import Sandbox
+    from rocm_perf_lab.toolchain.syntax import SyntaxNode
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Compiler facts of a source.
+
+    Args:
+        syntax: Syntax tree.
+        code_object: Compiled code.
+        dependencies: Files that the compiler read, except the source itself.
+        work_items: Work-items per workgroup of the launch.
+    """
+
+    syntax: SyntaxNode
+    code_object: CodeObject
+    dependencies: frozenset[str]
+    work_items: int
+
+
+@dataclass(frozen=True)
+class CandidateSource:
+    """A compiled source. `occupancy_waves` is in waves per SIMD at the launch's workgroup size."""
+
+    source: SourceUnit
+    kernel: KernelMetadata
+    occupancy_waves: float
+    inspection: Inspection | None = None
+
+    @property
+    def inspected(self) -> Inspection:
+        """The inspection, for guards that require one.
+
+        Raises:
+            LabError: The build was not inspected.
+        """
+        if self.inspection is None:
+            raise LabError("this build was not inspected by the compiler", where="optimizer.guards")
+        return self.inspection
 
 
 def inspect(
@@ -36,12 +78,13 @@ def inspect(
     cache_dir: Path | None = None,
     sandbox: Sandbox | None = None,
 ) -> Inspection:
-    """Read the compiler's tree of a source that was built already; in the sandbox where nobody vouches for it.
+    """Read the compiler's syntax tree of a source that is already built. `sandbox` limits the compiler for untrusted sources.
 
     Raises:
-        SyntaxTreeError: There is none.
+        SyntaxTreeError: The compiler returned no syntax tree.
     """
-    request = hip_request(description, source, architecture=architecture, optimisation=optimisation)
+    language = find_language(description.language)
+    request = language.syntax_request(description, source, architecture=architecture, optimisation=optimisation)
     return Inspection(
         syntax=read_syntax(request, compiler=compiler, cache_dir=cache_dir, sandbox=sandbox),
         code_object=build.code_object,
@@ -58,16 +101,16 @@ def inspected_candidate(
     compiler: Compiler,
     target: Target,
     optimisation: str = "-O3",
-) -> Candidate:
-    """Everything that guards ask for, of one source.
+) -> CandidateSource:
+    """Return the input of guards for one built source.
 
     Raises:
-        LabError: The kernel is not in the source or not in the build, or its launch is impossible.
+        LabError: The kernel is missing in the source or in the build, its launch is impossible, or there is no syntax tree.
     """
     kernel = find_kernel(build.code_object, description.entry)
     launch = build_launch(description, build.code_object, kernel.symbol, build.contract)
     work_items = prod(launch.block)
-    asked = occupancy_request(kernel, workgroup_size=work_items, dynamic_lds_bytes=launch.dynamic_lds_bytes)
+    request = occupancy_request(kernel, workgroup_size=work_items, dynamic_lds_bytes=launch.dynamic_lds_bytes)
     inspection = inspect(
         description,
         source,
@@ -78,4 +121,4 @@ def inspected_candidate(
         optimisation=optimisation,
     )
     unit = parse_source(source.read_bytes(), description.entry)
-    return Candidate(unit, kernel, launch_occupancy(target, asked).waves_per_simd, inspection)
+    return CandidateSource(unit, kernel, launch_occupancy(target, request).waves_per_simd, inspection)

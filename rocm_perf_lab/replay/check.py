@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from rocm_perf_lab.device.launch import DTYPES
+from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.replay.format import PAGE_BYTES
 from rocm_perf_lab.replay.kernarg import explicit_arguments
 

@@ -18,7 +18,7 @@ from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.emulator.kernarg import pack_kernarg
 from rocm_perf_lab.emulator.loader import ALLOCATION_NAME
-from rocm_perf_lab.languages.description import BufferArgument
+from rocm_perf_lab.languages.arguments import BufferArgument
 from rocm_perf_lab.replay.format import (
     PAGE_BYTES,
     CapturedAgent,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.languages.description import Tolerance
+    from rocm_perf_lab.languages.spec import Tolerance
 
 _EXACT_KINDS = "biu"
 _SHOWN_CHECKS = 3
@@ -91,7 +91,7 @@ def verify_outputs(
 
 def default_tolerance(values: NDArray[Any]) -> Tolerance:
     """For an output whose description has none."""
-    from rocm_perf_lab.languages.description import Tolerance
+    from rocm_perf_lab.languages.spec import Tolerance
 
     return Tolerance(rtol=0, atol=0) if values.dtype.kind in _EXACT_KINDS else Tolerance(rtol=1e-5, atol=1e-6)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
-from rocm_perf_lab.languages.description import (
+from rocm_perf_lab.languages.arguments import (
     BufferArgument,
     ConstantInit,
     IntegersInit,
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.protocol import Launch
-    from rocm_perf_lab.languages.description import Argument, Expression, Initialiser, KernelDescription, StructField
+    from rocm_perf_lab.languages.arguments import Argument, Expression, Initialiser, StructField
+    from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.toolchain.build import BuildResult
 
 Inputs = Literal["random", "described", "zeros", "special", "large", "small", "content"]

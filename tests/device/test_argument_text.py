@@ -20,9 +20,8 @@ from rocm_perf_lab.device.argument_text import (
     parse_argument,
     parse_dim3,
 )
-from rocm_perf_lab.device.launch import DTYPES
 from rocm_perf_lab.device.protocol import ScalarValue
-from rocm_perf_lab.languages.description import (
+from rocm_perf_lab.languages.arguments import (
     ArangeInit,
     BufferArgument,
     ConstantInit,
@@ -34,6 +33,7 @@ from rocm_perf_lab.languages.description import (
     ScalarType,
     UniformInit,
 )
+from rocm_perf_lab.languages.data_types import DTYPES
 
 DTYPE_WORDS = st.sampled_from(get_args(ScalarType))
 NUMBERS = st.floats(-1e6, 1e6)
@@ -86,7 +86,7 @@ def test_any_other_text_is_refused_by_one_error_and_nothing_else(text: str) -> N
     try:
         argument = parse_argument(text, "x")
     except ArgumentTextError as error:
-        assert text in str(error)
+        assert text in (error.where or "")
     else:
         assert parse_argument(format_argument(argument), "x") == argument or "nan" in text.lower()
 

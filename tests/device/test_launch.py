@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.device.launch import LaunchError, build_launch, compile_defines
+from rocm_perf_lab.device.launch import LaunchError, build_launch
 from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue
-from rocm_perf_lab.languages.compilation import hip_request
 from rocm_perf_lab.languages.description import KernelDescription
+from rocm_perf_lab.languages.hip import HipLanguage
 from rocm_perf_lab.toolchain.code_object import CodeObject
 from rocm_perf_lab.verify.reference import KernelReferenceError, expected_outputs
 
@@ -65,7 +65,7 @@ def test_a_kernel_has_a_grid_or_work_items(given: dict[str, Any]) -> None:
 
 
 def test_a_kernel_with_partial_workgroups_is_compiled_for_them() -> None:
-    flags = [hip_request(describe(**d), Path("scale.hip"), architecture="gfx942").flags for d in ({}, PARTIAL)]
+    flags = [HipLanguage().syntax_request(describe(**d), Path("scale.hip"), architecture="gfx942").flags for d in ({}, PARTIAL)]
 
     assert flags == [(), ("-fno-offload-uniform-block",)]
 
@@ -104,7 +104,7 @@ def test_variables_of_the_module_are_filled_and_known_to_the_reference() -> None
 
 
 def test_defines_are_evaluated_over_params() -> None:
-    assert compile_defines(describe()) == {"BLOCK": "256", "TWICE": "512"}
+    assert describe().compile_defines() == {"BLOCK": "256", "TWICE": "512"}
 
 
 def test_equal_seeds_give_equal_bytes() -> None:

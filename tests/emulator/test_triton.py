@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.device.launch import DTYPES
+from rocm_perf_lab.languages.data_types import DTYPES
 from rocm_perf_lab.toolchain.disassembly import disassemble
 from rocm_perf_lab.verify.outputs import verify_outputs
 from rocm_perf_lab.verify.reference import expected_outputs

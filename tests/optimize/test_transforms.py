@@ -8,12 +8,13 @@ import pytest
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import resource_dir
-from rocm_perf_lab.languages.description import BufferArgument, KernelDescription, ScalarArgument
+from rocm_perf_lab.languages.arguments import BufferArgument, ScalarArgument
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.optimize.source_tree import parse_source
+from rocm_perf_lab.optimize.transforms.base import select_transforms
 from rocm_perf_lab.optimize.transforms.hoisting import HoistInvariants
 from rocm_perf_lab.optimize.transforms.launch_bounds import LaunchBounds, WavesPerEu
 from rocm_perf_lab.optimize.transforms.parameters import RestrictPointers
-from rocm_perf_lab.optimize.transforms.selection import select_transforms
 from rocm_perf_lab.optimize.transforms.shared_padding import PadSharedMemory
 from rocm_perf_lab.optimize.transforms.strength_reduction import ReduceStrength
 from rocm_perf_lab.optimize.transforms.unroll import UnrollLoops
@@ -24,7 +25,7 @@ from tests.builders.judging import described, judge_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocm_perf_lab.optimize.judge import Judge
+    from rocm_perf_lab.optimize.candidate import CandidateChecker
     from rocm_perf_lab.optimize.transforms.base import Transform
 
 KERNEL = KernelDescription(
@@ -279,7 +280,7 @@ def test_arguments_out_of_range_are_refused(make: object) -> None:
 def _judged(name: str, chosen: set[str], directory: Path) -> list[tuple[str, str, str]]:
     """What became of every proposal for an experiment that is not right, rewrites of the first rewrite included."""
     description = described(resource_dir("experiments") / name, **SMALL[name])
-    judge: Judge = judge_of(description)
+    judge: CandidateChecker = judge_of(description)
     everything = [t for t in transforms(description).values() if t.name in chosen]
     unit = parse_source(description.source_path.read_bytes(), description.entry)
     rewrites = [(t.name, r) for t in everything for r in t.propose(unit)]

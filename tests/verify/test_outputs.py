@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from rocm_perf_lab.languages.description import Tolerance
+from rocm_perf_lab.languages.spec import Tolerance
 from rocm_perf_lab.verify.outputs import OutputCheck, VerificationError, ulp_histogram, verify_outputs
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.emulator.faults import InstructionBudgetExceeded
-from rocm_perf_lab.languages.description import BufferArgument, ConstantInit, KernelDescription, NormalInit, ScalarArgument
+from rocm_perf_lab.languages.arguments import BufferArgument, ConstantInit, NormalInit, ScalarArgument
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.verify.trial_runs import DeviceRunner, EmulatorRunner
 from rocm_perf_lab.verify.trials import Trial, described, in_place_pairs, planned_trials, reseeded, trial_launches
 from tests.builders.kernels import build_hip

@@ -16,9 +16,11 @@ import numpy as np
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.device.argument_text import format_argument, format_dim3, parse_argument, parse_dim3
-from rocm_perf_lab.device.launch import DTYPES, build_launch
+from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue, ScalarValue
-from rocm_perf_lab.languages.description import BufferArgument, KernelDescription
+from rocm_perf_lab.languages.arguments import BufferArgument
+from rocm_perf_lab.languages.data_types import DTYPES
+from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.code_object import CodeObject, KernelArgument, KernelMetadata
 from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file

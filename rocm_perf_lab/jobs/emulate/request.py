@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.device.launch import DTYPES
+from rocm_perf_lab.languages.data_types import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,7 +1,6 @@
-"""`job=llm_prompt`: what a model would be told about a kernel, without asking one; and the facts that it is told.
+"""`job=llm_prompt`: the prompt for a kernel without calling a model, and the facts in prompts.
 
-The facts of a source come from the documents that its run left in a directory, so they are the same in a run that was
-interrupted and taken up again.
+Facts are read from the documents of an evaluation, so they are identical in a run that was interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rocm_perf_lab.jobs.profile.job import require_correct
 from rocm_perf_lab.jobs.profile.workbench import Workbench
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.model import estimated_tokens
-from rocm_perf_lab.optimize.proposers.prompt import PromptWriter, Rules, guard_rules
+from rocm_perf_lab.optimize.proposers.prompt import PromptRules, PromptWriter, guard_rules
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.toolchain.kernel_file import choose_kernel, read_kernel_file
 from rocm_perf_lab.toolchain.listing import list_kernel
@@ -34,15 +33,19 @@ if TYPE_CHECKING:
 
 _LINES = 8
 _OPCODES = 4
-_NOT_TOLD = ("flops", "bytes", "ops", "cycles")
-"""Ends of the names of metrics that are amounts: shares and rates say more."""
+_OMITTED_SUFFIXES = ("flops", "bytes", "ops", "cycles")
+"""Suffixes of metrics that are amounts; prompts have shares and rates."""
 
 
 class LlmPromptJob:
-    """Profiles the kernel and prints the first question of a run with `optimizer.proposer=llm`."""
+    """Profiles a kernel and prints the first prompt of a run with `optimizer.proposer=llm`."""
 
     def run(self, lab: Lab) -> None:
-        """Raises LabError where the kernel itself cannot be compiled, run or verified."""
+        """Profile the kernel and print the prompt.
+
+        Raises:
+            LabError: The kernel cannot be compiled, run or verified.
+        """
         kernel = lab.config.kernel
         text = read_source(kernel.source_path)
         parse_source(text.encode(), kernel.entry)
@@ -55,7 +58,7 @@ class LlmPromptJob:
         ]
         facts = facts_of(lab.output_dir / "baseline", kernel)
         writer = PromptWriter(rules_of(lab, guards), lambda _: facts)
-        source = Proposal.of(text, transform="none", description="the source as it is", parent=None)
+        source = Proposal.of(text, transform="none", description="the unmodified source", parent=None)
         messages = writer.question(source, ())
         document = {
             "schema_version": "1.0",
@@ -71,10 +74,10 @@ class LlmPromptJob:
         lab.answer(path, f"{turn.runtime_ns / 1e6:.6f} ms {lab.device.identity.time_word}")
 
 
-def rules_of(lab: Lab, guards: Sequence[object]) -> Rules:
-    """What the configuration holds every rewrite to."""
+def rules_of(lab: Lab, guards: Sequence[object]) -> PromptRules:
+    """Return the rules for rewrites under the configuration."""
     kernel = lab.config.kernel
-    return Rules(
+    return PromptRules(
         entry=kernel.entry,
         file_name=kernel.source.name,
         guards=guard_rules(guards),
@@ -84,14 +87,14 @@ def rules_of(lab: Lab, guards: Sequence[object]) -> Rules:
 
 
 def facts_of(directory: Path, kernel: KernelDescription | None) -> Mapping[str, Any]:
-    """What the run in `directory` knows of its kernel.
+    """Return the facts of an evaluated source.
 
     Args:
-        directory: With profile.json and analysis.json.
-        kernel: Its description, where there is one.
+        directory: Directory with profile.json and analysis.json.
+        kernel: Description of the kernel; None for an application.
     """
     profile, analysis = (json.loads((directory / name).read_text(encoding="utf-8")) for name in ("profile.json", "analysis.json"))
-    metrics = {n: v for n, v in analysis["metrics"].items() if v is not None and v != 0 and not n.endswith(_NOT_TOLD)}
+    metrics = {n: v for n, v in analysis["metrics"].items() if v is not None and v != 0 and not n.endswith(_OMITTED_SUFFIXES)}
     return {
         "profile": profile,
         "analysis": analysis,
@@ -104,14 +107,14 @@ def facts_of(directory: Path, kernel: KernelDescription | None) -> Mapping[str, 
 
 
 def hot_spots(directory: Path) -> list[str]:
-    """Source lines by executed instructions, each with its most frequent opcodes; nothing where none were counted."""
+    """Return source lines by executed instructions with their most frequent opcodes; empty without instruction counts."""
     if not (directory / COUNTS_NAME).is_file():
         return []
     try:
         counts = read_counts(directory)
         code_object, kernel = choose_kernel(read_kernel_file(directory / "kernel.hsaco"), counts.symbol)
         listing = list_kernel(code_object, kernel, with_source=True)
-    except LabError:  # no disassembler for this processor: the profile has to do
+    except LabError:  # no disassembler for this architecture
         return []
     executions = {row.address: row.executions for row in counts.instructions}
     opcodes: dict[str, Counter[str]] = {}
@@ -130,7 +133,7 @@ def hot_spots(directory: Path) -> list[str]:
 
 
 def _waits(analysis: Mapping[str, Any]) -> list[str]:
-    """Source lines by the time of traced wavefronts, where a thread trace was taken."""
+    """Return source lines by wave time; empty without a thread trace."""
     traced = analysis["thread_trace"]
     if traced is None:
         return []
@@ -142,21 +145,19 @@ def _waits(analysis: Mapping[str, Any]) -> list[str]:
 
 
 def _arguments(kernel: KernelDescription) -> list[str]:
-    words = []
+    texts = []
     for argument in kernel.arguments:
         if argument.kind == "buffer":
             shape = ", ".join(map(str, argument.shape))
-            words.append(f"{argument.name}: {argument.dtype}[{shape}], {argument.access}")
+            texts.append(f"{argument.name}: {argument.dtype}[{shape}], {argument.access}")
         elif argument.kind == "struct":
             members = ", ".join(f"{field.dtype} = {field.value}" for field in argument.fields)
-            words.append(f"{argument.name}: struct of {members}")
+            texts.append(f"{argument.name}: struct of {members}")
         else:
-            words.append(f"{argument.name}: {argument.dtype} = {argument.value}")
+            texts.append(f"{argument.name}: {argument.dtype} = {argument.value}")
     params = ", ".join(f"{name}={value}" for name, value in kernel.params.items())
-    return [*words, f"where {params}"] if params else words
+    return [*texts, f"with {params}"] if params else texts
 
 
 def _defines(kernel: KernelDescription) -> Mapping[str, Any]:
-    from rocm_perf_lab.device.launch import compile_defines
-
-    return compile_defines(kernel)
+    return kernel.compile_defines()

@@ -1,9 +1,10 @@
-"""What optimizations stand on: transforms, guards, search, sandbox and model, made before anything runs."""
+"""Components of an optimization (transforms, guards, search, sandbox, proposer), built from the configuration."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,44 +12,52 @@ from rich.console import Console
 
 from rocm_perf_lab.core.components import build
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.jobs.optimize.proposers import open_model
-from rocm_perf_lab.optimize.loop import Policy
-from rocm_perf_lab.optimize.proposers.endpoint import EndpointModel
-from rocm_perf_lab.optimize.proposers.transcript import TRANSCRIPT
+from rocm_perf_lab.jobs.optimize.llm_prompt import facts_of, rules_of
+from rocm_perf_lab.languages.registry import find_language
+from rocm_perf_lab.optimize.loop import LoopPolicy
+from rocm_perf_lab.optimize.proposers.endpoint import Endpoint, EndpointModel
+from rocm_perf_lab.optimize.proposers.llm import LlmProposer
+from rocm_perf_lab.optimize.proposers.prompt import PromptWriter
+from rocm_perf_lab.optimize.proposers.transcript import TRANSCRIPT, Budget, RecordedModel, TranscribedModel
+from rocm_perf_lab.optimize.proposers.transforms import TransformProposer
 from rocm_perf_lab.optimize.resume import JOURNAL
-from rocm_perf_lab.optimize.search import Beam, Greedy
-from rocm_perf_lab.optimize.transforms.selection import select_transforms
+from rocm_perf_lab.optimize.search import BeamSearch, GreedySearch
+from rocm_perf_lab.optimize.transforms.base import select_transforms
 from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
+    from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.config import OptimizerConfig
     from rocm_perf_lab.optimize.guards import Guard
+    from rocm_perf_lab.optimize.proposal import Proposal
+    from rocm_perf_lab.optimize.proposers.base import Proposer
     from rocm_perf_lab.optimize.proposers.model import ChatModel
     from rocm_perf_lab.optimize.search import Search
     from rocm_perf_lab.optimize.transforms.base import Transform
+    from rocm_perf_lab.tracking.run import RunTracker
 
 _MIB = 1 << 20
 
 
-def selected(lab: Lab, transforms: Sequence[Transform], diagnosis: Diagnosis) -> Sequence[Transform]:
-    """What the evidence calls for; what it does not is told."""
+def applicable_transforms(lab: Lab, transforms: Sequence[Transform], diagnosis: Diagnosis) -> Sequence[Transform]:
+    """Return the transforms that address the bottleneck, and print the others."""
     bottleneck = diagnosis.bottleneck
     chosen = select_transforms(transforms, (bottleneck.name, *bottleneck.others))
-    passed_over = [t.name for t in transforms if t not in chosen]
-    if passed_over:
+    skipped = [t.name for t in transforms if t not in chosen]
+    if skipped:
         names = ", ".join((bottleneck.name, *bottleneck.others))
-        lab.console.print(f"[dim]not tried, since they address none of {names}: {', '.join(passed_over)}[/]", soft_wrap=True)
+        lab.console.print(f"[dim]skipped, because they do not address {names}: {', '.join(skipped)}[/]", soft_wrap=True)
     return chosen
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Transforms, guards, search and sandbox, made before anything runs: a wrong argument costs nobody a baseline."""
+class LoopComponents:
+    """Transforms, guards, search, sandbox and model; building them validates their arguments before the baseline is measured."""
 
     transforms: list[Transform]
     guards: list[Guard]
@@ -57,12 +66,16 @@ class Parts:
     model: ChatModel | None
 
     @classmethod
-    def of(cls, lab: Lab) -> Parts:
-        """Raises LabError where one of them refuses its arguments, or the kernel is not of HIP."""
+    def of(cls, lab: Lab) -> LoopComponents:
+        """Build the components.
+
+        Raises:
+            LabError: An argument is invalid, or the kernel is not written in HIP.
+        """
         settings, target = lab.config.optimizer, lab.config.target
-        if lab.config.kernel.language != "hip":
+        if not find_language(lab.config.kernel.language).rewritable:
             raise LabError(
-                f"kernel {lab.config.kernel.name} is written in {lab.config.kernel.language}: only HIP sources are rewritten",
+                f"kernel {lab.config.kernel.name} is written in {lab.config.kernel.language}: only HIP sources can be rewritten",
                 where="kernel.language",
                 hint="choose a kernel with a HIP source, for example kernel=softmax",
             )
@@ -72,24 +85,24 @@ class Parts:
                 for i, t in enumerate(settings.transforms)
             ],
             [build(g, where=f"optimizer.guards[{i}]", target=target) for i, g in enumerate(settings.guards)],
-            Beam(settings.beam_width, settings.beam_slack) if settings.search == "beam" else Greedy(),
+            BeamSearch(settings.beam_width, settings.beam_slack) if settings.search == "beam" else GreedySearch(),
             Sandbox(limits_of(settings, settings.isolation.compile_timeout_s)),
             open_model(lab.config),
         )
 
 
-def start_anew(directory: Path) -> None:
-    """Leave nothing of a run that ended in this directory.
+def clear_directory(directory: Path) -> None:
+    """Delete the files of a finished run.
 
     Raises:
-        LabError: One was interrupted there.
+        LabError: The directory holds an interrupted run.
     """
     summary, journal = directory / "optimize.json", directory / JOURNAL
     if journal.exists() and not summary.exists():
         raise LabError(
             "there is an interrupted run in this directory",
             where=str(directory),
-            hint=f"go on with it: rocm-perf optimize --resume {directory}; or choose another directory",
+            hint=f"continue it with rocm-perf optimize --resume {directory}, or choose another directory",
         )
     for path in (summary, journal, directory / TRANSCRIPT):
         path.unlink(missing_ok=True)
@@ -97,32 +110,36 @@ def start_anew(directory: Path) -> None:
 
 
 def confirm(lab: Lab, model: ChatModel | None) -> None:
-    """Ask before the source leaves this machine and a model's code is run; replies are read from a terminal only."""
+    """Ask for confirmation before the source is sent to a model.
+
+    Raises:
+        LabError: The user declined, or standard input is not a terminal.
+    """
     settings, llm = lab.config.optimizer, lab.config.optimizer.llm
     if not settings.confirm or not isinstance(model, EndpointModel):
         return
-    cost = f", {llm.max_cost:g} in money" if llm.max_cost is not None else ""
+    cost = f", cost {llm.max_cost:g}" if llm.max_cost is not None else ""
     question = (
-        f"Send the source of {lab.config.kernel.name} to {llm.model} at {llm.base_url}, and compile and run what comes back "
+        f"Send the source of {lab.config.kernel.name} to {llm.model} at {llm.base_url}, and compile and run its answers "
         f"(at most {llm.max_calls} calls, {llm.max_tokens:,} tokens{cost})?"
     )
     if not sys.stdin.isatty():
-        raise LabError("a model is to be called, and there is no terminal to ask at", where=question, hint="add --yes")
+        raise LabError("calling a model requires confirmation, and standard input is not a terminal", where=question, hint="add --yes")
     from rich.prompt import Confirm
 
     if not Confirm.ask(question, console=Console(stderr=True)):
-        raise LabError("not confirmed: nothing was sent")
+        raise LabError("not confirmed: the source was not sent")
 
 
 def limits_of(settings: OptimizerConfig, seconds: float) -> Limits:
-    """Of a process that may take so long."""
+    """Return the limits of a process that may run for `seconds`."""
     row = settings.isolation
     return Limits(seconds, row.memory_mb * _MIB, row.file_mb * _MIB, row.processes)
 
 
-def policy_of(settings: OptimizerConfig) -> Policy:
-    """When a rewrite is accepted, and when the loop stops."""
-    return Policy(
+def policy_of(settings: OptimizerConfig) -> LoopPolicy:
+    """Return the acceptance and stopping rules of the closed loop."""
+    return LoopPolicy(
         min_improvement=settings.min_improvement,
         max_iterations=settings.max_iterations,
         max_proposals=settings.max_proposals,
@@ -130,3 +147,95 @@ def policy_of(settings: OptimizerConfig) -> Policy:
         first_pairs=settings.first_pairs,
         most_pairs=settings.most_pairs,
     )
+
+
+def open_model(config: LabConfig) -> ChatModel | None:
+    """Return the configured model, or None if transforms propose. No request is sent.
+
+    Raises:
+        LabError: The model, its URL, its key or the transcript is missing.
+    """
+    settings, llm = config.optimizer, config.optimizer.llm
+    if settings.proposer == "transforms":
+        return None
+    if settings.proposer == "recorded":
+        if llm.transcript is None:
+            raise LabError(
+                "optimizer.proposer=recorded needs a transcript",
+                where="optimizer.llm.transcript",
+                hint="set it to the transcript.jsonl of an earlier run, or choose optimizer.proposer=llm",
+            )
+        return RecordedModel(llm.transcript if llm.transcript.is_absolute() else config.kernel.directory / llm.transcript)
+    if llm.model is None:
+        raise LabError(
+            "no model is configured",
+            where="optimizer.llm.model",
+            hint="set optimizer.llm.model=NAME, or replay recorded answers with optimizer.proposer=recorded",
+        )
+    return EndpointModel(
+        Endpoint(
+            base_url=llm.base_url,
+            model=llm.model,
+            api_key_env=llm.api_key_env,
+            temperature=llm.temperature,
+            seed=llm.seed,
+            stream=llm.stream,
+            timeout_s=llm.timeout_s,
+            max_retries=llm.max_retries,
+            first_wait_s=llm.first_wait_s,
+            max_answer_tokens=llm.max_answer_tokens,
+            max_answer_bytes=llm.max_answer_bytes,
+        )
+    )
+
+
+@contextmanager
+def open_proposer(
+    lab: Lab,
+    model: ChatModel | None,
+    transforms: Sequence[Transform],
+    guards: Sequence[Guard],
+    tracker: RunTracker,
+    directory_of: Callable[[Proposal], Path],
+) -> Iterator[Proposer]:
+    """Create the configured proposer; on exit, log the transcript and its cost.
+
+    Args:
+        lab: Run.
+        model: Result of :func:`open_model`.
+        transforms: Transforms, used without a model.
+        guards: Guards, whose rules are part of the prompt.
+        tracker: Receives the transcript and its cost.
+        directory_of: Returns the directory with the profile of a proposal.
+    """
+    settings = lab.config.optimizer
+    if model is None:
+        yield TransformProposer(transforms)
+        return
+    llm = settings.llm
+    budget = Budget(llm.max_calls, llm.max_tokens, llm.max_cost, llm.price_per_million_read, llm.price_per_million_written)
+    transcript = lab.output_dir / TRANSCRIPT
+    transcribed = TranscribedModel(model, transcript, budget)
+    writer = PromptWriter(rules_of(lab, guards), lambda proposal: facts_of(directory_of(proposal), lab.config.kernel))
+    proposer = LlmProposer(
+        name=settings.proposer,
+        model=transcribed,
+        prompt=writer,
+        entry=lab.config.kernel.entry,
+        candidates=llm.candidates,
+        repairs=llm.repairs,
+        max_answer_bytes=llm.max_answer_bytes,
+    )
+    try:
+        yield proposer
+    finally:
+        if transcribed.calls:
+            tracker.log_artifact(transcript)
+            tracker.log_metrics(
+                {
+                    "llm_calls": float(transcribed.calls),
+                    "llm_tokens_read": float(transcribed.read),
+                    "llm_tokens_written": float(transcribed.written),
+                    "llm_cost": transcribed.cost,
+                }
+            )
