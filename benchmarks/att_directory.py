@@ -1,6 +1,6 @@
-"""A decoded thread trace of the size that a real GEMM leaves: loops of loads, LDS and matrix instructions in many waves.
+"""Decoded thread traces of the size of a real GEMM trace: loops of loads, LDS and matrix instructions in many wavefronts.
 
-Each wavefront goes a way of its own: of its instructions a few are left out at random, as branches do.
+The wavefronts differ: each omits a few instructions at random, as branches do.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _BODY: tuple[tuple[str, Category, int], ...] = (
     ("s_cmp_lg_u32 s4, 0", Category.SALU, 4),
     ("s_cbranch_scc1 65400", Category.JUMP, 8),
 )  # fmt: skip
-_LEFT_OUT = 0.02
+_OMITTED = 0.02
 _WAITS = ("s_waitcnt", "s_barrier")
 
 
 def generate(directory: Path, *, waves: int, instructions: int, seed: int = 1) -> Path:
-    """Write the directory of `waves` wavefronts of about `instructions` instructions each; its path."""
+    """Write a trace directory of `waves` wavefronts with about `instructions` instructions each, and return its path."""
     random = np.random.default_rng(seed)
     turns = instructions // len(_BODY)
     every = np.tile(np.arange(1, len(_BODY) + 1), turns)
     made = []
     totals = np.zeros((len(_BODY) + 1, 4), np.int64)
     for number in range(waves):
-        lines = every[random.random(len(every)) >= _LEFT_OUT]
+        lines = every[random.random(len(every)) >= _OMITTED]
         category = np.array([kind for _, kind, _ in _BODY], np.int64)[lines - 1]
         issue = np.array([cycles for _, _, cycles in _BODY], np.int64)[lines - 1]
         waits = np.array([text.startswith(_WAITS) for text, _, _ in _BODY])[lines - 1]

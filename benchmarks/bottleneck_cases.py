@@ -1,7 +1,7 @@
-"""Kernels whose bottleneck is known: what `python -m benchmarks.bottlenecks` runs.
+"""Kernels whose bottleneck is known by construction, for `python -m benchmarks.bottlenecks`.
 
-`FIRST` are those that the rules were written with; `HELD_OUT` were written and labelled afterwards, before they were run.
-A label follows from arithmetic over the facts of the MI300X, which `why` gives in short.
+The rules were written with `FIRST`. `HELD_OUT` was written and labelled afterwards, before it ran, and used to correct the rules.
+`UNSEEN` was written and labelled after that. A label follows from arithmetic with the limits of the MI300X, summarised in `why`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,26 @@ if TYPE_CHECKING:
 
 CUS = 304
 FULL = CUS * 8
-"""Workgroups of 256 work-items that an MI300X holds at once."""
+"""Number of workgroups of 256 work-items that fill an MI300X."""
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Case:
-    """A launch whose bottleneck is known.
+    """A launch with a known bottleneck.
 
-    `inputs` makes the arguments before the last, which is `outputs` elements of `kind`, written by the kernel. `miss`: why it is
-    not found as what it is.
+    Args:
+        label: Expected bottleneck.
+        kernel: Name in `kernels/SUITE.hip`.
+        workgroups: Number of workgroups.
+        why: Reason for the label.
+        inputs: Returns all buffers but the last.
+        outputs: Number of elements of the last buffer, which the kernel writes.
+        kind: Element type of the last buffer.
+        block: Work-items per workgroup.
+        dynamic_lds: Dynamic LDS in bytes.
+        suite: Suite that the case belongs to.
+        miss: Reason for a known misclassification.
     """
 
     label: str
@@ -62,7 +72,7 @@ def _chain(count: int) -> Callable[[], tuple[Array, ...]]:
 
 
 def _list(count: int) -> Callable[[], tuple[Array, ...]]:
-    """Nodes (next, value) of one ring in random order, (count, 2)."""
+    """Return nodes (next, value) of one ring in random order, (count, 2)."""
 
     def make() -> tuple[Array, ...]:
         order = np.random.default_rng(1).permutation(count).astype(np.uint32)
@@ -78,7 +88,7 @@ def _trips(count: int) -> Callable[[], tuple[Array, ...]]:
 
 
 def _spread(count: int) -> Callable[[], tuple[Array, ...]]:
-    """Magnitudes from 1e-6 to 1e6."""
+    """Return values between 1e-6 and 1e6."""
     return lambda: (np.exp(np.random.default_rng(1).uniform(-14, 14, count)).astype(np.float32),)
 
 
@@ -90,7 +100,7 @@ _STREAM = 32 * FULL * 256
 """Work-items of a stream: 20 million."""
 
 FIRST = tuple(
-    Case(label, kernel, workgroups, "as it is named", inputs, outputs, suite="labelled")
+    Case(label, kernel, workgroups, "named after its bottleneck", inputs, outputs, suite="labelled")
     for label, kernel, workgroups, inputs, outputs in (
         ("memory_bandwidth_bound", "copy", 16 * FULL, _ramp(16 * FULL * 1024), 16 * FULL * 1024),
         ("memory_bandwidth_bound", "triad", 32 * FULL, _ramp(64 * FULL * 256), 32 * FULL * 256),
@@ -110,7 +120,7 @@ BANDWIDTH, COMPUTE, WAITING = "memory_bandwidth_bound", "compute_bound", "latenc
 LANES, BANKS, PLACES, LAUNCHES = "divergence_limited", "lds_bank_conflicts", "under_occupied", "launch_bound"
 
 HELD_OUT = (
-    Case(BANDWIDTH, "fill", 8 * FULL, "dram: 80 MB written, nothing else", _none, 8 * FULL * 1024),
+    Case(BANDWIDTH, "fill", 8 * FULL, "dram: 80 MB written", _none, 8 * FULL * 1024),
     Case(
         BANDWIDTH,
         "copy_f64",
@@ -141,7 +151,7 @@ HELD_OUT = (
         WAITING,
         "one_byte_each",
         32 * FULL,
-        "64 B per wavefront in flight are 0.6 MB, dram wants 2 MB",
+        "64 B per wavefront in flight are 0.6 MB, dram needs 2 MB",
         _zeros(np.uint8, _STREAM),
         _STREAM,
         np.uint8,
@@ -151,7 +161,7 @@ HELD_OUT = (
     Case(BANDWIDTH, "stencil", 32 * 4094, "dram: 5 reads, of which 4 hit", _ramp(8192 * 4096), 8192 * 4096),
     Case(BANDWIDTH, "matrix_vector", 2 * FULL, "dram: the matrix once", _ramp(8 * FULL * 4096, 4096), 8 * FULL),
     Case(BANDWIDTH, "transpose_padded", 128 * 128, "dram: both sides coalesced", _ramp(4096 * 4096), 4096 * 4096),
-    Case(BANDWIDTH, "transpose_naive", 16 * 4096, "l2: every lane stores to a line of its own", _ramp(4096 * 4096), 4096 * 4096),
+    Case(BANDWIDTH, "transpose_naive", 16 * 4096, "l2: every lane stores to a separate line", _ramp(4096 * 4096), 4096 * 4096),
     Case(BANDWIDTH, "l2_sweep", FULL, "l2: 2 MiB read again and again", _ramp(1 << 19), FULL * 256),
     Case(BANDWIDTH, "mall_sweep", FULL, "mall: 64 MiB read 19 times", _ramp(1 << 24), FULL * 256),
     Case(BANDWIDTH, "l1_wide", FULL, "vector_l1: 8 KiB read again and again", _ramp(2048), FULL * 256),
@@ -183,7 +193,7 @@ HELD_OUT = (
         "16 clocks of LDS beside 16 of FMA",
         _ramp(1 << 19, 1 << 19),
         1 << 24,
-        miss="the emulator sees few of the workgroups that share a tile of L2, so it charges DRAM too much",
+        miss="the emulator traces few of the workgroups that share a tile in L2, so DRAM traffic is overestimated",
     ),
     Case(
         "balanced",
@@ -193,7 +203,7 @@ HELD_OUT = (
         _ramp(2 * FULL * 256 * 4 * 8),
         2 * FULL * 256,
         dynamic_lds=17408,
-        miss="wavefronts of other workgroups fill the gaps: FMA reach 64 % of their issue slots",
+        miss="wavefronts of other workgroups fill the gaps: FMA reaches 64 % of its issue slots",
     ),
     Case(BANDWIDTH, "small_tiles", 64 * 64, "lds: two reads per FMA", _ramp(1 << 17, 1 << 17), 1 << 20),
     Case(WAITING, "linked_list", FULL, "one node after the other, 64 MiB", _list(1 << 23), FULL * 256, np.uint32),
@@ -201,7 +211,7 @@ HELD_OUT = (
         WAITING,
         "binary_search",
         FULL,
-        "24 loads, each needs the one before",
+        "24 loads, each needs the previous one",
         lambda: (np.arange(0, 1 << 30, 64, dtype=np.uint32),),
         FULL * 256,
         np.uint32,
@@ -210,7 +220,7 @@ HELD_OUT = (
     Case(WAITING, "lds_chase", FULL, "a chain in LDS, 4 wavefronts per SIMD", _chain(4096), FULL * 256, np.uint32),
     Case(WAITING, "lone_lane", FULL, "one lane in 64, but the units wait for its loads", _chain(1 << 19), FULL * 256, np.uint32),
     Case(WAITING, "few_conflicts", FULL, "32 lanes on a bank, but LDS is seldom used", _chain(1 << 19), FULL * 256, np.uint32),
-    Case(WAITING, "one_counter", FULL, "all wavefronts take turns at four words", _none, 4096, np.uint32),
+    Case(WAITING, "one_counter", FULL, "all wavefronts update the same four dwords", _none, 4096, np.uint32),
     Case(WAITING, "global_bins", FULL, "atomics on 1 KiB", _random(8 * FULL * 256, 1 << 30), 256, np.uint32),
     Case(PLACES, "static_lds", 4 * CUS, "lds: 60 KiB, one workgroup per CU", _chain(1 << 18), 4 * CUS * 256, np.uint32),
     Case(PLACES, "dynamic_lds", 16 * CUS, "lds: 16 KiB per wavefront", _chain(1 << 18), 16 * CUS * 64, np.uint32, 64, 16384),
@@ -263,7 +273,7 @@ HELD_OUT = (
     Case(LAUNCHES, "reset", FULL // 8, "76 kB of zeros", _none, FULL * 32, np.uint32),
     Case(LAUNCHES, "add_some", 16, "4096 sums", _ramp(4096, 4096), 4096),
 )
-"""Written and labelled after the rules, before they were run."""
+"""Written and labelled after the rules, before they ran."""
 
 UNSEEN = tuple(
     replace(case, suite="unseen")
@@ -296,7 +306,7 @@ UNSEEN = tuple(
             "lds: 4 B per lane, no conflicts",
             _ramp(1024),
             2 * FULL * 256,
-            miss="the label forgot the instructions that compute addresses, which fill the issue slots; LDS is named second",
+            miss="the label ignores address computation, which fills the issue slots; LDS is the second finding",
         ),
         Case(COMPUTE, "polynomial", 2 * FULL, "f32, two chains", _none, 2 * FULL * 256),
         Case(COMPUTE, "rotations", 2 * FULL, "integers", _none, 2 * FULL * 256, np.uint32),
@@ -309,11 +319,11 @@ UNSEEN = tuple(
             WAITING,
             "tickets",
             FULL,
-            "each atomic needs what the one before returned",
+            "each atomic needs the result of the previous one",
             _none,
             FULL * 256,
             np.uint32,
-            miss="its 20 atomics take 2 us, no longer than the launch itself",
+            miss="its 20 atomics last 2 us, as long as the launch itself",
         ),
         Case(
             PLACES,
@@ -346,7 +356,7 @@ UNSEEN = tuple(
         Case(LAUNCHES, "clamp_some", 100, "100 kB", _ramp(25600), 25600),
     )
 )
-"""Written and labelled when the rules stood as the other two had left them."""
+"""Written and labelled after the rules were final."""
 
 SUITES: Mapping[str, tuple[Case, ...]] = {"labelled": FIRST, "held_out": HELD_OUT, "unseen": UNSEEN}
-"""By the name of the file of their kernels."""
+"""Suites by the name of their source file."""

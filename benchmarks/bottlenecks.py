@@ -1,7 +1,7 @@
-"""How the bottleneck classifier does on kernels of known bottleneck: `python -m benchmarks.bottlenecks [--suite S] [--markdown]`.
+"""Bottleneck classification of kernels whose bottleneck is known by construction: `python -m benchmarks.bottlenecks`.
 
-The kernels are those of `benchmarks/bottleneck_cases.py`. They run on the emulator, and go through the same database, profile
-and rules as any other kernel.
+The kernels of `benchmarks/bottleneck_cases.py` run on the emulator and pass through the same database, profile and rules as any
+other kernel.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
 
 from benchmarks.bottleneck_cases import SUITES
+from benchmarks.figures import Publisher
 from rocm_perf_lab.analysis.bottleneck import gather_evidence
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.core.resources import resource_dir
@@ -34,12 +35,17 @@ if TYPE_CHECKING:
     from benchmarks.bottleneck_cases import Case
     from rocm_perf_lab.analysis.bottleneck import Evidence
 
+_ROLES = {
+    "labelled": "labelled: used to write the rules",
+    "held_out": "held out: labelled before they ran, used to correct the rules",
+    "unseen": "unseen: labelled after the rules were final",
+}
 KERNELS = Path(__file__).with_name("kernels")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the classifier said."""
+    """Classification of one case."""
 
     case: Case
     name: str
@@ -49,19 +55,41 @@ class Outcome:
     evidence: Evidence
 
 
-def main() -> None:
-    """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--suite", choices=SUITES, help="one suite; all of them where it is left out")
-    parser.add_argument("--markdown", action="store_true", help="print tables for docs/BOTTLENECKS.md")
-    options = parser.parse_args()
-    for name, cases in SUITES.items():
-        if options.suite in (None, name):
-            _print(name, list(classify_all(cases)), markdown=options.markdown)
+def main(arguments: list[str] | None = None) -> None:
+    """Classify, print and write the tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bottlenecks", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--suite", choices=SUITES, help="run only this suite")
+    parser.add_argument("--markdown", action="store_true", help="print tables with reasons instead, as in docs/BOTTLENECKS.md")
+    publisher = Publisher("bottlenecks", parser, arguments)
+    chosen = {name: cases for name, cases in SUITES.items() if publisher.options.suite in (None, name)}
+    outcomes = {name: list(classify_all(cases)) for name, cases in chosen.items()}
+    if publisher.options.markdown:
+        for name, found in outcomes.items():
+            print(f"### {name}: {_correct(found)} of {len(found)} correct\n")
+            _print_markdown(found)
+        return
+    rows = {name: (_ROLES[name], f"{_correct(found)} of {len(found)}") for name, found in outcomes.items()}
+    data = {name: [_row(outcome) for outcome in found] for name, found in outcomes.items()}
+    publisher.publish("bottleneck classification", ("suite", "correct"), rows, data)
+
+
+def _correct(outcomes: Sequence[Outcome]) -> int:
+    return sum(outcome.case.label == outcome.name for outcome in outcomes)
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    case = outcome.case
+    return {
+        "kernel": case.kernel,
+        "workgroups": case.workgroups,
+        "expected": case.label,
+        "found": outcome.name,
+        "confidence": round(outcome.confidence, 3),
+    }
 
 
 def classify_all(cases: Sequence[Case]) -> Iterator[Outcome]:
-    """Every case through the whole path of the data."""
+    """Compile, run, profile and classify every case."""
     counters = yaml.safe_load((resource_dir("conf") / "passes" / "default.yaml").read_text())["counters"]
     target = load_target("mi300x")
     device = EmulatorDevice(target=target)
@@ -84,32 +112,15 @@ def classify_all(cases: Sequence[Case]) -> Iterator[Outcome]:
         yield Outcome(case, found.name, found.confidence, found.reasons[0] if found.reasons else "", found.others, evidence)
 
 
-def _print(suite: str, outcomes: list[Outcome], *, markdown: bool) -> None:
-    right = sum(o.case.label == o.name for o in outcomes)
-    if markdown:
-        print(f"### {suite}: {right} of {len(outcomes)} as built\n")
-        _print_markdown(outcomes)
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("kernel", "built to be", "found", "confidence", title=f"bottlenecks: {suite}")
-    for o in outcomes:
-        table.add_row(f"{o.case.kernel} x {o.case.workgroups}", o.case.label, o.name, f"{o.confidence:.0%}")
-    console = Console()
-    console.print(table)
-    console.print(f"{right} of {len(outcomes)} as built")
-
-
 def _print_markdown(outcomes: list[Outcome]) -> None:
-    print("| kernel, workgroups | built to be | because | found | confidence | first reason |")
+    print("| kernel, workgroups | expected | because | found | confidence | first reason |")
     print("| --- | --- | --- | --- | --- | --- |")
     for o in outcomes:
         case, found = o.case, o.name if o.name == o.case.label else f"**{o.name}**"
         print(f"| {case.kernel}, {case.workgroups} | {case.label} | {case.why} | {found} | {o.confidence:.0%} | {o.reason} |")
     names = sorted({o.case.label for o in outcomes} | {o.name for o in outcomes})
     counts = Counter((o.case.label, o.name) for o in outcomes)
-    print(f"\n| built to be \\ found | {' | '.join(names)} |\n|{' --- |' * (len(names) + 1)}")
+    print(f"\n| expected \\ found | {' | '.join(names)} |\n|{' --- |' * (len(names) + 1)}")
     for row in names:
         print(f"| {row} | {' | '.join(str(counts[row, column] or '') for column in names)} |")
     for o in outcomes:

@@ -1,7 +1,7 @@
-"""Figures of the emulator: `python -m benchmarks.emulator [--json FILE]`.
+"""Speed of the emulator: `python -m benchmarks.emulator`.
 
-Speed is wavefront instructions (SQ_INSTS) per second of a warm launch. Nothing is compiled or translated inside a timed
-launch, except where the figure says so; the whole problems include the timing model, the database and the comparison.
+Speed is wavefront instructions (SQ_INSTS) per second of a warm launch. Timed launches do not compile or translate code, except
+in the figures about translation. The complete problems include the timing model, the database and the comparison with NumPy.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from benchmarks.figures import Figure, publish
+from benchmarks.figures import Figure, Publisher
 from rocm_perf_lab.core.resources import cache_dir, resource_dir
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
-from rocm_perf_lab.emulator.machine import Machine
-from rocm_perf_lab.emulator.sampling import SamplePolicy
+from rocm_perf_lab.emulator.execution import SamplePolicy
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.target.catalog import load_target
@@ -49,103 +49,103 @@ SIZES = {
     "gemm_hip": {"m": 1024, "n": 1024, "k": 1024},
     "vec_copy": {"n": 1 << 25},
 }
-"""Large enough that a launch takes a good part of a second."""
+"""Sizes for launches of several tenths of a second."""
 MILLION = 1e6
 BUFFER = {"kind": "buffer", "dtype": "f32", "shape": ["n"]}
 
 
-def main() -> None:
-    """Measure, print, and write JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    options = parser.parse_args()
-    figures = [*speeds(), *scaling(), *whole_problems(), *translations(), checked(), memory()]
-    publish("the emulator", figures, options.json)
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print and write the figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.emulator", description=(__doc__ or "").partition("\n")[0])
+    publisher = Publisher("emulator", parser, arguments)
+    publisher.publish_figures("emulator", [*speeds(), *scaling(), *whole_problems(), *translations(), checked(), memory()])
 
 
-# ---- what is measured ----
+# ---- figures ----
 
 
 def speeds() -> Iterable[Figure]:
-    """Million wavefront instructions per second on one core."""
+    """Measure million wavefront instructions per second on one core."""
     for name, goal in (("softmax", 100), ("math", 100), ("gemm_hip", 60), ("vec_copy", 50)):
-        yield Figure(f"{name}, one core, M instructions/s", f"{_rate(name, threads=1) / MILLION:.0f}", f">= {goal}")
+        rate = f"{_rate(name, threads=1) / MILLION:.0f} M/s"
+        yield Figure(name, f"emulated wavefront instructions, {name}, one core", rate, f">= {goal} M/s")
 
 
 def scaling() -> Iterable[Figure]:
-    """Two cores against one."""
+    """Measure the speed-up of two cores over one."""
     for name in ("softmax", "math", "gemm_hip"):
         factor = _rate(name, threads=2) / _rate(name, threads=1)
-        yield Figure(f"{name}, two cores against one", f"{factor:.2f}x", ">= 1.7x")
+        yield Figure(f"{name}_scaling", f"{name}, two cores relative to one", f"{factor:.2f}x", ">= 1.7x")
 
 
 def whole_problems() -> Iterable[Figure]:
-    """Matrix products of 1024 cubed, executed, timed, recorded and compared with NumPy."""
+    """Measure 1024 x 1024 x 1024 matrix products: executed, timed, recorded and compared with NumPy."""
     for name, goal in (("gemm_hip", 4), ("gemm_triton", 3)):
         description = _description(name, m=1024, n=1024, k=1024)
         launch = _launch(description)
         seconds = _best(partial(_run_and_check, description, launch), repeats=2)
-        yield Figure(f"{name} 1024 x 1024 x 1024 with its result checked, two cores, s", f"{seconds:.1f}", f"< {goal}")
+        title = f"{name} 1024 x 1024 x 1024 with its result checked, two cores"
+        yield Figure(f"{name}_problem", title, f"{seconds:.1f} s", f"< {goal} s")
 
 
 def translations() -> Iterable[Figure]:
-    """The first launch of softmax in a new process, without and with translated code on disk, less a later launch."""
+    """Measure the first launch of softmax in a new process minus a later launch, with an empty and a filled disk cache."""
     with tempfile.TemporaryDirectory() as directory:
         first = _translation_seconds(Path(directory))
         again = _translation_seconds(Path(directory))
-    yield Figure("softmax, first translation, decoder and LLVM loaded, s", f"{first:.2f}", "< 0.6")
-    yield Figure("softmax, translation from the disk cache, s", f"{again:.3f}", "< 0.1")
+    yield Figure("translation", "translation of softmax, decoder and LLVM loaded", f"{first:.2f} s", "< 0.6 s")
+    yield Figure("cached_translation", "translation of softmax from the disk cache", f"{again:.3f} s", "< 0.1 s")
 
 
 def checked() -> Figure:
-    """All checks on, against one core and two without."""
+    """Measure the slowdown with all memory checks."""
     launch = _launch(_description("gemm_hip", m=256, n=256, k=256))
     plain = _best(lambda: _run(launch, threads=2))
     slow = _best(lambda: _run(launch, threads=2, check="all"), repeats=2)
     other = _launch(_description("softmax"))
     softmax = _best(lambda: _run(other, threads=2, check="all"), repeats=2) / _best(lambda: _run(other, threads=2))
-    return Figure("all checks on against none: gemm_hip, softmax", f"{slow / plain:.1f}x, {softmax:.1f}x", "<= 5x")
+    return Figure("checks", "slowdown by all checks: gemm_hip, softmax", f"{slow / plain:.1f}x, {softmax:.1f}x", "<= 5x")
 
 
 def memory() -> Figure:
-    """Of a new process that launches a softmax: peak memory less its buffers, which the host and the device hold."""
+    """Measure the peak memory of a new process that launches a softmax, without the buffers of host and device."""
     program = (
         "import resource; from benchmarks.emulator import _description, _launch, _rate, SIZES, buffer_bytes;"
         "_rate('softmax', threads=2); peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024;"
         "print(peak - 2 * buffer_bytes(_launch(_description('softmax', **SIZES['softmax']))))"
     )
     answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    return Figure("memory besides the launch's own buffers, MiB", f"{int(answer.stdout) / 2**20:.0f}", "< 300")
+    return Figure("memory", "peak memory without the buffers of the launch", f"{int(answer.stdout) / 2**20:.0f} MiB", "< 300 MiB")
 
 
-# ---- how ----
+# ---- measurements ----
 
 
 def buffer_bytes(launch: Launch) -> int:
-    """Of all buffers of a launch."""
+    """Return the bytes of all buffers of a launch."""
     return sum(a.data.nbytes for a in launch.arguments if isinstance(a, BufferValue))
 
 
 def _rate(name: str, *, threads: int) -> float:
-    """Instructions of one launch over the seconds that it takes, its memory filled and its code translated before."""
-    it = _launch(_description(name, **SIZES[name]))
-    with Machine(load_target("mi300x"), max_instructions=10**12, threads=threads, sample=SamplePolicy(TRACED)) as machine:
+    """Return instructions per second of a launch whose memory is filled and whose code is translated."""
+    launched = _launch(_description(name, **SIZES[name]))
+    with EmulatedGpu(load_target("mi300x"), max_instructions=10**12, threads=threads, sample=SamplePolicy(TRACED)) as machine:
         values: list[bytes | Allocation] = []
-        for argument in it.arguments:
+        for argument in launched.arguments:
             if isinstance(argument, BufferValue):
                 buffer = machine.allocate(argument.name, argument.data.nbytes)
                 machine.write(buffer, argument.data)
                 values.append(buffer)
             else:
                 values.append(argument.encoded)
-        loaded = machine.load(it.code_object)
+        loaded = machine.load(launched.code_object)
         counted: list[int] = []
 
-        def launch() -> None:
-            result = machine.launch(loaded, it.symbol, it.grid, it.block, values, it.dynamic_lds_bytes)
+        def run_once() -> None:
+            result = machine.launch(loaded, launched.symbol, launched.grid, launched.block, values, launched.dynamic_lds_bytes)
             counted.append(result.counters["SQ_INSTS"])
 
-        seconds = _best(launch)
+        seconds = _best(run_once)
         return counted[0] / seconds
 
 
@@ -164,15 +164,15 @@ def _run_and_check(description: KernelDescription, launch: Launch) -> None:
 
 
 def _translation_seconds(cache: Path) -> float:
-    """In a process of its own, with an own cache of translated code: the first launch less the fastest of the next.
+    """Measure the first launch minus the fastest later one, in a separate process with its own translation cache.
 
-    Another kernel is launched before, so that the decoder's and LLVM's own start (about 0.2 s in a process) is not counted.
+    Another kernel is launched before, so that loading the decoder and LLVM is not counted.
     """
     program = (
         "import time; from benchmarks.emulator import _description, _launch, _run;"
         "_run(_launch(_description('vec_copy', n=256)), threads=1);"
-        "it = _launch(_description('softmax', rows=1)); _run_ = lambda: _run(it, threads=1); times = [];\n"
-        "for _ in range(4):\n start = time.perf_counter(); _run_(); times.append(time.perf_counter() - start)\n"
+        "launch = _launch(_description('softmax', rows=1)); times = [];\n"
+        "for _ in range(4):\n start = time.perf_counter(); _run(launch, threads=1); times.append(time.perf_counter() - start)\n"
         "print(times[0] - min(times[1:]))"
     )
     for part in ("runtime", "builds", "rocm"):
@@ -212,7 +212,7 @@ def _description(name: str, **params: int) -> KernelDescription:
 
 
 def _math() -> dict[str, Any]:
-    return _own("math", {"n": 65536, "block": 256, "rounds": 50}, [
+    return _row("math", {"n": 65536, "block": 256, "rounds": 50}, [
         {"name": "x", **BUFFER, "init": {"kind": "normal", "seed": 1}},
         {"name": "y", **BUFFER, "access": "out"},
         {"name": "rounds", "kind": "scalar", "dtype": "i32", "value": "rounds"},
@@ -221,14 +221,14 @@ def _math() -> dict[str, Any]:
 
 def _vec_copy() -> dict[str, Any]:
     doubles = BUFFER | {"dtype": "f64"}
-    return _own("vec_copy", {"n": 1 << 22, "block": 256}, [
+    return _row("vec_copy", {"n": 1 << 22, "block": 256}, [
         {"name": "a", **doubles, "init": {"kind": "normal", "seed": 1}},
         {"name": "b", **doubles, "access": "out"},
         {"name": "n", "kind": "scalar", "dtype": "i32", "value": "n"},
     ])  # fmt: skip
 
 
-def _own(name: str, params: dict[str, int], arguments: list[dict[str, Any]]) -> dict[str, Any]:
+def _row(name: str, params: dict[str, int], arguments: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "name": name, "language": "hip", "source": f"{name}.hip", "entry": name, "directory": KERNELS, "params": params,
         "arguments": arguments, "grid": ["ceil_div(n, block)"], "block": ["block"],

@@ -1,7 +1,7 @@
-"""Search landscapes of known structure, drawn by number: what a sampler is good and bad at, apart from any kernel.
+"""Synthetic search landscapes of known structure, generated from a number.
 
-Each family isolates one difficulty. Those of even number are for development, those of odd number are held out: looked at
-when something has been decided, not while it is. None of the numbers is a measurement; times are in arbitrary ms.
+Each family isolates one difficulty of search. Even numbers are for development. Odd numbers are held out: they are evaluated
+after a change to the sampler is decided. Times are not measured; their unit is an arbitrary ms.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ if TYPE_CHECKING:
     Values = dict[str, tuple[bool | int | float | str, ...]]
 
 PARTS = {"development": (0, 2), "held-out": (1, 3)}
-"""Numbers of the landscapes that are drawn for each."""
+"""Numbers of the landscapes of each part."""
 
 
 def drawn_families(numbers: Iterable[int]) -> list[Landscape]:
-    """Every family, once for each number."""
+    """Return every family, once per number."""
     return [drawn(family, number) for family in FAMILIES for number in numbers]
 
 
 def drawn(family: str, number: int) -> Landscape:
-    """One landscape; equal numbers give equal ones."""
+    """Return one landscape; equal numbers return equal landscapes."""
     random = np.random.default_rng([number, *family.encode()])
     space, times = FAMILIES[family](random)
     return Landscape(f"{family}_{number}", space, times)
 
 
 def _separable(random: np.random.Generator) -> tuple[Space, Column]:
-    """Every parameter on its own: the time is a product of what each contributes."""
+    """Separable: the time is a product with one factor per parameter."""
     space = _grid(_ordinal(random, [8, 6, 6, 4, 4, 2]))
     return space, np.exp(_bowls(_unit(space), random))
 
 
 def _valley(random: np.random.Generator) -> tuple[Space, Column]:
-    """A long bent valley along a sum of all logarithms, as of tiles whose product has to fit."""
+    """A long curved valley along a sum of all logarithms, as for tile sizes with a bounded product."""
     space = _grid(_ordinal(random, [8, 8, 6, 6, 3]))
     return space, np.exp(_bent(_unit(space), random))
 
 
 def _rugged(random: np.random.Generator) -> tuple[Space, Column]:
-    """Kauffman's NK model: what a parameter contributes is drawn anew for every pair of values of two others."""
+    """Kauffman's NK model: the contribution of a parameter is random for every pair of values of two others."""
     space = _grid(_ordinal(random, [6, 6, 5, 5, 4, 2]))
     return space, np.exp(0.25 * _epistasis(space, random, others=2))
 
 
 def _needle(random: np.random.Generator) -> tuple[Space, Column]:
-    """Nearly flat, but for three parameters that pay only together."""
+    """Nearly flat, except for three parameters that reduce the time only together."""
     space = _grid(_ordinal(random, [8, 6, 5, 5, 4]))
     chosen = random.choice(5, 3, replace=False)
     codes = space.codes[:, chosen]
@@ -64,7 +64,7 @@ def _needle(random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _invalid(random: np.random.Generator) -> tuple[Space, Column]:
-    """Nine of ten configurations fail, and the space does not say which."""
+    """Nine of ten configurations fail, which the space does not show."""
     space = _grid(_ordinal(random, [8, 8, 6, 5, 4]))
     unit = _unit(space)
     need = [unit @ random.uniform(0, 1, 5) for _ in range(2)]
@@ -73,7 +73,7 @@ def _invalid(random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _constrained(random: np.random.Generator) -> tuple[Space, Column]:
-    """One of ten combinations is valid, and the space knows which."""
+    """One of ten combinations is valid, and the space contains only these."""
     space = _grid(_ordinal(random, [10, 8, 8, 6, 4, 2]))
     load = _unit(space) @ random.uniform(0.3, 1, 6)
     low, high = np.quantile(load, [0.2, 0.3])
@@ -82,13 +82,13 @@ def _constrained(random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _noisy(random: np.random.Generator) -> tuple[Space, Column]:
-    """A tenth of every time is chance."""
+    """Random noise of 10 % in every time."""
     space = _grid(_ordinal(random, [8, 8, 6, 4, 3]))
     return space, np.exp(_bent(_unit(space), random) + 0.1 * random.normal(size=len(space)))
 
 
 def _plateau(random: np.random.Generator) -> tuple[Space, Column]:
-    """Eight different times in all: most neighbours are equal."""
+    """Eight different times in total: most neighbours are equal."""
     space = _grid(_ordinal(random, [8, 8, 6, 4, 3]))
     logs = _bent(_unit(space), random) + _bowls(_unit(space), random)
     edges = logs.min() + np.ptp(logs) * np.linspace(0, 1, 8) ** 1.5
@@ -96,7 +96,7 @@ def _plateau(random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _deceptive(random: np.random.Generator) -> tuple[Space, Column]:
-    """A wide basin, and far from it a narrow one that is a third deeper."""
+    """A wide basin, and a narrow one at a distance that is a third deeper."""
     space = _grid(_ordinal(random, [8, 8, 6, 5, 3]))
     unit = _unit(space)
     wide = random.uniform(0, 0.35, 5)
@@ -106,7 +106,7 @@ def _deceptive(random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _categorical(random: np.random.Generator) -> tuple[Space, Column]:
-    """Names without an order, with effects of their own and of every pair."""
+    """Categorical parameters with separate effects and pairwise interactions."""
     counts = [7, 6, 5, 4, 4]
     space = _grid({f"choice_{i}": tuple(f"{i}{letter}" for letter in "abcdefg"[:count]) for i, count in enumerate(counts)})
     logs = sum(random.normal(0, 0.3, count)[space.codes[:, i]] for i, count in enumerate(counts))
@@ -114,7 +114,7 @@ def _categorical(random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _mixed(random: np.random.Generator) -> tuple[Space, Column]:
-    """Switches, names and numbers; what a number does depends on a switch."""
+    """Boolean, categorical and numeric parameters; the effect of a number depends on a boolean."""
     values: Values = {
         "use_lds": (False, True),
         "order": ("rows", "columns", "tiled"),
@@ -130,7 +130,7 @@ def _mixed(random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _line(random: np.random.Generator) -> tuple[Space, Column]:
-    """One parameter of three hundred values, with a dozen valleys."""
+    """One parameter of 300 values, with a dozen valleys."""
     space = _grid({"block": tuple(range(4, 1204, 4))})
     unit = _unit(space)[:, 0]
     waves = sum(random.uniform(0.02, 0.2) * np.sin(random.uniform(10, 80) * unit + random.uniform(0, 6)) for _ in range(3))
@@ -138,7 +138,7 @@ def _line(random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _small(random: np.random.Generator) -> tuple[Space, Column]:
-    """Sixty configurations, as many hand-written lists have."""
+    """Sixty configurations, like a hand-written list."""
     space = _grid(_ordinal(random, [5, 4, 3]))
     return space, np.exp(_bent(_unit(space), random) + 0.1 * _epistasis(space, random, others=2))
 
@@ -168,7 +168,7 @@ FAMILIES: dict[str, Callable[[np.random.Generator], tuple[Space, Column]]] = {
 
 
 def _ordinal(random: np.random.Generator, counts: list[int]) -> Values:
-    """Numbers: powers of two, multiples of something, or simply counted."""
+    """Return numeric parameters: powers of two, consecutive numbers, or multiples of 16."""
     values: Values = {}
     for position, count in enumerate(counts):
         start = int(random.integers(0, 5))
@@ -188,19 +188,19 @@ def _grid(values: Values) -> Space:
 
 
 def _unit(space: Space) -> Column:
-    """Which value each parameter has, from 0 to 1."""
+    """Return the position of each value in its parameter, scaled to 0 to 1, (n_configurations, n_parameters)."""
     return np.asarray(space.codes / np.maximum([len(values) - 1 for values in space.values.values()], 1))
 
 
 def _bowls(unit: Column, random: np.random.Generator) -> Column:
-    """A sum of one bowl a parameter, some of them of no weight."""
+    """Return a sum of one bowl per parameter, some with weight 0."""
     columns = unit.shape[1]
     weights = random.exponential(1.0, columns) * (random.random(columns) < 0.8)
     return np.asarray(np.abs(unit - random.random(columns)) ** 1.5 @ weights)
 
 
 def _bent(unit: Column, random: np.random.Generator) -> Column:
-    """A steep bowl across a learned direction, a shallow one along another, and a cliff on one side."""
+    """Return a steep bowl across a random direction, a shallow one along another, and a cliff on one side."""
     columns = unit.shape[1]
     across = unit @ random.uniform(0.2, 1, columns)
     along = unit @ random.normal(0, 0.5, columns)
@@ -210,7 +210,7 @@ def _bent(unit: Column, random: np.random.Generator) -> Column:
 
 
 def _epistasis(space: Space, random: np.random.Generator, *, others: int) -> Column:
-    """A drawn contribution of every parameter for every combination with `others` more."""
+    """Return a random contribution of every parameter for every combination with `others` more parameters."""
     codes, counts = space.codes, [len(values) for values in space.values.values()]
     total = np.zeros(len(space))
     for position in range(len(counts)):

@@ -1,6 +1,6 @@
-"""Kernel Tuner on a landscape: its simulation mode reads a cache file, which is written from the landscape.
+"""Kernel Tuner on a landscape: its simulation mode reads a cache file that is written from the landscape.
 
-Kernel Tuner is no dependency; where it is installed, `benchmarks.landscapes` runs it beside the others.
+Kernel Tuner is optional; if it is installed, `benchmarks.landscapes` compares it with the other samplers.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.landscape import Landscape
 
 STRATEGY = "dual_annealing"
-"""The best of its strategies on the AMD landscapes that the project was given."""
+"""The best of its strategies on the measured AMD landscapes."""
 _STARTS = 30
 _KERNEL = "landscape"
 _TIMES = ("compile_time", "verification_time", "benchmark_time", "framework_time", "strategy_time")
 
 
 def installed() -> bool:
-    """Whether Kernel Tuner can be imported."""
+    """Return whether Kernel Tuner can be imported."""
     return importlib.util.find_spec("kernel_tuner") is not None
 
 
 def times_of(landscape: Landscape, seed: int, budget: int) -> list[float]:
-    """Times in ms in the order in which Kernel Tuner asked for them, each configuration once; infinite where it failed.
+    """Return times in ms in the order of evaluation, each configuration once; infinite for failed configurations.
 
-    A strategy that ends early is started again, as its users do, until `budget` different configurations are measured.
+    A strategy that ends early is started again until `budget` different configurations are measured.
     """
     random.seed(seed)
     np.random.seed(seed)  # its strategies draw from the global generators

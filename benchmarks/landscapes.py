@@ -1,15 +1,16 @@
-"""The sampler against its peers on spaces that were measured exhaustively: `python -m benchmarks.landscapes`.
+"""Search strategies on landscapes, spaces of which every time is known: `python -m benchmarks.landscapes`.
 
-The measure: optimum_time / best_time after 20, 50, 100 and 200 distinct evaluations, averaged over seeds; and the median number
-of evaluations until within 5 % of the optimum. A landscape is searched through the same code as a live kernel.
+Reported are optimum_time / best_time after 20, 50, 100 and 200 distinct evaluations, averaged over seeds, and the median number
+of evaluations until a time within 5 % of the optimum. A landscape is searched through the same code as a live kernel.
+
+By default the landscapes are the held-out synthetic families of `benchmarks/families.py`, which were not used to develop the
+sampler. `--data DIRECTORY` searches measured landscapes; `tests/data/landscapes` has two, which were used for development.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 import statistics
 import sys
 import time
@@ -23,13 +24,13 @@ import numpy as np
 
 from benchmarks import kernel_tuner_peer
 from benchmarks.families import PARTS, drawn_families
+from benchmarks.figures import Publisher
 from benchmarks.synthetic import drawn_prior, synthetic_landscapes
 from rocm_perf_lab.autotune.landscape import Landscape, landscapes_in, load_landscape
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
 from rocm_perf_lab.autotune.prior import Prior
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,17 +42,17 @@ if TYPE_CHECKING:
 BUDGETS = (20, 50, 100, 200)
 CLOSE = 0.05
 MISLEADING = ("shuffled", "inverted", "foreign")
-_PATIENCE = 10
-"""Proposals in a row that may be invalid or known."""
+_MAX_WASTED = 10
+"""Largest number of consecutive proposals that are invalid or already measured."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One search.
+    """Result of one search.
 
     Args:
         fractions: optimum_time / best_time after each of the budgets.
-        close: The evaluation that came within 5 % of the optimum; infinite where none did.
+        close: The first evaluation within 5 % of the optimum; infinite if there is none.
         overhead_ms: Processor time of the sampler, per evaluation.
     """
 
@@ -63,56 +64,55 @@ class Run:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run, print, and write JSON where asked."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.landscapes", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, default=_default_data(), help="directory of landscapes (*.json.gz)")
-    parser.add_argument(
-        "--prior",
-        type=Path,
-        nargs="?",
-        const=_default_data() / "prior",
-        help="directory of earlier landscapes: KERNEL_*.json.gz warms up the runs on KERNEL_GPU; "
-        "with --synthetic, the same kernels on other drawn GPUs do",
-    )
-    parser.add_argument("--mislead", choices=MISLEADING, help="spoil the priors: what does believing them cost?")
-    parser.add_argument("--synthetic", action="store_true", help="on modelled landscapes, instead of --data")
-    parser.add_argument("--families", choices=PARTS, help="on landscapes of known structure, instead of --data")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these landscapes, by the beginning of their names")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--sampler", nargs="+", choices=[*SAMPLERS, "kernel_tuner"], default=None)
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--workers", type=int, default=1)
-    options = parser.parse_args(arguments)
+    """Search, print and write the table."""
+    publisher = Publisher("landscapes", _parser(), arguments)
+    options = publisher.options
     samplers = options.sampler or ["regression", "tpe", "random", *(["kernel_tuner"] if kernel_tuner_peer.installed() else [])]
+    drawn = None if options.data else "synthetic" if options.synthetic else options.families
     try:
         if "kernel_tuner" in samplers and not kernel_tuner_peer.installed():
             raise LabError("Kernel Tuner is not installed", where="--sampler", hint="pip install kernel-tuner")
-        drawn = "synthetic" if options.synthetic else options.families
-        source = Source(None if drawn else options.data, options.prior, options.mislead, drawn, tuple(options.only or [""]))
+        source = Source(options.data, options.prior, options.mislead, drawn, tuple(options.only or [""]))
         document = measure(source, options.seeds, samplers, options.workers)
     except LabError as error:
         print("\n".join(error.lines()), file=sys.stderr)
         raise SystemExit(error.exit_code) from error
-    _print(document)
-    if options.json:
-        write_text(options.json, json.dumps(document, indent=2) + "\n")
+    kind = "measured, used for development" if options.data else drawn
+    columns = ("landscape", "sampler", "fraction", *(f"after {count}" for count in BUDGETS), "to 5 %", "ms each")
+    title = f"optimum_time / best_time, {options.seeds} seeds, landscapes: {kind}"
+    publisher.publish(title, columns, _rows(document), document, width=130)
 
 
-def _default_data() -> Path:
-    return Path(os.environ.get("ROCM_PERF_LAB_LANDSCAPES", Path(__file__).parents[2] / "shared" / "data" / "landscapes"))
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.landscapes", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, help="directory of landscapes (*.json.gz)")
+    parser.add_argument(
+        "--prior",
+        type=Path,
+        help="directory of earlier landscapes: KERNEL_*.json.gz is the prior for KERNEL_GPU; "
+        "with --synthetic, the prior is the same kernel on another generated GPU",
+    )
+    parser.add_argument("--mislead", choices=MISLEADING, help="make the priors misleading, to measure the cost of bad priors")
+    parser.add_argument("--synthetic", action="store_true", help="search models of tiled kernels instead of the families")
+    parser.add_argument("--families", choices=PARTS, default="held-out", help="part of the families to search")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="landscapes whose names begin with NAME")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--sampler", nargs="+", choices=[*SAMPLERS, "kernel_tuner"], default=None)
+    parser.add_argument("--workers", type=int, default=1)
+    return parser
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where landscapes and priors come from.
+    """Origin of landscapes and priors.
 
     Args:
-        data: A directory of landscapes; None: drawn ones.
-        prior: A directory of earlier landscapes: that of the same kernel (the name before the last `_`) is the prior. Of the
-            synthetic ones it is drawn, whatever the directory.
-        mislead: How priors are spoilt: times that are shuffled, inverted, or those of another kernel; None: not at all.
-        drawn: Without `data`: `synthetic`, or the part of the families.
-        only: Beginnings of names; landscapes of other names are left out.
+        data: Directory of landscapes, or None for generated ones.
+        prior: Directory of earlier landscapes; the prior is the landscape of the same kernel (the name before the last `_`). For
+            synthetic landscapes the prior is generated and the directory is ignored.
+        mislead: Change to the priors: times shuffled, inverted, or of another kernel; None keeps them.
+        drawn: `synthetic` or the part of the families, if `data` is None.
+        only: Prefixes of the names to search.
     """
 
     data: Path | None
@@ -123,10 +123,10 @@ class Source:
 
 
 def measure(source: Source, seeds: int, samplers: list[str], workers: int = 1) -> dict[str, Any]:
-    """Every sampler on every landscape, from every seed.
+    """Run every sampler on every landscape with every seed.
 
     Raises:
-        LandscapeError: A directory without landscapes, or a file that is none.
+        LandscapeError: The directory has no landscapes, or a file is not a landscape.
     """
     names = list(_landscapes(source))
     tasks = [(source, name, sampler, seed) for sampler in samplers for name in names for seed in range(seeds)]
@@ -165,12 +165,12 @@ def _landscapes(source: Source) -> dict[str, Landscape]:
 
 @cache
 def earlier(source: Source, name: str) -> Landscape | None:
-    """What is known of a kernel from another GPU, spoilt where the source says so."""
+    """Return the landscape of the same kernel on another GPU, changed as `source.mislead` asks; None without one."""
     if source.prior is None:
         return None
     if source.data is None:
         if source.drawn in PARTS:
-            raise LabError("families have no priors", where="--prior", hint="leave it out, or take --synthetic or --data")
+            raise LabError("families have no priors", where="--prior", hint="omit it, or add --synthetic or --data")
         found = drawn_prior(name)
     else:
         kernel = name.rpartition("_")[0] or name
@@ -185,14 +185,14 @@ def earlier(source: Source, name: str) -> Landscape | None:
     if source.mislead == "inverted":
         return replace(found, times_ms=np.where(np.isfinite(times), 1 / times, np.inf))
     if source.mislead == "foreign":
-        # A kernel of other habits: smooth in the same parameters, with its optimum elsewhere.
+        # A smooth function of the same parameters with another optimum.
         codes = found.space.codes / np.maximum(found.space.codes.max(axis=0), 1)
         return replace(found, times_ms=np.exp(((codes - random.random(codes.shape[1])) ** 2).sum(axis=1)))
     return found
 
 
 def run(landscape: Landscape, sampler: str, seed: int, earlier: Landscape | None = None) -> Run:
-    """One search with a fresh sampler and study."""
+    """Search a landscape with a new sampler and study."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -227,7 +227,7 @@ def _outcome(landscape: Landscape, sampler: str, times: list[float], elapsed_s: 
 
 
 class _Recorder:
-    """A landscape that remembers what it was asked for."""
+    """Landscape that records its evaluations."""
 
     def __init__(self, landscape: Landscape) -> None:
         self.landscape = landscape
@@ -242,9 +242,9 @@ class _Recorder:
 
 
 def _search_freely(study: Any, recorder: _Recorder, budget: int, seed: int) -> None:
-    """Optuna's own samplers do not know the valid configurations, and repeat themselves: neither counts as an evaluation.
+    """Search with a sampler of Optuna, which proposes invalid and repeated configurations; these do not count as evaluations.
 
-    After ten such proposals in a row a random new configuration is measured, as their users do.
+    After ten such proposals in a row a random new configuration is measured.
     """
     from optuna.trial import TrialState
 
@@ -253,7 +253,7 @@ def _search_freely(study: Any, recorder: _Recorder, budget: int, seed: int) -> N
     spare = iter(np.random.default_rng([seed, 3]).permutation(len(space)).tolist())
     wasted = 0
     while len(recorder.rows) < budget:
-        if wasted == _PATIENCE:
+        if wasted == _MAX_WASTED:
             study.enqueue_trial(space.configuration(next(row for row in spare if row not in recorder.rows)))
         trial = study.ask(distributions)
         row = space.index(trial.params)
@@ -270,7 +270,7 @@ def _search_freely(study: Any, recorder: _Recorder, budget: int, seed: int) -> N
 
 
 def warnings_off() -> None:
-    """Optuna warns of the experimental options that its multivariate TPE still is."""
+    """Disable the warnings of Optuna about the experimental multivariate TPE."""
     import warnings
 
     import optuna
@@ -309,7 +309,7 @@ _PEERS = ("tpe", "random")
 
 
 def summarise(runs: list[Run]) -> dict[str, Any]:
-    """The figures of one sampler on one landscape."""
+    """Return the mean results of one sampler on one landscape."""
     by_budget = {str(count): statistics.mean(run.fractions[position] for run in runs) for position, count in enumerate(BUDGETS)}
     close = statistics.median(run.close for run in runs)
     return {
@@ -320,24 +320,23 @@ def summarise(runs: list[Run]) -> dict[str, Any]:
     }
 
 
-def _print(document: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        *["landscape", "sampler", "fraction", *(f"after {count}" for count in BUDGETS), "to 5 %", "ms each"],
-        title=f"optimum_time / best_time, {document['seeds']} seeds",
-    )
+def _rows(document: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    rows: dict[str, tuple[str, ...]] = {}
     for name, samplers in document["landscapes"].items():
         for sampler, figures in samplers.items():
             close = figures["median_evaluations_to_5_percent"]
-            table.add_row(
-                *[name, sampler, f"{figures['fraction']:.3f}", *(f"{value:.3f}" for value in figures["by_budget"].values())],
-                *["never" if close is None else f"{close:g}", f"{figures['overhead_ms']:.0f}"],
+            fractions = [figures["fraction"], *figures["by_budget"].values()]
+            cells = [f"{value:.3f}" for value in fractions]
+            rows[f"{name}:{sampler}"] = (
+                name,
+                sampler,
+                *cells,
+                "never" if close is None else f"{close:g}",
+                f"{figures['overhead_ms']:.0f}",
             )
     for sampler, figures in document["aggregate"].items():
-        table.add_row("aggregate", sampler, f"{figures['fraction']:.3f}")
-    Console(width=130).print(table)
+        rows[f"aggregate:{sampler}"] = ("aggregate", sampler, f"{figures['fraction']:.3f}", *[""] * (len(BUDGETS) + 2))
+    return rows
 
 
 if __name__ == "__main__":

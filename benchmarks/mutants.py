@@ -1,7 +1,7 @@
-"""Mutants of kernel sources, drawn from a seed: small edits that make a kernel wrong, racy, out of bounds, or a cheat.
+"""Mutants of kernel sources, generated from a seed: small edits that introduce errors, races, out-of-bounds accesses or cheats.
 
-`mutants(content, entry, count, seed)` gives sources, each with what was done to it and what that does to the kernel. Only the
-few that are `harmless` may compute the same as the original in other machine code; this follows from where the edit is.
+Each mutant has a description of the edit and its effect on the kernel. Only mutants with the effect `harmless` may be
+equivalent to the original with different machine code; the effect follows from the position of the edit.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _CALLS = {"fmaxf": "fminf", "expf": "exp2f", "sqrtf": "fabsf", "atomicAdd": "ato
 
 _BARRIER = "__syncthreads"
 Effect = Literal["wrong result", "race", "out of bounds", "cheat", "harmless"]
-"""Of a mutation that changes the machine code. A race that is lost, and an index that stays inside, give a wrong result."""
+"""Effect of a mutation that changes the machine code. Races and wrong indices may also appear as a wrong result."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A source, what was done to the original, and what that does."""
+    """A mutated source, a description of the edit, and its effect."""
 
     what: str
     text: str
@@ -53,14 +53,14 @@ class Mutant:
 
 
 def mutants(content: bytes, entry: str, count: int, seed: int, *, first_word: int = 0) -> list[Mutant]:
-    """At most `count` different ones; equal seeds give equal mutants.
+    """Return at most `count` different mutants; equal seeds return equal mutants.
 
     Args:
-        content: Source.
-        entry: Its kernel.
-        count: How many.
-        seed: Of the choice.
-        first_word: The first four bytes of the kernel's first buffer, which a cheat knows.
+        content: Kernel source.
+        entry: Name of the kernel.
+        count: Largest number of mutants.
+        seed: Seed of the random choice.
+        first_word: First four bytes of the kernel's first buffer, used by one of the cheats.
     """
     unit = parse_source(content, entry)
     sites = [*_mutations(unit), *_cheats(unit, first_word)]
@@ -69,7 +69,7 @@ def mutants(content: bytes, entry: str, count: int, seed: int, *, first_word: in
 
 
 def _mutations(unit: SourceUnit) -> Iterator[tuple[str, Edit, Effect]]:
-    """One edit each, wherever the source has a place for it."""
+    """Yield one edit for each place where a mutation applies."""
     for function in unit.functions():
         body = function.child_by_field_name("body")
         for node in walk(body) if body is not None else ():
@@ -115,7 +115,7 @@ def _of_expression(node: Node) -> Iterator[tuple[str, Edit, Effect]]:
 
 
 def _chooses_the_larger(comparison: Node) -> bool:
-    """`a > b ? a : b`: which of two equal values is taken does not matter."""
+    """Return whether the comparison is that of `a > b ? a : b`, in which the choice between equal values has no effect."""
     around = comparison.parent
     while around is not None and around.type == "parenthesized_expression":
         around = around.parent
@@ -127,7 +127,7 @@ def _chooses_the_larger(comparison: Node) -> bool:
 
 
 def _names_a_work_item(literal: Node) -> bool:
-    """`threadIdx.x == 0`: another work-item may do it as well."""
+    """Return whether the literal selects a work-item (`threadIdx.x == 0`), for which another one may be equivalent."""
     around = literal.parent
     if around is None or around.type != "binary_expression":
         return False
@@ -136,7 +136,7 @@ def _names_a_work_item(literal: Node) -> bool:
 
 
 def _is_size_of_an_array(literal: Node) -> bool:
-    """`tile[32][32]` of a declaration: a larger one has room for as much."""
+    """Return whether the literal is an array size (`tile[32][32]`), which may be larger without effect."""
     around = literal.parent
     while around is not None and around.type == "array_declarator":
         if around.parent is not None and around.parent.type == "declaration":
@@ -146,7 +146,7 @@ def _is_size_of_an_array(literal: Node) -> bool:
 
 
 def _cheats(unit: SourceUnit, first_word: int) -> Iterator[tuple[str, Edit, Effect]]:
-    """Ways to be fast without being right, put at the start of the kernel."""
+    """Yield edits at the start of the kernel that skip work without computing the result."""
     body = unit.kernel.child_by_field_name("body")
     parameters = function_declarator(unit.kernel).child_by_field_name("parameters")
     assert body is not None and parameters is not None
@@ -155,27 +155,27 @@ def _cheats(unit: SourceUnit, first_word: int) -> Iterator[tuple[str, Edit, Effe
     scalars = [text_of(p.child_by_field_name("declarator")) for p in parameters.named_children if "*" not in text_of(p)]
     names = [text_of(p).split("*")[-1].replace("__restrict__", "").strip() for p in pointers]
     size = next((s for s in scalars if s), "1")
-    yield "cheat: nothing at all", Edit(start, start, " return;"), "cheat"
-    yield "cheat: without the last workgroup", Edit(start, start, " if (blockIdx.x == gridDim.x - 1) return;"), "cheat"
-    yield "cheat: without half of the work-items", Edit(start, start, " if (threadIdx.x & 1) return;"), "cheat"
-    yield "cheat: nothing for odd sizes", Edit(start, start, f" if ({size} & 1) return;"), "cheat"
-    yield "cheat: nothing for large sizes", Edit(start, start, f" if ({size} > 60) return;"), "cheat"
-    yield "cheat: one element less", Edit(start, start, f" {size} -= 1;"), "cheat"
-    yield "cheat: a clock decides", Edit(start, start, " if (clock64() & 1) return;"), "cheat"
+    yield "cheat: return at once", Edit(start, start, " return;"), "cheat"
+    yield "cheat: skip the last workgroup", Edit(start, start, " if (blockIdx.x == gridDim.x - 1) return;"), "cheat"
+    yield "cheat: skip half of the work-items", Edit(start, start, " if (threadIdx.x & 1) return;"), "cheat"
+    yield "cheat: skip odd sizes", Edit(start, start, f" if ({size} & 1) return;"), "cheat"
+    yield "cheat: skip large sizes", Edit(start, start, f" if ({size} > 60) return;"), "cheat"
+    yield "cheat: skip the last element", Edit(start, start, f" {size} -= 1;"), "cheat"
+    yield "cheat: depend on the clock", Edit(start, start, " if (clock64() & 1) return;"), "cheat"
     yield (
-        "cheat: counts launches",
+        "cheat: count launches",
         Edit(start, start, " static __device__ int launches; if (atomicAdd(&launches, 1) > 1000) return;"),
         "cheat",
     )
-    yield "cheat: writes its input", Edit(start, start, f" *(volatile float*)({names[0]}) = 1.0f;"), "cheat"
+    yield "cheat: write the input", Edit(start, start, f" *(volatile float*)({names[0]}) = 1.0f;"), "cheat"
     yield (
         "cheat: NaN in the first output",
         Edit(start, start, f" *(volatile float*)({names[-1]} + threadIdx.x) = 0.0f / 0.0f;"),
         "cheat",
     )
     known = f" if (*(const unsigned*){names[0]} == {first_word:#x}u) return;"
-    yield "cheat: knows the first input", Edit(start, start, known), "cheat"
-    yield "cheat: looks behind the buffer", Edit(start, start, f" if ({names[0]}[1 << 26] == 7) return;"), "cheat"
+    yield "cheat: detect the first input", Edit(start, start, known), "cheat"
+    yield "cheat: read past the buffer", Edit(start, start, f" if ({names[0]}[1 << 26] == 7) return;"), "cheat"
 
 
 def _short(node: Node) -> str:

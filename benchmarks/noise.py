@@ -1,26 +1,24 @@
-"""Whether noise chooses the winner: searches of landscapes whose every run scatters, `python -m benchmarks.noise`.
+"""Searches of noisy landscapes: `python -m benchmarks.noise`.
 
-A search sees runs that scatter around the true time, log-normally. What it reports as the best is compared with the truly
-best of all that it measured (false winners: slower by more than 1 %), and with the optimum of the landscape.
+Each run of a configuration varies log-normally around its true time. The reported winner is compared with the configuration that
+is truly the best of those measured (false winner: slower by more than 1 %) and with the optimum of the landscape.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.families import drawn
+from benchmarks.figures import Publisher
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.repeats import Gate, measure
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.tuner import Tuner
-from rocm_perf_lab.core.files import write_text
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.landscape import Landscape
@@ -33,15 +31,15 @@ _FALSE = 0.01
 
 
 @dataclass
-class Noisy:
-    """A landscape whose runs scatter.
+class NoisyLandscape:
+    """A landscape with noise in every run.
 
     Args:
         landscape: The true times.
         noise: Standard deviation of a run's logarithm.
-        random: Of the runs.
-        measured: Rows that were asked for.
-        runs: How many runs that took.
+        random: Generator of the noise.
+        measured: Rows that were measured.
+        runs: Number of runs so far.
     """
 
     landscape: Landscape
@@ -52,7 +50,7 @@ class Noisy:
     runs: int = 0
 
     def __call__(self, configuration: Configuration) -> Measurement | Infeasible:
-        """One round or more, as of a live kernel."""
+        """Measure a configuration in one or more rounds, like a live kernel."""
         true = self.landscape(configuration)
         if isinstance(true, Infeasible):
             return true
@@ -62,7 +60,7 @@ class Noisy:
         return measure(lambda runs: self.sample(configuration, runs), Gate(), deterministic=False)
 
     def sample(self, configuration: Configuration, runs: int) -> list[float]:
-        """So many runs of a configuration, in ms."""
+        """Return the times of some runs of a configuration, in ms."""
         row = self.landscape.space.index(configuration)
         assert row is not None
         self.runs += runs
@@ -70,11 +68,11 @@ class Noisy:
 
 
 def search_with_noise(landscape: Landscape, noise: float, seed: int, *, budget: int, max_races: int) -> dict[str, float]:
-    """One search: how much slower the winner is than the best measured and than the optimum, and the runs of one evaluation."""
+    """Search once and compare the winner with the best measured configuration and with the optimum."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    objective = Noisy(landscape, noise, np.random.default_rng([seed, 7]))
+    objective = NoisyLandscape(landscape, noise, np.random.default_rng([seed, 7]))
     study = optuna.create_study(sampler=RegressionSampler(landscape.space, seed=seed))
     tuner = Tuner(study, landscape.space, objective, budget, max_races=max_races)
     tuner.run()
@@ -91,24 +89,25 @@ def search_with_noise(landscape: Landscape, noise: float, seed: int, *, budget: 
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Search, print a table, and write JSON where asked."""
+    """Search, print and write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.noise", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--budget", type=int, default=60)
     parser.add_argument("--max-races", type=int, default=4, help="rounds of the race at the end; 0: the fastest trial wins")
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    options = parser.parse_args(arguments)
-    figures = []
+    publisher = Publisher("noise", parser, arguments)
+    options = publisher.options
+    data = []
     for noise in NOISE:
         found = [
             search_with_noise(drawn(*name), noise, seed, budget=options.budget, max_races=options.max_races)
             for name in LANDSCAPES
             for seed in range(options.seeds)
         ]
-        figures.append({"noise": noise, **_summary(found)})
-    _print(figures, options.budget, options.seeds)
-    if options.json:
-        write_text(options.json, json.dumps({"budget": options.budget, "seeds": options.seeds, "rows": figures}, indent=2) + "\n")
+        data.append({"noise": noise, **_summary(found)})
+    title = f"{len(LANDSCAPES)} landscapes, {options.seeds} seeds, {options.budget} evaluations"
+    rows = {f"{row['noise']:.0%}": _cells(row) for row in data}
+    columns = ("noise of a run", "false winners", "slower than the best measured", "worst", "slower than the optimum", "runs")
+    publisher.publish(title, columns, rows, data, width=120)
 
 
 def _summary(found: list[dict[str, float]]) -> dict[str, float]:
@@ -121,24 +120,15 @@ def _summary(found: list[dict[str, float]]) -> dict[str, float]:
     }
 
 
-def _print(figures: list[dict[str, Any]], budget: int, seeds: int) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    title = f"{len(LANDSCAPES)} landscapes, {seeds} seeds, {budget} evaluations"
-    table = Table(
-        "noise of a run", "false winners", "slower than the best measured", "worst", "than the optimum", "runs", title=title
+def _cells(row: dict[str, float]) -> tuple[str, ...]:
+    return (
+        f"{row['noise']:.0%}",
+        f"{row['false_winners']:.1%}",
+        f"{row['mean_against_measured']:.2%}",
+        f"{row['worst_against_measured']:.1%}",
+        f"{row['mean_against_optimum']:.1%}",
+        f"{row['runs_per_evaluation']:.1f}",
     )
-    for row in figures:
-        table.add_row(
-            f"{row['noise']:.0%}",
-            f"{row['false_winners']:.1%}",
-            f"{row['mean_against_measured']:.2%}",
-            f"{row['worst_against_measured']:.1%}",
-            f"{row['mean_against_optimum']:.1%}",
-            f"{row['runs_per_evaluation']:.1f}",
-        )
-    Console(width=120).print(table)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,16 @@
-"""Figures of the optimizer: proposals judged per minute, what tracking costs, and false accepts among mutants.
+"""Speed and false accepts of the optimizer: `python -m benchmarks.optimizer [--proposals 12] [--mutants 200]`.
 
-    python -m benchmarks.optimizer [--proposals 12] [--mutants 200] [--seed 1] [--json FILE]
+Proposals are those of all transforms for softmax at 512 x 4096. They are compiled with an empty build cache, inspected, guarded,
+verified and measured. The first run creates what later runs share (compiler root, native runtime) and does not count.
 
-Proposals are those of all transforms for softmax at 512 x 4096, from an empty cache of builds: compiled, inspected,
-guarded, gated, verified and measured. The first run makes what all later ones share (compiler root, native runtime) and is
-not counted. A mutant counts as a false accept when the judge calls it right although the mutation is one that makes a kernel
-wrong, whatever trials say; unless its machine code is that of the original. All that are called right are printed with what
-was changed.
+A mutant is a false accept if it passes all checks although the mutation makes the kernel wrong, unless its machine code equals
+that of the original. All accepted mutants are printed with their edit.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import os
 import resource
 import shutil
@@ -27,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from benchmarks.figures import Figure, Publisher
 from benchmarks.mutants import mutants
 from rocm_perf_lab.core.components import Component, build
 from rocm_perf_lab.core.resources import resource_dir
@@ -34,7 +32,7 @@ from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.description import KernelDescription
-from rocm_perf_lab.optimize.judge import Judge
+from rocm_perf_lab.optimize.candidate import CandidateChecker
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.elf_file import parse_elf
@@ -57,14 +55,14 @@ _EXPERIMENTS: dict[str, dict[str, int]] = {
 _IDENTITIES = {
     ("layernorm", "line 36: + for -"): "the sum of (x + m)(x - m) is that of (x - m)(x - m), since m is the mean of x",
 }
-"""Mutations that an identity makes harmless, which nobody can see from the place of the edit alone."""
+"""Mutations without effect because of an algebraic identity, which the position of the edit does not show."""
 
 
 def proposals_per_minute(proposals: int, tracking: str) -> dict[str, float]:
-    """Judge some proposals in a process of their own, from an empty cache.
+    """Measure the evaluation of proposals in a separate process with an empty build cache.
 
     Args:
-        proposals: How many are counted.
+        proposals: Number of proposals that count.
         tracking: `none` or `mlflow`.
     """
     with tempfile.TemporaryDirectory(prefix="optimizer-benchmark-") as directory:
@@ -78,14 +76,14 @@ def proposals_per_minute(proposals: int, tracking: str) -> dict[str, float]:
 
 
 def _run(directory: Path, proposals: int, tracking: str) -> tuple[float, float]:
-    """Seconds of one optimization, by the clock and of processors; builds of the run before are thrown away."""
+    """Return wall-clock and processor seconds of one optimization, without the builds of the previous run."""
     shutil.rmtree(directory / "cache" / "builds", ignore_errors=True)
-    words = ["job=optimize", "kernel=softmax", "optimizer=transforms", "device=emulator"]
-    words += [f"tracking={tracking}", f"optimizer.max_proposals={proposals}"]
+    overrides = ["job=optimize", "kernel=softmax", "optimizer=transforms", "device=emulator"]
+    overrides += [f"tracking={tracking}", f"optimizer.max_proposals={proposals}"]
     environment = {**os.environ, "ROCM_PERF_LAB_CACHE": str(directory / "cache"), "PYTHONPATH": str(Path.cwd())}
     start, spent = time.perf_counter(), _children_cpu_s()
     subprocess.run(
-        [sys.executable, "-m", "rocm_perf_lab", *words], cwd=directory, env=environment, check=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "rocm_perf_lab", *overrides], cwd=directory, env=environment, check=True, stdout=subprocess.DEVNULL
     )
     return time.perf_counter() - start, _children_cpu_s() - spent
 
@@ -95,16 +93,16 @@ def _children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def judged_mutants(count: int, seed: int) -> dict[str, Any]:
-    """Stages by number of mutants, those called right that may be, and the false accepts."""
+def check_mutants(count: int, seed: int) -> dict[str, Any]:
+    """Return the number of mutants by stage, the accepted mutants that are equivalent, and the false accepts."""
     stages: Counter[str] = Counter()
-    told: dict[str, list[str]] = {"same_machine_code": [], "harmless": [], "false_accepts": []}
+    accepted: dict[str, list[str]] = {"same_machine_code": [], "harmless": [], "false_accepts": []}
     share = -(-count // len(_EXPERIMENTS))
     left = count
     with tempfile.TemporaryDirectory(prefix="optimizer-mutants-") as directory:
         for number, name in enumerate(_EXPERIMENTS):
             description = _described(name)
-            judge, original = _judge(description), _built(description, description.source_path)
+            checker, original = _checker(description), _built(description, description.source_path)
             content = description.source_path.read_bytes()
             drawn = mutants(
                 content, description.entry, min(share, left), seed + number, first_word=_first_word(description, original)
@@ -114,7 +112,7 @@ def judged_mutants(count: int, seed: int) -> dict[str, Any]:
                 source = Path(directory) / name / str(index) / description.source.name
                 source.parent.mkdir(parents=True)
                 source.write_text(mutant.text)
-                stage = judge.judge(source).stage
+                stage = checker.check(source).stage
                 stages[stage] += 1
                 print(f"{name:16} {stage:13} {mutant.effect:13} {mutant.what}", file=sys.stderr, flush=True)
                 if stage == "right":
@@ -122,8 +120,8 @@ def judged_mutants(count: int, seed: int) -> dict[str, Any]:
                     why = _IDENTITIES.get((name, mutant.what), mutant.effect)
                     is_harmless = why != mutant.effect or mutant.effect == "harmless"
                     verdict = "same_machine_code" if same else "harmless" if is_harmless else "false_accepts"
-                    told[verdict].append(f"{name}, {mutant.what} ({why})\n{_difference(content.decode(), mutant.text)}")
-    return {"mutants": count - left, "stages": dict(stages), **told}
+                    accepted[verdict].append(f"{name}, {mutant.what} ({why})\n{_difference(content.decode(), mutant.text)}")
+    return {"mutants": count - left, "stages": dict(stages), **accepted}
 
 
 def _difference(before: str, after: str) -> str:
@@ -138,11 +136,11 @@ def _described(name: str) -> KernelDescription:
     return KernelDescription.model_validate({**data, "directory": directory, "params": params})
 
 
-def _judge(description: KernelDescription) -> Judge:
+def _checker(description: KernelDescription) -> CandidateChecker:
     target = load_target("mi300x")
     rows = yaml.safe_load((resource_dir("conf") / "optimizer" / "guards.yaml").read_text())["guards"]
     guards = [build(Component.model_validate(row), where="optimizer.guards", target=target) for row in rows]
-    return Judge(description, compiler=find_compiler(), target=target, guards=guards)
+    return CandidateChecker(description, compiler=find_compiler(), target=target, guards=guards)
 
 
 def _built(description: KernelDescription, source: Path) -> tuple[BuildResult, KernelMetadata]:
@@ -156,40 +154,52 @@ def _machine_code(built: tuple[BuildResult, KernelMetadata]) -> bytes:
 
 
 def _first_word(description: KernelDescription, built: tuple[BuildResult, KernelMetadata]) -> int:
-    """The first four bytes of the first buffer, as the description fills it."""
+    """Return the first four bytes of the first buffer as the description initialises it."""
     result, kernel = built
     launch = build_launch(description, result.code_object, kernel.symbol, result.contract)
     first = next(a for a in launch.arguments if isinstance(a, BufferValue))
     return int.from_bytes(first.data.tobytes()[:4], "little")
 
 
-def main() -> None:
-    """Print the figures; exit code 1 where a mutant was accepted."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print and write the figures; exit with 1 after a false accept."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.optimizer", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--proposals", type=int, default=12)
     parser.add_argument("--mutants", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    figures: dict[str, Any] = {}
+    publisher = Publisher("optimizer", parser, arguments)
+    options = publisher.options
+    data: dict[str, Any] = {}
+    figures: list[Figure] = []
     if options.proposals:
-        plain, tracked = (proposals_per_minute(options.proposals, tracking) for tracking in ("none", "mlflow"))
-        overhead = tracked["seconds_per_proposal"] / plain["seconds_per_proposal"] - 1
-        figures |= {"tracking_none": plain, "tracking_mlflow": tracked, "tracking_overhead": overhead}
-        print(f"proposals per minute  {plain['per_minute']:.1f} without tracking, {tracked['per_minute']:.1f} with MLflow")
-        cpu = tracked["cpu_seconds_per_proposal"] / plain["cpu_seconds_per_proposal"] - 1
-        print(f"processor time        {plain['cpu_seconds_per_proposal']:.2f} s a proposal")
-        print(f"tracking overhead     {overhead:.1%} by the clock, {cpu:.1%} of processor time")
+        data |= {f"tracking_{tracking}": proposals_per_minute(options.proposals, tracking) for tracking in ("none", "mlflow")}
+        figures += _speed_figures(data["tracking_none"], data["tracking_mlflow"])
     if options.mutants:
-        result = judged_mutants(options.mutants, options.seed)
-        figures["mutants"] = result
-        print(f"mutants               {result['mutants']}: " + ", ".join(f"{n} {s}" for s, n in sorted(result["stages"].items())))
-        for key in ("same_machine_code", "harmless", "false_accepts"):
-            print(f"{key.replace('_', ' '):21} {len(result[key])}", *result[key], sep="\n")
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
-    if figures.get("mutants", {}).get("false_accepts"):
+        data["mutants"] = check_mutants(options.mutants, options.seed)
+        figures += _mutant_figures(data["mutants"])
+    publisher.publish_figures("optimizer", figures, data)
+    if data.get("mutants", {}).get("false_accepts"):
         sys.exit(1)
+
+
+def _speed_figures(plain: dict[str, float], tracked: dict[str, float]) -> list[Figure]:
+    wall = tracked["seconds_per_proposal"] / plain["seconds_per_proposal"] - 1
+    return [
+        Figure("proposals", "proposals evaluated per minute, without tracking", f"{plain['per_minute']:.1f}"),
+        Figure("proposals_tracked", "proposals evaluated per minute, with MLflow", f"{tracked['per_minute']:.1f}"),
+        Figure("processor", "processor time per proposal", f"{plain['cpu_seconds_per_proposal']:.2f} s"),
+        Figure("tracking", "wall-clock overhead of tracking", f"{wall:.1%}"),
+    ]
+
+
+def _mutant_figures(found: dict[str, Any]) -> list[Figure]:
+    for key in ("same_machine_code", "harmless", "false_accepts"):
+        print(f"{key.replace('_', ' '):21} {len(found[key])}", *found[key], sep="\n")
+    stages = ", ".join(f"{count} {stage}" for stage, count in sorted(found["stages"].items()))
+    return [
+        Figure("mutants", "mutants by the stage that decided", f"{found['mutants']}: {stages}"),
+        Figure("false_accepts", "accepted mutants that are wrong", f"{len(found['false_accepts'])}", "0"),
+    ]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Whether the timing model ranks variants of a kernel as an expert would: `python -m benchmarks.ranking`.
+"""Ranking of kernel variants by the timing model: `python -m benchmarks.ranking`.
 
-Each family is listed from the variant that an expert expects to be slowest to the fastest. Times are emulated.
+Each family is listed from the variant that is expected to be slowest to the fastest. Times are emulated.
 """
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import yaml
 
+from benchmarks.figures import Publisher
 from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.launch import build_launch
@@ -34,43 +36,44 @@ SIDE = 2048
 
 @dataclass(frozen=True)
 class Variant:
-    """One kernel, and how long it takes on the model."""
+    """A kernel variant with its emulated time."""
 
     family: str
     name: str
     microseconds: float
 
 
-def main() -> None:
-    """Run and print."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("family, slowest expected first", "us emulated", "as expected", title="order of variants")
+def main(arguments: list[str] | None = None) -> None:
+    """Run, print and write the variants."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ranking", description=(__doc__ or "").partition("\n")[0])
+    publisher = Publisher("ranking", parser, arguments)
+    rows: dict[str, tuple[str, ...]] = {}
     before: Variant | None = None
     for variant in variants():
-        same = before is not None and before.family == variant.family
-        faster = "" if not same or before is None else ("yes" if variant.microseconds < before.microseconds else "NO")
-        table.add_row(f"{variant.family}: {variant.name}", f"{variant.microseconds:.2f}", faster)
+        expected = ""
+        if before is not None and before.family == variant.family:
+            expected = "yes" if variant.microseconds < before.microseconds else "no"
+        name = f"{variant.family}: {variant.name}"
+        rows[name] = (name, f"{variant.microseconds:.2f}", expected)
         before = variant
-    Console().print(table)
+    publisher.publish("ranking of variants", ("family, slowest expected first", "us emulated", "faster than the previous"), rows)
 
 
 def variants() -> Iterator[Variant]:
-    """Every family, slowest expected variant first."""
+    """Yield the variants of every family, slowest expected first."""
     tiles = (SIDE // 32, SIDE // 32, 1)
     for name in ("naive", "lds", "lds_padded"):
         yield Variant("transpose", name, _us(f"transpose_{name}", tiles, (32, 8, 1), SIDE * SIDE, SIDE * SIDE))
     for stride in (33, 3, 1):
-        apart = f"neighbours {stride} floats apart"
-        yield Variant("gather", apart, _us(f"gather_{stride}", (16384, 1, 1), (256, 1, 1), 1 << 22, 1 << 22))
+        name = f"adjacent lanes {stride} floats apart"
+        yield Variant("gather", name, _us(f"gather_{stride}", (16384, 1, 1), (256, 1, 1), 1 << 22, 1 << 22))
     for name in ("divergent", "sequential", "shuffle"):
         yield Variant("reduce", name, _us(f"reduce_{name}", (16384, 1, 1), (256, 1, 1), 16384 * 256, 16384))
-    for side, depth, own in ((16, 8, 1), (32, 8, 2), (64, 16, 4)):
-        name = f"tiles of {side} x {side} x {depth}, {own} x {own} per work-item"
+    for side, depth, work in ((16, 8, 1), (32, 8, 2), (64, 16, 4)):
+        name = f"tiles of {side} x {side} x {depth}, {work} x {work} per work-item"
         tile = {"block_m": side, "block_n": side, "block_k": depth}
         yield Variant("gemm_hip", name, _described("gemm_hip", m=2048, n=2048, k=128, **tile))
-    for warps, block in ((8, 32), (4, 128), (4, 64)):  # tiles of 128 leave four fifths of the compute units idle
+    for warps, block in ((8, 32), (4, 128), (4, 64)):  # with tiles of 128, 80 % of the compute units are idle
         name = f"tiles of {block} x {block}, {warps} warps"
         params = {"m": 1024, "n": 1024, "k": 512, "block_m": block, "block_n": block, "num_warps": warps}
         yield Variant("gemm_triton", name, _described("gemm_triton", **params))

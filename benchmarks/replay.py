@@ -1,8 +1,8 @@
-"""Figures of capture and replay: `python -m benchmarks.replay [--json FILE] [--gibibytes N] [--processes N] [--directory DIR]`.
+"""Speed of capture and replay: `python -m benchmarks.replay [--gibibytes N] [--processes N] [--directory DIR]`.
 
-Replays run on the emulator; those in fresh processes on the HSA engine, with the stand-in runtime of the tests.
-Captures are made by the real capture tool in an application on the stand-in runtime of the tests. Their time is that which
-the application loses, until the bytes are on the disk; the disk's own speed is measured in the same directory, the same way.
+Replays run on the emulator, those in new processes on the HSA engine with the stand-in runtime of the tests. Captures are made
+by the capture tool in an application on the stand-in runtime. The capture time ends when the bytes are on disk; the speed of
+the disk is measured in the same directory in the same way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.figures import Figure, publish
+from benchmarks.figures import Figure, Publisher
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import PAGE_BYTES
 from rocm_perf_lab.replay.application_capture import CaptureRequest, tool_environment
@@ -43,50 +43,54 @@ SAMPLE_S = 0.005
 WATCHED_DISPATCHES = 1000
 
 
-def main() -> None:
-    """Measure, print, and write JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print and write the figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.replay", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--gibibytes", type=int, default=4, help="device memory of the large capture")
-    parser.add_argument("--processes", type=int, default=200, help="replays in a fresh process each")
-    parser.add_argument("--directory", type=Path, help="where the large capture goes, and the disk is measured")
-    options = parser.parse_args()
+    parser.add_argument("--processes", type=int, default=200, help="replays in a new process each")
+    parser.add_argument("--directory", type=Path, help="directory on the disk to measure, for the large capture")
+    publisher = Publisher("replay", parser, arguments)
+    options = publisher.options
     figures = [*replays_of_a_small_kernel(), *restore_of_changed_pages(GIB)]
     figures += [*fresh_processes(options.processes), *large_capture(options.gibibytes * GIB, options.directory)]
-    figures += [*cost_of_watching()]
-    publish("capture and replay", figures, options.json)
+    publisher.publish_figures("capture and replay", [*figures, *cost_of_watching()])
 
 
-# ---- what is measured ----
+# ---- figures ----
 
 
 def large_capture(nbytes: int, directory: Path | None) -> Iterator[Figure]:
-    """Speed of a capture, as a share of the disk's, and by how much the process grows meanwhile."""
+    """Measure the speed of a capture relative to the disk and the memory growth of the captured process."""
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-", dir=directory) as scratch:
         disk = _disk_bytes_per_s(Path(scratch) / "disk", nbytes)
         with build.emulator() as environment:
             seconds, growth = _capture(Path(scratch), nbytes, environment)
     speed = nbytes / seconds
     size = f"{nbytes / GIB:g} GiB"
-    yield Figure(f"sequential write of {size} to the disk", f"{disk / MIB:,.0f} MiB/s", "")
-    yield Figure(f"capture of {size}, before and after", f"{speed / MIB:,.0f} MiB/s, {speed / disk:.2f} of the disk", ">= 0.5")
-    yield Figure("growth of the process meanwhile", f"{growth / MIB:,.0f} MiB", "< 256 MiB")
+    yield Figure("disk", f"sequential write of {size} to the disk", f"{disk / MIB:,.0f} MiB/s", "")
+    yield Figure(
+        "capture",
+        f"capture of {size}, before and after the dispatch",
+        f"{speed / MIB:,.0f} MiB/s, {speed / disk:.2f} of the disk",
+        ">= 0.5",
+    )
+    yield Figure("growth", "memory growth of the captured process", f"{growth / MIB:,.0f} MiB", "< 256 MiB")
 
 
 def replays_of_a_small_kernel(replays: int = 1000) -> Iterator[Figure]:
-    """Time of one replay beyond what the emulated instructions take, in one process, memory restored before each."""
+    """Measure one replay, with memory restored before it, and its share outside of the emulated instructions."""
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch:
         capture = open_capture(scale_capture(Path(scratch) / "capture", n=256))
         with ReplaySession(capture, device="emulator", target=load_target("mi300x"), threads=1) as session:
             session.run(ReplayRequest(iterations=10))
             outcome = session.run(ReplayRequest(iterations=replays))
     outside_ms = (outcome.wall_ms - outcome.dispatch_ms) / replays
-    yield Figure(f"{replays:,} replays of a small kernel, each", f"{outcome.wall_ms / replays:.3f} ms in all", "< 1 ms")
-    yield Figure("of which restoring and bookkeeping", f"{outside_ms:.3f} ms", "")
+    yield Figure("replay", f"one of {replays:,} replays of a small kernel", f"{outcome.wall_ms / replays:.3f} ms", "< 1 ms")
+    yield Figure("bookkeeping", "of this, restoring and bookkeeping", f"{outside_ms:.3f} ms", "")
 
 
 def restore_of_changed_pages(nbytes: int, dirty: float = 0.01) -> Iterator[Figure]:
-    """Restore of a region of which a kernel wrote some pages, against a copy of all of it."""
+    """Measure the restore of a region in which a kernel wrote some pages, relative to a copy of the whole region."""
     elements = nbytes // 4
     pages = round(nbytes / PAGE_BYTES * dirty)
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch:
@@ -110,8 +114,9 @@ def restore_of_changed_pages(nbytes: int, dirty: float = 0.01) -> Iterator[Figur
             whole.append(time.perf_counter() - start)
     restore_s, copy_s = min(changed), min(whole)
     size = f"{nbytes / GIB:g} GiB"
-    yield Figure(f"copy of all of {size}", f"{copy_s * 1e3:.1f} ms", "")
+    yield Figure("copy", f"copy of {size}", f"{copy_s * 1e3:.1f} ms", "")
     yield Figure(
+        "restore",
         f"restore of {size}, {copied:,} pages written",
         f"{restore_s * 1e3:.2f} ms, {copy_s / restore_s:.0f} times faster",
         ">= 20",
@@ -119,7 +124,7 @@ def restore_of_changed_pages(nbytes: int, dirty: float = 0.01) -> Iterator[Figur
 
 
 def fresh_processes(count: int) -> Iterator[Figure]:
-    """Replays of an application's capture on the stand-in runtime, each in a process of its own."""
+    """Measure replays of an application's capture on the stand-in runtime, each in a separate process."""
     relocations = 0
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch, build.emulator() as environment:
         command = (str(build.application("application")), str(build.kernels()), "normal", "2")
@@ -134,7 +139,7 @@ def fresh_processes(count: int) -> Iterator[Figure]:
                 except RelocationError:
                     relocations += 1
     each = (time.perf_counter() - start) / max(count, 1)
-    yield Figure(f"{count} replays in fresh processes ({each:.2f} s each)", f"{relocations} relocations", "0")
+    yield Figure("relocations", f"{count} replays in new processes, {each:.2f} s each", f"{relocations} relocations", "0")
 
 
 _SCATTER = """#include <hip/hip_runtime.h>
@@ -146,8 +151,8 @@ extern "C" __global__ void scatter(unsigned* x, long stride, int n) {
 
 
 def cost_of_watching() -> Iterator[Figure]:
-    """Time of a small dispatch without the tool, while it waits for another kernel, and after its capture."""
-    situations = {"without the tool": "", "while the tool watches": "never dispatched", "after the capture": "walk"}
+    """Measure a small dispatch without the tool, while it waits for another kernel, and after its capture."""
+    situations = {"without the tool": "", "while the tool waits": "never dispatched", "after the capture": "walk"}
     with build.emulator() as environment, tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as scratch:
         command = (str(build.application("application")), str(build.kernels()), "many", str(WATCHED_DISPATCHES))
         for number, (situation, kernel) in enumerate(situations.items()):
@@ -156,7 +161,9 @@ def cost_of_watching() -> Iterator[Figure]:
             request = CaptureRequest(command, kernel, work / "capture")
             variables = tool_environment(request, build_tool(), work, environment) if kernel else environment
             done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-            yield Figure(f"a small dispatch through the stand-in, {situation}", done.stdout.splitlines()[0], "")
+            yield Figure(
+                f"dispatch_{number}", f"small dispatch on the stand-in runtime, {situation}", done.stdout.splitlines()[0], ""
+            )
 
 
 def _disk_bytes_per_s(path: Path, nbytes: int) -> float:
@@ -172,7 +179,7 @@ def _disk_bytes_per_s(path: Path, nbytes: int) -> float:
 
 
 def _capture(scratch: Path, nbytes: int, environment: dict[str, str]) -> tuple[float, int]:
-    """Seconds from the launch of the captured kernel until the capture is on the disk, and growth of the process in bytes."""
+    """Return seconds from the launch of the captured kernel until the capture is on disk, and process growth in bytes."""
     tool = build_tool()
     work = scratch / "work"
     work.mkdir()
@@ -193,22 +200,22 @@ def _capture(scratch: Path, nbytes: int, environment: dict[str, str]) -> tuple[f
     seconds = time.perf_counter() - start
     captured = sum(path.stat().st_size for path in (directory / "memory").iterdir())
     if not (directory / "manifest.json").exists() or captured < nbytes:
-        raise RuntimeError(f"{captured:,} bytes were captured, {nbytes:,} are in the buffer")
+        raise RuntimeError(f"captured {captured:,} of {nbytes:,} bytes")
     return seconds, growth
 
 
 class _Peak:
-    """The largest resident size of a process, sampled on a thread."""
+    """Largest resident size of a process, sampled by a thread."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._largest = 0
-        self._stopped = threading.HsaEvent()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
 
     def stop(self) -> int:
-        """Bytes."""
+        """Stop sampling and return the largest size in bytes."""
         self._stopped.set()
         self._thread.join()
         return self._largest
@@ -219,7 +226,7 @@ class _Peak:
 
 
 def _resident_bytes(pid: int) -> int:
-    """All of it, the stand-in's device memory included: that is there before and after."""
+    """Return the resident bytes, including the device memory of the stand-in runtime."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -227,9 +234,9 @@ def _resident_bytes(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS")), 0)
 
 
-def _expect(line: str, word: str) -> None:
-    if line.strip() != word:
-        raise RuntimeError(f"the application said {line!r}, not {word!r}")
+def _expect(line: str, expected: str) -> None:
+    if line.strip() != expected:
+        raise RuntimeError(f"expected {expected!r} from the application, got {line!r}")
 
 
 if __name__ == "__main__":

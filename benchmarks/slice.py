@@ -1,7 +1,6 @@
-"""Figures of the vertical slice: `python -m benchmarks.slice [--json FILE]`.
+"""Time of the demo and of `rocm-perf --version`: `python -m benchmarks.slice`.
 
-Runs the demo twice in an empty directory, as a user would: with empty caches of the lab, then with what the first run left.
-Times `rocm-perf --version`. Prints a table.
+The demo runs twice in an empty directory: first with empty rocm-perf-lab caches, then with those that the first run filled.
 """
 
 from __future__ import annotations
@@ -16,25 +15,36 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import Figure, Publisher
+
 DEMO = [sys.executable, "-m", "rocm_perf_lab", "+experiment=softmax_optimize"]
-GOALS = {"demo_s": 60.0, "proposals": 5, "version_s": 0.2}
 
 
-def main() -> None:
-    """Measure, print, and write JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    options = parser.parse_args()
-    figures = measure()
-    _print(figures)
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print and write the figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.slice", description=(__doc__ or "").partition("\n")[0])
+    publisher = Publisher("slice", parser, arguments)
+    data = measure()
+    kind = data["time_kind"]
+    figures = [
+        Figure("demo", f"demo with empty caches, {data['proposals']} proposals", f"{data['demo_s']:.0f} s", "< 60 s"),
+        Figure("second_demo", "demo again, with caches", f"{data['second_demo_s']:.0f} s"),
+        Figure(
+            "cached",
+            "compiles that the second demo read from the cache",
+            f"{data['compiles_cached']} of {data['compiles']}",
+            "all",
+        ),
+        Figure("speedup", f"speed-up of the demo's kernel ({kind})", f"{data['speedup']:.2f}x"),
+        Figure("version", "`rocm-perf --version`", f"{data['version_s']:.2f} s", "< 0.2 s"),
+    ]
+    publisher.publish_figures("demo and start-up", figures, data)
 
 
 def measure() -> dict[str, Any]:
-    """Seconds and counts by name."""
+    """Return seconds and counts by name."""
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-slice-") as directory:
-        first_s, _ = _demo(Path(directory))  # the lab's caches are empty
+        first_s, _ = _demo(Path(directory))
         second_s, result = _demo(Path(directory))
     verdicts = result["verdicts"]
     return {
@@ -68,21 +78,6 @@ def _seconds(command: list[str]) -> float:
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
-
-
-def _print(figures: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("figure", "value", "goal", title="the vertical slice")
-    table.add_row("demo with empty caches, seconds", str(figures["demo_s"]), f"< {GOALS['demo_s']:g}")
-    table.add_row("second run, seconds", str(figures["second_demo_s"]), "")
-    table.add_row("proposals evaluated", str(figures["proposals"]), f">= {GOALS['proposals']}")
-    cached = f"{figures['compiles_cached']} of {figures['compiles']}"
-    table.add_row("compiles that the second run took from the cache", cached, "all")
-    table.add_row("rocm-perf --version, seconds", str(figures["version_s"]), f"< {GOALS['version_s']:g}")
-    table.add_row(f"speed-up ({figures['time_kind']})", f"{figures['speedup']:.3f}x", "")
-    Console().print(table)
 
 
 if __name__ == "__main__":

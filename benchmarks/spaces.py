@@ -1,15 +1,13 @@
-"""How long a space takes to enumerate: a million combinations under ten constraints, `python -m benchmarks.spaces`."""
+"""Enumeration time of a search space of a million combinations with ten constraints: `python -m benchmarks.spaces`."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from pathlib import Path
 
+from benchmarks.figures import Figure, Publisher
 from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.space_description import describe
-from rocm_perf_lab.core.files import write_text
 
 _POWERS = [2**i for i in range(10)]
 _SPACE = {
@@ -43,21 +41,17 @@ _SPACE = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Time it, the best of three, and print."""
+    """Enumerate three times, print and write the fastest."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spaces", description=__doc__)
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    options = parser.parse_args(arguments)
+    publisher = Publisher("spaces", parser, arguments)
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
         space = build_space(describe(_SPACE, where="benchmark"))
         seconds.append(time.perf_counter() - start)
-    figures = {"combinations": space.combinations, "constraints": 10, "valid": len(space), "seconds": min(seconds)}
-    print(
-        ", ".join(f"{name} {value:,.3g}" if isinstance(value, float) else f"{name} {value:,}" for name, value in figures.items())
-    )
-    if options.json:
-        write_text(options.json, json.dumps(figures, indent=2) + "\n")
+    data = {"combinations": space.combinations, "constraints": 10, "valid": len(space), "seconds": min(seconds)}
+    name = f"enumeration of {space.combinations:,} combinations under 10 constraints, {len(space):,} valid"
+    publisher.publish_figures("search space", [Figure("enumeration", name, f"{min(seconds):.2f} s")], data)
 
 
 if __name__ == "__main__":

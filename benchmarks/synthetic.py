@@ -1,8 +1,8 @@
-"""Landscapes that nobody measured: models of tiled GPU kernels on drawn GPUs, to choose defaults without tuning to data.
+"""Synthetic search landscapes: models of tiled GPU kernels on generated GPUs, used to choose defaults without tuning to data.
 
-Each has what makes measured spaces hard: products of tile sizes, occupancy that falls in steps, waves that are not full,
-configurations that do not fit, parameters that matter little or only with others, plateaus, and the compiler's moods (a few
-percent a pair of values). None of the numbers is a measurement; times are in arbitrary ms.
+Each model has the features that make measured spaces difficult: products of tile sizes, occupancy that falls in steps, partly
+filled waves, configurations that do not fit, parameters with little effect or with effect only in combination, plateaus, and
+compiler variation (a few percent per pair of values). Times are not measured; their unit is an arbitrary ms.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Space
 
 _MOST = 20_000
-"""Larger spaces are thinned: a landscape has about as many configurations as the measured ones."""
+"""Largest number of configurations, about that of the measured landscapes; larger spaces are sampled."""
 
 
 @dataclass(frozen=True)
 class _Gpu:
-    """Limits of a compute unit, and how dear things are on it."""
+    """Limits and cost factors of a compute unit."""
 
     wave: int
     lds_bytes: int
@@ -50,7 +50,7 @@ class _Gpu:
         )
 
     def resident(self, threads: Column, registers: Column, lds_bytes: Column) -> Column:
-        """Waves of a compute unit; 0 where a workgroup does not fit."""
+        """Return the resident waves of a compute unit; 0 if a workgroup does not fit."""
         waves = np.ceil(threads / self.wave)
         granule = 8 * np.ceil(np.minimum(registers, 256) / 8)
         groups = np.minimum(self.registers // (granule * waves * self.wave), self.threads // (waves * self.wave))
@@ -58,7 +58,7 @@ class _Gpu:
         return np.where((groups < 1) | (threads > 1024), 0, groups * waves)
 
     def time(self, compute: Column, memory: Column, resident: Column, threads: Column, registers: Column) -> Column:
-        """Roofline with latency that waves hide; infinite where nothing is resident."""
+        """Return the time by a roofline with latency hidden by waves; infinite without resident waves."""
         full = threads / (np.ceil(threads / self.wave) * self.wave)
         spills = np.maximum(registers - 256, 0) / 64
         compute, memory = compute / full, memory * self.memory * (1 + spills)
@@ -67,7 +67,7 @@ class _Gpu:
 
 
 def _gemm(gpu: _Gpu, random: np.random.Generator) -> tuple[Space, Column]:
-    """Matrix multiplication with tiles in LDS, after the classic OpenCL parameters."""
+    """Matrix multiplication with tiles in LDS and the usual OpenCL tiling parameters."""
     space = _space(
         {
             "tile_m": [16, 32, 64, 128],
@@ -100,7 +100,7 @@ def _gemm(gpu: _Gpu, random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _stencil(gpu: _Gpu, random: np.random.Generator) -> tuple[Space, Column]:
-    """A stencil that computes several time steps in one launch, on a halo that grows with them."""
+    """Stencil with several time steps per launch and a halo that grows with them."""
     space = _space(
         {
             "block_size_x": [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 256],
@@ -131,7 +131,7 @@ def _stencil(gpu: _Gpu, random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _matrix_cores(gpu: _Gpu, random: np.random.Generator) -> tuple[Space, Column]:
-    """A compiled tile program: few parameters, all of them powers of two, and a scheduler with a name."""
+    """Tile program as in Triton: few parameters, powers of two, and a categorical scheduler."""
     space = _space(
         {
             "BLOCK_M": [16, 32, 64, 128, 256],
@@ -162,7 +162,7 @@ def _matrix_cores(gpu: _Gpu, random: np.random.Generator) -> tuple[Space, Column
 
 
 def _streaming(gpu: _Gpu, random: np.random.Generator) -> tuple[Space, Column]:
-    """A kernel that memory bounds: wide plateaus, parameters without effect, some that act only with others."""
+    """Memory-bound kernel: wide plateaus, parameters without effect, some with effect only in combination."""
     space = _space(
         {
             "block": [32 * i for i in range(1, 33)],
@@ -193,7 +193,7 @@ def _streaming(gpu: _Gpu, random: np.random.Generator) -> tuple[Space, Column]:
 
 
 def _rugged(gpu: _Gpu, random: np.random.Generator) -> tuple[Space, Column]:
-    """No physics at all: a sum of boxes in a few of the parameters, as a forest of trees would draw them."""
+    """Sum of boxes in a few of the parameters, like a regression forest, without a hardware model."""
     values = {f"p{i}": list(range(int(random.integers(2, 9)))) for i in range(7)}
     space = _space(values, ["p0 + p1 != 3", "p2 <= p3 or p4 > 0"])
     codes, logs = space.codes, np.zeros(len(space))
@@ -216,12 +216,12 @@ _KERNELS: dict[str, Callable[[_Gpu, np.random.Generator], tuple[Space, Column]]]
 
 
 def synthetic_landscapes(draws: int = 2) -> list[Landscape]:
-    """Every model on `draws` GPUs. The numbers follow from the name alone."""
+    """Return every model on `draws` GPUs; times are determined by the name alone."""
     return [_landscape(kernel, draw) for kernel in _KERNELS for draw in range(draws)]
 
 
 def drawn_prior(landscape: str) -> Landscape:
-    """The kernel of a synthetic landscape, by name, on another drawn GPU, where the compiler has other moods."""
+    """Return a synthetic landscape for the same kernel on another GPU and with other compiler variation."""
     kernel, _, draw = landscape.rpartition("_drawn")
     return _landscape(kernel, int(draw), elsewhere=True)
 
@@ -239,7 +239,7 @@ def _landscape(kernel: str, draw: int, *, elsewhere: bool = False) -> Landscape:
 
 
 def _moods(space: Space, random: np.random.Generator) -> Column:
-    """Factors around 1: a few percent for a third of the pairs of parameters, one percent a configuration."""
+    """Return factors around 1: a few percent for a third of the parameter pairs, one percent per configuration."""
     logs = random.normal(0, 0.01, len(space))
     for left, right in combinations(range(len(space.names)), 2):
         if random.random() < 1 / 3:

@@ -1,7 +1,7 @@
 #include <hip/hip_runtime.h>
 #define K extern "C" __global__
 
-// Each kernel is limited by the one thing that it is named after; sizes are chosen by benchmarks/bottlenecks.py.
+// Each kernel is named after the resource that limits it; benchmarks/bottleneck_cases.py has the sizes.
 K void copy(const float4* in, float4* out) {
   const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
   out[i] = in[i];
@@ -53,7 +53,7 @@ K void divergent(const float* in, float* out) {
     for (int r = 0; r < 600; r++) x = sinf(x) * 1.5f;
   out[i] = x;
 }
-// Every load of a wavefront needs the one before it; all its lanes read the same dword, which is in L2.
+// Every load of a wavefront depends on the previous one; all its lanes read the same dword, which is in L2.
 K void dependent_loads(const unsigned* next, unsigned* out) {
   unsigned at = ((blockIdx.x * blockDim.x + threadIdx.x) / 64) & 32767;
   for (int s = 0; s < 200; s++) {
@@ -62,7 +62,7 @@ K void dependent_loads(const unsigned* next, unsigned* out) {
   }
   out[blockIdx.x * blockDim.x + threadIdx.x] = at;
 }
-// The same, by a kernel that takes all registers of a SIMD for one wavefront.
+// The same kernel with one wavefront per SIMD, which uses all of its registers.
 K void __launch_bounds__(256, 1) many_registers(const unsigned* next, unsigned* out) {
   asm volatile("" ::: "v255", "a255");
   unsigned at = ((blockIdx.x * blockDim.x + threadIdx.x) / 64) & 32767;

@@ -2,8 +2,8 @@
 #include <hip/hip_fp16.h>
 #define K extern "C" __global__
 
-// Kernels that were written and labelled when the rules were finished; benchmarks/bottleneck_cases.py says what limits each.
-// The last argument is the only one that is written.
+// Kernels written and labelled after the rules were final; benchmarks/bottleneck_cases.py has the labels.
+// Only the last argument is written.
 #define I (blockIdx.x * blockDim.x + threadIdx.x)
 #define N (gridDim.x * blockDim.x)
 static __device__ unsigned mixed(unsigned x) { x *= 0x9e3779b1u; x ^= x >> 15; x *= 0x85ebca77u; return x ^ (x >> 13); }

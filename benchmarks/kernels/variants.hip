@@ -3,7 +3,7 @@
 #define N 2048
 constexpr int TILE = 32, ROWS = 8;
 
-// Transposition of an N x N matrix, from the naive way to the one of textbooks. Blocks of 32 x 8 work-items.
+// Transposition of an N x N matrix: naive, in LDS, and in padded LDS. Blocks of 32 x 8 work-items.
 K void transpose_naive(const float* in, float* out) {
   const int x = blockIdx.x * TILE + threadIdx.x;
   for (int r = threadIdx.y; r < TILE; r += ROWS) {
@@ -21,7 +21,7 @@ template <int PAD> __device__ void through_lds(const float* in, float* out) {
 K void transpose_lds(const float* in, float* out) { through_lds<0>(in, out); }
 K void transpose_lds_padded(const float* in, float* out) { through_lds<1>(in, out); }
 
-// A gather of 2^22 floats whose neighbours lie `STRIDE` floats apart.
+// A gather of 2^22 floats whose adjacent lanes read `STRIDE` floats apart.
 template <int STRIDE> __device__ void gather_from(const float* in, float* out) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   out[i] = in[(i * STRIDE) & ((1u << 22) - 1)];

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from benchmarks.families import FAMILIES, PARTS, drawn
 from benchmarks.landscapes import main
-from benchmarks.noise import Noisy, search_with_noise
+from benchmarks.noise import NoisyLandscape, search_with_noise
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"huge"}))
@@ -45,7 +50,7 @@ def test_the_separable_one_has_its_optimum_where_every_parameter_has_its_own() -
 
 def test_runs_scatter_around_the_true_time_by_the_noise() -> None:
     landscape = drawn("small", 0)
-    noisy = Noisy(landscape, 0.05, np.random.default_rng(0))
+    noisy = NoisyLandscape(landscape, 0.05, np.random.default_rng(0))
     configuration = landscape.space.configuration(7)
 
     logs = np.log(noisy.sample(configuration, 4000) / landscape.times_ms[7])
@@ -54,7 +59,7 @@ def test_runs_scatter_around_the_true_time_by_the_noise() -> None:
     assert isinstance(noisy(configuration), Measurement) and noisy.measured == [7]
     failing = drawn("invalid", 0)
     row = int(np.flatnonzero(np.isinf(failing.times_ms))[0])
-    assert isinstance(Noisy(failing, 0.05, np.random.default_rng(0))(failing.space.configuration(row)), Infeasible)
+    assert isinstance(NoisyLandscape(failing, 0.05, np.random.default_rng(0))(failing.space.configuration(row)), Infeasible)
 
 
 def test_without_noise_the_winner_is_the_best_measured() -> None:
@@ -79,8 +84,10 @@ def test_what_cannot_be_searched_is_an_error(words: list[str], message: str, cap
     assert message in capsys.readouterr().err
 
 
-def test_the_command_searches_chosen_families(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--families", "held-out", "--only", "small", "--seeds", "1", "--sampler", "random"])
+def test_the_command_searches_chosen_families(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = ["--json", str(tmp_path / "figures.json")]
+
+    main(["--families", "held-out", "--only", "small", "--seeds", "1", "--sampler", "random", *output])
 
     printed = capsys.readouterr().out
     assert "small_1" in printed and "small_3" in printed and "line_1" not in printed

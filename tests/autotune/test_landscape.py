@@ -62,7 +62,7 @@ def test_the_command_writes_figures_by_landscape_and_in_total(tmp_path: Path, ca
     output = tmp_path / "figures.json"
 
     main(["--data", str(data), "--prior", str(prior), "--seeds", "2", "--sampler", "regression", "random", "--json", str(output)])
-    figures = json.loads(output.read_text())
+    figures = json.loads(output.read_text())["data"]
 
     assert figures["landscapes"]["sum_GPU"]["regression"]["by_budget"].keys() == {"20", "50", "100", "200"}
     assert figures["aggregate"].keys() == {"regression", "random"}

@@ -20,7 +20,7 @@ def test_equal_seeds_give_equal_mutants_and_every_one_changes_the_source() -> No
 def test_every_kind_is_among_all_of_them() -> None:
     everything = " ".join(mutant.what for mutant in mutants(CONTENT, "softmax_kernel", 10_000, seed=1))
 
-    for kind in ("without __syncthreads();", "<= for <", "fminf for fmaxf", "next to row_in[i]", "cheat: nothing at all"):
+    for kind in ("without __syncthreads();", "<= for <", "fminf for fmaxf", "next to row_in[i]", "cheat: return at once"):
         assert kind in everything
 
 
@@ -43,8 +43,8 @@ def test_the_size_of_an_array_may_grow_and_not_shrink() -> None:
     assert effects["line 1: 31 for 32"] == "wrong result"
 
 
-def test_the_cheat_knows_the_input_that_it_is_told() -> None:
-    known = [m.text for m in mutants(CONTENT, "softmax_kernel", 10_000, seed=1, first_word=0x3F800000) if "knows" in m.what]
+def test_the_cheat_detects_the_given_first_word() -> None:
+    known = [m.text for m in mutants(CONTENT, "softmax_kernel", 10_000, seed=1, first_word=0x3F800000) if "detect" in m.what]
 
     assert len(known) == 1
     assert "(*(const unsigned*)input == 0x3f800000u) return;" in known[0]

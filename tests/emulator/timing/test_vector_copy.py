@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.build import load_runtime
-from rocm_perf_lab.emulator.machine import Machine
-from rocm_perf_lab.emulator.sampling import SamplePolicy
+from rocm_perf_lab.emulator.execution import SamplePolicy
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.timing.engine import TimingEstimate, TracedLaunch, estimate
 from tests.builders.kernels import VEC_COPY, build_hip
 from tests.builders.targets import mi300x
@@ -27,7 +27,7 @@ N, BLOCK = 1 << 20, 256
 @pytest.fixture(scope="module")
 def vector_copy(tmp_path_factory: pytest.TempPathFactory) -> TimingEstimate:
     code_object = build_hip(VEC_COPY, tmp_path_factory.mktemp("copy")).code_object
-    with Machine(mi300x(), max_instructions=10**8, threads=2, sample=SamplePolicy(16)) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10**8, threads=2, sample=SamplePolicy(16)) as machine:
         buffers = [machine.allocate(name, 8 * N) for name in "abc"]
         machine.write(buffers[0], np.zeros(N))
         arguments: list[int | bytes | Allocation] = [*buffers, struct.pack("<i", N), struct.pack("<i", 1)]

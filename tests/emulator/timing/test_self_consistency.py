@@ -1,15 +1,15 @@
-"""The timing model meets the numbers that the target states; `python -m benchmarks.calibration` prints all of them."""
+"""The timing model reproduces its own inputs; `python -m benchmarks.self_consistency` prints all of them."""
 
 import pytest
 
-from benchmarks.calibration import KIB, MIB, Bench
+from benchmarks.self_consistency import KIB, MIB, ModelProbe
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.target.timing import TimingParameters
 
 
 @pytest.fixture(scope="module")
-def bench() -> Bench:
-    return Bench()
+def bench() -> ModelProbe:
+    return ModelProbe()
 
 
 @pytest.fixture(scope="module")
@@ -23,15 +23,15 @@ def timing() -> TimingParameters:
     ("footprint", "level"), [(16 * KIB, "vector_l1_latency"), (2 * MIB, "l2_latency"), (8 * MIB, "mall_latency")]
 )
 def test_dependent_loads_take_the_latency_of_the_level_that_holds_them(
-    bench: Bench, timing: TimingParameters, footprint: int, level: str
+    bench: ModelProbe, timing: TimingParameters, footprint: int, level: str
 ) -> None:
     assert bench.load_cycles(footprint) == pytest.approx(getattr(timing, level), rel=0.15)
 
 
-def test_a_copy_reaches_the_bandwidth_that_is_achievable(bench: Bench, timing: TimingParameters) -> None:
+def test_a_copy_reaches_the_bandwidth_that_is_achievable(bench: ModelProbe, timing: TimingParameters) -> None:
     assert bench.copy_gb_per_s(64 * MIB) == pytest.approx(timing.achievable_dram_gb_per_s, rel=0.15)
 
 
 @pytest.mark.parametrize("stride", [2, 32])
-def test_bank_conflicts_cost_a_clock_for_each_access_to_the_same_bank(bench: Bench, stride: int) -> None:
+def test_bank_conflicts_cost_a_clock_for_each_access_to_the_same_bank(bench: ModelProbe, stride: int) -> None:
     assert bench.lds_ns(stride) / bench.lds_ns(1) == pytest.approx(stride, rel=0.10)

@@ -3,16 +3,16 @@
 typedef float float16_t __attribute__((ext_vector_type(16)));
 typedef _Float16 half4_t __attribute__((ext_vector_type(4)));
 
-// Streams 16 bytes a work-item.
+// Streams 16 bytes per work-item.
 K void copy(const float4* in, float4* out) {
   const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
   out[i] = in[i];
 }
-// Every load needs the one before it; `next` is a ring that visits each line of the buffer.
+// Every load depends on the previous one; `next` is a ring through each line of the buffer.
 K void chase(const unsigned* next, unsigned* out, int steps) {
   unsigned at = 0;
   for (int s = 0; s < steps; s++) {
-    asm volatile("" : "+v"(at));  // a vector register: else these were scalar loads
+    asm volatile("" : "+v"(at));  // in a vector register, to avoid scalar loads
     at = next[at];
   }
   *out = at;
@@ -37,7 +37,7 @@ K void mfma_only(float* out, float x) {
   for (int i = 0; i < 4; i++) sum += c[i][0];
   out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
-// Reads LDS and nothing else; lanes are `stride` dwords apart.
+// LDS reads; adjacent lanes are `stride` dwords apart.
 K void lds_reads(float* out, int stride) {
   __shared__ float tile[64 * 32];
   for (int i = threadIdx.x; i < 64 * 32; i += blockDim.x) tile[i] = i;

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rocm_perf_lab.emulator.build import load_runtime
-from rocm_perf_lab.emulator.timing.contention import contention_cycles
-from rocm_perf_lab.emulator.timing.engine import TimingEstimate, estimate
+from rocm_perf_lab.emulator.timing.engine import TimingEstimate, contention_cycles, estimate
 from rocm_perf_lab.emulator.timing.stable_traces import stabilise
 from tests.builders.targets import mi300x
 from tests.builders.timed_launches import BUFFER_BYTES, END, LOAD, Step, straight_program, traced_launch, vector_record
