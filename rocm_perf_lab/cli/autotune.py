@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
+
+from rocm_perf_lab.cli.completion import complete_overrides, complete_spaces
+from rocm_perf_lab.cli.exit_codes import answer
+from rocm_perf_lab.cli.options import DEBUG
 
 _PASS_THROUGH = {"ignore_unknown_options": False, "allow_extra_args": False}
 
 
 @click.command(context_settings=_PASS_THROUGH, short_help="Find the fastest configuration of a kernel or command.")
-@click.argument("overrides", nargs=-1)
-@click.option("--space", type=click.Path(), metavar="FILE", help="YAML space, or JSON list of configurations.")
+@click.argument("args", nargs=-1, shell_complete=complete_overrides)
+@click.option(
+    "--space",
+    type=click.Path(),
+    metavar="FILE",
+    shell_complete=complete_spaces,
+    help="YAML space, or JSON list of configurations.",
+)
 @click.option("--cmd-template", metavar="TEXT", help="Command to tune: './kernel --bm {BLOCK_M}'.")
 @click.option("--budget", type=click.IntRange(min=1), help="Configurations to evaluate, those of a resumed run included.")
 @click.option("--seed", type=click.IntRange(min=0), help="Equal seeds give equal searches.")
@@ -25,8 +34,8 @@ _PASS_THROUGH = {"ignore_unknown_options": False, "allow_extra_args": False}
 @click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Go on with a run; nothing is measured twice.")
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the run.")
 @click.option("--json", "as_json", is_flag=True, help="Print autotune.json and nothing else.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def autotune(overrides: tuple[str, ...], debug: bool, **options: Any) -> None:
+@DEBUG
+def autotune(args: tuple[str, ...], debug: bool, **options: Any) -> None:
     """Find the fastest configuration of a kernel, or of any command.
 
     \b
@@ -34,17 +43,18 @@ def autotune(overrides: tuple[str, ...], debug: bool, **options: Any) -> None:
     rocm-perf autotune --space space.json --cmd-template "./app --bm {BLOCK_M}"
     rocm-perf autotune --resume RUN --budget 200
     """
-    from rocm_perf_lab.cli.entry import exit_code_of, run_hydra
 
     def run() -> None:
-        from rocm_perf_lab.cli.autotune_arguments import AutotuneWords
+        from rocm_perf_lab.cli.autotune_arguments import AutotuneArguments
 
-        words = AutotuneWords.parse(overrides, **options)
-        if words.resume is None:
-            run_hydra(words.overrides())
+        parsed = AutotuneArguments.parse(args, **options)
+        if parsed.resume is None:
+            from rocm_perf_lab.cli.entry import run_hydra
+
+            run_hydra(parsed.overrides())
         else:
             from rocm_perf_lab.jobs.autotune.resume import resume
 
-            resume(words.resume, words.changes())
+            resume(parsed.resume, parsed.changes())
 
-    sys.exit(exit_code_of(run, debug=debug))
+    answer(run, debug=debug)

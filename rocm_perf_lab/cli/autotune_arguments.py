@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocm_perf_lab.cli.arguments import quoted
+from rocm_perf_lab.cli.overrides import quoted
 from rocm_perf_lab.core.errors import LabError
 
 _COMMANDS_OUTPUT = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S-%f}-autotune-command"
 
 
 @dataclass(frozen=True)
-class AutotuneWords:
+class AutotuneArguments:
     """What a user asked `rocm-perf autotune` for."""
 
     words: tuple[str, ...]
@@ -32,7 +32,7 @@ class AutotuneWords:
     as_json: bool = False
 
     @classmethod
-    def parse(cls, words: tuple[str, ...], **options: Any) -> AutotuneWords:
+    def parse(cls, words: tuple[str, ...], **options: Any) -> AutotuneArguments:
         """Check what goes together.
 
         Raises:

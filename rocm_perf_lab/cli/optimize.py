@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
-_DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+from rocm_perf_lab.cli.completion import complete_overrides
+from rocm_perf_lab.cli.exit_codes import answer
+from rocm_perf_lab.cli.options import DEBUG, PASS_THROUGH
 
 
-@click.command(context_settings=_PASS_THROUGH, short_help="Rewrite a kernel; keep what is correct and faster.")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.command(context_settings=PASS_THROUGH, short_help="Rewrite a kernel; keep what is correct and faster.")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_overrides)
 @click.option("--proposer", type=click.Choice(["transforms", "llm", "recorded"]), help="Where rewrites come from.")
 @click.option("--search", type=click.Choice(["greedy", "beam"]), help="Follow the best rewrite alone, or several.")
 @click.option("--min-improvement", type=float, metavar="SHARE", help="Smallest relative gain that is kept, for example 0.02.")
@@ -32,8 +29,8 @@ _DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an er
 @click.option("--json", "as_json", is_flag=True, help="Print optimize.json and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print the best runtime and nothing else.")
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the run.")
-@_DEBUG
-def optimize(words: tuple[str, ...], debug: bool, **options: Any) -> None:
+@DEBUG
+def optimize(args: tuple[str, ...], debug: bool, **options: Any) -> None:
     """Rewrite one kernel; keep what is correct and faster, roll back the rest.
 
     \b
@@ -45,23 +42,23 @@ def optimize(words: tuple[str, ...], debug: bool, **options: Any) -> None:
     """
 
     def run() -> None:
-        from rocm_perf_lab.cli.arguments import OptimizeWords
         from rocm_perf_lab.cli.entry import resume_run, run_hydra
+        from rocm_perf_lab.cli.optimize_arguments import OptimizeArguments
 
-        asked = OptimizeWords.parse(words, **options)
-        if asked.resume is not None:
-            resume_run(asked.resume, display=asked.display)
+        parsed = OptimizeArguments.parse(args, **options)
+        if parsed.resume is not None:
+            resume_run(parsed.resume, display=parsed.display)
         else:
-            run_hydra(asked.overrides())
+            run_hydra(parsed.overrides())
 
-    _answer(run, debug)
+    answer(run, debug=debug)
 
 
-@click.command(name="llm-prompt", context_settings=_PASS_THROUGH, short_help="Print what a model would be told about a kernel.")
-@click.argument("overrides", nargs=-1)
+@click.command(name="llm-prompt", context_settings=PASS_THROUGH, short_help="Print what a model would be told about a kernel.")
+@click.argument("args", nargs=-1, shell_complete=complete_overrides)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
-@_DEBUG
-def llm_prompt(overrides: tuple[str, ...], as_json: bool, debug: bool) -> None:
+@DEBUG
+def llm_prompt(args: tuple[str, ...], as_json: bool, debug: bool) -> None:
     """Print what a model would be told about a kernel, without asking one.
 
     \b
@@ -71,16 +68,16 @@ def llm_prompt(overrides: tuple[str, ...], as_json: bool, debug: bool) -> None:
     def run() -> None:
         from rocm_perf_lab.cli.entry import run_hydra
 
-        run_hydra(["job=llm_prompt", "tracking=none", *(["display=json"] if as_json else []), *overrides])
+        run_hydra(["job=llm_prompt", "tracking=none", *(["display=json"] if as_json else []), *args])
 
-    _answer(run, debug)
+    answer(run, debug=debug)
 
 
 @click.command(short_help="Show what an optimization tried, and its verdicts.")
 @click.argument("run_directory", metavar="RUN", type=click.Path())
 @click.option("--diff", "show_diff", is_flag=True, help="Show the winning patch as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
-@_DEBUG
+@DEBUG
 def lineage(run_directory: str, show_diff: bool, as_json: bool, debug: bool) -> None:
     """Show the tree of proposals of RUN, the directory of an optimization: verdicts, gains, what came from what."""
 
@@ -93,13 +90,7 @@ def lineage(run_directory: str, show_diff: bool, as_json: bool, debug: bool) -> 
 
         show_lineage(Console(highlight=False), Path(run_directory), with_diff=show_diff, as_json=as_json)
 
-    _answer(run, debug)
+    answer(run, debug=debug)
 
 
 COMMANDS = (optimize, llm_prompt, lineage)
-
-
-def _answer(action: Callable[[], None], debug: bool) -> None:
-    from rocm_perf_lab.cli.entry import exit_code_of
-
-    sys.exit(exit_code_of(action, debug=debug))

@@ -1,21 +1,32 @@
-"""The one error class that users see, and its exit code.
+"""Exit codes, and the error class that users see.
 
-Every anticipated failure is a :class:`LabError`: it says what went wrong, where, and how to fix it. The command line
-prints it without a traceback and exits with code 2; anything else is a defect of the lab.
+Every anticipated failure is a :class:`LabError`: it states what went wrong, where, and how to fix it. The command line
+prints it without a traceback. Any other exception is a defect of rocm-perf-lab.
 """
 
 from __future__ import annotations
 
+EXIT_SUCCESS = 0
+EXIT_NEGATIVE = 1
+"""The command completed and its answer is no: a regression, a finding of a check, wrong output, an infeasible reservation."""
 EXIT_BAD_INPUT = 2
+"""Bad input, or something missing on this machine."""
+EXIT_INTERNAL = 3
+"""A defect of rocm-perf-lab."""
+EXIT_INTERRUPTED = 130
+"""Ctrl-C; SIGTERM ends with 143, SIGHUP with 129."""
+
+_INDENT = "\n       "
+"""Continuation lines are aligned with the text after the label."""
 
 
 class LabError(Exception):
-    """A failure that the user can act on.
+    """Failure that the user can act on.
 
     Args:
         what: One sentence on what went wrong.
         where: File, key path, instruction or override that it concerns.
-        hint: What the user can do about it.
+        hint: How to fix it.
     """
 
     exit_code = EXIT_BAD_INPUT
@@ -27,10 +38,16 @@ class LabError(Exception):
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
-        """The message, one aspect a line: what, where, how to fix it."""
+        """Return the message and, if known, its place and a hint, each with its label."""
         lines = [self.what]
         if self.where:
-            lines.append(f"  at:    {self.where}")
+            lines.append(f"   at: {self.where.replace(chr(10), _INDENT)}")
         if self.hint:
-            lines.append(f"  hint:  {self.hint}")
+            lines.append(f" hint: {self.hint.replace(chr(10), _INDENT)}")
         return lines
+
+
+class NegativeResult(LabError):
+    """Answer "no" of a command that completed: a check found a defect, or an output is wrong."""
+
+    exit_code = EXIT_NEGATIVE

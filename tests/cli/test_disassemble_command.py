@@ -244,8 +244,9 @@ def test_counts_of_another_kernel_or_file(hsaco: str, counted: str, tmp_path: Pa
     refused(disassemble("new.hsaco", "--counts", counted), says="another code object", where=counted)
 
 
-def test_debug_lets_the_error_through() -> None:
+def test_debug_prints_the_traceback() -> None:
     result = CliRunner().invoke(main, ["disassemble", "nothing.hsaco", "--debug"])
 
-    assert result.exit_code == 1
-    assert "cannot read" in str(result.exception)
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert "error: cannot read" in result.stderr

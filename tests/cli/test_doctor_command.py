@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from rocm_perf_lab.cli import main
-from rocm_perf_lab.device.machine import Machine, architecture_name, gpus
+from rocm_perf_lab.arch.registry import architecture_name
+from rocm_perf_lab.device.machine import Machine, gpus
 from rocm_perf_lab.jobs.doctor.job import Check, Diagnosis, Lab, examine, show
 from tests.toolchain.test_compilers import put_executable
 

@@ -1,4 +1,4 @@
-"""What `--help` says fits a terminal and ends its sentences."""
+"""Help texts fit a terminal."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def test_help_fits_eighty_columns_and_is_not_cut_short(words: tuple[str, ...]) -
     assert "..." not in listed
 
 
-def test_a_misspelt_option_of_profile_is_no_application() -> None:
+def test_a_misspelt_option_of_profile_is_not_taken_for_an_application() -> None:
     misspelt = CliRunner().invoke(main, ["profile", "--run", "3", "./app"])
     foreign = CliRunner().invoke(main, ["profile", "--batch-size", "3", "./app"])
 
     assert (misspelt.exit_code, foreign.exit_code) == (2, 2)
     assert "there is no option --run" in misspelt.stderr
     assert "did you mean --runs?" in misspelt.stderr
-    assert "stand behind it" in foreign.stderr
+    assert "before its options" in foreign.stderr
 
 
-def test_schemas_into_a_directory_that_cannot_be_are_told() -> None:
+def test_an_unwritable_directory_for_schemas_is_reported() -> None:
     answer = CliRunner().invoke(main, ["schemas", "/dev/null/x"])
 
     assert answer.exit_code == 2

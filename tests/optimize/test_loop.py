@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.spec import Tolerance
 from rocm_perf_lab.optimize.guards import GuardResult
-from rocm_perf_lab.optimize.inspection import CandidateSource
 from rocm_perf_lab.optimize.loop import BuiltCandidate, ClosedLoop, Evaluation, LoopPolicy, LoopResult, MeasuredSource
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
 from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from rocm_perf_lab.optimize.inspection import CandidateSource
     from rocm_perf_lab.optimize.loop import VerdictStore
     from rocm_perf_lab.optimize.proposers.base import Offers, Proposer
     from rocm_perf_lab.optimize.search import Search

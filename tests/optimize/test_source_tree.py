@@ -69,7 +69,7 @@ def test_a_missing_kernel_is_reported_with_those_there_are() -> None:
     with pytest.raises(SourceError) as caught:
         parse_source(b"__global__ void b() {}\n__global__ void a() {}\n__device__ void k() {}\n", "k")
 
-    assert caught.value.lines() == ["the source has no kernel 'k'", "  at:    kernel.entry", "  hint:  kernels in it: a, b"]
+    assert caught.value.lines() == ["the source has no kernel 'k'", "   at: kernel.entry", " hint: kernels in it: a, b"]
 
 
 def test_overloads_are_refused_with_their_lines() -> None:

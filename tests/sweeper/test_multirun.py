@@ -203,7 +203,7 @@ def test_an_interrupt_keeps_what_was_measured_and_the_sweep_can_go_on(place: Swe
     done = interrupt(place, signal.SIGINT, 4, *words, "+job.hang=128")
 
     assert done.returncode == 130, done.stderr
-    assert "what was finished is kept" in done.stderr
+    assert "completed work is kept" in done.stderr
     kept = {trial["parameters"]["block"] for trial in place.result()["trials"]}
     assert kept and 128 not in kept
     assert place.result()["stop_reason"] == "interrupted"

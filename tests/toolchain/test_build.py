@@ -188,7 +188,7 @@ def test_an_unknown_flag_is_reported(tmp_path: Path, cache_dir: Path) -> None:
 
 
 def test_a_missing_source_is_reported_with_its_path(tmp_path: Path, cache_dir: Path) -> None:
-    with pytest.raises(CompileError, match=r"does not exist\n  at:    .*none\.hip"):
+    with pytest.raises(CompileError, match=r"does not exist\n   at: .*none\.hip"):
         build(tmp_path / "none.hip", cache_dir)
 
 

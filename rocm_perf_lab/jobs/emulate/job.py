@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.text import Text
 
-from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.errors import LabError, NegativeResult
 from rocm_perf_lab.core.files import write_bytes, write_text
 from rocm_perf_lab.core.printed import PRINTED_NAME, text_of
 from rocm_perf_lab.device.emulator import EmulatorDevice
@@ -146,7 +146,7 @@ def _storable(values: NDArray[Any]) -> NDArray[Any]:
 def _require_clean(emulation: Emulation) -> None:
     count = len(emulation.findings)
     if count:
-        raise LabError(
+        raise NegativeResult(
             f"the checks found {count} defect{'s' if count > 1 else ''} in kernel {emulation.kernel.name}",
             where="\n".join(finding.message for finding in emulation.findings),
             hint="correct the kernel, or choose other checks with --check",

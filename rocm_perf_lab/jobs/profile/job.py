@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.errors import NegativeResult
 from rocm_perf_lab.jobs.profile.workbench import Turn, Workbench
 from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags
 from rocm_perf_lab.jobs.run_directory import forget_results
@@ -64,7 +64,7 @@ def require_correct(turn: Turn, lab: Lab) -> None:
         LabError: With the worst element.
     """
     if turn.verification is not None and not turn.verification.passed:
-        raise LabError(
+        raise NegativeResult(
             f"kernel {lab.config.kernel.name} computes something else than its reference: {turn.verification}",
             where=str(lab.config.kernel.source_path),
             hint="correct the kernel, its reference, or its tolerance",
@@ -79,9 +79,9 @@ def require_clean(findings: Sequence[Finding], kernel: str) -> None:
     """
     if findings:
         count = len(findings)
-        raise LabError(
+        raise NegativeResult(
             f"the checks found {count} defect{'s' if count > 1 else ''} in kernel {kernel}",
-            where="\n         ".join(finding.message for finding in findings),
+            where="\n".join(finding.message for finding in findings),
             hint="correct the kernel, or choose other checks with device.check",
         )
 

@@ -1,0 +1,31 @@
+"""`rocm-perf disassemble`: list the instructions of a code object."""
+
+from __future__ import annotations
+
+import click
+
+from rocm_perf_lab.cli.exit_codes import answer
+from rocm_perf_lab.cli.options import DEBUG, JSON
+
+
+@click.command(short_help="List the instructions of a code object.")
+@click.argument("file", type=click.Path())
+@click.option("--kernel", metavar="NAME", help="Symbol or C++ name (default: all kernels).")
+@click.option("--source", "with_source", is_flag=True, help="Show the source line of each instruction.")
+@click.option("--counts", type=click.Path(), metavar="RUN", help="Directory written by emulate --output, or its counts file.")
+@JSON
+@DEBUG
+def disassemble(file: str, kernel: str | None, with_source: bool, counts: str | None, as_json: bool, debug: bool) -> None:
+    """List the instructions of FILE: a code object, an offload bundle, or a HIP object file or executable."""
+
+    def run() -> None:
+        from pathlib import Path
+
+        from rich.console import Console
+
+        from rocm_perf_lab.jobs.disassemble.job import DisassembleRequest, run_disassemble
+
+        request = DisassembleRequest(Path(file), kernel, with_source, Path(counts) if counts else None)
+        run_disassemble(request, Console(highlight=False), as_json=as_json)
+
+    answer(run, debug=debug)

@@ -1,0 +1,18 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import click
+
+DEBUG = click.option("--debug", is_flag=True, help="Print the traceback of an error.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+QUIET = click.option("--quiet", is_flag=True, help="Print the runtime and nothing else.")
+KERNEL_REGEX = click.option("--kernel", metavar="REGEX", help="Kernel to analyse (default: the one with the longest dispatch).")
+FOCUS_CRITICAL = click.option(
+    "--focus-critical", is_flag=True, help="Analyse the kernel with the largest share of the critical path."
+)
+ROOFLINE_CSV = click.option(
+    "--roofline-csv", type=click.Path(), metavar="FILE", help="Measured peaks: roofline.csv of rocprof-compute."
+)
+PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
+"""Context settings of commands whose arguments include the options of an application."""
