@@ -196,7 +196,7 @@ def test_a_workgroup_that_is_too_large_for_the_target(directory: Directory) -> N
 def test_an_argument_too_few(directory: Directory) -> None:
     directory.change(directory.description, "  - {name: n, kind: scalar, dtype: i32, value: n}\n", "")
 
-    refused(directory.run(), says="takes 3 arguments, 2 were given", hint="argument")
+    refused(directory.run(), says="has 3 arguments, but 2 were passed", hint="argument")
 
 
 def test_an_expression_that_names_nothing(directory: Directory) -> None:

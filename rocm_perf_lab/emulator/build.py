@@ -1,7 +1,7 @@
-"""Builds the C runtime once per machine and loads it: `load_runtime() -> Runtime`.
+"""Builds and loads the C runtime: `load_runtime() -> Runtime`.
 
-The library lies in the lab's cache under a hash of its sources, the compiler and the CPU (it is built for this very
-one); a file whose content is not what was written is built again.
+The library is in the user's cache under a hash of its sources, the compiler and the CPU (it is built for this CPU). A file
+whose checksum differs is built again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _DECLARATION = re.compile(r"^\w[\w ]*?\**\b(rpl_\w+)\(", re.MULTILINE)
 
 
 class RuntimeBuildError(LabError):
-    """The C runtime cannot be compiled here."""
+    """The C runtime cannot be compiled on this computer."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """The loaded library."""
+    """Loaded runtime library."""
 
     path: Path
     library: ctypes.CDLL
@@ -51,25 +51,25 @@ class Runtime:
         return {name: self.address_of(name) for name in names}
 
     def address_of(self, name: str) -> int:
-        """Address of one exported function."""
+        """Return the address of an exported function."""
         return int(ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0)
 
 
 def load_runtime(cache: Path | None = None) -> Runtime:
-    """The runtime for this machine, built where it is not in the cache yet.
+    """Return the runtime, and build it if it is not in the cache.
 
     Args:
-        cache: Directory of the built libraries; the lab's cache by default.
+        cache: Directory of the built libraries; the user's cache by default.
 
     Raises:
-        RuntimeBuildError: No compiler, or it failed.
+        RuntimeBuildError: No C compiler was found, or it failed.
     """
     path = build_runtime(cache or cache_dir() / "runtime")
     return Runtime(path, ctypes.CDLL(str(path)))
 
 
 def build_runtime(cache: Path) -> Path:
-    """The shared library in `cache`, compiled now unless an intact one is there."""
+    """Return the shared library in `cache`; compile it unless an intact one exists."""
     compiler = _compiler()
     path = cache / f"{_key(compiler)}.so"
     checksum = path.with_suffix(".sha256")
@@ -86,8 +86,8 @@ def _compiler() -> tuple[str, ...]:
     found = next(filter(None, map(shutil.which, _SYSTEM_COMPILERS)), None)
     if found is None:
         raise RuntimeBuildError(
-            "no C compiler for the emulator's runtime",
-            hint="pip install 'rocm-perf-lab[emulator]' brings one (ziglang); a system clang or gcc does as well.",
+            "no C compiler for the runtime of the emulator",
+            hint="Run pip install 'rocm-perf-lab[emulator]', which includes one (ziglang), or install clang or gcc.",
         )
     return (found,)
 
@@ -109,7 +109,7 @@ def _compiler_version(compiler: tuple[str, ...]) -> str:
 
 
 def _host_cpu() -> str:
-    """What `-march=native` depends on: the model and its feature flags."""
+    """Return the CPU model and its features, on which the code of `-march=native` depends."""
     cpu_info = Path("/proc/cpuinfo")
     if not cpu_info.exists():
         return platform.processor()
@@ -132,8 +132,8 @@ def _compile(compiler: tuple[str, ...]) -> bytes:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             raise RuntimeBuildError(
-                "the emulator's C runtime does not compile",
+                "the C runtime of the emulator does not compile",
                 where=result.stderr.strip()[-2000:],
-                hint=f"The compiler was {' '.join(compiler)}; reinstall ziglang or put another C compiler in PATH.",
+                hint=f"The compiler was {' '.join(compiler)}. Reinstall ziglang or put another C compiler in PATH.",
             )
         return output.read_bytes()

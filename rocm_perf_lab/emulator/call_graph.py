@@ -1,8 +1,8 @@
-"""Which functions a kernel may call, where calls go through registers: `callable_functions(...)`.
+"""Functions that a kernel may call through registers: `callable_functions(...)`.
 
-Compilers make the address of a function in three instructions: S_GETPC_B64, S_ADD_U32 with the distance as a literal, S_ADDC_U32.
-A function whose address is made nowhere in code that a kernel can reach, and stored nowhere in data, is never called. Addresses
-may travel through memory from one kernel to another, so that what any kernel of the code object can reach counts.
+Compilers compute the address of a function in three instructions: S_GETPC_B64, S_ADD_U32 with the distance as a literal,
+S_ADDC_U32. A function whose address is neither computed in reachable code nor stored in data is never called. Kernels may pass
+addresses to each other in memory, so code reachable from any kernel of the code object counts.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _WORD = 4
 
 
 def callable_functions(code: bytes, code_address: int, functions: Mapping[int, int], roots: Collection[int]) -> frozenset[int]:
-    """Addresses of functions that may run: `roots`, what they take the address of, and so on.
+    """Return the addresses of functions that may run: `roots`, functions whose addresses they compute, and so on.
 
     Args:
-        code: The text section.
-        code_address: Its address in the code object.
-        functions: Bytes of each function, by address; kernels are functions too.
-        roots: Kernels, and functions whose addresses lie in data.
+        code: Content of the text section.
+        code_address: Address of the section in the code object.
+        functions: Size of each function in bytes, by address; includes kernels.
+        roots: Kernels, and functions whose addresses are stored in data.
 
     Returns:
-        All of `functions` where some address is made in a way that is not known here.
+        All of `functions` if the code computes an address in another way.
     """
     made = {address: _made_addresses(code, code_address, address, size) for address, size in functions.items()}
     found: set[int] = set()
@@ -49,7 +49,7 @@ def callable_functions(code: bytes, code_address: int, functions: Mapping[int, i
 
 
 def _made_addresses(code: bytes, code_address: int, start: int, size: int) -> frozenset[int] | None:
-    """What the code of one function makes; None where an S_GETPC_B64 is followed by something else than a literal added to it."""
+    """Return the addresses that a function computes, or None if an S_GETPC_B64 is not followed by the addition of a literal."""
     first = start - code_address
     body = code[first : first + size]
     words = struct.unpack(f"<{len(body) // _WORD}I", body[: len(body) // _WORD * _WORD])

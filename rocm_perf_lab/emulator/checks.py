@@ -1,7 +1,7 @@
-"""Checks that no GPU makes, for one launch: what to look for, and what was found, in the user's terms.
+"""Checks beyond those of a GPU, for one launch: races, uninitialised reads, barriers, alignment.
 
-`Checks` keeps the shadow memory of `runtime/checks.h` while a launch runs; `findings()` then gives each problem once per
-source line. With no check chosen nothing here is used, and the runtime tests one pointer per access.
+`Checks` owns the shadow memory of `runtime/checks.h` during a launch; `findings()` returns each problem once per source line.
+Without checks the runtime tests one pointer per access.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Self
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.device_heap import BOOKS_NAME, SLAB_NAME
+from rocm_perf_lab.emulator.device_printf import BUFFER_NAME
 from rocm_perf_lab.emulator.host_calls import QUEUE_NAME
 from rocm_perf_lab.emulator.kernarg import GRID_SYNC_NAME, LDS_APERTURE_HIGH
 from rocm_perf_lab.emulator.loader import ALLOCATION_NAME
-from rocm_perf_lab.emulator.printf_buffer import BUFFER_NAME
 from rocm_perf_lab.emulator.structures import AccessKind, ChecksRecord, FindingRecord
 
 if TYPE_CHECKING:
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.program import Program
 
 _CELL_BYTES = 64
-"""sizeof(struct rpl_cell); a test compares the two."""
+"""sizeof(struct rpl_cell); a test compares both."""
 _DWORD_BYTES = 4
 _CAPACITY = 256
 _SHOWN_LANES = 8
 _RUNTIME_BUFFERS = ("dispatch packet", "kernel arguments", GRID_SYNC_NAME, QUEUE_NAME, BOOKS_NAME, SLAB_NAME, BUFFER_NAME)
-"""What the runtime and the device libraries keep in order by themselves, and memory that changes hands."""
+"""Buffers that the runtime and the device libraries synchronise themselves, and memory that is reused."""
 _COHERENT_BITS = {"GLOBAL": (16, 25), "FLAT": (16, 25), "MUBUF": (14, 15)}
-"""SC0 and SC1 of the encoding: set on loads and stores that are atomic or volatile (LLVM, AMDGPU memory model gfx942)."""
+"""SC0 and SC1 of the encoding, set on atomic or volatile loads and stores (LLVM, AMDGPU memory model gfx942)."""
 
 
-class Check(IntEnum):
-    """enum rpl_check_kind."""
+class CheckKind(IntEnum):
+    """Kind of problem to look for (enum rpl_check_kind)."""
 
     LDS_RACES = 0
     MEMORY_RACES = 1
@@ -55,20 +55,21 @@ class Check(IntEnum):
 
     @property
     def option(self) -> str:
-        """How a user writes it: `lds_races`."""
+        """Return the name in the configuration: `lds_races`."""
         return self.name.lower()
 
 
-_RACES = (Check.LDS_RACES, Check.MEMORY_RACES, Check.SAME_VALUE)
-_UNINITIALISED = (Check.LDS_UNINITIALISED, Check.MEMORY_UNINITIALISED)
+_RACES = (CheckKind.LDS_RACES, CheckKind.MEMORY_RACES, CheckKind.SAME_VALUE)
+_UNINITIALISED = (CheckKind.LDS_UNINITIALISED, CheckKind.MEMORY_UNINITIALISED)
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One problem. `source` is the line where it is known; `address` that of the instruction in the code object.
+class CheckFinding:
+    """Problem found by a check.
 
-    A `same_value` is no defect: wavefronts store one value to one place, and nothing orders them. Kernels do it on purpose
-    (a flag, a maximum that all have), but it is a race once one of them stores something else.
+    `source` is the source line if known, `address` the address of the instruction in the code object. A `same_value` is not a
+    defect: several wavefronts store the same value to one address without synchronisation. Kernels do this on purpose (a flag, a
+    common maximum), but it becomes a race as soon as one of them stores another value.
     """
 
     check: str
@@ -82,51 +83,51 @@ class Finding:
 
     @property
     def is_defect(self) -> bool:
-        """False for what is only worth knowing."""
-        return self.check != Check.SAME_VALUE.option
+        """Return False for a finding that is only a remark."""
+        return self.check != CheckKind.SAME_VALUE.option
 
     def __str__(self) -> str:
         place = f"{self.source}: " if self.source else ""
         return f"{place}{self.message} (`{self.instruction}` at {self.address:#x})"
 
 
-def parse_checks(words: str | Iterable[str]) -> frozenset[Check]:
-    """`none`, `all`, or names separated by commas.
+def parse_checks(names: str | Iterable[str]) -> frozenset[CheckKind]:
+    """Parse `none`, `all`, or names separated by commas.
 
     Raises:
-        LabError: A name that is no check.
+        LabError: A name is not that of a check.
     """
-    names = words.split(",") if isinstance(words, str) else list(words)
-    chosen: set[Check] = set()
-    for name in filter(None, (n.strip() for n in names)):
+    separate = names.split(",") if isinstance(names, str) else list(names)
+    chosen: set[CheckKind] = set()
+    for name in filter(None, (n.strip() for n in separate)):
         if name == "all":
-            chosen |= set(Check)
+            chosen |= set(CheckKind)
         elif name != "none":
-            known = {check.option: check for check in Check}
+            known = {check.option: check for check in CheckKind}
             if name not in known:
                 raise LabError(
-                    f"there is no check named {name!r}", where="device.check", hint=f"all, none, or some of: {', '.join(known)}"
+                    f"unknown check {name!r}", where="device.check", hint=f"Use all, none, or some of: {', '.join(known)}."
                 )
             chosen.add(known[name])
     return frozenset(chosen)
 
 
 class Checks:
-    """The shadow of one launch; a context manager that gives its memory back.
+    """Shadow memory of one launch; a context manager that frees it.
 
     Args:
-        chosen: What to look for; not empty.
-        runtime: The C runtime.
-        program: The kernel.
-        memory: Device memory; its allocations must not change while this exists.
-        workgroups: Of the launch.
-        waves_per_workgroup: Of the launch.
-        named_barriers: Wavefronts have to meet at the same barrier of the code, as HIP and OpenCL want it; hardware does not.
+        chosen: Checks to make; not empty.
+        runtime: C runtime.
+        program: Program of the kernel.
+        memory: Device memory; its allocations must not change during the lifetime of this object.
+        workgroups: Workgroups of the launch.
+        waves_per_workgroup: Wavefronts per workgroup.
+        named_barriers: Require that wavefronts meet at the same barrier instruction, as HIP and OpenCL do; the hardware does not.
     """
 
     def __init__(
         self,
-        chosen: frozenset[Check],
+        chosen: frozenset[CheckKind],
         runtime: Runtime,
         program: Program,
         memory: DeviceMemory,
@@ -143,8 +144,8 @@ class Checks:
         self._reported = (ctypes.c_uint8 * count)()
         self._released = (ctypes.c_uint32 * workgroups)()
         self._findings = (FindingRecord * _CAPACITY)()
-        self._maps = [self._map(a) if Check.MEMORY_RACES in chosen else None for a in allocations]
-        self._masks = [memory.initialised(a) if Check.MEMORY_UNINITIALISED in chosen else None for a in allocations]
+        self._maps = [self._map(a) if CheckKind.MEMORY_RACES in chosen else None for a in allocations]
+        self._masks = [memory.initialised(a) if CheckKind.MEMORY_UNINITIALISED in chosen else None for a in allocations]
         self._cells = (ctypes.c_void_p * max(1, len(allocations)))(*(m and m[0] for m in self._maps))
         self._initialised = (ctypes.c_void_p * max(1, len(allocations)))(*map(_address, self._masks))
         self.record = ChecksRecord(
@@ -183,22 +184,22 @@ class Checks:
 
     def findings(
         self, resume_address: Callable[[int], int | None], source_line: Callable[[int], str | None] | None
-    ) -> tuple[Finding, ...]:
-        """What was found, each once per check and source line (or instruction, where there are no lines).
+    ) -> tuple[CheckFinding, ...]:
+        """Return the problems, each once per check and source line (or instruction if lines are unknown).
 
         Args:
-            resume_address: Address of a resume point, to find the barrier before it.
-            source_line: Source line of an address of the code object.
+            resume_address: Returns the address of a resume point, to find the barrier before it.
+            source_line: Returns the source line of an address of the code object.
         """
         line_of = source_line or (lambda _: None)
         records = self._findings[: self.record.finding_count]
-        raced = {frozenset((r.inst, r.other_inst)) for r in records if Check(r.kind) in _RACES}
-        seen: dict[tuple[str, object], Finding] = {}
+        raced = {frozenset((r.inst, r.other_inst)) for r in records if CheckKind(r.kind) in _RACES}
+        seen: dict[tuple[str, object], CheckFinding] = {}
         for record in records:
-            if Check(record.kind) in _UNINITIALISED and any(record.inst in pair for pair in raced):
-                continue  # what races with the write has no content of its own
-            if Check(record.kind) is Check.ALIGNMENT and self._is_of_compiler(record):
-                continue  # such as text, which compilers load by the word wherever it begins
+            if CheckKind(record.kind) in _UNINITIALISED and any(record.inst in pair for pair in raced):
+                continue  # a read that races with the write of its data
+            if CheckKind(record.kind) is CheckKind.ALIGNMENT and self._is_of_compiler(record):
+                continue  # constant data such as strings, which compilers load in words at any address
             finding = self._describe(record, resume_address, line_of)
             seen.setdefault((finding.check, self._identity(record, finding, line_of)), finding)
         return tuple(seen.values())
@@ -207,22 +208,22 @@ class Checks:
         buffer = self._memory.nearest(record.address)
         return buffer is not None and buffer.name in (ALLOCATION_NAME, QUEUE_NAME, BUFFER_NAME)
 
-    def _identity(self, record: FindingRecord, finding: Finding, line_of: Callable[[int], str | None]) -> object:
-        """Problems with the same identity are one; a race is its two lines, whichever of them came second."""
+    def _identity(self, record: FindingRecord, finding: CheckFinding, line_of: Callable[[int], str | None]) -> object:
+        """Return the identity that merges equal problems; a race is identified by its two lines in any order."""
         here = finding.source or finding.address
-        if Check(record.kind) not in _RACES:
+        if CheckKind(record.kind) not in _RACES:
             return here
         other = self._program.instructions[record.other_inst].address
         return frozenset((here, line_of(other) or other))
 
     def _describe(
         self, record: FindingRecord, resume_address: Callable[[int], int | None], line_of: Callable[[int], str | None]
-    ) -> Finding:
+    ) -> CheckFinding:
         instruction = self._instruction(record, resume_address)
         lanes = tuple(lane for lane in range(64) if record.lanes >> lane & 1)
         x, y, z = record.workgroup
-        return Finding(
-            check=Check(record.kind).option,
+        return CheckFinding(
+            check=CheckKind(record.kind).option,
             message=self._message(record, lanes, line_of),
             instruction=instruction.text,
             address=instruction.address,
@@ -243,22 +244,22 @@ class Checks:
     def _message(self, record: FindingRecord, lanes: Sequence[int], line_of: Callable[[int], str | None]) -> str:
         access = f"{AccessKind(record.access).name.lower()} of {record.width_bytes} bytes"
         where = f"wavefront {record.wave} of workgroup {_group_text(record)}"
-        match Check(record.kind):
-            case Check.BARRIERS if record.other_wave:
+        match CheckKind(record.kind):
+            case CheckKind.BARRIERS if record.other_wave:
                 some = "1 wavefront" if record.other_wave == 1 else f"{record.other_wave} wavefronts"
                 return f"{some} of workgroup {_group_text(record)} ended without reaching this barrier"
-            case Check.BARRIERS:
+            case CheckKind.BARRIERS:
                 return f"wavefronts of workgroup {_group_text(record)} wait at different barriers"
-            case Check.LDS_RACES:
+            case CheckKind.LDS_RACES:
                 return f"race on LDS offset {record.address}: {access} by {where}, {self._other(record, line_of)}"
-            case Check.SAME_VALUE:
-                return f"one value is stored at {self._place(record)} by {where}, {self._other(record, line_of)}, in no order"
-            case Check.MEMORY_RACES:
+            case CheckKind.SAME_VALUE:
+                return f"one value is stored at {self._place(record)} by {where}, {self._other(record, line_of)}, unsynchronised"
+            case CheckKind.MEMORY_RACES:
                 return f"race on {self._place(record)}: {access} by {where}, {self._other(record, line_of)}"
-            case Check.LDS_UNINITIALISED:
-                return f"{access} at LDS offset {record.address}, which nobody wrote, by {where}, {_lanes_text(lanes)}"
-            case Check.MEMORY_UNINITIALISED:
-                return f"{access} at {self._place(record)}, which nobody wrote, by {where}, {_lanes_text(lanes)}"
+            case CheckKind.LDS_UNINITIALISED:
+                return f"{access} at uninitialised LDS offset {record.address} by {where}, {_lanes_text(lanes)}"
+            case CheckKind.MEMORY_UNINITIALISED:
+                return f"{access} at uninitialised {self._place(record)} by {where}, {_lanes_text(lanes)}"
             case _:
                 return f"misaligned {access} at {self._place(record)} by {where}, {_lanes_text(lanes)}"
 

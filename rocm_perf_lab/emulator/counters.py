@@ -1,7 +1,7 @@
 """Exact counters of one launch, under the names that rocprofv3 uses.
 
-Instruction counters are what each basic block contains times how often it ran; the rest was counted by the runtime.
-The rules are those that make a vector copy count exactly as on a real MI300X (see `tests/emulator/test_counters.py`).
+Instruction counters are the counts of each basic block times its executions; the runtime counts the others.
+With these rules a vector copy has exactly the counters of a real MI300X (see `tests/emulator/test_counters.py`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _RUNTIME_COUNTERS: Mapping[str, tuple[str, ...]] = {
         "buffer_read_waves", "buffer_write_waves", "buffer_atomic_waves",
     ),
 }  # fmt: skip
-"""Hardware counter -> the runtime's counters that it sums."""
+"""Counters of the runtime that each hardware counter sums."""
 
 
 def exact_counters() -> tuple[str, ...]:
-    """Counters that every launch has, zero where nothing was counted."""
+    """Return the counters of every launch, including those that are zero."""
     return (*sorted(counter_names()), *_RUNTIME_COUNTERS, "SQ_THREAD_CYCLES_VALU")
 
 
@@ -52,15 +52,15 @@ def launch_counters(
     block_quads: Sequence[float],
     runtime: Mapping[str, int],
 ) -> dict[str, int]:
-    """Counter name -> value.
+    """Return the counters by name.
 
     Args:
-        block_counters: What one execution of each basic block adds, (n_blocks).
-        block_executions: How often each ran, (n_blocks).
-        block_active_lanes: Sum over its vector ALU instructions of the active lanes, (n_blocks).
-        block_quads: Mean quad-cycles of a vector ALU instruction of each block, (n_blocks): the lanes of a block are weighted
-            with it, which is exact where EXEC does not change between instructions of different length.
-        runtime: What the runtime counted, by field of `struct rpl_counters`, with full_waves and partial_waves.
+        block_counters: Increments of one execution of each basic block, (n_blocks).
+        block_executions: Executions of each block, (n_blocks).
+        block_active_lanes: Active lanes summed over the vector ALU instructions of each block, (n_blocks).
+        block_quads: Mean quad-cycles of a vector ALU instruction of each block, (n_blocks), the weight of its lanes. This is
+            exact if EXEC does not change between instructions of different length.
+        runtime: Counters of the runtime, by field of `struct rpl_counters`, with full_waves and partial_waves.
     """
     totals = dict.fromkeys(exact_counters(), 0)
     totals |= {name: sum(runtime[field] for field in fields) for name, fields in _RUNTIME_COUNTERS.items()}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.emulator.errors import EmulationError, IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.isa.decode import decode_one
-from rocm_perf_lab.emulator.isa.hardware_registers import MODE_REGISTER
+from rocm_perf_lab.emulator.isa.instruction import MODE_REGISTER
 from rocm_perf_lab.emulator.program import Program, decode_program
 from rocm_perf_lab.emulator.translate.function import kernel_ir
 

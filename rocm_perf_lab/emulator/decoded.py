@@ -1,11 +1,12 @@
-"""The instructions that a kernel can reach, decoded once and kept on disk: decoding costs more than running small kernels.
+"""Reachable instructions of a kernel, decoded once and cached on disk: decoding costs more than running small kernels.
 
-A stored table is used only if its checksum matches; its key covers the code and the decoder.
+A cached table is used only if its checksum matches; its key covers the code and the decoder.
 """
 
 from __future__ import annotations
 
 import hashlib
+import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,25 +15,31 @@ from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.emulator.fingerprint import translator_fingerprint
 from rocm_perf_lab.emulator.isa.decode import LONGEST_INSTRUCTION, decode_one
 from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
-from rocm_perf_lab.emulator.long_branches import long_branch_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+_GETPC, _SETPC = 0xBE80_1C00, 0xBE80_1D00
+_ADD, _ADD_CARRY = 0x8000_FF00, 0x8200_FF00
+_ADD_CARRY_INLINE = 0x8200_0000
+_ZERO, _MINUS_ONE = 0x80, 0xC1
+_TARGET_SHIFT, _SECOND_SHIFT = 16, 8
+_ADDRESS_MASK = (1 << 64) - 1
 
 
 def reachable_instructions(
     code: bytes, code_address: int, entries: tuple[int, ...], follow: Callable[[Instruction], tuple[bool, tuple[int, ...]]]
 ) -> Mapping[int, Instruction]:
-    """Every instruction that control can reach from `entries`, by address.
+    """Return every instruction that is reachable from `entries`, by address.
 
     Args:
-        code: The text section of the code object.
-        code_address: Its address in the code object.
+        code: Content of the text section of the code object.
+        code_address: Address of the section in the code object.
         entries: Addresses in the code object.
-        follow: Whether control goes on behind an instruction, and the other addresses that it may go to.
+        follow: Returns whether execution continues after an instruction, and the other addresses that it may jump to.
 
     Raises:
-        IllegalInstruction: Reachable bytes that are no instruction, or a jump out of the code.
+        IllegalInstruction: Reachable bytes do not encode an instruction, or a jump leaves the code.
     """
     digest = hashlib.sha256(f"{translator_fingerprint()} {code_address} {entries} ".encode() + code).hexdigest()
     path = cache_dir() / "jit" / f"{digest}.instructions"
@@ -55,7 +62,7 @@ def _decode(
             offset = address - code_address
             window = code[offset : offset + LONGEST_INSTRUCTION] if 0 <= offset < len(code) else b""
             instruction = decode_one(window, address)
-            target = long_branch_target(code, offset, address) if instruction.mnemonic == "S_SETPC_B64" else None
+            target = _long_branch_target(code, offset, address) if instruction.mnemonic == "S_SETPC_B64" else None
             if target is not None:
                 instruction = replace(instruction, fields={**instruction.fields, "target": target})
             decoded[address] = instruction
@@ -111,3 +118,40 @@ def _instruction(
         operands={name: OperandType(*kind) for name, kind in operands.items()},
         pseudocode=pseudocode,
     )
+
+
+def _long_branch_target(code: bytes, offset: int, address: int) -> int | None:
+    """Return the target of the S_SETPC_B64 at `offset` if it ends a long branch, else None.
+
+    Compilers write long branches, beyond the range of 16 bits, as S_GETPC_B64, S_ADD_U32, S_ADDC_U32 and S_SETPC_B64 on one pair
+    of registers. Their target is constant, so they are not computed jumps.
+
+    Args:
+        code: Content of the text section.
+        offset: Offset of the S_SETPC_B64 in the section.
+        address: Address of the S_SETPC_B64.
+    """
+    if offset < 20:
+        return None
+    setpc = int.from_bytes(code[offset : offset + 4], "little")
+    low = setpc & 0xFF
+    registers = low << _TARGET_SHIFT | low
+    carried = registers + (1 << _TARGET_SHIFT) + 1
+    if setpc != _SETPC | low:
+        return None
+    getpc, add, distance, carry, high = struct.unpack("<5I", code[offset - 20 : offset])
+    begin = address - 16
+    if carry != _ADD_CARRY | carried:
+        getpc, add, distance, carry = struct.unpack("<4I", code[offset - 16 : offset])
+        begin = address - 12
+        upper = {
+            _ADD_CARRY_INLINE | carried | _ZERO << _SECOND_SHIFT: 0,
+            _ADD_CARRY_INLINE | carried | _MINUS_ONE << _SECOND_SHIFT: -1,
+        }
+        if carry not in upper:
+            return None
+        high = upper[carry]
+    if (getpc, add) != (_GETPC | low << _TARGET_SHIFT, _ADD | registers):
+        return None
+    target = (begin + distance + (high << 32)) & _ADDRESS_MASK
+    return target if target < 1 << 63 else None

@@ -1,30 +1,39 @@
-"""Memory that kernels allocate: `malloc`, `new`, and what the device libraries' allocator asks the host for.
+"""Memory that kernels allocate with `malloc` or `new`.
 
-Small blocks are the device libraries' own business: they cut slabs of 2 MiB, which they get here, and keep books in a block of
-zeroed memory (`hidden_heap_v1`). Larger ones are given out one by one, so that the emulator sees accesses past their ends
-and after their `free`. Source: ROCm device libraries, `ockl/src/dm.cl`.
+The device libraries manage small blocks in slabs of 2 MiB that they request from the host, and keep their state in a block of
+zeroed memory (`hidden_heap_v1`). Larger blocks are separate allocations, so that the emulator detects accesses past their end
+or after `free`. Source: ROCm device libraries, `ockl/src/dm.cl`.
 """
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from rocm_perf_lab.emulator.memory import PAGE_BYTES, Allocation, DeviceMemory, DeviceMemoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.structures import AllocationEntry, ChecksRecord, MachineState
 
 BOOKS_NAME, SLAB_NAME, BLOCK_NAME = "device heap", "device malloc slab", "device malloc"
 BOOKS_BYTES = 128 << 10
 _SLAB_BYTES = 2 << 20
-"""Slabs are aligned to their size: a block's slab is found by its address."""
+"""Slabs are aligned to their size, so that the address of a block identifies its slab."""
 _LIMIT_BYTES = 1 << 30
-"""Of live memory; `malloc` gives null beyond. A GPU would give more, but this is the host's memory."""
+"""Limit of live memory, beyond which `malloc` returns null; lower than on a GPU, since this is host memory."""
 _REGION_BYTES = 256 << 20
+_ENTRY = np.dtype([("begin", "<u8"), ("end", "<u8"), ("freed", "<u8"), ("written", "<u8"), ("first_page", "<u8")])
+"""struct rpl_allocation."""
 
 
 class DeviceHeap:
-    """Blocks of one machine's memory; addresses ascend and are not used again."""
+    """Blocks allocated by kernels of one emulated GPU; addresses ascend and are never reused."""
 
     def __init__(self, memory: DeviceMemory) -> None:
         self._memory = memory
@@ -33,7 +42,7 @@ class DeviceHeap:
         self._next = self._end = 0
 
     def allocate(self, nbytes: int, added: Callable[[Allocation], None]) -> int:
-        """Address of a new block, which `added` is told of; 0 where there is no memory for it."""
+        """Return the address of a new block and pass it to `added`; 0 if no memory is left."""
         size = -(-nbytes // PAGE_BYTES) * PAGE_BYTES
         if nbytes <= 0 or self._live_bytes + size > _LIMIT_BYTES:
             return 0
@@ -48,7 +57,7 @@ class DeviceHeap:
         return address
 
     def free(self, address: int) -> Allocation | None:
-        """Give a block back; None where there is no such block."""
+        """Free and return a block; None if there is no such block."""
         block = self._live.pop(address, None)
         if block is not None:
             self._live_bytes -= block.mapped_bytes
@@ -56,7 +65,7 @@ class DeviceHeap:
         return block
 
     def _place(self, size: int, alignment: int) -> int | None:
-        """With a page between blocks that belongs to nobody."""
+        """Return an aligned address with an unused page before the next block, or None if no memory is left."""
         address = -(-self._next // alignment) * alignment
         if address + size + PAGE_BYTES > self._end:
             region = max(_REGION_BYTES, size + _SLAB_BYTES + PAGE_BYTES)
@@ -68,3 +77,41 @@ class DeviceHeap:
             address = -(-start // alignment) * alignment
         self._next = address + size + PAGE_BYTES
         return address
+
+
+class GrowingRegistry:
+    """Registry of allocations of a launch whose kernel allocates memory, the only table that changes while kernels run.
+
+    Such a launch runs on one thread, and the table changes between two of its instructions. `state` and `checks` point to it.
+    """
+
+    def __init__(self, entries: ctypes.Array[AllocationEntry], state: MachineState, checks: ChecksRecord | None) -> None:
+        self._entries: NDArray[np.void] = np.frombuffer(bytes(entries), dtype=_ENTRY).copy()
+        self._state, self._checks = state, checks
+        count = len(entries)
+        self._shadows = [] if checks is None else [_words(checks.cells, count), _words(checks.initialised, count)]
+        self._publish()
+
+    def add(self, allocations: Sequence[Allocation]) -> None:
+        """Make allocations accessible to the kernel; checks have no shadow memory for them."""
+        new = np.array(sorted((a.address, a.end, 0, 0, 0) for a in allocations if a.nbytes), dtype=_ENTRY)
+        places = np.searchsorted(self._entries["begin"], new["begin"])
+        self._entries = np.insert(self._entries, places, new)
+        self._shadows = [np.insert(shadow, places, 0) for shadow in self._shadows]
+        self._publish()
+
+    def free(self, allocation: Allocation) -> None:
+        """Make later accesses to an allocation fault."""
+        place = int(np.searchsorted(self._entries["begin"], allocation.address))
+        self._entries["freed"][place] = 1
+
+    def _publish(self) -> None:
+        self._state.allocations = self._entries.ctypes.data
+        self._state.allocation_count = len(self._entries)
+        self._state.last_hit = 0
+        if self._checks is not None:
+            self._checks.cells, self._checks.initialised = (shadow.ctypes.data for shadow in self._shadows)
+
+
+def _words(address: int | None, count: int) -> NDArray[np.uint64]:
+    return np.frombuffer(ctypes.string_at(address or 0, 8 * count), dtype=np.uint64).copy()

@@ -1,21 +1,31 @@
-"""What a kernel's printf says: format string and arguments as 64-bit words, to text with the semantics of C.
+"""Output of printf in kernels: converts format strings and arguments in 64-bit words to text with the semantics of C.
 
-Words are those of a message of HIP's printf service: the format string, NUL-terminated and padded to a multiple of eight
-bytes, then one word per number or pointer, and strings packed like the format string (Clang, CGGPUBuiltin; ROCm device
-libraries, `__ockl_printf_append_*`). The compiler widens integers without regard to their sign and floats to double, so
-the length modifier says what a word holds. As on the GPU, `%n` prints nothing and a null `%s` prints nothing.
+A message of HIP's printf service is the format string, NUL-terminated and padded to a multiple of eight bytes, then one word
+per number or pointer, and strings packed like the format string (Clang, CGGPUBuiltin; ROCm device libraries,
+`__ockl_printf_append_*`). The compiler widens integers regardless of their sign and floats to double, so the length modifier
+determines the type of a word. As on the GPU, `%n` and a null `%s` print an empty string.
+
+With `-mprintf-kind=buffered` kernels write records to a buffer that the host reads after the launch. The buffer starts with two
+32-bit words: bytes used and bytes available. A record is a control word, with the size of the record above two flags (to stderr;
+constant format string), followed by 64-bit words: the hash of a constant format string or the string itself, then the arguments
+as above. The metadata note lists the constant formats as `0:0:hash,text`. Source: ROCm device libraries (`printf_alloc.cl`),
+ROCclr (`devhcprintf.cpp`, `rocprintf.cpp`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.build import Runtime
 
@@ -27,12 +37,18 @@ _SIGNED, _FLOATS = b"di", b"fFeEgGaA"
 _NARROW_BITS = {b"hh": 8, b"h": 16, b"": 32}
 _WORD_BYTES = 8
 _LONGEST_CONVERSION = 1 << 16
-"""Bytes; a longer one, asked for by a width of that size, is cut."""
+"""Longest text of one conversion in bytes; longer text is truncated."""
+BUFFER_NAME = "printf buffer"
+BUFFER_BYTES = 16 << 20
+"""Messages beyond this size are dropped; printf in the kernel then returns -1."""
+_HEADER_BYTES, _CONTROL_BYTES = 8, 4
+_TO_STDERR, _IS_CONSTANT, _SIZE_SHIFT = 1, 2, 2
+_CONSTANT_FORMAT = re.compile(r"0:0:([0-9a-fA-F]{1,16}),(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """One `%` specification; `width` and `precision` are None where there is none, -1 where an argument says it."""
+    """One `%` specification; `width` and `precision` are None if absent and -1 if an argument supplies them."""
 
     flags: bytes
     width: int | None
@@ -43,7 +59,7 @@ class Conversion:
 
 @lru_cache(maxsize=256)
 def parse_format(text: bytes) -> tuple[bytes | Conversion, ...]:
-    """Literal text and conversions, in order; `%` signs that begin no conversion are text."""
+    """Split a format string into literal text and conversions; other `%` signs are text."""
     parts: list[bytes | Conversion] = []
     end = 0
     for match in _CONVERSION.finditer(text):
@@ -63,7 +79,7 @@ def _amount(text: bytes | None) -> int | None:
 
 
 class Formatter:
-    """Formats messages with the C library that the emulator's runtime was built with."""
+    """Formatter of messages, based on the C library of the runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
         library = runtime.library
@@ -75,12 +91,12 @@ class Formatter:
         self._text = ctypes.create_string_buffer(_LONGEST_CONVERSION)
 
     def message(self, words: Sequence[int]) -> bytes:
-        """The text of a message: its format string applied to its arguments; it ends where the arguments do."""
+        """Return the text of a message, truncated at the first conversion without an argument."""
         arguments = Arguments(words)
         return self.formatted(arguments.string(), arguments)
 
     def formatted(self, text: bytes, arguments: Arguments) -> bytes:
-        """`text` with its conversions replaced."""
+        """Return `text` with its conversions replaced."""
         printed = []
         for part in parse_format(text):
             if isinstance(part, bytes):
@@ -126,7 +142,7 @@ class Formatter:
 
 
 class Arguments:
-    """The words of a message, taken one after the other; zero where there are no more."""
+    """Sequential reader of the words of a message; zero after its end."""
 
     def __init__(self, words: Sequence[int]) -> None:
         self._words = words
@@ -134,24 +150,62 @@ class Arguments:
 
     @property
     def are_used_up(self) -> bool:
-        """Whether all words were taken."""
+        """Whether all words were read."""
         return self._next >= len(self._words)
 
     def word(self) -> int:
-        """The next word, unsigned."""
+        """Return the next word, unsigned."""
         if self.are_used_up:
             return 0
         self._next += 1
         return self._words[self._next - 1]
 
     def string(self) -> bytes:
-        """The string that is packed into the next words."""
+        """Return the string packed in the next words."""
         packed = bytearray()
         while not self.are_used_up:
             packed += self.word().to_bytes(_WORD_BYTES, "little")
             if 0 in packed[-_WORD_BYTES:]:
                 break
         return bytes(packed.partition(b"\0")[0])
+
+
+@dataclass(frozen=True)
+class BufferedMessage:
+    """Output of one printf call of one work-item."""
+
+    text: bytes
+    to_stderr: bool
+
+
+def constant_formats(entries: Sequence[str]) -> dict[int, bytes]:
+    """Return the format strings of `amdhsa.printf` by hash, without those of OpenCL, which have no hash."""
+    matches = filter(None, map(_CONSTANT_FORMAT.fullmatch, entries))
+    return {int(match[1], 16): match[2].encode() for match in matches}
+
+
+def clear_printf_buffer(content: NDArray[np.uint8]) -> None:
+    """Mark the buffer as empty."""
+    struct.pack_into("<II", content.data, 0, 0, len(content))
+
+
+def buffered_messages(content: NDArray[np.uint8], formats: dict[int, bytes], formatter: Formatter) -> Iterator[BufferedMessage]:
+    """Return the messages of the records in order, up to the first damaged record."""
+    (used,) = struct.unpack_from("<I", content.data, 0)
+    position, end = _HEADER_BYTES, min(_HEADER_BYTES + used, len(content))
+    while position + _CONTROL_BYTES <= end:
+        (control,) = struct.unpack_from("<I", content.data, position)
+        size = control >> _SIZE_SHIFT
+        if size < _CONTROL_BYTES or position + size > end:
+            return
+        count = (size - _CONTROL_BYTES) // _WORD_BYTES
+        words = struct.unpack_from(f"<{count}Q", content.data, position + _CONTROL_BYTES)
+        position += size
+        if control & _IS_CONSTANT:
+            text = formatter.formatted(formats.get(words[0], b""), Arguments(words[1:])) if words else b""
+        else:
+            text = formatter.message(words)
+        yield BufferedMessage(text, bool(control & _TO_STDERR))
 
 
 def _signed(word: int, bits: int) -> int:

@@ -1,4 +1,4 @@
-"""What can go wrong while a code object is translated or executed; all of it is the user's to act on."""
+"""Errors of translating or executing a code object that the user can act on."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SHOWN_LINES = 10
 
 
 class EmulationError(LabError):
-    """A kernel that cannot be executed, or did something that it must not do. `printed` is what it had printed by then."""
+    """A kernel that cannot be executed or that made an invalid operation; `printed` holds its output up to then."""
 
     printed: tuple[PrintedPiece, ...] = ()
 
     def lines(self) -> list[str]:
-        """The message, and the end of what the kernel had printed."""
+        """Return the message and the last lines that the kernel printed."""
         printed = "".join(piece.text for piece in self.printed).splitlines()
         if not printed:
             return super().lines()
@@ -28,17 +28,17 @@ class EmulationError(LabError):
 
 
 class IllegalInstruction(EmulationError):
-    """Bytes that are no instruction, reached by the program."""
+    """Bytes at a reachable address that do not encode an instruction."""
 
     @classmethod
     def at(cls, address: int, encoding: bytes, reason: str) -> IllegalInstruction:
-        """The error for the bytes at an address of the code object."""
+        """Return the error for the bytes at an address of the code object."""
         return cls(
             f"illegal instruction: {reason}",
             where=f"address {address:#x}, encoding {encoding.hex(' ', 4)}",
-            hint="the emulator executes gfx942; check that the code object is complete and for that processor",
+            hint="The emulator executes gfx942. Check that the code object is complete and compiled for gfx942.",
         )
 
 
 class UnsupportedInstruction(EmulationError):
-    """A valid instruction that the emulator does not know."""
+    """A valid instruction that the emulator does not implement."""

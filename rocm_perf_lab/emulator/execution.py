@@ -1,7 +1,7 @@
 """Runs a translated kernel over all workgroups: `execute(runtime, dispatch, registry) -> Execution`.
 
-Contiguous ranges of workgroups go to threads (ctypes releases the GIL); each thread has a machine state and counters of
-its own, summed at the end, so that the number of threads changes no counter.
+Threads run contiguous ranges of workgroups (ctypes releases the GIL). Each thread has its own machine state and counters,
+which are summed at the end; the number of threads does not change any counter.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rocm_perf_lab.emulator.structures import (
+    LANES,
     AllocationEntry,
     ChecksRecord,
     FaultKind,
@@ -22,9 +24,8 @@ from rocm_perf_lab.emulator.structures import (
     LaunchRecord,
     MachineState,
     MemoryCounters,
-    Trace,
+    WaveTrace,
 )
-from rocm_perf_lab.emulator.wave import LANES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,16 +36,34 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.initial_state import InitialState
 
 LDS_POISON = 0xFFC0DEAD
-"""A NaN as float: LDS that nobody wrote is seen in the result."""
+"""A NaN as float, so that uninitialised LDS shows in the result."""
 _SLICE_INSTRUCTIONS = 100_000
 _RESIDENT_BYTES = 256 << 20
 _WAVE_BYTES = 140_000
-_CHECKED_LDS_FACTOR = 17  # a cell of 60 bytes and a mask for each dword of LDS
+_CHECKED_LDS_FACTOR = 17  # a cell of 60 bytes and a mask per dword of LDS
+_GOLDEN_RATIO = 0.6180339887498949
+
+
+@dataclass(frozen=True)
+class SamplePolicy:
+    """Choice of at most `workgroups` workgroups to trace, one from each of equal parts of the linear order.
+
+    Their positions within the parts follow the golden ratio. Equal distances could coincide with strides of the kernel, so that
+    sampled workgroups would seem to share memory that others do not.
+    """
+
+    workgroups: int
+
+    def choose(self, total: int) -> tuple[int, ...]:
+        """Return sorted linear ids below `total`."""
+        wanted = min(self.workgroups, total)
+        borders = [n * total // wanted for n in range(wanted)] + [total] if wanted else []
+        return tuple(first + int((n + 1) * _GOLDEN_RATIO % 1 * (end - first)) for n, (first, end) in enumerate(pairwise(borders)))
 
 
 @dataclass(frozen=True)
 class Dispatch:
-    """Everything that one launch needs. Register rows are those that the kernel may read."""
+    """Parameters of one launch; `vgpr_rows` and `agpr_rows` are the registers that the kernel may read."""
 
     kernel_address: int
     geometry: Geometry
@@ -57,15 +76,15 @@ class Dispatch:
     max_instructions: int
     threads: int
     cooperative: bool = False
-    """The workgroups may wait for each other: all of them are resident at once, whatever memory that takes."""
+    """Workgroups may wait for each other, so all of them are resident at once."""
     traced_workgroups: tuple[int, ...] = ()
     checks: ChecksRecord | None = None
     services: LaunchServices | None = None
-    """Who answers the kernel's host calls; such a launch runs on one thread."""
+    """Host services of the kernel; such a launch runs on one thread."""
 
     @property
     def workgroups(self) -> int:
-        """In the whole grid."""
+        """Number of workgroups in the grid."""
         return prod(self.geometry.grid)
 
     @property
@@ -76,10 +95,10 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Execution:
-    """What ran. `fault` is that of the earliest workgroups; None where all is well.
+    """Result of a run; `fault` is that of the first faulting workgroup, or None.
 
-    `block_executions` and `block_active_lanes` are (n_blocks). `traces` holds, for every traced workgroup, the words
-    of each of its wavefronts, none for wavefronts that a partial workgroup does not have.
+    `block_executions` and `block_active_lanes` are (n_blocks). `traces` holds, for every traced workgroup, the words of each
+    of its wavefronts, empty for wavefronts that a partial workgroup lacks.
     """
 
     block_executions: NDArray[np.uint64]
@@ -93,14 +112,14 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
     """Run every workgroup once.
 
     Args:
-        runtime: The C runtime.
-        dispatch: What to run.
-        registry: The allocations, sorted by address; they must not change meanwhile.
+        runtime: C runtime.
+        dispatch: Parameters of the launch.
+        registry: Allocations sorted by address, which must not change during the run.
     """
     threads = max(1, min(dispatch.threads, dispatch.workgroups))
     executions = np.zeros((threads, dispatch.block_count), dtype=np.uint64)
     active_lanes = np.zeros((threads, dispatch.block_count), dtype=np.uint64)
-    traces = (Trace * max(1, len(dispatch.traced_workgroups) * dispatch.waves_per_workgroup))()
+    traces = (WaveTrace * max(1, len(dispatch.traced_workgroups) * dispatch.waves_per_workgroup))()
     sampled = (ctypes.c_uint64 * max(1, len(dispatch.traced_workgroups)))(*dispatch.traced_workgroups)
     budget = ctypes.c_int64(dispatch.max_instructions)
     states = [_machine_state(registry, concurrent=threads > 1) for _ in range(threads)]
@@ -163,14 +182,14 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
     return record
 
 
-def _take_traces(runtime: Runtime, traces: ctypes.Array[Trace], dispatch: Dispatch) -> list[list[NDArray[np.uint64]]]:
+def _take_traces(runtime: Runtime, traces: ctypes.Array[WaveTrace], dispatch: Dispatch) -> list[list[NDArray[np.uint64]]]:
     waves = dispatch.waves_per_workgroup
     words = [[_words(traces[group * waves + wave]) for wave in range(waves)] for group in range(len(dispatch.traced_workgroups))]
     runtime.library.rpl_traces_free(ctypes.byref(traces), ctypes.c_uint64(len(traces)))
     return words
 
 
-def _words(trace: Trace) -> NDArray[np.uint64]:
+def _words(trace: WaveTrace) -> NDArray[np.uint64]:
     if not trace.count:
         return np.zeros(0, dtype=np.uint64)
     return np.ctypeslib.as_array(trace.words, shape=(trace.count,)).copy()

@@ -1,7 +1,6 @@
-"""From a fault that the runtime recorded to an error that a person can act on.
+"""Converts a fault that the runtime recorded to an :class:`EmulationError`.
 
-Takes the record, the program it happened in and the memory; gives an :class:`EmulationError` that names the kernel, the
-instruction, the source line where known, the lanes, and the buffer that was missed and by how much.
+The message names the kernel, the instruction, its source line if known, the lanes, and the distance to the nearest buffer.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.errors import EmulationError, IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.kernarg import service_at
-from rocm_perf_lab.emulator.structures import AccessKind, FaultKind
-from rocm_perf_lab.emulator.wave import LANES
+from rocm_perf_lab.emulator.structures import LANES, AccessKind, FaultKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,23 +22,23 @@ if TYPE_CHECKING:
 
 _SHOWN_LANES = 8
 _GRID_SYNC_WORDS = range(32, 48)
-"""Where a kernel that meets at the grid looks when the launch brought no block to meet at: counter and workgroups, from null."""
+"""Addresses that a kernel reads to synchronise the grid if the launch has no grid barrier: counter and workgroups, from null."""
 _GRID_SYNC_HINT = (
-    "If it synchronises the whole grid: that takes a cooperative launch "
+    "A kernel that synchronises the whole grid needs a cooperative launch "
     "(cooperative: true in kernel.yaml, rocm-perf emulate --cooperative)."
 )
 
 
 class MemoryFault(EmulationError):
-    """An access to device memory that no live buffer holds, or a misaligned atomic."""
+    """An access to device memory outside every live buffer, or a misaligned atomic."""
 
 
 class MissingService(EmulationError):
-    """The kernel uses something of a runtime that the emulator does not have, such as queues."""
+    """A kernel that needs a runtime service that the emulator does not have, such as queues."""
 
 
 class LdsFault(EmulationError):
-    """An access beyond the LDS of the workgroup."""
+    """An access beyond the LDS of a workgroup."""
 
 
 class ScratchFault(EmulationError):
@@ -48,23 +46,23 @@ class ScratchFault(EmulationError):
 
 
 class InstructionBudgetExceeded(EmulationError):
-    """The launch executed more instructions than allowed: most likely it never ends."""
+    """A launch that executed more instructions than allowed; most likely it does not end."""
 
 
 class BarrierDeadlock(EmulationError):
-    """Wavefronts wait at a barrier that the others never reach."""
+    """Wavefronts that wait at a barrier that others never reach."""
 
 
 class KernelTrap(EmulationError):
-    """The kernel stopped itself (abort, a failed assertion), or jumped to an address outside of its code."""
+    """A kernel that stopped itself (abort, failed assertion) or jumped to an address outside its code."""
 
 
 class KernelAssertion(KernelTrap):
-    """An assertion of the kernel failed."""
+    """A failed assertion in a kernel."""
 
 
 class HostMemoryExhausted(EmulationError):
-    """This computer has too little memory for the registers and LDS of a workgroup."""
+    """Too little memory on this computer for the registers and LDS of a workgroup."""
 
 
 _CLASSES: Mapping[FaultKind, type[EmulationError]] = {
@@ -81,16 +79,16 @@ _CLASSES: Mapping[FaultKind, type[EmulationError]] = {
 }
 
 _HINTS: Mapping[FaultKind, str] = {
-    FaultKind.MEMORY: "Check the index against the buffer's size, and the grid against the problem's.",
+    FaultKind.MEMORY: "Check the index against the size of the buffer, and the grid against the size of the problem.",
     FaultKind.MISALIGNED: "Atomics need addresses that are multiples of their size.",
-    FaultKind.LDS: "Check the index, and launch with as much dynamic LDS as the kernel uses.",
+    FaultKind.LDS: "Check the index, and request as much dynamic LDS as the kernel uses.",
     FaultKind.SCRATCH: "A local array was indexed out of bounds, or the stack of a recursion is too deep.",
-    FaultKind.BUDGET: "Look at the condition that ends this loop; raise device.max_instructions if the kernel is long.",
+    FaultKind.BUDGET: "Check the condition that ends this loop. If the kernel is long, raise device.max_instructions.",
     FaultKind.BARRIER: "All wavefronts of a workgroup must reach the same __syncthreads().",
-    FaultKind.ILLEGAL: "The code object may be damaged or for another processor.",
-    FaultKind.UNSUPPORTED: "The emulator does not model this form of the instruction.",
+    FaultKind.ILLEGAL: "Check that the code object is complete and compiled for this processor.",
+    FaultKind.UNSUPPORTED: "The emulator does not implement this form of the instruction.",
     FaultKind.HOST_MEMORY: "Use fewer threads or smaller workgroups.",
-    FaultKind.TRAP: "Look for abort(), assert() or __builtin_trap() in the kernel, or for a damaged function pointer.",
+    FaultKind.TRAP: "Look for abort(), assert() or __builtin_trap() in the kernel, or for an invalid function pointer.",
 }
 
 
@@ -102,15 +100,15 @@ def fault_error(
     max_instructions: int,
     source_line: Callable[[int], str | None] | None = None,
 ) -> EmulationError:
-    """The error for one recorded fault.
+    """Return the error for one recorded fault.
 
     Args:
-        record: What the runtime wrote down.
-        program: The kernel, for the instruction's text.
-        memory: Where the nearest buffer is looked up.
-        resume_address: Address of a resume point, for faults that happen between instructions.
-        max_instructions: The launch's budget.
-        source_line: Source line of an address of the code object, where it is known.
+        record: Record written by the runtime.
+        program: Program of the kernel, for the text of the instruction.
+        memory: Device memory, to find the nearest buffer.
+        resume_address: Returns the address of a resume point, for faults between instructions.
+        max_instructions: Instruction budget of the launch.
+        source_line: Returns the source line of an address of the code object if known.
     """
     kind = FaultKind(record.kind)
     service = service_at(next(iter(lane_addresses(record).values()), 0)) if kind is FaultKind.MEMORY else None
@@ -131,13 +129,13 @@ def fault_error(
 
 
 def wavefront_of(record: FaultRecord) -> tuple[tuple[int, int, int], int]:
-    """Workgroup, and number of the wavefront in it."""
+    """Return the workgroup and the number of the wavefront in it."""
     x, y, z = record.workgroup
     return (x, y, z), record.wave
 
 
 def assertion_error(symbol: str, failed: Assertion, trap: FaultRecord, geometry: Geometry) -> KernelAssertion:
-    """The error for a failed assertion: where it stands, what it says, and which work-items then trapped."""
+    """Return the error for a failed assertion: its place, its condition and the work-items that trapped."""
     workgroup, wave = wavefront_of(trap)
     threads = [geometry.work_item_of(workgroup, wave * LANES + lane) for lane in lane_addresses(trap)]
     shown = ", ".join(map(str, threads[:_SHOWN_LANES]))
@@ -146,7 +144,7 @@ def assertion_error(symbol: str, failed: Assertion, trap: FaultRecord, geometry:
     return KernelAssertion(
         f"kernel {symbol}: assertion `{failed.condition}` failed",
         where=f"{failed.file}:{failed.line}{function}; block {workgroup}, thread{'s' * (len(threads) > 1)} {shown}{more}",
-        hint="Look at the condition for these threads; -DNDEBUG builds without assertions.",
+        hint="Check the condition for these threads; -DNDEBUG compiles assertions out.",
     )
 
 
@@ -175,11 +173,11 @@ def _what(kind: FaultKind, record: FaultRecord, memory: DeviceMemory, max_instru
             jumped = record.detail == 0xFFFF_FFFF_FFFF_FFFF
             return "jump to an address outside of its code" if jumped else f"trap {record.detail}"
         case _:
-            return "this computer has no memory left for another workgroup"
+            return "this computer has too little memory for another workgroup"
 
 
 def describe_miss(memory: DeviceMemory, address: int, width_bytes: int) -> str:
-    """How an access relates to the nearest buffer: `4 bytes past the end of buffer 'y' (8,388,608 bytes)`."""
+    """Return the distance of an access to the nearest buffer: `4 bytes past the end of buffer 'y' (8,388,608 bytes)`."""
     nearest = memory.nearest(address)
     if nearest is None:
         return "and no buffer was allocated"
@@ -195,7 +193,7 @@ def describe_miss(memory: DeviceMemory, address: int, width_bytes: int) -> str:
 
 
 def lane_addresses(record: FaultRecord) -> dict[int, int]:
-    """Bad addresses by lane."""
+    """Return the invalid addresses by lane."""
     return {lane: int(record.addresses[lane]) for lane in range(64) if record.lanes >> lane & 1}
 
 

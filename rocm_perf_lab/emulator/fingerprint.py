@@ -1,4 +1,4 @@
-"""What translated code depends on besides the kernel: this package's sources and the decoder's version."""
+"""Hashes of the sources and of the decoder's version, for keys of caches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DIRECTORY = Path(__file__).parent
 
 @cache
 def translator_fingerprint() -> str:
-    """Changes whenever the same kernel might be decoded or translated to something else."""
+    """Return a hash of everything that decoding and translation depend on except the kernel."""
     digest = hashlib.sha256(version("tinygrad").encode())
     for path in sorted([*_DIRECTORY.rglob("*.py"), *_DIRECTORY.rglob("*.h")]):
         digest.update(f"\0{path.relative_to(_DIRECTORY)}\0".encode() + path.read_bytes())
@@ -21,7 +21,7 @@ def translator_fingerprint() -> str:
 
 @cache
 def emulator_fingerprint() -> str:
-    """Changes whenever a launch might be executed or timed differently."""
+    """Return a hash of everything that execution and timing depend on except the launch."""
     digest = hashlib.sha256(translator_fingerprint().encode())
     for path in sorted(_DIRECTORY.rglob("*.c")):
         digest.update(f"\0{path.relative_to(_DIRECTORY)}\0".encode() + path.read_bytes())

@@ -1,7 +1,7 @@
-"""Host calls of a kernel: the packets through which device code asks the host to print or to allocate memory.
+"""Host calls of a kernel: packets through which device code requests printing or memory from the host.
 
-A wavefront takes a free packet, fills it, makes it a ready one, signals, and waits until the host gives it back. A `PacketQueue`
-is the memory that both sides see, `Messages` what the packets of one work-item add up to. Layout: ROCm device libraries
+A wavefront claims a free packet, fills it, marks it as ready, signals, and waits until the host returns it. A `PacketQueue` is
+the shared memory of the packets; `Messages` joins the packets of one work-item. Layout: ROCm device libraries
 (`ockl/src/hostcall_impl.cl`, `services.cl`), ROCclr (`device/devhostcall.hpp`, `devhcmessages.cpp`).
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from rocm_perf_lab.emulator.wave import LANES
+from rocm_perf_lab.emulator.structures import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 QUEUE_NAME = "host call packets"
 _PACKETS = 64
-"""A power of two, and the bits of a word. A wavefront that finds no free one waits until another gives its back."""
+"""A power of two, one bit of a word each. A wavefront without a free packet waits until one is returned."""
 _SLOT_WORDS = 8
 _READY_FLAG = 1
-_STACKS = struct.Struct("<QQQQQQ")  # headers, payloads, doorbell, free stack, ready stack, mask of a packet's number
+_STACKS = struct.Struct("<QQQQQQ")  # headers, payloads, doorbell, free stack, ready stack, mask of packet numbers
 _READY_STACK_OFFSET = 32
 _HEADER = np.dtype([("next", "<u8"), ("active", "<u8"), ("service", "<u4"), ("control", "<u4")])
 _PHASES = struct.Struct("<QQQQQQI")  # phases of the device and of the host, claimed bits, headers, payloads, doorbell, packets
 _PHASED_HEADER = np.dtype([("active", "<u8"), ("service", "<u4"), ("padding", "<u4")])
 _PART_ALIGNMENT = 4096
 _DOORBELL, _DEVICE_PHASES, _HOST_PHASES, _OCCUPIED = 64, 1024, 2048, 3072
-"""A doorbell is an amd_signal_t. All zero it has no mailbox, so ringing it only counts."""
+"""A doorbell is an amd_signal_t. If all zero it has no mailbox, so ringing it only counts."""
 _HEADERS, _PAYLOADS = _PART_ALIGNMENT, 2 * _PART_ALIGNMENT
 
 _BEGIN, _END = 1, 2
@@ -41,7 +41,7 @@ _LENGTH_SHIFT, _LENGTH_MASK, _ID_SHIFT = 5, 7, 8
 
 
 class HostService(IntEnum):
-    """What a packet asks for."""
+    """Service that a packet requests."""
 
     FUNCTION_CALL = 1
     PRINTF = 2
@@ -50,8 +50,8 @@ class HostService(IntEnum):
 
 
 @dataclass(frozen=True)
-class Packet:
-    """One request of a wavefront: `slots` is (64, 8), a view of the words of each work-item; the answer goes there too."""
+class HostCallPacket:
+    """Request of a wavefront; `slots` is (64, 8), a view of the words of each work-item, and receives the results."""
 
     service: int
     active: int
@@ -59,24 +59,24 @@ class Packet:
 
     @property
     def lanes(self) -> Iterator[int]:
-        """Those that ask."""
+        """Return the active lanes."""
         return (lane for lane in range(LANES) if self.active >> lane & 1)
 
 
 class PacketQueue(Protocol):
-    """The memory of the packets, as one version of the device libraries knows it; zero before."""
+    """Memory of the packets in the layout of one version of the device libraries; zeroed before use."""
 
     @property
     def ready_address(self) -> int:
-        """Of a 64-bit word that is not zero while a packet waits."""
+        """Address of a 64-bit word that is not zero while a packet waits."""
         ...
 
-    def take_ready(self) -> list[tuple[int, Packet]]:
-        """All packets that wait for an answer, the oldest first where that is known, with their numbers."""
+    def take_ready(self) -> list[tuple[int, HostCallPacket]]:
+        """Return all waiting packets with their numbers, the oldest first if the order is known."""
         ...
 
     def give_back(self, number: int) -> None:
-        """Let the wavefront that waits for this packet go on."""
+        """Let the wavefront that waits for this packet continue."""
         ...
 
 
@@ -84,38 +84,38 @@ QUEUE_BYTES = _PART_ALIGNMENT * (2 + _PACKETS)
 
 
 class StackedQueue:
-    """Packets on a stack of free and a stack of ready ones; device libraries of ROCm until 7."""
+    """Stacks of free and ready packets, as in the device libraries up to ROCm 7."""
 
     def __init__(self, address: int, content: NDArray[np.uint8]) -> None:
         mask = _PACKETS - 1
         self._headers = content[_HEADERS : _HEADERS + _PACKETS * _HEADER.itemsize].view(_HEADER)
         self._slots = _slots(content)
         self._ready = content[_READY_STACK_OFFSET:][:8].view(np.uint64)
-        # A reference is the packet's number and, above the mask, a tag that changes with every use; zero is the stack's end.
+        # A reference is the packet number and, above the mask, a tag that changes with every use; zero ends the stack.
         self._headers["next"][1:] = np.arange(_PACKETS - 1) | _PACKETS
         self._headers["next"][0] = 0
         where = (address + _HEADERS, address + _PAYLOADS, address + _DOORBELL)
         _STACKS.pack_into(content.data, 0, *where, mask | _PACKETS, 0, mask)
         self.ready_address = address + _READY_STACK_OFFSET
 
-    def take_ready(self) -> list[tuple[int, Packet]]:
-        """All packets that wait for an answer, the oldest first."""
+    def take_ready(self) -> list[tuple[int, HostCallPacket]]:
+        """Return all waiting packets, the oldest first."""
         reference, found = int(self._ready[0]), []
         self._ready[0] = 0
         while reference:
             number = reference & _PACKETS - 1
             header = self._headers[number]
-            found.append((number, Packet(int(header["service"]), int(header["active"]), self._slots[number])))
+            found.append((number, HostCallPacket(int(header["service"]), int(header["active"]), self._slots[number])))
             reference = int(header["next"])
         return found[::-1]
 
     def give_back(self, number: int) -> None:
-        """Clear its ready flag."""
+        """Clear the ready flag of the packet."""
         self._headers["control"][number] &= np.uint32(~_READY_FLAG & 0xFFFF_FFFF)
 
 
 class PhasedQueue:
-    """Packets that are claimed by a bit, and belong to the host while their two phases differ; device libraries since 2026."""
+    """Packets claimed by a bit; the host owns a packet while its two phases differ. Device libraries since 2026."""
 
     def __init__(self, address: int, content: NDArray[np.uint8]) -> None:
         self._headers = content[_HEADERS : _HEADERS + _PACKETS * _PHASED_HEADER.itemsize].view(_PHASED_HEADER)
@@ -125,13 +125,16 @@ class PhasedQueue:
         _PHASES.pack_into(content.data, 0, *phases, address + _HEADERS, address + _PAYLOADS, address + _DOORBELL, _PACKETS)
         self.ready_address = address + _OCCUPIED
 
-    def take_ready(self) -> list[tuple[int, Packet]]:
-        """All packets that wait for an answer, by number."""
+    def take_ready(self) -> list[tuple[int, HostCallPacket]]:
+        """Return all waiting packets, by number."""
         waiting = np.flatnonzero(self._device != self._host).tolist()
-        return [(n, Packet(int(self._headers["service"][n]), int(self._headers["active"][n]), self._slots[n])) for n in waiting]
+        return [
+            (n, HostCallPacket(int(self._headers["service"][n]), int(self._headers["active"][n]), self._slots[n]))
+            for n in waiting
+        ]
 
     def give_back(self, number: int) -> None:
-        """Make its phases equal."""
+        """Make the phases of the packet equal."""
         self._host[number] ^= np.uint32(1)
 
 
@@ -140,17 +143,17 @@ def _slots(content: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 
 class Messages:
-    """Puts together what work-items send in pieces: `add(words)` for each piece, in the order of arrival."""
+    """Messages of work-items that arrive in several packets; call `add(words)` for each packet in order of arrival."""
 
     def __init__(self) -> None:
         self._open: dict[int, list[int]] = {}
         self._last_id = 0
 
     def add(self, words: list[int]) -> tuple[int, list[int] | None]:
-        """One piece: a descriptor and up to seven words.
+        """Add one packet: a descriptor and up to seven words.
 
         Returns:
-            The descriptor to go on with, and the words of the whole message where this was its last piece.
+            Descriptor for the next packet, and the words of the whole message if this packet completes it.
         """
         descriptor, content = words[0], words[1:]
         if descriptor & _BEGIN:

@@ -1,9 +1,9 @@
-"""The host's side of a kernel that prints or allocates: gives it the memory it needs for that, and answers its calls.
+"""Host services for kernels that print or allocate memory: provides their buffers and answers their host calls.
 
-A kernarg segment holds marks (:data:`~rocm_perf_lab.emulator.kernarg.SERVICES`) where a service of the host belongs. While a
-launch runs, `HostServices` puts addresses of its own there; `answer` is called between two instructions of the wavefront that
-asks, which then goes on at once. So what is printed comes in the order in which the emulator runs wavefronts: workgroups in
-linear order, in each of them one wavefront after the other from barrier to barrier, lanes in order.
+A kernarg segment holds placeholders (:data:`~rocm_perf_lab.emulator.kernarg.SERVICES`) for host services. During a launch
+`LaunchServices` replaces them with real addresses; host calls are answered between two instructions of the calling wavefront,
+which then continues. Output therefore appears in the order in which the emulator runs wavefronts: workgroups in linear order,
+within a workgroup one wavefront after the other from barrier to barrier, lanes in order.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.emulator import printf_buffer
-from rocm_perf_lab.emulator.device_heap import BOOKS_BYTES, BOOKS_NAME, DeviceHeap
-from rocm_perf_lab.emulator.device_printf import Formatter
+from rocm_perf_lab.emulator.device_heap import BOOKS_BYTES, BOOKS_NAME, DeviceHeap, GrowingRegistry
+from rocm_perf_lab.emulator.device_printf import (
+    BUFFER_BYTES,
+    BUFFER_NAME,
+    Formatter,
+    buffered_messages,
+    clear_printf_buffer,
+    constant_formats,
+)
 from rocm_perf_lab.emulator.errors import EmulationError
-from rocm_perf_lab.emulator.growing_registry import GrowingRegistry
 from rocm_perf_lab.emulator.host_calls import QUEUE_BYTES, QUEUE_NAME, HostService, Messages, PhasedQueue, StackedQueue
 from rocm_perf_lab.emulator.kernarg import SERVICES
 from rocm_perf_lab.emulator.printed import PrintedText
-from rocm_perf_lab.emulator.printf_buffer import BUFFER_BYTES, BUFFER_NAME, constant_formats
-from rocm_perf_lab.emulator.structures import ANSWER, Answer, HostRecord
+from rocm_perf_lab.emulator.structures import ANSWER, HostCallOutcome, HostServicesRecord
 from rocm_perf_lab.toolchain.metadata import read_metadata_note
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.build import Runtime
-    from rocm_perf_lab.emulator.host_calls import Packet, PacketQueue
+    from rocm_perf_lab.emulator.host_calls import HostCallPacket, PacketQueue
     from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
     from rocm_perf_lab.emulator.structures import AllocationEntry, ChecksRecord, MachineState
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
@@ -45,15 +49,15 @@ _ARGUMENTS = (_HOSTCALL_ARGUMENT, _HEAP_ARGUMENT, _PRINTF_ARGUMENT)
 _MARKS = {service.argument: service.address for service in SERVICES}
 _TO_STDERR = 1
 _PHASED_SYMBOL = "last_signal_time"
-"""A variable of the device libraries whose packets have phases; older ones do not have it."""
+"""Variable of device libraries whose packets have phases; older versions do not define it."""
 
 
 class UnknownHostCall(EmulationError):
-    """The kernel asks the host for something that only a real process can give."""
+    """A host call for a service that the emulator does not provide."""
 
 
 class HostServices:
-    """Of one machine; what kernels allocated lives until its memory is closed."""
+    """Host services of one emulated GPU; memory allocated by kernels is freed with the device memory."""
 
     def __init__(self, runtime: Runtime, memory: DeviceMemory) -> None:
         self._memory = memory
@@ -61,7 +65,7 @@ class HostServices:
         self.heap = DeviceHeap(memory)
 
     def of_kernel(self, kernel: KernelMetadata, kernarg_address: int, elf: ElfFile) -> LaunchServices | None:
-        """What a launch of this kernel needs; None where it needs nothing, as nearly all do."""
+        """Return the services that a launch of this kernel needs, or None for most kernels."""
         places = {
             a.value_kind: kernarg_address + a.offset for a in kernel.arguments if a.value_kind in _ARGUMENTS and a.size == 8
         }
@@ -91,12 +95,12 @@ class HostServices:
 
     @cached_property
     def printf_memory(self) -> Allocation:
-        """Where kernels leave what they print without host calls."""
+        """Buffer for messages that kernels print without host calls."""
         return self._memory.allocate(BUFFER_NAME, BUFFER_BYTES)
 
     @cached_property
     def printf_buffer(self) -> NDArray[np.uint8]:
-        """Its bytes."""
+        """Content of that buffer."""
         return self._memory.view(self.printf_memory)
 
     @cached_property
@@ -105,15 +109,15 @@ class HostServices:
 
 
 class LaunchServices:
-    """Of one launch, which may run many times.
+    """Host services of one prepared launch, which may run several times.
 
     Args:
-        kernel: Its name, for messages.
-        services: Of the machine.
-        queue: Where the kernel puts its packets.
-        formatter: What makes text of messages.
-        changes: By address in the kernarg segment: the mark that is there, and what the kernel has to find.
-        formats: Constant format strings by their hash, where the kernel prints to a buffer.
+        kernel: Name of the kernel, for messages.
+        services: Services of the emulated GPU.
+        queue: Queue of the packets of the kernel.
+        formatter: Formatter of printed messages.
+        changes: Placeholder and real address, by address in the kernarg segment.
+        formats: Constant format strings by hash if the kernel prints to a buffer.
     """
 
     def __init__(
@@ -128,7 +132,7 @@ class LaunchServices:
         self._kernel, self._services, self._formatter, self._changes = kernel, services, formatter, changes
         self._formats, self._queue = formats, queue
         self._callback = ANSWER(self._answer)
-        self.record = HostRecord(ready=queue.ready_address, answer=self._callback)
+        self.record = HostServicesRecord(ready=queue.ready_address, answer=self._callback)
         self.printed = PrintedText()
         self.calls = 0
         self.error: BaseException | None = None
@@ -137,10 +141,10 @@ class LaunchServices:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Addresses instead of marks in the kernarg segment, and a clean slate."""
+        """Replace placeholders in the kernarg segment by addresses and reset the state of the last run."""
         self.printed, self.calls, self.error, self._messages = PrintedText(), 0, None, Messages()
         if self._formats is not None:
-            printf_buffer.clear(self._services.printf_buffer)
+            clear_printf_buffer(self._services.printf_buffer)
         marked = []
         for place, (mark, address) in self._changes.items():
             word = ctypes.c_uint64.from_address(place)
@@ -151,17 +155,17 @@ class LaunchServices:
             yield
         finally:
             self._read_printf_buffer()
-            for word, mark in marked:  # the segment may belong to a capture, whose content means the same in every process
+            for word, mark in marked:  # a captured segment has to keep the placeholders, which are valid in every process
                 word.value = mark
 
     def _read_printf_buffer(self) -> None:
         if self._formats is None:
             return
-        for message in printf_buffer.messages(self._services.printf_buffer, self._formats, self._formatter):
+        for message in buffered_messages(self._services.printf_buffer, self._formats, self._formatter):
             self.printed.add(message.text, to_stderr=message.to_stderr, wavefront=None)
 
     def begin(self, registry: ctypes.Array[AllocationEntry], state: MachineState, checks: ChecksRecord | None) -> None:
-        """A run on `state` begins."""
+        """Start a run on `state`."""
         self._registry = GrowingRegistry(registry, state, checks)
 
     def _answer(self, workgroup: ctypes.Array[ctypes.c_uint32], wave: int) -> int:
@@ -172,10 +176,10 @@ class LaunchServices:
                 self._queue.give_back(number)
         except BaseException as error:  # noqa: BLE001  nothing may pass through C; `PreparedLaunch` raises it again
             self.error = error
-            return Answer.NONE
-        return Answer.ANSWERED if ready else Answer.NOTHING_ASKED
+            return HostCallOutcome.NONE
+        return HostCallOutcome.ANSWERED if ready else HostCallOutcome.NOTHING_ASKED
 
-    def _serve(self, packet: Packet, workgroup: tuple[int, int, int], wave: int) -> None:
+    def _serve(self, packet: HostCallPacket, workgroup: tuple[int, int, int], wave: int) -> None:
         self.calls += 1
         if packet.service == HostService.PRINTF:
             self._print(packet, workgroup, wave)
@@ -183,12 +187,12 @@ class LaunchServices:
             self._provide_memory(packet, workgroup, wave)
         else:
             raise UnknownHostCall(
-                f"kernel {self._kernel}: it calls the host for service {packet.service}, which the emulator does not have",
+                f"kernel {self._kernel}: host call for service {packet.service}, which the emulator does not provide",
                 where=f"workgroup {workgroup}, wavefront {wave}",
-                hint="Kernels may print and allocate. Build without -fsanitize=address, and do not call host functions.",
+                hint="Kernels may print and allocate memory. Build without -fsanitize=address, and do not call host functions.",
             )
 
-    def _print(self, packet: Packet, workgroup: tuple[int, int, int], wave: int) -> None:
+    def _print(self, packet: HostCallPacket, workgroup: tuple[int, int, int], wave: int) -> None:
         slots = packet.slots
         for lane in packet.lanes:
             descriptor, message = self._messages.add(slots[lane].tolist())
@@ -198,10 +202,10 @@ class LaunchServices:
                 self.printed.add(text, to_stderr=bool(message[0] & _TO_STDERR), wavefront=(workgroup, wave))
                 slots[lane, 0] = len(text)
 
-    def _provide_memory(self, packet: Packet, workgroup: tuple[int, int, int], wave: int) -> None:
+    def _provide_memory(self, packet: HostCallPacket, workgroup: tuple[int, int, int], wave: int) -> None:
         registry, slots = self._registry, packet.slots
         if registry is None:
-            raise RuntimeError("memory was asked for outside of a run")
+            raise RuntimeError("a kernel requested memory outside a run")
         added: list[Allocation] = []
         for lane in packet.lanes:
             address, nbytes = int(slots[lane, 0]), int(slots[lane, 1])
@@ -211,9 +215,9 @@ class LaunchServices:
             freed = self._services.heap.free(address)
             if freed is None:
                 raise EmulationError(
-                    f"kernel {self._kernel}: it frees {address:#x}, which malloc did not give or which was freed before",
+                    f"kernel {self._kernel}: free of {address:#x}, which malloc did not return or which was freed before",
                     where=f"workgroup {workgroup}, wavefront {wave}, lane {lane}",
-                    hint="Free each block once, by the address that malloc gave.",
+                    hint="Free each block once, by the address that malloc returned.",
                 )
             registry.free(freed)
         if added:

@@ -1,8 +1,8 @@
-"""Registers of a wavefront at its first instruction: what the kernel descriptor asks for.
+"""Registers of a wavefront at its first instruction, as requested by the kernel descriptor.
 
 Source: LLVM "User Guide for AMDGPU Backend", sections Kernel Descriptor and Initial Kernel Execution State, for gfx942
 (architected flat scratch: no scratch offset SGPR; work-item ids packed in VGPR0).
-Only code objects of version 2 ask for counts of workgroups.
+Only code objects of version 2 request the numbers of workgroups.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PRELOAD_LENGTH_MASK, _PRELOAD_OFFSET_SHIFT = 0x7F, 7
 
 @dataclass(frozen=True)
 class InitialState:
-    """The same for all wavefronts of a launch; workgroup ids follow the user SGPRs where `system_sgprs` asks.
+    """Initial state common to all wavefronts of a launch; workgroup ids follow the user SGPRs as set in `system_sgprs`.
 
     `system_sgprs` has bit 0 to 2 for workgroup id x, y, z and bit 3 for workgroup info. `work_item_id_dims` is 0 for x
     only, 1 for x and y, 2 for all three. `mode` is the MODE register.
@@ -50,7 +50,7 @@ def initial_state(
     scratch_bytes: int,
     workgroups: Dim3 = (0, 0, 0),
 ) -> InitialState:
-    """SGPRs in the order of the descriptor's enable bits, MODE from compute_pgm_rsrc1."""
+    """Return the SGPRs in the order of the enable bits of the descriptor, and MODE from compute_pgm_rsrc1."""
     pairs = {1: dispatch_packet_address, 2: _QUEUE, 3: kernarg_address, 4: 0, 5: 0}  # dispatch id, flat scratch: zero
     properties = descriptor.kernel_code_properties
     registers = [0, 0, 0, 0] if properties & 1 else []
@@ -65,8 +65,8 @@ def initial_state(
     registers += [0] * (declared - len(registers))
     if len(registers) > MAX_USER_SGPRS:
         raise LabError(
-            f"the kernel descriptor asks for {len(registers)} user SGPRs, the hardware has {MAX_USER_SGPRS}",
-            hint="The code object is damaged: compile it again.",
+            f"the kernel descriptor requests {len(registers)} user SGPRs, but the hardware has {MAX_USER_SGPRS}",
+            hint="The code object is damaged. Compile it again.",
         )
     return InitialState(
         user_sgprs=tuple(registers),
@@ -77,7 +77,7 @@ def initial_state(
 
 
 def dispatch_packet(geometry: Geometry, *, lds_bytes: int, scratch_bytes: int, kernel_object: int, kernarg_address: int) -> bytes:
-    """hsa_kernel_dispatch_packet_t."""
+    """Return an hsa_kernel_dispatch_packet_t."""
     return _PACKET.pack(
         _KERNEL_DISPATCH_HEADER,
         geometry.dimensions,
@@ -101,7 +101,7 @@ def _preloaded(descriptor: KernelDescriptor, kernarg: bytes) -> list[int]:
 
 
 def initial_mode(descriptor: KernelDescriptor) -> int:
-    """The MODE register that a kernel starts with."""
+    """Return the initial MODE register of a kernel."""
     rsrc1 = descriptor.compute_pgm_rsrc1
     round_and_denormals = rsrc1 >> 12 & 0xFF
     dx10_clamp, ieee, fp16_overflow = rsrc1 >> 21 & 1, rsrc1 >> 23 & 1, rsrc1 >> 26 & 1

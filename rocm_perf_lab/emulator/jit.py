@@ -1,6 +1,6 @@
-"""Native code for a program: LLVM IR through llvmlite, with object code kept on disk between processes.
+"""Native code for a program: LLVM IR compiled through llvmlite, with object code cached on disk.
 
-A cached object is used only if its checksum matches; its key covers the program, the translator, LLVM and this CPU.
+A cached object is used only if its checksum matches; its key covers the program, the translator, LLVM and the CPU.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NativeKernel:
-    """Executable code. `engine` owns it and has to live as long as `address` is used."""
+    """Executable code, owned by `engine`, which has to live as long as `address` is used."""
 
     address: int
     engine: Any
 
 
 def compile_program(program: Program, helpers: Mapping[str, int], *, cache_directory: Path | None = None) -> NativeKernel:
-    """Translate and compile, or take the object code from the cache.
+    """Translate and compile a program, or load its object code from the cache.
 
     Args:
-        program: What to compile.
-        helpers: Addresses of the runtime's functions by name.
-        cache_directory: Where object code is kept; the user's cache by default.
+        program: Program of a kernel.
+        helpers: Addresses of runtime functions by name.
+        cache_directory: Directory of the object code; the user's cache by default.
 
     Raises:
-        UnsupportedInstruction: The program has an instruction that the emulator does not know.
+        UnsupportedInstruction: The program contains an instruction that the emulator does not implement.
     """
     import llvmlite.binding as llvm
 
@@ -85,8 +85,18 @@ def _target_machine() -> Any:
     import llvmlite.binding as llvm
 
     return llvm.Target.from_default_triple().create_target_machine(
-        opt=1, cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), jit=True
+        opt=1, cpu=llvm.get_host_cpu_name(), features=_host_features(), jit=True
     )
+
+
+def _host_features() -> str:
+    """Return the features of this CPU for LLVM, without AVX512-FP16: there LLVM 22 saturates NaN to -32768 instead of 0."""
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    features["avx512fp16"] = False
+    flattened: str = features.flatten()
+    return flattened
 
 
 def _key(program: Program) -> str:
@@ -95,6 +105,6 @@ def _key(program: Program) -> str:
     digest = hashlib.sha256(f"{program.entry} {program.load_address} {program.mode}".encode())
     for instruction in program.instructions:
         digest.update(f" {instruction.address}:{instruction.raw:x}".encode())
-    host = (str(llvm.llvm_version_info), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    host = (str(llvm.llvm_version_info), llvm.get_host_cpu_name(), _host_features())
     digest.update("\0".join((translator_fingerprint(), *host)).encode())
     return digest.hexdigest()

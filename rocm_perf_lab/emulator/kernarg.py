@@ -1,6 +1,6 @@
-"""The kernarg segment: `pack_kernarg(kernel, values, geometry) -> bytes`, explicit arguments and hidden ones.
+"""Kernarg segment with explicit and hidden arguments: `pack_kernarg(kernel, values, geometry) -> bytes`.
 
-Offsets come from the metadata note. Hidden arguments: LLVM "User Guide for AMDGPU Backend", code object V2 to V6.
+Offsets are those of the metadata note. Hidden arguments: LLVM "User Guide for AMDGPU Backend", code object V2 to V6.
 """
 
 from __future__ import annotations
@@ -19,31 +19,30 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import KernelArgument, KernelMetadata
 
 LDS_APERTURE_HIGH = 0x7FFF_0000
-"""Upper 32 bits of flat addresses that mean LDS: what SRC_SHARED_BASE and hidden_shared_base give."""
+"""Upper 32 bits of flat addresses of LDS, as in SRC_SHARED_BASE and hidden_shared_base."""
 SCRATCH_APERTURE_HIGH = 0x7FFE_0000
 
 _LARGEST_SEGMENT_BYTES = 1 << 20
-"""Far beyond what compilers accept; a larger one is damaged metadata."""
+"""Far beyond the limit of compilers; a larger size indicates damaged metadata."""
 _POINTER_KINDS = frozenset({"global_buffer", "dynamic_shared_pointer"})
 
 
 class KernelArgumentError(LabError):
-    """Argument values that do not fit the kernel."""
+    """Argument values that do not match the kernel."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """Something of a runtime that a kernel may ask for.
+    """Service of a runtime that a kernel may request through a hidden argument.
 
-    The kernel gets a mark, an address where nothing is: being given it does no harm. Where the emulator has the service, the
-    launch puts the true address in its place (see :mod:`~rocm_perf_lab.emulator.host_services`); where it has not, the first
-    use of the mark is recognised.
+    The argument holds a placeholder, an address without memory. If the emulator provides the service, a launch replaces it with
+    the real address (see :mod:`~rocm_perf_lab.emulator.host_services`); else the first access to it reports the missing service.
     """
 
     argument: str
     address: int
     missing: str = ""
-    """What the kernel needs and the emulator does not have, as a clause; empty where it has it."""
+    """What the kernel needs but the emulator does not provide, as a clause; empty if provided."""
     hint: str = ""
 
 
@@ -64,22 +63,22 @@ SERVICES = tuple(
 
 
 def service_at(address: int) -> Service | None:
-    """The service that an access at this address wanted."""
+    """Return the service whose placeholder contains an address."""
     number, _ = divmod(address - _FIRST_SERVICE, _SERVICE_BYTES)
     return SERVICES[number] if 0 <= number < len(SERVICES) else None
 
 
 GRID_SYNC_ARGUMENT = "hidden_multigrid_sync_arg"
 GRID_SYNC_NAME = "grid synchronisation"
-"""Of the allocation that holds the block."""
+"""Name of the allocation of the grid barrier."""
 _GRID_SYNC = struct.Struct("<QIIQQIIII")
 
 
 def grid_sync_block(geometry: Geometry) -> bytes:
-    """What a runtime gives to the kernel of a cooperative launch: the counter that its workgroups meet at.
+    """Return the grid barrier of a cooperative launch: the counter at which its workgroups meet.
 
-    As the device libraries read it (`mg_info`): a structure for several devices (none), this grid and their number, work-items
-    before it and in all, the counter's two words, workgroups.
+    Layout of the device libraries (`mg_info`): structure for several devices (none), this grid and number of grids, work-items
+    before it and in total, two words of the counter, workgroups.
     """
     workgroups, work_items = prod(geometry.grid), prod(geometry.work_items)
     return _GRID_SYNC.pack(0, 0, 1, 0, work_items, 0, 0, workgroups, 0)
@@ -88,36 +87,36 @@ def grid_sync_block(geometry: Geometry) -> bytes:
 def pack_kernarg(
     kernel: KernelMetadata, values: Sequence[int | bytes], geometry: Geometry, *, grid_sync_address: int = 0
 ) -> bytes:
-    """The bytes of the segment.
+    """Return the bytes of the segment.
 
     Args:
-        kernel: Whose arguments these are.
-        values: In the order of the kernel's explicit arguments: a device address, or an encoded scalar. Eight zero
-            bytes are a null pointer.
-        geometry: Fills the hidden arguments.
-        grid_sync_address: Of the block that a cooperative launch brings.
+        kernel: Kernel with the arguments.
+        values: In the order of the explicit arguments: a device address, or an encoded scalar. Eight zero bytes are a null
+            pointer.
+        geometry: Geometry of the launch, for the hidden arguments.
+        grid_sync_address: Address of the grid barrier of a cooperative launch.
 
     Raises:
-        KernelArgumentError: Too many or too few values, or one of the wrong size; or a segment of impossible size.
+        KernelArgumentError: Wrong number or size of values, or impossible size of the segment.
     """
     explicit = [argument for argument in kernel.arguments if not argument.value_kind.startswith("hidden_")]
     if values and not explicit and not kernel.has_metadata:
         raise KernelArgumentError(
             f"the code object has no metadata for kernel {kernel.name}: its arguments are unknown",
-            where=f"the kernel's descriptor asks for {kernel.kernarg_bytes} bytes of arguments",
-            hint="Add an .amdgpu_metadata block with the kernel's .args; compilers write it, strip and objcopy may remove it.",
+            where=f"its descriptor requests {kernel.kernarg_bytes} bytes of arguments",
+            hint="Add an .amdgpu_metadata block with the .args of the kernel; strip and objcopy may have removed it.",
         )
     if len(values) != len(explicit):
         raise KernelArgumentError(
-            f"kernel {kernel.name} takes {len(explicit)} arguments, {len(values)} were given",
-            where=", ".join(_label(argument, n) for n, argument in enumerate(explicit)) or "it takes none",
-            hint="List every argument of the kernel, in its order.",
+            f"kernel {kernel.name} has {len(explicit)} arguments, but {len(values)} were passed",
+            where=", ".join(_label(argument, n) for n, argument in enumerate(explicit)) or "it has no arguments",
+            hint="List every argument of the kernel, in order.",
         )
     size = max([kernel.kernarg_bytes, *(argument.offset + argument.size for argument in kernel.arguments)])
     if size > _LARGEST_SEGMENT_BYTES:
         raise KernelArgumentError(
-            f"kernel {kernel.name} says that its arguments have {size:,} bytes",
-            hint="The code object's metadata is damaged: compile it again.",
+            f"kernel {kernel.name}: the metadata declare {size:,} bytes of arguments",
+            hint="The metadata of the code object are damaged. Compile it again.",
         )
     segment = bytearray(size)
     for position, (argument, value) in enumerate(zip(explicit, values, strict=True)):
@@ -131,7 +130,7 @@ def pack_kernarg(
 
 
 def hidden_values(geometry: Geometry) -> Mapping[str, int]:
-    """Hidden arguments that are not zero."""
+    """Return the hidden arguments that are not zero."""
     values = {service.argument: service.address for service in SERVICES} | {
         "hidden_grid_dims": geometry.dimensions,
         "hidden_dynamic_lds_size": geometry.dynamic_lds_bytes,
@@ -139,7 +138,7 @@ def hidden_values(geometry: Geometry) -> Mapping[str, int]:
         "hidden_shared_base": LDS_APERTURE_HIGH,
     }
     for axis, groups, items, rest in zip("xyz", geometry.grid, geometry.block, geometry.remainder, strict=True):
-        values[f"hidden_block_count_{axis}"] = groups - (rest > 0)  # whole ones only
+        values[f"hidden_block_count_{axis}"] = groups - (rest > 0)  # without partial ones
         values[f"hidden_group_size_{axis}"] = items
         values[f"hidden_remainder_{axis}"] = rest
     return values
@@ -150,17 +149,17 @@ def _encode(argument: KernelArgument, value: int | bytes, position: int, kernel:
     if isinstance(value, int):
         if argument.size != 8:
             raise KernelArgumentError(
-                f"a buffer was given for an argument of {argument.size} bytes",
+                f"a buffer was passed for an argument of {argument.size} bytes",
                 where=where,
-                hint="Pointers have 8 bytes: is the order of the arguments right?",
+                hint="Pointers have 8 bytes. Check the order of the arguments.",
             )
         return struct.pack("<Q", value)
     if len(value) != argument.size or (argument.value_kind in _POINTER_KINDS and any(value)):
         expected = "a pointer" if argument.value_kind in _POINTER_KINDS else f"{argument.size} bytes"
         raise KernelArgumentError(
-            f"a scalar of {len(value)} bytes was given where the kernel takes {expected}",
+            f"a scalar of {len(value)} bytes was passed, but the kernel expects {expected}",
             where=where,
-            hint="Give the scalar the type that the kernel declares.",
+            hint="Use the type that the kernel declares.",
         )
     return value
 

@@ -1,7 +1,6 @@
-"""One launch, ready to run: `Machine.prepare(...)` makes it, `run()` executes it, once or many times.
+"""Prepared launches: `EmulatedGpu.prepare(...)` creates one, `run()` executes it once or several times.
 
-What does not change between runs (translation, registers, packet, registry of the memory) is made once, so that a repeated run
-costs what the kernel costs.
+Translation, registers, packet and the registry of allocations are prepared once, so that a repeated run costs only the kernel.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.emulator.build import Runtime
-    from rocm_perf_lab.emulator.checks import Check, Finding
+    from rocm_perf_lab.emulator.checks import CheckFinding, CheckKind
     from rocm_perf_lab.emulator.execution import Dispatch, Execution
     from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.memory import DeviceMemory
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """What one launch did.
+    """Result of one launch.
 
-    `counters` are exact, by rocprofv3's names; `memory` has the runtime's own (bytes requested and the like).
+    `counters` are exact and named as in rocprofv3; `memory` has those of the runtime (bytes requested and the like).
     `block_executions` and `block_active_lanes` are (n_blocks) of `program`. `traces[k][wave]` are the words of one
-    wavefront (see `runtime/wave.h`) of workgroup `traced_workgroups[k]`. `waves_per_workgroup` is of a whole workgroup.
-    `findings` are defects, `remarks` what the checks saw that is none.
-    `host_calls` counts the packets that wavefronts sent to the host, which no time is estimated for; `printed` is their text.
+    wavefront (see `runtime/wave.h`) of workgroup `traced_workgroups[k]`. `waves_per_workgroup` is that of a whole workgroup.
+    `findings` are defects, `remarks` are other observations of the checks. `host_calls` counts the packets that wavefronts sent
+    to the host, whose time is not estimated; `printed` is their text.
     """
 
     program: Program
@@ -56,16 +55,16 @@ class LaunchResult:
     waves: int
     waves_per_workgroup: int
     lds_bytes: int
-    findings: tuple[Finding, ...] = ()
-    remarks: tuple[Finding, ...] = ()
+    findings: tuple[CheckFinding, ...] = ()
+    remarks: tuple[CheckFinding, ...] = ()
     printed: tuple[PrintedPiece, ...] = ()
     host_calls: int = 0
 
 
 class PreparedLaunch:
-    """A launch whose memory is set up; a context manager that gives back what it allocated.
+    """Launch whose memory is set up; a context manager that frees it.
 
-    The memory's allocations must not change between :meth:`run` and the one before it.
+    The allocations of the device memory must not change between two calls of :meth:`run`.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class PreparedLaunch:
         translated: TranslatedKernel,
         runtime: Runtime,
         memory: DeviceMemory,
-        checks: frozenset[Check],
+        checks: frozenset[CheckKind],
         owned: ExitStack,
         services: LaunchServices | None,
         source_line: Callable[[int], str | None] | None,
@@ -99,14 +98,14 @@ class PreparedLaunch:
         self.close()
 
     def close(self) -> None:
-        """Give back the packet and, where it was made here, the kernarg segment."""
+        """Free the packet and the kernarg segment if it was allocated here."""
         self._owned.close()
 
     def run(self, *, traced: bool = True) -> LaunchResult:
-        """Run it to its end; without `traced` no workgroup is traced for the timing model, which is quicker.
+        """Run the kernel to its end; without `traced` no workgroup is traced for the timing model, which is faster.
 
         Raises:
-            EmulationError: The kernel did what it must not do.
+            EmulationError: The kernel faulted, exceeded its budget, or failed an assertion.
         """
         dispatch = self._dispatch if traced else replace(self._dispatch, traced_workgroups=())
         if self._services is not None:
@@ -143,7 +142,7 @@ class PreparedLaunch:
         error.printed = services.printed.pieces
         return error
 
-    def _execute(self, dispatch: Dispatch) -> tuple[Execution, tuple[Finding, ...]]:
+    def _execute(self, dispatch: Dispatch) -> tuple[Execution, tuple[CheckFinding, ...]]:
         if not self._checks:
             return execute(self._runtime, dispatch, self._registry), ()
         with Checks(
@@ -159,7 +158,7 @@ class PreparedLaunch:
             return execution, checks.findings(self._translated.resume_address, self._source_line)
 
 
-def _result(execution: Execution, dispatch: Dispatch, program: Program, findings: tuple[Finding, ...]) -> LaunchResult:
+def _result(execution: Execution, dispatch: Dispatch, program: Program, findings: tuple[CheckFinding, ...]) -> LaunchResult:
     return LaunchResult(
         program=program,
         counters=launch_counters(

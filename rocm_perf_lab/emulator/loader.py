@@ -1,6 +1,6 @@
-"""Puts a code object into device memory: `load_code_object(memory, code_object) -> LoadedCodeObject`.
+"""Loads a code object into device memory: `load_code_object(memory, code_object) -> LoadedCodeObject`.
 
-PT_LOAD segments are copied to one allocation, dynamic relocations applied. Source: System V gABI and LLVM "User Guide
+PT_LOAD segments are copied to one allocation and dynamic relocations are applied. Source: System V gABI and LLVM "User Guide
 for AMDGPU Backend", section Relocation Records.
 """
 
@@ -32,19 +32,19 @@ _RELOCATION = struct.Struct("<QQq")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _PT_LOAD = 1
 _LARGEST_IMAGE_BYTES = 1 << 32
-"""Code reaches its data by offsets of 32 bits."""
+"""Code addresses its data by 32-bit offsets."""
 _SHT_RELA, _SHT_REL, _SHT_DYNSYM, _SHT_RELR = 4, 9, 11, 19
 _STB_WEAK = 2
 _NO_RELOCATION, _RELATIVE64 = 0, 13
 _ENCODINGS = {1: "low", 2: "high", 3: "64", 4: "low", 5: "64", 6: "low", 10: "low", 11: "high", _RELATIVE64: "64"}
 """R_AMDGPU_*: ABS32_LO, ABS32_HI, ABS64, REL32, REL64, ABS32, REL32_LO, REL32_HI, RELATIVE64."""
 _RELATIVE_KINDS = frozenset({4, 5, 10, 11})
-"""Counted from the relocated place."""
+"""Relative to the relocated address."""
 
 
 @dataclass(frozen=True)
 class LoadedCodeObject:
-    """A code object in device memory. `load_address` is where its address 0 lies."""
+    """Code object in device memory."""
 
     code_object: CodeObject
     allocation: Allocation
@@ -52,7 +52,7 @@ class LoadedCodeObject:
 
     @property
     def load_address(self) -> int:
-        """What to add to an address of the code object to get a device address."""
+        """Device address of address 0 of the code object."""
         return self.allocation.address
 
     @cached_property
@@ -62,67 +62,67 @@ class LoadedCodeObject:
 
     @cached_property
     def stored_addresses(self) -> tuple[int, ...]:
-        """Addresses of the code object that its data hold: function pointers, tables of jump targets."""
+        """Addresses of the code object that its data contain: function pointers, jump tables."""
         found = {r.target + r.addend for r in _relocations(self.elf) if r.target is not None}
         return tuple(sorted(found))
 
     def kernel(self, symbol: str) -> KernelMetadata:
-        """The kernel of that symbol.
+        """Return the kernel with a symbol.
 
         Raises:
-            CodeObjectError: There is none.
+            CodeObjectError: The code object has no such kernel.
         """
         for kernel in self.code_object.kernels:
             if kernel.symbol == symbol:
                 return kernel
         known = ", ".join(kernel.symbol for kernel in self.code_object.kernels)
-        raise CodeObjectError(f"no kernel {symbol!r} in the code object", hint=f"It has: {known}.")
+        raise CodeObjectError(f"no kernel {symbol!r} in the code object", hint=f"Its kernels are {known}.")
 
     def device_global(self, symbol: str) -> NDArray[np.uint8]:
-        """The bytes of a device global variable, for reading and writing.
+        """Return the bytes of a device global variable, for reading and writing.
 
         Raises:
-            CodeObjectError: No such symbol.
+            CodeObjectError: The code object has no such variable.
         """
         found = self.elf.symbols.get(symbol)
         if found is None:
             raise CodeObjectError(
-                f"no device global {symbol!r} in the code object", hint=f"It has: {', '.join(self.variables) or 'none'}."
+                f"no device global {symbol!r} in the code object", hint=f"Its variables: {', '.join(self.variables) or 'none'}."
             )
         return self.memory.view(self.allocation)[found.address : found.address + found.size]
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """Symbols of its device globals, in order of their addresses."""
+        """Symbols of the device globals, in order of their addresses."""
         found = [s for s in self.elf.symbols.values() if s.kind == _STT_OBJECT and s.size and not s.name.endswith(".kd")]
         return tuple(s.name for s in sorted(found, key=lambda s: s.address))
 
     def fill_global(self, symbol: str, content: bytes) -> None:
-        """Put the first value into a device global, as a host does.
+        """Set the initial value of a device global, as a host program does.
 
         Raises:
-            CodeObjectError: No such symbol, or it has another size.
+            CodeObjectError: The variable does not exist or has another size.
         """
         place = self.device_global(symbol)
         if len(content) != len(place):
             raise CodeObjectError(
-                f"device global {symbol!r} has {len(place):,} bytes, {len(content):,} were given",
+                f"device global {symbol!r} has {len(place):,} bytes, but {len(content):,} were passed",
                 where=f"kernel.variables.{symbol}",
-                hint="Give its type and shape as the source declares them.",
+                hint="Set its type and shape as declared in the source.",
             )
         place[:] = np.frombuffer(content, np.uint8)
 
 
 def load_code_object(memory: DeviceMemory, code_object: CodeObject, address: int | None = None) -> LoadedCodeObject:
-    """Copy and relocate; `address` asks for exactly that load address.
+    """Copy and relocate a code object, at load address `address` if given.
 
     Raises:
-        CodeObjectError: Damaged headers, or a relocation that the lab does not know.
-        DeviceMemoryError: The address is taken.
+        CodeObjectError: Damaged headers, or an unknown relocation type.
+        DeviceMemoryError: The address range is in use.
     """
     segments = _load_segments(code_object.data)
     if not segments:
-        raise CodeObjectError("the code object has nothing to load", hint="Link it with lld.")
+        raise CodeObjectError("the code object has no segment to load", hint="Link it with lld.")
     allocation = memory.allocate(ALLOCATION_NAME, max(start + size for start, _, size in segments), address)
     image = memory.view(allocation)
     for start, content, _ in segments:
@@ -133,7 +133,7 @@ def load_code_object(memory: DeviceMemory, code_object: CodeObject, address: int
 
 
 def _load_segments(data: bytes) -> list[tuple[int, bytes, int]]:
-    """(address, content in the file, size in memory) of every PT_LOAD segment."""
+    """Return (address, content in the file, size in memory) of every PT_LOAD segment."""
     (table,) = struct.unpack_from("<Q", data, 32)
     entry_size, count = struct.unpack_from("<HH", data, 54)
     if count and (entry_size != _PROGRAM_HEADER.size or table + count * entry_size > len(data)):
@@ -147,7 +147,7 @@ def _load_segments(data: bytes) -> list[tuple[int, bytes, int]]:
             raise CodeObjectError("a segment ends beyond the file", hint="Compile or copy the code object again.")
         if address + memory_bytes > _LARGEST_IMAGE_BYTES:
             raise CodeObjectError(
-                f"a segment of {memory_bytes:,} bytes at {address:#x} is more than a code object can address",
+                f"a segment of {memory_bytes:,} bytes at {address:#x} exceeds the address range of a code object",
                 hint="Compile or copy the code object again.",
             )
         segments.append((address, data[offset : offset + file_bytes], memory_bytes))
@@ -158,13 +158,13 @@ def _relocate(loaded: LoadedCodeObject, image: NDArray[np.uint8]) -> None:
     for relocation in _relocations(loaded.elf):
         content = relocation.content(loaded.load_address)
         if relocation.place + len(content) > image.size:
-            raise CodeObjectError(f"a relocation at {relocation.place:#x} lies outside the code object")
+            raise CodeObjectError(f"a relocation at {relocation.place:#x} is outside the code object")
         image[relocation.place : relocation.place + len(content)] = np.frombuffer(content, dtype=np.uint8)
 
 
 @dataclass(frozen=True)
 class _Relocation:
-    """`target` is an address of the code object, None for a weak symbol that nothing defines."""
+    """Relocation; `target` is an address of the code object, or None for an undefined weak symbol."""
 
     place: int
     kind: int
@@ -183,7 +183,7 @@ class _Relocation:
             case "high":
                 return struct.pack("<I", value >> 32 & 0xFFFF_FFFF)
         raise CodeObjectError(
-            f"unknown relocation type {self.kind}", hint="The lab knows ABS32, ABS64, REL32, REL64 and RELATIVE64."
+            f"unknown relocation type {self.kind}", hint="Supported are ABS32, ABS64, REL32, REL64 and RELATIVE64."
         )
 
 
@@ -200,7 +200,7 @@ def _relocations(elf: ElfFile) -> Iterator[_Relocation]:
             )
         content = elf.content(section)
         if len(content) % _RELOCATION.size:
-            raise CodeObjectError(f"relocation table {section.name!r} is cut short", hint="Compile the code object again.")
+            raise CodeObjectError(f"relocation table {section.name!r} is truncated", hint="Compile the code object again.")
         for place, info, addend in _RELOCATION.iter_unpack(content):
             kind, index = info & 0xFFFF_FFFF, info >> 32
             if kind != _NO_RELOCATION:
@@ -216,6 +216,6 @@ def _symbol_address(symbols: bytes, index: int) -> int | None:
     if info >> 4 == _STB_WEAK:
         return None
     raise CodeObjectError(
-        "the code object uses a symbol that it does not define",
+        "the code object uses an undefined symbol",
         hint="Define the variable or function in the same compilation; external device symbols are not linked.",
     )

@@ -1,7 +1,7 @@
-"""One emulated GPU: memory, code objects, launches.
+"""Emulated GPU: memory, code objects, launches.
 
-`Machine(target, ...)` allocates buffers, loads code objects and launches kernels; a launch gives exact counters and,
-for sampled workgroups, traces for the timing engine. What a kernel must not do ends in an :class:`EmulationError`.
+`EmulatedGpu(target, ...)` allocates buffers, loads code objects and launches kernels. A launch returns exact counters and,
+for sampled workgroups, traces for the timing engine. Invalid operations of a kernel raise :class:`EmulationError`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from rocm_perf_lab.arch.registry import emulated_architectures
 from rocm_perf_lab.core.geometry import Dim3, Geometry
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.execution import Dispatch
@@ -23,7 +24,7 @@ from rocm_perf_lab.emulator.launch_limits import LaunchRefused, require_launchab
 from rocm_perf_lab.emulator.launching import LaunchResult, PreparedLaunch
 from rocm_perf_lab.emulator.loader import LoadedCodeObject, load_code_object
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
-from rocm_perf_lab.emulator.ordering import results_depend_on_order
+from rocm_perf_lab.emulator.program import results_depend_on_order
 from rocm_perf_lab.emulator.translation import KernelTranslator, TranslatedKernel
 from rocm_perf_lab.toolchain.descriptor import allocated_registers
 
@@ -32,28 +33,27 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.emulator.checks import Check
+    from rocm_perf_lab.emulator.checks import CheckKind
+    from rocm_perf_lab.emulator.execution import SamplePolicy
     from rocm_perf_lab.emulator.host_services import LaunchServices
-    from rocm_perf_lab.emulator.sampling import SamplePolicy
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
-EMULATED_ARCHITECTURE = "gfx942"
 _DYNAMIC_STACK_BYTES = 16384
 _ARCHITECTURAL_VGPRS = 256
 _KERNARG_ALIGNMENT = 64
-"""Runtimes hand out the segment in such units; compilers load past its end, up to its alignment."""
+"""Runtimes allocate the segment in these units; compilers load past its end, up to its alignment."""
 
 
-class Machine:
-    """One emulated GPU; a context manager that gives its memory back.
+class EmulatedGpu:
+    """Emulated GPU; a context manager that frees its memory.
 
     Args:
         target: Limits of the GPU; its architecture must be gfx942.
         max_instructions: Wave instructions that one launch may execute.
-        threads: Threads of one launch at most; counters and results do not depend on it.
-        sample: Which workgroups are traced; None traces none.
-        checks: What to look for beyond faults; a checked launch runs on one thread.
+        threads: Maximum number of threads of a launch; counters and results do not depend on it.
+        sample: Workgroups to trace; None traces none.
+        checks: Checks beyond faults; a checked launch runs on one thread.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Machine:
         max_instructions: int,
         threads: int = 1,
         sample: SamplePolicy | None = None,
-        checks: frozenset[Check] = frozenset(),
+        checks: frozenset[CheckKind] = frozenset(),
     ) -> None:
-        if target.architecture != EMULATED_ARCHITECTURE:
+        if target.architecture not in emulated_architectures():
             raise LaunchRefused(
-                f"the emulator executes {EMULATED_ARCHITECTURE}, {target.name} is {target.architecture}",
+                f"the emulator executes {', '.join(emulated_architectures())}, {target.name} is {target.architecture}",
                 where="target",
-                hint="Take target=mi300x or target=mi325x, or a real device.",
+                hint="Use target=mi300x or target=mi325x, or a real device.",
             )
         self._target = target
         self._max_instructions = max_instructions
@@ -88,15 +88,15 @@ class Machine:
         self.close()
 
     def close(self) -> None:
-        """Give all memory back; loaded code objects and allocations are gone."""
+        """Free all memory; loaded code objects and allocations become invalid."""
         self.memory.close()
 
     def allocate(self, name: str, nbytes: int, address: int | None = None) -> Allocation:
-        """A zeroed buffer, at a chosen address where one is given."""
+        """Return a zeroed buffer, at `address` if given."""
         return self.memory.allocate(name, nbytes, address)
 
     def write(self, allocation: Allocation, content: bytes | NDArray[np.generic]) -> None:
-        """Copy to the start of a buffer.
+        """Copy `content` to the start of a buffer.
 
         Raises:
             LaunchRefused: `content` is larger than the buffer.
@@ -107,28 +107,28 @@ class Machine:
         self.memory.view(allocation)[: len(raw)] = raw
 
     def forget_content(self, allocation: Allocation) -> None:
-        """Count the content of a buffer as nobody's: reading it before writing it is a finding."""
+        """Mark the content of a buffer as uninitialised: a read before a write is then a finding."""
         self.memory.forget_content(allocation)
 
     def read(self, allocation: Allocation) -> bytes:
-        """The content of a buffer."""
+        """Return the content of a buffer."""
         return self.memory.view(allocation).tobytes()
 
     def free(self, allocation: Allocation) -> None:
-        """Give a buffer back; a kernel that still uses it faults."""
+        """Free a buffer; later accesses of kernels to it fault."""
         self.memory.free(allocation)
 
     def load(self, code_object: CodeObject, address: int | None = None) -> LoadedCodeObject:
-        """Put a code object into device memory, at a chosen address where one is given.
+        """Load a code object into device memory, at `address` if given.
 
         Raises:
-            LaunchRefused: It is of another architecture.
-            DeviceMemoryError: The address is taken.
+            LaunchRefused: The code object is for another architecture.
+            DeviceMemoryError: The address range is in use.
         """
-        if code_object.architecture != EMULATED_ARCHITECTURE:
+        if code_object.architecture != self._target.architecture:
             raise LaunchRefused(
-                f"the code object is for {code_object.architecture}, the emulator executes {EMULATED_ARCHITECTURE}",
-                hint=f"Compile for {EMULATED_ARCHITECTURE}.",
+                f"the code object is for {code_object.architecture}, the emulator executes {self._target.architecture}",
+                hint=f"Compile for {self._target.architecture}.",
             )
         return load_code_object(self.memory, code_object, address)
 
@@ -148,19 +148,19 @@ class Machine:
         """Run a kernel to its end.
 
         Args:
-            loaded: The code object.
-            symbol: Symbol of the kernel in it.
-            grid: Workgroups, partial ones too.
+            loaded: Loaded code object.
+            symbol: Symbol of the kernel.
+            grid: Workgroups, including partial ones.
             block: Work-items per workgroup.
-            arguments: In the kernel's order: buffers or device addresses, and encoded scalars.
-            dynamic_lds_bytes: LDS on top of the kernel's static LDS.
-            remainder: Work-items of the last workgroup of an axis where it is partial.
-            cooperative: All workgroups are resident at once and may wait for each other.
-            source_line: Source line of an address of the code object, for messages.
+            arguments: In the order of the kernel: buffers or device addresses, and encoded scalars.
+            dynamic_lds_bytes: LDS in addition to the static LDS of the kernel.
+            remainder: Work-items of the last workgroup of an axis if it is partial, else 0.
+            cooperative: Keep all workgroups resident at once, so that they may wait for each other.
+            source_line: Returns the source line of an address of the code object, for messages.
 
         Raises:
-            LaunchRefused: Geometry or LDS that the hardware does not take, or more workgroups than may be resident at once.
-            EmulationError: The kernel did what it must not do.
+            LaunchRefused: The hardware cannot launch this geometry or LDS size, or not all workgroups fit at once.
+            EmulationError: The kernel faulted, exceeded its budget, or failed an assertion.
         """
         geometry = Geometry(grid, block, dynamic_lds_bytes, remainder)
         values = [value.address if isinstance(value, Allocation) else value for value in arguments]
@@ -176,10 +176,10 @@ class Machine:
                 self.memory.free(meeting)
 
     def grid_sync(self, kernel: KernelMetadata, geometry: Geometry) -> Allocation:
-        """The block that the workgroups of a cooperative launch meet at.
+        """Return the memory block of the grid barrier of a cooperative launch.
 
         Raises:
-            LaunchRefused: The workgroups do not fit on the GPU all at once.
+            LaunchRefused: Not all workgroups fit on the GPU at once.
         """
         require_resident(kernel, geometry, self._target)
         block = grid_sync_block(geometry)
@@ -198,19 +198,19 @@ class Machine:
         scratch_bytes: int = 0,
         source_line: Callable[[int], str | None] | None = None,
     ) -> PreparedLaunch:
-        """A launch with its kernarg segment as it is, to be run once or many times; close it to give its memory back.
+        """Return a launch with a given kernarg segment, to be run once or several times; close it to free its memory.
 
         Args:
-            loaded: The code object.
-            symbol: Symbol of the kernel in it.
-            geometry: Of the dispatch.
-            kernarg: The whole segment, hidden arguments included.
-            kernarg_address: Where the segment already lies in device memory; None puts it somewhere.
-            scratch_bytes: Scratch of a work-item, where the dispatch asks for more than the kernel does.
-            source_line: Source line of an address of the code object, for messages.
+            loaded: Loaded code object.
+            symbol: Symbol of the kernel.
+            geometry: Geometry of the dispatch.
+            kernarg: Whole segment, including hidden arguments.
+            kernarg_address: Address of the segment if it is in device memory already.
+            scratch_bytes: Scratch per work-item if the dispatch requests more than the kernel.
+            source_line: Returns the source line of an address of the code object, for messages.
 
         Raises:
-            LaunchRefused: Geometry or LDS that the hardware does not take.
+            LaunchRefused: The hardware cannot launch this geometry or LDS size.
         """
         kernel = loaded.kernel(symbol)
         require_launchable(kernel, geometry, self._target)
@@ -252,19 +252,19 @@ class Machine:
     def _host_services(
         self, loaded: LoadedCodeObject, kernel: KernelMetadata, translated: TranslatedKernel, kernarg_address: int
     ) -> LaunchServices | None:
-        """Who calls the host takes turns by atomics that return; other kernels may have its arguments, and use none of them."""
+        """Return the host services if the kernel can use them: host calls need atomics that return a value."""
         if not results_depend_on_order(translated.program):
             return None
         return self._services.of_kernel(kernel, kernarg_address, loaded.elf)
 
     def _place_kernarg(self, owner: ExitStack, kernarg: bytes) -> int:
-        """Put the arguments into a segment of their own; its address."""
+        """Copy the arguments into a new segment and return its address."""
         segment = self._allocate_for(owner, "kernel arguments", -len(kernarg) % _KERNARG_ALIGNMENT + len(kernarg))
         self.write(segment, kernarg)
         return segment.address
 
     def _allocate_for(self, owner: ExitStack, name: str, nbytes: int) -> Allocation:
-        """A buffer that is given back with its owner."""
+        """Return a buffer that is freed with its owner."""
         allocation = self.memory.allocate(name, nbytes)
         owner.callback(self.memory.free, allocation)
         return allocation
@@ -277,7 +277,7 @@ class Machine:
         state: InitialState,
         scratch_bytes: int,
     ) -> Dispatch:
-        registers = allocated_registers(kernel.descriptor, EMULATED_ARCHITECTURE)
+        registers = allocated_registers(kernel.descriptor, self._target.architecture)
         return Dispatch(
             kernel_address=translated.address,
             geometry=geometry,
@@ -294,12 +294,12 @@ class Machine:
 
 
 def _bytes_of(content: NDArray[np.generic]) -> NDArray[np.uint8]:
-    """Without a copy where the array is contiguous."""
+    """Return the bytes of an array, without a copy if it is contiguous."""
     return np.ascontiguousarray(content).reshape(-1).view(np.uint8)
 
 
 def _is_cooperative(kernel: KernelMetadata, kernarg: bytes) -> bool:
-    """Only a cooperative launch brings a block to meet at."""
+    """Return whether the arguments contain a grid barrier, which only cooperative launches have."""
     return any(any(kernarg[a.offset : a.offset + a.size]) for a in kernel.arguments if a.value_kind == GRID_SYNC_ARGUMENT)
 
 

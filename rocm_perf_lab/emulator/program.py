@@ -25,10 +25,13 @@ ABORT_TRAP = 2
 CONDITIONAL_BRANCHES = frozenset(f"S_CBRANCH_{test}" for test in ("SCC0", "SCC1", "VCCZ", "VCCNZ", "EXECZ", "EXECNZ"))
 COMPUTED_JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
 _PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP"})
+_RETURN_BIT = {"GLOBAL": 16, "FLAT": 16, "MUBUF": 14}
+"""Bit of the encoding that asks for the old value (SC0)."""
+_COMMUTING = ("ADD", "SUB", "SMIN", "UMIN", "SMAX", "UMAX", "AND", "OR", "XOR")
 
 
 @dataclass(frozen=True)
-class Block:
+class BasicBlock:
     """A basic block: `instructions` in order, then one of `successors` (addresses), or the wavefront pauses or ends.
 
     `is_loop_header`: a branch from its own address or a later one leads here, or it is a computed jump that may lead anywhere;
@@ -65,7 +68,7 @@ class Program:
     symbol: str
     entry: int
     load_address: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[BasicBlock, ...]
     mode: int = DEFAULT_MODE
     """The MODE register at the kernel's entry."""
 
@@ -75,7 +78,7 @@ class Program:
         return tuple(sorted((i for b in self.blocks for i in b.instructions), key=lambda i: i.address))
 
     @cached_property
-    def block_at(self) -> Mapping[int, Block]:
+    def block_at(self) -> Mapping[int, BasicBlock]:
         """Blocks by their first address."""
         return {block.address: block for block in self.blocks}
 
@@ -113,7 +116,7 @@ def decode_program(
     for index, address in enumerate(sorted(leaders & decoded.keys())):
         body = _body(numbered, address, leaders)
         is_header = address in back_targets
-        blocks.append(Block(index, address, body, _successors(body[-1]), is_header, address in resume_points))
+        blocks.append(BasicBlock(index, address, body, _successors(body[-1]), is_header, address in resume_points))
     return Program(symbol, entries[0], load_address, tuple(blocks), mode)
 
 
@@ -194,3 +197,16 @@ def _renumbered(instruction: Instruction, index: int) -> Instruction:
     from dataclasses import replace
 
     return replace(instruction, index=index)
+
+
+def results_depend_on_order(program: Program) -> bool:
+    """True where one thread has to run the whole launch."""
+    return any(_is_order_dependent(instruction) for instruction in program.instructions)
+
+
+def _is_order_dependent(instruction: Instruction) -> bool:
+    _, is_atomic, operation = instruction.mnemonic.partition("_ATOMIC_")
+    if not is_atomic or instruction.encoding not in _RETURN_BIT:
+        return False
+    bit = _RETURN_BIT[instruction.encoding]
+    return bool(instruction.bits(bit, bit)) or operation.removesuffix("_X2") not in _COMMUTING

@@ -1,6 +1,6 @@
-"""What the memory runtime shares with Python: `runtime/machine.h` and the trace of `runtime/wave.h`, for ctypes.
+"""Structures of the C runtime (`runtime/wave.h`, `machine.h`, `checks.h`) for ctypes and for the translator's address arithmetic.
 
-A test compares the sizes with the compiled ones.
+A test compares sizes and offsets with the compiled ones.
 """
 
 from __future__ import annotations
@@ -8,9 +8,58 @@ from __future__ import annotations
 import ctypes
 from enum import IntEnum
 
-from rocm_perf_lab.emulator.wave import LANES
-
+LANES = 64
+VGPR_ROWS = 512
+TEMP_ROWS = 16
+SGPRS = 128
+VCC, M0, EXEC = 106, 124, 126
+FIRST_AGPR_ROW = 256
+FIRST_TEMP_ROW = VGPR_ROWS
 USER_SGPR_SLOTS = 32
+
+
+class Status(IntEnum):
+    """Why a translated kernel returned."""
+
+    ENDED = 0
+    BARRIER = 1
+    SLICE_OVER = 2
+    FAULT = 3
+
+
+class WaveState(ctypes.Structure):
+    """struct rpl_wave."""
+
+    _fields_ = (
+        ("vgpr", ctypes.c_uint32 * LANES * (VGPR_ROWS + TEMP_ROWS)),
+        ("sgpr", ctypes.c_uint32 * SGPRS),
+        ("scc", ctypes.c_uint32),
+        ("mode", ctypes.c_uint32),
+        ("status", ctypes.c_uint32),
+        ("resume", ctypes.c_uint32),
+        ("slice", ctypes.c_int64),
+        ("block_executions", ctypes.c_void_p),
+        ("block_active_lanes", ctypes.c_void_p),
+        ("lds", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p),
+        ("machine", ctypes.c_void_p),
+        ("trace", ctypes.c_void_p),
+        ("lds_bytes", ctypes.c_uint32),
+        ("scratch_bytes", ctypes.c_uint32),
+        ("workgroup", ctypes.c_uint32 * 3),
+        ("wave_in_workgroup", ctypes.c_uint32),
+        ("slice_end", ctypes.c_int64),
+        ("group", ctypes.c_void_p),
+        ("workgroup_number", ctypes.c_uint32),
+        ("waves_in_workgroup", ctypes.c_uint32),
+        ("vgpr_rows", ctypes.c_uint32),
+        ("agpr_rows", ctypes.c_uint32),
+    )
+
+
+def offset_of(field: str) -> int:
+    """Byte offset of a field of struct rpl_wave."""
+    return int(getattr(WaveState, field).offset)
 
 
 class FaultKind(IntEnum):
@@ -98,7 +147,7 @@ class MachineState(ctypes.Structure):
     )
 
 
-class Trace(ctypes.Structure):
+class WaveTrace(ctypes.Structure):
     """struct rpl_trace."""
 
     _fields_ = (
@@ -149,10 +198,10 @@ class ChecksRecord(ctypes.Structure):
 
 
 ANSWER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint32), ctypes.c_uint32)
-"""Answers the host calls of a wavefront: (workgroup, wavefront in it) -> :class:`Answer`."""
+"""Answers the host calls of a wavefront: (workgroup, wavefront in it) -> :class:`HostCallOutcome`."""
 
 
-class Answer(IntEnum):
+class HostCallOutcome(IntEnum):
     """enum rpl_answer."""
 
     NOTHING_ASKED = 0
@@ -160,7 +209,7 @@ class Answer(IntEnum):
     NONE = 2
 
 
-class HostRecord(ctypes.Structure):
+class HostServicesRecord(ctypes.Structure):
     """struct rpl_host."""
 
     _fields_ = (("ready", ctypes.c_void_p), ("answer", ANSWER))

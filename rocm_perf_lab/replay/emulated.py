@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab import __version__
+from rocm_perf_lab.arch.registry import emulated_architectures
 from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.device.emulated_time import estimate_launch
 from rocm_perf_lab.emulator.execution import SamplePolicy
 from rocm_perf_lab.emulator.kernarg import hidden_values
-from rocm_perf_lab.emulator.machine import EMULATED_ARCHITECTURE, EmulatedGpu
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import DeviceMemoryError
 from rocm_perf_lab.replay.address_space import materialise
 from rocm_perf_lab.replay.errors import ReplayError
@@ -276,9 +277,9 @@ def _bytes_at(address: int, nbytes: int) -> NDArray[np.uint8]:
 
 def _require_emulated(capture: Capture) -> None:
     architecture = capture.code_object.architecture
-    if architecture != EMULATED_ARCHITECTURE:
+    if architecture not in emulated_architectures():
         raise ReplayError(
-            f"the capture is of {architecture}, the emulator executes {EMULATED_ARCHITECTURE}",
+            f"the capture is of {architecture}, the emulator executes {', '.join(emulated_architectures())}",
             where=str(capture.directory),
             hint=f"Replay it on a GPU with {architecture}: --device rocm.",
         )

@@ -1,6 +1,6 @@
-"""Runs trials: on the emulator with every check on, or on the device that measures.
+"""Runners of trials: the emulator with all checks enabled, or the measuring device.
 
-A runner takes the launches of one trial and gives the content of all buffers after the last, and what the checks found.
+A runner executes the launches of one trial and returns the content of all buffers and the findings of the checks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.device.protocol import Device, Launch
-    from rocm_perf_lab.emulator.machine import Machine
+    from rocm_perf_lab.emulator.machine import EmulatedGpu
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject
@@ -33,7 +33,13 @@ DEFAULT_BUDGET = 2_000_000_000
 
 @dataclass(frozen=True)
 class TrialRun:
-    """`buffers` after the last dispatch, `findings` of all; `instructions` that wavefronts executed in the longest."""
+    """Result of a trial.
+
+    Args:
+        buffers: Content after the last dispatch, by buffer name.
+        findings: Findings of all dispatches.
+        instructions: Wave instructions of the longest dispatch; 0 if not counted.
+    """
 
     buffers: Mapping[str, NDArray[Any]]
     findings: tuple[Finding, ...] = ()
@@ -41,36 +47,40 @@ class TrialRun:
 
 
 class TrialRunner(Protocol):
-    """Where trials run."""
+    """Executes the launches of a trial."""
 
     def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int) -> TrialRun:
-        """Dispatch one after another on the same memory.
+        """Dispatch the launches one after another on the same memory.
 
         Args:
-            launches: At least one; all with the same buffers.
-            aliases: Buffers that lie where another one lies.
-            budget: Wave instructions that one dispatch may execute, where they are counted.
+            launches: At least one launch; all have the same buffers.
+            aliases: Buffers that share the memory of another buffer.
+            budget: Wave instructions that one dispatch may execute, if they are counted.
 
         Raises:
-            LabError: The kernel did what it must not do.
+            LabError: The kernel failed, for example with an access out of bounds.
         """
         ...
 
 
 class EmulatorRunner:
-    """Every check of the emulator: races, uninitialised reads, barriers, alignment; out of bounds always."""
+    """Runs trials on the emulator with all checks: bounds, races, uninitialised reads, barriers, alignment."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
 
     def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int = DEFAULT_BUDGET) -> TrialRun:
-        """Emulate."""
-        from rocm_perf_lab.emulator.checks import Check
-        from rocm_perf_lab.emulator.machine import Machine
+        """Run the launches; see :class:`TrialRunner`.
+
+        Raises:
+            LabError: An access is out of bounds, or the budget is exceeded.
+        """
+        from rocm_perf_lab.emulator.checks import CheckKind
+        from rocm_perf_lab.emulator.machine import EmulatedGpu
 
         findings: list[Finding] = []
         longest = 0
-        with Machine(self._target, max_instructions=budget, checks=frozenset(Check)) as machine:
+        with EmulatedGpu(self._target, max_instructions=budget, checks=frozenset(CheckKind)) as machine:
             loaded = machine.load(launches[0].code_object)
             buffers = _allocated(machine, launches[0], aliases)
             for launch in launches:
@@ -99,20 +109,20 @@ class EmulatorRunner:
 
 
 class DeviceRunner:
-    """The measuring device itself; a canary behind every buffer shows writes past its end."""
+    """Runs trials on the measuring device, with a canary after every buffer to detect writes past its end."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
     def run(self, launches: Sequence[Launch], aliases: Mapping[str, str], *, budget: int = DEFAULT_BUDGET) -> TrialRun:
-        """Each dispatch in a run of its own: what a launch leaves behind is for the emulator to find.
+        """Run the last launch only: effects of one launch on the next are checked on the emulator.
 
         Raises:
-            LabError: The kernel failed, or wrote behind a buffer.
+            LabError: The kernel failed or wrote past the end of a buffer, or there are aliases.
         """
         launch = launches[-1]
         if aliases:
-            raise LabError("only the emulator runs a kernel in place", where="optimizer.gate")
+            raise LabError("only the emulator supports trials with an output in the place of an input", where="optimizer.gate")
         padded = replace(launch, arguments=tuple(_padded(a) if isinstance(a, BufferValue) else a for a in launch.arguments))
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
             run = self._device.run(padded, database=Path(directory) / "trial.db", runs=1, counters=())
@@ -122,18 +132,18 @@ class DeviceRunner:
                 raw = np.frombuffer(run.outputs[argument.name].tobytes(), np.uint8)
                 end = argument.data.nbytes
                 if not np.array_equal(raw[end:], _canary(argument.name)):
-                    raise LabError(f"the kernel writes behind the end of buffer {argument.name!r}", where=launch.symbol)
+                    raise LabError(f"the kernel writes past the end of buffer {argument.name!r}", where=launch.symbol)
                 contents[argument.name] = raw[:end].view(argument.data.dtype).reshape(argument.data.shape)
         return TrialRun(contents, run.findings)
 
 
-def _allocated(machine: Machine, launch: Launch, aliases: Mapping[str, str]) -> dict[str, Allocation]:
+def _allocated(machine: EmulatedGpu, launch: Launch, aliases: Mapping[str, str]) -> dict[str, Allocation]:
     values = [a for a in launch.arguments if isinstance(a, BufferValue)]
     own = {a.name: machine.allocate(a.name, a.data.nbytes) for a in values if a.name not in aliases}
     return own | {name: own[target] for name, target in aliases.items()}
 
 
-def _fill(machine: Machine, launch: Launch, buffers: Mapping[str, Allocation], aliases: Mapping[str, str]) -> None:
+def _fill(machine: EmulatedGpu, launch: Launch, buffers: Mapping[str, Allocation], aliases: Mapping[str, str]) -> None:
     for argument in launch.arguments:
         if isinstance(argument, BufferValue) and argument.name not in aliases:
             machine.write(buffers[argument.name], argument.data)

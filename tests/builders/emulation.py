@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rocm_perf_lab.emulator.machine import Machine
-from rocm_perf_lab.emulator.sampling import SamplePolicy
+from rocm_perf_lab.emulator.execution import SamplePolicy
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.emulator.checks import Check
+    from rocm_perf_lab.emulator.checks import CheckKind
     from rocm_perf_lab.emulator.launching import LaunchResult
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.emulator.memory import Allocation
@@ -112,10 +112,10 @@ class EmulatorBench:
         threads: int = 1,
         max_instructions: int = 10**7,
         sample: int = 0,
-        checks: frozenset[Check] = frozenset(),
+        checks: frozenset[CheckKind] = frozenset(),
     ) -> None:
         policy = SamplePolicy(sample) if sample else None
-        self.machine = Machine(mi300x(), max_instructions=max_instructions, threads=threads, sample=policy, checks=checks)
+        self.machine = EmulatedGpu(mi300x(), max_instructions=max_instructions, threads=threads, sample=policy, checks=checks)
         self._code_object = code_object
 
     def __enter__(self) -> Self:

@@ -22,9 +22,8 @@ from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.jit import NativeKernel, compile_program
 from rocm_perf_lab.emulator.program import DEFAULT_MODE, Program, decode_program
-from rocm_perf_lab.emulator.structures import MachineState
+from rocm_perf_lab.emulator.structures import EXEC, LANES, VCC, MachineState, WaveState
 from rocm_perf_lab.emulator.translate.function import kernel_ir, resume_id
-from rocm_perf_lab.emulator.wave import EXEC, LANES, VCC, Wave
 from rocm_perf_lab.toolchain.compilers import find_compiler
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 
@@ -143,8 +142,8 @@ class Snippets:
         waves = max(-(-count // LANES), max((len(w) for w in scalar_words.values()), default=1))
         outcome = Outcome(np.zeros((waves, 32, LANES), np.uint32), np.zeros((waves, 128), np.uint32), np.zeros(waves, np.uint32))
         padded = {r: np.resize(w, waves * LANES) for r, w in words.items()}
-        storage, machine = (ctypes.c_uint8 * (ctypes.sizeof(Wave) + 64))(), MachineState()
-        wave = Wave.from_buffer(storage, -ctypes.addressof(storage) % 64)
+        storage, machine = (ctypes.c_uint8 * (ctypes.sizeof(WaveState) + 64))(), MachineState()
+        wave = WaveState.from_buffer(storage, -ctypes.addressof(storage) % 64)
         wave.machine = ctypes.addressof(machine)
         rows = np.ctypeslib.as_array(wave.vgpr)
         scalars = np.ctypeslib.as_array(wave.sgpr)
@@ -162,7 +161,7 @@ class Snippets:
             outcome.vgprs[n], outcome.sgprs[n], outcome.scc[n] = rows[:32], scalars, wave.scc
         return outcome
 
-    def run_on(self, wave: Wave, text: str) -> None:
+    def run_on(self, wave: WaveState, text: str) -> None:
         """Run one snippet on a wavefront that the caller has set up; MODE is set here."""
         program, native, resumes = self._translated
         if text in self.unsupported:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rocm_perf_lab.emulator.isa.instruction import Instruction
-from rocm_perf_lab.emulator.program import Block, Program
+from rocm_perf_lab.emulator.program import BasicBlock, Program
 from rocm_perf_lab.emulator.timing.engine import TracedLaunch
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def straight_program(steps: Sequence[Step]) -> Program:
         )
         for index, step in enumerate(steps)
     )
-    return Program("kernel", 0, 0, (Block(0, 0, instructions, (), False, False),))
+    return Program("kernel", 0, 0, (BasicBlock(0, 0, instructions, (), False, False),))
 
 
 def traced_launch(

@@ -11,7 +11,7 @@ import yaml
 from rocm_perf_lab.core.resources import resource_dir
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue, Launch
-from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.toolchain.compilers import find_compiler
@@ -100,7 +100,7 @@ def unary_launch(
 
 def emulate(launch: Launch) -> tuple[dict[str, NDArray[Any]], LaunchResult]:
     """Buffers after the launch, by name, and what the machine counted."""
-    with Machine(mi300x(), max_instructions=10**9, threads=2) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10**9, threads=2) as machine:
         buffers = {}
         values: list[Any] = []
         for argument in launch.arguments:
@@ -115,7 +115,7 @@ def emulate(launch: Launch) -> tuple[dict[str, NDArray[Any]], LaunchResult]:
     return outputs, result
 
 
-def _read(machine: Machine, allocation: Any, data: NDArray[Any]) -> NDArray[Any]:
+def _read(machine: EmulatedGpu, allocation: Any, data: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
     return np.frombuffer(machine.read(allocation), dtype=data.dtype).reshape(data.shape)

@@ -9,8 +9,7 @@ import numpy as np
 
 from rocm_perf_lab.emulator.build import Runtime, load_runtime
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
-from rocm_perf_lab.emulator.structures import FaultRecord, MachineState, Trace
-from rocm_perf_lab.emulator.wave import EXEC, LANES, Status, Wave
+from rocm_perf_lab.emulator.structures import EXEC, LANES, FaultRecord, MachineState, Status, WaveState, WaveTrace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,9 +26,9 @@ class WaveBench:
         self.runtime: Runtime = load_runtime()
         self.memory = DeviceMemory(self.runtime)
         self.machine = MachineState()
-        storage = (ctypes.c_uint8 * (ctypes.sizeof(Wave) + _WAVE_ALIGNMENT))()
-        self.wave = Wave.from_buffer(storage, -ctypes.addressof(storage) % _WAVE_ALIGNMENT)
-        self.trace = Trace()
+        storage = (ctypes.c_uint8 * (ctypes.sizeof(WaveState) + _WAVE_ALIGNMENT))()
+        self.wave = WaveState.from_buffer(storage, -ctypes.addressof(storage) % _WAVE_ALIGNMENT)
+        self.trace = WaveTrace()
         self._lds = (ctypes.c_uint8 * lds_bytes)()
         self.scratch = (ctypes.c_uint8 * (scratch_bytes * LANES))()
         self.wave.lds, self.wave.lds_bytes = ctypes.addressof(self._lds), lds_bytes

@@ -9,10 +9,10 @@ import pytest
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.build import load_runtime
-from rocm_perf_lab.emulator.checks import _CELL_BYTES, Check, Finding, parse_checks
+from rocm_perf_lab.emulator.checks import _CELL_BYTES, CheckFinding, CheckKind, parse_checks
 from rocm_perf_lab.emulator.launching import LaunchResult
 from rocm_perf_lab.emulator.loader import LoadedCodeObject
-from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import Allocation
 from rocm_perf_lab.emulator.structures import ChecksRecord, FindingRecord
 from rocm_perf_lab.toolchain.code_object import CodeObject
@@ -188,7 +188,7 @@ def line_of(text: str) -> int:
 
 @dataclass
 class Bench:
-    machine: Machine
+    machine: EmulatedGpu
     loaded: LoadedCodeObject
     code_object: CodeObject
 
@@ -202,7 +202,7 @@ class Bench:
     def ints(self, name: str, count: int = 256, *, unset: bool = False) -> Allocation:
         return self.buffer(name, np.arange(count, dtype=np.int32), unset=unset)
 
-    def findings(self, kernel: str, grid: int, block: int, *arguments: Allocation | bytes) -> tuple[Finding, ...]:
+    def findings(self, kernel: str, grid: int, block: int, *arguments: Allocation | bytes) -> tuple[CheckFinding, ...]:
         return self.launch(kernel, grid, block, *arguments).findings
 
     def launch(self, kernel: str, grid: int, block: int, *arguments: Allocation | bytes) -> LaunchResult:
@@ -224,7 +224,7 @@ def code_object(tmp_path_factory: pytest.TempPathFactory) -> CodeObject:
 
 @pytest.fixture
 def bench(code_object: CodeObject) -> Iterator[Bench]:
-    with Machine(mi300x(), max_instructions=10**7, threads=2, checks=frozenset(Check)) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10**7, threads=2, checks=frozenset(CheckKind)) as machine:
         yield Bench(machine, machine.load(code_object), code_object)
 
 
@@ -422,7 +422,7 @@ def test_each_problem_is_told_once_however_often_it_happens(bench: Bench) -> Non
 
 
 def test_nothing_is_looked_for_unless_asked(code_object: CodeObject) -> None:
-    with Machine(mi300x(), max_instructions=10**6) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10**6) as machine:
         bench = Bench(machine, machine.load(code_object), code_object)
 
         assert bench.findings("reverse", 1, 256, bench.ints("x"), number(0)) == ()
@@ -432,17 +432,17 @@ def test_nothing_is_looked_for_unless_asked(code_object: CodeObject) -> None:
     ("words", "expected"),
     [
         ("none", set()),
-        ("all", set(Check)),
-        ("barriers, alignment", {Check.BARRIERS, Check.ALIGNMENT}),
-        (["lds_races"], {Check.LDS_RACES}),
+        ("all", set(CheckKind)),
+        ("barriers, alignment", {CheckKind.BARRIERS, CheckKind.ALIGNMENT}),
+        (["lds_races"], {CheckKind.LDS_RACES}),
     ],
 )
-def test_checks_by_name(words: str | list[str], expected: set[Check]) -> None:
+def test_checks_by_name(words: str | list[str], expected: set[CheckKind]) -> None:
     assert parse_checks(words) == expected
 
 
 def test_an_unknown_check_is_answered_with_those_there_are() -> None:
-    with pytest.raises(LabError, match="no check named 'race'") as caught:
+    with pytest.raises(LabError, match="unknown check 'race'") as caught:
         parse_checks("race")
 
     assert "lds_races" in str(caught.value.hint)

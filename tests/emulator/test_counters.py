@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.counters import exact_counters, launch_counters
-from rocm_perf_lab.emulator.machine import Machine
-from rocm_perf_lab.emulator.sampling import SamplePolicy
+from rocm_perf_lab.emulator.execution import SamplePolicy
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from tests.builders.kernels import VEC_COPY, build_hip
 from tests.builders.targets import mi300x
 
@@ -48,7 +48,7 @@ def test_counters_of_what_never_happened_are_zero() -> None:
 def run_vector_copy(directory: Path, *, threads: int) -> LaunchResult:
     code_object = build_hip(VEC_COPY, directory).code_object
     n = MEASURED["n"]
-    with Machine(mi300x(), max_instructions=10**8, threads=threads, sample=SamplePolicy(2)) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10**8, threads=threads, sample=SamplePolicy(2)) as machine:
         a, b, c = (machine.allocate(name, 8 * n) for name in "abc")
         machine.write(a, np.arange(n, dtype=np.float64))
         loaded = machine.load(code_object)

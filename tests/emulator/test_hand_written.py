@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.checks import Check
+from rocm_perf_lab.emulator.checks import CheckKind
 from rocm_perf_lab.emulator.errors import IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.kernarg import KernelArgumentError
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused
@@ -335,7 +335,7 @@ def test_barriers_have_no_names_in_assembly(language: str) -> None:
     )
     code_object = read_code_object(assemble_code_object(kernel_text("k", f"s_movk_i32 s10, 5\n{TWO_ROLES}") + metadata))
 
-    with EmulatorBench(code_object, checks=frozenset({Check.BARRIERS})) as bench:
+    with EmulatorBench(code_object, checks=frozenset({CheckKind.BARRIERS})) as bench:
         out = bench.buffer(np.zeros(128, np.int32))
         result = bench.launch("k", 1, 128, out)
 

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.build import load_runtime
-from rocm_perf_lab.emulator.checks import Check
-from rocm_perf_lab.emulator.device_printf import Formatter
+from rocm_perf_lab.emulator.checks import CheckKind
+from rocm_perf_lab.emulator.device_printf import Formatter, buffered_messages
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.faults import KernelAssertion, KernelTrap, MemoryFault
 from rocm_perf_lab.emulator.host_calls import Messages
 from rocm_perf_lab.emulator.host_services import UnknownHostCall
-from rocm_perf_lab.emulator.machine import Machine
-from rocm_perf_lab.emulator.printf_buffer import messages
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from tests.builders.emulation import EmulatorBench, int32, int64
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
@@ -263,7 +262,7 @@ def test_functions_of_the_host_cannot_be_called() -> None:
     with EmulatorBench(code_object(PRINTS)) as bench, pytest.raises(UnknownHostCall) as caught:
         bench.launch("calls_host_function", 1, 1, bench.buffer(np.zeros(1, np.int32)))
 
-    assert "kernel calls_host_function: it calls the host for service 1" in str(caught.value)
+    assert "kernel calls_host_function: host call for service 1" in str(caught.value)
     assert "workgroup (0, 0, 0), wavefront 0" in str(caught.value)
 
 
@@ -341,7 +340,7 @@ def test_a_use_after_free_is_found(bench: EmulatorBench) -> None:
 
 @pytest.mark.slow
 def test_a_block_that_is_freed_twice_is_an_error(bench: EmulatorBench) -> None:
-    with pytest.raises(EmulationError, match="kernel heap: it frees 0x") as caught:
+    with pytest.raises(EmulationError, match="kernel heap: free of 0x") as caught:
         heap(bench, TWICE, bench.buffer(np.zeros(1, np.int32)), items=1, size=8192)
 
     assert "workgroup (0, 0, 0), wavefront 0, lane 0" in str(caught.value)
@@ -412,7 +411,7 @@ def test_damaged_records_end_the_reading() -> None:
     content = np.zeros(64, np.uint8)
     content[:16] = np.frombuffer(struct.pack("<IIII", 56, 64, 1 << 20 << 2, 0), np.uint8)
 
-    assert list(messages(content, {}, Formatter(load_runtime()))) == []
+    assert list(buffered_messages(content, {}, Formatter(load_runtime()))) == []
 
 
 TRITON = """
@@ -479,7 +478,7 @@ extern "C" __global__ void asks(int* n) {
 
 
 def test_the_checks_find_nothing_in_what_the_device_libraries_do() -> None:
-    with Machine(mi300x(), max_instructions=10**7, checks=frozenset(Check)) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10**7, checks=frozenset(CheckKind)) as machine:
         loaded, n = machine.load(code_object(PRINTS)), machine.allocate("n", 512)
         result = machine.launch(loaded, "steps", (2, 1, 1), (128, 1, 1), [n])
 
@@ -490,7 +489,7 @@ def test_the_checks_find_nothing_in_what_the_device_libraries_do() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("what", [OBJECTS, LISTS, BLOCK])
 def test_the_checks_find_nothing_in_the_allocator(what: int) -> None:
-    with Machine(mi300x(), max_instructions=10**7, checks=frozenset(Check)) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10**7, checks=frozenset(CheckKind)) as machine:
         loaded, n = machine.load(code_object(ALLOCATES)), machine.allocate("n", 4 * 256)
         result = machine.launch(loaded, "heap", (2, 1, 1), (128, 1, 1), [n, int32(what), int64(8192), int64(5)])
 

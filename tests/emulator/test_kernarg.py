@@ -58,14 +58,14 @@ def test_arguments_lie_where_the_metadata_says() -> None:
 
 
 def test_the_wrong_number_of_arguments_is_told_with_their_names() -> None:
-    with pytest.raises(KernelArgumentError, match="takes 2 arguments, 1 were given") as caught:
+    with pytest.raises(KernelArgumentError, match="has 2 arguments, but 1 were passed") as caught:
         pack_kernarg(kernel([POINTER, FACTOR]), [0], GEOMETRY)
 
     assert "argument 1 (factor: float, 4 bytes)" in str(caught.value)
 
 
 def test_a_scalar_of_the_wrong_size_names_the_argument() -> None:
-    with pytest.raises(KernelArgumentError, match="8 bytes was given where the kernel takes 4") as caught:
+    with pytest.raises(KernelArgumentError, match="8 bytes was passed, but the kernel expects 4") as caught:
         pack_kernarg(kernel([POINTER, FACTOR]), [0, struct.pack("<d", 2.5)], GEOMETRY)
 
     assert "factor" in str(caught.value)

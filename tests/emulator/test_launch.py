@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.execution import LDS_POISON
+from rocm_perf_lab.emulator.execution import LDS_POISON, SamplePolicy
 from rocm_perf_lab.emulator.launch_limits import LaunchRefused
-from rocm_perf_lab.emulator.machine import Machine
-from rocm_perf_lab.emulator.sampling import SamplePolicy
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from tests.builders.emulation import EmulatorBench, emulation_code_object, float32, int32
 from tests.builders.targets import mi250x
@@ -218,7 +217,7 @@ def test_an_unknown_kernel_is_answered_with_the_known_ones(bench: EmulatorBench)
 
 def test_another_architecture_is_refused() -> None:
     with pytest.raises(LaunchRefused, match="gfx90a"):
-        Machine(mi250x(), max_instructions=1)
+        EmulatedGpu(mi250x(), max_instructions=1)
 
 
 def test_the_host_fills_a_variable_before_the_launch(code_object: CodeObject) -> None:
@@ -232,7 +231,7 @@ def test_the_host_fills_a_variable_before_the_launch(code_object: CodeObject) ->
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
-    [("table", bytes(12), "has 16 bytes, 12 were given"), ("tabel", bytes(16), "no device global 'tabel'")],
+    [("table", bytes(12), "has 16 bytes, but 12 were passed"), ("tabel", bytes(16), "no device global 'tabel'")],
 )
 def test_a_variable_of_another_size_or_name(code_object: CodeObject, name: str, content: bytes, says: str) -> None:
     with EmulatorBench(code_object) as bench, pytest.raises(CodeObjectError, match=says):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.checks import Check
+from rocm_perf_lab.emulator.checks import CheckKind
 from rocm_perf_lab.emulator.errors import EmulationError
-from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.toolchain.elf import read_code_object
 from tests.builders.assembly import assemble_code_object, kernel_text, metadata_text
 from tests.builders.targets import mi300x
@@ -41,10 +41,10 @@ s_endpgm
 """
 
 
-def run(body: str, *, checks: frozenset[Check] = frozenset()) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+def run(body: str, *, checks: frozenset[CheckKind] = frozenset()) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
     """Rows: v8, v9, and the two halves of LDS, (4, 64)."""
     text = kernel_text("k", BEFORE + body + AFTER, lds=LDS_BYTES) + metadata_text("k", lds=LDS_BYTES)
-    with Machine(mi300x(), max_instructions=10**4, checks=checks) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10**4, checks=checks) as machine:
         out = machine.allocate("out", 1024)
         result = machine.launch(machine.load(read_code_object(assemble_code_object(text))), "k", (1, 1, 1), (64, 1, 1), [out])
         assert not result.findings
@@ -54,7 +54,7 @@ def run(body: str, *, checks: frozenset[Check] = frozenset()) -> np.ndarray[tupl
 @pytest.mark.parametrize(("operation", "sign"), [("append", 1), ("consume", -1)])
 def test_an_append_counts_active_lanes_at_m0_and_gives_the_old_value_to_them(operation: str, sign: int) -> None:
     body = f"s_mov_b32 m0, 12\ns_mov_b32 exec_lo, 0xff\ns_mov_b32 exec_hi, 0\nds_{operation} v8 offset:8\n"
-    v8, _, low, _ = run(body, checks=frozenset(Check))
+    v8, _, low, _ = run(body, checks=frozenset(CheckKind))
     expected = 3 * LANES
     expected[5] += sign * 8
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rocm_perf_lab.arch.registry import emulated_decoder
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.decode import decode_one
-from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.toolchain.assembly_text import decode_instruction
 from rocm_perf_lab.toolchain.elf import read_code_objects
 from rocm_perf_lab.toolchain.elf_file import parse_elf
@@ -108,7 +109,7 @@ def damaged(damages: Iterable[Damage], length: int | None = None) -> bytes:
 def load(data: bytes) -> None:
     """Parse, put into device memory, look up lines: as far as one gets."""
     for code_object in read_code_objects(data):
-        with Machine(mi300x(), max_instructions=10_000) as machine:
+        with EmulatedGpu(mi300x(), max_instructions=10_000) as machine:
             loaded = machine.load(code_object)
             assert loaded.allocation.nbytes <= LARGEST_IMAGE_BYTES
 
@@ -178,7 +179,7 @@ def test_a_kernel_with_damaged_metadata_or_descriptor_runs_or_is_refused(damages
 @example(bytes.fromhex("e981da94"))  # s_cbranch_g_fork, which has no immediate
 @SLOW
 def test_arbitrary_words_are_an_instruction_or_illegal(code: bytes) -> None:
-    text, size = decode_instruction(code)
+    text, size = decode_instruction(code, emulated_decoder())
     assert text
     assert 0 < size <= len(code)
     try:
@@ -189,6 +190,6 @@ def test_arbitrary_words_are_an_instruction_or_illegal(code: bytes) -> None:
 
 
 def launch(code_object: CodeObject, kernel: KernelMetadata) -> None:
-    with Machine(mi300x(), max_instructions=10_000) as machine:
+    with EmulatedGpu(mi300x(), max_instructions=10_000) as machine:
         out = machine.allocate("out", 4096)
         machine.launch(machine.load(code_object), kernel.symbol, (1, 1, 1), (64, 1, 1), [out])

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocm_perf_lab.emulator.build import build_runtime, load_runtime
-from rocm_perf_lab.emulator.structures import FaultKind, FaultRecord, LaunchRecord, MachineState, MemoryCounters
-from rocm_perf_lab.emulator.wave import Wave
+from rocm_perf_lab.emulator.structures import FaultKind, FaultRecord, LaunchRecord, MachineState, MemoryCounters, WaveState
 from tests.builders.waves import WaveBench
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def test_structures_have_the_size_that_the_compiler_gave_them() -> None:
 
     load_runtime().library.rpl_layout(sizes)
 
-    mirrors = (Wave, MachineState, LaunchRecord, FaultRecord, MemoryCounters)
+    mirrors = (WaveState, MachineState, LaunchRecord, FaultRecord, MemoryCounters)
     assert [ctypes.sizeof(mirror) for mirror in mirrors] == list(sizes)[: len(mirrors)]
 
 

@@ -6,28 +6,14 @@ private to that package, which is why its version is pinned.
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rocm_perf_lab.emulator.errors import IllegalInstruction
-from rocm_perf_lab.emulator.isa.corrections import corrected
 from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from rocm_perf_lab.emulator.isa.pseudocode import mnemonic_of, pseudocode_of
 
 LONGEST_INSTRUCTION = 20
 _MTBUF = 0b111010
-_SUFFIX = re.compile(r"_(E32|E64|DPP|SDWA|DPP16)$")
-
-
-_SAME_AS = {
-    "V_EXP_LEGACY_F32": "V_EXP_F32",
-    "V_LOG_LEGACY_F32": "V_LOG_F32",
-    "V_DIV_FIXUP_LEGACY_F16": "V_DIV_FIXUP_F16",
-}
-"""Operations without a text of their own, or with one that does not say the width of its result."""
 
 
 def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
@@ -45,7 +31,7 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
     if size > len(code):
         raise IllegalInstruction.at(address, code, "the code ends inside this instruction")
     family, _, variant = type(decoded).__name__.partition("_")
-    mnemonic = _SUFFIX.sub("", name)
+    mnemonic = mnemonic_of(name)
     return Instruction(
         index=index,
         address=address,
@@ -73,23 +59,6 @@ def _decoded(window: bytes) -> Any:
     return decode_inst(window, "cdna")
 
 
-def pseudocode_of(mnemonic: str) -> str | None:
-    """AMD's description of an operation."""
-    return _pseudocode().get(_SAME_AS.get(mnemonic, mnemonic))
-
-
 def _number(value: Any) -> int:
     offset = getattr(value, "offset", None)
     return int(offset) if offset is not None else int(getattr(value, "value", value) or 0)
-
-
-@cache
-def _pseudocode() -> Mapping[str, str]:
-    """AMD's pseudo-code by mnemonic; the E32 and E64 forms of an operation share one entry."""
-    from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
-
-    texts: dict[str, str] = {}
-    for operation, text in PCODE.items():
-        mnemonic = _SUFFIX.sub("", operation.name)
-        texts.setdefault(mnemonic, corrected(mnemonic, text))
-    return texts

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.arch.registry import emulated_decoder
 from rocm_perf_lab.toolchain.assembly_text import decode_instruction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+MODE_REGISTER = 1
+"""Number of the MODE register in `hwreg(...)` operands."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Instruction:
     @property
     def text(self) -> str:
         """As an assembler writes it, for messages."""
-        text, size = decode_instruction(self.raw.to_bytes(self.size, "little"))
+        text, size = decode_instruction(self.raw.to_bytes(self.size, "little"), emulated_decoder())
         return text if size == self.size and not text.startswith(".long") else self.mnemonic.lower()
 
     @property
@@ -57,3 +61,9 @@ class Instruction:
     def bits(self, high: int, low: int) -> int:
         """Bits of the encoding, for fields whose meaning depends on the instruction."""
         return (self.raw >> low) & ((1 << (high - low + 1)) - 1)
+
+
+def register_field(instruction: Instruction) -> tuple[int, int, int]:
+    """Register id, first bit and number of bits of a `hwreg(...)` operand."""
+    word = instruction.fields["simm16"]
+    return word & 0x3F, word >> 6 & 0x1F, (word >> 11 & 0x1F) + 1

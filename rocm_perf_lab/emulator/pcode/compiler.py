@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.isa.decode import pseudocode_of
+from rocm_perf_lab.emulator.isa.pseudocode import pseudocode_of
 from rocm_perf_lab.emulator.pcode import functions
 from rocm_perf_lab.emulator.pcode.expressions import LANE_INDEX, Evaluator, Registers, base_name
 from rocm_perf_lab.emulator.pcode.parser import parse
@@ -21,16 +21,15 @@ from rocm_perf_lab.emulator.pcode.syntax import (
     Expression,
     For,
     If,
-    Index,
     Lambda,
     Name,
     Return,
     Slice,
     Statement,
+    Subscript,
     Typed,
 )
-from rocm_perf_lab.emulator.pcode.type_names import cast_type, suffix_type
-from rocm_perf_lab.emulator.pcode.values import FALSE, TRUE, UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.pcode.values import FALSE, TRUE, UnsupportedSemantics, Value, cast_type, constant, suffix_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -177,13 +176,13 @@ class SemanticsCompiler:
                 self._set(name, self._as_type(value, type_name))
             case Typed(inner, type_name):
                 self._store(inner, self._as_type(value, type_name))
-            case Index(base, Name(lane)) if lane in LANE_INDEX:
+            case Subscript(base, Name(lane)) if lane in LANE_INDEX:
                 self._set_mask(base_name(base), value)
-            case Index(Name(name), index) if name in self._expressions.arrays:
+            case Subscript(Name(name), index) if name in self._expressions.arrays:
                 position = self._evaluate(index).integer
                 elements = self._expressions.arrays[name]
                 elements[position] = self.builder.select(self._condition(), value, elements[position])
-            case Index(base, index):
+            case Subscript(base, index):
                 self._store_bit(base, index, value)
             case Slice(base, high, low):
                 self._store_slice(base, high, low, value)

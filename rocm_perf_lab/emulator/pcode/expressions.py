@@ -8,21 +8,28 @@ from typing import TYPE_CHECKING, Protocol
 from rocm_perf_lab.emulator.pcode import functions
 from rocm_perf_lab.emulator.pcode.syntax import (
     Binary,
-    Call,
     Cast,
-    Choice,
     Concat,
+    Conditional,
     Expression,
     Float,
-    Index,
+    FunctionCall,
     Integer,
     Name,
     Slice,
+    Subscript,
     Typed,
     Unary,
 )
-from rocm_perf_lab.emulator.pcode.type_names import cast_type, suffix_type
-from rocm_perf_lab.emulator.pcode.values import TRUE, UnsupportedSemantics, Value, constant, float_constant
+from rocm_perf_lab.emulator.pcode.values import (
+    TRUE,
+    UnsupportedSemantics,
+    Value,
+    cast_type,
+    constant,
+    float_constant,
+    suffix_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,15 +98,15 @@ class Evaluator:
                 return self._unary(operator, self.evaluate(value))
             case Binary():
                 return self._binary(node)
-            case Choice(condition, yes, no):
+            case Conditional(condition, yes, no):
                 return self._choice(condition, yes, no)
-            case Call(function, arguments):
+            case FunctionCall(function, arguments):
                 return self._call(function, [self.evaluate(a) for a in arguments])
             case Concat(parts):
                 return self._concat([self.evaluate(p) for p in parts])
             case Slice(value, high, low):
                 return self._slice(self.evaluate(value), self.evaluate(high).integer, self.evaluate(low).integer)
-            case Index():
+            case Subscript():
                 return self._index(node)
 
     def read(self, name: str) -> Value:
@@ -186,7 +193,7 @@ class Evaluator:
         moved = self.builder.binary(">>", raw, constant(low, raw.bits)) if low else raw
         return self.builder.resize(moved, high - low + 1, signed=False)
 
-    def _index(self, node: Index) -> Value:
+    def _index(self, node: Subscript) -> Value:
         if isinstance(node.index, Name) and node.index.name in LANE_INDEX:
             return self._registers.lane_bit(base_name(node.value))
         if isinstance(node.value, Name) and node.value.name in self.arrays:
@@ -205,7 +212,7 @@ def base_name(node: Expression) -> str:
     Raises:
         UnsupportedSemantics: It is of something without a name.
     """
-    while isinstance(node, Typed | Slice | Index):
+    while isinstance(node, Typed | Slice | Subscript):
         node = node.value
     if not isinstance(node, Name):
         raise UnsupportedSemantics("an lvalue without a name")

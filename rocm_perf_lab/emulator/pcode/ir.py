@@ -10,24 +10,25 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.pcode.folding import compared, folded
 from rocm_perf_lab.emulator.pcode.llvm_text import CHUNK, FLOAT_TYPES, element_text, literal_text, type_text
 from rocm_perf_lab.emulator.pcode.values import (
     FALSE,
     TRUE,
     UnsupportedSemantics,
     Value,
+    compared,
     constant,
     float_bits,
     float_constant,
     float_of_bits,
+    folded,
     rounded,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocm_perf_lab.emulator.pcode.llvm_text import Names
+    from rocm_perf_lab.emulator.pcode.llvm_text import SsaNames
 
 _ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "/": "udiv", "%": "urem"}
 _FLOAT_ARITHMETIC = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
@@ -41,7 +42,9 @@ class Builder:
     `mode_bit` gives a bit of the MODE register.
     """
 
-    def __init__(self, names: Names, outer: list[str], inner: list[str], mode_bit: Callable[[int], Value] | None = None) -> None:
+    def __init__(
+        self, names: SsaNames, outer: list[str], inner: list[str], mode_bit: Callable[[int], Value] | None = None
+    ) -> None:
         self.names = names
         self.outer = outer
         self.inner = inner

@@ -31,7 +31,7 @@ def literal_text(value: Value) -> str:
     return f"0x{float_bits(rounded(value.float, value.bits), 64):016X}"
 
 
-class Names:
+class SsaNames:
     """Fresh SSA names and the declarations that a function needs."""
 
     def __init__(self) -> None:

@@ -13,23 +13,23 @@ from rocm_perf_lab.emulator.pcode.syntax import (
     Assign,
     Binary,
     Break,
-    Call,
     Cast,
-    Choice,
     Concat,
+    Conditional,
     Declare,
     Evaluate,
     Expression,
     Float,
     For,
+    FunctionCall,
     If,
-    Index,
     Integer,
     Lambda,
     Name,
     Return,
     Slice,
     Statement,
+    Subscript,
     Typed,
     Unary,
 )
@@ -165,7 +165,7 @@ class _Parser:
     def _assignment(self) -> Statement:
         target = self._postfix()
         if self._here.text not in ("=", "+=", "-=", "*=", "|="):
-            if isinstance(target, Call):
+            if isinstance(target, FunctionCall):
                 return Evaluate(target)
             raise PseudocodeError(f"unexpected {self._here.text!r}")
         operator = self._take().text[:-1]
@@ -200,7 +200,7 @@ class _Parser:
             return condition
         yes = self._expression()
         self._expect(":")
-        return Choice(condition, yes, self._expression())
+        return Conditional(condition, yes, self._expression())
 
     def _binary(self, level: int) -> Expression:
         if level == len(_PRECEDENCE):
@@ -244,7 +244,7 @@ class _Parser:
             one = Integer(1, True, 32)
             return Slice(value, Binary("-", Binary("+", first, width), one), first)
         self._expect("]")
-        return Index(value, first)
+        return Subscript(value, first)
 
     def _primary(self) -> Expression:
         kind, text = self._take()
@@ -264,7 +264,7 @@ class _Parser:
         if text == "{":
             return Concat(self._list("}"))
         if kind == "name" and text not in _KEYWORDS:
-            return Call(text, self._list(")")) if self._accept("(") else Name(text)
+            return FunctionCall(text, self._list(")")) if self._accept("(") else Name(text)
         raise PseudocodeError(f"unexpected {text!r}")
 
     def _list(self, end: str) -> tuple[Expression, ...]:

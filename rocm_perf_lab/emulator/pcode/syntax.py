@@ -63,7 +63,7 @@ class Binary:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Conditional:
     """`c ? a : b`."""
 
     condition: Expression
@@ -72,7 +72,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """`floor(x)`."""
 
     function: str
@@ -96,14 +96,14 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Index:
+class Subscript:
     """`x[i]`: one bit, one lane of a mask, or one element of an array."""
 
     value: Expression
     index: Expression
 
 
-Expression = Integer | Float | Name | Typed | Cast | Unary | Binary | Choice | Call | Concat | Slice | Index
+Expression = Integer | Float | Name | Typed | Cast | Unary | Binary | Conditional | FunctionCall | Concat | Slice | Subscript
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Break:
 class Evaluate:
     """A call for its effect: `nop()`."""
 
-    call: Call
+    call: FunctionCall
 
 
 Statement = Assign | If | For | Declare | Lambda | Return | Break | Evaluate

@@ -6,10 +6,15 @@ A value is either the same for the whole wavefront (scalar) or a chunk of lanes 
 from __future__ import annotations
 
 import math
+import re
 import struct
 from dataclasses import dataclass
 
 _PACK = {16: "<e", 32: "<f", 64: "<d"}
+_SUFFIX = re.compile(r"(bf|fp|[uifb])(\d+)$")
+_CAST = re.compile(r"(\d+)'(BF|[IUFB])$")
+_KINDS = {"u": "u", "i": "i", "f": "f", "b": "u", "bf": "bf", "fp": "u"}
+"""Kinds of :class:`~rocm_perf_lab.emulator.pcode.values.Value` by letter."""
 
 
 class UnsupportedSemantics(Exception):
@@ -81,3 +86,48 @@ def float_of_bits(raw: int, bits: int) -> float:
 def rounded(number: float, bits: int) -> float:
     """The nearest float of `bits`."""
     return float_of_bits(float_bits(number, bits), bits)
+
+
+def folded(operator: str, left: Value, right: Value) -> Value:
+    """`left operator right` of two constants of one type."""
+    if left.kind == "f":
+        a, b = left.float, right.float
+        if operator == "/":
+            result = a / b if b else math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1, b)
+        else:
+            result = {"+": a + b, "-": a - b, "*": a * b}[operator]
+        return float_constant(result, left.bits)
+    x, y = left.integer, right.integer
+    if operator in "/%":
+        return constant(x // y if operator == "/" else x % y, left.bits, left.kind)
+    return constant({"+": x + y, "-": x - y, "*": x * y, "&": x & y, "|": x | y, "^": x ^ y}[operator], left.bits, left.kind)
+
+
+def compared(operator: str, left: Value, right: Value) -> bool:
+    """Whether `left operator right` holds, of two constants of one type."""
+    a, b = (left.float, right.float) if left.kind == "f" else (left.integer, right.integer)
+    return {"==": a == b, "!=": a != b, "<>": a != b, "<": a < b, ">": a > b, "<=": a <= b, ">=": a >= b}[operator]
+
+
+def suffix_type(name: str) -> tuple[str, int]:
+    """Kind and bits of `f32`.
+
+    Raises:
+        UnsupportedSemantics: No such type.
+    """
+    match = _SUFFIX.match(name)
+    if match is None:
+        raise UnsupportedSemantics(f"type {name}")
+    return _KINDS[match[1]], int(match[2])
+
+
+def cast_type(name: str) -> tuple[str, int]:
+    """Kind and bits of `32'F`.
+
+    Raises:
+        UnsupportedSemantics: No such type.
+    """
+    match = _CAST.match(name)
+    if match is None:
+        raise UnsupportedSemantics(f"cast to {name}")
+    return _KINDS[match[2].lower()], int(match[1])

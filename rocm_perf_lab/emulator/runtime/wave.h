@@ -1,5 +1,5 @@
 // The contract between translated kernels (JIT), the memory runtime and the timing engine.
-// emulator/wave.py mirrors these offsets for the translator; a test compares the two.
+// emulator/structures.py mirrors these offsets for the translator; a test compares the two.
 #ifndef RPL_WAVE_H
 #define RPL_WAVE_H
 #include <stdint.h>

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.emulator.errors import EmulationError
-from rocm_perf_lab.emulator.timing.contention import contention_cycles
 from rocm_perf_lab.emulator.timing.instruction_table import block_table, instruction_table
 from rocm_perf_lab.emulator.timing.memory_counters import hardware_counters
 from rocm_perf_lab.emulator.timing.stable_traces import stabilise
 from rocm_perf_lab.emulator.timing.structures import CuCounters, CuParameters, CuRun, TimedWave
-from rocm_perf_lab.emulator.timing.thread_trace import Recorder
+from rocm_perf_lab.emulator.timing.thread_trace import ThreadTraceRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +37,9 @@ _ROUNDS_IN_DETAIL = 4
 """Of resident workgroups; what follows is taken to go on at the rate of the later half."""
 _TRACED_INSTRUCTIONS = 500_000
 """About so many of a thread trace; as many workgroups are traced as stay below, and one at least."""
+_TAG_SHIFT, _VMEM_TAG = np.uint64(56), np.uint64(2)
+_INSTRUCTION = np.uint64(0xFFFFFFFF)
+_SHARED = np.uint64(1)
 
 
 class TimingUnavailable(EmulationError):
@@ -103,7 +105,7 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
     if thread_trace:
         per_workgroup = max(1, int(unit.hits.sum()) // simulated)
         traced = max(1, min(simulated, _TRACED_INSTRUCTIONS // per_workgroup))
-        with Recorder(runtime, traced, launch.waves_per_workgroup) as recorder:
+        with ThreadTraceRecorder(runtime, traced, launch.waves_per_workgroup) as recorder:
             _simulate(runtime, launch, words, target, timing, simulated, active_units, recorder)
             waves = recorder.waves()
     clock_ghz = target.max_clock_mhz / 1000
@@ -143,7 +145,7 @@ def _simulate(
     timing: TimingParameters,
     workgroups: int,
     active_units: int,
-    recorder: Recorder | None = None,
+    recorder: ThreadTraceRecorder | None = None,
 ) -> _UnitResult:
     flat = [np.ascontiguousarray(wave) for group in words for wave in group]
     waves = (TimedWave * len(flat))(*(TimedWave(wave.ctypes.data, len(wave)) for wave in flat))
@@ -217,3 +219,29 @@ def _extrapolated(finish_cycles: NDArray[np.float64], simulated: int, workgroups
     half = simulated // 2
     pace = (ends[-1] - ends[half - 1]) / (simulated - half)
     return float(ends[-1] + pace * (workgroups - simulated))
+
+
+def contention_cycles(
+    program: Program, traces: Sequence[Sequence[NDArray[np.uint64]]], *, workgroups: int, cycles_per_request: int
+) -> float:
+    """Clocks that the busiest segment of 64 bytes needs for its atomics.
+
+    Args:
+        program: Whose instructions the records name.
+        traces: Stable ones, [sampled workgroup][wave] -> (n_words); bit 0 of an address says that workgroups share its line.
+        workgroups: Of the launch: shared segments get as many requests from each as from the sampled ones on average.
+        cycles_per_request: For what one instruction of a wavefront does to one segment.
+    """
+    is_atomic = np.array(["ATOMIC" in i.mnemonic and i.encoding != "DS" for i in program.instructions], dtype=bool)
+    words = np.concatenate([np.zeros(0, np.uint64), *(wave for group in traces for wave in group)])
+    if cycles_per_request == 0 or not is_atomic.any() or not len(words):
+        return 0.0
+    tags = words >> _TAG_SHIFT
+    record = np.maximum.accumulate(np.where(tags != 0, np.arange(len(words)), 0))
+    named = np.minimum(words[record] & _INSTRUCTION, np.uint64(len(is_atomic) - 1)).astype(np.int64)
+    of_atomics = (tags == 0) & (tags[record] == _VMEM_TAG) & is_atomic[named]
+    segments, requests = np.unique(words[of_atomics], return_counts=True)
+    if not len(segments):
+        return 0.0
+    scale = np.where(segments & _SHARED, workgroups / len(traces), 1.0)
+    return float((requests * scale).max()) * cycles_per_request

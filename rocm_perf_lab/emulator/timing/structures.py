@@ -69,7 +69,7 @@ class CuCounters(ctypes.Structure):
     )  # fmt: skip
 
 
-class Event(ctypes.Structure):
+class TimingEvent(ctypes.Structure):
     """struct rpl_event."""
 
     _fields_ = (
@@ -84,7 +84,7 @@ class TracedWaveRecord(ctypes.Structure):
     """struct rpl_traced_wave."""
 
     _fields_ = (
-        ("events", ctypes.POINTER(Event)),
+        ("events", ctypes.POINTER(TimingEvent)),
         ("count", ctypes.c_uint64),
         ("capacity", ctypes.c_uint64),
         ("begin", ctypes.c_double),

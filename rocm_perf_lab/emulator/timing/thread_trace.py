@@ -1,6 +1,6 @@
 """What the timing engine records of single wavefronts where a thread trace is wanted.
 
-`Recorder(...)` goes into one run of the engine; `waves()` takes out what it wrote, in whole clocks: begin and end of
+`ThreadTraceRecorder(...)` goes into one run of the engine; `waves()` takes out what it wrote, in whole clocks: begin and end of
 every instruction are rounded alike, so that the parts of a wavefront add up to its life.
 """
 
@@ -40,7 +40,7 @@ class TracedWave:
     done: NDArray[np.int64]
 
 
-class Recorder:
+class ThreadTraceRecorder:
     """Memory for the first `workgroups` of a run; a context manager that gives it back."""
 
     def __init__(self, runtime: Runtime, workgroups: int, waves_per_workgroup: int) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.structures import EXEC, FIRST_AGPR_ROW, FIRST_TEMP_ROW, LANES
 from rocm_perf_lab.emulator.translate.indexing import indexed_operation, is_indexed
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, inline_constant, read_source
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.translate.vector import translate_vector
-from rocm_perf_lab.emulator.wave import EXEC, FIRST_AGPR_ROW, FIRST_TEMP_ROW, LANES
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.errors import UnsupportedInstruction
-from rocm_perf_lab.emulator.pcode.llvm_text import Names
+from rocm_perf_lab.emulator.pcode.llvm_text import SsaNames
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value
 from rocm_perf_lab.emulator.program import CONDITIONAL_BRANCHES, is_computed_jump
+from rocm_perf_lab.emulator.structures import EXEC, VCC, Status, offset_of
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
 from rocm_perf_lab.emulator.translate.memory import translate_memory
 from rocm_perf_lab.emulator.translate.mode import Mode, modes_at_entry
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.translate.scalar import translate_scalar
 from rocm_perf_lab.emulator.translate.state import BlockState
-from rocm_perf_lab.emulator.wave import EXEC, VCC, Status, offset_of
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
-    from rocm_perf_lab.emulator.program import Block, Program
+    from rocm_perf_lab.emulator.program import BasicBlock, Program
 
 FUNCTION_NAME = "kernel"
 _WITHOUT_EFFECT = frozenset(
@@ -35,7 +35,7 @@ def kernel_ir(program: Program) -> str:
     Raises:
         UnsupportedInstruction: With mnemonic, encoding and address.
     """
-    names = Names()
+    names = SsaNames()
     lines: list[str] = []
     modes = modes_at_entry(program)
     for block in program.blocks:
@@ -45,7 +45,7 @@ def kernel_ir(program: Program) -> str:
     return "\n".join([*sorted(names.declarations), *head, *lines, *tail])
 
 
-def resume_id(block: Block) -> int:
+def resume_id(block: BasicBlock) -> int:
     """What `wave->resume` holds for a block; 0 is the kernel's entry."""
     return block.index + 1
 
@@ -76,7 +76,7 @@ def _fault_exit() -> list[str]:
     return lines
 
 
-def _translate_block(program: Program, block: Block, mode: Mode, names: Names, lines: list[str]) -> None:
+def _translate_block(program: Program, block: BasicBlock, mode: Mode, names: SsaNames, lines: list[str]) -> None:
     _enter_block(block, names, lines)
     state = BlockState(names, lines, mode)
     last = block.instructions[-1]
@@ -89,7 +89,7 @@ def _translate_block(program: Program, block: Block, mode: Mode, names: Names, l
     _leave_block(program, block, state)
 
 
-def _enter_block(block: Block, names: Names, lines: list[str]) -> None:
+def _enter_block(block: BasicBlock, names: SsaNames, lines: list[str]) -> None:
     n = block.index
     lines.append(f"block{n}:")
     if block.is_loop_header:
@@ -150,7 +150,7 @@ def _translate_instruction(program: Program, state: BlockState, instruction: Ins
         ) from reason
 
 
-def _leave_block(program: Program, block: Block, state: BlockState) -> None:
+def _leave_block(program: Program, block: BasicBlock, state: BlockState) -> None:
     lines, last = state.lines, block.instructions[-1]
     name = last.mnemonic
     condition = _branch_condition(state, name) if name in CONDITIONAL_BRANCHES else None
@@ -213,7 +213,7 @@ def _jump(state: BlockState, instruction: Instruction, target: Value) -> None:
     ]
 
 
-def _dispatcher(program: Program, names: Names) -> list[str]:
+def _dispatcher(program: Program, names: SsaNames) -> list[str]:
     """Where computed jumps meet: on to any block of the program, or a fault where nothing is."""
     if not program.has_indirect_jumps:
         return []

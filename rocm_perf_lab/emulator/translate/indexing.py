@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.structures import FIRST_TEMP_ROW, M0, offset_of
 from rocm_perf_lab.emulator.translate.mode import REGISTER_INDEXING
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR, read_source
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
-from rocm_perf_lab.emulator.wave import FIRST_TEMP_ROW, M0, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.structures import FIRST_AGPR_ROW, FIRST_TEMP_ROW, M0
 from rocm_perf_lab.emulator.translate.operands import read_source
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
-from rocm_perf_lab.emulator.wave import FIRST_AGPR_ROW, FIRST_TEMP_ROW, M0
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.isa.hardware_registers import MODE_REGISTER, register_field
+from rocm_perf_lab.emulator.isa.instruction import MODE_REGISTER, register_field
 from rocm_perf_lab.emulator.program import is_computed_jump
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rocm_perf_lab.emulator.isa.instruction import Instruction
-    from rocm_perf_lab.emulator.program import Block, Program
+    from rocm_perf_lab.emulator.program import BasicBlock, Program
 
 ROUND_F32, ROUND_F64, DENORMALS_F32, DENORMALS_F64 = 0, 2, 4, 6
 """First bits of fields of two; the fields of float64 hold for float16 as well."""
@@ -63,7 +63,7 @@ def modes_at_entry(program: Program) -> Mapping[int, Mode]:
     if not any(i.mnemonic.startswith(("S_SETREG", "S_SET_GPR_IDX")) for i in program.instructions):
         return dict.fromkeys((b.index for b in program.blocks), start)
     modes: dict[int, Mode] = {}
-    pending: list[tuple[Block, Mode]] = [(program.block_at[program.entry], start)]
+    pending: list[tuple[BasicBlock, Mode]] = [(program.block_at[program.entry], start)]
     while pending:
         block, incoming = pending.pop()
         mode = incoming if block.index not in modes else modes[block.index].meet(incoming)

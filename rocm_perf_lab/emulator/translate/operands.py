@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
-from rocm_perf_lab.emulator.wave import EXEC, FIRST_AGPR_ROW, VCC
+from rocm_perf_lab.emulator.structures import EXEC, FIRST_AGPR_ROW, VCC
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType

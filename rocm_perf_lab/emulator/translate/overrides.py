@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.functions import call, extreme, fraction, frexp_exponent, sine_of_turns
-from rocm_perf_lab.emulator.pcode.small_floats import BF8, FP8, SmallFloat, from_float32, to_float32
 from rocm_perf_lab.emulator.pcode.values import Value, constant, float_constant
 from rocm_perf_lab.emulator.translate import division
 from rocm_perf_lab.emulator.translate.float_modes import clamped, flushed_output
+from rocm_perf_lab.emulator.translate.small_floats import BF8, FP8, pair_to_small, small_to_float, stochastic_to_small
 from rocm_perf_lab.emulator.translate.trigonometry import trigonometric_segment
 
 if TYPE_CHECKING:
@@ -136,56 +136,6 @@ def _unary(function: Callable[[Builder, Value], Value], bits: int) -> Callable[[
     return apply
 
 
-def _small_to_float(kind: SmallFloat, *, packed: bool) -> Callable[[Builder, VectorOperation], Value]:
-    """V_CVT_F32_FP8 and its kin; SDWA has selected the byte or the pair of bytes."""
-
-    def convert(builder: Builder, operation: VectorOperation) -> Value:
-        source = operation.source(0)
-        low = to_float32(builder, builder.resize(source, 8, signed=False), kind)
-        if not packed:
-            return low
-        high = to_float32(builder, builder.resize(builder.binary(">>", source, constant(8, source.bits)), 8), kind)
-        wide = [builder.resize(builder.raw(number), 64, signed=False) for number in (low, high)]
-        return builder.binary("|", wide[0], builder.binary("<<", wide[1], constant(32, 64)))
-
-    return convert
-
-
-def _pair_to_small(kind: SmallFloat) -> Callable[[Builder, VectorOperation], Value]:
-    """V_CVT_PK_FP8_F32: two bytes into the half that op_sel names; the other half stays."""
-
-    def convert(builder: Builder, operation: VectorOperation) -> Value:
-        numbers = [builder.reinterpret(operation.source(i), "f", 32) for i in (0, 1)]
-        low, high = (builder.resize(from_float32(builder, n, kind), 32, signed=False) for n in numbers)
-        pair = builder.binary("|", low, builder.binary("<<", high, constant(8)))
-        return _inserted(builder, operation, pair, 16, 16 if operation.instruction.fields["opsel"] & 8 else 0)
-
-    return convert
-
-
-def _stochastic_to_small(kind: SmallFloat) -> Callable[[Builder, VectorOperation], Value]:
-    """V_CVT_SR_FP8_F32: the top bits of S1 are added below the last place that stays, then the rest is cut off."""
-
-    def convert(builder: Builder, operation: VectorOperation) -> Value:
-        dropped = 23 - kind.mantissa
-        noise = builder.binary(">>", operation.source(1), constant(32 - dropped))
-        moved = builder.binary("+", operation.source(0), noise)
-        value = builder.reinterpret(operation.source(0), "f", 32)
-        finite = builder.intrinsic("is.fpclass", [value], kind="u", bits=1, extra=", i32 504")
-        source = builder.select(finite, builder.reinterpret(moved, "f", 32), value)
-        byte = builder.resize(from_float32(builder, source, kind, toward_zero=True), 32, signed=False)
-        return _inserted(builder, operation, byte, 8, 8 * (operation.instruction.fields["opsel"] >> 2))
-
-    return convert
-
-
-def _inserted(builder: Builder, operation: VectorOperation, part: Value, bits: int, shift: int) -> Value:
-    before = operation.read("D0", bits=32)
-    assert before is not None
-    kept = builder.binary("&", before, constant(~(((1 << bits) - 1) << shift)))
-    return builder.binary("|", kept, builder.binary("<<", part, constant(shift)))
-
-
 def _truncated_pair(builder: Builder, operation: VectorOperation) -> Value:
     """V_CVT_PKRTZ_F16_F32, whatever MODE says."""
     halves = []
@@ -227,14 +177,14 @@ OVERRIDES: dict[str, Callable[[Builder, VectorOperation], Value]] = {
     "V_FREXP_EXP_I32_F32": _unary(frexp_exponent, 32),
     "V_FREXP_EXP_I32_F64": _unary(frexp_exponent, 64),
     "V_FREXP_EXP_I16_F16": _unary(frexp_exponent, 16),
-    "V_CVT_F32_FP8": _small_to_float(FP8, packed=False),
-    "V_CVT_F32_BF8": _small_to_float(BF8, packed=False),
-    "V_CVT_PK_F32_FP8": _small_to_float(FP8, packed=True),
-    "V_CVT_PK_F32_BF8": _small_to_float(BF8, packed=True),
-    "V_CVT_PK_FP8_F32": _pair_to_small(FP8),
-    "V_CVT_PK_BF8_F32": _pair_to_small(BF8),
-    "V_CVT_SR_FP8_F32": _stochastic_to_small(FP8),
-    "V_CVT_SR_BF8_F32": _stochastic_to_small(BF8),
+    "V_CVT_F32_FP8": small_to_float(FP8, packed=False),
+    "V_CVT_F32_BF8": small_to_float(BF8, packed=False),
+    "V_CVT_PK_F32_FP8": small_to_float(FP8, packed=True),
+    "V_CVT_PK_F32_BF8": small_to_float(BF8, packed=True),
+    "V_CVT_PK_FP8_F32": pair_to_small(FP8),
+    "V_CVT_PK_BF8_F32": pair_to_small(BF8),
+    "V_CVT_SR_FP8_F32": stochastic_to_small(FP8),
+    "V_CVT_SR_BF8_F32": stochastic_to_small(BF8),
     "V_CVT_PKRTZ_F16_F32": _truncated_pair,
     "V_CVT_OFF_F32_I4": _signed_nibble,
     "V_CVT_PKACCUM_U8_F32": _accumulated_byte,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.isa.hardware_registers import MODE_REGISTER, register_field
-from rocm_perf_lab.emulator.isa.instruction import OperandType
+from rocm_perf_lab.emulator.isa.instruction import MODE_REGISTER, OperandType, register_field
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
 from rocm_perf_lab.emulator.pcode.parser import parse
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.structures import EXEC, M0, SGPRS, VCC, offset_of
 from rocm_perf_lab.emulator.translate.indexing import set_index_mode
 from rocm_perf_lab.emulator.translate.operands import read_source
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
-from rocm_perf_lab.emulator.wave import EXEC, M0, SGPRS, VCC, offset_of
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction

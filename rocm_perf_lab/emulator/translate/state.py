@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.ir import Builder
-from rocm_perf_lab.emulator.pcode.llvm_text import CHUNK, Names
+from rocm_perf_lab.emulator.pcode.llvm_text import CHUNK, SsaNames
 from rocm_perf_lab.emulator.pcode.values import Value, constant
-from rocm_perf_lab.emulator.wave import EXEC, LANES, offset_of
+from rocm_perf_lab.emulator.structures import EXEC, LANES, offset_of
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.translate.mode import Mode
@@ -24,7 +24,7 @@ _CHUNK_BYTES = CHUNK * 4
 class BlockState:
     """Registers of one basic block under translation. `lines` receives finished code."""
 
-    def __init__(self, names: Names, lines: list[str], mode: Mode) -> None:
+    def __init__(self, names: SsaNames, lines: list[str], mode: Mode) -> None:
         self.names = names
         self.lines = lines
         self.mode = mode

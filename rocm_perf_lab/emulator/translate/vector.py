@@ -9,6 +9,7 @@ from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.compiler import SemanticsCompiler
 from rocm_perf_lab.emulator.pcode.parser import PseudocodeError, parse
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.structures import EXEC
 from rocm_perf_lab.emulator.translate import overrides, saturation, sdwa
 from rocm_perf_lab.emulator.translate.float_modes import (
     FLOAT_BITS,
@@ -19,7 +20,6 @@ from rocm_perf_lab.emulator.translate.float_modes import (
 )
 from rocm_perf_lab.emulator.translate.operands import FIRST_VGPR
 from rocm_perf_lab.emulator.translate.vector_operation import VectorOperation, is_packed_float
-from rocm_perf_lab.emulator.wave import EXEC
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
+from rocm_perf_lab.emulator.structures import EXEC, VCC
 from rocm_perf_lab.emulator.translate import sdwa
 from rocm_perf_lab.emulator.translate.float_modes import FLOAT_BITS, flushed_input
 from rocm_perf_lab.emulator.translate.operands import (
@@ -16,7 +17,6 @@ from rocm_perf_lab.emulator.translate.operands import (
     join_words,
     read_source,
 )
-from rocm_perf_lab.emulator.wave import EXEC, VCC
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction

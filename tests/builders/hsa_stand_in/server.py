@@ -25,7 +25,7 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.emulator.faults import InstructionBudgetExceeded, MemoryFault
 from rocm_perf_lab.emulator.loader import ALLOCATION_NAME, LoadedCodeObject
-from rocm_perf_lab.emulator.machine import Machine
+from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
 from rocm_perf_lab.target.catalog import load_target
 from rocm_perf_lab.toolchain.elf import read_code_object
@@ -76,7 +76,7 @@ class Client:
     """One connected process."""
 
     def __init__(self, memory_file: int) -> None:
-        self._machine = Machine(load_target("mi300x"), max_instructions=MAX_INSTRUCTIONS)
+        self._machine = EmulatedGpu(load_target("mi300x"), max_instructions=MAX_INSTRUCTIONS)
         self._memory = SharedMemory(self._machine.memory.runtime, memory_file)
         self._machine.memory = self._memory
         self._loaded: list[LoadedCodeObject] = []

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.structures import FaultKind
-from rocm_perf_lab.emulator.wave import LANES, M0, Status
+from rocm_perf_lab.emulator.structures import LANES, M0, FaultKind, Status
 from tests.builders.opcodes import JUNK, Snippets
 from tests.builders.waves import WaveBench
 

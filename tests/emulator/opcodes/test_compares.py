@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.wave import EXEC
+from rocm_perf_lab.emulator.structures import EXEC
 from tests.builders.opcodes import TYPES, Row, Snippets, check_floats, edge_floats, edge_integers, pairs
 from tests.emulator.opcodes.test_float import signals
 

@@ -8,7 +8,7 @@ import pytest
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.jit import compile_program
 from rocm_perf_lab.emulator.program import decode_program
-from rocm_perf_lab.emulator.wave import VCC
+from rocm_perf_lab.emulator.structures import VCC
 from tests.builders.opcodes import ALL_LANES, Snippets, assemble
 
 BRANCHES = {name: f"s_cbranch_{name} 1f\ns_mov_b32 s20, 1\n1:" for name in ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")}

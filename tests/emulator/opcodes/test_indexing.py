@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.wave import LANES
+from rocm_perf_lab.emulator.structures import LANES
 from tests.builders.opcodes import Snippets
 
 if TYPE_CHECKING:

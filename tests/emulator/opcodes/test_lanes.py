@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.wave import VCC
+from rocm_perf_lab.emulator.structures import VCC
 from tests.builders.opcodes import ALL_LANES, JUNK, Snippets, edge_floats, edge_integers
 from tests.emulator.opcodes.test_integer import masked_sad
 

@@ -14,8 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.structures import FaultKind
-from rocm_perf_lab.emulator.wave import FIRST_AGPR_ROW, LANES, Status
+from rocm_perf_lab.emulator.structures import FIRST_AGPR_ROW, LANES, FaultKind, Status
 from tests.builders.opcodes import Snippets
 from tests.builders.waves import WaveBench
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.wave import EXEC, M0, VCC
+from rocm_perf_lab.emulator.structures import EXEC, M0, VCC
 from tests.builders.opcodes import JUNK, Row, Snippets, assert_same, edge_floats, edge_integers
 from tests.emulator.opcodes.test_float import fma
 

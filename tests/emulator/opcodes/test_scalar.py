@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.wave import EXEC
+from rocm_perf_lab.emulator.structures import EXEC
 from tests.builders.opcodes import Snippets, edge_integers, pairs
 
 if TYPE_CHECKING:

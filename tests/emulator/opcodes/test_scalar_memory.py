@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.wave import Status
+from rocm_perf_lab.emulator.structures import Status
 from tests.builders.opcodes import Snippets
 from tests.builders.waves import WaveBench
 

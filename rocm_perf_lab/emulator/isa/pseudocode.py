@@ -1,0 +1,74 @@
+"""AMD's pseudo-code of operations, with corrections where the text cannot describe the hardware.
+
+V_DIV_SCALE multiplies one operand by a power of two (2^64, for double 2^128) if the quotient is near the ends of its range,
+and V_DIV_FMAS removes that factor. The text of FMAS always multiplies, by the root of the factor. The text of SCALE makes the
+denominator overflow if it is huge and numerator / denominator is denormal. V_DIV_FIXUP has to test the quotient, not the
+denominator, to find a quotient that overflowed (infinity or NaN).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SUFFIX = re.compile(r"_(E32|E64|DPP|SDWA|DPP16)$")
+_SAME_AS = {
+    "V_EXP_LEGACY_F32": "V_EXP_F32",
+    "V_LOG_LEGACY_F32": "V_LOG_F32",
+    "V_DIV_FIXUP_LEGACY_F16": "V_DIV_FIXUP_F16",
+}
+"""Operations without a text of their own, or with one that does not say the width of its result."""
+_BOTH_DENORMAL = "== DENORM.f{bits})) then\nVCC = 0x1LL;\nif S0.f{bits} == S1.f{bits} then\n// Only scale the denominator\n"
+
+
+def mnemonic_of(operation: str) -> str:
+    """Return the mnemonic without its encoding suffix: V_ADD_F32 for V_ADD_F32_E64."""
+    return _SUFFIX.sub("", operation)
+
+
+def pseudocode_of(mnemonic: str) -> str | None:
+    """AMD's description of an operation."""
+    return _pseudocode().get(_SAME_AS.get(mnemonic, mnemonic))
+
+
+@cache
+def _pseudocode() -> Mapping[str, str]:
+    """AMD's pseudo-code by mnemonic; the E32 and E64 forms of an operation share one entry."""
+    from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
+
+    texts: dict[str, str] = {}
+    for operation, text in PCODE.items():
+        mnemonic = mnemonic_of(operation.name)
+        texts.setdefault(mnemonic, _corrected(mnemonic, text))
+    return texts
+
+
+def _corrected(mnemonic: str, text: str) -> str:
+    """The pseudo-code of an operation as the hardware must execute it."""
+    match mnemonic:
+        case "V_DIV_SCALE_F32":
+            text = text.replace("1.0 / 64'F(S1.f32) == DENORM.f64", "1.0F / S1.f32 == DENORM.f32")
+            return _with_scaled_down_denominator(text, 32, 64)
+        case "V_DIV_SCALE_F64":
+            return _with_scaled_down_denominator(text, 64, 128)
+        case "V_DIV_FIXUP_F32":
+            return text.replace("exponent(S1.f32) == 255", "exponent(S0.f32) == 255")
+        case "V_DIV_FIXUP_F64":
+            return text.replace("exponent(S1.f64) == 2047", "exponent(S0.f64) == 2047")
+        case "V_DIV_FMAS_F32":  # in double: a denormal result is rounded once; float64 is written by hand
+            fused = "fma(64'F(S0.f32), 64'F(S1.f32), 64'F(S2.f32))"
+            up, down = f"32'F(ldexp({fused}, 64))", f"32'F(ldexp({fused}, -64))"
+            return (  # S2 is the estimate of the quotient: large where the factor made it small
+                f"if VCC.u64[laneId] then\nD0.f32 = exponent(S2.f32) > 127 ? {up} : {down}\n"
+                "else\nD0.f32 = fma(S0.f32, S1.f32, S2.f32)\nendif"
+            )
+    return text
+
+
+def _with_scaled_down_denominator(text: str, bits: int, power: int) -> str:
+    before = _BOTH_DENORMAL.format(bits=bits)
+    return text.replace(f"{before}D0.f{bits} = ldexp(S0.f{bits}, {power})", f"{before}D0.f{bits} = ldexp(S0.f{bits}, -{power})")

@@ -1,0 +1,113 @@
+"""8-bit floats of gfx942: FP8 (e4m3) and BF8 (e5m2), both without infinities and -0 ("fnuz"), NaN is 0x80."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rocm_perf_lab.emulator.pcode.values import Value, constant, float_constant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocm_perf_lab.emulator.pcode.ir import Builder
+    from rocm_perf_lab.emulator.translate.vector_operation import VectorOperation
+
+_NAN, _LARGEST, _SIGN = 0x80, 0x7F, 0x80
+_FP16_OVERFLOW_BIT = 23
+_F32_MANTISSA, _F32_BIAS = 23, 127
+_F64_MANTISSA, _F64_BIAS = 52, 1023
+
+
+@dataclass(frozen=True)
+class SmallFloat:
+    """An 8-bit format."""
+
+    mantissa: int
+    bias: int
+
+
+FP8, BF8 = SmallFloat(3, 8), SmallFloat(2, 16)
+
+
+def small_to_float(kind: SmallFloat, *, packed: bool) -> Callable[[Builder, VectorOperation], Value]:
+    """V_CVT_F32_FP8 and its kin; SDWA has selected the byte or the pair of bytes."""
+
+    def convert(builder: Builder, operation: VectorOperation) -> Value:
+        source = operation.source(0)
+        low = _to_float32(builder, builder.resize(source, 8, signed=False), kind)
+        if not packed:
+            return low
+        high = _to_float32(builder, builder.resize(builder.binary(">>", source, constant(8, source.bits)), 8), kind)
+        wide = [builder.resize(builder.raw(number), 64, signed=False) for number in (low, high)]
+        return builder.binary("|", wide[0], builder.binary("<<", wide[1], constant(32, 64)))
+
+    return convert
+
+
+def pair_to_small(kind: SmallFloat) -> Callable[[Builder, VectorOperation], Value]:
+    """V_CVT_PK_FP8_F32: two bytes into the half that op_sel names; the other half stays."""
+
+    def convert(builder: Builder, operation: VectorOperation) -> Value:
+        numbers = [builder.reinterpret(operation.source(i), "f", 32) for i in (0, 1)]
+        low, high = (builder.resize(_from_float32(builder, n, kind), 32, signed=False) for n in numbers)
+        pair = builder.binary("|", low, builder.binary("<<", high, constant(8)))
+        return _inserted(builder, operation, pair, 16, 16 if operation.instruction.fields["opsel"] & 8 else 0)
+
+    return convert
+
+
+def stochastic_to_small(kind: SmallFloat) -> Callable[[Builder, VectorOperation], Value]:
+    """V_CVT_SR_FP8_F32: the top bits of S1 are added below the last place that stays, then the rest is cut off."""
+
+    def convert(builder: Builder, operation: VectorOperation) -> Value:
+        dropped = 23 - kind.mantissa
+        noise = builder.binary(">>", operation.source(1), constant(32 - dropped))
+        moved = builder.binary("+", operation.source(0), noise)
+        value = builder.reinterpret(operation.source(0), "f", 32)
+        finite = builder.intrinsic("is.fpclass", [value], kind="u", bits=1, extra=", i32 504")
+        source = builder.select(finite, builder.reinterpret(moved, "f", 32), value)
+        byte = builder.resize(_from_float32(builder, source, kind, toward_zero=True), 32, signed=False)
+        return _inserted(builder, operation, byte, 8, 8 * (operation.instruction.fields["opsel"] >> 2))
+
+    return convert
+
+
+def _inserted(builder: Builder, operation: VectorOperation, part: Value, bits: int, shift: int) -> Value:
+    before = operation.read("D0", bits=32)
+    assert before is not None
+    kept = builder.binary("&", before, constant(~(((1 << bits) - 1) << shift)))
+    return builder.binary("|", kept, builder.binary("<<", part, constant(shift)))
+
+
+def _to_float32(builder: Builder, byte: Value, kind: SmallFloat) -> Value:
+    """The value of a byte."""
+    word = builder.resize(byte, 32, signed=False)
+    size = builder.binary("<<", builder.binary("&", word, constant(_LARGEST)), constant(_F32_MANTISSA - kind.mantissa))
+    sign = builder.binary("<<", builder.binary("&", word, constant(_SIGN)), constant(24))
+    scaled = builder.reinterpret(builder.binary("|", size, sign), "f", 32)  # as if the exponent were a float32's
+    value = builder.binary("*", scaled, float_constant(2.0 ** (_F32_BIAS - kind.bias)))
+    return builder.select(builder.compare("==", word, constant(_NAN)), float_constant(math.nan), value)
+
+
+def _from_float32(builder: Builder, value: Value, kind: SmallFloat, *, toward_zero: bool = False) -> Value:
+    """Rounded to nearest even, or truncated, as 8 bits. Too large becomes NaN, or the largest number under FP16_OVFL."""
+    wide = replace(builder.to_float(value, 64), narrow=None)
+    scaled = builder.binary("*", wide, float_constant(2.0 ** (kind.bias - _F64_BIAS), 64))
+    bits = builder.raw(builder.intrinsic("fabs", [scaled], kind="f", bits=64))
+    drop = _F64_MANTISSA - kind.mantissa
+    if not toward_zero:
+        odd = builder.binary("&", builder.binary(">>", bits, constant(drop, 64)), constant(1, 64))
+        bits = builder.binary("+", builder.binary("+", bits, constant((1 << drop - 1) - 1, 64)), odd)
+    size = builder.binary(">>", bits, constant(drop, 64))
+    is_nan = builder.intrinsic("is.fpclass", [value], kind="u", bits=1, extra=", i32 3")
+    largest = builder.intrinsic("umin", [size, constant(_LARGEST, 64)], kind="u", bits=64)
+    sign = builder.binary(">>", builder.raw(value), constant(24))
+    sign = builder.binary("&", sign, constant(_SIGN))
+    number = builder.binary("|", sign, builder.resize(largest, 32))
+    number = builder.select(builder.compare("==", number, constant(_SIGN)), constant(0), number)
+    overflows = builder.binary("&&", builder.compare(">", size, constant(_LARGEST, 64)),
+                               builder.binary("^", builder.mode_bit(_FP16_OVERFLOW_BIT), constant(1, 1)))  # fmt: skip
+    invalid = builder.binary("||", is_nan, overflows)
+    return builder.resize(builder.select(invalid, constant(_NAN), number), 8)
