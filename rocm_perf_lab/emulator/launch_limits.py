@@ -1,4 +1,4 @@
-"""What the hardware would refuse to launch, told before anything is allocated."""
+"""Launch limits of the hardware, checked before anything is allocated."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class LaunchRefused(LabError):
-    """A launch that the hardware would refuse."""
+    """A launch beyond the limits of the hardware."""
 
 
 def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Target) -> None:
-    """The workgroups have a size, and need an amount of LDS, that the kernel was compiled for and the GPU has.
+    """Check workgroup size and LDS against the limits of the kernel and the GPU.
 
     Raises:
-        LaunchRefused: They do not.
+        LaunchRefused: A limit is exceeded.
     """
     if min(*geometry.grid, *geometry.block) < 1:
         raise LaunchRefused(
@@ -33,7 +33,7 @@ def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Targe
     limit = min(kernel.max_flat_workgroup_size or target.max_workgroup_size, target.max_workgroup_size)
     if prod(geometry.block) > limit:
         raise LaunchRefused(
-            f"{prod(geometry.block)} work-items in a workgroup, the kernel was compiled for at most {limit}",
+            f"a workgroup has {prod(geometry.block)} work-items, but the kernel was compiled for at most {limit}",
             where=f"kernel {kernel.name}, block {geometry.block}",
             hint="Launch smaller workgroups, or raise __launch_bounds__.",
         )
@@ -48,17 +48,17 @@ def require_launchable(kernel: KernelMetadata, geometry: Geometry, target: Targe
     pool = target.lds_pool
     if lds_bytes > pool.max_per_workgroup_bytes:
         raise LaunchRefused(
-            f"{lds_bytes:,} bytes of LDS in a workgroup, {target.name} has {pool.max_per_workgroup_bytes:,}",
+            f"a workgroup uses {lds_bytes:,} bytes of LDS, but {target.name} has {pool.max_per_workgroup_bytes:,}",
             where=f"kernel {kernel.name}: {kernel.lds_bytes:,} static + {geometry.dynamic_lds_bytes:,} dynamic",
             hint="Use smaller tiles.",
         )
 
 
 def require_resident(kernel: KernelMetadata, geometry: Geometry, target: Target) -> None:
-    """All workgroups fit on the GPU at once, as those of a cooperative launch must.
+    """Check that all workgroups of a cooperative launch fit on the GPU at once.
 
     Raises:
-        LaunchRefused: They do not.
+        LaunchRefused: There are too many workgroups.
     """
     request = occupancy_request(kernel, workgroup_size=prod(geometry.block), dynamic_lds_bytes=geometry.dynamic_lds_bytes)
     most = int(launch_occupancy(target, request).workgroups_per_cu) * target.compute_units
@@ -66,5 +66,5 @@ def require_resident(kernel: KernelMetadata, geometry: Geometry, target: Target)
         raise LaunchRefused(
             f"a cooperative launch of {prod(geometry.grid):,} workgroups: {target.name} holds {most:,} of them at once",
             where=f"kernel {kernel.name}, grid {geometry.grid}",
-            hint="Launch fewer workgroups and let each do more.",
+            hint="Launch fewer workgroups with more work each.",
         )

@@ -1,7 +1,7 @@
-"""Device memory of one emulated GPU: allocations at stable addresses, a registry of what is live and what was freed.
+"""Device memory of one emulated GPU: allocations at reproducible addresses and a registry of live and freed ones.
 
-A device address is the host address of the same byte. Addresses are handed out in ascending order from a fixed base,
-with unmapped space between, so that equal runs see equal addresses; freed addresses are never handed out again.
+A device address is the host address of the same byte. Addresses ascend from a fixed base, with unmapped space between
+allocations, so that equal runs use equal addresses. Addresses of freed memory are never reused.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ PAGE_BYTES = 4096
 GUARD_BYTES = 1 << 16
 _DWORD_BYTES = 4
 _FIRST_ADDRESS = 0x1000_0000_0000
-_LAST_ADDRESS = 0x5000_0000_0000  # the host's own mappings lie above
-_SKIP_BYTES = 1 << 36  # where another machine of this process sits at our address
+_LAST_ADDRESS = 0x5000_0000_0000  # mappings of the host are above
+_SKIP_BYTES = 1 << 36  # distance to try next if another emulated GPU of this process uses the address
 
 
 class DeviceMemoryError(LabError):
-    """Device memory that cannot be had, or an access from the host outside of it."""
+    """Device memory is unavailable, or the host accessed an address outside of it."""
 
 
 @dataclass(frozen=True, order=True)
 class Allocation:
-    """One live or freed buffer."""
+    """Live or freed buffer."""
 
     address: int
     nbytes: int
@@ -43,18 +43,18 @@ class Allocation:
 
     @property
     def end(self) -> int:
-        """First address behind it."""
+        """First address after the buffer."""
         return self.address + self.nbytes
 
     @property
     def mapped_bytes(self) -> int:
-        """Whole pages, at least one."""
+        """Size in whole pages, at least one."""
         return max(1, -(-self.nbytes // PAGE_BYTES)) * PAGE_BYTES
 
 
 @dataclass(frozen=True)
 class TrackedPages:
-    """Which pages of `[address, address + nbytes)` kernels wrote: `written` is (n_pages), 1 where one did."""
+    """Pages of `[address, address + nbytes)` that kernels wrote: `written` is (n_pages), 1 for a written page."""
 
     runtime: Runtime
     address: int
@@ -62,7 +62,7 @@ class TrackedPages:
     written: NDArray[np.uint8]
 
     def restore(self, image: NDArray[np.uint8]) -> int:
-        """Copy the written pages back from `image`, (nbytes), and count them as untouched; how many they were."""
+        """Copy the written pages back from `image`, (nbytes), mark them as not written, and return their number."""
         restore = self.runtime.library.rpl_memory_restore
         restore.restype = ctypes.c_uint64
         return int(
@@ -77,7 +77,7 @@ class TrackedPages:
 
 @dataclass
 class DeviceMemory:
-    """The memory of one machine. Close it to give the address space back."""
+    """Memory of one emulated GPU; close it to free the address space."""
 
     runtime: Runtime
     _allocations: list[Allocation] = field(default_factory=list)
@@ -90,30 +90,30 @@ class DeviceMemory:
 
     @property
     def allocations(self) -> tuple[Allocation, ...]:
-        """Live and freed ones, by address."""
+        """Live and freed allocations, by address."""
         return tuple(self._allocations)
 
     def is_freed(self, allocation: Allocation) -> bool:
-        """Whether its memory was given back."""
+        """Return whether an allocation was freed."""
         return allocation in self._freed
 
     def allocate(self, name: str, nbytes: int, address: int | None = None) -> Allocation:
-        """Zeroed memory; `address` asks for exactly that page-aligned address.
+        """Return zeroed memory, at the page-aligned `address` if given.
 
         Raises:
-            DeviceMemoryError: The address is taken or unaligned, or the host has no such memory.
+            DeviceMemoryError: The address is in use or unaligned, or the host has too little memory.
         """
         if nbytes < 0:
-            raise DeviceMemoryError(f"buffer {name!r} of {nbytes} bytes", hint="Sizes are not negative.")
+            raise DeviceMemoryError(f"buffer {name!r} of {nbytes} bytes", hint="Use a size of at least 0.")
         allocation = self._at(name, nbytes, address) if address is not None else self._anywhere(name, nbytes)
         insort(self._allocations, allocation)
         return allocation
 
     def adopt(self, name: str, nbytes: int, address: int) -> Allocation:
-        """Let kernels use memory that someone else mapped, readable and writable, and will unmap after :meth:`close`.
+        """Let kernels use readable and writable memory that the caller mapped and unmaps after :meth:`close`.
 
         Raises:
-            DeviceMemoryError: It overlaps another allocation.
+            DeviceMemoryError: The memory overlaps another allocation.
         """
         allocation = Allocation(address, nbytes, name)
         position = bisect_right(self._allocations, address, key=lambda a: a.address)
@@ -126,23 +126,23 @@ class DeviceMemory:
         return allocation
 
     def reserve(self, nbytes: int) -> int:
-        """Address of mapped memory that is no allocation: parts of it become some by :meth:`adopt`; unmapped by :meth:`close`.
+        """Map memory without an allocation, for parts that :meth:`adopt` registers later; :meth:`close` unmaps it.
 
         Raises:
-            DeviceMemoryError: The host has no such memory.
+            DeviceMemoryError: The host has too little memory.
         """
         reserved = self._anywhere("reserved", nbytes)
         self._reserved.append(reserved)
         return reserved.address
 
     def track_writes(self, address: int, nbytes: int) -> TrackedPages:
-        """From the next launch on, note which pages of a range kernels write; both are multiples of the page size."""
+        """Record which pages of a range kernels write from the next launch on; both numbers are multiples of the page size."""
         pages = TrackedPages(self.runtime, address, nbytes, np.zeros(nbytes // PAGE_BYTES, dtype=np.uint8))
         insort(self._tracked, pages, key=lambda t: t.address)
         return pages
 
     def free(self, allocation: Allocation) -> None:
-        """Give the memory back; its addresses stay reserved, so that a later access is recognised."""
+        """Free a buffer; its addresses stay reserved, so that later accesses to it are detected."""
         self._require_live(allocation, "freed")
         give_back = (
             self.runtime.library.rpl_memory_discard if allocation in self._adopted else self.runtime.library.rpl_memory_retire
@@ -151,32 +151,32 @@ class DeviceMemory:
         self._freed.add(allocation)
 
     def view(self, allocation: Allocation) -> NDArray[np.uint8]:
-        """The bytes themselves; valid until the allocation is freed or the memory closed."""
+        """Return the bytes of a buffer; valid until it is freed or the memory is closed."""
         self._require_live(allocation, "accessed")
         content = (ctypes.c_uint8 * allocation.nbytes).from_address(allocation.address)
         return np.ctypeslib.as_array(content)
 
     def forget_content(self, allocation: Allocation) -> None:
-        """Count every byte of a buffer as written by nobody yet: a kernel that reads one before writing it is found."""
+        """Mark every byte of a buffer as uninitialised."""
         self._initialised[allocation] = np.zeros(-(-allocation.nbytes // _DWORD_BYTES), dtype=np.uint8)
 
     def initialised(self, allocation: Allocation) -> NDArray[np.uint8] | None:
-        """Which bytes were written: one bit per byte of each dword, (n_dwords,); None where all count as written."""
+        """Return a bit per byte of each dword that is 1 if initialised, (n_dwords,), or None if all bytes are initialised."""
         return self._initialised.get(allocation)
 
     def registry(self) -> ctypes.Array[AllocationEntry]:
-        """The sorted table that the runtime checks accesses against; empty allocations hold no address."""
+        """Return the sorted table of allocations that the runtime checks accesses against, without empty ones."""
         entries = [self._entry(a) for a in self._allocations if a.nbytes]
         return (AllocationEntry * len(entries))(*entries)
 
     def nearest(self, address: int) -> Allocation | None:
-        """The allocation that holds `address`, or else the one with the smallest distance to it."""
+        """Return the allocation that contains `address`, or else the nearest one."""
         position = bisect_right(self._allocations, address, key=lambda a: a.address)
         around = self._allocations[max(0, position - 1) : position + 1]
         return min(around, key=lambda a: max(a.address - address, address - a.end + 1, 0), default=None)
 
     def close(self) -> None:
-        """Unmap everything."""
+        """Unmap all memory."""
         for allocation in [*self._allocations, *self._reserved]:
             if allocation not in self._adopted:
                 self.runtime.library.rpl_memory_unmap(
@@ -229,6 +229,6 @@ class DeviceMemory:
         known = position >= 0 and self._allocations[position] == allocation
         if not known or allocation in self._freed:
             raise DeviceMemoryError(
-                f"buffer {allocation.name!r} cannot be {verb}: it was freed or is of another machine",
+                f"buffer {allocation.name!r} cannot be {verb}: it was freed or belongs to another emulated GPU",
                 hint="Allocate it again.",
             )

@@ -1,4 +1,4 @@
-"""What kernels print, in order: kept as text per stream, and searched for the messages of failed assertions."""
+"""Output of kernels in order, kept as text per stream and searched for messages of failed assertions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _ASSERTIONS = (
         rb"device assertion failed: '(?P<condition>.*)', in (?P<function>.*) at (?P<file>.+):(?P<line>\d+)", re.DOTALL
     ),
 )
-"""What device code prints before it traps because of a failed assertion."""
+"""Messages that device code prints before it traps on a failed assertion."""
 
 
 Wavefront = tuple[tuple[int, int, int], int]
-"""Workgroup, and number in it."""
+"""Workgroup, and number of the wavefront in it."""
 
 
 @dataclass(frozen=True)
 class Assertion:
-    """What device code said of a failed assertion."""
+    """Failed assertion as printed by device code."""
 
     file: str
     line: int
@@ -34,7 +34,7 @@ class Assertion:
 
 
 class PrintedText:
-    """Collects messages: :meth:`add` one after the other."""
+    """Collector of messages, in the order of :meth:`add`."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[bool, bytearray]] = []
@@ -43,7 +43,7 @@ class PrintedText:
         self._failed: dict[Wavefront | None, Assertion] = {}
 
     def add(self, text: bytes, *, to_stderr: bool, wavefront: Wavefront | None) -> None:
-        """One message of one work-item, of a wavefront that may not be known."""
+        """Add one message of one work-item; `wavefront` is None if unknown."""
         assertion = _assertion(text) if b"ssertion " in text else None
         if assertion is not None:
             self._failed[wavefront] = assertion
@@ -57,14 +57,14 @@ class PrintedText:
 
     @property
     def pieces(self) -> tuple[PrintedPiece, ...]:
-        """All that was printed; at most 64 MiB, and then a line that says how much more there was."""
+        """Return the output, at most 64 MiB, followed by the number of dropped messages if there are any."""
         pieces = [PrintedPiece(text.decode(errors="backslashreplace"), to_stderr) for to_stderr, text in self._pieces]
         if self._dropped:
             pieces.append(PrintedPiece(f"\n[{self._dropped:,} more messages were not kept]\n", to_stderr=True))
         return tuple(pieces)
 
     def failed_assertion(self, wavefront: Wavefront) -> Assertion | None:
-        """The last one that a wavefront told of; of all, where it is not known who told."""
+        """Return the last assertion reported by a wavefront, or by any wavefront if the reporting one is unknown."""
         return self._failed.get(wavefront) or self._failed.get(None)
 
 

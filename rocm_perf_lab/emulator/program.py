@@ -1,4 +1,4 @@
-"""A kernel as the emulator sees it: decoded instructions in basic blocks. Made once per kernel, independent of launches."""
+"""Decoded instructions of one kernel in basic blocks, independent of launches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _WORD_BYTES = 4
 DEFAULT_MODE = 0x3F0
-"""Round to nearest even, keep denormals, DX10_CLAMP, IEEE: what HIP kernels run with."""
+"""Default of HIP kernels: round to nearest even, keep denormals, DX10_CLAMP, IEEE."""
 _CALLS = frozenset({"S_SWAPPC_B64", "S_CALL_B64"})
 _JUMPS = frozenset({"S_BRANCH", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64", "S_ENDPGM", "S_ENDPGM_SAVED"})
 ABORT_TRAP = 2
@@ -26,16 +26,16 @@ CONDITIONAL_BRANCHES = frozenset(f"S_CBRANCH_{test}" for test in ("SCC0", "SCC1"
 COMPUTED_JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
 _PAUSES = frozenset({"S_BARRIER", "S_SLEEP", "S_TRAP"})
 _RETURN_BIT = {"GLOBAL": 16, "FLAT": 16, "MUBUF": 14}
-"""Bit of the encoding that asks for the old value (SC0)."""
+"""Bit of the encoding that requests the old value (SC0)."""
 _COMMUTING = ("ADD", "SUB", "SMIN", "UMIN", "SMAX", "UMAX", "AND", "OR", "XOR")
 
 
 @dataclass(frozen=True)
 class BasicBlock:
-    """A basic block: `instructions` in order, then one of `successors` (addresses), or the wavefront pauses or ends.
+    """Basic block: `instructions`, after which execution continues at one of `successors` (addresses), pauses or ends.
 
-    `is_loop_header`: a branch from its own address or a later one leads here, or it is a computed jump that may lead anywhere;
-    so a wavefront may run out of time here.
+    `is_loop_header`: the target of a branch at the same or a later address, or a computed jump, whose target is unknown. The time
+    slice of a wavefront may end here.
     """
 
     index: int
@@ -56,25 +56,25 @@ class BasicBlock:
 
     @cached_property
     def quads_per_vector_instruction(self) -> float:
-        """Mean time that a vector instruction of the block holds its SIMD; 1 where there is none."""
+        """Mean quad-cycles for which a vector instruction of the block occupies its SIMD; 1 without vector instructions."""
         quads = [vector_quads(instruction) for instruction in self.instructions if instruction.is_vector_alu]
         return sum(quads) / len(quads) if quads else 1.0
 
 
 @dataclass(frozen=True)
 class Program:
-    """One kernel's code. `load_address` is what has to be added to an address of the code object to get a device address."""
+    """Code of one kernel; device addresses are addresses of the code object plus `load_address`."""
 
     symbol: str
     entry: int
     load_address: int
     blocks: tuple[BasicBlock, ...]
     mode: int = DEFAULT_MODE
-    """The MODE register at the kernel's entry."""
+    """MODE register at kernel entry."""
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
-        """In address order; an instruction's index is its place here."""
+        """Instructions in address order; the index of an instruction is its position here."""
         return tuple(sorted((i for b in self.blocks for i in b.instructions), key=lambda i: i.address))
 
     @cached_property
@@ -84,32 +84,32 @@ class Program:
 
     @cached_property
     def has_indirect_jumps(self) -> bool:
-        """Any block may then be reached from any S_SETPC_B64 or S_SWAPPC_B64."""
+        """Whether S_SETPC_B64 or S_SWAPPC_B64 may jump to any block."""
         return any(map(is_computed_jump, self.instructions))
 
 
-@lru_cache(maxsize=8)  # of trials and their measurement: each is a machine of its own
+@lru_cache(maxsize=8)  # trials and their measurement use separate emulated GPUs
 def decode_program(
     symbol: str, code: bytes, code_address: int, entries: tuple[int, ...], load_address: int, mode: int = DEFAULT_MODE
 ) -> Program:
-    """Decode everything reachable from `entries` (the kernel's entry first, then functions it may call).
+    """Decode everything reachable from `entries` (the kernel entry first, then functions it may call).
 
     Args:
         symbol: Name of the kernel, for messages.
-        code: The text section of the code object.
-        code_address: Its address in the code object.
+        code: Content of the text section of the code object.
+        code_address: Address of the section in the code object.
         entries: Addresses in the code object.
-        load_address: Where the code object's address 0 is in device memory.
-        mode: The MODE register at the kernel's entry.
+        load_address: Device address of address 0 of the code object.
+        mode: MODE register at kernel entry.
 
     Raises:
-        IllegalInstruction: Reachable bytes that are no instruction, or a jump out of the code.
+        IllegalInstruction: Reachable bytes do not encode an instruction, or a jump leaves the code.
     """
     decoded = reachable_instructions(code, code_address, entries, _follow)
     order = sorted(decoded)
     leaders = _leaders(decoded, entries)
     back_targets = {t for i in decoded.values() for t in branch_targets(i) if t <= i.address}
-    back_targets |= {i.address for i in decoded.values() if is_computed_jump(i)}  # where they lead is unknown
+    back_targets |= {i.address for i in decoded.values() if is_computed_jump(i)}  # with unknown targets
     resume_points = {i.address + i.size for i in decoded.values() if i.mnemonic in _PAUSES} | back_targets
     numbered = {a: _renumbered(decoded[a], n) for n, a in enumerate(order)}
     blocks = []
@@ -121,7 +121,7 @@ def decode_program(
 
 
 def unreached_entries(program: Program, code: bytes, code_address: int, end: int) -> tuple[int, ...]:
-    """Where code lies that only a computed jump can reach, as in a table of branches: every instruction up to `end`."""
+    """Return the addresses up to `end` of code that only a computed jump can reach, such as a table of branches."""
     found: list[int] = []
     known = {i.address: i.size for i in program.instructions}
     address = program.entry
@@ -139,12 +139,12 @@ def unreached_entries(program: Program, code: bytes, code_address: int, end: int
 
 
 def is_computed_jump(instruction: Instruction) -> bool:
-    """Whether where it leads is known only when it runs; that of a long branch stands in the code."""
+    """Return whether the target of a jump is unknown before it runs, unlike that of a long branch."""
     return instruction.mnemonic in COMPUTED_JUMPS and "target" not in instruction.fields
 
 
 def branch_targets(instruction: Instruction) -> tuple[int, ...]:
-    """Addresses that a direct branch may jump to."""
+    """Return the addresses that a direct branch may jump to."""
     if "target" in instruction.fields:
         return (instruction.fields["target"],)
     name = instruction.mnemonic
@@ -179,7 +179,7 @@ def _body(decoded: Mapping[int, Instruction], start: int, leaders: set[int]) -> 
 
 
 def _never_continues(instruction: Instruction) -> bool:
-    """A jump, an end, or the trap of an abort, which compilers put last."""
+    """Return whether an instruction is a jump, an end, or the trap of an abort, which compilers put last."""
     is_abort = instruction.mnemonic == "S_TRAP" and instruction.fields["simm16"] & 0xFF == ABORT_TRAP
     return is_abort or instruction.mnemonic in _JUMPS
 
@@ -200,7 +200,10 @@ def _renumbered(instruction: Instruction, index: int) -> Instruction:
 
 
 def results_depend_on_order(program: Program) -> bool:
-    """True where one thread has to run the whole launch."""
+    """Return whether running workgroups in another order, as threads do, could change the result of a kernel.
+
+    This is the case if atomics on device memory round or return the old value. Integer atomics without return commute.
+    """
     return any(_is_order_dependent(instruction) for instruction in program.instructions)
 
 

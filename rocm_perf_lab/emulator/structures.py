@@ -1,6 +1,6 @@
-"""Structures of the C runtime (`runtime/wave.h`, `machine.h`, `checks.h`) for ctypes and for the translator's address arithmetic.
+"""Structures of the C runtime (`runtime/wave.h`, `machine.h`, `checks.h`) for ctypes and for addresses in translated code.
 
-A test compares sizes and offsets with the compiled ones.
+A test compares sizes and offsets with those of the compiled structures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ USER_SGPR_SLOTS = 32
 
 
 class Status(IntEnum):
-    """Why a translated kernel returned."""
+    """Reason for which a translated kernel returned."""
 
     ENDED = 0
     BARRIER = 1
@@ -58,7 +58,7 @@ class WaveState(ctypes.Structure):
 
 
 def offset_of(field: str) -> int:
-    """Byte offset of a field of struct rpl_wave."""
+    """Return the byte offset of a field of struct rpl_wave."""
     return int(getattr(WaveState, field).offset)
 
 
@@ -130,12 +130,12 @@ class MemoryCounters(ctypes.Structure):
     )  # fmt: skip
 
     def as_dict(self) -> dict[str, int]:
-        """Values by field name."""
+        """Return the values by field name."""
         return {name: int(getattr(self, name)) for name, *_ in self._fields_}
 
 
 class MachineState(ctypes.Structure):
-    """struct rpl_machine: one per thread."""
+    """struct rpl_machine, one per thread."""
 
     _fields_ = (
         ("allocations", ctypes.c_void_p),
@@ -198,7 +198,7 @@ class ChecksRecord(ctypes.Structure):
 
 
 ANSWER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint32), ctypes.c_uint32)
-"""Answers the host calls of a wavefront: (workgroup, wavefront in it) -> :class:`HostCallOutcome`."""
+"""Callback that answers host calls of a wavefront: (workgroup, wavefront in it) -> :class:`HostCallOutcome`."""
 
 
 class HostCallOutcome(IntEnum):

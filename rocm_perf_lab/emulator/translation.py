@@ -1,7 +1,4 @@
-"""Kernels of a loaded code object as native code, each translated once per machine.
-
-Takes a loaded code object and a kernel in it; gives the decoded program and the address of its native function.
-"""
+"""Translates kernels of a loaded code object to native code, each once per emulated GPU."""
 
 from __future__ import annotations
 
@@ -23,20 +20,20 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
 _PRELOAD_PROLOGUE_BYTES = 256
-"""Kernels with preloaded arguments start with code for firmware that cannot preload; others enter behind it."""
+"""Kernels with preloaded arguments start with code for firmware without preloading; other firmware enters after it."""
 _PRELOAD_LENGTH_MASK = 0x7F
 
 
 @dataclass(frozen=True)
 class TranslatedKernel:
-    """A kernel ready to run."""
+    """Kernel in native code."""
 
     program: Program
     native: NativeKernel
 
     @property
     def address(self) -> int:
-        """Of the native function."""
+        """Address of the native function."""
         return self.native.address
 
     @cached_property
@@ -44,22 +41,22 @@ class TranslatedKernel:
         return {0: self.program.entry} | {resume_id(block): block.address for block in self.program.blocks}
 
     def resume_address(self, resume: int) -> int | None:
-        """Address in the code object at which a stopped wavefront goes on."""
+        """Return the address in the code object at which a stopped wavefront continues."""
         return self._resume_addresses.get(resume)
 
 
 class KernelTranslator:
-    """Translates on first use and remembers."""
+    """Translator that keeps its results."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._known: dict[tuple[str, int, str], TranslatedKernel] = {}
 
     def translate(self, loaded: LoadedCodeObject, kernel: KernelMetadata) -> TranslatedKernel:
-        """The native form of a kernel.
+        """Return the native code of a kernel.
 
         Raises:
-            EmulationError: Bytes that are no instruction, or an instruction that the emulator does not know.
+            EmulationError: Bytes do not encode an instruction, or the emulator does not implement an instruction.
         """
         key = (loaded.code_object.sha256, loaded.load_address, kernel.symbol)
         if key not in self._known:
@@ -77,10 +74,10 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
     entry = kernel.entry_address + (_PRELOAD_PROLOGUE_BYTES if preloads else 0)
     if entry >= section.address + section.size:
         raise IllegalInstruction(
-            f"nothing is at the entry of kernel {kernel.symbol}: with preloaded arguments it lies "
-            f"{_PRELOAD_PROLOGUE_BYTES} bytes behind the kernel's symbol",
+            f"kernel {kernel.symbol} has no code at its entry: with preloaded arguments the entry is "
+            f"{_PRELOAD_PROLOGUE_BYTES} bytes behind the symbol of the kernel",
             where=f"address {entry:#x}",
-            hint="Put code for firmware that cannot preload, and padding up to there, before it, as compilers do.",
+            hint="Put code for firmware without preloading before it and pad it to that size, as compilers do.",
         )
     mode = initial_mode(kernel.descriptor)
     program = decode_program(kernel.symbol, elf.content(section), section.address, (entry,), loaded.load_address, mode)
@@ -101,5 +98,5 @@ def _decode(loaded: LoadedCodeObject, kernel: KernelMetadata) -> Program:
 
 
 def _kernel_addresses(loaded: LoadedCodeObject) -> set[int]:
-    """Where kernels begin, and where the symbols of version 2 point: at the descriptor, which there is part of the code."""
+    """Return the addresses of kernels, and of their descriptors, which symbols of version 2 point to within the code."""
     return {address for k in loaded.code_object.kernels for address in (k.entry_address, k.descriptor_address)}

@@ -1,4 +1,4 @@
-"""Static counter increments of an instruction: which SQ counters one execution by one wavefront raises, and by how much."""
+"""Increments of SQ counters by one execution of an instruction by one wavefront."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
 
 OPERATIONS_PER_MOP = 512
-"""SQ_INSTS_VALU_MFMA_MOPS_* count in units of 512 operations."""
+"""Unit of SQ_INSTS_VALU_MFMA_MOPS_*, in operations."""
 _MATRIX_SHAPE = re.compile(r"_(\d+)X(\d+)X(\d+)(?:_(\d+)B)?")
 
 
 def counter_increments(instruction: Instruction) -> Mapping[str, int]:
-    """Counter name -> increment for one wavefront, SQ_INSTS included."""
+    """Return the increments by counter name for one wavefront, including SQ_INSTS."""
     increments = {"SQ_INSTS": 1}
     for rows in _tables().values():
         for encoding, mnemonic, names in rows:
@@ -31,7 +31,7 @@ def counter_increments(instruction: Instruction) -> Mapping[str, int]:
 
 
 def counter_names() -> frozenset[str]:
-    """Every counter that an instruction can raise: those that a kernel does not raise are zero, not unknown."""
+    """Return every counter that an instruction can increment; a kernel that does not increment one has zero there."""
     listed = {name for rows in _tables().values() for _, _, names in rows for name in names}
     kinds = {name.rpartition("_")[2] for name in listed if name.startswith("SQ_INSTS_VALU_MFMA_")}
     return frozenset({"SQ_INSTS"} | listed | {f"SQ_INSTS_VALU_MFMA_MOPS_{kind}" for kind in kinds})

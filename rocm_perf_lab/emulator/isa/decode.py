@@ -1,7 +1,7 @@
-"""Decodes gfx942 machine code: bytes in, :class:`Instruction` out. The only module that knows the decoder's library.
+"""Decoder of gfx942 machine code: bytes to :class:`Instruction`. Only this module depends on the decoder library.
 
-The tables are tinygrad's, generated from AMD's machine-readable specification (CDNA4 with CDNA3 inside it); their layout is
-private to that package, which is why its version is pinned.
+The tables are those of tinygrad, generated from AMD's machine-readable specification (CDNA4, which includes CDNA3). Their
+layout is private to that package, so its version is pinned.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _MTBUF = 0b111010
 
 
 def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
-    """Decode the instruction at the start of `code`, which is at `address`.
+    """Decode the instruction at the start of `code`.
 
     Raises:
-        IllegalInstruction: The bytes encode no instruction of gfx942.
+        IllegalInstruction: The bytes do not encode an instruction of gfx942.
     """
     window = code[:LONGEST_INSTRUCTION].ljust(LONGEST_INSTRUCTION + 8, b"\0")
     try:
         decoded = _decoded(window)
         name, size = decoded.op.name, decoded.size()
     except (ValueError, KeyError, AssertionError, RuntimeError, AttributeError, TypeError, IndexError) as error:
-        raise IllegalInstruction.at(address, code[:8], "no instruction of gfx942 is encoded so") from error
+        raise IllegalInstruction.at(address, code[:8], "not an encoding of gfx942") from error
     if size > len(code):
         raise IllegalInstruction.at(address, code, "the code ends inside this instruction")
     family, _, variant = type(decoded).__name__.partition("_")
@@ -52,7 +52,7 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
 def _decoded(window: bytes) -> Any:
     from tinygrad.renderer.amd import decode_inst
 
-    if window[3] >> 2 == _MTBUF:  # the library has the layout but does not recognise it
+    if window[3] >> 2 == _MTBUF:  # the library has the layout but does not select it
         from tinygrad.runtime.autogen.amd.cdna.ins import MTBUF
 
         return MTBUF.from_bytes(window)

@@ -1,4 +1,4 @@
-"""One decoded machine instruction, free of the decoder that made it."""
+"""Decoded machine instruction, independent of the decoder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODE_REGISTER = 1
 
 @dataclass(frozen=True)
 class OperandType:
-    """Format (`F32`, `U64`, `B16`, ...) and width in bits of one operand."""
+    """Format (`F32`, `U64`, `B16`, ...) and width in bits of an operand."""
 
     format: str
     bits: int
@@ -25,10 +25,11 @@ class OperandType:
 
 @dataclass(frozen=True)
 class Instruction:
-    """`mnemonic` is upper case without encoding suffix (V_ADD_F32); `encoding` is VOP2, SOP1, GLOBAL, ....
+    """Machine instruction.
 
-    `fields` holds the encoding's fields as numbers; registers are operand numbers: SGPRs 0 to 107, constants above,
-    VGPRs from 256. `pseudocode` is AMD's description of the operation, or None.
+    `mnemonic` is upper case without encoding suffix (V_ADD_F32); `encoding` is VOP2, SOP1, GLOBAL, and so on. `fields` holds the
+    fields of the encoding; registers are operand numbers: SGPRs 0 to 107, constants above, VGPRs from 256. `pseudocode` is AMD's
+    description of the operation, or None.
     """
 
     index: int
@@ -44,26 +45,26 @@ class Instruction:
 
     @property
     def text(self) -> str:
-        """As an assembler writes it, for messages."""
+        """Assembly text, for messages."""
         text, size = decode_instruction(self.raw.to_bytes(self.size, "little"), emulated_decoder())
         return text if size == self.size and not text.startswith(".long") else self.mnemonic.lower()
 
     @property
     def is_vector_alu(self) -> bool:
-        """VOP1, VOP2, VOP3, VOP3P, VOPC: issued to the vector ALU or the matrix core."""
+        """Whether it is issued to the vector ALU or the matrix core: VOP1, VOP2, VOP3, VOP3P, VOPC."""
         return self.encoding.startswith("VOP")
 
     @property
     def is_matrix(self) -> bool:
-        """Runs on the matrix core."""
+        """Whether it runs on the matrix core."""
         return "MFMA" in self.mnemonic or "SMFMAC" in self.mnemonic
 
     def bits(self, high: int, low: int) -> int:
-        """Bits of the encoding, for fields whose meaning depends on the instruction."""
+        """Return bits of the encoding, for fields whose meaning depends on the instruction."""
         return (self.raw >> low) & ((1 << (high - low + 1)) - 1)
 
 
 def register_field(instruction: Instruction) -> tuple[int, int, int]:
-    """Register id, first bit and number of bits of a `hwreg(...)` operand."""
+    """Return register id, first bit and number of bits of a `hwreg(...)` operand."""
     word = instruction.fields["simm16"]
     return word & 0x3F, word >> 6 & 0x1F, (word >> 11 & 0x1F) + 1

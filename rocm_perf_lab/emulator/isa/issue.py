@@ -1,7 +1,7 @@
-"""How long an instruction of CDNA3 holds its SIMD, in quad-cycles (4 clocks): what the hardware's issue counters count in.
+"""Issue times of CDNA3 instructions in quad-cycles (4 clocks), the unit of the hardware's issue counters.
 
-Rates: AMD CDNA3 white paper (a wave64 instruction takes a SIMD of 16 lanes four clocks; transcendentals a quarter of the
-rate; a matrix core does 2048 float16 operations per compute unit and clock, and other types in the ratios below).
+Rates: AMD CDNA3 white paper. A wave64 instruction occupies a SIMD of 16 lanes for four clocks, transcendentals four times as
+long. A matrix core executes 2048 float16 operations per compute unit and clock, and other types in the ratios below.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NARROW_RATE = 2.0
 
 
 def is_transcendental(instruction: Instruction) -> bool:
-    """Runs at a quarter of the vector rate."""
+    """Return whether an instruction runs at a quarter of the vector rate."""
     return _TRANSCENDENTAL.match(instruction.mnemonic) is not None
 
 
 def matrix_f16_flops(instruction: Instruction) -> float | None:
-    """Operations of a matrix instruction, in float16 operations that take the matrix core as long; None for others."""
+    """Return the number of float16 operations that occupy the matrix core for the same time, or None for other instructions."""
     match = _MATRIX.search(instruction.mnemonic) if instruction.is_matrix else None
     if match is None:
         return None
@@ -36,7 +36,7 @@ def matrix_f16_flops(instruction: Instruction) -> float | None:
 
 
 def vector_quads(instruction: Instruction) -> int:
-    """Of a vector ALU or matrix instruction of one wavefront; at least one."""
+    """Return the quad-cycles of a vector ALU or matrix instruction of one wavefront, at least one."""
     flops = matrix_f16_flops(instruction)
     if flops is not None:
         return max(1, round(flops / F16_FLOPS_PER_SIMD_QUAD))

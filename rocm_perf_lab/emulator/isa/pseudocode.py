@@ -21,7 +21,7 @@ _SAME_AS = {
     "V_LOG_LEGACY_F32": "V_LOG_F32",
     "V_DIV_FIXUP_LEGACY_F16": "V_DIV_FIXUP_F16",
 }
-"""Operations without a text of their own, or with one that does not say the width of its result."""
+"""Operations without pseudo-code, or whose pseudo-code omits the width of the result."""
 _BOTH_DENORMAL = "== DENORM.f{bits})) then\nVCC = 0x1LL;\nif S0.f{bits} == S1.f{bits} then\n// Only scale the denominator\n"
 
 
@@ -31,13 +31,13 @@ def mnemonic_of(operation: str) -> str:
 
 
 def pseudocode_of(mnemonic: str) -> str | None:
-    """AMD's description of an operation."""
+    """Return AMD's description of an operation, or None."""
     return _pseudocode().get(_SAME_AS.get(mnemonic, mnemonic))
 
 
 @cache
 def _pseudocode() -> Mapping[str, str]:
-    """AMD's pseudo-code by mnemonic; the E32 and E64 forms of an operation share one entry."""
+    """Return AMD's pseudo-code by mnemonic; the E32 and E64 forms of an operation share one entry."""
     from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
 
     texts: dict[str, str] = {}
@@ -48,7 +48,7 @@ def _pseudocode() -> Mapping[str, str]:
 
 
 def _corrected(mnemonic: str, text: str) -> str:
-    """The pseudo-code of an operation as the hardware must execute it."""
+    """Return the pseudo-code of an operation as the hardware executes it."""
     match mnemonic:
         case "V_DIV_SCALE_F32":
             text = text.replace("1.0 / 64'F(S1.f32) == DENORM.f64", "1.0F / S1.f32 == DENORM.f32")
@@ -59,10 +59,10 @@ def _corrected(mnemonic: str, text: str) -> str:
             return text.replace("exponent(S1.f32) == 255", "exponent(S0.f32) == 255")
         case "V_DIV_FIXUP_F64":
             return text.replace("exponent(S1.f64) == 2047", "exponent(S0.f64) == 2047")
-        case "V_DIV_FMAS_F32":  # in double: a denormal result is rounded once; float64 is written by hand
+        case "V_DIV_FMAS_F32":  # in double, so that a denormal result is rounded once; float64 is in translate/division.py
             fused = "fma(64'F(S0.f32), 64'F(S1.f32), 64'F(S2.f32))"
             up, down = f"32'F(ldexp({fused}, 64))", f"32'F(ldexp({fused}, -64))"
-            return (  # S2 is the estimate of the quotient: large where the factor made it small
+            return (  # S2 is the estimate of the quotient, large if the factor made it small
                 f"if VCC.u64[laneId] then\nD0.f32 = exponent(S2.f32) > 127 ? {up} : {down}\n"
                 "else\nD0.f32 = fma(S0.f32, S1.f32, S2.f32)\nendif"
             )

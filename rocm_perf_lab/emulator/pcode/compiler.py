@@ -1,7 +1,7 @@
-"""Compiles the pseudo-code of one instruction to IR: the specification is the implementation.
+"""Compiler of the pseudo-code of one instruction to IR, so that AMD's specification is the implementation.
 
-The caller supplies the registers (`Registers`); afterwards `variables` holds what the pseudo-code assigned (D0, SCC, ...)
-and `masks` the per-lane bits that it wrote to VCC, EXEC, D0 or D1. Branches become selects, loops are unrolled.
+The caller supplies the registers (`Registers`). Afterwards `variables` holds the assigned names (D0, SCC, ...) and `masks` the
+per-lane bits of VCC, EXEC, D0 or D1. Branches become selects; loops are unrolled.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _CALLED_INSTRUCTIONS = frozenset({"v_sad_u8", "v_msad_u8"})
 
 
 class SemanticsCompiler:
-    """Runs statements symbolically.
+    """Symbolic execution of statements.
 
     Args:
-        builder: Emits the code.
+        builder: Builder that emits the code.
         registers: Operands and state.
-        per_lane: VCC and EXEC are assigned lane by lane, as vector instructions do.
-        variables: What is known already, by name: the arguments of a call.
-        lambdas: Functions that are defined already.
+        per_lane: Assign VCC and EXEC lane by lane, as vector instructions do.
+        variables: Known variables by name, such as the arguments of a call.
+        lambdas: Known functions by name.
     """
 
     def __init__(
@@ -73,16 +73,16 @@ class SemanticsCompiler:
         self._result: Value | None = None
 
     def run(self, statements: Sequence[Statement]) -> None:
-        """Execute in order.
+        """Execute statements in order.
 
         Raises:
-            UnsupportedSemantics: A construct without a translation.
+            UnsupportedSemantics: A construct has no translation.
         """
         for statement in statements:
             self._statement(statement)
 
     def evaluate_register(self, name: str) -> Value:
-        """Raw bits of an operand, as the pseudo-code would read it."""
+        """Return the raw bits of an operand, as the pseudo-code reads it."""
         return self._expressions.read(name)
 
     # statements
@@ -256,7 +256,7 @@ class SemanticsCompiler:
                 self._store(part, field)
 
     def _as_type(self, value: Value, type_name: str) -> Value:
-        """A value converted for an assignment to `x.type`: floats by value, integers by width."""
+        """Convert a value for an assignment to `x.type`: floats by value, integers by width."""
         kind, bits = suffix_type(type_name)
         if kind == "f":
             is_number = value.kind in ("f", "bf") or value.is_constant
@@ -277,7 +277,7 @@ class SemanticsCompiler:
         return functions.call(self.builder, function, arguments)
 
     def _call_instruction(self, function: str, arguments: list[Value]) -> Value:
-        """An operation that the pseudo-code of another one names: run its own pseudo-code."""
+        """Run the pseudo-code of an operation that another one calls."""
         text = pseudocode_of(function.upper())
         if text is None:
             raise UnsupportedSemantics(f"function {function}")
@@ -291,5 +291,5 @@ class SemanticsCompiler:
         inner = SemanticsCompiler(self.builder, self._registers, per_lane=self._per_lane, variables=known, lambdas=self._lambdas)
         inner.run(callee.body)
         if inner._result is None:
-            raise UnsupportedSemantics(f"{callee.name} returns nothing")
+            raise UnsupportedSemantics(f"{callee.name} without a result")
         return inner._result

@@ -1,4 +1,4 @@
-"""Expressions of the pseudo-code as values: what the right-hand sides of its statements compute."""
+"""Evaluation of pseudo-code expressions to values."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ LANE_INDEX = frozenset({"laneId", "laneID"})
 
 
 class Registers(Protocol):
-    """Operands and state that the pseudo-code reads."""
+    """Operands and state that pseudo-code reads."""
 
     def read(self, name: str) -> Value | None:
-        """Raw bits of an operand (S0, D0, ...) or register (VCC, SCC, ...); None where there is no such name."""
+        """Return the raw bits of an operand (S0, D0, ...) or register (VCC, SCC, ...), or None for an unknown name."""
         ...
 
     def lane_bit(self, name: str) -> Value:
-        """The lanes' own bits of a mask register."""
+        """Return the bits of a mask register, one per lane."""
         ...
 
 
 class Evaluator:
-    """Evaluates expressions; what is read of the registers stays in `variables`.
+    """Evaluator of expressions; caches reads of registers in `variables`.
 
     Args:
-        builder: Emits the code.
+        builder: Builder that emits the code.
         registers: Operands and state.
-        variables: What is known already, by name.
-        call: Of a function's name and its arguments' values: its value.
+        variables: Known variables by name.
+        call: Returns the value of a function for its name and arguments.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class Evaluator:
         self._call = call
 
     def evaluate(self, node: Expression) -> Value:
-        """The value of an expression.
+        """Return the value of an expression.
 
         Raises:
-            UnsupportedSemantics: A construct without a translation.
+            UnsupportedSemantics: A construct has no translation.
         """
         match node:
             case Integer(value, signed, bits):
@@ -110,10 +110,10 @@ class Evaluator:
                 return self._index(node)
 
     def read(self, name: str) -> Value:
-        """A variable or named constant, else the raw bits of an operand or register.
+        """Return a variable or named constant, or else the raw bits of an operand or register.
 
         Raises:
-            UnsupportedSemantics: There is no such name.
+            UnsupportedSemantics: The name is unknown.
         """
         if name in self.variables:
             return self.variables[name]
@@ -207,10 +207,10 @@ class Evaluator:
 
 
 def base_name(node: Expression) -> str:
-    """The register or variable that a slice, an element or a type is taken of.
+    """Return the register or variable to which a slice, an element or a type belongs.
 
     Raises:
-        UnsupportedSemantics: It is of something without a name.
+        UnsupportedSemantics: It belongs to an expression without a name.
     """
     while isinstance(node, Typed | Slice | Subscript):
         node = node.value
@@ -220,7 +220,7 @@ def base_name(node: Expression) -> str:
 
 
 def _power_of_two(node: Expression) -> Expression | None:
-    """n of `2.0 ** n`, with or without a cast around it, where n is not constant."""
+    """Return n of `2.0 ** n`, with or without a cast, if n is not constant."""
     inner = node.value if isinstance(node, Cast) else node
     if isinstance(inner, Binary) and inner.operator == "**" and isinstance(inner.left, Float) and inner.left.value == 2.0:
         return None if isinstance(inner.right, Integer | Float) else inner.right

@@ -1,7 +1,7 @@
-"""The functions that the pseudo-code calls but never defines, and the approximations behind its transcendentals.
+"""Built-in functions of the pseudo-code and approximations of transcendentals.
 
-exp2, log2, sin and cos are within about one unit in the last place of float32, which is what the hardware promises; they
-are not bitwise those of a GPU.
+exp2, log2, sin and cos are within about one unit in the last place of float32, as specified for the hardware; they
+are not bitwise equal to those of a GPU.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.pcode.ir import Builder
 
 _LAYOUT = {16: (10, 5, 15), 32: (23, 8, 127), 64: (52, 11, 1023)}
-"""Bits of a float -> mantissa bits, exponent bits, bias."""
+"""Mantissa bits, exponent bits and bias by width of the float."""
 _IEEE_BIT = 9
 _CONVERSION = re.compile(r"([fiu])(\d+)_to_([fiu])(\d+)$")
 _NORMALISED = re.compile(r"(f16|f32)_to_(snorm|unorm)$")
 _EXP2 = (1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2, 2.402264791363012e-1,
          6.931472028550421e-1, 1.0)  # fmt: skip
-"""2**x on [-0.5, 0.5], highest power first (Cephes exp2f)."""
+"""Coefficients of 2**x on [-0.5, 0.5], highest power first (Cephes exp2f)."""
 
 
 def call(builder: Builder, name: str, arguments: list[Value]) -> Value:
     """Evaluate a call.
 
     Raises:
-        UnsupportedSemantics: The function is not known.
+        UnsupportedSemantics: The function is unknown.
     """
     known = _FUNCTIONS.get(name)
     if known is not None:
@@ -50,7 +50,7 @@ def call(builder: Builder, name: str, arguments: list[Value]) -> Value:
 
 
 def ldexp(builder: Builder, value: Value, exponent: Value) -> Value:
-    """value * 2**exponent with one rounding: the power is applied in three exact or final steps."""
+    """Return value * 2**exponent with one rounding; the power is applied in three steps that are exact or final."""
     if value.bits == 16:
         return builder.to_float(ldexp(builder, builder.to_float(value, 32), exponent), 16)
     mantissa_bits, _, bias = _LAYOUT[value.bits]
@@ -59,7 +59,7 @@ def ldexp(builder: Builder, value: Value, exponent: Value) -> Value:
     limit = 2 * bias + mantissa_bits + 4
     power = _clamp_signed(builder, power, -limit, limit)
     result = value
-    for _ in range(2):  # scaling down stays exact until the last factor, scaling up until it overflows for good
+    for _ in range(2):  # scaling down is exact before the last factor, scaling up until it overflows for good
         step = _clamp_signed(builder, power, -(bias - 1) + mantissa_bits, bias)
         result = builder.binary("*", result, _two_to_the(builder, step, value.bits))
         power = builder.binary("-", power, step)
@@ -68,12 +68,12 @@ def ldexp(builder: Builder, value: Value, exponent: Value) -> Value:
 
 
 def is_denormal(builder: Builder, value: Value) -> Value:
-    """True for nonzero numbers below the smallest normal one."""
+    """Return true for nonzero numbers below the smallest normal number."""
     return _is_class(builder, value, 0x90)
 
 
 def exp2(builder: Builder, value: Value) -> Value:
-    """2**value in float32 (float16 through float32)."""
+    """Return 2**value in float32 (float16 through float32)."""
     if value.bits == 16:
         return builder.to_float(exp2(builder, builder.to_float(value, 32)), 16)
     bounded = builder.intrinsic("minnum", [value, float_constant(200.0)], kind="f", bits=32)
@@ -89,7 +89,7 @@ def exp2(builder: Builder, value: Value) -> Value:
 
 
 def log2(builder: Builder, value: Value) -> Value:
-    """Logarithm to base 2 in float32 (float16 through float32), computed in float64."""
+    """Return the logarithm to base 2 in float32 (float16 through float32), computed in float64."""
     if value.bits == 16:
         return builder.to_float(log2(builder, builder.to_float(value, 32)), 16)
     wide = builder.to_float(value, 64)
@@ -110,7 +110,7 @@ def log2(builder: Builder, value: Value) -> Value:
 
 
 def sine_of_turns(builder: Builder, value: Value, *, quarter_turns_ahead: int) -> Value:
-    """sin(2 pi (value + quarter_turns_ahead / 4)) in float32, computed in float64 after an exact reduction."""
+    """Return sin(2 pi (value + quarter_turns_ahead / 4)) in float32, computed in float64 after an exact reduction."""
     wide = builder.to_float(value, 64)
     turn = builder.binary("+", wide, float_constant(quarter_turns_ahead / 4, 64))
     turn = builder.binary("-", turn, builder.intrinsic("roundeven", [turn], kind="f", bits=64))
@@ -132,7 +132,7 @@ def _polynomial(builder: Builder, x: Value, coefficients: tuple[float, ...]) -> 
 
 def _fma(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     bits = max((v.bits for v in (a, b, c) if not v.is_constant), default=a.bits)
-    if bits == 16:  # float64 holds the product exactly, and rounds the sum only where it is far from a float16 midpoint
+    if bits == 16:  # float64 holds the product exactly, and rounds the sum only far from float16 midpoints
         return builder.to_float(_fma(builder, *(replace(builder.to_float(v, 64), narrow=None) for v in (a, b, c))), 16)
     return builder.intrinsic("fma", [builder.to_float(v, bits) for v in (a, b, c)], kind="f", bits=bits)
 
@@ -149,7 +149,7 @@ def _two_to_the(builder: Builder, power: Value, bits: int) -> Value:
 
 
 def is_nan(builder: Builder, value: Value) -> Value:
-    """True for quiet and signalling NaN."""
+    """Return true for quiet and signalling NaN."""
     number = value.narrow or value
     return _is_class(builder, number, 0x3)
 
@@ -205,12 +205,12 @@ def _combine(builder: Builder, arguments: list[Value], match: re.Match[str]) -> 
 
 
 def exponent_field(builder: Builder, value: Value) -> Value:
-    """The biased exponent as stored."""
+    """Return the stored, biased exponent."""
     return _exponent(builder, value)
 
 
 def frexp_exponent(builder: Builder, value: Value) -> Value:
-    """n of value = m * 2**n with m in [0.5, 1); 0 for zeros, infinities and NaN."""
+    """Return n of value = m * 2**n with m in [0.5, 1); 0 for zeros, infinities and NaN."""
     mantissa_bits, _, bias = _LAYOUT[value.bits]
     lift = mantissa_bits + 1
     lifted = builder.binary("*", value, float_constant(2.0**lift, value.bits))
@@ -222,7 +222,7 @@ def frexp_exponent(builder: Builder, value: Value) -> Value:
 
 
 def fraction(builder: Builder, value: Value) -> Value:
-    """V_FRACT: value - floor(value), never 1."""
+    """Return value - floor(value), always below 1 (V_FRACT)."""
     difference = _fract(builder, value)
     below_one = float_constant(1.0 - 2.0 ** -(_LAYOUT[value.bits][0] + 1), value.bits)
     return builder.select(builder.compare(">", difference, below_one), below_one, difference)
@@ -237,7 +237,7 @@ def _exponent(builder: Builder, value: Value) -> Value:
 
 
 def _mantissa(builder: Builder, value: Value) -> Value:
-    """The significand in [0.5, 1) with the sign of value; denormals are normalised first."""
+    """Return the significand in [0.5, 1) with the sign of value, after normalising denormals."""
     mantissa_bits, _, bias = _LAYOUT[value.bits]
     scaled = builder.binary("*", value, float_constant(2.0 ** (mantissa_bits + 1), value.bits))
     number = builder.select(is_denormal(builder, value), scaled, value)
@@ -248,7 +248,7 @@ def _mantissa(builder: Builder, value: Value) -> Value:
 
 
 def sign(builder: Builder, value: Value) -> Value:
-    """The sign bit."""
+    """Return the sign bit."""
     number = value.narrow or value
     return builder.resize(builder.binary(">>", builder.raw(number), constant(number.bits - 1, number.bits)), 1)
 
@@ -283,7 +283,7 @@ def _signext(builder: Builder, value: Value) -> Value:
 
 
 def _signext_from_bit(builder: Builder, value: Value, width: Value) -> Value:
-    """The low `width` bits sign-extended; 0 for a width of 0."""
+    """Sign-extend the low `width` bits; 0 for a width of 0."""
     bounded = builder.resize(replace(width, kind="u"), value.bits)
     bounded = builder.intrinsic("umin", [bounded, constant(value.bits, value.bits)], kind="u", bits=value.bits)
     shift = builder.binary("-", constant(value.bits, value.bits), bounded)
@@ -303,7 +303,7 @@ def _float_to_u8(builder: Builder, value: Value) -> Value:
 
 
 def _float_to_bfloat16(builder: Builder, value: Value) -> Value:
-    """Round to nearest even; NaN stays NaN."""
+    """Round to nearest even and keep NaN."""
     bits = builder.raw(value)
     odd = builder.binary("&", builder.binary(">>", bits, constant(16)), constant(1))
     rounded = builder.binary(">>", builder.binary("+", builder.binary("+", bits, constant(0x7FFF)), odd), constant(16))
@@ -317,16 +317,16 @@ def _from_bfloat16(builder: Builder, value: Value) -> Value:
 
 
 def quieted(builder: Builder, value: Value) -> Value:
-    """A NaN with its quiet bit set, in the type that was widened for the call."""
+    """Set the quiet bit of a NaN, in the type before it was widened for the call."""
     number = value.narrow or value
     quiet = builder.binary("|", builder.raw(number), constant(1 << _LAYOUT[number.bits][0] - 1, number.bits))
     return builder.to_float(builder.reinterpret(quiet, "f", number.bits), value.bits)
 
 
 def extreme(builder: Builder, left: Value, right: Value, *, smallest: bool) -> Value:
-    """V_MIN or V_MAX of floats: the number where the other is NaN, -0 below +0, signalling NaN quieted under IEEE."""
+    """Return V_MIN or V_MAX of floats: ignores one NaN, orders -0 below +0, and quiets signalling NaN under IEEE."""
     name = "minimumnum" if smallest else "maximumnum"
-    bits = max(left.bits, 32)  # LLVM takes float16 apart
+    bits = max(left.bits, 32)  # LLVM handles float16 less well
     wide = [replace(builder.to_float(operand, bits), narrow=None) for operand in (left, right)]
     result = builder.to_float(builder.intrinsic(name, wide, kind="f", bits=bits), left.bits)
     ieee = builder.mode_bit(_IEEE_BIT)

@@ -1,6 +1,6 @@
-"""Parser of AMD's instruction pseudo-code: text in, :mod:`.syntax` out. Recursive descent, one method per construct.
+"""Parser of AMD's instruction pseudo-code to :mod:`.syntax` trees, by recursive descent with one method per construct.
 
-The grammar is the one that the published CDNA instruction set documents use; there is no formal definition.
+The grammar is derived from the published CDNA instruction set documents, which do not define it formally.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _KEYWORDS = frozenset(["if", "then", "elsif", "else", "endif", "for", "do", "end
 
 
 class PseudocodeError(ValueError):
-    """Text that is not pseudo-code as this parser knows it (prose, for example)."""
+    """Text that this parser cannot read as pseudo-code, such as prose."""
 
 
 class _Token(NamedTuple):
@@ -67,7 +67,7 @@ def parse(text: str) -> tuple[Statement, ...]:
     """Parse the pseudo-code of one instruction.
 
     Raises:
-        PseudocodeError: It cannot be parsed.
+        PseudocodeError: The text is not pseudo-code.
     """
     parser = _Parser(_tokens(text))
     statements = parser.block(())

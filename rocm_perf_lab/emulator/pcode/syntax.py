@@ -1,4 +1,4 @@
-"""Syntax tree of AMD's instruction pseudo-code. Nodes are plain data; :mod:`.parser` makes them, :mod:`.compiler` reads them."""
+"""Syntax tree of AMD's instruction pseudo-code, created by :mod:`.parser` and read by :mod:`.compiler`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Integer:
-    """`3`, `0xffU`, `4'1U`: a value of `bits` bits."""
+    """`3`, `0xffU`, `4'1U`: an integer of `bits` bits."""
 
     value: int
     signed: bool
@@ -24,14 +24,14 @@ class Float:
 
 @dataclass(frozen=True)
 class Name:
-    """A variable, register or constant."""
+    """Variable, register or constant."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Typed:
-    """`x.f32`: the bits of x, read as another type."""
+    """`x.f32`: the bits of x as another type."""
 
     value: Expression
     type: str
@@ -55,7 +55,7 @@ class Unary:
 
 @dataclass(frozen=True)
 class Binary:
-    """`a + b` and so on; `**` is the power."""
+    """`a + b` and so on; `**` is power."""
 
     operator: str
     left: Expression
@@ -108,7 +108,7 @@ Expression = Integer | Float | Name | Typed | Cast | Unary | Binary | Conditiona
 
 @dataclass(frozen=True)
 class Assign:
-    """`targets[0] = targets[1] = value`; `operator` is "" or the one of `+=`."""
+    """`targets[0] = targets[1] = value`; `operator` is "" or that of `+=`."""
 
     targets: tuple[Expression, ...]
     operator: str
@@ -160,12 +160,12 @@ class Return:
 
 @dataclass(frozen=True)
 class Break:
-    """Leaves the innermost loop."""
+    """Leave the innermost loop."""
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """A call for its effect: `nop()`."""
+    """Call without a result: `nop()`."""
 
     call: FunctionCall
 

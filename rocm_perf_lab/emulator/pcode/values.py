@@ -1,6 +1,7 @@
-"""Typed values of the pseudo-code: SSA names, and constants.
+"""Typed values of the pseudo-code, names of its types, and arithmetic of constants at translation time.
 
-A value is either the same for the whole wavefront (scalar) or a chunk of lanes (`<8 x T>`).
+A value is either the same for the whole wavefront (scalar) or a chunk of lanes (`<8 x T>`). Names of types are `f32` behind a
+value (`x.f32`), and `32'F` before a cast or a declaration.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ _PACK = {16: "<e", 32: "<f", 64: "<d"}
 _SUFFIX = re.compile(r"(bf|fp|[uifb])(\d+)$")
 _CAST = re.compile(r"(\d+)'(BF|[IUFB])$")
 _KINDS = {"u": "u", "i": "i", "f": "f", "b": "u", "bf": "bf", "fp": "u"}
-"""Kinds of :class:`~rocm_perf_lab.emulator.pcode.values.Value` by letter."""
+"""Kinds of :class:`Value` by the letters of type names."""
 
 
 class UnsupportedSemantics(Exception):
-    """Pseudo-code that the compiler cannot turn into IR; the message names the construct."""
+    """Pseudo-code without a translation to IR; the message names the construct."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """`operand` is an SSA name, or a constant: an int (modulo 2**bits) or a float.
+    """SSA name or constant, with its type.
 
+    operand: an SSA name, an int (modulo 2**bits) or a float.
     kind: `u` and `i` for integers, `f` for IEEE floats, `bf` for bfloat16 bits.
-    narrow: the float that was widened exactly to make this one; comparisons may use it.
+    narrow: the float of which this value is an exact widening; comparisons may use it.
     """
 
     operand: str | int | float
@@ -37,32 +39,32 @@ class Value:
 
     @property
     def is_constant(self) -> bool:
-        """Known at translation time."""
+        """Whether the value is known at translation time."""
         return not isinstance(self.operand, str)
 
     @property
     def integer(self) -> int:
-        """A constant as a Python int, signed for kind `i`."""
+        """The constant as a Python int, signed for kind `i`."""
         if isinstance(self.operand, str) or self.kind == "f":
-            raise UnsupportedSemantics("a value that has to be known at translation time")
+            raise UnsupportedSemantics("a value that is unknown at translation time")
         value = int(self.operand) & ((1 << self.bits) - 1)
         return value - (1 << self.bits) if self.kind == "i" and value >> (self.bits - 1) else value
 
     @property
     def float(self) -> float:
-        """A constant as a Python float."""
+        """The constant as a Python float."""
         if isinstance(self.operand, str):
-            raise UnsupportedSemantics("a float that has to be known at translation time")
+            raise UnsupportedSemantics("a float that is unknown at translation time")
         return float(self.operand) if self.kind == "f" else float(self.integer)
 
 
 def constant(value: int, bits: int = 32, kind: str = "u") -> Value:
-    """An integer constant."""
+    """Return an integer constant."""
     return Value(value & ((1 << bits) - 1), kind, bits)
 
 
 def float_constant(value: float, bits: int = 32) -> Value:
-    """A float constant."""
+    """Return a float constant."""
     return Value(value, "f", bits)
 
 
@@ -70,7 +72,7 @@ TRUE, FALSE = constant(1, 1), constant(0, 1)
 
 
 def float_bits(number: float, bits: int) -> int:
-    """The IEEE bits of a number, rounded to a float of `bits`; infinity where it is too large for one."""
+    """Return the IEEE bits of a number rounded to a float of `bits`, infinity if it is too large."""
     try:
         packed = struct.pack(_PACK[bits], number)
     except OverflowError:
@@ -79,17 +81,17 @@ def float_bits(number: float, bits: int) -> int:
 
 
 def float_of_bits(raw: int, bits: int) -> float:
-    """The number whose IEEE bits are `raw`."""
+    """Return the number whose IEEE bits are `raw`."""
     return float(struct.unpack(_PACK[bits], raw.to_bytes(bits // 8, "little"))[0])
 
 
 def rounded(number: float, bits: int) -> float:
-    """The nearest float of `bits`."""
+    """Return the nearest float of `bits`."""
     return float_of_bits(float_bits(number, bits), bits)
 
 
 def folded(operator: str, left: Value, right: Value) -> Value:
-    """`left operator right` of two constants of one type."""
+    """Return `left operator right` for two constants of one type."""
     if left.kind == "f":
         a, b = left.float, right.float
         if operator == "/":
@@ -104,16 +106,16 @@ def folded(operator: str, left: Value, right: Value) -> Value:
 
 
 def compared(operator: str, left: Value, right: Value) -> bool:
-    """Whether `left operator right` holds, of two constants of one type."""
+    """Return whether `left operator right` holds for two constants of one type."""
     a, b = (left.float, right.float) if left.kind == "f" else (left.integer, right.integer)
     return {"==": a == b, "!=": a != b, "<>": a != b, "<": a < b, ">": a > b, "<=": a <= b, ">=": a >= b}[operator]
 
 
 def suffix_type(name: str) -> tuple[str, int]:
-    """Kind and bits of `f32`.
+    """Return kind and bits of `f32`.
 
     Raises:
-        UnsupportedSemantics: No such type.
+        UnsupportedSemantics: The name is not that of a type.
     """
     match = _SUFFIX.match(name)
     if match is None:
@@ -122,10 +124,10 @@ def suffix_type(name: str) -> tuple[str, int]:
 
 
 def cast_type(name: str) -> tuple[str, int]:
-    """Kind and bits of `32'F`.
+    """Return kind and bits of `32'F`.
 
     Raises:
-        UnsupportedSemantics: No such type.
+        UnsupportedSemantics: The name is not that of a type.
     """
     match = _CAST.match(name)
     if match is None:

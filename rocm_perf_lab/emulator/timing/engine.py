@@ -1,7 +1,7 @@
-"""Estimates how long a launch would take on the target: `estimate(...) -> TimingEstimate`.
+"""Estimates the duration of a launch on the target: `estimate(...) -> TimingEstimate`.
 
-The traces of sampled workgroups are replayed on a model of one compute unit (`runtime/timing.c`); the launch is as long
-as the compute unit with the most workgroups. `docs/timing-model.md` says what is modelled and what is not.
+The traces of sampled workgroups are replayed on a model of one compute unit (`runtime/timing.c`); the launch lasts as long
+as the compute unit with the most workgroups. See `docs/timing-model.md`.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 _LINE_BYTES = 128
 _WRITE_BYTES = 64
 _ROUNDS_IN_DETAIL = 4
-"""Of resident workgroups; what follows is taken to go on at the rate of the later half."""
+"""Rounds of resident workgroups; later ones are extrapolated at the rate of the second half."""
 _TRACED_INSTRUCTIONS = 500_000
-"""About so many of a thread trace; as many workgroups are traced as stay below, and one at least."""
+"""Approximate size of a thread trace, which holds at least one workgroup."""
 _TAG_SHIFT, _VMEM_TAG = np.uint64(56), np.uint64(2)
 _INSTRUCTION = np.uint64(0xFFFFFFFF)
 _SHARED = np.uint64(1)
 
 
 class TimingUnavailable(EmulationError):
-    """The target has no timing parameters, or a trace cannot be replayed."""
+    """The target has no timing parameters, or too little memory to replay a trace."""
 
 
 @dataclass(frozen=True)
 class TracedLaunch:
-    """What the functional run left for the timing engine.
+    """Results of a functional run for the timing engine.
 
     traces: [sampled workgroup][wave] -> (n_words). buffers: (address, bytes) in a reproducible order.
     """
@@ -59,42 +59,42 @@ class TracedLaunch:
     workgroups: int
     waves_per_workgroup: int
     resident_workgroups: int
-    """That fit on one compute unit at once."""
+    """Number that fits on one compute unit at once."""
 
 
 @dataclass(frozen=True)
 class TimingEstimate:
-    """`counters` are scaled from one compute unit to the launch; the arrays are (n_instructions), of that unit."""
+    """Estimated time; `counters` are scaled from one compute unit to the launch, the arrays (n_instructions) are of that unit."""
 
     duration_ns: int
     cycles: float
     counters: Mapping[str, float]
     hits: NDArray[np.uint64]
     latency_cycles: NDArray[np.float64]
-    """Includes `stall_cycles`; `idle_cycles` come before it."""
+    """Includes `stall_cycles`; `idle_cycles` precede it."""
     stall_cycles: NDArray[np.float64]
     idle_cycles: NDArray[np.float64]
     thread_trace: tuple[TracedWave, ...] = ()
 
 
 def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_trace: bool = False) -> TimingEstimate:
-    """Time one launch; equal launches give equal estimates.
+    """Estimate the time of one launch; equal launches have equal estimates.
 
     Args:
-        runtime: The C runtime.
-        launch: What the functional run left.
-        target: The GPU.
-        thread_trace: Also record single wavefronts; costs a second replay, changes no time.
+        runtime: C runtime.
+        launch: Results of the functional run.
+        target: Target GPU.
+        thread_trace: Also record single wavefronts, in a second replay that does not change the estimate.
 
     Raises:
-        TimingUnavailable: The target has no timing parameters, or memory is short.
+        TimingUnavailable: The target has no timing parameters, or too little memory is left.
     """
     timing = target.timing
     if timing is None:
         raise TimingUnavailable(
             f"target {target.name} has no timing parameters",
             where="target.timing",
-            hint="take target=mi300x, or add the section `timing` to the target's YAML",
+            hint="Use target=mi300x, or add a section `timing` to the YAML of the target.",
         )
     active_units = min(target.compute_units, launch.workgroups)
     per_unit = ceil(launch.workgroups / target.compute_units)
@@ -171,7 +171,7 @@ def _simulate(
         thread_trace=recorder.address if recorder else None,
     )
     if runtime.library.rpl_time_compute_unit(ctypes.byref(run)) or (recorder and not recorder.is_complete):
-        raise TimingUnavailable("the timing engine has too little memory", hint="lower device.traced_workgroups")
+        raise TimingUnavailable("too little memory for the timing engine", hint="Lower device.traced_workgroups.")
     return result
 
 
@@ -207,12 +207,12 @@ def _parameters(target: Target, timing: TimingParameters, active_units: int) -> 
 
 
 def _drain_cycles(writes: float, timing: TimingParameters, clock_ghz: float) -> float:
-    """Clocks that memory needs for all stores: wavefronts do not wait for theirs, but the dispatch does."""
+    """Return the clocks that memory needs for all stores, for which the dispatch waits but no wavefront does."""
     return writes * _WRITE_BYTES / (timing.achievable_dram_gb_per_s / clock_ghz)
 
 
 def _extrapolated(finish_cycles: NDArray[np.float64], simulated: int, workgroups: int) -> float:
-    """End of the last workgroup; beyond those simulated, at the mean pace of their later half."""
+    """Return the end of the last workgroup, extrapolated beyond those simulated at the mean rate of their second half."""
     ends = np.sort(finish_cycles)
     if workgroups == simulated:
         return float(ends[-1])
@@ -224,13 +224,16 @@ def _extrapolated(finish_cycles: NDArray[np.float64], simulated: int, workgroups
 def contention_cycles(
     program: Program, traces: Sequence[Sequence[NDArray[np.uint64]]], *, workgroups: int, cycles_per_request: int
 ) -> float:
-    """Clocks that the busiest segment of 64 bytes needs for its atomics.
+    """Return the clocks that the busiest segment of 64 bytes needs for its atomics.
+
+    Compute units are replayed one at a time and do not see the requests of others. Read-modify-writes of one segment are serial
+    across the GPU, so a launch takes at least as long as all those to the busiest segment.
 
     Args:
-        program: Whose instructions the records name.
-        traces: Stable ones, [sampled workgroup][wave] -> (n_words); bit 0 of an address says that workgroups share its line.
-        workgroups: Of the launch: shared segments get as many requests from each as from the sampled ones on average.
-        cycles_per_request: For what one instruction of a wavefront does to one segment.
+        program: Program whose instructions the records name.
+        traces: Stable traces, [sampled workgroup][wave] -> (n_words); bit 0 of an address is set if workgroups share its line.
+        workgroups: Workgroups of the launch; a shared segment receives the average number of requests from each.
+        cycles_per_request: Clocks per instruction of a wavefront and segment.
     """
     is_atomic = np.array(["ATOMIC" in i.mnemonic and i.encoding != "DS" for i in program.instructions], dtype=bool)
     words = np.concatenate([np.zeros(0, np.uint64), *(wave for group in traces for wave in group)])

@@ -1,4 +1,4 @@
-"""What the timing engine needs to know of each instruction: its unit, how long it holds it, what it waits for."""
+"""Unit, issue time and awaited counters of each instruction, for the timing engine."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 _NO_WAIT = -1
 _VMCNT_FREE, _LGKMCNT_FREE = 0x3F, 0xF
-"""Field values of s_waitcnt that wait for nothing."""
+"""Field values of s_waitcnt without a wait."""
 
 
 def instruction_table(program: Program, timing: TimingParameters) -> ctypes.Array[TimedInstruction]:
-    """One row per instruction, in program order."""
+    """Return one row per instruction, in program order."""
     rows = [_row(instruction, timing) for instruction in program.instructions]
     return (TimedInstruction * len(rows))(*rows)
 
 
 def block_table(program: Program) -> ctypes.Array[TimedBlock]:
-    """First instruction and length of each basic block."""
+    """Return the first instruction and the length of each basic block."""
     rows = [TimedBlock(b.instructions[0].index, len(b.instructions)) for b in program.blocks]
     return (TimedBlock * len(rows))(*rows)
 
@@ -38,7 +38,7 @@ def _row(instruction: Instruction, timing: TimingParameters) -> TimedInstruction
 
 
 def unit_of(instruction: Instruction) -> Unit:
-    """What the instruction occupies."""
+    """Return the unit that an instruction occupies."""
     name = instruction.mnemonic
     if instruction.is_vector_alu:
         return Unit.VALU
@@ -60,7 +60,7 @@ def unit_of(instruction: Instruction) -> Unit:
 
 
 def wait_counts(instruction: Instruction) -> tuple[int, int]:
-    """vmcnt and lgkmcnt of s_waitcnt; -1 where it does not wait (CDNA3 ISA, S_WAITCNT)."""
+    """Return vmcnt and lgkmcnt of s_waitcnt, -1 for no wait (CDNA3 ISA, S_WAITCNT)."""
     if instruction.mnemonic != "S_WAITCNT":
         return _NO_WAIT, _NO_WAIT
     word = instruction.fields["simm16"]

@@ -1,6 +1,6 @@
-"""Hardware counters that the timing model yields: caches, memory, cycles. Estimates, unlike the instruction counters.
+"""Hardware counters estimated by the timing model: caches, memory, cycles; instruction counters are exact instead.
 
-Units follow the hardware's: SQ wave counters in quad-cycles, SQ_CYCLES and SQ_BUSY_CYCLES summed over shader engines,
+Units are those of the hardware: SQ wave counters in quad-cycles, SQ_CYCLES and SQ_BUSY_CYCLES summed over shader engines,
 GRBM summed over XCCs, reads of 128 and writes of 64 bytes.
 """
 
@@ -16,14 +16,14 @@ _QUAD = 4
 
 
 def hardware_counters(unit: CuCounters, *, scale: float, cycles: float, active_units: int, target: Target) -> dict[str, float]:
-    """Counters of the launch.
+    """Return the counters of the launch.
 
     Args:
         unit: Totals of the simulated compute unit.
-        scale: Workgroups of the launch per simulated one.
+        scale: Workgroups of the launch per simulated workgroup.
         cycles: Clocks of the whole launch.
-        active_units: Compute units that got work.
-        target: Its XCCs and shader engines.
+        active_units: Compute units with work.
+        target: Target GPU, for its XCCs and shader engines.
     """
 
     def scaled(value: float) -> float:

@@ -1,9 +1,9 @@
-"""Traces whose addresses do not depend on where this process happened to map its memory.
+"""Traces with addresses that do not depend on the memory layout of this process.
 
-Every address becomes (number of its buffer, offset in it), so that equal launches take equal emulated times in any
-process. What lies in no buffer (scratch, variables of the code object) is private to its workgroup and numbered in the
-order of first touch, because threads of the runtime own the scratch. Bit 0 marks
-segments whose 128-byte line more than one sampled workgroup touches.
+Every address becomes (number of its buffer, offset), so that equal launches have equal emulated times in any process.
+Addresses outside buffers (scratch, variables of the code object) are private to their workgroup and numbered in order of
+first access, because scratch belongs to threads of the runtime. Bit 0 marks segments whose 128-byte line several sampled
+workgroups access.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OFFSETS = np.uint64((1 << 36) - 1)
 
 @dataclass(frozen=True)
 class _Layout:
-    """Buffers by ascending address: their numbers, first addresses and ends, each (n_buffers)."""
+    """Buffers by ascending address: numbers, first addresses and ends, each (n_buffers)."""
 
     numbers: NDArray[np.uint64]
     starts: NDArray[np.uint64]
@@ -38,7 +38,7 @@ def stabilise(
     """Rewrite the addresses of traces.
 
     Args:
-        traces: [workgroup][wave] -> (n_words) as `runtime/wave.h` describes them.
+        traces: [workgroup][wave] -> (n_words) as described in `runtime/wave.h`.
         buffers: (address, bytes) in an order that is the same in every process.
     """
     order = sorted(range(len(buffers)), key=lambda number: buffers[number][0])
@@ -56,12 +56,12 @@ def _is_address(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
 
 
 def _renumbered(group: Sequence[NDArray[np.uint64]], layout: _Layout, private: int) -> list[NDArray[np.uint64]]:
-    """The waves of one workgroup; `private` is the number of what lies in no buffer."""
+    """Renumber the waves of one workgroup; `private` is the number of addresses outside buffers."""
     lengths = [len(words) for words in group]
     result = np.concatenate([*group, np.zeros(0, np.uint64)])
     where = _is_address(result)
     addresses = result[where]
-    # A buffer need not begin on a segment: its own segments are counted from the one that it begins in.
+    # Segments of a buffer are counted from the segment that contains its first byte.
     place = np.searchsorted(layout.starts, addresses | _IN_SEGMENT, side="right") - 1
     inside = place >= 0
     inside[inside] = addresses[inside] < layout.ends[place[inside]]

@@ -1,4 +1,4 @@
-"""What the timing engine shares with Python: `runtime/timing.h`, for ctypes."""
+"""Structures of the timing engine (`runtime/timing.h`) for ctypes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Unit(IntEnum):
-    """enum rpl_unit: what an instruction occupies."""
+    """Unit that an instruction occupies (enum rpl_unit)."""
 
     VALU = 0
     SCALAR = 1

@@ -1,7 +1,7 @@
-"""What the timing engine records of single wavefronts where a thread trace is wanted.
+"""Events of single wavefronts that the timing engine records for a thread trace.
 
-`ThreadTraceRecorder(...)` goes into one run of the engine; `waves()` takes out what it wrote, in whole clocks: begin and end of
-every instruction are rounded alike, so that the parts of a wavefront add up to its life.
+Pass a `ThreadTraceRecorder` to one run of the engine; `waves()` returns its records in whole clocks. Begin and end of every
+instruction are rounded alike, so that the parts of a wavefront add up to its lifetime.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EVENT = np.dtype([("attempt", "f8"), ("issued", "f8"), ("done", "f8"), ("instru
 
 @dataclass(frozen=True, eq=False)
 class TracedWave:
-    """One wavefront; `slot` is its place on the SIMD. All arrays are (n_executed), in order."""
+    """Events of one wavefront; `slot` is its place on the SIMD. All arrays are (n_executed), in order."""
 
     workgroup: int
     wave: int
@@ -33,15 +33,15 @@ class TracedWave:
     begin: int
     end: int
     instructions: NDArray[np.int64]
-    """Indices into the program."""
+    """Indices in the program."""
     attempts: NDArray[np.int64]
-    """When the wavefront first tried to issue; `issued` when it could, `done` when it could go on."""
+    """First attempt to issue; `issued` is the issue, `done` the time at which the wavefront could continue."""
     issued: NDArray[np.int64]
     done: NDArray[np.int64]
 
 
 class ThreadTraceRecorder:
-    """Memory for the first `workgroups` of a run; a context manager that gives it back."""
+    """Memory for the records of the first `workgroups` of a run; a context manager that frees it."""
 
     def __init__(self, runtime: Runtime, workgroups: int, waves_per_workgroup: int) -> None:
         self._runtime = runtime
@@ -57,16 +57,16 @@ class ThreadTraceRecorder:
 
     @property
     def address(self) -> int:
-        """Of the structure that the engine fills."""
+        """Address of the structure that the engine fills."""
         return ctypes.addressof(self._record)
 
     @property
     def is_complete(self) -> bool:
-        """False where memory was short."""
+        """Whether memory sufficed for all records."""
         return not self._record.is_short_of_memory
 
     def waves(self) -> tuple[TracedWave, ...]:
-        """In order of workgroup and wavefront; partial workgroups have fewer."""
+        """Return the wavefronts in order of workgroup and number; partial workgroups have fewer."""
         return tuple(
             _wave(record, *divmod(number, self._waves_per_workgroup)) for number, record in enumerate(self._waves) if record.count
         )
