@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rocm_perf_lab.arch.registry import nearest_processor
 from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
 from rocm_perf_lab.toolchain.build import BuildResult, CompileError, built_once, require_source
 from rocm_perf_lab.toolchain.build_cache import CachedBuild
@@ -134,7 +135,7 @@ def _message(request: TritonRequest) -> dict[str, Any]:
         "constexprs": dict(request.constexprs),
         "options": dict(request.options),
         "architecture": request.architecture,
-        "wavefront_size": 64 if request.architecture.startswith("gfx9") else 32,
+        "wavefront_size": nearest_processor(request.architecture).wave_sizes[0],
     }
 
 

@@ -214,53 +214,76 @@ def request_flags(request: CompileRequest) -> list[str]:
 
 
 def _run(request: CompileRequest, compiler: Compiler, cache_dir: Path, sandbox: Sandbox | None) -> CachedBuild:
+    command = (
+        *compiler.command,
+        *("-x", request.language, "--cuda-device-only", "--no-gpu-bundle-output", "-c"),
+        *compiler.hip_flags(cache_dir),
+        *("-fuse-cuid=none", "-fhip-kernel-arg-name"),
+        *reproducible_paths(request.source),
+        *request_flags(request),
+    )
     with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
-        output, dependency_file = Path(directory) / "kernel.hsaco", Path(directory) / "dependencies.d"
-        command = (
-            *compiler.command,
-            *("-x", request.language, "--cuda-device-only", "--no-gpu-bundle-output", "-c"),
-            *compiler.hip_flags(cache_dir),
-            *_reproducibility_flags(request.source),
-            *request_flags(request),
-        )
-        in_and_out = (str(request.source), "-o", str(output), *_dependency_flags(dependency_file))
-        returncode, said = _call((*command, *in_and_out), request, sandbox, Path(directory), cache_dir)
-        if returncode != 0 or not output.is_file():
-            refused = _compile_error(request, said)
-            if sandbox is None and returncode > 0 and re.search(_AT_A_PLACE, said, re.MULTILINE) and dependency_file.is_file():
-                refused.dependencies = _read_dependencies(dependency_file, request.source.parent)
-            raise refused
+        output = Path(directory) / "kernel.hsaco"
+        readable = (*request.include_dirs, cache_dir)
+        dependencies, log = run_compiler(command, request.source, output, sandbox=sandbox, readable=readable)
         return CachedBuild(
             content=read_code_object(output.read_bytes(), bundle_architecture=request.architecture).data,
-            dependencies=_read_dependencies(dependency_file, request.source.parent),
+            dependencies=dependencies,
             command=(*command, str(request.source)),
-            log=_relative_log(said, request.source.parent),
+            log=log,
         )
+
+
+def run_compiler(
+    command: tuple[str, ...], source: Path, output: Path, *, sandbox: Sandbox | None = None, readable: tuple[Path, ...] = ()
+) -> tuple[tuple[Path, ...], str]:
+    """Run clang on one source file.
+
+    Args:
+        command: Compiler and flags, without source and output.
+        source: The file to compile.
+        output: The file to write, in a directory for temporary files.
+        sandbox: Runs the compiler with limits.
+        readable: Directories that a sandboxed compiler may read, in addition to those of source and output.
+
+    Returns:
+        The files that the compiler read and its diagnostics, with paths relative to the directory of the source.
+
+    Raises:
+        CompileError: The source does not compile.
+    """
+    dependency_file = output.with_name("dependencies.d")
+    arguments = (str(source), "-o", str(output), *_dependency_flags(dependency_file))
+    returncode, log = _call((*command, *arguments), source, sandbox, output.parent, readable)
+    if returncode != 0 or not output.is_file():
+        refused = _compile_error(source, log)
+        if sandbox is None and returncode > 0 and re.search(_AT_A_PLACE, log, re.MULTILINE) and dependency_file.is_file():
+            refused.dependencies = _read_dependencies(dependency_file, source.parent)
+        raise refused
+    return _read_dependencies(dependency_file, source.parent), _relative_log(log, source.parent)
 
 
 def _call(
-    command: tuple[str, ...], request: CompileRequest, sandbox: Sandbox | None, directory: Path, cache_dir: Path
+    command: tuple[str, ...], source: Path, sandbox: Sandbox | None, directory: Path, readable: tuple[Path, ...]
 ) -> tuple[int, str]:
-    """Exit code of the compiler, and what it said."""
+    """Return the exit code and the output of the compiler."""
     if sandbox is None:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         return run.returncode, run.stderr or run.stdout
-    ended = sandbox.run(command, directory, readable=(request.source.parent, *request.include_dirs, cache_dir, _LAB))
+    ended = sandbox.run(command, directory, readable=(source.parent, *readable, _LAB))
     if ended.reason is not None:
         raise CompileError(
             f"the compiler was stopped: it {ended.reason}",
             log=ended.stderr,
-            where=str(request.source),
+            where=str(source),
             hint="Write it so that it compiles quickly, or raise the limits of optimizer.isolation.",
         )
     return ended.returncode, ended.stderr or ended.stdout
 
 
-def _reproducibility_flags(source: Path) -> tuple[str, ...]:
-    """The same source gives the same bytes in any directory: line tables hold paths relative to the source's directory."""
+def reproducible_paths(source: Path) -> tuple[str, ...]:
+    """Return flags that make line tables name files relative to the source, so that its directory does not matter."""
     return (
-        "-fuse-cuid=none",
-        "-fhip-kernel-arg-name",
         f"-ffile-prefix-map={source.parent}{os.sep}=",
         f"-ffile-prefix-map={source.parent.absolute()}{os.sep}=",
         "-fdebug-compilation-dir=.",
@@ -288,11 +311,11 @@ def _relative_log(log: str, source_dir: Path) -> str:
     return re.sub(rf"^((?:In file included from )?){re.escape(f'{source_dir}{os.sep}')}", r"\1", log, flags=re.MULTILINE)
 
 
-def _compile_error(request: CompileRequest, log: str) -> CompileError:
+def _compile_error(source: Path, log: str) -> CompileError:
     errors = re.findall(_AT_A_PLACE, log, re.MULTILINE)
     if not errors:
         first = next((line for line in log.splitlines() if "error:" in line), "the compiler failed without a message")
-        return CompileError(first, log=log, where=str(request.source), hint="See the full log of the compiler.")
+        return CompileError(first, log=log, where=str(source), hint="See the full log of the compiler.")
     what = "\n".join(f"{place}: {message}" for place, message in errors[:5])
     missing_header = re.search(r"'([^']+)' file not found", log)
     hint = (
@@ -300,4 +323,4 @@ def _compile_error(request: CompileRequest, log: str) -> CompileError:
         if missing_header
         else f"Correct {errors[0][0]} and compile again."
     )
-    return CompileError(what, log=log, where=str(request.source), hint=hint)
+    return CompileError(what, log=log, where=str(source), hint=hint)
