@@ -20,6 +20,8 @@ from rocm_perf_lab.core.resources import load_yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rocm_perf_lab.arch.model import InstructionDecoder
+
 _SHIPPED = Path(__file__).parent
 _KNOWN = _SHIPPED / "known.yaml"
 _PATTERN = "gfx*.yaml"
@@ -121,6 +123,24 @@ def processors_of_generic_target(name: str) -> tuple[str, ...]:
 def processor_alias(name: str) -> str | None:
     """Return the processor that a code object of version 2 calls by `name` if XNACK is on: `gfx900` of `gfx901`."""
     return _known()["xnack_names"].get(name)
+
+
+def emulated_architectures() -> tuple[str, ...]:
+    """Return the names of the architectures that the emulator executes."""
+    return tuple(one.name for one in architectures().values() if one.emulator is not None)
+
+
+def emulated_decoder() -> InstructionDecoder:
+    """Return the instruction decoder of the emulated architectures, which share their instruction tables.
+
+    Raises:
+        ArchitectureError: No emulated architecture has a decoder.
+    """
+    decoders = (one.decoder for one in architectures().values() if one.emulator is not None and one.decoder is not None)
+    found = next(decoders, None)
+    if found is None:
+        raise ArchitectureError("no emulated architecture has an instruction decoder", hint="Reinstall rocm-perf-lab.")
+    return found
 
 
 def architecture_name(gfx_target_version: int) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.arch.registry import architecture_name
 from rocm_perf_lab.toolchain.compilers import ToolSearch
 
 if TYPE_CHECKING:
@@ -105,12 +106,6 @@ def gpus(machine: Machine) -> tuple[Gpu, ...]:
             )
         )
     return tuple(found)
-
-
-def architecture_name(gfx_target_version: int) -> str:
-    """90402 is gfx942, 90010 gfx90a: the last two digits are hexadecimal."""
-    major, minor, stepping = gfx_target_version // 10000, gfx_target_version // 100 % 100, gfx_target_version % 100
-    return f"gfx{major}{minor:x}{stepping:x}"
 
 
 def rocm_version(root: Path) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.arch.registry import nearest_processor
 from rocm_perf_lab.replay.kernarg import HIDDEN, HOST_SERVICES, MEMORY_ARGUMENTS, explicit_arguments
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.kernarg import ReplayGeometry
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelArgument, KernelMetadata
 
-LDS_BYTES = {"gfx950": 160 << 10}
-_LDS_BYTES = 64 << 10
-"""Of a workgroup, where the table above does not say more."""
 _LARGEST_WORKGROUP = 1024
 
 
@@ -93,7 +91,7 @@ def _geometry_problems(capture: Capture, geometry: ReplayGeometry, kernel: Kerne
     limit = kernel.max_flat_workgroup_size or _LARGEST_WORKGROUP
     if prod(packet.workgroup_size) > limit:
         yield f"workgroup size: it was compiled for at most {limit} work-items, the dispatch has {prod(packet.workgroup_size)}"
-    dynamic, most = geometry.dynamic_lds_bytes, LDS_BYTES.get(architecture, _LDS_BYTES)
+    dynamic, most = geometry.dynamic_lds_bytes, nearest_processor(architecture).workgroup_lds_bytes
     if kernel.lds_bytes + dynamic > most:
         yield f"LDS: {kernel.lds_bytes:,} static + {dynamic:,} dynamic bytes, {architecture} has {most:,} for a workgroup"
 

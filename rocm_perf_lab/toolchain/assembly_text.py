@@ -5,7 +5,10 @@ Registers, literals and `s_waitcnt` read as in LLVM; rarer modifiers follow as `
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.arch.model import InstructionDecoder
 
 _DWORD = 4
 _LONGEST_INSTRUCTION = 16
@@ -22,14 +25,14 @@ _CARRY_WRITERS = ("v_add_co_u32_e32", "v_sub_co_u32_e32", "v_subrev_co_u32_e32")
 _CARRY_READERS = ("v_addc_co_u32_e32", "v_subb_co_u32_e32", "v_subbrev_co_u32_e32")
 
 
-def decode_instruction(code: bytes) -> tuple[str, int]:
+def decode_instruction(code: bytes, decoder: InstructionDecoder) -> tuple[str, int]:
     """Text and size in bytes of the first instruction in `code`; what does not decode becomes `.long`."""
     from tinygrad.renderer.amd import decode_inst
 
     try:
-        instruction = decode_inst(code[:_LONGEST_INSTRUCTION].ljust(_LONGEST_INSTRUCTION, b"\0"), "cdna")
+        instruction = decode_inst(code[:_LONGEST_INSTRUCTION].ljust(_LONGEST_INSTRUCTION, b"\0"), decoder.tables)
         size = instruction.size()
-        text = _text(instruction)
+        text = _text(instruction, decoder)
     except (ValueError, AssertionError, RuntimeError):  # tinygrad's ways to say that the bits mean nothing
         size, text = len(code) + 1, ""
     if size > len(code):
@@ -37,11 +40,11 @@ def decode_instruction(code: bytes) -> tuple[str, int]:
     return text, size
 
 
-def _text(instruction: Any) -> str:
+def _text(instruction: Any, decoder: InstructionDecoder) -> str:
     mnemonic = instruction.op.name.lower()
     fields = _fields(instruction)
     if mnemonic == "s_waitcnt":
-        operands = [_waitcnt(fields["simm16"][0])]
+        operands = [" ".join(f"{name}({value})" for name, value in decoder.waits(fields["simm16"][0]).items())]
     elif mnemonic.startswith(_DECIMAL_IMMEDIATE) and "simm16" in fields:
         operands = [*_registers(instruction, fields), str(fields["simm16"][0])]
     elif mnemonic.startswith("s_") and "sbase" in fields:
@@ -128,13 +131,3 @@ def _modifiers(fields: dict[str, tuple[Any, Any]]) -> list[str]:
         for name, (value, at_rest) in fields.items()
         if name not in hidden and not hasattr(value, "fmt") and value != at_rest
     ]
-
-
-def _waitcnt(bits: int) -> str:
-    """gfx9: vmcnt in bits 3:0 and 15:14, expcnt in 6:4, lgkmcnt in 11:8; all ones do not wait."""
-    counters = {
-        "vmcnt": ((bits & 0xF) | (bits >> 14 & 0x3) << 4, 0x3F),
-        "expcnt": (bits >> 4 & 0x7, 0x7),
-        "lgkmcnt": (bits >> 8 & 0xF, 0xF),
-    }
-    return " ".join(f"{name}({value})" for name, (value, at_rest) in counters.items() if value != at_rest)

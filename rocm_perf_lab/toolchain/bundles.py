@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.arch.registry import processors_of_generic_target
 from rocm_perf_lab.toolchain.code_object import CodeObjectError
 from rocm_perf_lab.toolchain.elf_file import ELF_MAGIC, parse_elf
 
@@ -25,8 +26,6 @@ _COMPRESSED_HEADERS = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: str
 """By version, behind magic, version and method: size of the file (from version 2 on), of the content, hash of the content."""
 _METHODS = {0: "zlib", 1: "zstd"}
 _LARGEST_CONTENT = 1 << 31
-GENERIC_PROCESSORS = {"gfx9-4-generic": ("gfx942", "gfx940", "gfx941", "gfx950")}
-"""Processors that run code of a generic one."""
 _U64 = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QQQ")
 
@@ -81,7 +80,7 @@ def unpack_code_objects(data: bytes, architecture: str) -> tuple[bytes, ...]:
 def _best(bundle: list[_BundleEntry], architecture: str) -> _BundleEntry | None:
     """What a GPU with its factory settings (ECC, no retries of page faults) would take; generic code as the last resort."""
     exact = [entry for entry in bundle if entry.architecture == architecture]
-    candidates = exact or [entry for entry in bundle if architecture in GENERIC_PROCESSORS.get(entry.architecture, ())]
+    candidates = exact or [entry for entry in bundle if architecture in processors_of_generic_target(entry.architecture)]
     return min(candidates, key=lambda entry: len(entry.features & {"xnack+", "sramecc-"}), default=None)
 
 

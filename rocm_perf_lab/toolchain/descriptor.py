@@ -6,9 +6,13 @@ Layout and field meanings: LLVM "User Guide for AMDGPU Backend", sections Kernel
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from rocm_perf_lab.arch.registry import nearest_processor
 from rocm_perf_lab.toolchain.code_object import KernelDescriptor
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.arch.model import RegisterCounts
 
 DESCRIPTOR_BYTES = 64
 
@@ -16,20 +20,6 @@ _LAYOUT = struct.Struct("<III4xq20xIIIHH4x")
 _WGP_MODE = 1 << 29
 _WAVEFRONT_SIZE_32 = 1 << 10
 _DYNAMIC_STACK = 1 << 11
-UNIFIED_VGPR_FILE = ("gfx90a", "gfx94", "gfx95")
-"""Processors, by the beginning of their names, whose accumulation registers are part of the allocation."""
-
-
-@dataclass(frozen=True)
-class DescriptorRegisters:
-    """Registers that a descriptor allocates: upper bounds of what the kernel uses, rounded to the allocation granule.
-
-    `vgprs` counts the whole allocation, accumulation registers included, like the metadata's `.vgpr_count`.
-    """
-
-    vgprs: int
-    agprs: int
-    sgprs: int
 
 
 def parse_descriptor(data: bytes) -> KernelDescriptor:
@@ -63,15 +53,13 @@ def uses_dynamic_stack(descriptor: KernelDescriptor) -> bool:
     return bool(descriptor.kernel_code_properties & _DYNAMIC_STACK)
 
 
-def allocated_registers(descriptor: KernelDescriptor, architecture: str) -> DescriptorRegisters:
-    """The register allocation that `compute_pgm_rsrc1` and `3` encode."""
-    unified = architecture.startswith(UNIFIED_VGPR_FILE)
-    granule = 8 if unified or wavefront_size(descriptor) == 32 else 4
-    vgprs = ((descriptor.compute_pgm_rsrc1 & 0x3F) + 1) * granule
-    sgpr_field = (descriptor.compute_pgm_rsrc1 >> 6) & 0xF
-    accumulation_offset = ((descriptor.compute_pgm_rsrc3 & 0x3F) + 1) * 4
-    return DescriptorRegisters(
-        vgprs=vgprs,
-        agprs=max(0, vgprs - accumulation_offset) if unified else 0,
-        sgprs=(sgpr_field // 2 + 1) * 16,
-    )
+def allocated_registers(descriptor: KernelDescriptor, architecture: str) -> RegisterCounts:
+    """Return the register allocation of a descriptor: upper bounds, rounded to the allocation granule.
+
+    `vgprs` counts the whole allocation, AGPRs of a unified register file included, like `.vgpr_count` in the metadata.
+
+    Raises:
+        ArchitectureError: The architecture is unknown.
+    """
+    encoding = nearest_processor(architecture).registers
+    return encoding.allocated(descriptor.compute_pgm_rsrc1, descriptor.compute_pgm_rsrc3, wavefront_size(descriptor))

@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.arch.registry import find_processor
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.toolchain.assembly_text import decode_instruction
 from rocm_perf_lab.toolchain.compilers import ToolSearch
@@ -21,10 +22,10 @@ from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rocm_perf_lab.arch.model import InstructionDecoder
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 _NEWEST_LLVM, _OLDEST_LLVM = 30, 18
-_DECODABLE = ("gfx90a", "gfx940", "gfx941", "gfx942")
 _OBJDUMP_LINE = re.compile(r"^\s+(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{12}): (?P<words>[0-9A-F]{8}(?: [0-9A-F]{8})*)")
 
 
@@ -63,13 +64,14 @@ def disassemble(code_object: CodeObject, symbol: str, *, search: ToolSearch | No
         lines = _run_objdump(objdump, code_object, kernel)
         if lines:
             return lines
-    if code_object.architecture not in _DECODABLE:
+    processor = find_processor(code_object.architecture)
+    if processor is None or processor.decoder is None:
         raise DisassemblyError(
             f"nothing here can disassemble {code_object.architecture}",
             where=kernel.symbol,
             hint="Install ROCm or LLVM 18 or later (llvm-objdump).",
         )
-    return tuple(_decode_all(code_object, kernel))
+    return tuple(_decode_all(code_object, kernel, processor.decoder))
 
 
 def _objdumps(search: ToolSearch) -> Iterator[str]:
@@ -102,10 +104,10 @@ def _run_objdump(objdump: str, code_object: CodeObject, kernel: KernelMetadata) 
     return lines if run.returncode == 0 and complete else ()
 
 
-def _decode_all(code_object: CodeObject, kernel: KernelMetadata) -> Iterator[AssemblyLine]:
+def _decode_all(code_object: CodeObject, kernel: KernelMetadata, decoder: InstructionDecoder) -> Iterator[AssemblyLine]:
     code = parse_elf(code_object.data).read(kernel.entry_address, kernel.code_bytes)
     position = 0
     while position < len(code):
-        text, size = decode_instruction(code[position:])
+        text, size = decode_instruction(code[position:], decoder)
         yield AssemblyLine(kernel.entry_address + position, code[position : position + size], text)
         position += size

@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.toolchain.bundles import GENERIC_PROCESSORS, unpack_code_objects
+from rocm_perf_lab.arch.registry import (
+    find_processor,
+    generic_target_of_machine,
+    processor_of_machine,
+    processors,
+    processors_of_generic_target,
+)
+from rocm_perf_lab.toolchain.bundles import unpack_code_objects
 from rocm_perf_lab.toolchain.code_object import CodeObject, CodeObjectError, KernelMetadata
 from rocm_perf_lab.toolchain.demangle import demangle
 from rocm_perf_lab.toolchain.descriptor import (
@@ -37,29 +44,6 @@ if TYPE_CHECKING:
 _DESCRIPTOR_SUFFIX = ".kd"
 _DEFAULT_MAX_WORKGROUP_SIZE = 1024
 _MACH_MASK = 0xFF
-_ARCHITECTURE_OF_MACH = {
-    0x2C: "gfx900",
-    0x2F: "gfx906",
-    0x30: "gfx908",
-    0x33: "gfx1010",
-    0x36: "gfx1030",
-    0x37: "gfx1031",
-    0x38: "gfx1032",
-    0x3F: "gfx90a",
-    0x40: "gfx940",
-    0x41: "gfx1100",
-    0x44: "gfx1103",
-    0x46: "gfx1101",
-    0x47: "gfx1102",
-    0x48: "gfx1200",
-    0x4B: "gfx941",
-    0x4C: "gfx942",
-    0x4E: "gfx1201",
-    0x4F: "gfx950",
-}
-
-
-_GENERIC_OF_MACH = {0x5F: "gfx9-4-generic"}
 _ET_REL = 1
 _STT_NOTYPE = 0
 
@@ -114,25 +98,25 @@ def _parse(data: bytes, wanted_architecture: str) -> CodeObject:
 
 
 def _architecture(elf: ElfFile, wanted: str, isa: str | None) -> str:
-    """Of the ELF flags, or where they have none the `isa` of the notes.
+    """Return the processor that the ELF flags name, or the one of the notes (`isa`) if the flags name none.
 
-    A generic processor is taken for the wanted one where that is among its members.
+    For a generic target it is `wanted` if that processor runs its code, else the first one that does.
     """
-    generic = GENERIC_PROCESSORS.get(_GENERIC_OF_MACH.get(elf.flags & _MACH_MASK, ""))
+    machine = elf.flags & _MACH_MASK
+    generic = generic_target_of_machine(machine)
     if generic is not None:
-        return wanted if wanted in generic else generic[0]
-    architecture = _ARCHITECTURE_OF_MACH.get(elf.flags & _MACH_MASK)
+        members = processors_of_generic_target(generic)
+        return wanted if wanted in members else members[0]
+    processor = processor_of_machine(machine)
     noted = isa.partition(":")[0] if isa is not None else ""
-    if architecture is None and noted in _ARCHITECTURE_OF_MACH.values():
-        return noted
-    if architecture is None:
+    if processor is None and noted:
+        processor = find_processor(noted)
+    if processor is None:
         raise CodeObjectError(
-            f"unknown processor {noted} in the notes"
-            if noted
-            else f"unknown processor {elf.flags & _MACH_MASK:#x} in the ELF flags",
-            hint=f"The lab knows: {', '.join(_ARCHITECTURE_OF_MACH.values())}.",
+            f"unknown processor {noted} in the notes" if noted else f"unknown processor {machine:#x} in the ELF flags",
+            hint=f"Known processors: {', '.join(processors())}.",
         )
-    return architecture
+    return processor.name
 
 
 def _descriptor_symbols(elf: ElfFile) -> list[str]:

@@ -15,11 +15,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocm_perf_lab.arch.registry import isa_number, processors
 from rocm_perf_lab.core.errors import LabError
 
 _LAYOUT = 2
 """Raise it when what this module writes changes, so that older directories are not taken."""
-_ISA_VERSIONS = {"906": 9006, "908": 9008, "90a": 9010, "942": 9402, "950": 9500, "1030": 10300, "1100": 11000}
 _ABI_VERSIONS = (400, 500, 600)
 _SWITCHES = {
     "unsafe_math": "__oclc_unsafe_math_opt",
@@ -62,7 +62,7 @@ def ensure_rocm_root(bundled: BundledRocm, clang: tuple[str, ...], linker: tuple
     Raises:
         RocmRootError: clang refused the control modules.
     """
-    identity = "\0".join([bundled.identity, *clang, *(linker or ())])
+    identity = "\0".join([bundled.identity, *clang, *(linker or ()), *processors()])
     root = cache_dir / "rocm" / f"{bundled.version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     if root.is_dir():
         return root
@@ -118,7 +118,7 @@ def _write_control_modules(directory: Path, clang: tuple[str, ...]) -> None:
 def _control_modules() -> dict[str, str]:
     """LLVM IR by module name; each holds one constant that the device libraries read."""
     modules = dict.fromkeys(_EMPTY_MODULES, "; empty\n")
-    for isa, number in _ISA_VERSIONS.items():
+    for isa, number in filter(None, map(isa_number, processors())):
         modules[f"oclc_isa_version_{isa}"] = _constant("__oclc_ISA_version", "i32", number)
     for abi in _ABI_VERSIONS:
         modules[f"oclc_abi_version_{abi}"] = _constant("__oclc_ABI_version", "i32", abi)

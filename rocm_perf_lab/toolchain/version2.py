@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
+from rocm_perf_lab.arch.registry import architecture_name, nearest_processor, processor_alias
 from rocm_perf_lab.toolchain.code_object import CodeObjectError, KernelArgument, KernelDescriptor, KernelMetadata
-from rocm_perf_lab.toolchain.descriptor import UNIFIED_VGPR_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,6 @@ _OWNER = "AMD"
 _CODE_OBJECT_VERSION, _ISA_VERSION, _METADATA, _ISA_NAME = 1, 3, 10, 11
 _ISA = struct.Struct("<HHIII")
 """Sizes of the names of vendor and architecture, major, minor and stepping; the names follow."""
-_XNACK_STEPPINGS = {"gfx901": "gfx900", "gfx903": "gfx902", "gfx905": "gfx904", "gfx907": "gfx906"}
-"""Version 2 numbered processors anew where retries of page faults were on."""
 _KERNEL_CODE = struct.Struct("<I12xq24xIIIIIIQ4xHH12xB2xB24x128x")
 _SUPPORTED_KERNEL_CODE = 1
 _SAME_PROPERTIES = 0x7FF
@@ -179,8 +177,9 @@ def isa_of_notes(elf: ElfFile) -> str | None:
     if len(isa) < _ISA.size:
         return None
     _, _, major, minor, stepping = _ISA.unpack_from(isa)
-    name = f"gfx{major}{minor}{stepping:x}"
-    return f"{_XNACK_STEPPINGS[name]}:xnack+" if name in _XNACK_STEPPINGS else name
+    name = architecture_name(major * 10000 + minor * 100 + stepping)
+    processor = processor_alias(name)
+    return f"{processor}:xnack+" if processor else name
 
 
 def read_kernel_notes(elf: ElfFile) -> tuple[KernelNoteV2, ...]:
@@ -244,7 +243,7 @@ def read_kernel_code(elf: ElfFile, symbol: str, architecture: str) -> KernelCode
         entry_offset=entry,
         compute_pgm_rsrc1=rsrc1,
         compute_pgm_rsrc2=rsrc2,
-        compute_pgm_rsrc3=_all_architectural(rsrc1) if architecture.startswith(UNIFIED_VGPR_FILE) else 0,
+        compute_pgm_rsrc3=_all_architectural(rsrc1) if nearest_processor(architecture).registers.agprs == "unified" else 0,
         kernel_code_properties=same | (_DYNAMIC_STACK if properties & _DYNAMIC_STACK_V2 else 0),
         kernarg_preload=0,
     )
