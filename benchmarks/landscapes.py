@@ -26,8 +26,9 @@ from benchmarks import kernel_tuner_peer
 from benchmarks.families import PARTS, drawn_families
 from benchmarks.figures import Publisher
 from benchmarks.synthetic import drawn_prior, synthetic_landscapes
+from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.landscape import Landscape, landscapes_in, load_landscape
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.prior import Prior
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.core.errors import LabError

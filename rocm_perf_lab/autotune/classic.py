@@ -9,7 +9,7 @@ import numpy as np
 
 from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.seeds import Seeds
-from rocm_perf_lab.autotune.strategy import LOW_CONFIDENCE, Assessment, Choice, Observations
+from rocm_perf_lab.autotune.strategy import LOW_CONFIDENCE, Assessment, Observations, StrategyChoice
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
@@ -106,16 +106,16 @@ class ClassicSearch:
         self._model: Polynomial | None = None
         self._fitted_to = -1
 
-    def choose(self, seen: Observations) -> Choice | None:
+    def choose(self, seen: Observations) -> StrategyChoice | None:
         """See :class:`rocm_perf_lab.autotune.strategy.Strategy`."""
         free = seen.open(len(self._space))
         if not free.any():
             return None
         row = self._seeds.next(seen, len(self._space))
         if row is not None:
-            return Choice(row, "seed", {"why": "represents the space"})
+            return StrategyChoice(row, "seed", {"why": "represents the space"})
         if seen.feasible.sum() < 2:
-            return Choice(self._seeds.more(free), "seed", {"why": "too few configurations have run"})
+            return StrategyChoice(self._seeds.more(free), "seed", {"why": "too few configurations have run"})
         model, predicted, keep = self._fit(seen)
         worth = free & keep
         if not worth.any():
@@ -123,7 +123,7 @@ class ClassicSearch:
         best = int(np.argmin(np.where(worth, predicted, np.inf)))
         trusted = model.r2 >= LOW_CONFIDENCE
         decision = {"predicted_ms": float(predicted[best]), "kept": int(keep.sum()), "r2": model.r2}
-        return Choice(best, "confirmation" if trusted else "prediction", decision)
+        return StrategyChoice(best, "confirmation" if trusted else "prediction", decision)
 
     def assess(self, seen: Observations) -> Assessment:
         """See :class:`rocm_perf_lab.autotune.strategy.Strategy`."""

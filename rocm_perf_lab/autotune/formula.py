@@ -1,7 +1,11 @@
-"""Expressions over whole columns: a checked syntax tree that NumPy evaluates, with Python's meaning and never `eval`.
+"""Expressions over columns of configurations, evaluated by NumPy from a checked syntax tree, with Python's semantics.
 
-`and`, `or` and `a if c else b` evaluate their later operands only where Python would, so that `n != 0 and m % n == 0` is
-safe. Results that no 64-bit integer holds are an error, not a silent wrap.
+`and`, `or` and `a if c else b` evaluate their later operands only for the rows for which Python would, so `n != 0 and m % n == 0`
+is safe. Results that exceed 64-bit integers raise an error.
+
+simpleeval, which evaluates the other expressions of rocm-perf-lab, cannot replace this module: it evaluates one row at a time
+(12 µs each, so 12 s per constraint for a million combinations, against 0.2 s here), and on whole columns
+its `and`, `or`, `not`, `in`, chained comparisons and conditionals fail, because they use the truth value of an array.
 """
 
 from __future__ import annotations

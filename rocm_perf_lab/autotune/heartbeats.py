@@ -1,7 +1,7 @@
-"""Who still measures: heartbeats of the trials in hand, and an end for trials whose heartbeats have stopped.
+"""Heartbeats of running trials, and the release of trials whose process has died.
 
-A heartbeat is the time of day among a trial's user attributes, so that every storage of Optuna has them, the journal too. The
-clocks of machines that share a study have to agree within a minute.
+A heartbeat is a Unix time among the user attributes of a trial, so that it works with every Optuna storage. The clocks of
+machines that share a study must agree within a minute.
 """
 
 from __future__ import annotations
@@ -12,85 +12,73 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from rocm_perf_lab.autotune.storage import StorageError, storage_errors
-from rocm_perf_lab.autotune.trials import HEARTBEAT, INTERRUPTED, REASON
+from rocm_perf_lab.autotune.trials import HEARTBEAT
 
 if TYPE_CHECKING:
     from optuna import Study
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, Trial
 
 INTERVAL_S = 15
 GRACE_S = 120
-"""A trial without a heartbeat for this long belongs to nobody any more."""
+"""Time without a heartbeat after which a trial is released."""
 
 
 class Heartbeats:
-    """Of the trials that this process has in hand, from a thread: a slot may block the caller for as long as its trial takes.
+    """Background thread that writes heartbeats of the trials that this process measures.
 
     Args:
-        study: Of the trials. One that is in memory is nobody else's, and needs none.
+        study: Study of the trials.
     """
 
     def __init__(self, study: Study) -> None:
-        from optuna.storages import InMemoryStorage
-
         self._study = study
-        self._needed = not isinstance(study._storage, InMemoryStorage)
-        self._own: frozenset[int] = frozenset()
+        self._own: dict[int, Trial] = {}
         self._silent_since: dict[int, float] = {}
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def begin(self, trial_id: int) -> None:
-        """From now on this trial is being measured."""
-        if not self._needed:
-            return
-        self._own |= {trial_id}
-        self._beat(trial_id)
+    def begin(self, trial: Trial) -> None:
+        """Write heartbeats of this trial from now on."""
+        self._own = {**self._own, trial.number: trial}
+        _beat(trial)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
             self._thread.start()
 
-    def end(self, trial_id: int) -> None:
-        """It has come to its end."""
-        self._own -= {trial_id}
+    def end(self, trial: Trial) -> None:
+        """Stop writing heartbeats of this trial."""
+        self._own = {number: other for number, other in self._own.items() if number != trial.number}
 
     def release_dead(self) -> int:
-        """Give back what others began and will not finish; how many trials that were."""
-        if not self._needed:
-            return 0
+        """Fail the trials of processes that died, so that their configurations are free again; return their number."""
         from optuna.trial import TrialState
 
         running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        dead = [trial for trial in running if trial._trial_id not in self._own and self._is_dead(trial)]
+        dead = [trial for trial in running if trial.number not in self._own and self._is_dead(trial)]
         return sum(self._release(trial) for trial in dead)
 
     def _is_dead(self, trial: FrozenTrial) -> bool:
-        """Who died before the first heartbeat is known by our own clock: dates of trials have no time zone."""
+        """Before the first heartbeat, count from when this process saw the trial first: trial dates have no time zone."""
         beat = trial.user_attrs.get(HEARTBEAT)
         if beat is not None:
             return bool(time.time() - beat > GRACE_S)
-        return time.monotonic() - self._silent_since.setdefault(trial._trial_id, time.monotonic()) > GRACE_S
+        return time.monotonic() - self._silent_since.setdefault(trial.number, time.monotonic()) > GRACE_S
 
     def _release(self, trial: FrozenTrial) -> bool:
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 
-        storage = self._study._storage
         try:
-            storage.set_trial_user_attr(trial._trial_id, INTERRUPTED, True)
-            storage.set_trial_user_attr(trial._trial_id, REASON, "who measured it ended without finishing it")
-            return storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-        except UpdateFinishedTrialError:
-            return False  # somebody else was faster
-
-    def _beat(self, trial_id: int) -> None:
-        self._study._storage.set_trial_user_attr(trial_id, HEARTBEAT, round(time.time()))
+            self._study.tell(trial.number, state=TrialState.FAIL)
+        except (UpdateFinishedTrialError, ValueError):
+            return False  # another process released or finished it
+        return True
 
     def _run(self) -> None:
         while not self._stopped.wait(INTERVAL_S):
-            for trial_id in self._own:
+            for trial in self._own.values():
                 with suppress(StorageError), storage_errors(f"study {self._study.study_name}"):
-                    self._beat(trial_id)
+                    _beat(trial)
 
     def __enter__(self) -> Self:
         return self
@@ -99,3 +87,7 @@ class Heartbeats:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
+
+
+def _beat(trial: Trial) -> None:
+    trial.set_user_attr(HEARTBEAT, round(time.time()))

@@ -11,6 +11,7 @@ import numpy as np
 from rocm_perf_lab.autotune.blas import one_thread
 from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.gaussian import GaussianProcess
+from rocm_perf_lab.autotune.trials import is_interrupted
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Prior:
         from optuna.trial import TrialState
 
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL))
-        results = ((t.params, t.values[0] if t.values else math.inf) for t in trials if not t.user_attrs.get("interrupted"))
+        results = ((t.params, t.values[0] if t.values else math.inf) for t in trials if not is_interrupted(t))
         return cls.from_results(space, results, f"study {study.study_name}")
 
     def feature(self) -> Column:

@@ -1,53 +1,49 @@
-"""The searches as an Optuna sampler: phases and decisions are in the study, and nothing is measured twice.
-
-Several workers may share one study. Each writes the configuration that it wants into its trial, then looks whether
-somebody else holds the same; whoever sees that takes another. Of two that want the same at least one sees the other.
-"""
+"""The search strategies as an Optuna sampler: phases and decisions are stored in the study, and nothing is measured twice."""
 
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.blas import one_thread
+from rocm_perf_lab.autotune.claims import ClaimingSampler, ClaimProposal
 from rocm_perf_lab.autotune.classic import ClassicSearch
 from rocm_perf_lab.autotune.objective import SpaceExhausted
 from rocm_perf_lab.autotune.search import GaussianSearch
 from rocm_perf_lab.autotune.strategy import FROM_PRIOR, Observations
+from rocm_perf_lab.autotune.trials import DECISION, PHASE, is_interrupted
 from rocm_perf_lab.core.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from optuna import Study
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
+    from rocm_perf_lab.autotune.claims import Key
     from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.prior import Prior
     from rocm_perf_lab.autotune.space import Configuration, Space
-    from rocm_perf_lab.autotune.strategy import Choice, Strategy
+    from rocm_perf_lab.autotune.strategy import Strategy
 
 MODELS = ("gaussian_process", "classic")
-_ROW = "configuration"
 _SPACE = "space"
 
 
 class SamplerError(LabError):
-    """A study that this sampler cannot serve."""
+    """Invalid settings of a sampler, or a study that it cannot serve."""
 
 
 @dataclass(frozen=True)
-class Report:
-    """The result of a search, as the JSON of the command states it."""
+class SearchReport:
+    """Result of a search, as in the JSON output of the command."""
 
     search_space_size: int
     evaluated_configs: int
@@ -59,23 +55,24 @@ class Report:
     warning: str | None
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return asdict(self)
 
 
-class RegressionSampler(BaseSampler):
-    """Seeds, predicts, prunes and confirms over the valid configurations of a space.
+class RegressionSampler(ClaimingSampler):
+    """Sampler that seeds, predicts, prunes and confirms over the valid configurations of a space.
 
     Args:
-        space: What to search.
+        space: The search space.
         seed: Equal seeds and measurements give equal trials.
-        model: `gaussian_process`, or `classic` for the polynomial of degree 2.
-        seeds: Configurations that are measured before anything is predicted; None: the model's own number.
+        model: `gaussian_process`, or `classic` for a polynomial of degree 2.
+        seeds: Number of configurations measured before the first prediction; None: the default of the model.
         prior: Earlier results of this space (`gaussian_process` only).
-        features: What else is known of every configuration before anything runs, one row each, columns between 0 and 1.
+        features: Further inputs of the model, one row per configuration, columns between 0 and 1.
+        strategy: Search strategy in place of the one that `model`, `seeds`, `prior` and `features` describe.
 
     Raises:
-        SamplerError: An unknown model, features of another length, or a prior for the classic one.
+        SamplerError: The model is unknown, the features have another length, or the classic model got a prior.
     """
 
     def __init__(
@@ -87,70 +84,59 @@ class RegressionSampler(BaseSampler):
         seeds: int | None = None,
         prior: Prior | None = None,
         features: Column | None = None,
+        strategy: Strategy | None = None,
     ) -> None:
         if model not in MODELS:
             raise SamplerError(f"unknown model {model!r}", where="autotune.model", hint=f"models: {', '.join(MODELS)}")
         if model == "classic" and prior is not None:
-            raise SamplerError("the classic model takes no prior", where="autotune.prior", hint=f"use model: {MODELS[0]}")
+            raise SamplerError("the classic model does not use a prior", where="autotune.prior", hint=f"use model: {MODELS[0]}")
         if features is not None and features.shape[:1] != (len(space),):
             raise SamplerError(
                 f"features of {len(features)} configurations for {len(space)}",
                 where="autotune.features",
-                hint="give one row for every configuration of the space",
+                hint="pass one row for every configuration of the space",
             )
-        self._space = space
-        self._distributions: dict[str, BaseDistribution] = dict(space.distributions())
+        super().__init__(space)
         self._fingerprint = space.fingerprint()
         self._strategy: Strategy
-        if model == "classic":
+        if strategy is not None:
+            self._strategy, model = strategy, type(strategy).__name__
+        elif model == "classic":
             self._strategy = ClassicSearch(space, seed=seed, seeds=seeds, features=features)
         else:
             count = {} if seeds is None else {"seeds": seeds}
             self._strategy = GaussianSearch(space, seed=seed, prior=prior, features=features, **count)
         self._settings = {"model": model, "seed": seed, "prior": prior.source if prior else None, _SPACE: self._fingerprint}
         self._known: dict[int, tuple[int | None, float | None]] = {}
-        self._study_id: int | None = None
-        self._lock = threading.Lock()
+        self._study: Study | None = None
+        """Study that `_known` and the last check are about."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+        return {**super().__getstate__(), "_study": None, "_known": {}}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
-
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """All parameters at once: they are not independent."""
-        return self._distributions
-
-    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
-        """The next configuration.
+    def propose(self, study: Study, number: int, refused: Collection[Key]) -> ClaimProposal:
+        """Return the choice of the search strategy.
 
         Raises:
-            SpaceExhausted: Nothing is left that is worth measuring.
+            SpaceExhausted: Nothing worth measuring is left.
             SamplerError: The study belongs to another space, or maximises.
         """
         self._check(study)
-        refused: set[int] = set()
-        while True:
-            seen, _ = self._observe(study, trial.number, refused)
-            with self._lock, one_thread():
-                choice = self._strategy.choose(seen)
-            if choice is None:
-                raise SpaceExhausted(
-                    f"all {len(seen.rows)} configurations that are worth measuring are measured",
-                    where=f"study {study.study_name}",
-                    hint="lower the budget, or widen the space",
-                )
-            study._storage.set_trial_user_attr(trial._trial_id, _ROW, choice.row)
-            others = self._observe(study, trial.number, set())[0]
-            if choice.row not in others.pending and choice.row not in others.rows:
-                self._explain(study, trial, choice)
-                return self._space.configuration(choice.row)
-            refused.add(choice.row)
+        rows = {self._space.index(self.parameters(key)) for key in refused}
+        seen, _ = self._observe(study, number, {row for row in rows if row is not None})
+        with one_thread():
+            choice = self._strategy.choose(seen)
+        if choice is None:
+            raise SpaceExhausted(
+                f"all {len(seen.rows)} configurations worth measuring are measured",
+                where=f"study {study.study_name}",
+                hint="lower the budget, or widen the space",
+            )
+        key = tuple(self._space.codes[choice.row].tolist())
+        return ClaimProposal(key, {PHASE: choice.phase, DECISION: choice.decision})
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution) -> Any:
-        """A parameter that the space does not have cannot be sampled.
+        """Refuse a parameter that the space does not have.
 
         Raises:
             SamplerError: Always.
@@ -162,22 +148,23 @@ class RegressionSampler(BaseSampler):
         )
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Stop `study.optimize` where the space is used up."""
+        """Stop `study.optimize` when the space is exhausted."""
+        super().after_trial(study, trial, state, values)
         seen, _ = self._observe(study, None, set())
         if len(seen.rows) + len(seen.pending) >= len(self._space):
             try:
                 study.stop()
             except RuntimeError:
-                return  # asked and told by hand: the next ask says that nothing is left
+                return  # outside of study.optimize: the next ask raises SpaceExhausted
 
     def pruned_rows(self, study: Study) -> Column:
-        """Configurations that the model rules out without having measured them."""
+        """Return the rows of configurations that the model rules out without measuring them."""
         seen, _ = self._observe(study, None, set())
         with self._lock:
             return self._strategy.assess(seen).pruned_rows
 
-    def report(self, study: Study) -> Report:
-        """What the search has found so far."""
+    def report(self, study: Study) -> SearchReport:
+        """Return the result of the search so far."""
         seen, phases = self._observe(study, None, set())
         with self._lock, one_thread():
             assessment = self._strategy.assess(seen)
@@ -186,7 +173,7 @@ class RegressionSampler(BaseSampler):
             row = int(seen.rows[int(np.argmin(seen.times))])
             parameters: Configuration = self._space.complete(self._space.configuration(row))
             best = {"parameters": parameters, "runtime_ms": float(seen.times.min())}
-        return Report(
+        return SearchReport(
             len(self._space),
             len(seen.rows),
             int((~seen.feasible).sum()),
@@ -198,7 +185,7 @@ class RegressionSampler(BaseSampler):
         )
 
     def _check(self, study: Study) -> None:
-        if self._study_id == study._study_id:
+        if self._study is study:
             return
         if study.directions != [StudyDirection.MINIMIZE]:
             raise SamplerError("this sampler minimises one time", where=f"study {study.study_name}", hint="direction: minimize")
@@ -207,62 +194,56 @@ class RegressionSampler(BaseSampler):
             raise SamplerError(
                 "the study was started with another space",
                 where=f"study {study.study_name}",
-                hint="take the space that it was started with, or a new study",
+                hint="use the space that it was started with, or a new study",
             )
         study.set_user_attr("autotune", self._settings)
-        self._study_id, self._known = study._study_id, {}
+        self._study, self._known = study, {}
 
-    def _explain(self, study: Study, trial: FrozenTrial, choice: Choice) -> None:
-        for name, value in {"phase": choice.phase, "decision": choice.decision}.items():
-            study._storage.set_trial_user_attr(trial._trial_id, name, value)
+    def _observe(self, study: Study, own: int | None, refused: Collection[int]) -> tuple[Observations, Counter[str]]:
+        """Return measurements and claims of all trials but `own`, and the number of trials of each phase.
 
-    def _observe(self, study: Study, own: int | None, refused: set[int]) -> tuple[Observations, Counter[str]]:
-        """Measurements and claims of all trials but our own; `refused` counts as being measured."""
+        Rows in `refused` count as being measured.
+        """
         rows: list[int] = []
         times: list[float] = []
         pending: set[int] = set(refused)
         proposed: set[int] = set()
         phases: Counter[str] = Counter()
-        placed: dict[int, int] = {}
+        position: dict[int, int] = {}
         for trial in study.get_trials(deepcopy=False):
             if trial.number == own:
                 continue
-            row, time = self._result(trial)
+            row, time = self._result(trial, study)
             if row is None:
                 continue
-            if trial.user_attrs.get("decision", {}).get(FROM_PRIOR):
+            if trial.user_attrs.get(DECISION, {}).get(FROM_PRIOR):
                 proposed.add(row)
             if trial.state.is_finished():
-                phases[trial.user_attrs.get("phase", "other")] += 1
+                phases[trial.user_attrs.get(PHASE, "other")] += 1
             if time is None:
                 pending.add(row)
-            elif row in placed:
-                times[placed[row]] = min(times[placed[row]], time)
+            elif row in position:
+                times[position[row]] = min(times[position[row]], time)
             else:
-                placed[row] = len(rows)
+                position[row] = len(rows)
                 rows.append(row)
                 times.append(time)
-        waiting, by_prior = (np.array(sorted(found), np.int64) for found in (pending - placed.keys(), proposed))
+        waiting, by_prior = (np.array(sorted(found), np.int64) for found in (pending - position.keys(), proposed))
         return Observations(np.array(rows, np.int64), np.array(times, float), waiting, by_prior), phases
 
-    def _result(self, trial: FrozenTrial) -> tuple[int | None, float | None]:
-        """The configuration of a trial, if it is one of ours, and its time: infinite where it cannot run, None while it runs."""
-        known = self._known.get(trial.number)
+    def _result(self, trial: FrozenTrial, study: Study) -> tuple[int | None, float | None]:
+        """Return the row of a trial (None without one) and its time: infinite if it failed, None while it runs."""
+        known = self._known.get(trial.number) if self._study is study else None
         if known is not None:
             return known
-        row = trial.user_attrs.get(_ROW)
-        parameters = trial.params or trial.system_attrs.get("fixed_params", {})
-        if parameters.keys() >= self._distributions.keys():  # while a trial starts, it has some of them only
-            row = self._space.index(parameters)
+        key = self.claim_of(trial)
+        row = self._space.index(self.parameters(key)) if key is not None else None
         time: float | None = None
         if trial.state == TrialState.COMPLETE and trial.values:
             time = trial.values[0] if trial.values[0] > 0 else math.inf
-        elif trial.state == TrialState.FAIL:
-            if trial.user_attrs.get("interrupted"):
-                row = None
+        elif trial.state in (TrialState.FAIL, TrialState.PRUNED):
             time = math.inf
-        elif trial.state == TrialState.PRUNED:
-            time = math.inf
-        if trial.state.is_finished():
+            row = None if is_interrupted(trial) else row
+        if trial.state.is_finished() and self._study is study:
             self._known[trial.number] = (row, time)
         return row, time

@@ -14,7 +14,7 @@ from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.feasibility import Feasibility
 from rocm_perf_lab.autotune.prior import Trust
 from rocm_perf_lab.autotune.seeds import Seeds
-from rocm_perf_lab.autotune.strategy import FROM_PRIOR, LOW_CONFIDENCE, Assessment, Choice, Observations
+from rocm_perf_lab.autotune.strategy import FROM_PRIOR, LOW_CONFIDENCE, Assessment, Observations, StrategyChoice
 from rocm_perf_lab.autotune.surrogate import POINTS, Surrogate, Targets
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class GaussianSearch:
             with_prior = np.column_stack([points, self._trust.column()])
             self._believing = [Surrogate(with_prior, seed=seed, compress=compress) for compress in _COMPRESS]
 
-    def choose(self, seen: Observations) -> Choice | None:
+    def choose(self, seen: Observations) -> StrategyChoice | None:
         """See :class:`Strategy`."""
         free = seen.open(len(self._space))
         if not free.any():
@@ -87,7 +87,7 @@ class GaussianSearch:
         if self._believing:
             decision["prior_believed"] = view in self._believing
         settled = decision["expected_improvement"] < _SETTLED
-        return Choice(int(pool[best]), "confirmation" if settled else "prediction", decision)
+        return StrategyChoice(int(pool[best]), "confirmation" if settled else "prediction", decision)
 
     def _may_run(self, learned: Observations, pool: Column, mean: Column) -> Column:
         """Logarithm of the probability that a candidate runs; 0 where everything did, or for a mean without hope."""
@@ -98,19 +98,19 @@ class GaussianSearch:
             found[hopeful] = self._feasibility.log_probability(pool[hopeful])
         return found
 
-    def _choose_what_may_run(self, learned: Observations, free: Column) -> Choice:
+    def _choose_what_may_run(self, learned: Observations, free: Column) -> StrategyChoice:
         """Where (nearly) nothing ran: what represents the space further, then what is most likely to run."""
         if learned.feasible.all() or not learned.feasible.any():
-            return Choice(self._seeds.more(free), "seed", {"why": "too few configurations have run"})
+            return StrategyChoice(self._seeds.more(free), "seed", {"why": "too few configurations have run"})
         pool = self._pool(learned, free)
         likely = self._may_run(learned, pool, np.zeros(len(pool)))
-        return Choice(int(pool[np.argmax(likely)]), "seed", {"why": "too few configurations have run"})
+        return StrategyChoice(int(pool[np.argmax(likely)]), "seed", {"why": "too few configurations have run"})
 
-    def _seed_choice(self, seen: Observations, free: Column) -> Choice | None:
+    def _seed_choice(self, seen: Observations, free: Column) -> StrategyChoice | None:
         """The design, then what a prior is entitled to propose."""
         row = self._seeds.next(seen, len(self._space))
         if row is not None:
-            return Choice(row, "seed", {"why": "represents the space"})
+            return StrategyChoice(row, "seed", {"why": "represents the space"})
         if self._trust is None or self._trust.believed:
             return None
         tried = seen.tried
@@ -120,7 +120,7 @@ class GaussianSearch:
         row = self._trust.next(seen.rows[~tried], seen.times[~tried], free)
         if row is None:
             return None
-        return Choice(row, "seed", {"why": f"fastest of its region according to {self._trust.source}", FROM_PRIOR: True})
+        return StrategyChoice(row, "seed", {"why": f"fastest of its region according to {self._trust.source}", FROM_PRIOR: True})
 
     def _proven(self, seen: Observations) -> bool:
         assert self._trust is not None

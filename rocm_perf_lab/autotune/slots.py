@@ -11,10 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from rocm_perf_lab.autotune.ask_tell import ask
 from rocm_perf_lab.autotune.heartbeats import INTERVAL_S, Heartbeats
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SearchBroken, SpaceExhausted, Unmeasured
 from rocm_perf_lab.autotune.storage import StorageError, storage_errors
-from rocm_perf_lab.autotune.trials import PHASE, ask, measured, record, release, tell
+from rocm_perf_lab.autotune.trials import PHASE, measured, record, release, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import Trial
 
+    from rocm_perf_lab.autotune.ask_tell import AskedTrial
     from rocm_perf_lab.autotune.space import Configuration, Space
-    from rocm_perf_lab.autotune.trials import Asked, TrialRecord
+    from rocm_perf_lab.autotune.trials import TrialRecord
 
 Result = Measurement | Infeasible | Unmeasured
 _UNMEASURED_IN_A_ROW = 3
@@ -87,7 +89,7 @@ def sweep(
                 hearts.release_dead()
                 while free and not ended and (asked := _ask(study, space, budget)) is not None:
                     one = _Running(asked.trial, Task(asked.trial.number, free.pop(), asked.configuration, _phase(asked.trial)))
-                    hearts.begin(asked.trial._trial_id)
+                    hearts.begin(asked.trial)
                     try:
                         running[slots.start(one.task)] = one
                     except BaseException:
@@ -98,7 +100,7 @@ def sweep(
                 done, _ = wait(running, timeout=INTERVAL_S, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=lambda future: running[future].task.number):
                     one = running.pop(future)
-                    hearts.end(one.trial._trial_id)
+                    hearts.end(one.trial)
                     free.append(one.task.slot)
                     result = _result_of(future)
                     ended |= finished(one.task, _tell(study, one, result))
@@ -118,7 +120,7 @@ class _Running:
     since: float = field(default_factory=time.monotonic)
 
 
-def _ask(study: Study, space: Space, budget: int) -> Asked | None:
+def _ask(study: Study, space: Space, budget: int) -> AskedTrial | None:
     """The next trial to measure; None where the budget or the space is used up."""
     if measured(study) >= min(budget, len(space)):
         return None
@@ -143,10 +145,8 @@ def _tell(study: Study, ended: _Running, result: Result) -> TrialRecord:
     with suppress(UpdateFinishedTrialError):  # see tell
         ended.trial.set_user_attr("seconds", round(time.monotonic() - ended.since, 3))
     if isinstance(result, Unmeasured):
-        release(study, ended.trial, result.reason)
-    else:
-        tell(study, ended.trial, result)
-    return record(study._storage.get_trial(ended.trial._trial_id))
+        return record(release(study, ended.trial, result.reason))
+    return record(tell(study, ended.trial, result))
 
 
 def _give_up(study: Study, running: dict[Future[Result], _Running]) -> None:

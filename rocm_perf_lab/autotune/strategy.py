@@ -57,7 +57,7 @@ class Observations:
 
 
 @dataclass(frozen=True)
-class Choice:
+class StrategyChoice:
     """The next configuration, the phase that it belongs to, and why it was taken (plain data)."""
 
     row: int
@@ -94,7 +94,7 @@ class Assessment:
 class Strategy(Protocol):
     """One way to search a space. Equal observations and seed give equal choices."""
 
-    def choose(self, seen: Observations) -> Choice | None:
+    def choose(self, seen: Observations) -> StrategyChoice | None:
         """The next configuration; None where the search has come to its end."""
         ...
 

@@ -1,4 +1,4 @@
-"""Trials of a study, whatever its sampler: asked for, told with their result or the reason of their failure, read back."""
+"""Trials of a study: their user attributes, how they end, and their results as plain data."""
 
 from __future__ import annotations
 
@@ -7,44 +7,36 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import optuna
     from optuna.trial import FrozenTrial, Trial
 
-    from rocm_perf_lab.autotune.space import Configuration, Space
+    from rocm_perf_lab.autotune.space import Space
 
-_PATIENCE = 200
-"""Proposals in a row that may break constraints before a sampler counts as used up."""
 INTERRUPTED = "interrupted"
 HEARTBEAT = "heartbeat"
 REASON, STAGE, PHASE, DECISION, DETAILS = "reason", "stage", "phase", "decision", "details"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A trial that has begun, and the configuration that it wants, with fixed and derived values."""
-
-    trial: Trial
-    configuration: Configuration
+CLAIM = "claim"
+"""Index of the claimed value of each parameter; see :mod:`.claims`."""
+_INTERNAL = (CLAIM, HEARTBEAT, "configuration")
+"""User attributes that are not details; `configuration` is from studies of earlier versions."""
 
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """A trial that has come to its end, as plain data.
+    """Finished trial as plain data.
 
     Args:
-        number: Of the trial.
-        parameters: Without fixed and derived values.
+        number: Number of the trial.
+        parameters: Values without fixed and derived ones.
         phase: `seed`, `prediction`, `confirmation`, or `sampler` for samplers without phases.
-        runtime_ms: None where it failed.
-        predicted_ms: What the model expected; None where nothing was predicted.
-        decision: Why the sampler took it.
-        reason, stage: Why and where it failed.
-        details: Repeats, spread, resources.
+        runtime_ms: None if the trial failed.
+        predicted_ms: Time predicted by the model, or None.
+        decision: Why the sampler proposed it.
+        reason, stage: Why and in which stage it failed.
+        details: Repetitions, spread, resources.
     """
 
     number: int
@@ -58,62 +50,55 @@ class TrialRecord:
     details: dict[str, Any]
 
 
-def ask(study: optuna.Study, space: Space) -> Asked:
-    """Begin a trial with a valid configuration that no other trial has.
+def is_interrupted(trial: FrozenTrial) -> bool:
+    """Return whether a trial ended without a result, so that its configuration may be measured again.
 
-    Raises:
-        SpaceExhausted: Nothing is left that is worth measuring, or the sampler does not find it.
+    A trial of :mod:`.ask_tell` ends with a value or a reason. One that failed without a reason was released by another process
+    (:mod:`.heartbeats`), which cannot write user attributes of a trial that it did not ask for.
     """
-    from rocm_perf_lab.autotune.claims import refuse
+    from optuna.trial import TrialState
 
-    if measured(study) >= len(space):  # a sampler is not even asked where every parameter has but one value
-        raise SpaceExhausted(
-            f"all {len(space)} configurations are measured", where=f"study {study.study_name}", hint="widen the space"
-        )
-    for _ in range(_PATIENCE):
-        trial = study.ask()
-        try:
-            parameters = {name: trial.suggest_categorical(name, values) for name, values in space.values.items()}
-        except BaseException:
-            release(study, trial)
-            raise
-        if not refuse(study, trial, space, parameters):
-            return Asked(trial, space.complete(parameters))
-    raise SpaceExhausted(
-        f"the sampler proposed {_PATIENCE} combinations in a row that the constraints exclude",
-        where=f"study {study.study_name}",
-        hint="take the lab's own sampler (autotune.sampler=null), or a smaller budget",
-    )
+    known = trial.user_attrs
+    if INTERRUPTED in known:
+        return True
+    asked_here = HEARTBEAT in known or CLAIM in known or not trial.params
+    return trial.state == TrialState.FAIL and REASON not in known and asked_here
 
 
-def tell(study: optuna.Study, trial: Trial, result: Measurement | Infeasible) -> None:
-    """End a trial: measured, or failed with its reason; a time that is not positive and finite is a failure.
+def tell(study: optuna.Study, trial: Trial, result: Measurement | Infeasible) -> FrozenTrial:
+    """End a trial with its measurement, or as failed with its reason; return the finished trial.
 
-    Who was silent for too long (a machine that slept) has lost the trial to the others: then its result is dropped.
+    A time that is not positive and finite is a failure. If the trial was released in the meantime (the machine slept), its result
+    is dropped.
     """
     from optuna.exceptions import UpdateFinishedTrialError
 
     with suppress(UpdateFinishedTrialError):
-        _tell(study, trial, result)
+        return _tell(study, trial, result)
+    return trial_by_number(study, trial.number)
 
 
-def _tell(study: optuna.Study, trial: Trial, result: Measurement | Infeasible) -> None:
+def _tell(study: optuna.Study, trial: Trial, result: Measurement | Infeasible) -> FrozenTrial:
     from optuna.trial import TrialState
 
     if isinstance(result, Measurement) and not 0 < result.runtime_ms < math.inf:
-        result = Infeasible(f"a time of {result.runtime_ms:g} ms is no time")
+        result = Infeasible(f"a time of {result.runtime_ms:g} ms is not valid")
     if isinstance(result, Infeasible):
         trial.set_user_attr(REASON, result.reason)
         trial.set_user_attr(STAGE, result.stage)
-        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
-        return
+        return study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
     if result.details:
-        trial.set_user_attr(DETAILS, result.details)  # one attribute: each is a transaction of its own in a database
-    study.tell(trial, result.runtime_ms, skip_if_finished=True)
+        trial.set_user_attr(DETAILS, result.details)  # one attribute: in a database, each is a transaction
+    return study.tell(trial, result.runtime_ms, skip_if_finished=True)
 
 
-def release(study: optuna.Study, trial: Trial, reason: str | None = None) -> None:
-    """End a trial without a result; its configuration may be measured by another."""
+def trial_by_number(study: optuna.Study, number: int) -> FrozenTrial:
+    """Return the trial of that number."""
+    return next(trial for trial in study.get_trials(deepcopy=False) if trial.number == number)
+
+
+def release(study: optuna.Study, trial: Trial, reason: str | None = None) -> FrozenTrial:
+    """End a trial without a result, so that its configuration may be measured by another; return the finished trial."""
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
@@ -121,49 +106,42 @@ def release(study: optuna.Study, trial: Trial, reason: str | None = None) -> Non
         if reason is not None:
             trial.set_user_attr(REASON, reason)
         trial.set_user_attr(INTERRUPTED, True)
-        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+        return study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+    return trial_by_number(study, trial.number)
 
 
 def release_running(study: optuna.Study) -> int:
-    """End the trials of a process that is gone; how many there were."""
+    """Fail the running trials of a process that has ended; return their number."""
     from optuna.trial import TrialState
 
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     for trial in running:
-        study._storage.set_trial_user_attr(trial._trial_id, INTERRUPTED, True)
         study.tell(trial.number, state=TrialState.FAIL)
     return len(running)
 
 
 def measured(study: optuna.Study) -> int:
-    """Configurations that were measured or are being measured; what the constraints exclude or nobody finished is neither."""
+    """Return how many configurations were measured or are being measured, without excluded and interrupted ones."""
     from optuna.trial import TrialState
 
     states = (TrialState.COMPLETE, TrialState.FAIL, TrialState.RUNNING)
-    return sum(1 for trial in study.get_trials(deepcopy=False, states=states) if INTERRUPTED not in trial.user_attrs)
+    return sum(1 for trial in study.get_trials(deepcopy=False, states=states) if not is_interrupted(trial))
 
 
 def records(study: optuna.Study, space: Space) -> list[TrialRecord]:
-    """The trials that measured a configuration or failed on it, in order."""
-    return list(_records(study, space))
-
-
-def _records(study: optuna.Study, space: Space) -> Iterator[TrialRecord]:
+    """Return the trials that measured a configuration or failed on it, in order."""
     from optuna.trial import TrialState
 
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL)):
-        known = trial.user_attrs
-        if known.get(INTERRUPTED) or space.index(trial.params) is None:
-            continue
-        yield record(trial)
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL))
+    return [record(trial) for trial in trials if not is_interrupted(trial) and space.index(trial.params) is not None]
 
 
 def record(trial: FrozenTrial) -> TrialRecord:
-    """One finished trial."""
+    """Return a finished trial as plain data."""
     known = dict(trial.user_attrs)
     known |= known.pop(DETAILS, {})
     decision = known.pop(DECISION, {})
-    for name in ("configuration", HEARTBEAT):
+    for name in _INTERNAL:
         known.pop(name, None)
     reason = known.pop(REASON, None)
     failed = trial.values is None

@@ -10,7 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.objective import Infeasible, Repeatable, search
+from rocm_perf_lab.autotune.ask_tell import search
+from rocm_perf_lab.autotune.objective import Infeasible, Repeatable
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.trials import measured, record, records, release_running
 from rocm_perf_lab.core.errors import LabError

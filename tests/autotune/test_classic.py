@@ -8,9 +8,10 @@ import numpy as np
 import optuna
 import pytest
 
+from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.classic import ClassicSearch, Polynomial, polynomial_features
 from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.objective import Measurement, search
+from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.strategy import Observations

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import optuna
 
+from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.enumeration import build_space
 from rocm_perf_lab.autotune.feasibility import Feasibility
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.search import GaussianSearch
 from rocm_perf_lab.autotune.seeds import Seeds

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
+from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement, search
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.sampler import MODELS, RegressionSampler
 from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.space_files import space_of_list

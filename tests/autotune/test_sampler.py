@@ -13,14 +13,16 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.encoding import encode
 from rocm_perf_lab.autotune.enumeration import build_space
-from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted, search
+from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SpaceExhausted
 from rocm_perf_lab.autotune.prior import Prior, PriorError, Trust
 from rocm_perf_lab.autotune.sampler import MODELS, RegressionSampler, SamplerError
 from rocm_perf_lab.autotune.search import GaussianSearch, log_expected_improvement
 from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.strategy import Observations
+from rocm_perf_lab.autotune.trials import CLAIM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,8 +207,7 @@ def test_a_claim_that_another_worker_holds_is_given_up() -> None:
     study = study_of(RegressionSampler(space, seed=1))
     alone = study_of(RegressionSampler(space, seed=1))
     first = alone.ask(dict(space.distributions())).params
-    rival = study._storage.create_new_trial(study._study_id)
-    study._storage.set_trial_user_attr(rival, "configuration", space.index(first))
+    study.ask().set_user_attr(CLAIM, [values.index(first[name]) for name, values in space.values.items()])
 
     assert study.ask(dict(space.distributions())).params != first
 
@@ -451,7 +452,7 @@ def test_a_prior_of_another_space_is_refused() -> None:
     with pytest.raises(PriorError, match="share 0 configurations"):
         Prior.from_results(tiles(), [({"z": i}, 1.0) for i in range(9)], "elsewhere")
     prior = Prior.from_results(tiles(), [(tiles().configuration(i), 1.0 + i) for i in range(9)], "here")
-    with pytest.raises(SamplerError, match="takes no prior"):
+    with pytest.raises(SamplerError, match="does not use a prior"):
         RegressionSampler(tiles(), model="classic", prior=prior)
 
 

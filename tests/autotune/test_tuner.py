@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 
-from rocm_perf_lab.autotune.objective import Measurement, search
+from rocm_perf_lab.autotune.ask_tell import search
+from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.space_files import space_of_list
 from rocm_perf_lab.autotune.trials import TrialRecord

@@ -8,9 +8,9 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from rocm_perf_lab.autotune.claims import ClaimingSampler
 from rocm_perf_lab.autotune.slots import sweep
 from rocm_perf_lab.autotune.storage import open_storage, open_study
+from rocm_perf_lab.autotune.wrapped_sampler import WrappedSampler
 from tests.builders.sweeps import ThreadSlots, proposed, small_space
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ SAMPLERS: dict[str, tuple[Callable[..., BaseSampler], dict[str, Any]]] = {
 
 def new_study(directory: Path, inner: BaseSampler) -> Study:
     return open_study(
-        open_storage(f"journal:///{directory}/journal", directory=directory), "study", SPACE, ClaimingSampler(SPACE, inner)
+        open_storage(f"journal:///{directory}/journal", directory=directory), "study", SPACE, WrappedSampler(SPACE, inner)
     )
 
 

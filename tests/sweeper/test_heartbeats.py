@@ -13,11 +13,12 @@ import pytest
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune import heartbeats
+from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.heartbeats import GRACE_S, Heartbeats
-from rocm_perf_lab.autotune.objective import Measurement, search
+from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.storage import open_storage, open_study
-from rocm_perf_lab.autotune.trials import HEARTBEAT, measured, record, release, tell
+from rocm_perf_lab.autotune.trials import HEARTBEAT, is_interrupted, measured, record, release, tell
 from tests.builders.sweeps import proposed, small_space, time_of
 
 if TYPE_CHECKING:
@@ -39,16 +40,16 @@ def opened(form: str, directory: Path) -> Study:
 def test_what_a_dead_process_was_measuring_is_free_again(form: str, tmp_path: Path) -> None:
     dead, alive = opened(form, tmp_path), opened(form, tmp_path)
     trial, other = (study.ask(dict(SPACE.distributions())) for study in (dead, alive))
-    Heartbeats(dead).begin(trial._trial_id)
+    Heartbeats(dead).begin(trial)
     with Heartbeats(alive) as hearts:
-        hearts.begin(other._trial_id)
+        hearts.begin(other)
         assert hearts.release_dead() == 0
 
-        dead._storage.set_trial_user_attr(trial._trial_id, HEARTBEAT, round(time.time()) - GRACE_S - 1)
+        trial.set_user_attr(HEARTBEAT, round(time.time()) - GRACE_S - 1)
 
         assert hearts.release_dead() == 1
-    states = {t.number: (t.state, t.user_attrs.get("interrupted")) for t in alive.get_trials()}
-    assert states == {0: (TrialState.FAIL, True), 1: (TrialState.RUNNING, None)}
+    states = {t.number: (t.state, is_interrupted(t)) for t in alive.get_trials()}
+    assert states == {0: (TrialState.FAIL, True), 1: (TrialState.RUNNING, False)}
     assert measured(alive) == 1
 
 
@@ -74,8 +75,8 @@ def test_heartbeats_go_on_while_a_trial_is_measured(tmp_path: Path, monkeypatch:
     study = opened(FORMS[1], tmp_path)
     trial = study.ask(dict(SPACE.distributions()))
     with Heartbeats(study) as hearts:
-        hearts.begin(trial._trial_id)
-        study._storage.set_trial_user_attr(trial._trial_id, HEARTBEAT, 0)
+        hearts.begin(trial)
+        trial.set_user_attr(HEARTBEAT, 0)
         deadline = time.monotonic() + 20
         while study.get_trials()[0].user_attrs[HEARTBEAT] == 0 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -88,7 +89,7 @@ def test_who_slept_for_too_long_has_lost_the_trial_and_goes_on(form: str, tmp_pa
     slept, other = opened(form, tmp_path), opened(form, tmp_path)
     trials = [slept.ask(dict(SPACE.distributions())) for _ in range(2)]
     for trial in trials:
-        slept._storage.set_trial_user_attr(trial._trial_id, HEARTBEAT, 0)
+        trial.set_user_attr(HEARTBEAT, 0)
     assert Heartbeats(other).release_dead() == 2
 
     tell(slept, trials[0], Measurement(1.0, {"runs": 1}))
@@ -110,7 +111,7 @@ def test_a_heartbeat_is_no_detail_of_a_trial(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from rocm_perf_lab.autotune.objective import search
+from rocm_perf_lab.autotune.ask_tell import search
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.storage import open_storage, open_study
 from tests.builders.sweeps import small_space

@@ -6,17 +6,16 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState
 
 from rocm_perf_lab.autotune.objective import Infeasible, Measurement, SearchBroken, Unmeasured
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.slots import sweep
-from rocm_perf_lab.autotune.storage import open_storage, open_study
+from rocm_perf_lab.autotune.storage import open_study
 from tests.builders.sweeps import ThreadSlots, proposed, small_space, time_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from optuna import Study
 
     from rocm_perf_lab.autotune.slots import Task
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 SPACE = small_space()
 
 
-def new_study(directory: Path) -> Study:
-    return open_study(open_storage(None, directory=directory), "study", SPACE, RegressionSampler(SPACE, seeds=4))
+def new_study(storage: InMemoryStorage | None = None) -> Study:
+    return open_study(storage or InMemoryStorage(), "study", SPACE, RegressionSampler(SPACE, seeds=4))
 
 
-def test_every_configuration_is_measured_once_and_the_fastest_is_found(tmp_path: Path) -> None:
-    study = new_study(tmp_path)
+def test_every_configuration_is_measured_once_and_the_fastest_is_found() -> None:
+    study = new_study()
 
     sweep(study, SPACE, ThreadSlots(3), budget=len(SPACE) + 10)
 
@@ -40,8 +39,8 @@ def test_every_configuration_is_measured_once_and_the_fastest_is_found(tmp_path:
     assert (study.best_params, study.best_value) == ({"x": 3, "y": 2, "order": "a"}, 1.0)
 
 
-def test_a_slow_trial_does_not_hold_the_others_up(tmp_path: Path) -> None:
-    study = new_study(tmp_path)
+def test_a_slow_trial_does_not_hold_the_others_up() -> None:
+    study = new_study()
     others_done = threading.Event()
     first: list[Configuration] = []
     order: list[int] = []
@@ -64,17 +63,17 @@ def test_a_slow_trial_does_not_hold_the_others_up(tmp_path: Path) -> None:
     assert order == [1, 2, 3, 4, 5, 0]
 
 
-def test_a_slot_has_one_trial_at_a_time(tmp_path: Path) -> None:
+def test_a_slot_has_one_trial_at_a_time() -> None:
     slots = ThreadSlots(2)
 
-    sweep(new_study(tmp_path), SPACE, slots, budget=8)
+    sweep(new_study(), SPACE, slots, budget=8)
 
     assert {task.slot for task in slots.begun} == {0, 1}
     assert slots.stopped
 
 
-def test_a_failed_trial_is_told_as_failed_with_its_reason(tmp_path: Path) -> None:
-    study = new_study(tmp_path)
+def test_a_failed_trial_is_told_as_failed_with_its_reason() -> None:
+    study = new_study()
 
     def measure(configuration: Configuration) -> Measurement | Infeasible:
         if configuration["x"] == 3:
@@ -96,8 +95,8 @@ def test_a_failed_trial_is_told_as_failed_with_its_reason(tmp_path: Path) -> Non
     assert study.best_value == 3.0
 
 
-def test_what_is_not_the_fault_of_a_configuration_leaves_it_free(tmp_path: Path) -> None:
-    study = new_study(tmp_path)
+def test_what_is_not_the_fault_of_a_configuration_leaves_it_free() -> None:
+    study = new_study()
     refused = iter([True, True])
 
     def measure(configuration: Configuration) -> Measurement | Unmeasured:
@@ -109,8 +108,8 @@ def test_what_is_not_the_fault_of_a_configuration_leaves_it_free(tmp_path: Path)
     assert [trial.user_attrs["reason"] for trial in study.trials if trial.state == TrialState.FAIL] == ["the store is locked"] * 2
 
 
-def test_what_nothing_gets_past_ends_the_sweep_and_keeps_what_was_measured(tmp_path: Path) -> None:
-    study = new_study(tmp_path)
+def test_what_nothing_gets_past_ends_the_sweep_and_keeps_what_was_measured() -> None:
+    study = new_study()
     measured = iter(range(5))
     slots = ThreadSlots(2, lambda c: time_of(c) if next(measured, None) is not None else Unmeasured("the store is gone"))
 
@@ -123,25 +122,26 @@ def test_what_nothing_gets_past_ends_the_sweep_and_keeps_what_was_measured(tmp_p
     assert slots.stopped
 
 
-def test_derived_values_reach_the_job(tmp_path: Path) -> None:
+def test_derived_values_reach_the_job() -> None:
     slots = ThreadSlots(1)
 
-    sweep(new_study(tmp_path), SPACE, slots, budget=3)
+    sweep(new_study(), SPACE, slots, budget=3)
 
     assert all(task.configuration["tile"] == int(c["x"]) * int(c["y"]) for task in slots.begun for c in [task.configuration])
 
 
-def test_a_budget_counts_what_the_study_has_already(tmp_path: Path) -> None:
-    sweep(new_study(tmp_path), SPACE, ThreadSlots(2), budget=7)
+def test_a_budget_counts_what_the_study_has_already() -> None:
+    storage = InMemoryStorage()
+    sweep(new_study(storage), SPACE, ThreadSlots(2), budget=7)
 
-    again = new_study(tmp_path)
+    again = new_study(storage)
     sweep(again, SPACE, ThreadSlots(2), budget=10)
 
     assert len(again.trials) == len(set(proposed(again))) == 10
 
 
-def test_who_shows_progress_may_end_the_sweep(tmp_path: Path) -> None:
-    study = new_study(tmp_path)
+def test_who_shows_progress_may_end_the_sweep() -> None:
+    study = new_study()
 
     sweep(study, SPACE, ThreadSlots(2), budget=20, finished=lambda task, trial: trial.number >= 3)
 
@@ -149,8 +149,9 @@ def test_who_shows_progress_may_end_the_sweep(tmp_path: Path) -> None:
     assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
 
 
-def test_an_interrupt_keeps_what_was_measured_and_frees_the_rest(tmp_path: Path) -> None:
-    study = new_study(tmp_path)
+def test_an_interrupt_keeps_what_was_measured_and_frees_the_rest() -> None:
+    storage = InMemoryStorage()
+    study = new_study(storage)
     go_on = threading.Event()
 
     def measure(configuration: Configuration) -> Measurement:
@@ -175,7 +176,7 @@ def test_an_interrupt_keeps_what_was_measured_and_frees_the_rest(tmp_path: Path)
     assert all(trial.user_attrs["interrupted"] for trial in study.trials if trial.state == TrialState.FAIL)
     assert len(kept) >= 4
 
-    again = new_study(tmp_path)
+    again = new_study(storage)
     sweep(again, SPACE, ThreadSlots(3), budget=len(SPACE))
 
     measured = [tuple(t.params.items()) for t in again.trials if t.state == TrialState.COMPLETE]

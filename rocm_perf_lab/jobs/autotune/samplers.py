@@ -1,11 +1,11 @@
-"""Which sampler a configuration means: the lab's own, or any of Optuna's for categorical parameters, kept to the space."""
+"""The sampler that a configuration names: the default one, any Optuna sampler, or a search strategy."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.autotune.claims import ClaimingSampler
 from rocm_perf_lab.autotune.sampler import RegressionSampler
+from rocm_perf_lab.autotune.wrapped_sampler import WrappedSampler
 from rocm_perf_lab.core.components import accepted_arguments, build, resolve
 
 if TYPE_CHECKING:
@@ -14,27 +14,38 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
     from rocm_perf_lab.autotune.prior import Prior
     from rocm_perf_lab.autotune.space import Space
+    from rocm_perf_lab.autotune.strategy import Strategy
     from rocm_perf_lab.config.lab import LabConfig
 
 
 def configured_sampler(
     config: LabConfig, space: Space, *, seed: int | None = None, prior: Prior | None = None, features: Column | None = None
 ) -> BaseSampler:
-    """The sampler of a search.
+    """Return the sampler of a search.
+
+    `autotune.sampler` names an Optuna sampler or a :class:`.strategy.Strategy`. Its constructor receives `seed`, `space` and
+    `search_space` (parameter -> list of values) if it accepts them.
 
     Args:
-        config: Says which.
-        space: What is searched.
-        seed: In place of the configured one: who joins a study must not draw again what its starter drew. The lab's own
-            sampler sees what others have taken, and keeps the configured one.
-        prior, features: For the lab's own sampler.
+        config: Configuration that names the sampler.
+        space: The search space.
+        seed: In place of the configured seed, for a process that joins a study and must not repeat the draws of the first one.
+            The default sampler sees the trials of the others and keeps the configured seed.
+        prior, features: For the default sampler.
     """
+    from optuna.samplers import BaseSampler
+
     settings = config.autotune
     if settings.sampler is None:
         return RegressionSampler(space, seed=settings.seed, model=settings.model, prior=prior, features=features)
     chosen = settings.seed if seed is None else seed
     context: dict[str, Any] = {"seed": chosen}
-    if "search_space" in accepted_arguments(resolve(settings.sampler, where="autotune.sampler")):
-        context["search_space"] = {name: list(values) for name, values in space.values.items()}  # of the grid sampler
-    inner: BaseSampler = build(settings.sampler, where="autotune.sampler", **context)
-    return ClaimingSampler(space, inner, seed=chosen)
+    accepted = accepted_arguments(resolve(settings.sampler, where="autotune.sampler"))
+    if "search_space" in accepted:
+        context["search_space"] = {name: list(values) for name, values in space.values.items()}
+    if "space" in accepted:
+        context["space"] = space
+    made: BaseSampler | Strategy = build(settings.sampler, where="autotune.sampler", **context)
+    if isinstance(made, BaseSampler):
+        return WrappedSampler(space, made, seed=chosen)
+    return RegressionSampler(space, seed=chosen, strategy=made)
