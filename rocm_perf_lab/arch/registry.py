@@ -35,7 +35,7 @@ class ArchitectureError(LabError):
 
 
 def architectures() -> Mapping[str, Architecture]:
-    """Return all described architectures by name.
+    """Return all described architectures by name, ordered by `gfx_target_version`.
 
     Raises:
         ArchitectureError: A file in `conf/arch` of the working directory is invalid.
@@ -219,7 +219,7 @@ def _described(rows: Mapping[str, tuple[Path, dict[str, Any]]]) -> Mapping[str, 
             raise ArchitectureError(
                 f"invalid architecture: {first['msg']}", where=f"{path}, key {key}" if key else str(path), hint=_COMPARE
             ) from error
-    return MappingProxyType(found)
+    return MappingProxyType(dict(sorted(found.items(), key=lambda row: row[1].gfx_target_version)))
 
 
 def _inherited(name: str, rows: Mapping[str, tuple[Path, dict[str, Any]]], below: tuple[str, ...]) -> dict[str, Any]:

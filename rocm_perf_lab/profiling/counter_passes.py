@@ -7,22 +7,19 @@ necessary.
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
+from rocm_perf_lab.arch.registry import architectures, find_architecture
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.resources import load_yaml
 from rocm_perf_lab.rocprof import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from rocm_perf_lab.arch.model import CounterBlock
+
 _EVERYWHERE = frozenset({"SQ_INSTS_SALU", "SQ_INSTS_SMEM", "SQ_INSTS_FLAT", "SQ_INSTS_LDS", "SQ_INSTS_VMEM"})
 """Counters of the instruction mix that all architectures have, including those without a metric for them."""
-_FILE = Path(metrics.__file__).with_name("counter_blocks.yaml")
 
 
 class CounterPassError(LabError):
@@ -31,13 +28,6 @@ class CounterPassError(LabError):
 
 class UnknownSlotsError(CounterPassError):
     """An architecture with unknown counter slots."""
-
-
-class _Block(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    slots: int
-    prefixes: tuple[str, ...]
 
 
 def plan_passes(architecture: str, counters: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -95,16 +85,19 @@ def architectures_of(counters: Iterable[str]) -> tuple[str, ...]:
     """
     names = tuple(counters)
     prefixes = {name.partition("_")[0] for name in names}
-    of_table = {key: {prefix for block in table.values() for prefix in block.prefixes} for key, table in _tables().items()}
-    known = prefixes & set().union(*of_table.values())
-    with_blocks = {one for key, own in of_table.items() if known <= own for one in key.split()}
-    return tuple(one for one in metrics.architectures_of(names) if one in with_blocks)
+    blocks = {name: _prefixes(architecture.counter_blocks) for name, architecture in architectures().items()}
+    known = prefixes & set().union(*blocks.values())
+    return tuple(one for one in metrics.architectures_of(names) if known <= blocks[one])
 
 
 def _prefixes_of_others(architecture: str) -> set[str]:
     """Return the name prefixes of counter blocks that only other architectures have."""
-    own = {prefix for block in _blocks_of(architecture).values() for prefix in block.prefixes}
-    return {prefix for blocks in _tables().values() for block in blocks.values() for prefix in block.prefixes} - own
+    own = _prefixes(_blocks_of(architecture))
+    return set().union(*(_prefixes(one.counter_blocks) for one in architectures().values())) - own
+
+
+def _prefixes(blocks: Mapping[str, CounterBlock]) -> set[str]:
+    return {prefix for block in blocks.values() for prefix in block.prefixes}
 
 
 def _ratios(architecture: str, wanted: Sequence[str]) -> list[tuple[str, ...]]:
@@ -117,7 +110,7 @@ def _ratios(architecture: str, wanted: Sequence[str]) -> list[tuple[str, ...]]:
     return sorted(sets, key=lambda names: (-len(names), names))
 
 
-def _fits(names: Iterable[str], blocks: Mapping[str, _Block], block_of: Mapping[str, str]) -> bool:
+def _fits(names: Iterable[str], blocks: Mapping[str, CounterBlock], block_of: Mapping[str, str]) -> bool:
     used: Counter[str] = Counter()
     levels = 0
     for name in names:
@@ -128,7 +121,7 @@ def _fits(names: Iterable[str], blocks: Mapping[str, _Block], block_of: Mapping[
     return levels <= 1 and all(count <= blocks[block].slots for block, count in used.items())
 
 
-def _block_of(counter: str, blocks: Mapping[str, _Block], architecture: str) -> str:
+def _block_of(counter: str, blocks: Mapping[str, CounterBlock], architecture: str) -> str:
     prefix = counter.partition("_")[0]
     for name, block in blocks.items():
         if prefix in block.prefixes:
@@ -140,21 +133,10 @@ def _block_of(counter: str, blocks: Mapping[str, _Block], architecture: str) -> 
     )
 
 
-def _blocks_of(architecture: str) -> Mapping[str, _Block]:
-    tables = _tables()
-    for architectures, blocks in tables.items():
-        if architecture in architectures.split():
-            return blocks
-    known = " ".join(tables)
-    raise UnknownSlotsError(
-        f"counter slots of {architecture} are unknown", where=_FILE.name, hint=f"known architectures: {known}"
-    )
-
-
-@cache
-def _tables() -> Mapping[str, Mapping[str, _Block]]:
-    """The blocks of each table, by the architectures that it is for."""
-    return {
-        architectures: {name: _Block.model_validate(row) for name, row in table.items()}
-        for architectures, table in load_yaml(_FILE.read_text()).items()
-    }
+def _blocks_of(architecture: str) -> Mapping[str, CounterBlock]:
+    described = find_architecture(architecture)
+    if described is None:
+        raise UnknownSlotsError(
+            f"counter slots of {architecture} are unknown", hint=f"known architectures: {', '.join(architectures())}"
+        )
+    return described.counter_blocks

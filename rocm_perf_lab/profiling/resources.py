@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from rocm_perf_lab.rocprof.registers import corrected_vgprs
+
 if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.target.model import Target
@@ -35,9 +37,15 @@ def resources_of(trace: Trace, dispatch: int, target: Target, metadata: KernelMe
     scratch_bytes = int(trace.dispatches.scratch_bytes[dispatch])
     if metadata is None:
         kernel = trace.kernels[int(trace.dispatches.kernel[dispatch])]
+        vgprs, agprs = corrected_vgprs(
+            target.architecture,
+            kernel.arch_vgpr_count,
+            kernel.accum_vgpr_count,
+            (other.accum_vgpr_count for other in trace.kernels),
+        )
         return KernelResources(
-            vgpr_per_thread=kernel.arch_vgpr_count,
-            agpr_per_thread=kernel.accum_vgpr_count,
+            vgpr_per_thread=vgprs,
+            agpr_per_thread=agprs,
             sgpr_per_wave=kernel.sgpr_count,
             lds_bytes=lds_bytes,
             scratch_bytes=scratch_bytes,

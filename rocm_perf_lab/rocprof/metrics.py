@@ -1,7 +1,7 @@
-"""Metrics over hardware counters: `metrics.yaml` interpreted.
+"""Metrics over hardware counters, defined in `metrics.yaml`.
 
-Takes the counters of one dispatch, pass by pass, and facts of the target; gives a value, or None with the reason. A
-counter that is missing, negative or NaN never turns into a zero.
+A metric is computed from the counters of one dispatch, pass by pass, and from facts of the target; the result is a value, or
+None with a reason. Missing, negative and NaN counters are never replaced by zero.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from rocm_perf_lab.arch.registry import architectures as described_architectures
+from rocm_perf_lab.arch.registry import find_architecture
 from rocm_perf_lab.core.expressions import ExpressionError, evaluate
 from rocm_perf_lab.core.resources import load_yaml
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 _FILE = Path(__file__).with_name("metrics.yaml")
 _ALL = "1"
-"""No share exceeds it."""
+"""Upper bound of every share."""
 _ROUNDING = 1.001
 _OLD_NAMES = {"FetchSize": "FETCH_SIZE", "WriteSize": "WRITE_SIZE"}
 _SOURCES = {
@@ -40,7 +42,7 @@ _SOURCES = {
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric on one architecture; `expression` is over counters and facts alone."""
+    """One metric on one architecture; `expression` uses counters and facts only."""
 
     name: str
     unit: str
@@ -51,16 +53,16 @@ class Metric:
     assume_zero: tuple[str, ...]
     source: str
     formula: str
-    """As it is written: other metrics stand in it by name."""
+    """Expression as written, which may name other metrics."""
     at_most: str | None = None
-    """Expression over facts: what a right value cannot exceed."""
+    """Expression over facts: upper bound of a valid value."""
     otherwise: Metric | None = None
-    """The same from counters that rocprofv3 derives itself (FETCH_SIZE), for traces that have those alone."""
+    """The same metric from counters that rocprofv3 derives itself (FETCH_SIZE), for traces that contain only those."""
 
 
 @dataclass(frozen=True)
 class MetricValue:
-    """A value with what was assumed for it, or None with the reason."""
+    """A value with the assumptions made for it, or None with the reason."""
 
     value: float | None
     reason: str | None = None
@@ -81,35 +83,45 @@ class _Row(BaseModel):
 
 
 def metric_architectures() -> dict[str, tuple[str, ...]]:
-    """Every metric, and the architectures that have counters for it."""
-    return {name: tuple(" ".join(row.expressions).split()) for name, row in _rows().items()}
+    """Return every metric with the architectures that have counters for it."""
+    sets = {name: architecture.counter_set for name, architecture in described_architectures().items()}
+    keys = {name: " ".join(row.expressions).split() for name, row in _rows().items()}
+    return {name: tuple(one for one, counter_set in sets.items() if counter_set in found) for name, found in keys.items()}
 
 
 def architectures() -> tuple[str, ...]:
-    """All that some metric has counters on."""
+    """Return all architectures for which some metric has counters."""
     return tuple(sorted({one for found in metric_architectures().values() for one in found}))
 
 
 def counter_names(architecture: str) -> set[str]:
-    """Every counter that a metric of `architecture` is made of, read off the text: enough to see whether a list is foreign."""
-    expressions = _of_architecture(architecture, {name: row.expressions for name, row in _rows().items()})
+    """Return every counter name in the metrics of `architecture`; enough to detect a list for another architecture."""
+    described = find_architecture(architecture)
+    if described is None:
+        return set()
+    expressions = _of_counter_set(described.counter_set, {name: row.expressions for name, row in _rows().items()})
     return {name for expression in expressions.values() for name in re.findall(r"\b[A-Z]\w*", expression)}
 
 
 def architectures_of(counters: Iterable[str]) -> tuple[str, ...]:
-    """Those that have all these counters: gfx90a has TCC_EA_RDREQ, gfx942 TCC_EA0_RDREQ; all where none tells them apart."""
+    """Return the architectures that have all these counters (gfx90a: TCC_EA_RDREQ, gfx942: TCC_EA0_RDREQ); all if ambiguous."""
     here = {name.removesuffix("_sum") for name in counters}
     known = {one: {name.removesuffix("_sum") for name in counter_names(one)} for one in architectures()}
     every = set().union(*known.values())
     return tuple(one for one, names in known.items() if here & every <= names)
 
 
-@cache
 def load_metrics(architecture: str) -> Mapping[str, Metric]:
-    """The metrics that `architecture` (for example gfx942) has counters for, by name."""
+    """Return the metrics for which `architecture` (for example gfx942) has counters, by name."""
+    described = find_architecture(architecture)
+    return MappingProxyType({}) if described is None else _metrics_of(described.counter_set)
+
+
+@cache
+def _metrics_of(counter_set: str) -> Mapping[str, Metric]:
     rows = _rows()
-    expressions = _of_architecture(architecture, {name: row.expressions for name, row in rows.items()})
-    derived = {**expressions, **_of_architecture(architecture, {name: row.derived for name, row in rows.items()})}
+    expressions = _of_counter_set(counter_set, {name: row.expressions for name, row in rows.items()})
+    derived = {**expressions, **_of_counter_set(counter_set, {name: row.derived for name, row in rows.items()})}
     metrics = {}
     for name in expressions:
         metric, other = _metric(name, rows[name], expressions), _metric(name, rows[name], derived)
@@ -117,12 +129,12 @@ def load_metrics(architecture: str) -> Mapping[str, Metric]:
     return MappingProxyType(metrics)
 
 
-def _of_architecture(architecture: str, rows: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _of_counter_set(counter_set: str, rows: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return {
         name: expression
         for name, expressions in rows.items()
-        for architectures, expression in expressions.items()
-        if architecture in architectures.split()
+        for counter_sets, expression in expressions.items()
+        if counter_set in counter_sets.split()
     }
 
 
@@ -133,7 +145,7 @@ def _rows() -> Mapping[str, _Row]:
 
 
 def target_facts(target: Target, duration_ns: float) -> dict[str, float]:
-    """The names besides counters that expressions may use."""
+    """Return the names that expressions may use in addition to counters."""
     return {
         "duration_ns": duration_ns,
         "compute_units": target.compute_units,
@@ -148,11 +160,11 @@ def target_facts(target: Target, duration_ns: float) -> dict[str, float]:
 
 
 def evaluate_metric(metric: Metric, passes: Sequence[Mapping[str, float]], facts: Mapping[str, float]) -> MetricValue:
-    """The metric from `passes`, the counters of each profiling run of the same dispatch.
+    """Evaluate the metric from `passes`, the counters of each profiling run of the same dispatch.
 
-    Counters of one pass are preferred; only event counts are put together from several. Where counters are missing, what
-    rocprofv3 derives from them is taken. `TCC_HIT`, which is summed over its instances, stands for `TCC_HIT_sum`, and
-    `SQ_WAVES_sum`, as it is called on RDNA, for `SQ_WAVES`.
+    Counters of one pass are preferred; only event counts are combined from several passes. If counters are missing, counters that
+    rocprofv3 derives from them are used. `TCC_HIT`, which is summed over its instances, replaces `TCC_HIT_sum`, and
+    `SQ_WAVES_sum` (its name on RDNA) replaces `SQ_WAVES`.
     """
     found = _from_passes(metric, passes, facts)
     if found.value is not None:
@@ -205,7 +217,7 @@ def _evaluate(metric: Metric, values: Mapping[str, float], facts: Mapping[str, f
 
 
 def _within_bounds(metric: Metric, value: float, facts: Mapping[str, float], notes: tuple[str, ...]) -> MetricValue:
-    """A value that cannot be is none: its counters come from runs that differed, or one of them is wrong."""
+    """Replace an impossible value by a reason: its counters come from different runs, or one of them is wrong."""
     if not math.isfinite(value) or value < 0:
         return MetricValue(None, f"impossible: {value:.4g}; its counters contradict each other")
     most = math.inf if metric.at_most is None else float(evaluate(metric.at_most, facts, where=f"metric {metric.name}"))
@@ -232,7 +244,7 @@ def _metric(name: str, row: _Row, expressions: Mapping[str, str]) -> Metric:
 
 
 class _Expand(ast.NodeTransformer):
-    """Puts the expression of a metric where its name stands."""
+    """Replaces the name of a metric by its expression."""
 
     def __init__(self, expressions: Mapping[str, str]) -> None:
         self._expressions = expressions

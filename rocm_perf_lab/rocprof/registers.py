@@ -1,20 +1,25 @@
-"""Register counts as rocprofv3 reports them, from the words of the kernel descriptor.
+"""Register counts as reported by rocprofv3, computed from the kernel descriptor.
 
-They are allocations, not uses: rounded to the allocation granule, and on CDNA2 and later padded where LLVM limits
-occupancy, so `accum_vgprs` can name AGPRs that no instruction touches. rocprofiler-sdk, code_object.cpp.
+They are allocations: rounded to the allocation granule, and on CDNA2 and later padded if LLVM limits occupancy, so
+`accum_vgprs` may include AGPRs that no instruction uses. Encodings are in `arch/*.yaml`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-_RDNA_SGPRS = 128
-_UNIFIED_FILE = ("gfx90a", "gfx94")
+from rocm_perf_lab.arch.registry import find_processor, nearest_processor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_ARCHITECTURAL_VGPRS = 256
 
 
 @dataclass(frozen=True)
 class ReportedRegisters:
-    """The three counts of `rocpd_info_kernel_symbol`."""
+    """The three register counts of `rocpd_info_kernel_symbol`."""
 
     arch_vgprs: int
     accum_vgprs: int
@@ -24,12 +29,31 @@ class ReportedRegisters:
 def reported_registers(
     architecture: str, *, compute_pgm_rsrc1: int, compute_pgm_rsrc3: int, wavefront_size: int
 ) -> ReportedRegisters:
-    """What rocprofv3 would write for a kernel with these descriptor words on `architecture` (for example gfx942)."""
-    granules = (compute_pgm_rsrc1 & 0x3F) + 1
-    sgpr_field = (compute_pgm_rsrc1 >> 6) & 0xF
-    sgprs = (sgpr_field // 2 + 1) * 16 if architecture.startswith("gfx9") else _RDNA_SGPRS
-    if architecture.startswith(_UNIFIED_FILE):
-        arch = ((compute_pgm_rsrc3 & 0x3F) + 1) * 4
-        return ReportedRegisters(arch_vgprs=arch, accum_vgprs=granules * 8 - arch, sgprs=sgprs)
-    arch = granules * (8 if wavefront_size == 32 else 4)
-    return ReportedRegisters(arch_vgprs=arch, accum_vgprs=arch if architecture == "gfx908" else 0, sgprs=sgprs)
+    """Return the counts that rocprofv3 writes for these descriptor words on `architecture` (for example gfx942).
+
+    Raises:
+        ArchitectureError: The architecture is unknown.
+    """
+    counts = nearest_processor(architecture).registers.reported(compute_pgm_rsrc1, compute_pgm_rsrc3, wavefront_size)
+    return ReportedRegisters(arch_vgprs=counts.vgprs, accum_vgprs=counts.agprs, sgprs=counts.sgprs)
+
+
+def corrected_vgprs(architecture: str, arch_vgprs: int, accum_vgprs: int, others: Iterable[int]) -> tuple[int, int]:
+    """Return the architectural and accumulation VGPRs that a reported kernel allocates.
+
+    rocprofv3 reports half of the allocation on architectures that it does not decode as a unified register file
+    (`profiler_reports_half` in `arch/*.yaml`). A version that decodes it reports AGPRs for some kernels.
+
+    Args:
+        architecture: Architecture of the GPU.
+        arch_vgprs: Reported architectural VGPRs.
+        accum_vgprs: Reported accumulation VGPRs.
+        others: Accumulation VGPRs of all kernels in the same trace.
+    """
+    processor = find_processor(architecture)
+    if processor is None or not processor.registers.profiler_reports_half or accum_vgprs or any(others):
+        return arch_vgprs, accum_vgprs
+    allocated = 2 * arch_vgprs
+    if allocated > 2 * _ARCHITECTURAL_VGPRS:
+        return arch_vgprs, accum_vgprs
+    return min(allocated, _ARCHITECTURAL_VGPRS), max(0, allocated - _ARCHITECTURAL_VGPRS)
