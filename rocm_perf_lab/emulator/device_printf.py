@@ -150,7 +150,7 @@ class Arguments:
 
     @property
     def are_used_up(self) -> bool:
-        """Whether all words were read."""
+        """True after the last word."""
         return self._next >= len(self._words)
 
     def word(self) -> int:

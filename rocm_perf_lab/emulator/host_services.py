@@ -174,7 +174,7 @@ class LaunchServices:
             for number, packet in ready:
                 self._serve(packet, (workgroup[0], workgroup[1], workgroup[2]), wave)
                 self._queue.give_back(number)
-        except BaseException as error:  # noqa: BLE001  nothing may pass through C; `PreparedLaunch` raises it again
+        except BaseException as error:  # noqa: BLE001  exceptions cannot cross C; `PreparedLaunch` raises it
             self.error = error
             return HostCallOutcome.NONE
         return HostCallOutcome.ANSWERED if ready else HostCallOutcome.NOTHING_ASKED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,7 @@ class Program:
 
     @cached_property
     def has_indirect_jumps(self) -> bool:
-        """Whether S_SETPC_B64 or S_SWAPPC_B64 may jump to any block."""
+        """True if S_SETPC_B64 or S_SWAPPC_B64 may jump to any block."""
         return any(map(is_computed_jump, self.instructions))
 
 
@@ -194,8 +194,6 @@ def _successors(last: Instruction) -> tuple[int, ...]:
 
 
 def _renumbered(instruction: Instruction, index: int) -> Instruction:
-    from dataclasses import replace
-
     return replace(instruction, index=index)
 
 

@@ -51,12 +51,12 @@ class Instruction:
 
     @property
     def is_vector_alu(self) -> bool:
-        """Whether it is issued to the vector ALU or the matrix core: VOP1, VOP2, VOP3, VOP3P, VOPC."""
+        """True for VOP1, VOP2, VOP3, VOP3P and VOPC, which run on the vector ALU or the matrix core."""
         return self.encoding.startswith("VOP")
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it runs on the matrix core."""
+        """True for instructions of the matrix core."""
         return "MFMA" in self.mnemonic or "SMFMAC" in self.mnemonic
 
     def bits(self, high: int, low: int) -> int:

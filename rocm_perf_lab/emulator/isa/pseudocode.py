@@ -1,4 +1,4 @@
-"""AMD's pseudo-code of operations, with corrections where the text cannot describe the hardware.
+"""AMD's pseudo-code of operations, corrected if the text cannot describe the hardware.
 
 V_DIV_SCALE multiplies one operand by a power of two (2^64, for double 2^128) if the quotient is near the ends of its range,
 and V_DIV_FMAS removes that factor. The text of FMAS always multiplies, by the root of the factor. The text of SCALE makes the

@@ -39,7 +39,7 @@ class Value:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the value is known at translation time."""
+        """True if the value is known at translation time."""
         return not isinstance(self.operand, str)
 
     @property

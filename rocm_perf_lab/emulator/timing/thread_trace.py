@@ -62,7 +62,7 @@ class ThreadTraceRecorder:
 
     @property
     def is_complete(self) -> bool:
-        """Whether memory sufficed for all records."""
+        """True unless memory was too short for all records."""
         return not self._record.is_short_of_memory
 
     def waves(self) -> tuple[TracedWave, ...]:

@@ -1,4 +1,4 @@
-"""Vector instructions that are not one independent operation per lane: lane reads and writes, DPP, AGPR moves, MFMA."""
+"""Vector instructions that are not independent per lane: lane reads and writes, DPP, AGPR moves, matrix instructions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ELEMENTS = {"F16": 0, "BF16": 1, "F32": 2, "F64": 3, "I8": 4, "XF32": 5, "FP8":
 """enum rpl_element."""
 _BYTES = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8, "I8": 1, "XF32": 4, "FP8": 1, "BF8": 1}
 _LARGEST_OPERAND = 8
-"""Bytes of a dense operand per lane: wider ones are gfx950's."""
+"""Bytes of a dense operand per lane; wider operands are those of gfx950."""
 _LANE_MOVES = frozenset({"V_READFIRSTLANE_B32", "V_READLANE_B32", "V_WRITELANE_B32"})
 
 
@@ -32,7 +32,7 @@ def translate_vector_alu(state: BlockState, instruction: Instruction) -> None:
     """Emit any VOP instruction.
 
     Raises:
-        UnsupportedSemantics: No translation for it.
+        UnsupportedSemantics: The instruction has no translation.
     """
     if instruction.mnemonic == "V_NOP":
         return
@@ -140,7 +140,7 @@ def _matrix(state: BlockState, instruction: Instruction) -> None:
     kinds = _matrix_elements(inputs)
     count = int(blocks or 1)
     if int(m) * int(k) * count * _BYTES[kinds[0]] > _LARGEST_OPERAND * LANES:
-        raise UnsupportedSemantics("gfx950 has it, gfx942 does not")
+        raise UnsupportedSemantics("only in gfx950")
     _count_one(state)
     state.close_group()
     accumulator, a_row, b_row = _matrix_rows(instruction)
@@ -165,7 +165,7 @@ def _sparse_matrix(state: BlockState, instruction: Instruction, match: re.Match[
     edge, depth, inputs = int(match[1]), int(match[2]), match[3]
     kinds = _matrix_elements(inputs)
     if edge * depth * _BYTES[kinds[0]] > 2 * _LARGEST_OPERAND * LANES:
-        raise UnsupportedSemantics("gfx950 has it, gfx942 does not")
+        raise UnsupportedSemantics("only in gfx950")
     _count_one(state)
     state.close_group()
     accumulator, a_row, b_row = _matrix_rows(instruction)
@@ -177,7 +177,7 @@ def _sparse_matrix(state: BlockState, instruction: Instruction, match: re.Match[
 
 
 def _matrix_elements(inputs: str) -> list[str]:
-    """Element types of A and B."""
+    """Return the element types of A and B."""
     kinds = inputs.split("_") if "_" in inputs else [inputs, inputs]
     if any(kind not in _BYTES for kind in kinds) or len(kinds) != 2:
         raise UnsupportedSemantics(f"matrix elements {inputs}")
@@ -185,7 +185,7 @@ def _matrix_elements(inputs: str) -> list[str]:
 
 
 def _matrix_rows(instruction: Instruction) -> tuple[int, int, int]:
-    """First row of the file that C and D are in, rows of A and B."""
+    """Return the first row of the register file with C and D, and the rows of A and B."""
     acc = instruction.bits(60, 59)
     a_row = instruction.bits(40, 32) % FIRST_VGPR + (FIRST_AGPR_ROW if acc & 1 else 0)
     b_row = instruction.bits(49, 41) % FIRST_VGPR + (FIRST_AGPR_ROW if acc & 2 else 0)
@@ -193,7 +193,7 @@ def _matrix_rows(instruction: Instruction) -> tuple[int, int, int]:
 
 
 def _with_permuted_source(state: BlockState, instruction: Instruction) -> None:
-    """DPP: lanes of src0 are moved into a temporary row; EXEC without the lanes that have no source for the operation."""
+    """Emit a DPP instruction: move lanes of src0 to a temporary row and mask lanes without a source out of EXEC."""
     fields = instruction.fields
     state.close_group()
     state.store_scalars()

@@ -1,4 +1,4 @@
-"""The last step of a float64 division, rounded once where the quotient is denormal: scaling a rounded one could round again."""
+"""V_DIV_FMAS, the last step of a float64 division, rounded only once if the quotient is denormal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 _SCALE = {32: 64, 64: 128}
 _SMALLEST = {32: -149, 64: -1074}
-"""Power of two of the smallest denormal."""
+"""Exponent of the smallest denormal."""
 _BIAS = {32: 127, 64: 1023}
 
 
 def fused_and_scaled(bits: int) -> Callable[[Builder, VectorOperation], Value]:
-    """V_DIV_FMAS: fma(S0, S1, S2), where VCC is set times the power of two that undoes V_DIV_SCALE."""
+    """Return V_DIV_FMAS: fma(S0, S1, S2), if VCC is set times the power of two that reverts V_DIV_SCALE."""
 
     def compute(builder: Builder, operation: VectorOperation) -> Value:
         a, b, c = (builder.reinterpret(operation.source(i), "f", bits) for i in range(3))
@@ -35,7 +35,7 @@ def fused_and_scaled(bits: int) -> Callable[[Builder, VectorOperation], Value]:
 
 
 def _scaled_down(builder: Builder, operands: tuple[Value, Value, Value], plain: Value) -> Value:
-    """The exact fma divided by the scale, rounded once: where `plain` was rounded onto a tie, its error decides the tie."""
+    """Return the exact fma divided by the scale, rounded once: if `plain` was rounded to a tie, its error decides the tie."""
     bits = plain.bits
     scale, smallest = 2.0 ** _SCALE[bits], 2.0 ** _SMALLEST[bits]
     near = builder.binary("*", plain, float_constant(1 / scale, bits))
@@ -48,7 +48,7 @@ def _scaled_down(builder: Builder, operands: tuple[Value, Value, Value], plain: 
 
 
 def _sign_of_error(builder: Builder, operands: tuple[Value, Value, Value], plain: Value) -> Value:
-    """1, -1 or 0 as the exact fma is above, below or at `plain` (after Boldo and Muller)."""
+    """Return 1, -1 or 0 if the exact fma is above, below or equal to `plain` (after Boldo and Muller)."""
     a, b, c = operands
     bits = plain.bits
     product = builder.binary("*", a, b)

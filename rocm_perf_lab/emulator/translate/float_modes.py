@@ -1,4 +1,4 @@
-"""What MODE does to vector instructions on floats: flushed denormals, rounding, output modifiers, clamp.
+"""Effects of MODE on floating-point vector instructions: flushed denormals, rounding, output modifiers, clamp.
 
 Source: CDNA3 ISA, sections on the MODE register and on VOP3 (output modifiers need IEEE off and output denormals off).
 """
@@ -21,11 +21,11 @@ _OUTPUT_SCALE = {1: 2.0, 2: 4.0, 3: 0.5}
 """omod of the encoding."""
 _KEEPS_DENORMALS = re.compile(r"V_(MOV|CNDMASK|CMPX?_CLASS|PK_MOV|SWAP|ACCVGPR|READ|WRITE|PACK_B32|PERM|DOT|FREXP_EXP)")
 _FLUSHES_ALWAYS = frozenset({"V_EXP_F32", "V_LOG_F32", "V_SQRT_F32", "V_EXP_LEGACY_F32", "V_LOG_LEGACY_F32"})
-"""Approximations that know no denormal float32, whatever MODE says."""
+"""Approximations that flush denormal float32 in any mode."""
 
 
 def rounding_field(instruction: Instruction) -> int | None:
-    """First bit of the field of MODE by which an instruction rounds, or None where it rounds nothing."""
+    """Return the first bit of the rounding field of MODE for an instruction, or None if it does not round."""
     formats = {kind.format for kind in instruction.operands.values()} & FLOAT_BITS.keys()
     if not formats or _KEEPS_DENORMALS.match(instruction.mnemonic) or instruction.mnemonic.startswith("V_CMP"):
         return None
@@ -35,12 +35,12 @@ def rounding_field(instruction: Instruction) -> int | None:
 
 
 def flushed_input(builder: Builder, instruction: Instruction, value: Value, bits: int) -> Value:
-    """Raw bits of a float operand; a denormal becomes a zero of its sign where MODE does not keep input denormals."""
+    """Return the raw bits of a float operand, with denormals as signed zeros unless MODE keeps input denormals."""
     return _flushed(builder, instruction, value, bits, 0)
 
 
 def flushed_output(builder: Builder, instruction: Instruction, value: Value, bits: int) -> Value:
-    """The same for a result."""
+    """Return a result, with denormals as signed zeros unless MODE keeps output denormals."""
     return _flushed(builder, instruction, value, bits, 1)
 
 
@@ -61,7 +61,7 @@ def _flushed(builder: Builder, instruction: Instruction, value: Value, bits: int
 
 
 def modified_output(builder: Builder, number: Value, *, scale: int, clamp: bool) -> Value:
-    """Output modifier and clamp of a float result."""
+    """Apply output modifier and clamp to a float result."""
     if scale:
         denormals = builder.mode_bit((DENORMALS_F32 if number.bits == 32 else DENORMALS_F64) + 1)
         ignored = builder.binary("||", builder.mode_bit(IEEE), denormals)
@@ -75,7 +75,7 @@ def modified_output(builder: Builder, number: Value, *, scale: int, clamp: bool)
 
 
 def clamped(builder: Builder, number: Value) -> Value:
-    """To [0, 1]; NaN becomes 0 under DX10_CLAMP, else it stays."""
+    """Clamp to [0, 1]; NaN becomes 0 with DX10_CLAMP and is kept without."""
     zero, one = float_constant(0.0, number.bits), float_constant(1.0, number.bits)
     above = builder.select(builder.compare(">", number, zero), number, zero)
     inside = builder.select(builder.compare("<", above, one), above, one)

@@ -1,4 +1,4 @@
-"""A whole kernel as one LLVM function, `void kernel(ptr wave)`: from `wave->resume` until it stops, then `wave->status`."""
+"""Translates a kernel to one LLVM function `void kernel(ptr wave)`, which runs from `wave->resume` to `wave->status`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _WITHOUT_EFFECT = frozenset(
      "S_CODE_END", "S_SENDMSG", "S_WAKEUP", "S_WAITCNT_VMCNT", "S_WAITCNT_LGKMCNT", "S_CLAUSE",
      "V_CLREXCP", "DS_NOP", *(f"S_CBRANCH_CDBG{which}" for which in ("SYS", "USER", "SYS_OR_USER", "SYS_AND_USER"))}
 )  # fmt: skip
-"""Waits, hints, and branches on flags that only a debugger sets."""
+"""Waits, hints, and branches on flags that only debuggers set."""
 
 
 def kernel_ir(program: Program) -> str:
-    """LLVM IR of a program, with the runtime's helpers as declarations.
+    """Return the LLVM IR of a program, with declarations of the runtime functions.
 
     Raises:
-        UnsupportedInstruction: With mnemonic, encoding and address.
+        UnsupportedInstruction: An instruction has no translation; with mnemonic, encoding and address.
     """
     names = SsaNames()
     lines: list[str] = []
@@ -46,7 +46,7 @@ def kernel_ir(program: Program) -> str:
 
 
 def resume_id(block: BasicBlock) -> int:
-    """What `wave->resume` holds for a block; 0 is the kernel's entry."""
+    """Return the value of `wave->resume` for a block; 0 is the kernel entry."""
     return block.index + 1
 
 
@@ -128,7 +128,7 @@ def _is_terminator(instruction: Instruction) -> bool:
 _TERMINATORS = frozenset({"S_BRANCH", "S_BARRIER", "S_SLEEP", "S_TRAP", "S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64"})
 
 _BREAKPOINT_TRAP = 3
-"""Goes on where no debugger is attached (LLVM "User Guide for AMDGPU Backend", trap handler ABI)."""
+"""Traps without effect unless a debugger is attached (LLVM "User Guide for AMDGPU Backend", trap handler ABI)."""
 
 
 def _translate_instruction(program: Program, state: BlockState, instruction: Instruction) -> None:
@@ -146,7 +146,7 @@ def _translate_instruction(program: Program, state: BlockState, instruction: Ins
         raise UnsupportedInstruction(
             f"the emulator does not support {instruction.mnemonic.lower()} ({reason})",
             where=f"kernel {program.symbol}, address {instruction.address:#x}, encoding {encoding}: {instruction.text}",
-            hint="compile with other flags, or report the instruction",
+            hint="Compile with other flags, or report the instruction.",
         ) from reason
 
 
@@ -205,7 +205,7 @@ def _indirect_target(state: BlockState, instruction: Instruction) -> Value:
 
 
 def _jump(state: BlockState, instruction: Instruction, target: Value) -> None:
-    """A computed jump, by way of the one dispatcher: a switch for each would give the kernel far more edges than blocks."""
+    """Emit a computed jump through the single dispatcher; a switch per jump would create far more edges than blocks."""
     state.lines += [
         f"store i64 {target.operand}, ptr %jump_target",
         f"store i32 {instruction.index}, ptr %jump_place",
@@ -214,7 +214,7 @@ def _jump(state: BlockState, instruction: Instruction, target: Value) -> None:
 
 
 def _dispatcher(program: Program, names: SsaNames) -> list[str]:
-    """Where computed jumps meet: on to any block of the program, or a fault where nothing is."""
+    """Emit the dispatcher of computed jumps: to a block of the program, or to a fault if the address has no code."""
     if not program.has_indirect_jumps:
         return []
     names.declare("declare i32 @rpl_trap(ptr, i32, i32)")
@@ -231,7 +231,7 @@ def _dispatcher(program: Program, names: SsaNames) -> list[str]:
 
 
 def _return_status(lines: list[str], status: Status, resume: int, names: tuple[str, str]) -> None:
-    """Store why the wavefront stops and where it goes on, and return."""
+    """Store the reason for stopping and the resume point, and return."""
     status_pointer, resume_pointer = names
     lines += [
         f"{status_pointer} = getelementptr i8, ptr %wave, i64 {offset_of('status')}",

@@ -1,8 +1,8 @@
-"""Vector registers addressed through M0, between S_SET_GPR_IDX_ON and S_SET_GPR_IDX_OFF: arrays in registers.
+"""Vector registers indexed by M0 between S_SET_GPR_IDX_ON and S_SET_GPR_IDX_OFF, for arrays in registers.
 
-Whether the mode is on is a bit of MODE, known at translation. Which operands are then counted from M0[7:0] on stands in
-M0[15:12], which any scalar instruction may write: the runtime looks there. Sources are copied to rows of their own, the operation
-works on these, and its result is copied to where it belongs.
+The mode is a bit of MODE, known at translation. M0[15:12] selects the operands to which the index M0[7:0] is added; since any
+scalar instruction may write M0, the runtime reads it. Sources are copied to temporary rows, the operation works on these,
+and its result is copied to the indexed destination.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _DESTINATION = 3
 _SOURCES = {"src0": 0, "src1": 1, "vsrc1": 1, "src2": 2}
 _ROWS_OF_AN_OPERAND = 4
 _IN_OTHER_WAYS = ("V_SWAP", "V_ACCVGPR", "V_MFMA", "V_SMFMAC")
-"""They write what they read, or their operands are no fields of the encoding's table."""
+"""They write their sources, or their operands are not fields in the table of the encoding."""
 
 
 def set_index_mode(state: BlockState, instruction: Instruction) -> None:
-    """S_SET_GPR_IDX_ON, _OFF, _IDX and _MODE."""
+    """Emit S_SET_GPR_IDX_ON, _OFF, _IDX or _MODE."""
     name, fields = instruction.mnemonic, instruction.fields
     builder = state.scalar_builder
     if name == "S_SET_GPR_IDX_MODE":
@@ -52,22 +52,22 @@ def set_index_mode(state: BlockState, instruction: Instruction) -> None:
 
 
 def is_indexed(state: BlockState) -> bool:
-    """Whether the mode is on here.
+    """Return whether the mode is on.
 
     Raises:
-        UnsupportedSemantics: It depends on the path that led here.
+        UnsupportedSemantics: The mode depends on the path.
     """
     known = state.mode.bit(REGISTER_INDEXING)
     if known is None:
-        raise UnsupportedSemantics("registers are indexed or not, depending on the path")
+        raise UnsupportedSemantics("register indexing that depends on the path")
     return known
 
 
 def indexed_operation(state: BlockState, instruction: Instruction, emit: Emit) -> None:
-    """A vector instruction while the mode is on; `emit` translates it as if the mode were off.
+    """Emit a vector instruction while the mode is on; `emit` translates it as if the mode were off.
 
     Raises:
-        UnsupportedSemantics: DPP, SDWA, or an operation on the matrix core's registers.
+        UnsupportedSemantics: DPP, SDWA, or an operation on registers of the matrix core.
     """
     if instruction.variant.startswith(("DPP", "SDWA")) or instruction.mnemonic.startswith(_IN_OTHER_WAYS):
         raise UnsupportedSemantics("indexed registers in such an instruction")
@@ -87,13 +87,13 @@ def indexed_operation(state: BlockState, instruction: Instruction, emit: Emit) -
     row, rows = target % FIRST_VGPR, _rows(instruction, "vdst")
     place = FIRST_TEMP_ROW + _ROWS_OF_AN_OPERAND * _DESTINATION
     fields["vdst"] = FIRST_VGPR + place
-    _copy(state, instruction, place, row, rows, by_source=_DESTINATION)  # what the operation leaves, or adds to
+    _copy(state, instruction, place, row, rows, by_source=_DESTINATION)  # for lanes that keep it, or as an addend
     emit(state, replace(instruction, fields=fields))
     _copy(state, instruction, row, place, rows, by_target=_DESTINATION)
 
 
 def _move(state: BlockState, instruction: Instruction) -> None:
-    """V_MOV_B32, which compilers put between ON and OFF: no rows between."""
+    """Emit V_MOV_B32 without temporary rows; compilers put it between ON and OFF."""
     state.group.instructions += 1
     source = instruction.fields["src0"]
     value = constant(0) if source >= FIRST_VGPR else read_source(state, instruction, source, _WORD)
@@ -105,7 +105,7 @@ def _move(state: BlockState, instruction: Instruction) -> None:
 def _copy(
     state: BlockState, instruction: Instruction, to: int, row: int, rows: int, *, by_source: int = -1, by_target: int = -1
 ) -> None:
-    """Rows of all lanes, as a lane read may be of one that EXEC leaves out."""
+    """Copy rows of all lanes, because a lane read may access a lane outside EXEC."""
     for i in range(rows):
         call_runtime(state, "rpl_indexed_move", instruction, to + i, row + i, constant(0), by_target, by_source, 1)
 
@@ -117,7 +117,7 @@ def _rows(instruction: Instruction, name: str) -> int:
 
 
 def _writes_registers(instruction: Instruction) -> bool:
-    """V_CMP and the lane reads write scalar registers."""
+    """Return whether the destination is a vector register; V_CMP and lane reads write scalar registers."""
     return "vdst" in instruction.fields and not instruction.mnemonic.startswith(("V_CMP", "V_READ"))
 
 

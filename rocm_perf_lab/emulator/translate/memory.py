@@ -1,4 +1,4 @@
-"""Memory instructions: each becomes one call of the runtime, which sees all lanes at once."""
+"""Memory instructions; each becomes one runtime call for all lanes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOADED_ROW = FIRST_TEMP_ROW
 _D16_LOW, _D16_HIGH = 8, 16
 _KINDS = {"UBYTE": (0, 1), "SBYTE": (1, 1), "BYTE": (0, 1), "USHORT": (2, 1), "SSHORT": (3, 1), "SHORT": (2, 1),
           "DWORD": (4, 1), "DWORDX2": (4, 2), "DWORDX3": (4, 3), "DWORDX4": (4, 4)}  # fmt: skip
-"""Mnemonic part -> enum rpl_kind, dwords."""
+"""enum rpl_kind and dwords by part of the mnemonic."""
 _ATOMICS = {"SWAP": 0, "CMPSWAP": 1, "ADD": 2, "SUB": 3, "SMIN": 4, "UMIN": 5, "SMAX": 6, "UMAX": 7, "AND": 8, "OR": 9,
             "XOR": 10, "INC": 11, "DEC": 12, "ADD_F32": 13, "ADD_F64": 13, "MIN_F64": 14, "MAX_F64": 15,
             "PK_ADD_F16": 17, "PK_ADD_BF16": 18}  # fmt: skip
@@ -44,14 +44,14 @@ _SCALAR_CACHE = frozenset(
     {"S_DCACHE_INV", "S_DCACHE_WB", "S_DCACHE_INV_VOL", "S_DCACHE_WB_VOL", "S_DCACHE_DISCARD", "S_DCACHE_DISCARD_X2"}
 )
 _FENCES = {"BUFFER_WBL2": 1, "BUFFER_INV": 0}
-"""Release and acquire: memory is coherent here anyway, only the checks listen."""
+"""Release and acquire, which only the checks need: memory is coherent here."""
 
 
 def translate_memory(state: BlockState, instruction: Instruction) -> None:
     """Emit one SMEM, GLOBAL, FLAT, SCRATCH, MUBUF, MTBUF or DS instruction.
 
     Raises:
-        UnsupportedSemantics: No helper for it.
+        UnsupportedSemantics: The runtime has no function for it.
     """
     if instruction.mnemonic in _SCALAR_CACHE:
         return
@@ -147,7 +147,7 @@ def _scratch(state: BlockState, instruction: Instruction) -> None:
 
 
 def _buffer(state: BlockState, instruction: Instruction) -> None:
-    """MUBUF and MTBUF."""
+    """Emit MUBUF and MTBUF."""
     is_typed = instruction.encoding == "MTBUF"
     data = instruction.bits(47, 40) + (FIRST_AGPR_ROW if instruction.bits(55, 55) else 0)
     vaddr = instruction.bits(39, 32)
@@ -177,7 +177,7 @@ def _buffer(state: BlockState, instruction: Instruction) -> None:
 
 
 def _fill_lds(state: BlockState, instruction: Instruction, offset: int, dwords: int) -> None:
-    """What a load put into the row goes on to LDS: one dword a lane, side by side from M0 on."""
+    """Store the loaded row to LDS, one dword per lane, contiguous from M0."""
     if dwords != 1:
         raise UnsupportedSemantics("loads of several dwords into LDS")
     builder = state.scalar_builder
@@ -242,13 +242,13 @@ def _lds_access(state: BlockState, instruction: Instruction, access: re.Match[st
 
 
 def _rows(instruction: Instruction) -> tuple[int, int, int]:
-    """vdst, data and address rows of GLOBAL, FLAT and SCRATCH."""
+    """Return the vdst, data and address rows of GLOBAL, FLAT and SCRATCH."""
     accumulator = FIRST_AGPR_ROW if instruction.bits(55, 55) else 0
     return instruction.bits(63, 56) + accumulator, instruction.bits(47, 40) + accumulator, instruction.bits(39, 32)
 
 
 def _access(operation: str) -> tuple[bool, int, int]:
-    """Load or store, enum rpl_kind and dwords of `LOAD_DWORDX2`, `STORE_SHORT_D16_HI`, ...."""
+    """Return load or store, enum rpl_kind and dwords of `LOAD_DWORDX2`, `STORE_SHORT_D16_HI`, and so on."""
     match = re.match(r"(LOAD|STORE)_([A-Z]+(?:X\d)?)(_D16)?(_HI)?$", operation)
     if match is None or match[2] not in _KINDS:
         raise UnsupportedSemantics(f"memory operation {operation}")

@@ -1,7 +1,7 @@
-"""The MODE register while a program is translated: rounding, denormals, DX10_CLAMP, IEEE, FP16_OVFL, indexed registers.
+"""MODE register during translation: rounding, denormals, DX10_CLAMP, IEEE, FP16_OVFL, indexed registers.
 
-The kernel descriptor gives its value at entry, S_SETREG and S_SET_GPR_IDX change it, so its bits are usually known at
-translation and cost nothing; where paths with different values meet, code reads them from the wavefront.
+The kernel descriptor sets it at entry; S_SETREG and S_SET_GPR_IDX change it. Its bits are therefore usually known at translation
+and need no code. If paths with different values meet, the generated code reads them from the wavefront.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.program import BasicBlock, Program
 
 ROUND_F32, ROUND_F64, DENORMALS_F32, DENORMALS_F64 = 0, 2, 4, 6
-"""First bits of fields of two; the fields of float64 hold for float16 as well."""
+"""First bits of two-bit fields; those of float64 apply to float16 as well."""
 DX10_CLAMP, IEEE, FP16_OVERFLOW, REGISTER_INDEXING = 8, 9, 23, 27
 _ALL = 0xFFFFFFFF
 _INDEXING = ("S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF")
@@ -27,22 +27,22 @@ _INDEXING = ("S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF")
 
 @dataclass(frozen=True)
 class Mode:
-    """MODE as far as it is known; bits outside `known` are zero in `value`."""
+    """Known bits of MODE; bits outside `known` are zero in `value`."""
 
     value: int
     known: int = _ALL
 
     def bit(self, index: int) -> bool | None:
-        """A bit, or None where it depends on the path."""
+        """Return a bit, or None if it depends on the path."""
         return bool(self.value >> index & 1) if self.known >> index & 1 else None
 
     def meet(self, other: Mode) -> Mode:
-        """What holds on both of two paths."""
+        """Return the bits that are equal on two paths."""
         known = self.known & other.known & ~(self.value ^ other.value)
         return Mode(self.value & known, known)
 
     def after(self, instruction: Instruction) -> Mode:
-        """MODE behind an instruction."""
+        """Return MODE after an instruction."""
         if instruction.mnemonic in _INDEXING:
             bit, is_on = 1 << REGISTER_INDEXING, instruction.mnemonic.endswith("ON")
             return Mode(self.value & ~bit | (bit if is_on else 0), self.known | bit)
@@ -58,7 +58,7 @@ class Mode:
 
 
 def modes_at_entry(program: Program) -> Mapping[int, Mode]:
-    """MODE at the start of each block, by block index."""
+    """Return MODE at the start of each block, by block index."""
     start = Mode(program.mode)
     if not any(i.mnemonic.startswith(("S_SETREG", "S_SET_GPR_IDX")) for i in program.instructions):
         return dict.fromkeys((b.index for b in program.blocks), start)

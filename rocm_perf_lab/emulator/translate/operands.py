@@ -1,4 +1,4 @@
-"""Source operands: registers, inline constants, literals, with the modifiers of each encoding."""
+"""Source operands: registers, inline constants, literals, and the modifiers of each encoding."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _INLINE_FLOATS = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0,
                   248: 0.15915494309189532}  # fmt: skip
 _PACK = {16: "<e", 32: "<f", 64: "<d"}
 APERTURE_SHARED, APERTURE_PRIVATE = 0x7FFF0000_00000000, 0x7FFE0000_00000000
-"""Where FLAT sees LDS and scratch: outside any address that device memory can have."""
+"""Flat addresses of LDS and scratch, outside of device memory."""
 
 
 def read_source(state: BlockState, instruction: Instruction, operand: int, kind: OperandType, *, agpr: bool = False) -> Value:
-    """Raw bits of a source operand; a chunk for a vector register, else a scalar."""
+    """Return the raw bits of a source operand: a chunk for a vector register, else a scalar."""
     if operand >= FIRST_VGPR:
         return _vector(state, operand - FIRST_VGPR + (FIRST_AGPR_ROW if agpr else 0), kind.bits)
     if operand < 128:
@@ -43,7 +43,7 @@ def read_source(state: BlockState, instruction: Instruction, operand: int, kind:
 
 
 def _condition(state: BlockState, operand: int, bits: int) -> Value:
-    """SCC, or whether EXEC or VCC is zero, as a number."""
+    """Return SCC, or whether EXEC or VCC is zero, as a number."""
     builder = state.scalar_builder
     if operand == SCC_OPERAND:
         return builder.resize(state.scc, bits, signed=False)
@@ -52,7 +52,7 @@ def _condition(state: BlockState, operand: int, bits: int) -> Value:
 
 
 def inline_constant(operand: int, kind: OperandType) -> Value | None:
-    """The constant that an operand number from 128 to 248 stands for, or None."""
+    """Return the constant of an operand number from 128 to 248, or None."""
     if 128 <= operand <= 192:
         return constant(operand - 128, kind.bits)
     if 193 <= operand <= 208:
@@ -73,7 +73,7 @@ def _vector(state: BlockState, row: int, bits: int) -> Value:
 
 
 def join_words(builder: Builder, words: list[Value]) -> Value:
-    """32-bit words, lowest first, as one value."""
+    """Join 32-bit words, lowest first."""
     bits = 32 * len(words)
     result = builder.resize(words[0], bits, signed=False)
     for i, word in enumerate(words[1:], start=1):
@@ -100,7 +100,7 @@ def _literal(instruction: Instruction, kind: OperandType) -> Value:
 
 
 def apply_sign_modifiers(builder: Builder, value: Value, *, negate: bool, absolute: bool) -> Value:
-    """Clear and flip the sign bit of raw float bits."""
+    """Clear and flip the sign bit of raw float bits as requested."""
     sign = 1 << (value.bits - 1)
     if absolute:
         value = builder.binary("&", value, constant(sign - 1, value.bits))

@@ -1,6 +1,6 @@
-"""Vector operations that are written by hand: where the pseudo-code loops over bits, indexes by data, or is prose.
+"""Hand-written vector operations, for pseudo-code that loops over bits, indexes by data, is prose or is slow.
 
-Each takes the builder and the operation and returns D0. Minimum and maximum of floats are here for speed.
+Each function accepts the builder and the operation and returns D0.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _count_bits(builder: Builder, operation: VectorOperation) -> Value:
 
 
 def _mask_count(*, high: bool) -> Callable[[Builder, VectorOperation], Value]:
-    """Set bits of S0 below the own lane, in its half of the wavefront, plus S1."""
+    """Return the number of set bits of S0 below the lane, in one half of the wavefront, plus S1."""
 
     def count(builder: Builder, operation: VectorOperation) -> Value:
         lane = operation.read("laneId")
@@ -59,7 +59,7 @@ def _mask_count(*, high: bool) -> Callable[[Builder, VectorOperation], Value]:
 
 
 def _permute_bytes(builder: Builder, operation: VectorOperation) -> Value:
-    """V_PERM_B32: bytes of {S0, S1} by selector; 8 to 11 are sign fills, 12 is 0, above is 0xff."""
+    """V_PERM_B32: selects bytes of {S0, S1}; selectors 8 to 11 are sign fills, 12 is 0, above is 0xff."""
     high, low = (builder.resize(operation.source(i), 64, signed=False) for i in (0, 1))
     data = builder.binary("|", builder.binary("<<", high, constant(32, 64)), low)
     selectors = operation.source(2)
@@ -85,14 +85,14 @@ def _selected_byte(builder: Builder, data: Value, selector: Value) -> Value:
 
 
 def _packed_move(builder: Builder, operation: VectorOperation) -> Value:
-    """V_PK_MOV_B32: op_sel of each source picks its half; the packed read has put it low (src0) and low (src1)."""
+    """V_PK_MOV_B32: op_sel of each source selects its half, which the packed read moves to the low half."""
     low = builder.resize(operation.source(0), 32, signed=False)
     high = builder.resize(builder.resize(operation.source(1), 32, signed=False), 64, signed=False)
     return builder.binary("|", builder.resize(low, 64, signed=False), builder.binary("<<", high, constant(32, 64)))
 
 
 def _mixed_fma(*, half: str | None) -> Callable[[Builder, VectorOperation], Value]:
-    """V_MAD_MIX (FMA_MIX on gfx942): sources arrive as float32; half says which half of D0 a float16 result goes to."""
+    """Return V_MAD_MIX (FMA_MIX on gfx942) of float32 sources; `half` is the half of D0 for a float16 result."""
 
     def fused(builder: Builder, operation: VectorOperation) -> Value:
         operands = [builder.reinterpret(operation.source(i), "f", 32) for i in range(3)]
@@ -137,7 +137,7 @@ def _unary(function: Callable[[Builder, Value], Value], bits: int) -> Callable[[
 
 
 def _truncated_pair(builder: Builder, operation: VectorOperation) -> Value:
-    """V_CVT_PKRTZ_F16_F32, whatever MODE says."""
+    """V_CVT_PKRTZ_F16_F32, which ignores MODE."""
     halves = []
     for i in (0, 1):
         value = builder.reinterpret(operation.source(i), "f", 32)
@@ -151,14 +151,14 @@ def _truncated_pair(builder: Builder, operation: VectorOperation) -> Value:
 
 
 def _signed_nibble(builder: Builder, operation: VectorOperation) -> Value:
-    """V_CVT_OFF_F32_I4: the table of the pseudo-code, -8/16 to 7/16."""
+    """V_CVT_OFF_F32_I4: the table in the pseudo-code, -8/16 to 7/16."""
     nibble = builder.binary("<<", operation.source(0), constant(28))
     number = builder.binary(">>", replace(nibble, kind="i"), constant(28))
     return builder.binary("*", builder.to_float(replace(number, kind="i"), 32), float_constant(1 / 16))
 
 
 def _accumulated_byte(builder: Builder, operation: VectorOperation) -> Value:
-    """V_CVT_PKACCUM_U8_F32: a byte of D0, the others stay."""
+    """V_CVT_PKACCUM_U8_F32: writes a byte of D0 and keeps the others."""
     byte = call(builder, "f32_to_u8", [builder.reinterpret(operation.source(0), "f", 32)])
     shift = builder.binary("<<", builder.binary("&", operation.source(1), constant(3)), constant(3))
     hole = builder.invert(builder.shift_in_range("<<", constant(255), shift))

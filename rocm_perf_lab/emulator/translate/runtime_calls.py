@@ -1,4 +1,4 @@
-"""Calls from translated code to the runtime's functions, which `runtime/wave.h` declares."""
+"""Calls from translated code to runtime functions, declared in `runtime/wave.h`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def call_runtime(state: BlockState, function: str, instruction: Instruction, *arguments: int | Value) -> None:
     """Call `function(wave, instruction index, arguments...)`; a fault ends the kernel.
 
-    Plain integers are passed as i32, values in their own width. Registers are in memory while the function runs.
+    Integers are passed as i32, values in their own width. Registers are in memory during the call.
     """
     state.close_group()
     builder = state.scalar_builder

@@ -1,8 +1,9 @@
-"""Clamp of integer results: the operation done exactly in a wider type, then bounded by the type of the result."""
+"""Clamp of integer results: exact computation in a wider type, then saturation to the type of the result."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 _SUM = re.compile(r"V_(PK_)?(ADD|SUB|SUBREV|ADDC|SUBB|SUBBREV|MAD)_(?:CO_|NC_|LEGACY_)?([UI])(16|32|64)(?:_([UI])(16|24|32))?$")
 _DOT = re.compile(r"V_DOT(2|4|8)C?_([UI])32_[UI](16|8|4)$")
 _ABSOLUTE_DIFFERENCES = {"V_SAD_U8": (8, 0), "V_SAD_HI_U8": (8, 16), "V_SAD_U16": (16, 0), "V_SAD_U32": (32, 0)}
-"""Bits of the parts, left shift of their sum."""
+"""Bits of the parts and left shift of their sum."""
 
 
 def saturated(operation: VectorOperation) -> Value:
-    """The clamped result of an integer operation.
+    """Return the clamped result of an integer operation.
 
     Raises:
-        UnsupportedSemantics: Clamp has no meaning that is known for it.
+        UnsupportedSemantics: The effect of clamp on this operation is unknown.
     """
     name, builder = operation.instruction.mnemonic, operation.group.builder
     match = _SUM.match(name)
@@ -58,7 +59,7 @@ def _joined(builder: Builder, halves: list[Value]) -> Value:
 def _sum(
     operation: VectorOperation, operator: str, kind: str, bits: int, input_bits: int, source: Callable[[int], Value]
 ) -> Value:
-    """Exact, as a signed number of twice the width and more."""
+    """Return the exact sum as a signed number of more than twice the width."""
     builder, wide = operation.group.builder, 64 if bits < 64 else 192
 
     def exact(index: int, width: int) -> Value:
@@ -114,6 +115,4 @@ def _bounded(builder: Builder, exact: Value, kind: str, bits: int) -> Value:
 
 
 def _as(value: Value, kind: str) -> Value:
-    from dataclasses import replace
-
     return replace(value, kind=kind)

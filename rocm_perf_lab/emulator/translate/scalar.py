@@ -30,7 +30,7 @@ class ScalarRegisters:
         self._instruction = instruction
 
     def read(self, name: str) -> Value | None:
-        """Raw bits, or None for a name that this instruction has not."""
+        """Return the raw bits of an operand, or None if the instruction has no such operand."""
         fields, state = self._instruction.fields, self._state
         match name:
             case "S0" | "S1":
@@ -53,7 +53,7 @@ class ScalarRegisters:
         return None
 
     def lane_bit(self, name: str) -> Value:
-        """Scalar instructions have no lanes."""
+        """Raise UnsupportedSemantics: scalar instructions have no lanes."""
         raise UnsupportedSemantics(f"lane of {name} in a scalar instruction")
 
     def _source(self, name: str) -> Value:
@@ -69,7 +69,7 @@ class ScalarRegisters:
 
 
 def destination_bits(instruction: Instruction) -> int:
-    """Width of the scalar destination."""
+    """Return the width of the scalar destination."""
     kind = instruction.operands.get("sdst")
     return kind.bits if kind else 32
 
@@ -78,7 +78,7 @@ def translate_scalar(state: BlockState, instruction: Instruction, load_address: 
     """Emit one scalar instruction.
 
     Raises:
-        UnsupportedSemantics: Its pseudo-code has no translation.
+        UnsupportedSemantics: The pseudo-code has no translation.
     """
     name = instruction.mnemonic
     if name == "S_GETPC_B64":
@@ -91,7 +91,7 @@ def translate_scalar(state: BlockState, instruction: Instruction, load_address: 
         set_index_mode(state, instruction)
     elif name == "S_SETVSKIP":
         if instruction.fields["ssrc0"] != _CONSTANT_ZERO:
-            raise UnsupportedSemantics("vector instructions that are skipped")
+            raise UnsupportedSemantics("skipped vector instructions")
     elif name.startswith("S_MOVREL"):
         _move_relative(state, instruction)
     elif name.rpartition("_")[0] in _BIT_SEARCHES and not name.endswith("_I64"):
@@ -132,7 +132,7 @@ def _written(instruction: Instruction) -> range:
 
 
 def _search_bits(state: BlockState, instruction: Instruction) -> None:
-    """Find-first and count: the pseudo-code's loop over bits, as one instruction."""
+    """Emit find-first and count as one instruction, instead of the loop over bits in the pseudo-code."""
     builder = state.scalar_builder
     bits = instruction.operands["ssrc0"].bits
     source = read_source(state, instruction, instruction.fields["ssrc0"], instruction.operands["ssrc0"])
@@ -148,7 +148,7 @@ def _search_bits(state: BlockState, instruction: Instruction) -> None:
 
 
 def _move_relative(state: BlockState, instruction: Instruction) -> None:
-    """S_MOVRELS and S_MOVRELD: M0 is added to the number of the source or of the destination."""
+    """Emit S_MOVRELS or S_MOVRELD, which add M0 to the number of the source or of the destination."""
     builder = state.scalar_builder
     index = builder.resize(state.read32(M0), 64, signed=False)
     bits = destination_bits(instruction)
@@ -172,7 +172,7 @@ def _move_relative(state: BlockState, instruction: Instruction) -> None:
 
 
 def _get_register(state: BlockState, instruction: Instruction) -> None:
-    """MODE is the translator's, the others are in runtime/hardware_registers.c."""
+    """Emit S_GETREG; registers other than MODE are in runtime/hardware_registers.c."""
     register, offset, size = register_field(instruction)
     builder = state.scalar_builder
     if register != MODE_REGISTER:

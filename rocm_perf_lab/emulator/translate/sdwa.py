@@ -1,4 +1,4 @@
-"""Sub-dword addressing: which byte or half of a register an operand is, and where a result goes."""
+"""Sub-dword addressing: selects a byte or half of a source register, and the part of the destination that a result replaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _WORD = OperandType("B32", 32)
 _PARTS = {0: (0, 8), 1: (8, 8), 2: (16, 8), 3: (24, 8), 4: (0, 16), 5: (16, 16), 6: (0, 32)}
-"""Selector -> first bit, width."""
+"""First bit and width by selector."""
 _PAD_SIGN, _PRESERVE = 1, 2
 
 

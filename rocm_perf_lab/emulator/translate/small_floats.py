@@ -1,4 +1,4 @@
-"""8-bit floats of gfx942: FP8 (e4m3) and BF8 (e5m2), both without infinities and -0 ("fnuz"), NaN is 0x80."""
+"""Conversions of the 8-bit floats of gfx942: FP8 (e4m3) and BF8 (e5m2), without infinities and -0 ("fnuz"); NaN is 0x80."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _F64_MANTISSA, _F64_BIAS = 52, 1023
 
 @dataclass(frozen=True)
 class SmallFloat:
-    """An 8-bit format."""
+    """8-bit format."""
 
     mantissa: int
     bias: int
@@ -32,7 +32,7 @@ FP8, BF8 = SmallFloat(3, 8), SmallFloat(2, 16)
 
 
 def small_to_float(kind: SmallFloat, *, packed: bool) -> Callable[[Builder, VectorOperation], Value]:
-    """V_CVT_F32_FP8 and its kin; SDWA has selected the byte or the pair of bytes."""
+    """Return V_CVT_F32_FP8 or a similar operation; SDWA has selected the byte or the pair of bytes."""
 
     def convert(builder: Builder, operation: VectorOperation) -> Value:
         source = operation.source(0)
@@ -47,7 +47,7 @@ def small_to_float(kind: SmallFloat, *, packed: bool) -> Callable[[Builder, Vect
 
 
 def pair_to_small(kind: SmallFloat) -> Callable[[Builder, VectorOperation], Value]:
-    """V_CVT_PK_FP8_F32: two bytes into the half that op_sel names; the other half stays."""
+    """Return V_CVT_PK_FP8_F32: writes two bytes to the half selected by op_sel and keeps the other half."""
 
     def convert(builder: Builder, operation: VectorOperation) -> Value:
         numbers = [builder.reinterpret(operation.source(i), "f", 32) for i in (0, 1)]
@@ -59,7 +59,7 @@ def pair_to_small(kind: SmallFloat) -> Callable[[Builder, VectorOperation], Valu
 
 
 def stochastic_to_small(kind: SmallFloat) -> Callable[[Builder, VectorOperation], Value]:
-    """V_CVT_SR_FP8_F32: the top bits of S1 are added below the last place that stays, then the rest is cut off."""
+    """Return V_CVT_SR_FP8_F32: adds the top bits of S1 below the last kept place, then truncates."""
 
     def convert(builder: Builder, operation: VectorOperation) -> Value:
         dropped = 23 - kind.mantissa
@@ -82,17 +82,17 @@ def _inserted(builder: Builder, operation: VectorOperation, part: Value, bits: i
 
 
 def _to_float32(builder: Builder, byte: Value, kind: SmallFloat) -> Value:
-    """The value of a byte."""
+    """Return the value of a byte."""
     word = builder.resize(byte, 32, signed=False)
     size = builder.binary("<<", builder.binary("&", word, constant(_LARGEST)), constant(_F32_MANTISSA - kind.mantissa))
     sign = builder.binary("<<", builder.binary("&", word, constant(_SIGN)), constant(24))
-    scaled = builder.reinterpret(builder.binary("|", size, sign), "f", 32)  # as if the exponent were a float32's
+    scaled = builder.reinterpret(builder.binary("|", size, sign), "f", 32)  # with the exponent bias of a float32
     value = builder.binary("*", scaled, float_constant(2.0 ** (_F32_BIAS - kind.bias)))
     return builder.select(builder.compare("==", word, constant(_NAN)), float_constant(math.nan), value)
 
 
 def _from_float32(builder: Builder, value: Value, kind: SmallFloat, *, toward_zero: bool = False) -> Value:
-    """Rounded to nearest even, or truncated, as 8 bits. Too large becomes NaN, or the largest number under FP16_OVFL."""
+    """Convert to 8 bits, rounded to nearest even or truncated; overflow becomes NaN, or the largest number with FP16_OVFL."""
     wide = replace(builder.to_float(value, 64), narrow=None)
     scaled = builder.binary("*", wide, float_constant(2.0 ** (kind.bias - _F64_BIAS), 64))
     bits = builder.raw(builder.intrinsic("fabs", [scaled], kind="f", bits=64))

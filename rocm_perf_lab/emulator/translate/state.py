@@ -1,6 +1,6 @@
-"""Where the registers of a wavefront are while a basic block is translated.
+"""Registers of a wavefront during translation of a basic block.
 
-Scalar registers are SSA values, loaded on first use and stored where the block ends or a helper needs them. Vector
+Scalar registers are SSA values, loaded on first use and stored when the block ends or the runtime needs them. Vector
 instructions between two scalar or memory instructions form a :class:`LaneGroup`: one loop over chunks of lanes, inside
 which vector registers are SSA values too.
 """
@@ -22,7 +22,7 @@ _CHUNK_BYTES = CHUNK * 4
 
 
 class BlockState:
-    """Registers of one basic block under translation. `lines` receives finished code."""
+    """Registers of one basic block under translation; `lines` receives finished code."""
 
     def __init__(self, names: SsaNames, lines: list[str], mode: Mode) -> None:
         self.names = names
@@ -40,13 +40,13 @@ class BlockState:
 
     @property
     def scalar_builder(self) -> Builder:
-        """Builder for code that is the same for the whole wavefront."""
+        """Builder for code that is common to the whole wavefront."""
         return Builder(self.names, self.lines, self.lines, self.mode_bit)
 
     # the MODE register
 
     def mode_bit(self, index: int) -> Value:
-        """A bit of MODE, a constant where the path does not matter."""
+        """Return a bit of MODE, as a constant unless it depends on the path."""
         known = self.mode.bit(index)
         if known is not None:
             return Value(int(known), "u", 1)
@@ -54,7 +54,7 @@ class BlockState:
         return builder.resize(builder.binary(">>", self.load_mode(), constant(index)), 1, signed=False)
 
     def load_mode(self) -> Value:
-        """The whole register as the wavefront has it."""
+        """Return the whole register of the wavefront."""
         address, value = self.names.fresh(), self.names.fresh()
         self.lines += [
             f"{address} = getelementptr i8, ptr %wave, i64 {offset_of('mode')}",
@@ -65,12 +65,12 @@ class BlockState:
     # scalar registers
 
     def read32(self, register: int) -> Value:
-        """One SGPR."""
+        """Return an SGPR."""
         self._settle_masks(register, 1)
         return Value(self._load32(register), "u", 32)
 
     def read64(self, register: int) -> Value:
-        """An SGPR pair."""
+        """Return an SGPR pair."""
         self._settle_masks(register, 2)
         if register not in self._pairs:
             low, high = self._load32(register), self._load32(register + 1)
@@ -85,7 +85,7 @@ class BlockState:
         return Value(self._pairs[register], "u", 64)
 
     def write(self, register: int, value: Value) -> None:
-        """One SGPR, or a pair where the value has 64 bits."""
+        """Set an SGPR, or a pair if the value has 64 bits."""
         raw = self.scalar_builder.raw(value)
         if raw.bits <= 32:
             self._settle_masks(register, 1)
@@ -104,7 +104,7 @@ class BlockState:
         self._pairs[register] = whole
 
     def forget(self, register: int, count: int) -> None:
-        """SGPRs that a helper has written in memory."""
+        """Discard SGPRs that the runtime has written in memory."""
         self._settle_masks(register, count)
         for number in range(register, register + count):
             self._scalars.pop(number, None)
@@ -114,7 +114,7 @@ class BlockState:
 
     @property
     def scc(self) -> Value:
-        """The scalar condition code, one bit."""
+        """Scalar condition code, one bit."""
         if self._scc is None:
             address, word, bit = (self.names.fresh() for _ in range(3))
             self.lines += [
@@ -131,7 +131,7 @@ class BlockState:
         self._scc_dirty = True
 
     def store_scalars(self) -> None:
-        """Write back what changed, so that memory holds the state of the wavefront."""
+        """Write changed registers back to the memory of the wavefront."""
         for register in sorted(self._dirty):
             address = self.names.fresh()
             offset = offset_of("sgpr") + 4 * register
@@ -166,7 +166,7 @@ class BlockState:
         self._pairs.pop(register - 1, None)
 
     def _settle_masks(self, register: int, count: int) -> None:
-        """A pending mask of the open group that overlaps these SGPRs has to be finished first."""
+        """Finish the open group if it holds a pending mask that overlaps these SGPRs."""
         if self._group is not None and self._group.overlaps(register, count):
             self.close_group()
 
@@ -174,7 +174,7 @@ class BlockState:
 
     @property
     def group(self) -> LaneGroup:
-        """The open group; opened under the current EXEC where there is none."""
+        """The open group; opened with the current EXEC if there is none."""
         if self._group is None:
             execute = self.read64(EXEC)
             self._groups += 1
@@ -182,7 +182,7 @@ class BlockState:
         return self._group
 
     def round_as(self, first_bit: int) -> None:
-        """The next vector instruction rounds as the field of MODE at `first_bit` says: other groups have to be over."""
+        """Round the next vector instruction by the field of MODE at `first_bit`; closes a group with another rounding."""
         is_default = self.mode.bit(first_bit) is False and self.mode.bit(first_bit + 1) is False
         wanted = None if is_default else first_bit
         if self._group is not None and self._group.rounding != wanted:
@@ -190,7 +190,7 @@ class BlockState:
         self.group.rounding = wanted
 
     def close_group(self) -> None:
-        """Emit the open group's loop."""
+        """Emit the loop of the open group."""
         group, self._group = self._group, None
         if group is not None:
             self._set_rounding(group.rounding)
@@ -206,7 +206,7 @@ class BlockState:
             self.lines.append(f"call void @rpl_set_rounding(ptr %wave, i32 {first_bit})")
 
     def pending_mask(self, register: int) -> Value | None:
-        """The chunk's bits of a mask that the open group has computed."""
+        """Return this chunk's bits of a mask that the open group has computed."""
         return self._group.masks[register].bits if self._group is not None and register in self._group.masks else None
 
     def _count_lanes(self, group: LaneGroup) -> None:
@@ -246,27 +246,27 @@ class LaneGroup:
     accumulators: list[str] = field(default_factory=list)
     instructions: int = 0
     rounding: int | None = None
-    """First bit of the field of MODE by which this group rounds; None for round to nearest even."""
+    """First bit of the rounding field of MODE for this group; None for round to nearest even."""
 
     @property
     def builder(self) -> Builder:
-        """Scalar parts go before the loop, chunk parts into it."""
+        """Builder that puts scalar parts before the loop and chunk parts into it."""
         return Builder(self.state.names, self.state.lines, self.body, self.state.mode_bit)
 
     def read_row(self, row: int) -> Value:
-        """The chunk of a vector register."""
+        """Return the chunk of a vector register."""
         if row not in self.rows:
             name = self.state.names.fresh()
             self.loaded[row] = self.rows[row] = name
         return Value(self.rows[row], "u", 32, is_chunk=True)
 
     def write_row(self, row: int, value: Value) -> None:
-        """Set a vector register; lanes outside EXEC keep theirs."""
+        """Set a vector register; lanes outside EXEC are kept."""
         self.rows[row] = self.builder.text(value, as_chunk=True)
         self.written.add(row)
 
     def mask_bits(self, register: int) -> Value:
-        """This chunk's bits of a mask in an SGPR pair."""
+        """Return this chunk's bits of a mask in an SGPR pair."""
         if register in self.masks:
             return self.masks[register].bits
         mask = self.state.read64(register)
@@ -281,7 +281,7 @@ class LaneGroup:
         return Value(bits, "u", 1, is_chunk=True)
 
     def write_mask(self, register: int, value: Value) -> None:
-        """Set the bits of the active lanes, clear the others."""
+        """Set the bits of active lanes and clear the others."""
         names = self.state.names
         mine, byte, wide, placed, joined = (names.fresh() for _ in range(5))
         accumulator = names.fresh()
@@ -297,15 +297,15 @@ class LaneGroup:
         self.masks[register] = _Mask(Value(mine, "u", 1, is_chunk=True), accumulator)
 
     def overlaps(self, register: int, count: int) -> bool:
-        """True where a pending mask shares an SGPR with [register, register + count)."""
+        """Return whether a pending mask shares an SGPR with [register, register + count)."""
         return any(register < mask + 2 and mask < register + count for mask in self.masks)
 
     def clashes(self, register: int) -> bool:
-        """True where a mask here would share only one SGPR with a pending one."""
+        """Return whether a mask here would share only one SGPR with a pending mask."""
         return register - 1 in self.masks or register + 1 in self.masks
 
     def finish(self, lines: list[str]) -> dict[int, str]:
-        """Emit the loop; return the 64-bit masks by register."""
+        """Emit the loop and return the 64-bit masks by register."""
         name = self.label
         lines += [f"br label %{name}_before", f"{name}_before:", f"br label %{name}_head", f"{name}_head:"]
         lines.append(f"%{name}_lane = phi i64 [0, %{name}_before], [%{name}_next, %{name}_latch]")
@@ -342,7 +342,7 @@ class LaneGroup:
         return pointer
 
     def _store_rows(self, lines: list[str], pointers: dict[int, str]) -> str:
-        """Full chunks are stored as they are; partial ones are merged with what was there."""
+        """Store full chunks as they are, and merge partial ones with the previous content."""
         name = self.label
         lines += [
             f"%{name}_all = icmp eq i{CHUNK} %{name}_byte, -1",

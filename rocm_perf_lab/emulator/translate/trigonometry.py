@@ -1,6 +1,6 @@
-"""V_TRIG_PREOP_F64: 53 bits of 2 / pi, those that matter for an argument's size (Payne and Hanek's reduction).
+"""V_TRIG_PREOP_F64: the 53 bits of 2 / pi that are relevant for the size of an argument (Payne and Hanek's reduction).
 
-AMD's pseudo-code shifts a number of 1,201 bits; LLVM's constant folding of the intrinsic does the same on words.
+AMD's pseudo-code shifts a number of 1,201 bits; LLVM's constant folding of the intrinsic does the same with words.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 _BITS, _SEGMENT_BITS, _WORD_BITS = 1201, 53, 64
 _WORDS = 22
-"""Shifts up to 31 * 53 + 970 end in zeros, which the last words are."""
+"""Shifts up to 31 * 53 + 970 end in zeros, the last words."""
 _FIRST_SHIFTED_EXPONENT, _FIRST_SCALED_EXPONENT, _SCALE = 1077, 1968, 128
 
 
 def trigonometric_segment(builder: Builder, operation: VectorOperation) -> Value:
-    """D0 of V_TRIG_PREOP_F64."""
+    """Return D0 of V_TRIG_PREOP_F64."""
     raw = operation.source(0)
     segment = builder.resize(builder.binary("&", operation.source(1), constant(31, 64)), 64, signed=False)
     exponent = builder.binary("&", builder.binary(">>", raw, constant(52, 64)), constant(0x7FF, 64))
@@ -38,7 +38,7 @@ def trigonometric_segment(builder: Builder, operation: VectorOperation) -> Value
 
 
 def _window(builder: Builder, shift: Value) -> Value:
-    """The 64 bits of 2 / pi that begin `shift` bits behind the point."""
+    """Return the 64 bits of 2 / pi from `shift` bits after the point on."""
     words = _two_over_pi()
     first: Value = constant(0, 64)
     second: Value = constant(0, 64)
@@ -56,7 +56,7 @@ def _window(builder: Builder, shift: Value) -> Value:
 
 @cache
 def _two_over_pi() -> tuple[int, ...]:
-    """The fraction of 2 / pi to 1,201 bits in words of 64, the highest first, and zeros behind."""
+    """Return the fraction of 2 / pi to 1,201 bits in words of 64, highest first, padded with zeros."""
     guard = 64
     one = 1 << (_BITS + guard)
     pi = 4 * (4 * _inverse_arctangent(5, one) - _inverse_arctangent(239, one))
@@ -67,7 +67,7 @@ def _two_over_pi() -> tuple[int, ...]:
 
 
 def _inverse_arctangent(x: int, one: int) -> int:
-    """arctan(1 / x), as a multiple of 1 / one."""
+    """Return arctan(1 / x) as a multiple of 1 / one."""
     power = total = one // x
     divisor, sign = 1, 1
     while power:

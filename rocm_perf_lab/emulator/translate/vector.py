@@ -1,4 +1,4 @@
-"""Vector ALU instructions: operands with their modifiers in, pseudo-code, results with theirs out."""
+"""Vector ALU instructions: read operands with modifiers, run the pseudo-code, write results with modifiers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 _WORD = OperandType("B32", 32)
 _MIXED_HALF = re.compile(r"V_(MAD|FMA)_MIX(LO|HI)_F16")
-"""Their own code clamps the half that they write."""
+"""Operations that clamp the written half themselves."""
 _KEEPS_UPPER_HALF = re.compile(
     r"V_(MAD_[FUI]16|MAC_F16|MAD[AM]K_F16|FMA_F16|DIV_FIXUP_F16|(MIN3|MAX3|MED3)_[FUI]16|(ADD|SUB)_I16)"
 )
-"""Operations of 16 bits that are new in gfx9: they write half a register. The older ones clear the upper half."""
+"""16-bit operations introduced with gfx9, which write half a register; older ones clear the upper half."""
 
 
 def translate_vector(state: BlockState, instruction: Instruction, *, source0_row: int | None = None) -> None:
@@ -43,10 +43,10 @@ def translate_vector(state: BlockState, instruction: Instruction, *, source0_row
     Args:
         state: Registers of the block.
         instruction: VOP1, VOP2, VOP3, VOP3P or VOPC, without DPP (see `source0_row`).
-        source0_row: Row that replaces src0, where DPP has prepared it.
+        source0_row: Row that replaces src0, prepared for DPP.
 
     Raises:
-        UnsupportedSemantics: No translation for it.
+        UnsupportedSemantics: The instruction has no translation.
     """
     operation = VectorOperation(state, instruction, source0_row)
     operation.settle_hazards()
@@ -75,7 +75,7 @@ def _run_pseudocode(compiler: SemanticsCompiler, instruction: Instruction) -> No
     if instruction.mnemonic.startswith("V_DIV_SCALE"):
         bits = instruction.operands["src0"].bits
         source = compiler.evaluate_register("S0")
-        compiler.variables["D0"] = compiler.builder.reinterpret(source, "f", bits)  # what the text leaves unsaid
+        compiler.variables["D0"] = compiler.builder.reinterpret(source, "f", bits)  # the default that the text omits
         compiler.assigned.add("D0")
     compiler.run(statements)
 

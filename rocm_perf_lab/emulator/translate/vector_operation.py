@@ -45,7 +45,7 @@ class VectorOperation:
     # hazards between masks of this group and scalar operands
 
     def settle_hazards(self) -> None:
-        """Close the open group where this instruction reads as data, or half overwrites, a mask pending in it."""
+        """Close the open group if this instruction reads as data, or partly overwrites, a pending mask of the group."""
         fields = self.instruction.fields
         for name in ("src0", "src1", "src2", "vsrc0"):
             register = fields.get(name)
@@ -65,7 +65,7 @@ class VectorOperation:
     # reading
 
     def read(self, name: str, bits: int | None = None) -> Value | None:
-        """Raw bits of an operand or register, or None. `bits` is for D0 where the instruction says fewer than it keeps."""
+        """Return the raw bits of an operand or register, or None. `bits` is the width of D0 if the operand is narrower."""
         match name:
             case "S0" | "S1" | "S2":
                 return self.source(int(name[1]))
@@ -95,14 +95,14 @@ class VectorOperation:
         return None
 
     def lane_bit(self, name: str) -> Value:
-        """The lanes' bits of VCC (or the register that stands for it) or EXEC."""
+        """Return the bits of VCC (or the register in its place) or EXEC, one per lane."""
         register = EXEC if name == "EXEC" else self._carry_register()
         if register is None:
             register = VCC
         return self.group.mask_bits(register)
 
     def source(self, index: int) -> Value:
-        """Raw bits of src0 to src2 with neg, abs, op_sel and SDWA selection applied."""
+        """Return the raw bits of src0 to src2 with neg, abs, op_sel and SDWA selection applied."""
         name, kind = self._source_field(index)
         operand = self.instruction.fields[name]
         if self.is_packed:
@@ -130,7 +130,7 @@ class VectorOperation:
         return read_source(self.state, self.instruction, operand, kind)
 
     def _packed_source(self, index: int, operand: int, kind: OperandType) -> Value:
-        """Two halves chosen by op_sel and op_sel_hi, each with its own negation."""
+        """Return two halves chosen by op_sel and op_sel_hi, each with its own negation."""
         fields, builder = self.instruction.fields, self.group.builder
         name = self.instruction.mnemonic
         if "MIX" in name:
@@ -163,7 +163,7 @@ class VectorOperation:
         return builder.resize(moved, bits, signed=False)
 
     def _mixed_source(self, index: int, operand: int) -> Value:
-        """FMA_MIX: a float32, or the half of a register that op_sel names, with neg and abs of its own type."""
+        """Return a source of FMA_MIX: a float32, or the half of a register selected by op_sel, with neg and abs of its type."""
         fields, builder = self.instruction.fields, self.group.builder
         is_half = (fields.get("opsel_hi", 0) | fields.get("opsel_hi2", 0) << 2) >> index & 1
         inline = inline_constant(operand, OperandType("F16", 16)) if is_half else None
@@ -228,7 +228,7 @@ class VectorOperation:
     # masks
 
     def _carry_register(self) -> int | None:
-        """The SGPR pair that is meant where the pseudo-code reads VCC per lane."""
+        """Return the SGPR pair that the pseudo-code reads as VCC per lane."""
         name, encoding = self.instruction.mnemonic, self.instruction.encoding
         if not self.instruction.pseudocode or "VCC.u64[laneId]" not in self.instruction.pseudocode:
             return None
@@ -240,7 +240,7 @@ class VectorOperation:
         return VCC if has_mask_operand else None
 
     def mask_register(self) -> int | None:
-        """The SGPR pair that receives one bit per lane."""
+        """Return the SGPR pair that receives one bit per lane."""
         fields, encoding = self.instruction.fields, self.instruction.encoding
         if encoding == "VOP3SD" or (self.is_sdwa and "sdst" in fields and fields.get("sd")):
             return fields["sdst"]
@@ -250,5 +250,5 @@ class VectorOperation:
 
 
 def is_packed_float(instruction: Instruction) -> bool:
-    """Return whether each half of the operands is a float of its own (V_PK_ADD_F16)."""
+    """Return whether each half of the operands is a separate float (V_PK_ADD_F16)."""
     return _PACKED_FLOAT.match(instruction.mnemonic) is not None

@@ -136,7 +136,7 @@ def test_a_write_to_mode_ends_it(snippets: Snippets) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (OPEN_ON_ONE_PATH, "depending on the path"),
+        (OPEN_ON_ONE_PATH, "depends on the path"),
         (between("SRC0", "v_mov_b32_dpp v10, v0 row_shr:1"), "in such an instruction"),
         (between("SRC0", "v_mfma_f32_4x4x1_16b_f32 a[0:3], v0, v1, a[0:3]"), "in such an instruction"),
     ],
