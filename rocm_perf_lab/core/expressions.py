@@ -1,14 +1,17 @@
-"""Safe evaluation of the expressions that YAML files may hold; `eval` is never used.
+"""Safe evaluation of the expressions in YAML files; `eval` is never used.
 
-Arithmetic, comparison and a few functions over named values. NumPy references are evaluated with
-:func:`evaluate_array`, which adds the array functions that a kernel's truth needs.
+Arithmetic, comparison and a few functions over named values. :func:`evaluate_array` adds the NumPy functions that references
+of kernels need. A name may be a Python keyword: an argument named `in` hides the operator `in`.
 """
 
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 import operator
+import tokenize
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.core.errors import LabError
@@ -20,11 +23,11 @@ Number = int | float
 
 
 class ExpressionError(LabError):
-    """An expression with forbidden syntax, an unknown name, or a value of the wrong kind."""
+    """Expression with forbidden syntax, an unknown name, or a value of the wrong kind."""
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
-    """Smallest integer not below numerator / denominator."""
+    """Return the smallest integer that is not less than numerator / denominator."""
     return -(-numerator // denominator)
 
 
@@ -51,10 +54,15 @@ _ARRAY_FUNCTIONS = (
 
 
 def evaluate(expression: Number | str, names: Mapping[str, Any], *, where: str) -> Any:
-    """The value of `expression` over `names`; numbers pass through.
+    """Return the value of an expression; a number is its own value.
+
+    Args:
+        expression: Number or expression.
+        names: Values of the names in the expression.
+        where: Key path of the expression, for errors.
 
     Raises:
-        ExpressionError: With the expression, the place it stands in (`where`) and the names that it may use.
+        ExpressionError: The expression cannot be evaluated.
     """
     if not isinstance(expression, str):
         return expression
@@ -62,10 +70,10 @@ def evaluate(expression: Number | str, names: Mapping[str, Any], *, where: str) 
 
 
 def evaluate_integer(expression: Number | str, names: Mapping[str, Any], *, where: str) -> int:
-    """Like :func:`evaluate`, for counts and sizes.
+    """Return the value of an expression for a count or size; see :func:`evaluate`.
 
     Raises:
-        ExpressionError: Also where the value is not a whole number.
+        ExpressionError: The expression cannot be evaluated, or its value is not a whole number.
     """
     value = evaluate(expression, names, where=where)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
@@ -74,12 +82,16 @@ def evaluate_integer(expression: Number | str, names: Mapping[str, Any], *, wher
 
 
 def evaluate_array(expression: str, names: Mapping[str, Any], *, where: str) -> Any:
-    """A NumPy expression over arrays and params, for example `exp(x) / sum(exp(x), axis=1, keepdims=True)`."""
+    """Return the value of a NumPy expression, for example `exp(x) / sum(exp(x), axis=1, keepdims=True)`.
+
+    Raises:
+        ExpressionError: The expression cannot be evaluated.
+    """
     import numpy as np
 
     functions: dict[str, Any] = {name: getattr(np, name) for name in _ARRAY_FUNCTIONS if hasattr(np, name)}
     functions |= {"ceil_div": ceil_div, "int": int, "float": float, "erf": np.vectorize(math.erf, otypes=[float])}
-    # The evaluator's own operators limit the length of what they make, which is meant for strings, not arrays.
+    # The operators of simpleeval limit the length of their results, which is meant for strings, not arrays.
     operators = {ast.Add: operator.add, ast.Mult: operator.mul, ast.Pow: operator.pow, ast.MatMult: operator.matmul}
     return _run(expression, names, functions, where, operators)
 
@@ -93,13 +105,28 @@ def _run(
 ) -> Any:
     from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes, InvalidExpression
 
+    renamed = {name: f"renamed_keyword_{name}" if keyword.iskeyword(name) else name for name in names}
     evaluator = EvalWithCompoundTypes(
-        names=dict(names), functions=functions, operators={**DEFAULT_OPERATORS, **(operators or {})}
+        names={renamed[name]: value for name, value in names.items()},
+        functions=functions,
+        operators={**DEFAULT_OPERATORS, **(operators or {})},
     )
     try:
-        return evaluator.eval(expression.strip())
+        return evaluator.eval(_with_renamed_keywords(expression.strip(), renamed))
     except (InvalidExpression, SyntaxError, ArithmeticError, TypeError, ValueError, KeyError, AttributeError) as error:
         known = ", ".join(sorted(names)) or "none"
-        raise ExpressionError(
-            f"cannot evaluate {expression!r}: {error}", where=where, hint=f"names that may be used: {known}"
-        ) from error
+        raise ExpressionError(f"cannot evaluate {expression!r}: {error}", where=where, hint=f"known names: {known}") from error
+
+
+def _with_renamed_keywords(expression: str, renamed: Mapping[str, str]) -> str:
+    """Replace the names that are Python keywords, which the parser would take for operators and statements."""
+    if all(name == new for name, new in renamed.items()):
+        return expression
+    try:
+        tokens = [
+            (token.type, renamed.get(token.string, token.string) if token.type == tokenize.NAME else token.string)
+            for token in tokenize.generate_tokens(StringIO(expression).readline)
+        ]
+    except (tokenize.TokenError, IndentationError):
+        return expression  # the evaluator reports the syntax error
+    return tokenize.untokenize(tokens).strip()

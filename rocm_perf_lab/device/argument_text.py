@@ -28,6 +28,7 @@ from rocm_perf_lab.languages.arguments import (
     ScalarArgument,
     ScalarType,
     UniformInit,
+    nearest_type,
 )
 from rocm_perf_lab.languages.data_types import DTYPES
 
@@ -153,8 +154,8 @@ def _dtype(text: str, word: str) -> ScalarType:
             return dtype
     if word in _ALIASES:
         return _ALIASES[word]
-    near = difflib.get_close_matches(word, known, n=1)
-    raise _wrong(text, word, f"is no dtype{f'; did you mean {near[0]}?' if near else ''}")
+    near = nearest_type(word)
+    raise _wrong(text, word, f"is not a data type{f'; did you mean {near}?' if near else ''}")
 
 
 def _shape(text: str, word: str) -> tuple[int, ...]:

@@ -1,23 +1,27 @@
-"""What a kernel should compute: NumPy expressions, a NumPy function, or the baseline's own output.
+"""Expected outputs of a kernel: NumPy expressions, a NumPy function, or the output of the baseline.
 
-Floating-point inputs are widened to float64 before a reference is evaluated, so that its own rounding does not count
-against the kernel; the result is converted to the output's type.
+Floating-point inputs are converted to float64 before a reference is evaluated, to keep its rounding errors small; the result is
+converted to the output's type.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import keyword
 import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.core.expressions import evaluate_array
+from rocm_perf_lab.core.expressions import evaluate, evaluate_array
 from rocm_perf_lab.device.protocol import BufferValue
+from rocm_perf_lab.languages.arguments import ScalarArgument
+from rocm_perf_lab.languages.data_types import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -30,26 +34,37 @@ _FUNCTION = re.compile(r"[\w./-]+\.py:\w+")
 
 
 class KernelReferenceError(LabError):
-    """A reference that cannot be evaluated, or whose result has the wrong shape."""
+    """A reference that cannot be evaluated, or whose result has a wrong name or shape."""
 
 
 def expected_outputs(description: KernelDescription, launch: Launch) -> dict[str, NDArray[Any]] | None:
-    """Expected content of each output that the reference covers, or None where the baseline's output is the truth.
+    """Return the expected content of each output of the reference, or None if the baseline's output is the reference.
 
     Raises:
-        KernelReferenceError: Unknown output name, missing function, or a result of another shape.
+        KernelReferenceError: An output name is unknown, a function is missing or fails, or a result has a wrong shape.
     """
     reference = description.reference
     if reference == BASELINE:
         return None
     buffers = {a.name: a for a in launch.arguments if isinstance(a, BufferValue)}
     names: dict[str, Any] = {value.name: _widen(value.data) for value in buffers.values()}
-    names |= {value.name: _widen(value.data) for value in launch.variables} | description.params
+    names |= {value.name: _widen(value.data) for value in launch.variables} | _scalars(description) | description.params
     if isinstance(reference, str):
         results = _by_output(reference, _call(description.directory, reference, names), buffers)
     else:
         results = {n: _evaluate(n, e, description.directory, names) for n, e in reference.items()}
     return {name: _fit(name, value, buffers) for name, value in results.items()}
+
+
+def _scalars(description: KernelDescription) -> dict[str, int | float]:
+    """Return the values of scalar arguments, rounded to their data types."""
+    values: dict[str, int | float] = {}
+    for argument in description.arguments:
+        if isinstance(argument, ScalarArgument):
+            dtype = DTYPES[argument.dtype]
+            value = evaluate(argument.value, description.params, where=f"kernel.arguments.{argument.name}")
+            values[argument.name] = int(value) if dtype.kind in "iu" else float(np.array(value).astype(dtype))
+    return values
 
 
 def _evaluate(output: str, expression: str, directory: Path, names: Mapping[str, Any]) -> Any:
@@ -69,7 +84,7 @@ def _by_output(reference: str, result: Any, buffers: Mapping[str, BufferValue]) 
 
 def _widen(data: NDArray[Any]) -> NDArray[Any]:
     is_float = data.dtype.kind == "f" or data.dtype.name.startswith(("bfloat", "float"))
-    with np.errstate(invalid="ignore"):  # unwritten memory may hold a signalling NaN
+    with np.errstate(invalid="ignore"):  # uninitialised memory may hold a signalling NaN
         return data.astype(np.float64) if is_float else data
 
 
@@ -84,7 +99,7 @@ def _fit(name: str, value: Any, buffers: Mapping[str, BufferValue]) -> NDArray[A
         raise KernelReferenceError(
             f"the reference of {name!r} has shape {array.shape}, the output {expected.shape}",
             where=where,
-            hint="make the expression yield one value per element of the output (keepdims=True, reshape)",
+            hint="return one value per element of the output (keepdims=True, reshape)",
         )
     return array.astype(expected.dtype)
 
@@ -97,7 +112,7 @@ def _call(directory: Path, reference: str, names: Mapping[str, Any]) -> Any:
         raise KernelReferenceError(
             f"no reference named {reference!r}",
             where=str(path),
-            hint=f"write file.py:function, expressions per output, or {BASELINE!r}",
+            hint=f"set it to file.py:function, an expression per output, or {BASELINE!r}",
         )
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
@@ -110,10 +125,19 @@ def _call(directory: Path, reference: str, names: Mapping[str, Any]) -> Any:
     if not callable(function):
         raise KernelReferenceError(f"{path.name} has no function {function_name!r}", where=where)
     try:
-        return function(**names)
+        return function(**_accepted(function, names))
     except Exception as error:
         raise KernelReferenceError(
             f"{function_name} failed: {type(error).__name__}: {error}",
             where=where,
-            hint=f"it is called with {', '.join(names)}",
+            hint=f"parameters that it may have: {', '.join(names)}",
         ) from error
+
+
+def _accepted(function: Callable[..., Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keyword arguments that a function has parameters for; `in` is passed as `in_`."""
+    parameters = inspect.signature(function).parameters
+    renamed = {f"{name}_" if keyword.iskeyword(name) else name: value for name, value in names.items()}
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return renamed
+    return {name: value for name, value in renamed.items() if name in parameters}

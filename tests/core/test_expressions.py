@@ -1,4 +1,4 @@
-"""Expressions of YAML files: what they may say, and what is refused."""
+"""Expressions in YAML files: values, and syntax that is refused."""
 
 import numpy as np
 import pytest
@@ -53,3 +53,23 @@ def test_an_array_expression_uses_numpy_functions_with_keywords() -> None:
     result = evaluate_array("x / sum(x, axis=1, keepdims=True)", {"x": x}, where="here")
 
     np.testing.assert_array_equal(result, [[0.25, 0.75], [0.5, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [("in + lambda", 5), ("max(in, lambda) * 2", 6), ("1 if in > 1 else 0", 1), ("[in, 'in'][0]", 2)],
+)
+def test_names_may_be_python_keywords(expression: str, value: int) -> None:
+    assert evaluate(expression, {"in": 2, "lambda": 3}, where="here") == value
+
+
+def test_a_keyword_that_is_no_name_stays_an_operator() -> None:
+    assert evaluate("1 if n in [2, 4] else 0", {"n": 4}, where="here") == 1
+
+
+@pytest.mark.parametrize("expression", ["in * (2", "in +", "in\n  + 1"])
+def test_wrong_syntax_next_to_a_keyword_is_refused(expression: str) -> None:
+    with pytest.raises(ExpressionError, match="cannot evaluate") as caught:
+        evaluate(expression, {"in": 2}, where="here")
+
+    assert "in" in (caught.value.hint or "")
