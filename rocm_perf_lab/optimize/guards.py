@@ -1,8 +1,8 @@
-"""Guards: what a rewrite must not change or exceed, checked from its syntax tree and its code object before it runs.
+"""Guards: static checks of a rewrite against the unmodified kernel, before any of its code is executed.
 
-Each guard is one class, named by `_target_` in YAML; to add one, write another with the same `check`. Here are the
-protocol and the guards on signature and resources; `guards_source`, `guards_syntax` and `guards_code` have the others.
-A guard judges what is new: what the unmodified kernel does already, a rewrite may do too.
+A guard is one class with a `check` method, named by `_target_` in YAML. This module has the protocol and the guards for
+signature and resources; see `guards_source`, `guards_syntax` and `guards_code` for the others. Guards report only what is new:
+a rewrite may do whatever the unmodified kernel already does.
 """
 
 from __future__ import annotations
@@ -10,52 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from rocm_perf_lab.core.errors import LabError
-
 if TYPE_CHECKING:
-    from rocm_perf_lab.optimize.source_tree import SourceUnit
+    from rocm_perf_lab.optimize.inspection import CandidateSource
     from rocm_perf_lab.target.model import Target
-    from rocm_perf_lab.toolchain.code_object import CodeObject, KernelArgument, KernelMetadata
-    from rocm_perf_lab.toolchain.syntax import SyntaxNode
+    from rocm_perf_lab.toolchain.code_object import KernelArgument, KernelMetadata
 
 
-_PROMISES = frozenset({"const", "__restrict__", "__restrict"})
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """What the compiler knows of a source: its tree, its code object, the files that it read; `work_items` of a workgroup."""
-
-    syntax: SyntaxNode
-    code_object: CodeObject
-    dependencies: frozenset[str]
-    work_items: int
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A compiled source. `occupancy_waves` per SIMD, for the launch's workgroup size."""
-
-    source: SourceUnit
-    kernel: KernelMetadata
-    occupancy_waves: float
-    inspection: Inspection | None = None
-
-    @property
-    def inspected(self) -> Inspection:
-        """The inspection.
-
-        Raises:
-            LabError: There is none, and a guard asks for it: what was not looked at is not let through.
-        """
-        if self.inspection is None:
-            raise LabError("this build was not inspected by the compiler", where="optimizer.guards")
-        return self.inspection
+_ADDABLE_QUALIFIERS = frozenset({"const", "__restrict__", "__restrict"})
 
 
 @dataclass(frozen=True)
 class GuardResult:
-    """One guard's answer, in words."""
+    """Result of one guard; `detail` is shown to users and models."""
 
     name: str
     passed: bool
@@ -63,26 +29,26 @@ class GuardResult:
 
 
 class Guard(Protocol):
-    """Compares a candidate with the unmodified kernel."""
+    """Static check of a candidate against the unmodified kernel."""
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Pass or not, and why."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Check a candidate."""
         ...
 
 
 class SameSignature:
     """The kernel keeps its symbol, its parameters and the layout of its arguments.
 
-    `const` and `__restrict__` may be added to a parameter: they promise more to the caller and change no layout. Where
-    C++ puts `const` into the mangled name, the symbol changes, and that is refused.
+    `const` and `__restrict__` may be added to a parameter, because they do not change the layout. If `const` becomes part of
+    the mangled name, the symbol changes and the rewrite is rejected.
     """
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Compares the declarator in the source and the arguments in the code object."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Compare the declarator in the source and the arguments in the code object."""
         before, after = baseline.kernel, candidate.kernel
         if before.symbol != after.symbol:
             return GuardResult("signature", False, f"the symbol changed from {before.symbol} to {after.symbol}")
-        if not _only_promises_added(baseline.source.signature(), candidate.source.signature()):
+        if not _only_qualifiers_added(baseline.source.signature(), candidate.source.signature()):
             return GuardResult("signature", False, "the parameter list changed")
         if _layout(before) != _layout(after):
             return GuardResult("signature", False, "the layout of the kernel's arguments changed")
@@ -90,10 +56,10 @@ class SameSignature:
 
 
 class NoNewSpills:
-    """Registers are not spilled, and scratch is not used, beyond what the baseline does."""
+    """Register spills and scratch memory do not grow."""
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Compares spill counts and scratch of the metadata."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Compare spill counts and scratch bytes in the metadata."""
         before, after = baseline.kernel, candidate.kernel
         grown = [
             f"{what} {old} to {new}"
@@ -111,8 +77,8 @@ class OccupancyFloor:
     """Occupancy does not fall below a floor.
 
     Args:
-        min_waves_per_simd: Smallest occupancy that is accepted; a baseline below it may stay where it is.
-        max_loss: Largest relative loss against the baseline.
+        min_waves_per_simd: Smallest accepted occupancy, unless the baseline's is lower.
+        max_loss: Largest accepted loss relative to the baseline.
     """
 
     def __init__(self, *, min_waves_per_simd: float = 2.0, max_loss: float = 0.5) -> None:
@@ -123,8 +89,8 @@ class OccupancyFloor:
             "unless the unmodified kernel has fewer."
         )
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Compares waves per SIMD."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Compare waves per SIMD."""
         before, after = baseline.occupancy_waves, candidate.occupancy_waves
         floor = max(min(self._min_waves, before), before * (1 - self._max_loss))
         detail = f"{after:g} waves per SIMD, baseline {before:g}, floor {floor:g}"
@@ -132,19 +98,19 @@ class OccupancyFloor:
 
 
 class RegisterBudget:
-    """Registers of a work-item stay within a budget.
+    """Registers per work-item stay within a limit.
 
     Args:
-        max_vgprs: Architectural and accumulation VGPRs together; a baseline above it may stay where it is.
-        max_agprs: Accumulation VGPRs.
+        max_vgprs: Limit of VGPRs, accumulation VGPRs included; a baseline above the limit may keep its count.
+        max_agprs: Limit of accumulation VGPRs.
     """
 
     def __init__(self, *, max_vgprs: int = 256, max_agprs: int = 256) -> None:
         self._limits = {"VGPRs": max_vgprs, "AGPRs": max_agprs}
-        self.rule = f"A work-item takes at most {max_vgprs} VGPRs, AGPRs included, and {max_agprs} AGPRs."
+        self.rule = f"A work-item uses at most {max_vgprs} VGPRs, AGPRs included, and {max_agprs} AGPRs."
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Compares the counts of the metadata."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Compare register counts in the metadata."""
         before = {"VGPRs": baseline.kernel.vgpr_count, "AGPRs": baseline.kernel.agpr_count}
         after = {"VGPRs": candidate.kernel.vgpr_count, "AGPRs": candidate.kernel.agpr_count}
         over = [f"{after[n]} {n}, at most {limit}" for n, limit in self._limits.items() if after[n] > max(limit, before[n])]
@@ -152,47 +118,47 @@ class RegisterBudget:
 
 
 class SameGeometry:
-    """The kernel can still be launched with the workgroup that the launch has."""
+    """The kernel can still be launched with the same workgroup size."""
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Compares the compiler's limits with the launch, and the fixed workgroup with the baseline's."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Compare the compiler's limit with the launch, and required workgroup and wavefront size with the baseline."""
         before, after = baseline.kernel, candidate.kernel
         items = candidate.inspected.work_items
         if after.max_flat_workgroup_size < items:
             limit = after.max_flat_workgroup_size
             return GuardResult("geometry", False, f"compiled for at most {limit} work-items, launched with {items}")
         if after.required_workgroup_size != before.required_workgroup_size:
-            return GuardResult("geometry", False, f"asks for a workgroup of {after.required_workgroup_size}")
+            return GuardResult("geometry", False, f"requires a workgroup of {after.required_workgroup_size}")
         if after.wavefront_size != before.wavefront_size:
-            return GuardResult("geometry", False, f"wavefronts of {after.wavefront_size}, not {before.wavefront_size}")
+            return GuardResult("geometry", False, f"wavefront size {after.wavefront_size} instead of {before.wavefront_size}")
         return GuardResult("geometry", True, "unchanged")
 
 
 class LdsWithinTarget:
-    """LDS of a workgroup fits the target."""
+    """LDS of a workgroup fits into the target's."""
 
     def __init__(self, *, target: Target) -> None:
         self._limit = target.lds_pool.max_per_workgroup_bytes
-        self.rule = f"A workgroup takes at most {self._limit:,} bytes of LDS."
+        self.rule = f"A workgroup uses at most {self._limit:,} bytes of LDS."
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Compares static LDS with the limit."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Compare static LDS with the limit."""
         used = candidate.kernel.lds_bytes
         return GuardResult("lds", used <= self._limit, f"{used:,} of {self._limit:,} bytes")
 
 
-def _only_promises_added(before: str, after: str) -> bool:
-    """Whether `after` has the tokens of `before` in order, and besides them only words that promise more."""
+def _only_qualifiers_added(before: str, after: str) -> bool:
+    """Return whether `after` consists of the tokens of `before` in order and added qualifiers."""
     rest = iter(after.split())
-    for word in before.split():
+    for token in before.split():
         for found in rest:
-            if found == word:
+            if found == token:
                 break
-            if found not in _PROMISES:
+            if found not in _ADDABLE_QUALIFIERS:
                 return False
         else:
             return False
-    return all(word in _PROMISES for word in rest)
+    return all(token in _ADDABLE_QUALIFIERS for token in rest)
 
 
 def _layout(kernel: KernelMetadata) -> list[tuple[int, int, str]]:

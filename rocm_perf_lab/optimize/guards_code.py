@@ -1,4 +1,4 @@
-"""Guards on the code object: what the machine code does, whatever the source says."""
+"""Guards on the code object: capabilities of the machine code, independent of the source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rocm_perf_lab.toolchain.disassembly import disassemble
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.optimize.guards import Candidate
+    from rocm_perf_lab.optimize.inspection import CandidateSource
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 _INSTRUCTIONS = re.compile(
@@ -20,22 +20,22 @@ _INSTRUCTIONS = re.compile(
 _SERVICES = re.compile(
     r"hidden_(?:hostcall_buffer|printf_buffer|heap_v1|queue_ptr|multigrid_sync_arg|default_queue|completion_action)"
 )
-_LAB_SYMBOLS = re.compile(r".*\.kd|__hip_cuid_\w*|__oclc_\w*|_DYNAMIC")
-_REACH = 6
-"""Instructions after `s_getpc_b64` in which its result becomes an address."""
-_PLACE_OF_TARGET = re.compile(r"\s*(?://.*|<[^>]*>)")
+_COMPILER_SYMBOLS = re.compile(r".*\.kd|__hip_cuid_\w*|__oclc_\w*|_DYNAMIC")
+_ADDRESS_SPAN = 6
+"""Number of instructions after `s_getpc_b64` within which its result becomes an address."""
+_BRANCH_TARGET = re.compile(r"\s*(?://.*|<[^>]*>)")
 _COHERENT_STORES = {"global_store": (16, 25), "flat_store": (16, 25), "buffer_store": (14, 15)}
-"""SC0 and SC1 of the encoding: set where a store is volatile or atomic (LLVM, AMDGPU memory model gfx942)."""
+"""Bits SC0 and SC1 of the encoding, set for volatile and atomic stores (LLVM, AMDGPU memory model gfx942)."""
 _STT_OBJECT = 1
 _SHF_WRITE = 1
 
 
 class SameCodeObject:
-    """The code object has the same kernels, no new instruction that looks outside the launch, no new runtime service, no
-    new memory that outlives it, and no new stores that pass over those of other workgroups."""
+    """The code object has the same kernels, and no new instructions that reach outside the launch, runtime services, memory
+    that outlives the launch, or volatile stores."""
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Compares symbols, sections, hidden arguments and instructions."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Compare symbols, sections, hidden arguments and instructions."""
         before, after = baseline.inspected.code_object, candidate.inspected.code_object
         kernels = {k.symbol for k in after.kernels} ^ {k.symbol for k in before.kernels}
         if kernels:
@@ -44,13 +44,13 @@ class SameCodeObject:
         if others:
             template = baseline.kernel.name.partition("<")[0]
             if any(other.partition("<")[0] == template for other in others):
-                why = "it is the same template; optimise a source that instantiates this one kernel of it"
+                why = "it is an instance of the same template; optimize a source that instantiates this kernel only"
             else:
-                why = "leave device functions that other kernels call as they are, and add new ones"
+                why = "do not change device functions that other kernels call, add new ones"
             return GuardResult("code object", False, f"changes {', '.join(others)} as well: {why}")
         services = _services(candidate) - _services(baseline)
         if services:
-            return GuardResult("code object", False, f"asks the runtime for {', '.join(sorted(services))}")
+            return GuardResult("code object", False, f"requires the runtime service {', '.join(sorted(services))}")
         state = _writable(after) - _writable(before)
         if state:
             return GuardResult("code object", False, f"has memory that outlives a launch: {', '.join(sorted(state))}")
@@ -58,13 +58,13 @@ class SameCodeObject:
         if new:
             return GuardResult("code object", False, f"executes {', '.join(sorted(new))}, which the unmodified kernel does not")
         if _stores_coherently(candidate) and not _stores_coherently(baseline):
-            why = "volatile or atomic stores, which the unmodified kernel has not: updates of others are lost so"
-            return GuardResult("code object", False, f"{why}; use atomicAdd and the like in memory, __syncthreads in LDS")
+            why = "has volatile or atomic stores, which the unmodified kernel does not: updates by other workgroups may be lost"
+            return GuardResult("code object", False, f"{why}; use atomics such as atomicAdd in memory, __syncthreads in LDS")
         return GuardResult("code object", True, "no new capability")
 
 
-def _changed_kernels(baseline: Candidate, candidate: Candidate) -> list[str]:
-    """Kernels beside the one that is rewritten whose instructions or memory are no longer the same."""
+def _changed_kernels(baseline: CandidateSource, candidate: CandidateSource) -> list[str]:
+    """Return the names of other kernels whose instructions or memory changed."""
     before, after = baseline.inspected.code_object, candidate.inspected.code_object
     now = {kernel.symbol: kernel for kernel in after.kernels}
     return [
@@ -77,36 +77,41 @@ def _changed_kernels(baseline: Candidate, candidate: Candidate) -> list[str]:
 
 
 def _behaviour(code_object: CodeObject, kernel: KernelMetadata) -> tuple[object, ...]:
-    """What a kernel does: its instructions, but for distances to other parts of the code object, and the memory that it takes."""
+    """Return the instructions of a kernel, without distances to other parts of the code object, and its memory use."""
     texts: list[str] = []
-    since_base = _REACH
+    since_base = _ADDRESS_SPAN
     for line in disassemble(code_object, kernel.symbol):
         since_base = 0 if line.mnemonic == "s_getpc_b64" else since_base + 1
-        is_distance = since_base < _REACH and line.mnemonic in ("s_add_u32", "s_addc_u32", "s_add_co_u32", "s_add_co_ci_u32")
-        texts.append(line.text.rpartition(",")[0] if is_distance else _PLACE_OF_TARGET.sub("", line.text))
+        is_offset = since_base < _ADDRESS_SPAN and line.mnemonic in (
+            "s_add_u32",
+            "s_addc_u32",
+            "s_add_co_u32",
+            "s_add_co_ci_u32",
+        )
+        texts.append(line.text.rpartition(",")[0] if is_offset else _BRANCH_TARGET.sub("", line.text))
     return (*texts, kernel.lds_bytes, kernel.scratch_bytes, kernel.max_flat_workgroup_size)
 
 
-def _services(candidate: Candidate) -> set[str]:
+def _services(candidate: CandidateSource) -> set[str]:
     return {a.value_kind for a in candidate.kernel.arguments if _SERVICES.fullmatch(a.value_kind)}
 
 
 def _writable(code_object: CodeObject) -> set[str]:
-    """Sections that a kernel may write, with their size, and the objects in them."""
+    """Return the writable sections with their size, and the objects in them."""
     elf = parse_elf(code_object.data)
     sections = [s for s in elf.sections if s.flags & _SHF_WRITE and s.size and s.name not in (".dynamic", ".relro_padding")]
     names = {
         symbol.name
         for symbol in elf.symbols.values()
         if symbol.kind == _STT_OBJECT
-        and not _LAB_SYMBOLS.fullmatch(symbol.name)
+        and not _COMPILER_SYMBOLS.fullmatch(symbol.name)
         and any(s.address <= symbol.address < s.address + s.size for s in sections)
     }
     return names | {f"{section.name} ({section.size} bytes)" for section in sections if section.name in (".data", ".bss")}
 
 
-def _stores_coherently(candidate: Candidate) -> bool:
-    """Whether workgroups may write over each other's results: a run of them one after another would not show it."""
+def _stores_coherently(candidate: CandidateSource) -> bool:
+    """Return whether workgroups may overwrite each other's results, which running them one by one does not reveal."""
     lines = disassemble(candidate.inspected.code_object, candidate.kernel.symbol)
     return any(
         int.from_bytes(line.encoding, "little") >> bit & 1
@@ -117,6 +122,6 @@ def _stores_coherently(candidate: Candidate) -> bool:
     )
 
 
-def _instructions(candidate: Candidate) -> set[str]:
+def _instructions(candidate: CandidateSource) -> set[str]:
     lines = disassemble(candidate.inspected.code_object, candidate.kernel.symbol)
     return {line.mnemonic for line in lines if _INSTRUCTIONS.fullmatch(line.mnemonic)}

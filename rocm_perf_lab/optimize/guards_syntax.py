@@ -1,4 +1,4 @@
-"""Guards on the compiler's syntax tree: no assembly, no clocks, no input or output, no state, no 32-lane wavefronts."""
+"""Guards on the compiler's syntax tree: no assembly, clocks, input or output, state, or 32-lane assumptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rocm_perf_lab.optimize.guards import GuardResult
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocm_perf_lab.optimize.guards import Candidate
+    from rocm_perf_lab.optimize.inspection import CandidateSource
     from rocm_perf_lab.toolchain.syntax import SyntaxNode
 
 _STATEMENTS = {
@@ -25,7 +25,7 @@ _STATEMENTS = {
     "AddrLabelExpr": "the address of a label",
     "CUDAKernelCallExpr": "a kernel launch",
     "VAArgExpr": "variable arguments",
-    "SourceLocExpr": "a builtin that tells file or line",
+    "SourceLocExpr": "a builtin for file or line",
 }
 _FORBIDDEN_CALLS = re.compile(
     r"(?:wall_)?clock(?:64)?|__clock\w*|__builtin_read(?:cycle|steady)counter|__builtin_amdgcn_s_mem(?:real)?time|\w*_realtime"
@@ -51,37 +51,37 @@ _CROSS_LANE = re.compile(
 
 
 class NoForbiddenCode:
-    """No assembly, clocks, input and output, heap, traps, launches or attributes that the unmodified kernel has not."""
+    """No new assembly, clocks, input or output, heap, traps, launches or attributes."""
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Compares what both trees use."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Compare the constructs in both trees."""
         known = {what for what, _ in _forbidden(baseline.inspected.syntax)}
         new = [f"{what} (line {line})" for what, line in _forbidden(candidate.inspected.syntax) if what not in known]
-        return GuardResult("code", not new, "; ".join(dict.fromkeys(new[:3])) or "nothing forbidden")
+        return GuardResult("code", not new, "; ".join(dict.fromkeys(new[:3])) or "no forbidden code")
 
 
 class NoDeviceState:
-    """No new variable outlives a launch, so that no launch can find what another left."""
+    """No new variable outlives a launch, so that launches cannot pass results on."""
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Compares the variables with static storage that are neither constant nor LDS."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Compare variables with static storage that are neither constant nor LDS."""
         known = {name for name, _ in _state(baseline.inspected.syntax)}
         new = [f"{name} (line {line})" for name, line in _state(candidate.inspected.syntax) if name not in known]
         return GuardResult("state", not new, f"keeps state: {', '.join(new)}" if new else "none")
 
 
 class Wave64Safe:
-    """No new code assumes wavefronts of 32 lanes."""
+    """No new code assumes 32-lane wavefronts."""
 
-    def check(self, baseline: Candidate, candidate: Candidate) -> GuardResult:
-        """Compares the places where 32 lanes are assumed."""
+    def check(self, baseline: CandidateSource, candidate: CandidateSource) -> GuardResult:
+        """Compare the places that assume 32 lanes."""
         known = {what for what, _ in _narrow(baseline.inspected.syntax)}
         new = [f"{what} (line {line})" for what, line in _narrow(candidate.inspected.syntax) if what not in known]
         return GuardResult("wave64", not new, "; ".join(dict.fromkeys(new)) or "no 32-lane assumption")
 
 
 def _forbidden(root: SyntaxNode) -> Iterator[tuple[str, int]]:
-    """What guards refuse where it is new, with its line."""
+    """Yield constructs that are rejected if new, with their lines."""
     for node in root.walk():
         if node.kind in _STATEMENTS:
             yield _STATEMENTS[node.kind], node.line
@@ -111,7 +111,7 @@ def _is_constant(type_name: str) -> bool:
 
 
 def _narrow(root: SyntaxNode) -> Iterator[tuple[str, int]]:
-    """Places that take a wavefront for 32 lanes."""
+    """Yield places that assume 32-lane wavefronts, with their lines."""
     crosses_lanes = any(_CROSS_LANE.fullmatch(node.referenced) for node in root.walk())
     for node in root.walk():
         if node.kind == "CallExpr":
@@ -145,7 +145,7 @@ def _literal(node: SyntaxNode) -> str | None:
 
 
 def _stripped(node: SyntaxNode) -> SyntaxNode:
-    """Below casts and parentheses."""
+    """Return the expression inside casts and parentheses."""
     while node.children and (node.cast or node.kind in ("ParenExpr", "ExprWithCleanups")):
         node = node.children[0]
     return node

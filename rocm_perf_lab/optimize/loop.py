@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.optimize.guards import CandidateSource
+from rocm_perf_lab.optimize.inspection import CandidateSource
 from rocm_perf_lab.optimize.proposal import Proposal, Stage, Verdict
 from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
 from rocm_perf_lab.optimize.ranking import reason_to_stop
@@ -23,7 +23,8 @@ from rocm_perf_lab.toolchain.build import CompileError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rocm_perf_lab.optimize.guards import Guard, GuardResult, Inspection
+    from rocm_perf_lab.optimize.guards import Guard, GuardResult
+    from rocm_perf_lab.optimize.inspection import Inspection
     from rocm_perf_lab.optimize.proposers.base import Offer, Proposer
     from rocm_perf_lab.optimize.ranking import KernelShare
     from rocm_perf_lab.optimize.search import Search

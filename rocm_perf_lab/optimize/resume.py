@@ -27,7 +27,7 @@ class ResumeError(LabError):
     """A journal that cannot be continued."""
 
 
-class Beginning(BaseModel):
+class JournalHeader(BaseModel):
     """First line: what the loop started from."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -52,11 +52,11 @@ class Journal:
         self._path = path
         self._verdicts: dict[str, Verdict] = {}
         self._tracked: set[str] = set()
-        self.beginning: Beginning | None = None
+        self.beginning: JournalHeader | None = None
         if path.exists():
             self._read()
 
-    def begin(self, beginning: Beginning) -> Beginning:
+    def begin(self, beginning: JournalHeader) -> JournalHeader:
         """Write the first line, or give the one that is there.
 
         Raises:
@@ -119,7 +119,7 @@ class Journal:
 
     def _take(self, row: dict[str, Any]) -> None:
         if "begin" in row:
-            self.beginning = Beginning.model_validate(row["begin"])
+            self.beginning = JournalHeader.model_validate(row["begin"])
             if self.beginning.format != _FORMAT:
                 raise ValueError(self.beginning.format)
         elif "tracked" in row:

@@ -28,7 +28,7 @@ class Search(Protocol):
         ...
 
 
-class Greedy:
+class GreedySearch:
     """Only a new best source is followed."""
 
     def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[Verdict]:
@@ -37,7 +37,7 @@ class Greedy:
 
 
 @dataclass(frozen=True)
-class Beam:
+class BeamSearch:
     """The fastest correct rewrites of the round, at most `width`, none of them slower than the best by more than `slack`."""
 
     width: int = 3

@@ -1,14 +1,20 @@
-"""Is a rewritten application right? Its printed output and files against those of two runs of the unmodified one.
+"""Verification of a rewritten application: standard output and files against two runs of the unmodified application.
 
-What differs between those two runs (times, addresses) may differ in a rewrite too; everything else has to be the same. A
-command of the user's own may say it instead.
+Content that differs between the two unmodified runs (times, addresses) may differ in the rewrite too; everything else must be
+identical. A verification command of the user can replace the comparison.
+
+Text is compared line by line, binary content byte by byte. The unmodified runs decide which of the two applies, so the third
+run cannot change it. Memory beyond the contents themselves is bounded by the size of one block.
 """
 
 from __future__ import annotations
 
+import codecs
+import io
 import shlex
 import subprocess
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,43 +23,44 @@ from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.verify.outputs import OutputCheck, VerificationResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-_SHOWN = 80
-_LONGEST = 200
+_BLOCK_BYTES = 1 << 20
+_SHOWN_BYTES = 80
+_SHOWN_STDERR = 200
 
 
 class ApplicationError(LabError):
-    """The user's command, build or check does not do what it should."""
+    """A command of the user (application, build or verification) that fails, hangs or does not write an expected file."""
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """What one run left: bytes by name, `standard output` and files."""
+class RunOutputs:
+    """Outputs of one run: bytes by name, `standard output` and files."""
 
     content: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
-class OutputJudge:
-    """Compares runs.
+class ApplicationVerifier:
+    """Runs an application and compares its outputs.
 
     Args:
-        files: That the application writes.
-        verify: Command that says by its exit code whether the outputs are right; None compares them.
-        timeout_s: Of one run.
+        files: Files that the application writes.
+        verify_command: Command whose exit code says whether the outputs are correct, with `{binary}`; None compares outputs.
+        timeout_s: Limit of one run in seconds.
     """
 
     files: tuple[Path, ...]
-    verify: str | None
+    verify_command: str | None
     timeout_s: float
 
-    def run(self, command: Sequence[str], binary: Path) -> Outputs:
-        """Run it once; files of earlier runs are removed first, so that none can be taken for new.
+    def run(self, command: Sequence[str], binary: Path) -> RunOutputs:
+        """Run the application once and return its outputs. Files of earlier runs are removed first.
 
         Raises:
-            ApplicationError: It fails, hangs, or does not write a file.
+            ApplicationError: The application or the verification command fails or hangs, or a file is missing afterwards.
         """
         for path in self.files:
             path.unlink(missing_ok=True)
@@ -61,30 +68,48 @@ class OutputJudge:
         missing = [str(path) for path in self.files if not path.is_file()]
         if missing:
             raise ApplicationError(f"the application did not write {', '.join(missing)}", where=shlex.join(command))
-        if self.verify is not None:
-            words = [word.replace("{binary}", str(binary)) for word in shlex.split(self.verify)]
-            _run(words, self.timeout_s, "the check of --verify")
-        return Outputs({"standard output": printed, **{str(path): path.read_bytes() for path in self.files}})
+        if self.verify_command is not None:
+            arguments = [argument.replace("{binary}", str(binary)) for argument in shlex.split(self.verify_command)]
+            _run(arguments, self.timeout_s, "the command of --verify")
+        return RunOutputs({"standard output": printed, **{str(path): path.read_bytes() for path in self.files}})
 
-    def require_something_to_compare(self, first: Outputs, second: Outputs) -> None:
-        """Refuse an application that shows nothing of its results.
+    def require_comparable_output(self, first: RunOutputs, second: RunOutputs) -> None:
+        """Check that two runs of the unmodified application have content in common.
 
         Raises:
-            ApplicationError: Nothing is the same in both runs.
+            ApplicationError: Every output is empty, blank or different in both runs.
         """
-        if self.verify is None and not any(_stable(first.content[name], second.content[name]).any() for name in first.content):
+        if self.verify_command is None and not any(_has_results(first.content[n], second.content[n]) for n in first.content):
             raise ApplicationError(
-                "the application's output says nothing of its results: it is empty, or differs in every run",
-                hint='add --compare-file FILE for what it writes, or --verify "COMMAND", which ends with 0 where all is right',
+                "the application has no output that can be compared: it is empty, or differs in every run",
+                hint='add --compare-file FILE, or --verify "COMMAND", which exits with 0 if the results are correct',
             )
 
-    def judge(self, first: Outputs, second: Outputs, new: Outputs) -> VerificationResult:
-        """What is the same in both runs of the unmodified application has to be the same in the new one."""
-        if self.verify is not None:
+    def verify(self, first: RunOutputs, second: RunOutputs, new: RunOutputs) -> VerificationResult:
+        """Compare a rewrite with two runs of the unmodified application.
+
+        Args:
+            first: Outputs of the unmodified application.
+            second: Outputs of the unmodified application, run again.
+            new: Outputs of the rewrite.
+
+        Returns:
+            One check per output. With a verification command, :meth:`run` has already raised if the outputs are wrong.
+        """
+        if self.verify_command is not None:
             return VerificationResult((_check("--verify", 0, 1),))
         return VerificationResult(
             tuple(_compare(name, first.content[name], second.content[name], new.content[name]) for name in first.content)
         )
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Compared and wrong lines or bytes of one output. `first_wrong`: index, actual and expected content."""
+
+    compared: int
+    wrong: int
+    first_wrong: tuple[int, bytes, bytes] | None
 
 
 def _run(command: Sequence[str], timeout_s: float, what: str) -> bytes:
@@ -92,47 +117,102 @@ def _run(command: Sequence[str], timeout_s: float, what: str) -> bytes:
     try:
         ended = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL)
     except OSError as error:
-        raise ApplicationError(f"{what} does not run: {error.strerror}", where=where) from error
+        raise ApplicationError(f"{what} cannot be started: {error.strerror}", where=where) from error
     except subprocess.TimeoutExpired as error:
         raise ApplicationError(f"{what} took more than {timeout_s:g} s", where=where, hint="raise job.timeout_s") from error
     if ended.returncode != 0:
-        said = ended.stderr.decode(errors="replace").strip().splitlines()
-        raise ApplicationError(
-            f"{what} ended with exit code {ended.returncode}" + (f": {said[-1][:200]}" if said else ""), where=where
-        )
+        lines = ended.stderr.decode(errors="replace").strip().splitlines()
+        message = f": {lines[-1][:_SHOWN_STDERR]}" if lines else ""
+        raise ApplicationError(f"{what} failed with exit code {ended.returncode}{message}", where=where)
     return ended.stdout
 
 
-def _parts(content: bytes) -> list[bytes]:
-    """Lines of text, or bytes of anything else."""
+def _is_text(content: bytes) -> bool:
+    """Return whether content is UTF-8 without NUL bytes."""
+    if b"\0" in content:
+        return False
+    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        content.decode()
+        for start in range(0, len(content), _BLOCK_BYTES):
+            decoder.decode(content[start : start + _BLOCK_BYTES])
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError:
-        return [content[at : at + 1] for at in range(len(content))]
-    return content.splitlines(keepends=True)
+        return False
+    return True
 
 
-def _stable(first: bytes, second: bytes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which parts are the same in both; none where their number differs."""
-    one, two = _parts(first), _parts(second)
-    if len(one) != len(two):
-        return np.zeros(len(one), dtype=bool)
-    return np.array([a == b and bool(a.strip()) for a, b in zip(one, two, strict=True)], dtype=bool)
+def _has_results(first: bytes, second: bytes) -> bool:
+    """Return whether two runs have a non-blank line, or a byte of binary content, in common."""
+    if _is_text(first) and _is_text(second):
+        if first == second:
+            return bool(first.strip())
+        return _count_lines(first) == _count_lines(second) and any(
+            one == other and one.strip() for one, other in zip(_lines(first), _lines(second), strict=True)
+        )
+    return len(first) == len(second) and any((one == other).any() for one, other in _blocks(first, second))
 
 
 def _compare(name: str, first: bytes, second: bytes, new: bytes) -> OutputCheck:
-    stable = _stable(first, second)
-    if not stable.any():
-        return _check(name, 0, 0)
-    old, found = _parts(first), _parts(new)
-    if len(old) != len(found):
-        return _check(f"{name} ({len(found)} parts instead of {len(old)})", len(old), len(old))
-    wrong = [at for at in np.flatnonzero(stable).tolist() if old[at] != found[at]]
-    if not wrong:
-        return _check(name, 0, int(stable.sum()))
-    at = wrong[0]
-    told = f"{name} ({found[at][:_SHOWN]!r} instead of {old[at][:_SHOWN]!r})"
-    return _check(told, len(wrong), int(stable.sum()), at)
+    if first == second == new:  # no division into lines or bytes is needed
+        return _check(name, 0, _count_lines(first) if _is_text(first) else len(first))
+    unit, count, compare = "bytes", len, _compare_bytes
+    if _is_text(first) and _is_text(second):
+        unit, count, compare = "lines", _count_lines, _compare_lines
+    old_count, new_count = count(first), count(new)
+    if old_count != count(second):
+        return _check(f"{name} (not compared: the number of {unit} differs between two runs of the unmodified application)", 0, 0)
+    if old_count != new_count:
+        return _check(f"{name} ({new_count:,} {unit} instead of {old_count:,})", max(old_count, 1), max(old_count, 1))
+    result = compare(first, second, new)
+    if result.first_wrong is None:
+        return _check(name, 0, result.compared)
+    place, found, expected = result.first_wrong
+    return _check(f"{name} ({found!r} instead of {expected!r})", result.wrong, result.compared, place)
+
+
+def _lines(content: bytes) -> Iterator[bytes]:
+    """Yield lines, separated by newlines, with their ends."""
+    return iter(io.BytesIO(content))
+
+
+def _count_lines(content: bytes) -> int:
+    return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+
+
+def _compare_lines(first: bytes, second: bytes, new: bytes) -> _Comparison:
+    compared = wrong = 0
+    first_wrong: tuple[int, bytes, bytes] | None = None
+    for number, (one, other, found) in enumerate(zip_longest(_lines(first), _lines(second), _lines(new))):
+        if one != other:
+            continue
+        compared += 1
+        if found != one:
+            wrong += 1
+            first_wrong = first_wrong or (number, found[:_SHOWN_BYTES], one[:_SHOWN_BYTES])
+    return _Comparison(compared, wrong, first_wrong)
+
+
+def _compare_bytes(first: bytes, second: bytes, new: bytes) -> _Comparison:
+    compared = wrong = 0
+    first_wrong: tuple[int, bytes, bytes] | None = None
+    for block, (one, other, found) in enumerate(_blocks(first, second, new)):
+        stable = one == other
+        differs = stable & (one != found)
+        compared += int(np.count_nonzero(stable))
+        count = int(np.count_nonzero(differs))
+        if count and first_wrong is None:
+            place = int(np.argmax(differs))
+            at = block * _BLOCK_BYTES + place
+            first_wrong = (at, new[at : at + 1], first[at : at + 1])
+        wrong += count
+    return _Comparison(compared, wrong, first_wrong)
+
+
+def _blocks(*contents: bytes) -> Iterator[tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], ...]]:
+    """Yield equal parts of contents of one length as arrays of bytes, without copying them."""
+    arrays = [np.frombuffer(content, np.uint8) for content in contents]
+    for start in range(0, len(contents[0]), _BLOCK_BYTES):
+        yield tuple(array[start : start + _BLOCK_BYTES] for array in arrays)
 
 
 def _check(name: str, mismatches: int, elements: int, worst: int = 0) -> OutputCheck:

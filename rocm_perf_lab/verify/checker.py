@@ -203,7 +203,7 @@ class CorrectnessChecker:
         return BaselineTrial(trial, expected, outputs, stable, untouched, finding_kinds, budget)
 
     def _baseline_budget(self, trial: Trial) -> int:
-        """A kernel may wait for ever for values that are not in memory as it expects them."""
+        """Return the instruction limit of a run; with other initial content, a kernel may wait for a value for ever."""
         known = [baseline.budget for baseline in self._baseline]
         return max(known) if trial.inputs == "content" and known else DEFAULT_BUDGET
 
@@ -212,14 +212,18 @@ class CorrectnessChecker:
         return all(bool(_same(apart.buffers[name], output).all()) for name, output in outputs.items())
 
     def _expected(self, trial: Trial, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
-        """The reference's result, once the unmodified kernel agrees with it; its own output where there is none."""
+        """Return the result of the reference, or the kernel's own outputs without one.
+
+        Raises:
+            LabError: The unmodified kernel differs from its reference.
+        """
         if trial.inputs not in ("random", "described", "large") or self.description.reference == BASELINE:
             return outputs
         reference = expected_outputs(described(self.description, trial), _as_described(self.description, launch))
         if reference is None:
             return outputs
         tolerance = self.description.tolerance
-        if trial.inputs == "large":  # the tolerance was chosen for other inputs: it has to leave room for another order of sums
+        if trial.inputs == "large":  # chosen for smaller inputs, the tolerance must leave room for another order of sums
             tolerance = {name: _tightened(tolerance.get(name), reference[name]) for name in reference}
         checks = verify_outputs(outputs, reference, tolerance)
         if not checks.passed:
@@ -235,12 +239,17 @@ class CorrectnessChecker:
                 kept = _same(run.buffers[argument.name], before[argument.name])
                 if not kept.all():
                     checks.append(
-                        _broken(f"input {argument.name} was written", run.buffers[argument.name], before[argument.name], kept)
+                        _broken(
+                            f"input {argument.name} (must not be written)",
+                            run.buffers[argument.name],
+                            before[argument.name],
+                            kept,
+                        )
                     )
         for name, untouched in baseline.untouched.items():
             kept = ~untouched | _same(run.buffers[name], before[name])
             if not kept.all():
-                checks.append(_broken(f"{name} where the kernel never writes", run.buffers[name], before[name], kept))
+                checks.append(_broken(f"{name} (not written by the unmodified kernel)", run.buffers[name], before[name], kept))
         if checks:
             return checks
         got = {n: np.where(baseline.untouched[n], baseline.outputs[n], run.buffers[n]) for n in baseline.outputs}
@@ -253,7 +262,7 @@ class CorrectnessChecker:
         return [check if not check.passed else self._zeros_kept(check, baseline, got[check.name]) for check in checks]
 
     def _zeros_kept(self, check: OutputCheck, baseline: BaselineTrial, got: NDArray[Any]) -> OutputCheck:
-        """A tolerance of zero asks for the same numbers: then 0 is not -0, unless the unmodified kernel gives both."""
+        """Compare the signs of zeros if the tolerance is zero and the unmodified kernel's signs are stable."""
         given = self.description.tolerance.get(check.name)
         before = baseline.outputs[check.name]
         if given is None or given.atol != 0 or given.rtol != 0 or got.dtype.kind in "biu":
@@ -262,20 +271,24 @@ class CorrectnessChecker:
         return _broken(f"{check.name} (signs of zeros)", got, before, ~turned) if turned.any() else check
 
     def _require_meaningful_tolerance(self) -> None:
-        """Zeros, and what lay in memory before, must fail in at least one trial."""
+        """Check that an output of zeros fails at least one trial.
+
+        Raises:
+            VacuousToleranceError: It passes all of them.
+        """
         for name in (a.name for a in self.description.arguments if isinstance(a, BufferArgument) and a.access != "in"):
             wanted = [baseline.expected[name] for baseline in self._baseline if baseline.trial.inputs == "random"]
             tolerance: Mapping[str, Tolerance] = self.description.tolerance
             if wanted and all(verify_outputs({name: np.zeros_like(w)}, {name: w}, tolerance).passed for w in wanted):
                 raise VacuousToleranceError(
-                    f"output {name!r} could be all zeros: its tolerance accepts that in every trial",
+                    f"output {name!r} could be all zeros: its tolerance accepts zeros in every trial",
                     where=f"kernel.tolerance.{name}",
-                    hint="lower atol below the size of the results, or give inputs whose result is not zero",
+                    hint="reduce atol below the magnitude of the results, or use inputs whose result is not zero",
                 )
 
 
 def _as_described(description: KernelDescription, launch: Launch) -> Launch:
-    """The launch with its outputs alone marked as such."""
+    """Return the launch with only its outputs marked as written."""
     outputs = {a.name for a in description.arguments if isinstance(a, BufferArgument) and a.access != "in"}
     arguments = tuple(replace(a, written=a.name in outputs) if isinstance(a, BufferValue) else a for a in launch.arguments)
     return replace(launch, arguments=arguments)
@@ -286,7 +299,7 @@ def _contents(launch: Launch) -> dict[str, NDArray[Any]]:
 
 
 def _same(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
-    """Elements with equal bytes: NaN equals the same NaN, and 0 is not -0."""
+    """Return which elements have equal bytes: a NaN equals the same NaN, and 0 differs from -0."""
     size = one.dtype.itemsize
     a = np.frombuffer(np.ascontiguousarray(one).tobytes(), np.uint8).reshape(-1, size)
     b = np.frombuffer(np.ascontiguousarray(other).tobytes(), np.uint8).reshape(-1, size)
@@ -295,7 +308,7 @@ def _same(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _tightened(tolerance: Tolerance | None, values: NDArray[Any]) -> Tolerance:
-    """A quarter of a tolerance."""
+    """Return a quarter of a tolerance."""
     given = tolerance if tolerance is not None else default_tolerance(values)
     return Tolerance(rtol=given.rtol / 4, atol=given.atol / 4)
 
@@ -321,9 +334,9 @@ def _broken(name: str, actual: NDArray[Any], expected: NDArray[Any], kept: NDArr
 
 
 def _identical(name: str, actual: NDArray[Any], expected: NDArray[Any], stable: NDArray[np.bool_]) -> OutputCheck:
-    """Bit for bit, where the unmodified kernel is so itself; elsewhere within the usual tolerance."""
+    """Compare the elements that are stable in the unmodified kernel bit by bit."""
     kept = ~stable | _same(actual, expected)
     if kept.all():
         zero = Tolerance(rtol=0, atol=0)
         return verify_outputs({name: np.where(stable, actual, expected)}, {name: expected}, {name: zero}).checks[0]
-    return _broken(f"{name}, which must be the same bit for bit,", actual, expected, kept)
+    return _broken(f"{name}, which must be bitwise identical,", actual, expected, kept)

@@ -1,4 +1,4 @@
-"""Is the output right? Compares what a kernel wrote with what it should have written."""
+"""Comparison of kernel outputs with expected outputs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 _EXACT_KINDS = "biu"
 _SHOWN_CHECKS = 3
 ULP_EDGES = (0, 1, 2, 4, 16, 256)
-"""Largest distance of each class of the histogram."""
+"""Upper bounds of the histogram bins, in units in the last place."""
 _INTEGERS_OF_SIZE: Mapping[int, Any] = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 class VerificationError(LabError):
-    """Outputs that cannot be compared: missing, or of another shape or type."""
+    """Outputs that cannot be compared: missing, or with a different shape or type."""
 
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """One output. `worst_index` is the element that is furthest outside its tolerance, or has the largest error.
+    """Comparison of one output.
 
-    An output without elements is right; its `actual` and `expected` are NaN. Those of an integer output are integers.
+    `worst_index` is the element furthest outside its tolerance, or with the largest error; `actual` and `expected` are its
+    values, integers for an integer output. An output without elements passes, with NaN for both.
     """
 
     name: str
@@ -45,7 +46,7 @@ class OutputCheck:
     actual: float
     expected: float
     ulp_histogram: tuple[int, ...] = ()
-    """Elements by their distance in units in the last place: one count for each of `ULP_EDGES` and one for more; floats only."""
+    """Number of elements per bin of `ULP_EDGES`, and above the last; empty for integers."""
 
     def __str__(self) -> str:
         if self.passed:
@@ -59,13 +60,13 @@ class OutputCheck:
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """All outputs."""
+    """Comparison of all outputs."""
 
     checks: tuple[OutputCheck, ...]
 
     @property
     def passed(self) -> bool:
-        """True where every output is right."""
+        """Whether every output passed."""
         return all(check.passed for check in self.checks)
 
     def __str__(self) -> str:
@@ -79,18 +80,18 @@ class VerificationResult:
 def verify_outputs(
     actual: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]], tolerances: Mapping[str, Tolerance]
 ) -> VerificationResult:
-    """Compare every expected output: |actual - expected| <= atol + rtol * |expected|, NaN only where NaN is expected.
+    """Compare every expected output: |actual - expected| <= atol + rtol * |expected|, and NaN equals only NaN.
 
-    Without a tolerance of their own, floats are compared at rtol 1e-5 and atol 1e-6, integers exactly.
+    The default tolerance is rtol 1e-5 and atol 1e-6 for floats, and zero for integers.
 
     Raises:
-        VerificationError: An output is missing, or has another shape or type.
+        VerificationError: An output is missing, or has a different shape or type.
     """
     return VerificationResult(tuple(_check(name, actual, expected[name], tolerances.get(name)) for name in expected))
 
 
 def default_tolerance(values: NDArray[Any]) -> Tolerance:
-    """For an output whose description has none."""
+    """Return the tolerance of an output whose description has none."""
     from rocm_perf_lab.languages.spec import Tolerance
 
     return Tolerance(rtol=0, atol=0) if values.dtype.kind in _EXACT_KINDS else Tolerance(rtol=1e-5, atol=1e-6)
@@ -102,14 +103,14 @@ def _check(name: str, outputs: Mapping[str, NDArray[Any]], expected: NDArray[Any
         raise VerificationError(f"the kernel has no output {name!r}", hint=f"outputs: {', '.join(outputs)}")
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise VerificationError(
-            f"output {name!r} is {actual.dtype} {actual.shape}, its reference {expected.dtype} {expected.shape}",
+            f"output {name!r} is {actual.dtype} {actual.shape}, but its reference is {expected.dtype} {expected.shape}",
             where=f"kernel.reference.{name}",
         )
     return _compare(name, actual, expected, tolerance if tolerance is not None else default_tolerance(expected))
 
 
 def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: Tolerance) -> OutputCheck:
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # unwritten memory may hold a signalling NaN
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # uninitialised memory may hold a signalling NaN
         got: NDArray[Any] = actual.astype(np.float64)
         want: NDArray[Any] = expected.astype(np.float64)
         same, error = _difference(actual, expected, got, want)
@@ -134,11 +135,11 @@ def _compare(name: str, actual: NDArray[Any], expected: NDArray[Any], limits: To
 
 
 def ulp_histogram(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[int, ...]:
-    """How many floats lie how far apart, counted in floats of their type between them; NaN against a number counts as more.
+    """Return the histogram of distances in units in the last place; a NaN against a number falls into the last bin.
 
     The bits of IEEE floats, read as integers with the sign folded, are in the order of their values.
     """
-    with np.errstate(invalid="ignore"):  # unwritten memory may hold a signalling NaN
+    with np.errstate(invalid="ignore"):  # uninitialised memory may hold a signalling NaN
         return _ulp_histogram(actual, expected, np.isnan(actual.astype(np.float64)), np.isnan(expected.astype(np.float64)))
 
 
@@ -164,10 +165,10 @@ def _ordered(values: NDArray[Any]) -> NDArray[np.float64]:
 def _difference(
     actual: NDArray[Any], expected: NDArray[Any], got: NDArray[np.float64], want: NDArray[np.float64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Where they are equal, and how far apart they are elsewhere; integers beyond 2^53 included. `got` and `want`: as float64."""
+    """Return equality and absolute difference of each element, exact for integers beyond 2^53. `got`, `want`: float64 values."""
     if actual.dtype.kind in _EXACT_KINDS:
         larger, smaller = np.maximum(actual, expected), np.minimum(actual, expected)
-        apart = larger.astype(np.uint64) - smaller.astype(np.uint64)  # modulo 2^64, which the difference does not reach
+        apart = larger.astype(np.uint64) - smaller.astype(np.uint64)  # the difference is below 2^64
         return actual == expected, apart.astype(np.float64)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     return same, np.where(same, 0.0, np.abs(got - want))

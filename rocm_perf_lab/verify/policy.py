@@ -1,4 +1,7 @@
-"""What a rewrite may change about the results, and the seed of what it is tried on: configuration, `optimizer.verification`."""
+"""Configuration `optimizer.verification`: allowed differences in results, and the seed of trials.
+
+This module has no imports besides pydantic, so that reading the configuration stays fast.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 
 class TrialPolicy(BaseModel):
-    """What a rewrite may change, and the seed of what it is tried on.
+    """Allowed differences in results, and the seed of trials.
 
-    `reassociate`: floating-point results may differ from the unmodified kernel's within tolerance, as a reduction in
-    another order gives them; without it every stable byte has to be the same. `nan`: NaN and infinity exactly where the
-    unmodified kernel has them, or anywhere. `in_place`: where the unmodified kernel also works with an output in the
-    place of an input, so must a rewrite.
+    Args:
+        seed: Seed of inputs.
+        reassociate: Floating-point results may differ from the unmodified kernel's within tolerance, for example because of
+            a different order of sums; otherwise every stable byte must be identical.
+        nan: `same` requires NaN and infinity exactly where the unmodified kernel has them; `ignore` does not compare there.
+        in_place: A rewrite must support an output that shares memory with an input if the unmodified kernel does.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

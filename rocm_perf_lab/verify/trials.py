@@ -1,7 +1,7 @@
-"""Trials: inputs and shapes that a rewrite has never seen, and what is left in memory before it runs.
+"""Trials: inputs, shapes and initial memory content that a rewrite has not seen.
 
-Takes a kernel description and a seed; gives trials, each a description with other inputs or another shape, and the launch
-of a build under it. A rewrite may know the description; it cannot know the seed. Equal seeds give equal bytes.
+A trial changes the inputs or the shape of a kernel description. Rewrites may depend on the description, but do not know the seed.
+Equal seeds give equal bytes.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Inputs = Literal["random", "described", "zeros", "special", "large", "small", "c
 _ODD_SIZES = (5, 133, 37, 3, 67)
 _MOST_ELEMENTS = 1 << 18
 _SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 1e-42, 6e4)
-"""The last two: a number below the smallest normal float, and one near the largest half."""
+"""The last two: a subnormal float, and a number near the largest half."""
 _SPECIAL_PLACES = 6
 _FEW_ELEMENTS = 512
-"""A shape with fewer is mostly edges; for repeated dispatches and special values the next larger one is taken."""
+"""Smallest shape for repeated dispatches and special values; smaller shapes consist mostly of edge cases."""
 _LARGE_FACTORS = (64.0, 8.0, 1.0)
-_FAR = 2.0
+_OFFSET = 2.0
 _KINDS_OF_ROWS = (0, 1, 2, 2, 0, 2, 2, 2)
-"""0: signs are drawn; 1: below zero; 2: above it."""
+"""0: random signs; 1: negative; 2: positive."""
 _SMALL_FACTOR = 2.0**-8
 _OTHER_SCALARS = 1.5
 _LONG = 8
@@ -57,12 +57,17 @@ _FLOATS = ("f16", "bf16", "f32", "f64")
 
 @dataclass(frozen=True)
 class Trial:
-    """One way to run the kernel.
+    """One execution of a kernel with given inputs and shape.
 
-    `rounds` seeds its inputs: with several, as many dispatches follow one another on the same memory, and the last one
-    counts; inputs that are `described` are those of the description. `in_place`: outputs lie where an input of the same
-    shape lies. Floats of inputs are multiplied by `factor`, floating-point arguments by `scalars`. Of the trials of one
-    `family` one is enough: the first that the unmodified kernel can take.
+    Args:
+        name: Name in messages.
+        params: Params of the description.
+        rounds: Seeds of inputs; one dispatch per seed on the same memory, and the last one is compared.
+        inputs: Kind of inputs; `described` means those of the description.
+        in_place: Outputs share the memory of an input of the same shape.
+        factor: Multiplies floating-point inputs.
+        scalars: Multiplies floating-point scalar arguments.
+        family: Of the trials of a family, only the first that the unmodified kernel supports is used.
     """
 
     name: str
@@ -76,10 +81,10 @@ class Trial:
 
 
 def planned_trials(description: KernelDescription, seed: int) -> tuple[Trial, ...]:
-    """The cheap ones first: other shapes, repeated dispatches, other values, in place, and at last the shape as it is.
+    """Return trials in order of cost: other shapes, repeated dispatches, other values, in place, and the described shape.
 
-    Shapes are those of `trials` in the description; without them, sizes that stand in shapes and scalar arguments but in
-    no macro are made odd, halved and small. Whether the unmodified kernel can take a shape is for the caller to see.
+    Shapes are those of `trials` in the description. Without them, sizes that occur in shapes and scalar arguments, but not in
+    macros, are made odd, halved and small. The caller finds out which trials the unmodified kernel supports.
     """
     given = dict(description.params)
     shapes = [given | dict(other) for other in description.trials] or [given | other for other in _other_sizes(description)]
@@ -108,7 +113,7 @@ def planned_trials(description: KernelDescription, seed: int) -> tuple[Trial, ..
             Trial(small_name, smallest, (_draw(seed, 110),), inputs="small", factor=_SMALL_FACTOR, scalars=_OTHER_SCALARS)
         )
     if any(_is_accumulated(argument) for argument in description.arguments):
-        trials.append(Trial("outputs that hold something before", smallest, (_draw(seed, 111),), inputs="content"))
+        trials.append(Trial("outputs with initial content", smallest, (_draw(seed, 111),), inputs="content"))
     return (*trials, Trial("other inputs", given, (_draw(seed, 107),)))
 
 
@@ -118,7 +123,7 @@ def _large(params: Mapping[str, int | float | str], factor: float, seed: int) ->
 
 
 def described(description: KernelDescription, trial: Trial, round_number: int = -1) -> KernelDescription:
-    """The description under a trial: its params and scalars, and random inputs drawn anew, but where its own are wanted."""
+    """Return the description of a trial: with its params and scalars, and with new random inputs unless `described`."""
 
     def scaled(value: ScalarArgument | StructField) -> ScalarArgument | StructField:
         return value.model_copy(update={"value": f"({value.value}) * {trial.scalars}"}) if value.dtype in _FLOATS else value
@@ -138,7 +143,7 @@ def described(description: KernelDescription, trial: Trial, round_number: int = 
 
 
 def reseeded(description: KernelDescription, seed: int) -> KernelDescription:
-    """The same description with random inputs drawn from other seeds."""
+    """Return the description with other seeds of random inputs."""
 
     def drawn(init: Initialiser | None, index: int) -> Initialiser | None:
         if isinstance(init, NormalInit | UniformInit | IntegersInit):
@@ -156,7 +161,7 @@ def reseeded(description: KernelDescription, seed: int) -> KernelDescription:
 
 
 def trial_launches(description: KernelDescription, trial: Trial, build: BuildResult, symbol: str, *, poison: int) -> list[Launch]:
-    """One launch per round. All buffers are read back; those without content hold random bytes drawn from `poison`."""
+    """Return one launch per round. All buffers are read back; uninitialised ones hold random bytes with the seed `poison`."""
     launches = []
     for number in range(len(trial.rounds)):
         launch = build_launch(described(description, trial, number), build.code_object, symbol, build.contract)
@@ -173,7 +178,7 @@ def trial_launches(description: KernelDescription, trial: Trial, build: BuildRes
 
 
 def in_place_pairs(description: KernelDescription, trial: Trial) -> dict[str, str]:
-    """Outputs with an input of the same type and shape each, which an in-place launch puts at one address."""
+    """Return outputs and inputs of equal type and shape that share memory in an in-place trial."""
     if not trial.in_place:
         return {}
     pairs: dict[str, str] = {}
@@ -187,7 +192,7 @@ def in_place_pairs(description: KernelDescription, trial: Trial) -> dict[str, st
 
 
 def elements(description: KernelDescription, params: Mapping[str, Any]) -> int:
-    """Elements of all buffers together; a very large number where the params do not fit the description."""
+    """Return the total number of elements of all buffers; a very large number if the params are invalid."""
     from rocm_perf_lab.core.expressions import ExpressionError, evaluate_integer
 
     total = 0
@@ -231,14 +236,14 @@ def _content(
 
 
 def _of_both_signs(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Of eight rows two with signs that are drawn, one far below zero, the others far above it: sums over rows stay large.
+    """Return values with signs by row: of eight rows, two random, one negative, five positive, so that sums over rows stay large.
 
-    One dimension is cut into eight such parts.
+    A one-dimensional array is divided into eight parts instead of rows.
     """
     rows = values.shape[0] if values.ndim > 0 else 1
     places = np.arange(rows) % 8 if values.ndim > 1 else np.arange(rows) * 8 // max(rows, 1)
     kind = np.array(_KINDS_OF_ROWS)[places].reshape(-1, *[1] * (values.ndim - 1))
-    far = np.abs(values) + _FAR
+    far = np.abs(values) + _OFFSET
     drawn = values * rng.choice([-1.0, 1.0], size=values.shape)
     result: NDArray[np.float64] = np.where(kind == 0, drawn, np.where(kind == 1, -far, far))
     return result
@@ -259,12 +264,12 @@ def _has_float_value(argument: Argument) -> bool:
 
 
 def _is_accumulated(argument: Argument) -> bool:
-    """A buffer that is read and written, and begins with one value everywhere."""
+    """Return whether an argument is a buffer that is read and written and has a constant initial value."""
     return isinstance(argument, BufferArgument) and argument.access == "inout" and isinstance(argument.init, ConstantInit)
 
 
 def _long(description: KernelDescription) -> list[dict[str, int | float | str]]:
-    """One size eight times as large and the others small, where that takes few workgroups; what is kept per row may not fit."""
+    """Return shapes with one size eight times as large and the others small, to exceed fixed capacities per row."""
     sizes = _sizes(description)
     small = {n: min(int(description.params[n]), _ODD_SIZES[i % len(_ODD_SIZES)]) for i, n in enumerate(sizes)}
     found: list[dict[str, int | float | str]] = []
@@ -287,7 +292,7 @@ def _workgroups(description: KernelDescription, params: Mapping[str, Any]) -> in
 
 
 def _larger(description: KernelDescription) -> dict[str, int | float | str]:
-    """All sizes larger than those that are measured, by as much as is cheap; empty where even a little is too much."""
+    """Return a shape with all sizes larger than the measured ones, or an empty one if that is too expensive."""
     sizes = _sizes(description)
     for numerator, most in ((64, _MOST_ELEMENTS), (32, _MOST_ELEMENTS), (16, _MOST_ELEMENTS), (9, 8 * _MOST_ELEMENTS * 4)):
         larger = {**description.params, **{n: int(description.params[n]) * numerator // 8 + 1 for n in sizes}}
@@ -297,14 +302,14 @@ def _larger(description: KernelDescription) -> dict[str, int | float | str]:
 
 
 def _sizes(description: KernelDescription) -> list[str]:
-    """Params that stand in shapes and scalar arguments, but in nothing that the compiled code knows."""
+    """Return params in shapes and scalar arguments that the compiled code does not depend on."""
     compiled = _names([*description.defines.values(), *description.constexprs.values(), *description.block, *description.flags])
     compiled |= _names([*description.options.values(), description.dynamic_lds_bytes])
     used = set[str]()
     for argument in description.arguments:
         used |= _names(_expressions(argument))
     for variable in description.variables:
-        compiled |= _names(variable.shape)  # the code knows the size of its own variables
+        compiled |= _names(variable.shape)  # the compiled code depends on the size of its variables
     return [
         name for name, value in description.params.items() if isinstance(value, int) and value > 1 and name in used - compiled
     ]
@@ -321,7 +326,7 @@ def _expressions(argument: Argument) -> Sequence[Expression]:
 
 
 def _other_sizes(description: KernelDescription) -> list[dict[str, int | float | str]]:
-    """Other values of the sizes that the compiled code does not know."""
+    """Return shapes with other values of the sizes that the compiled code does not depend on."""
     sizes = _sizes(description)
     odd = {n: min(int(description.params[n]), _ODD_SIZES[i % len(_ODD_SIZES)]) for i, n in enumerate(sizes)}
     half = {n: -(-int(description.params[n]) // 2) for n in sizes}
@@ -338,7 +343,7 @@ def _other_sizes(description: KernelDescription) -> list[dict[str, int | float |
 
 
 def _names(expressions: Iterable[Expression | None]) -> set[str]:
-    return {word for e in expressions if isinstance(e, str) for word in re.findall(r"[A-Za-z_]\w*", e)}
+    return {name for e in expressions if isinstance(e, str) for name in re.findall(r"[A-Za-z_]\w*", e)}
 
 
 def _changes(params: Mapping[str, Any], given: Mapping[str, Any]) -> str:
@@ -346,6 +351,6 @@ def _changes(params: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 
 
 def _draw(*parts: int) -> int:
-    """A seed from seeds, below 2^31."""
+    """Return a seed below 2^31 derived from seeds."""
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return int.from_bytes(digest[:4], "little") >> 1

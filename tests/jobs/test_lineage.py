@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rocm_perf_lab.jobs.optimize.lineage import LineageError, show_lineage
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
-from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
+from rocm_perf_lab.optimize.resume import JOURNAL, JournalHeader, Journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +72,7 @@ def test_where_no_terminal_is_the_patch_is_printed_as_it_is(finished: Path) -> N
 def test_of_a_killed_run_what_clears_the_bar_is_not_called_rejected(tmp_path: Path) -> None:
     baseline = Proposal.of("a", transform="none", description="as it is", parent=None)
     journal = Journal(tmp_path / JOURNAL)
-    journal.begin(Beginning(baseline=baseline.id, runtime_ns=100.0))
+    journal.begin(JournalHeader(baseline=baseline.id, runtime_ns=100.0))
     for text, is_faster in (("b", True), ("c", False)):
         proposal = Proposal.of(text, transform="t", description=f"rewrite {text}", parent=baseline)
         journal.remember(Verdict(proposal, is_faster, "measurement", "told", improvement=0.2 if is_faster else 0.0))

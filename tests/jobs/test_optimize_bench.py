@@ -36,7 +36,7 @@ class Drifting:
 def test_old_and_new_take_turns_so_that_drift_favours_neither(tmp_path: Path) -> None:
     device: Any = Drifting()
     unused: Any = None
-    bench = KernelBench(device, tmp_path, "k.hip", deterministic=False, dispatches=3, sandbox=unused, examiner=unused)
+    bench = KernelBench(device, tmp_path, "k.hip", deterministic=False, dispatches=3, sandbox=unused, checker=unused)
     bench._compiled = {OLD.id: unused, NEW.id: unused}
 
     comparison = bench.compare(MeasuredSource(OLD, 1.0), MeasuredSource(NEW, 1.0), AcceptanceRule(0.02))
@@ -49,7 +49,7 @@ def test_old_and_new_take_turns_so_that_drift_favours_neither(tmp_path: Path) ->
 
 def test_on_a_deterministic_device_nothing_is_run_again(tmp_path: Path) -> None:
     unused: Any = None
-    bench = KernelBench(unused, tmp_path, "k.hip", deterministic=True, dispatches=3, sandbox=unused, examiner=unused)
+    bench = KernelBench(unused, tmp_path, "k.hip", deterministic=True, dispatches=3, sandbox=unused, checker=unused)
 
     comparison = bench.compare(MeasuredSource(OLD, 1000.0), MeasuredSource(NEW, 750.0), AcceptanceRule(0.02))
 

@@ -1,4 +1,4 @@
-"""Sources that optimization has to refuse, or to take as they are; and answers that attack the compiler."""
+"""Sources that optimization rejects or must not alter, and answers that attack the compiler."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocm_perf_lab.cli.entry import run_lab
-from rocm_perf_lab.optimize.proposers.model import Answer, Usage
-from rocm_perf_lab.optimize.proposers.transcript import Call
+from rocm_perf_lab.jobs.optimize.application_source import ApplicationSource
+from rocm_perf_lab.optimize.proposers.model import ModelAnswer, TokenUsage
+from rocm_perf_lab.optimize.proposers.transcript import RecordedCall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,7 @@ def place(workplace: Path, source: bytes, entry: str = "scale", answers: Sequenc
     (directory / "kernel.yaml").write_text(KERNEL.format(entry=entry))
     (directory / "scale.hip").write_bytes(source)
     calls = [
-        Call(call=number, answer=Answer(text=text, usage=Usage(read=0, written=0)))
+        RecordedCall(call=number, answer=ModelAnswer(text=text, usage=TokenUsage(read=0, written=0)))
         for number, text in enumerate(answers, start=1)
     ]
     (directory / "transcript.jsonl").write_text("".join(call.model_dump_json() + "\n" for call in calls))
@@ -76,9 +77,9 @@ RECORDED = (
         (f"{HEAD}__global__ void scale{BODY}__global__ void scale(float* y) {{ y[0] = 0; }}\n", "scale", "scale"),
         (f"{HEAD}template <int N> __global__ void scale{BODY}", "scale", "the code object has no kernels"),
     ],
-    ids=["no kernel", "two of a name", "overloaded", "template that nobody instantiates"],
+    ids=["no kernel", "two of a name", "overloaded", "template without instances"],
 )
-def test_a_source_without_exactly_one_such_kernel_is_refused(
+def test_a_source_without_exactly_one_matching_kernel_is_rejected(
     workplace: Path, capsys: pytest.CaptureFixture[str], source: str, entry: str, said: str
 ) -> None:
     place(workplace, source.encode(), entry)
@@ -92,7 +93,7 @@ def test_a_source_without_exactly_one_such_kernel_is_refused(
 
 
 @pytest.mark.slow
-def test_a_template_that_is_instantiated_is_found_by_its_symbol(workplace: Path) -> None:
+def test_an_instantiated_template_is_found_by_its_symbol(workplace: Path) -> None:
     source = f"{HEAD}template <int N> __global__ void scale{BODY}template __global__ void scale<4>(const float*, float*, int);\n"
     place(workplace, source.encode(), "_Z5scaleILi4EEvPKfPfi")
 
@@ -103,7 +104,7 @@ def test_a_template_that_is_instantiated_is_found_by_its_symbol(workplace: Path)
 
 
 @pytest.mark.slow
-def test_where_nothing_is_proposed_the_reasons_are_told(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reasons_are_printed_if_there_is_no_proposal(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     waiting = GOOD.replace("i += 64) y[i]", "i += 64) __syncthreads(), y[i]")
     place(workplace, waiting.encode())
 
@@ -116,7 +117,7 @@ def test_where_nothing_is_proposed_the_reasons_are_told(workplace: Path, capsys:
 
 
 @pytest.mark.slow
-def test_a_loop_that_a_macro_makes_is_left_alone(workplace: Path) -> None:
+def test_a_loop_in_a_macro_is_not_unrolled(workplace: Path) -> None:
     source = GOOD.replace("for (int i = threadIdx.x; i < n; i += 64)", "EACH(i)")
     macro = f"#define EACH(i) for (int i = threadIdx.x; i < n; i += 64)\n{source}"
     place(workplace, macro.encode())
@@ -129,7 +130,7 @@ def test_a_loop_that_a_macro_makes_is_left_alone(workplace: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_line_ends_and_characters_of_the_source_are_kept(workplace: Path, mark: str) -> None:
+def test_line_ends_and_characters_of_the_source_are_preserved(workplace: Path, mark: str) -> None:
     source = mark + GOOD.replace("2.0f", "/* zwei · 二 */ 2.0f").replace("\n", "\r\n")
     answer = FASTER.replace("2.0f", "/* zwei · 二 */ 2.0f")
     place(workplace, source.encode(), answers=[f"Unrolled.\n```cpp\n{answer}```\n"])
@@ -143,7 +144,7 @@ def test_line_ends_and_characters_of_the_source_are_kept(workplace: Path, mark: 
     assert verdict["stage"] in ("measurement", "duplicate", "guard")
 
 
-def test_a_source_that_is_not_utf_8_is_refused(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_source_that_is_not_utf_8_is_rejected(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place(workplace, GOOD.encode() + b"// caf\xe9\n")
 
     assert optimize()[0] == 2
@@ -156,18 +157,19 @@ ENDLESS = (
 )
 
 
-def test_an_answer_that_hangs_the_compiler_is_a_verdict(workplace: Path) -> None:
+def test_an_answer_that_hangs_the_compiler_is_rejected(workplace: Path) -> None:
+    """The limit is shorter than the baseline needs: it applies to answers only."""
     attack = GOOD.replace('extern "C"', f'{ENDLESS}extern "C"').replace("2.0f *", "(2.0f + 0 * B<40, 1>::v) *")
     place(workplace, GOOD.encode(), answers=[f"```cpp\n{attack}```\n"])
 
-    code, summary = optimize(*RECORDED, "optimizer.isolation.compile_timeout_s=4")
+    code, summary = optimize(*RECORDED, "optimizer.isolation.compile_timeout_s=0.3")
 
     (verdict,) = summary["verdicts"]
     assert (code, verdict["stage"]) == (0, "compile")
     assert verdict["reason"].startswith("the compiler was stopped: it ")
 
 
-def test_an_endless_kernel_is_a_verdict(workplace: Path) -> None:
+def test_an_endless_kernel_is_rejected(workplace: Path) -> None:
     attack = GOOD.replace("i < n; i += 64", "i < n; i += n > 4096 ? 64 : 0")
     place(workplace, GOOD.encode(), answers=[f"```cpp\n{attack}```\n"])
 
@@ -179,6 +181,18 @@ def test_an_endless_kernel_is_a_verdict(workplace: Path) -> None:
     assert verdict["runtime_ms"] is None
 
 
-def test_a_kernel_of_triton_is_refused(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_triton_kernel_is_rejected(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_lab(["job=optimize", "kernel=softmax_triton", "tracking=none"]) == 2
-    assert "only HIP sources are rewritten" in capsys.readouterr().err
+    assert "only HIP sources can be rewritten" in capsys.readouterr().err
+
+
+def test_macros_and_include_directories_of_the_build_command_are_device_flags(tmp_path: Path) -> None:
+    build = "hipcc -O3 -DN=4 -I inc -std=c++20 --offload-arch=gfx942 {source} -o {binary} -lm"
+
+    application = ApplicationSource(tmp_path / "k.hip", build, ("./app", "--size", "4"))
+
+    assert application.device_flags() == ("-O3", "-DN=4", "-I", "inc", "-std=c++20")
+    assert application.run_arguments(tmp_path / "new") == [str(tmp_path / "new"), "--size", "4"]
+    assert ApplicationSource(tmp_path, build, ("python", "run.py", "{binary}")).run_arguments(tmp_path / "b") == [
+        "python", "run.py", str(tmp_path / "b")
+    ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Rewrites of the experiments as a model might give them: wrong, racing, gaming the examination, or honest.
+"""Rewrites of the experiments as a model might write them: wrong, racing, cheating, or correct.
 
-Each YAML file has those of one experiment. Whatever is not right has to be stopped, by the stage that is meant to, and with a
-reason that tells what to change; nothing may stop an honest one.
+Each YAML file has the rewrites of one experiment, with the stage that must reject them and a part of the reason. Correct
+rewrites must pass.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from rocm_perf_lab.core.resources import resource_dir
-from tests.builders.judging import described, judge_of
+from tests.builders.candidates import checker_of, described
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.optimize.judge import Judge
+    from rocm_perf_lab.optimize.candidate import CandidateChecker
 
 DIRECTORY = Path(__file__).parent / "candidates"
 EXPERIMENTS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(DIRECTORY.glob("*.yaml"))}
@@ -25,18 +25,16 @@ CASES = [(name, case) for name, content in EXPERIMENTS.items() for case in conte
 
 
 @cache
-def judge(experiment: str) -> Judge:
-    """One that has learned the kernel, for all cases."""
-    return judge_of(described(resource_dir("experiments") / experiment, **EXPERIMENTS[experiment]["params"]))
+def checker(experiment: str) -> CandidateChecker:
+    """Return the checker of an experiment, shared by its cases."""
+    return checker_of(described(resource_dir("experiments") / experiment, **EXPERIMENTS[experiment]["params"]))
 
 
 @pytest.mark.parametrize(
     ("experiment", "case"),
     [pytest.param(n, c, id=f"{n}: {c['name']}", marks=() if c.get("quick") else pytest.mark.slow) for n, c in CASES],
 )
-def test_what_is_wrong_is_stopped_with_a_reason_and_what_is_right_is_not(
-    experiment: str, case: dict[str, Any], tmp_path: Path
-) -> None:
+def test_each_candidate_ends_at_its_stage_with_a_reason(experiment: str, case: dict[str, Any], tmp_path: Path) -> None:
     description = described(resource_dir("experiments") / experiment)
     text = description.source_path.read_text()
     for old, new in case["edits"]:
@@ -45,13 +43,13 @@ def test_what_is_wrong_is_stopped_with_a_reason_and_what_is_right_is_not(
     source = tmp_path / description.source.name
     source.write_text(text)
 
-    judgement = judge(experiment).judge(source)
+    result = checker(experiment).check(source)
 
-    assert judgement.stage in (case["stage"], *case.get("also", ())), judgement.reason
-    assert case.get("says", "") in judgement.reason
+    assert result.stage in (case["stage"], *case.get("also", ())), result.reason
+    assert case.get("says", "") in result.reason
 
 
-def test_the_cases_are_many_and_named_apart() -> None:
+def test_names_of_candidates_are_unique() -> None:
     wrong = [(name, case["name"]) for name, case in CASES if case["stage"] != "right"]
     right = [(name, case["name"]) for name, case in CASES if case["stage"] == "right"]
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.optimize.guards import Candidate, LdsWithinTarget, NoNewSpills, OccupancyFloor, SameSignature
+from rocm_perf_lab.optimize.guards import LdsWithinTarget, NoNewSpills, OccupancyFloor, SameSignature
+from rocm_perf_lab.optimize.inspection import CandidateSource
 from rocm_perf_lab.optimize.proposers.prompt import guard_rules
 from rocm_perf_lab.optimize.source_tree import parse_source
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
-from tests.builders.judging import configured_guards
+from tests.builders.candidates import configured_guards
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
 
@@ -34,24 +35,24 @@ INDEXED_PRIVATE_ARRAY = """extern "C" __global__ void k(float* a, float f) {
 }"""
 
 
-def candidate(source: str, directory: Path, *, entry: str = "k") -> Candidate:
+def candidate(source: str, directory: Path, *, entry: str = "k") -> CandidateSource:
     text = f"#include <hip/hip_runtime.h>\n{source}\n"
     kernel = find_kernel(build_hip(text, directory).code_object, entry)
-    return Candidate(parse_source(text.encode(), entry), kernel, 8.0)
+    return CandidateSource(parse_source(text.encode(), entry), kernel, 8.0)
 
 
 @pytest.fixture(scope="module")
-def scale(tmp_path_factory: pytest.TempPathFactory) -> Candidate:
+def scale(tmp_path_factory: pytest.TempPathFactory) -> CandidateSource:
     """The kernel that nothing was done to."""
     return candidate(SCALE, tmp_path_factory.mktemp("scale"))
 
 
-def metadata(of: Candidate, **changes: int) -> Candidate:
+def metadata(of: CandidateSource, **changes: int) -> CandidateSource:
     kernel: KernelMetadata = replace(of.kernel, **changes)  # type: ignore[arg-type]
     return replace(of, kernel=kernel)
 
 
-def test_white_space_and_comments_in_a_signature_do_not_matter(scale: Candidate, tmp_path: Path) -> None:
+def test_white_space_and_comments_in_a_signature_do_not_matter(scale: CandidateSource, tmp_path: Path) -> None:
     same = candidate('extern "C" __global__ void k(\n  float *a, /* factor */ float f)\n{ a[threadIdx.x] *= f; }', tmp_path)
 
     assert SameSignature().check(scale, same).passed
@@ -60,7 +61,7 @@ def test_white_space_and_comments_in_a_signature_do_not_matter(scale: Candidate,
 @pytest.mark.parametrize(
     "parameters", ["float* a, double f", "float f, float* a", "float* a, float f, int unused", "float* a, const double f"]
 )
-def test_a_changed_parameter_list_is_refused(parameters: str, scale: Candidate, tmp_path: Path) -> None:
+def test_a_changed_parameter_list_is_refused(parameters: str, scale: CandidateSource, tmp_path: Path) -> None:
     changed = candidate(f'extern "C" __global__ void k({parameters}) {{}}', tmp_path)
 
     result = SameSignature().check(scale, changed)
@@ -78,7 +79,7 @@ def test_a_layout_that_changes_behind_an_equal_parameter_list_is_refused(tmp_pat
     assert (result.passed, result.detail) == (False, "the layout of the kernel's arguments changed")
 
 
-def test_a_changed_symbol_is_refused(scale: Candidate, tmp_path: Path) -> None:
+def test_a_changed_symbol_is_refused(scale: CandidateSource, tmp_path: Path) -> None:
     mangled = candidate(SCALE.removeprefix('extern "C" '), tmp_path)
 
     result = SameSignature().check(scale, mangled)
@@ -86,7 +87,7 @@ def test_a_changed_symbol_is_refused(scale: Candidate, tmp_path: Path) -> None:
     assert (result.passed, result.detail) == (False, "the symbol changed from k to _Z1kPff")
 
 
-def test_arguments_that_the_compiler_adds_are_not_part_of_the_signature(scale: Candidate, tmp_path: Path) -> None:
+def test_arguments_that_the_compiler_adds_are_not_part_of_the_signature(scale: CandidateSource, tmp_path: Path) -> None:
     # threadIdx alone needs no hidden argument, blockDim does
     hidden = candidate(SCALE.replace("threadIdx.x", "threadIdx.x + blockDim.x"), tmp_path)
     assert len(hidden.kernel.arguments) > len(scale.kernel.arguments)
@@ -94,7 +95,7 @@ def test_arguments_that_the_compiler_adds_are_not_part_of_the_signature(scale: C
     assert SameSignature().check(scale, hidden).passed
 
 
-def test_scratch_that_the_baseline_does_not_use_is_refused(scale: Candidate, tmp_path: Path) -> None:
+def test_scratch_that_the_baseline_does_not_use_is_refused(scale: CandidateSource, tmp_path: Path) -> None:
     result = NoNewSpills().check(scale, candidate(INDEXED_PRIVATE_ARRAY, tmp_path))
 
     assert (result.name, result.passed) == ("spills", False)
@@ -109,7 +110,7 @@ def test_scratch_that_the_baseline_uses_too_is_accepted(tmp_path: Path) -> None:
     assert (result.passed, result.detail) == (True, "none added")
 
 
-def test_every_kind_of_new_spill_is_named(scale: Candidate) -> None:
+def test_every_kind_of_new_spill_is_named(scale: CandidateSource) -> None:
     spilling = metadata(scale, vgpr_spill_count=3, sgpr_spill_count=5, scratch_bytes=16)
 
     assert NoNewSpills().check(scale, spilling).detail == "VGPR spills 0 to 3, SGPR spills 0 to 5, scratch bytes 0 to 16"
@@ -130,7 +131,7 @@ def test_every_kind_of_new_spill_is_named(scale: Candidate) -> None:
     ],
 )
 def test_occupancy_may_fall_to_half_but_not_below_two_waves(
-    before: float, after: float, passed: bool, floor: float, scale: Candidate
+    before: float, after: float, passed: bool, floor: float, scale: CandidateSource
 ) -> None:
     guard = OccupancyFloor(min_waves_per_simd=2.0, max_loss=0.5)
 
@@ -140,7 +141,7 @@ def test_occupancy_may_fall_to_half_but_not_below_two_waves(
     assert result.detail == f"{after:g} waves per SIMD, baseline {before:g}, floor {floor:g}"
 
 
-def test_the_largest_lds_of_a_workgroup_fits_and_a_byte_more_does_not(scale: Candidate, tmp_path: Path) -> None:
+def test_the_largest_lds_of_a_workgroup_fits_and_a_byte_more_does_not(scale: CandidateSource, tmp_path: Path) -> None:
     guard = LdsWithinTarget(target=mi300x())
     full = candidate(STATIC_LDS, tmp_path)  # 16384 floats: all 64 KiB
 
@@ -152,7 +153,7 @@ def test_the_largest_lds_of_a_workgroup_fits_and_a_byte_more_does_not(scale: Can
 @pytest.mark.parametrize(
     "parameters", ["const float* a, float f", "float* __restrict__ a, float f", "const float* __restrict__ a, const float f"]
 )
-def test_promises_to_the_caller_may_be_added(parameters: str, scale: Candidate, tmp_path: Path) -> None:
+def test_promises_to_the_caller_may_be_added(parameters: str, scale: CandidateSource, tmp_path: Path) -> None:
     promising = candidate(f'extern "C" __global__ void k({parameters}) {{}}', tmp_path)
 
     assert SameSignature().check(scale, promising).passed
@@ -168,7 +169,7 @@ def test_a_const_that_changes_the_mangled_name_is_refused(tmp_path: Path) -> Non
 def test_guards_with_limits_tell_a_model_what_they_are() -> None:
     told = guard_rules(configured_guards())
 
-    assert "A work-item takes at most 256 VGPRs, AGPRs included, and 256 AGPRs." in told
+    assert "A work-item uses at most 256 VGPRs, AGPRs included, and 256 AGPRs." in told
     assert "Occupancy falls by at most 75%, and not below 2 waves per SIMD unless the unmodified kernel has fewer." in told
-    assert "A workgroup takes at most 65,536 bytes of LDS." in told
+    assert "A workgroup uses at most 65,536 bytes of LDS." in told
     assert all("\n" not in rule for rule in told)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
-from rocm_perf_lab.optimize.resume import Beginning, Journal, ResumeError
+from rocm_perf_lab.optimize.resume import Journal, JournalHeader, ResumeError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,11 +44,11 @@ def test_a_line_that_was_cut_short_was_never_written(tmp_path: Path, cut: int) -
 
 
 def test_it_goes_on_from_the_same_baseline_only(tmp_path: Path) -> None:
-    begun = Journal(tmp_path / "j").begin(Beginning(baseline="aaa", runtime_ns=100.0, tracking_run="run"))
+    begun = Journal(tmp_path / "j").begin(JournalHeader(baseline="aaa", runtime_ns=100.0, tracking_run="run"))
 
-    assert Journal(tmp_path / "j").begin(Beginning(baseline="aaa", runtime_ns=101.0)) == begun
+    assert Journal(tmp_path / "j").begin(JournalHeader(baseline="aaa", runtime_ns=101.0)) == begun
     with pytest.raises(ResumeError, match="not the one that this run began with"):
-        Journal(tmp_path / "j").begin(Beginning(baseline="bbb", runtime_ns=100.0))
+        Journal(tmp_path / "j").begin(JournalHeader(baseline="bbb", runtime_ns=100.0))
 
 
 def test_what_the_tracker_has_is_known_again(tmp_path: Path) -> None:

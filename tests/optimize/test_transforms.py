@@ -20,7 +20,7 @@ from rocm_perf_lab.optimize.transforms.strength_reduction import ReduceStrength
 from rocm_perf_lab.optimize.transforms.unroll import UnrollLoops
 from rocm_perf_lab.optimize.transforms.vector_loads import VectorLoads
 from rocm_perf_lab.optimize.transforms.wave_reduction import WaveReduction
-from tests.builders.judging import described, judge_of
+from tests.builders.candidates import checker_of, described
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -277,10 +277,10 @@ def test_arguments_out_of_range_are_refused(make: object) -> None:
         make()  # type: ignore[operator]
 
 
-def _judged(name: str, chosen: set[str], directory: Path) -> list[tuple[str, str, str]]:
+def _rejected_rewrites(name: str, chosen: set[str], directory: Path) -> list[tuple[str, str, str]]:
     """What became of every proposal for an experiment that is not right, rewrites of the first rewrite included."""
     description = described(resource_dir("experiments") / name, **SMALL[name])
-    judge: CandidateChecker = judge_of(description)
+    checker: CandidateChecker = checker_of(description)
     everything = [t for t in transforms(description).values() if t.name in chosen]
     unit = parse_source(description.source_path.read_bytes(), description.entry)
     rewrites = [(t.name, r) for t in everything for r in t.propose(unit)]
@@ -294,9 +294,9 @@ def _judged(name: str, chosen: set[str], directory: Path) -> list[tuple[str, str
         source = directory / str(number) / description.source.name
         source.parent.mkdir()
         source.write_text(rewrite.text)
-        judgement = judge.judge(source)
-        if judgement.stage != "right" and not (judgement.stage == "guard" and transform in ("unroll", "waves per EU")):
-            found.append((f"{transform}: {rewrite.description}", judgement.stage, judgement.reason))
+        result = checker.check(source)
+        if result.stage != "right" and not (result.stage == "guard" and transform in ("unroll", "waves per EU")):
+            found.append((f"{transform}: {rewrite.description}", result.stage, result.reason))
     return found
 
 
@@ -306,10 +306,10 @@ def _judged(name: str, chosen: set[str], directory: Path) -> list[tuple[str, str
      ("histogram", {"vector loads"})],
 )  # fmt: skip
 def test_rewrites_are_right_where_the_kernel_runs(name: str, chosen: set[str], tmp_path: Path) -> None:
-    assert _judged(name, chosen, tmp_path) == []
+    assert _rejected_rewrites(name, chosen, tmp_path) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_every_rewrite_of_every_experiment_is_right(name: str, tmp_path: Path) -> None:
-    assert _judged(name, set(transforms()), tmp_path) == []
+    assert _rejected_rewrites(name, set(transforms()), tmp_path) == []

@@ -9,7 +9,7 @@ import pytest
 from rocm_perf_lab.toolchain.build import CompileRequest
 from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
 from rocm_perf_lab.toolchain.syntax import SyntaxTreeError, leading_includes, read_syntax
-from tests.builders.judging import the_compiler
+from tests.builders.candidates import the_compiler
 from tests.builders.kernels import write_source
 
 if TYPE_CHECKING:

@@ -170,10 +170,10 @@ def test_an_output_may_be_a_single_number(actual: float, passed: bool) -> None:
 @pytest.mark.parametrize(
     ("actual", "message"),
     [
-        (np.zeros((2, 3), np.float32), "output 'y' is float32 (2, 3), its reference float32 (3, 2)"),
-        (np.zeros(6, np.float32), "output 'y' is float32 (6,), its reference float32 (3, 2)"),
-        (np.zeros((3, 2), np.float64), "output 'y' is float64 (3, 2), its reference float32 (3, 2)"),
-        (np.zeros((3, 2), np.int32), "output 'y' is int32 (3, 2), its reference float32 (3, 2)"),
+        (np.zeros((2, 3), np.float32), "output 'y' is float32 (2, 3), but its reference is float32 (3, 2)"),
+        (np.zeros(6, np.float32), "output 'y' is float32 (6,), but its reference is float32 (3, 2)"),
+        (np.zeros((3, 2), np.float64), "output 'y' is float64 (3, 2), but its reference is float32 (3, 2)"),
+        (np.zeros((3, 2), np.int32), "output 'y' is int32 (3, 2), but its reference is float32 (3, 2)"),
     ],
 )
 def test_another_shape_or_type_cannot_be_compared(actual: NDArray[Any], message: str) -> None:

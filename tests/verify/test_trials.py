@@ -190,7 +190,7 @@ def test_a_canary_behind_a_buffer_shows_what_a_device_does_not_notice(copy: Buil
 
     assert run.buffers["y"].tobytes() == run.buffers["x"].tobytes()
     assert run.buffers["y"].shape == (2, 10)
-    with pytest.raises(LabError, match="writes behind the end of buffer 'y'"):
+    with pytest.raises(LabError, match="writes past the end of buffer 'y'"):
         runner.run(trial_launches(KERNEL, small(), beyond, "copy", poison=1), {})
 
 

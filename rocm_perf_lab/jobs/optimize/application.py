@@ -1,4 +1,4 @@
-"""`job=optimize_application`: the closed loop on a kernel inside an application of the user's own."""
+"""`job=optimize_application`: the closed loop on a kernel of an application."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
 from rocm_perf_lab.jobs.analyze.examination import Choice, examine, target_of_trace
-from rocm_perf_lab.jobs.optimize.application_bench import ApplicationBench, ApplicationMaker, ApplicationSource
-from rocm_perf_lab.jobs.optimize.application_source import USUAL_BUILD, find_source
+from rocm_perf_lab.jobs.optimize.application_bench import ApplicationBench
+from rocm_perf_lab.jobs.optimize.application_source import DEFAULT_BUILD, ApplicationBuilder, ApplicationSource, find_source
 from rocm_perf_lab.jobs.optimize.bench import read_source, share_of
-from rocm_perf_lab.jobs.optimize.finish import finish
-from rocm_perf_lab.jobs.optimize.observer import ConsoleAndTracker
-from rocm_perf_lab.jobs.optimize.progress import judging
-from rocm_perf_lab.jobs.optimize.proposers import open_proposer
-from rocm_perf_lab.jobs.optimize.setup import Parts, confirm, policy_of, selected, start_anew
+from rocm_perf_lab.jobs.optimize.reporter import LoopReporter, show_progress
+from rocm_perf_lab.jobs.optimize.results import write_results
+from rocm_perf_lab.jobs.optimize.setup import (
+    LoopComponents,
+    applicable_transforms,
+    clear_directory,
+    confirm,
+    open_proposer,
+    policy_of,
+)
 from rocm_perf_lab.jobs.records import RebuildCheck, examination_params, optimizer_params, profile_metrics
 from rocm_perf_lab.jobs.run_directory import ROCPD_DIRECTORY
 from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
@@ -26,12 +31,12 @@ from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.llm import LlmProposer
 from rocm_perf_lab.optimize.ranking import KernelShare, rank_by_looking, reason_to_stop
-from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
+from rocm_perf_lab.optimize.resume import JOURNAL, Journal, JournalHeader
 from rocm_perf_lab.optimize.source_tree import SourceError, parse_source
 from rocm_perf_lab.profiling.application import ApplicationRuns
 from rocm_perf_lab.profiling.selection import rank_kernels
 from rocm_perf_lab.toolchain.compilers import find_compiler
-from rocm_perf_lab.verify.application_outputs import OutputJudge
+from rocm_perf_lab.verify.application_outputs import ApplicationVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,16 +50,16 @@ if TYPE_CHECKING:
 
 
 class OptimizeApplicationJob:
-    """Builds, profiles, rewrites, rebuilds, compares, keeps or rolls back.
+    """Builds and profiles an application, rewrites a kernel of it, and keeps rewrites that are correct and faster.
 
     Args:
         command: Program and arguments.
-        source: File with the kernel; None looks for it beside the program.
-        build: Command that makes the program, with `{source}` and `{binary}`; None is the usual one.
-        verify: Command that ends with 0 where the outputs are right, with `{binary}`; None compares outputs.
+        source: File with the kernel; None searches next to the program.
+        build: Build command with `{source}` and `{binary}`; None means `DEFAULT_BUILD`.
+        verify: Command that exits with 0 if the outputs are correct, with `{binary}`; None compares outputs.
         compare_files: Files that the application writes.
-        kernel: Regular expression; None takes the kernel of the source that could save most of the whole time.
-        timeout_s: Of one run and of one build.
+        kernel: Regular expression for the kernel; None selects the one with the largest possible gain.
+        timeout_s: Limit of one run and of one build in seconds.
     """
 
     def __init__(
@@ -69,7 +74,7 @@ class OptimizeApplicationJob:
         timeout_s: float = 600.0,
     ) -> None:
         self._assumed = [name for name, value in (("--source", source), ("--build", build)) if value is None]
-        build = build if build is not None else USUAL_BUILD
+        build = build if build is not None else DEFAULT_BUILD
         missing = [name for name in ("{source}", "{binary}") if name not in build]
         if missing:
             raise LabError(
@@ -77,25 +82,30 @@ class OptimizeApplicationJob:
                 where=f"--build {shlex.quote(build)}",
                 hint='for example "hipcc -O3 {source} -o {binary}"',
             )
-        words = tuple(map(str, command))
-        self._application = ApplicationSource(Path(source) if source is not None else find_source(words[0]), build, words)
-        self._judge = OutputJudge(tuple(Path(name).absolute() for name in compare_files), verify, timeout_s)
+        arguments = tuple(map(str, command))
+        path = Path(source) if source is not None else find_source(arguments[0])
+        self._application = ApplicationSource(path, build, arguments)
+        self._verifier = ApplicationVerifier(tuple(Path(name).absolute() for name in compare_files), verify, timeout_s)
         self._kernel = kernel
         self._timeout_s = timeout_s
 
     def run(self, lab: Lab) -> None:
-        """Raises LabError where the application cannot be built, run, profiled or compared as it is."""
+        """Run the optimization.
+
+        Raises:
+            LabError: The unmodified application cannot be built, run, profiled or compared.
+        """
         text = read_source(self._application.source)
         if self._assumed:
             lab.console.print(f"[bold]source[/]  {self._application.source}", soft_wrap=True)
             lab.console.print(f"[bold]build[/]   {self._application.build}", soft_wrap=True)
-            lab.console.print(f"        (assumed; {' and '.join(self._assumed)} would say otherwise)", soft_wrap=True)
+            lab.console.print(f"        (default; set {' and '.join(self._assumed)} to change)", soft_wrap=True)
         profiler = Rocprofv3.find()
         if not lab.resumed:
-            start_anew(lab.output_dir)
-        maker = ApplicationMaker(self._application, lab.output_dir / "proposals", self._timeout_s)
-        baseline = Proposal.of(text, transform="none", description="the source as it is", parent=None)
-        found, symbol = self._first_look(lab, profiler, baseline, maker)
+            clear_directory(lab.output_dir)
+        builder = ApplicationBuilder(self._application, lab.output_dir / "proposals", self._timeout_s)
+        baseline = Proposal.of(text, transform="none", description="the unmodified source", parent=None)
+        found, symbol = self._first_look(lab, profiler, baseline, builder)
         described = KernelDescription(
             name=found.profile.kernel.name.partition("(")[0],
             source=self._application.source.absolute(),
@@ -106,7 +116,7 @@ class OptimizeApplicationJob:
         )
         lab = replace(lab, settings=lab.config.model_copy(update={"kernel": described, "target": found.profile.target}))
         parse_source(text.encode(), symbol)
-        parts = Parts.of(lab)
+        parts = LoopComponents.of(lab)
         confirm(lab, parts.model)
         lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
         with lab.tracker as tracker:
@@ -114,9 +124,9 @@ class OptimizeApplicationJob:
             tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._application.command), "time_kind": found.word})
             tracker.log_params({**examination_params(found), **optimizer_params(lab.config)})
             tracker.log_metrics(profile_metrics(found, found.word))
-            bench = self._bench(lab, profiler, parts, found, maker)
+            bench = self._bench(lab, profiler, parts, found, builder)
             result = self._search(lab, parts, bench, tracker, baseline, found)
-            finish(
+            write_results(
                 lab,
                 tracker,
                 result,
@@ -124,18 +134,20 @@ class OptimizeApplicationJob:
                 isolation=str(parts.sandbox.abilities()),
                 word=found.word,
             )
-            lab.console.print(f"[bold]binary[/]  {maker.binary(result.best)}", soft_wrap=True)
+            lab.console.print(f"[bold]binary[/]  {builder.binary(result.best)}", soft_wrap=True)
         show_where(lab, lab.tracker)
         lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.word))
 
-    def _first_look(self, lab: Lab, profiler: Rocprofv3, baseline: Proposal, maker: ApplicationMaker) -> tuple[Examination, str]:
-        """Build the source as it is and profile it, counters included; the kernel that is rewritten."""
+    def _first_look(
+        self, lab: Lab, profiler: Rocprofv3, baseline: Proposal, builder: ApplicationBuilder
+    ) -> tuple[Examination, str]:
+        """Build and profile the unmodified application with counters, and select the kernel to rewrite."""
         with lab.console.status("building and profiling the application") as status:
-            maker.place(baseline)
-            maker.make(baseline)
+            builder.place(baseline)
+            builder.build(baseline)
             runs = ApplicationRuns(
                 profiler,
-                tuple(maker.command(baseline)),
+                tuple(builder.command(baseline)),
                 lab.output_dir / "baseline" / ROCPD_DIRECTORY,
                 self._timeout_s,
                 status.update,
@@ -169,13 +181,13 @@ class OptimizeApplicationJob:
     def _most_worthwhile(
         self, lab: Lab, trace: Trace, target: Target, look: Callable[[RankedKernel], Examination]
     ) -> RankedKernel:
-        """The kernel that was asked for; else, of those in the source, the one that could save most of the whole time."""
+        """Return the kernel of `--kernel`, or the kernel in the source with the largest possible gain."""
         choice = Choice(self._kernel, True, lab.config.passes.helper_kernels)
         if self._kernel is not None:
             return choice.of(trace, target)
         content = self._application.source.read_bytes()
         critical = choice.critical(trace, target)
-        here = {k.mangled_name: (k, share) for k, share in critical if _stands_in(content, _symbol(k))}
+        here = {k.mangled_name: (k, share) for k, share in critical if _is_defined_in(content, _symbol(k))}
         elsewhere = [
             k.name for k, share in critical if k.mangled_name not in here and share >= lab.config.optimizer.min_improvement
         ]
@@ -189,11 +201,11 @@ class OptimizeApplicationJob:
 
         ranking = rank_by_looking([KernelShare(name, share, None) for name, (_, share) in here.items()], look_at)
         for place, share in enumerate(ranking, start=1):
-            lab.console.print(f"[bold]rank {place}[/]  {here[share.name][0].name}: {_worth(share)}", soft_wrap=True)
+            lab.console.print(f"[bold]rank {place}[/]  {here[share.name][0].name}: {_gain_text(share)}", soft_wrap=True)
         return here[ranking[0].name][0]
 
     def _bench(
-        self, lab: Lab, profiler: Rocprofv3, parts: Parts, found: Examination, maker: ApplicationMaker
+        self, lab: Lab, profiler: Rocprofv3, parts: LoopComponents, found: Examination, builder: ApplicationBuilder
     ) -> ApplicationBench:
         helpers, mangled = lab.config.passes.helper_kernels, found.profile.kernel.mangled_name
         x, y, z = found.profile.block
@@ -215,20 +227,26 @@ class OptimizeApplicationJob:
             return kernel.total_ns / len(kernel.dispatches)
 
         return ApplicationBench(
-            maker=maker,
+            builder=builder,
             kernel=mangled.removesuffix(".kd"),
             block=x * y * z,
             target=lab.config.target,
             compiler=find_compiler(lab.config.toolchain.compilers),
             sandbox=parts.sandbox,
-            judge=self._judge,
+            verifier=self._verifier,
             profile=profile,
             time_ns=time_ns,
             deterministic=found.profile.provenance.trace.emulated,
         )
 
     def _search(
-        self, lab: Lab, parts: Parts, bench: ApplicationBench, tracker: RunTracker, baseline: Proposal, found: Examination
+        self,
+        lab: Lab,
+        parts: LoopComponents,
+        bench: ApplicationBench,
+        tracker: RunTracker,
+        baseline: Proposal,
+        found: Examination,
     ) -> LoopResult:
         settings = lab.config.optimizer
         share = share_of(found)
@@ -236,19 +254,21 @@ class OptimizeApplicationJob:
         built = bench.build(baseline)
         evaluation = bench.evaluate(baseline, built)
         if stop is not None:
-            lab.console.print(f"[yellow]nothing to gain[/]: {stop}")
+            lab.console.print(f"[yellow]no potential gain[/]: {stop}")
             return LoopResult(baseline, evaluation.runtime_ns, baseline, evaluation.runtime_ns, (), stop)
-        lab.console.print(f"[bold]rank[/]    {share.name}: {share.possible_gain:.0%} of the whole time could be saved")
+        lab.console.print(f"[bold]rank[/]    {share.name}: {share.possible_gain:.0%} of the total time can be saved")
         journal = Journal(lab.output_dir / JOURNAL)
-        beginning = journal.begin(Beginning(baseline=baseline.id, runtime_ns=evaluation.runtime_ns, tracking_run=tracker.run_id))
+        beginning = journal.begin(
+            JournalHeader(baseline=baseline.id, runtime_ns=evaluation.runtime_ns, tracking_run=tracker.run_id)
+        )
 
-        transforms = selected(lab, parts.transforms, found.diagnosis)
+        transforms = applicable_transforms(lab, parts.transforms, found.diagnosis)
 
         def directory_of(proposal: Proposal) -> Path:
-            return lab.output_dir / "baseline" if proposal.id == baseline.id else bench.maker.directory_of(proposal)
+            return lab.output_dir / "baseline" if proposal.id == baseline.id else bench.builder.directory_of(proposal)
 
         with (
-            judging(lab.console) as progress,
+            show_progress(lab.console) as progress,
             open_proposer(lab, parts.model, transforms, parts.guards, tracker, directory_of) as proposer,
         ):
             loop = ClosedLoop(
@@ -257,7 +277,7 @@ class OptimizeApplicationJob:
                 proposer=proposer,
                 guards=parts.guards,
                 policy=policy_of(settings),
-                observer=ConsoleAndTracker(lab, tracker, bench.turns, baseline, progress, journal),
+                observer=LoopReporter(lab, tracker, bench.turns, baseline, progress, journal),
                 search=parts.search,
                 memory=journal,
             )
@@ -271,7 +291,7 @@ def _symbol(kernel: RankedKernel) -> str:
     return kernel.mangled_name.removesuffix(".kd")
 
 
-def _stands_in(content: bytes, symbol: str) -> bool:
+def _is_defined_in(content: bytes, symbol: str) -> bool:
     try:
         parse_source(content, symbol)
     except SourceError:
@@ -279,19 +299,19 @@ def _stands_in(content: bytes, symbol: str) -> bool:
     return True
 
 
-def _worth(kernel: KernelShare) -> str:
+def _gain_text(kernel: KernelShare) -> str:
     if kernel.headroom is None:
-        return f"at most {kernel.possible_gain:.0%} of the whole time, its part of the critical path"
+        return f"at most {kernel.possible_gain:.0%} of the total time, its share of the critical path"
     return (
-        f"{kernel.possible_gain:.0%} of the whole time: {kernel.critical_share:.0%} of the critical path, "
-        f"{kernel.headroom:.1f} times what the roof would take"
+        f"{kernel.possible_gain:.0%} of the total time: {kernel.critical_share:.0%} of the critical path, "
+        f"{kernel.headroom:.1f} times its roofline time"
     )
 
 
 def _rebuild(bench: ApplicationBench, best: Proposal) -> RebuildCheck:
-    """The device code of the stored source, once more and past the cache."""
-    path = bench.maker.source(best)
+    """Compile the device code of the stored source again, without the cache."""
+    path = bench.builder.source(best)
     if not path.exists():
-        bench.maker.place(best)
+        bench.builder.place(best)
     first, again = bench.compile(path), bench.compile(path, fresh=True)
     return RebuildCheck(first.code_object.sha256, again.code_object.sha256, again.command)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.jobs.optimize.bench import share_of
-from rocm_perf_lab.optimize.guards import Inspection
+from rocm_perf_lab.optimize.inspection import Inspection
 from rocm_perf_lab.optimize.loop import BuiltCandidate, Evaluation
 from rocm_perf_lab.statistics.paired_test import compare_exactly, compare_sequentially
 from rocm_perf_lab.target.occupancy import launch_occupancy

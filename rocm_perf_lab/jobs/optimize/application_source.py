@@ -1,27 +1,145 @@
-"""Where the source of an application is, and how it is built, when its user says neither."""
+"""Source file, build command and program of an application: found, placed and built for one candidate after another."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
+import subprocess
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.verify.application_outputs import ApplicationError
 
-USUAL_BUILD = "hipcc -O3 {source} -o {binary}"
+if TYPE_CHECKING:
+    from rocm_perf_lab.optimize.proposal import Proposal
 
+DEFAULT_BUILD = "hipcc -O3 {source} -o {binary}"
 _SUFFIXES = (".hip", ".cu", ".cpp", ".cc", ".cxx")
 _KERNEL = re.compile(rb"\b__global__\b")
+_DEVICE_FLAGS = re.compile(r"-(?:D|U|I|std=|isystem|include|f|m(?!arch)|O).*")
+_FLAGS_WITH_ARGUMENT = frozenset({"-D", "-U", "-I", "-isystem", "-include"})
+_HIDDEN_DIRECTORIES = (".git",)
+
+
+@dataclass(frozen=True)
+class ApplicationSource:
+    """Source, build command and command line of an application.
+
+    Args:
+        source: Source file of the user; never written.
+        build: Command with `{source}` and `{binary}`.
+        command: Command line of the application. `{binary}`, or the first argument without it, is replaced by the built binary.
+    """
+
+    source: Path
+    build: str
+    command: tuple[str, ...]
+
+    def build_arguments(self, source: Path, binary: Path) -> list[str]:
+        """Return the build command for one candidate. It runs without a shell."""
+        return [a.replace("{source}", str(source)).replace("{binary}", str(binary)) for a in shlex.split(self.build)]
+
+    def run_arguments(self, binary: Path) -> list[str]:
+        """Return the command line of the application for one candidate."""
+        if any("{binary}" in argument for argument in self.command):
+            return [argument.replace("{binary}", str(binary)) for argument in self.command]
+        return [str(binary), *self.command[1:]]
+
+    def device_flags(self) -> tuple[str, ...]:
+        """Return the arguments of the build command that affect device code: macros, include directories, language options."""
+        flags: list[str] = []
+        arguments = shlex.split(self.build)
+        for number, argument in enumerate(arguments):
+            if argument in _FLAGS_WITH_ARGUMENT and number + 1 < len(arguments):
+                flags += [argument, arguments[number + 1]]
+            elif _DEVICE_FLAGS.fullmatch(argument) and "{" not in argument and argument not in _FLAGS_WITH_ARGUMENT:
+                flags.append(argument)
+        return tuple(flags)
+
+
+@dataclass(frozen=True)
+class ApplicationBuilder:
+    """Builds candidates of an application with the user's build command.
+
+    Args:
+        application: Source, build command and command line.
+        directory: Parent of one directory per proposal.
+        timeout_s: Limit of one build in seconds.
+    """
+
+    application: ApplicationSource
+    directory: Path
+    timeout_s: float
+
+    def directory_of(self, proposal: Proposal) -> Path:
+        """Return the directory of a proposal."""
+        return self.directory / proposal.id
+
+    def binary(self, proposal: Proposal) -> Path:
+        """Return the path of a proposal's binary."""
+        return (self.directory_of(proposal) / "application").absolute()
+
+    def source(self, proposal: Proposal) -> Path:
+        """Return the path of a proposal's source, in a directory with links to the siblings of the user's file."""
+        return (self.directory_of(proposal) / "source" / self.application.source.name).absolute()
+
+    def place(self, proposal: Proposal) -> Path:
+        """Write a proposal's source and link the siblings of the user's file, so that its includes are found."""
+        path = self.source(proposal)
+        shutil.rmtree(path.parent, ignore_errors=True)
+        write_text(path, proposal.text)
+        for sibling in sorted(self.application.source.absolute().parent.iterdir()):
+            if sibling.name != path.name and sibling.name not in _HIDDEN_DIRECTORIES:
+                (path.parent / sibling.name).symlink_to(sibling)
+        return path
+
+    def command(self, proposal: Proposal) -> list[str]:
+        """Return the command line that runs a proposal."""
+        return self.application.run_arguments(self.binary(proposal))
+
+    def build(self, proposal: Proposal) -> None:
+        """Run the user's build command.
+
+        Raises:
+            ApplicationError: The command cannot be started, fails, hangs or writes no executable.
+        """
+        source, binary = self.source(proposal), self.binary(proposal)
+        binary.unlink(missing_ok=True)
+        command = self.application.build_arguments(source, binary)
+        try:
+            ended = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=self.timeout_s,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            raise ApplicationError(f"the build command cannot be started: {error.strerror}", where=shlex.join(command)) from error
+        except subprocess.TimeoutExpired as error:
+            raise ApplicationError(f"the build took more than {self.timeout_s:g} s", where=shlex.join(command)) from error
+        if ended.returncode != 0 or not os.access(binary, os.X_OK):
+            message = (ended.stderr or ended.stdout).strip()[-500:] or "it wrote no executable file"
+            raise ApplicationError(f"the build command failed: {message}", where=shlex.join(command), hint="check --build")
 
 
 def find_source(program: str) -> Path:
-    """The file of HIP kernels that has the program's name, else the only one, beside the program or in the working directory.
+    """Return the HIP source of a program: the file with the program's name, or the only file with kernels.
+
+    The directory of the program and the working directory are searched.
 
     Args:
-        program: First word of the application's command.
+        program: First argument of the application's command line.
 
     Raises:
-        LabError: There is none, or several and none of that name.
+        LabError: No file has a kernel, or several have and none has the program's name.
     """
     binary = Path(shutil.which(program) or program)
     directories = dict.fromkeys((binary.absolute().parent, Path.cwd()))
@@ -30,11 +148,15 @@ def find_source(program: str) -> Path:
     chosen = named or sources
     if len(chosen) == 1:
         return chosen[0]
-    found = ", ".join(file.name for file in chosen) if chosen else f"no file with a __global__ function ({', '.join(_SUFFIXES)})"
+    problem = (
+        f"several source files have kernels: {', '.join(file.name for file in chosen)}"
+        if chosen
+        else f"no source file with a __global__ function ({', '.join(_SUFFIXES)}) is next to the application"
+    )
     raise LabError(
-        f"which source file is to be rewritten? Beside the application {'are' if chosen else 'is'} {found}",
+        problem,
         where=program,
-        hint=f'rocm-perf optimize {program} --source kernel.hip --build "{USUAL_BUILD}"',
+        hint=f'rocm-perf optimize {program} --source kernel.hip --build "{DEFAULT_BUILD}"',
     )
 
 

@@ -1,4 +1,4 @@
-"""The workbench in the words of the closed loop: every proposal is built, run and compared in a directory of its own."""
+"""Bench of the closed loop for described kernels: builds, runs and compares proposals, each in its own directory."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class KernelBench:
     """Builds, runs and compares proposals on one device.
 
     Args:
-        bench: What does it.
-        directory: Gets one directory per proposal.
-        file_name: Of a proposal's source.
-        deterministic: Whether times of the device never vary.
-        dispatches: Of one half of a pair, where they do.
-        sandbox: Where proposals are compiled.
-        examiner: Tries proposals; it has learned the unmodified kernel.
-        run_limits: Of the process that runs a proposal; None where the device has one of its own.
+        bench: Compiles and runs sources.
+        directory: Parent of one directory per proposal.
+        file_name: File name of a proposal's source.
+        deterministic: Whether durations on the device never vary.
+        dispatches: Dispatches per time of a pair, if durations vary.
+        sandbox: Limits of the compiler for proposals; the unmodified kernel is compiled without limits.
+        checker: Runs trials; it has recorded the unmodified kernel.
+        run_limits: Limits of the process that runs a proposal; None if the device starts its own process.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class KernelBench:
         deterministic: bool,
         dispatches: int,
         sandbox: Sandbox,
-        examiner: CorrectnessChecker,
+        checker: CorrectnessChecker,
         run_limits: Limits | None = None,
     ) -> None:
         self._bench = bench
@@ -61,41 +61,50 @@ class KernelBench:
         self._deterministic = deterministic
         self._dispatches = dispatches
         self._sandbox = sandbox
-        self._examiner = examiner
+        self._checker = checker
         self._run_limits = run_limits
         self._compiled: dict[str, CompiledKernel] = {}
         self.turns: dict[str, Turn] = {}
 
     def directory(self, proposal: Proposal) -> Path:
-        """Where a proposal's files are."""
+        """Return the directory of a proposal."""
         return self._directory / proposal.id
 
     def build(self, proposal: Proposal) -> BuiltCandidate:
-        """Write the source into its directory and compile it there."""
+        """Write a proposal's source into its directory and compile it.
+
+        Raises:
+            CompileError: The source does not compile; the message does not contain the directory.
+        """
         path = self.directory(proposal) / self._file_name
         write_text(path, proposal.text)
         try:
             compiled = self._bench.compile(path, sandbox=self._sandbox)
         except CompileError as error:
-            directory = f"{path.parent}{os.sep}"  # a model, and a repeated run, are told the same in any directory
+            directory = f"{path.parent}{os.sep}"  # prompts do not depend on the directory of the run
             raise CompileError(
                 error.what.replace(directory, ""), log=error.log.replace(directory, ""), where=str(path), hint=error.hint
             ) from error
         return self.built(proposal, compiled, path)
 
-    def built(self, proposal: Proposal, compiled: CompiledKernel, source: Path) -> BuiltCandidate:
-        """Remember a compiled proposal."""
+    def built(self, proposal: Proposal, compiled: CompiledKernel, source: Path, *, trusted: bool = False) -> BuiltCandidate:
+        """Inspect and store a compiled proposal; in the sandbox unless `trusted`."""
         self._compiled[proposal.id] = compiled
         return BuiltCandidate(
             kernel=compiled.kernel,
             code_sha256=compiled.machine_code_sha256,
             occupancy_waves=compiled.occupancy.waves_per_simd,
             cached=compiled.build.cached,
-            inspection=self._bench.inspect(compiled, source, sandbox=self._sandbox),
+            inspection=self._bench.inspect(compiled, source, sandbox=None if trusted else self._sandbox),
         )
 
     def evaluate(self, proposal: Proposal, built: BuiltCandidate) -> Evaluation:
-        """Try it on what it never saw, then run it on the device; in a process of its own where the device is this one."""
+        """Run the trials of a proposal, then profile it; in a separate process if the device is the emulator.
+
+        Raises:
+            GateError: A check of the emulator reported a defect.
+            LabError: The proposal fails or breaks a limit.
+        """
         if self._run_limits is None:
             evaluation, turn = self._evaluate(proposal)
         else:
@@ -105,19 +114,19 @@ class KernelBench:
         return evaluation
 
     def _evaluate(self, proposal: Proposal) -> tuple[Evaluation, Turn | None]:
-        examination = self._examiner.examine(self.directory(proposal) / self._file_name)
-        if examination.gate is not None:
-            raise GateError(examination.gate)
-        if not examination.verification.passed:
-            return Evaluation(examination.verification, 0.0), None
+        result = self._checker.check(self.directory(proposal) / self._file_name)
+        if result.gate is not None:
+            raise GateError(result.gate)
+        if not result.verification.passed:
+            return Evaluation(result.verification, 0.0), None
         turn = self._bench.run(self._compiled[proposal.id], self.directory(proposal))
         require_clean(turn.findings, "of the proposal")
         evaluation = evaluation_of(turn)
-        checks = (*examination.verification.checks, *evaluation.verification.checks)
+        checks = (*result.verification.checks, *evaluation.verification.checks)
         return replace(evaluation, verification=VerificationResult(checks)), turn
 
     def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
-        """The times that are known where they cannot vary; else pairs, old and new taking turns at going first."""
+        """Compare two sources by pairs of times in alternating order, or by one time each if they never vary."""
         if self._deterministic:
             return compare_exactly(old.runtime_ns, new.runtime_ns)
         directory = self.directory(new.proposal) / "comparison"
@@ -136,16 +145,16 @@ class KernelBench:
         return times[old.id], times[new.id]
 
     def _time_ns(self, proposal: Proposal, directory: Path) -> float:
-        if proposal.id not in self._compiled:  # judged before an interruption
+        if proposal.id not in self._compiled:  # evaluated before an interruption
             self.build(proposal)
         return self._bench.time_ns(self._compiled[proposal.id], directory / proposal.id, dispatches=self._dispatches)
 
 
 def read_source(path: Path) -> str:
-    """The source with its newlines as they are.
+    """Return the text of a source without converting newlines.
 
     Raises:
-        LabError: It is missing or not UTF-8.
+        LabError: The file cannot be read or is not UTF-8.
     """
     try:
         return path.read_bytes().decode("utf-8")
@@ -156,13 +165,13 @@ def read_source(path: Path) -> str:
 
 
 def evaluation_of(turn: Turn, *, runtime_ns: float | None = None) -> Evaluation:
-    """What the loop wants to know of a turn; `runtime_ns` where it was measured before an interruption."""
+    """Return the evaluation of a profiled source. `runtime_ns` replaces the time after an interruption."""
     verification = turn.verification if turn.verification is not None else VerificationResult(())
     return Evaluation(verification, runtime_ns if runtime_ns is not None else turn.runtime_ns, share_of(turn))
 
 
 def share_of(turn: Examined) -> KernelShare:
-    """The kernel's part of the critical path, and how far it is from the roof."""
+    """Return the kernel's share of the critical path and its headroom below the roofline."""
     roof = turn.diagnosis.roofline
     headroom = turn.runtime_ns / roof.bound_ns if isinstance(roof, Roofline) and roof.bound_ns > 0 else None
     share = turn.diagnosis.critical_shares.get(turn.profile.kernel.mangled_name, 1.0)

@@ -1,4 +1,4 @@
-"""`job=optimize`: the closed loop on one kernel. The user's source file is read, never written."""
+"""`job=optimize`: the closed loop on one described kernel. The user's source file is never written."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from rocm_perf_lab.jobs.optimize.bench import LoopBench, evaluation_of, read_source, share_of
-from rocm_perf_lab.jobs.optimize.finish import finish
-from rocm_perf_lab.jobs.optimize.observer import ConsoleAndTracker
-from rocm_perf_lab.jobs.optimize.progress import judging
-from rocm_perf_lab.jobs.optimize.proposers import open_proposer
-from rocm_perf_lab.jobs.optimize.setup import Parts, confirm, limits_of, policy_of, selected, start_anew
+from rocm_perf_lab.jobs.optimize.bench import KernelBench, evaluation_of, read_source, share_of
+from rocm_perf_lab.jobs.optimize.reporter import LoopReporter, show_progress
+from rocm_perf_lab.jobs.optimize.results import write_results
+from rocm_perf_lab.jobs.optimize.setup import (
+    LoopComponents,
+    applicable_transforms,
+    clear_directory,
+    confirm,
+    limits_of,
+    open_proposer,
+    policy_of,
+)
 from rocm_perf_lab.jobs.profile.job import log_turn, require_clean, require_correct
 from rocm_perf_lab.jobs.profile.workbench import CompiledKernel, Turn, Workbench
 from rocm_perf_lab.jobs.records import RebuildCheck, optimizer_params
@@ -21,9 +27,9 @@ from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.llm import LlmProposer
 from rocm_perf_lab.optimize.ranking import reason_to_stop
-from rocm_perf_lab.optimize.resume import JOURNAL, Beginning, Journal
+from rocm_perf_lab.optimize.resume import JOURNAL, Journal, JournalHeader
 from rocm_perf_lab.optimize.source_tree import parse_source
-from rocm_perf_lab.verify.examiner import Examiner
+from rocm_perf_lab.verify.checker import CorrectnessChecker
 from rocm_perf_lab.verify.trial_runs import DeviceRunner, EmulatorRunner
 from rocm_perf_lab.verify.trials import reseeded
 
@@ -38,20 +44,22 @@ if TYPE_CHECKING:
     from rocm_perf_lab.tracking.run import RunTracker
     from rocm_perf_lab.verify.trial_runs import TrialRunner
 
-_MIB = 1 << 20
-
 
 class OptimizeJob:
-    """Profiles the baseline, then proposes, guards, checks, measures, and keeps or rolls back.
+    """Profiles the baseline, then evaluates proposals and keeps those that are correct and faster.
 
-    Resumed in the directory of an interrupted run, it goes on where that run ended.
+    In the directory of an interrupted run it continues that run.
     """
 
     def run(self, lab: Lab) -> None:
-        """Raises LabError where the baseline itself cannot be compiled, run or verified, or no proposal can be had."""
-        parts = Parts.of(lab)
+        """Run the optimization.
+
+        Raises:
+            LabError: The baseline cannot be compiled, run or verified, or the model returned no proposal.
+        """
+        parts = LoopComponents.of(lab)
         if not lab.resumed:
-            start_anew(lab.output_dir)
+            clear_directory(lab.output_dir)
         confirm(lab, parts.model)
         lab.announce_device()
         lab.console.print(f"[bold]sandbox[/] {parts.sandbox.abilities()}", soft_wrap=True)
@@ -66,11 +74,11 @@ class OptimizeJob:
             require_correct(turn, lab)
             require_clean(turn.findings, lab.config.kernel.name)
             result = self._search(lab, parts, bench, tracker, compiled, turn)
-            finish(
+            write_results(
                 lab,
                 tracker,
                 result,
-                rebuild=lambda best: _rebuild(bench, best, parts.sandbox),
+                rebuild=lambda best: _rebuild(bench, best, parts.sandbox if result.best.parent_id else None),
                 isolation=str(parts.sandbox.abilities()),
                 word=lab.device.identity.time_word,
             )
@@ -78,27 +86,27 @@ class OptimizeJob:
         lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, lab.device.identity.time_word))
 
     def _search(
-        self, lab: Lab, parts: Parts, bench: Workbench, tracker: RunTracker, compiled: CompiledKernel, turn: Turn
+        self, lab: Lab, parts: LoopComponents, bench: Workbench, tracker: RunTracker, compiled: CompiledKernel, turn: Turn
     ) -> LoopResult:
         settings = lab.config.optimizer
         text = read_source(lab.config.kernel.source_path)
-        baseline = Proposal.of(text, transform="none", description="the source as it is", parent=None)
+        baseline = Proposal.of(text, transform="none", description="the unmodified source", parent=None)
         kernel = share_of(turn)
         stop = reason_to_stop(kernel, settings.min_improvement)
         if stop is not None:
-            lab.console.print(f"[yellow]nothing to gain[/]: {stop}")
+            lab.console.print(f"[yellow]no potential gain[/]: {stop}")
             return LoopResult(baseline, turn.runtime_ns, baseline, turn.runtime_ns, (), stop)
-        lab.console.print(f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the whole time could be saved")
+        lab.console.print(f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the total time can be saved")
         journal = Journal(lab.output_dir / JOURNAL)
-        beginning = journal.begin(Beginning(baseline=baseline.id, runtime_ns=turn.runtime_ns, tracking_run=tracker.run_id))
+        beginning = journal.begin(JournalHeader(baseline=baseline.id, runtime_ns=turn.runtime_ns, tracking_run=tracker.run_id))
         loop_bench = _loop_bench(lab, bench, parts.sandbox)
 
         def directory_of(proposal: Proposal) -> Path:
             return lab.output_dir / "baseline" if proposal.id == baseline.id else loop_bench.directory(proposal)
 
-        transforms = selected(lab, parts.transforms, turn.diagnosis)
+        transforms = applicable_transforms(lab, parts.transforms, turn.diagnosis)
         with (
-            judging(lab.console) as progress,
+            show_progress(lab.console) as progress,
             open_proposer(lab, parts.model, transforms, parts.guards, tracker, directory_of) as proposer,
         ):
             loop = ClosedLoop(
@@ -107,73 +115,73 @@ class OptimizeJob:
                 proposer=proposer,
                 guards=parts.guards,
                 policy=policy_of(settings),
-                observer=ConsoleAndTracker(lab, tracker, loop_bench.turns, baseline, progress, journal),
+                observer=LoopReporter(lab, tracker, loop_bench.turns, baseline, progress, journal),
                 search=parts.search,
                 memory=journal,
             )
-            built = loop_bench.built(baseline, compiled, lab.config.kernel.source_path)
+            built = loop_bench.built(baseline, compiled, lab.config.kernel.source_path, trusted=True)
             evaluation = evaluation_of(turn, runtime_ns=beginning.runtime_ns)
             result = loop.run(baseline, built, evaluation)
             if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:
                 raise proposer.failure
         if settings.proposer == "transforms" and not result.verdicts:
-            _tell_why_nothing_was_proposed(lab, transforms, text)
+            _print_rejections(lab, transforms, text)
         return result
 
 
 def _with_unseen_inputs(config: LabConfig) -> LabConfig:
-    """Times are taken on inputs that no proposal can know: a source that returns known results gains nothing."""
+    """Draw new random inputs for measurements, so that a proposal with hard-coded results gains no advantage."""
     return config.model_copy(update={"kernel": reseeded(config.kernel, config.optimizer.verification.seed)})
 
 
-def _tell_why_nothing_was_proposed(lab: Lab, transforms: Sequence[Transform], text: str) -> None:
-    """What each transform looked for and left alone."""
+def _print_rejections(lab: Lab, transforms: Sequence[Transform], text: str) -> None:
+    """Print the reasons of transforms that proposed no rewrite."""
     unit = parse_source(text.encode(), lab.config.kernel.entry)
     for transform in transforms:
-        left = [f"line {rejection.line}: {rejection.reason}" for rejection in transform.rejections(unit)]
-        why = "; ".join(left) or "the kernel has no place for it"
+        reasons = [f"line {rejection.line}: {rejection.reason}" for rejection in transform.rejections(unit)]
+        why = "; ".join(reasons) or "not applicable to this kernel"
         lab.console.print(f"[yellow]no proposal[/] by {transform.name}: {escape(why)}", soft_wrap=True)
     if len(transforms) == 1:
-        lab.console.print("[dim]further kinds of rewrites: optimizer=transforms[/]", soft_wrap=True)
+        lab.console.print("[dim]more kinds of rewrites: optimizer=transforms[/]", soft_wrap=True)
 
 
-def _loop_bench(lab: Lab, bench: Workbench, sandbox: Sandbox) -> LoopBench:
-    """Where proposals are built, tried and measured."""
+def _loop_bench(lab: Lab, bench: Workbench, sandbox: Sandbox) -> KernelBench:
+    """Create the bench that builds, checks and measures proposals."""
     settings = lab.config.optimizer
-    return LoopBench(
+    return KernelBench(
         bench,
         lab.output_dir / "proposals",
         lab.config.kernel.source.name,
         deterministic=lab.device.deterministic,
         dispatches=lab.config.passes.runs,
         sandbox=sandbox,
-        examiner=_examiner(lab, bench, sandbox),
+        checker=_checker(lab, bench, sandbox),
         run_limits=limits_of(settings, settings.isolation.run_timeout_s) if lab.device.identity.emulated else None,
     )
 
 
-def _examiner(lab: Lab, bench: Workbench, sandbox: Sandbox) -> Examiner:
-    """Has the unmodified kernel run every trial; on the emulator first, and on a device that is none as well."""
-    settings = lab.config.optimizer
+def _checker(lab: Lab, bench: Workbench, sandbox: Sandbox) -> CorrectnessChecker:
+    """Create the checker and record the unmodified kernel: on the emulator, and also on the device if it is a GPU."""
+    settings, baseline = lab.config.optimizer, lab.config.kernel.source_path
     on_device = settings.gate == "none" or not lab.device.identity.emulated
     runners: list[TrialRunner] = [EmulatorRunner(lab.config.target)] if settings.gate == "emulator" else []
-    examiner = Examiner(
+    checker = CorrectnessChecker(
         lab.config.kernel,
-        lambda description, source: bench.build(description, source, sandbox=sandbox),
+        lambda description, source: bench.build(description, source, sandbox=None if source == baseline else sandbox),
         [*runners, *([DeviceRunner(lab.device)] if on_device else [])],
         settings.verification,
     )
-    with lab.console.status("trying the baseline on other inputs and shapes"):
-        examiner.learn(lab.config.kernel.source_path)
-    lab.console.print(f"[bold]trials[/]  {len(examiner.trials)}: {'; '.join(examiner.trials)}", soft_wrap=True)
-    for note in examiner.notes:
+    with lab.console.status("running the baseline with other inputs and shapes"):
+        checker.record_baseline(baseline)
+    lab.console.print(f"[bold]trials[/]  {len(checker.trials)}: {'; '.join(checker.trials)}", soft_wrap=True)
+    for note in checker.notes:
         lab.console.print(f"[dim]{note}[/]", soft_wrap=True)
-    return examiner
+    return checker
 
 
-def _rebuild(bench: Workbench, best: Path, sandbox: Sandbox) -> RebuildCheck:
-    """Compile the stored source once more, in another directory and past the cache: the code object has to be the same."""
+def _rebuild(bench: Workbench, best: Path, sandbox: Sandbox | None) -> RebuildCheck:
+    """Compile the stored source again, in another directory and without the cache, and compare the code objects."""
     first = bench.compile(best, sandbox=sandbox)
     again = bench.compile(best, sandbox=sandbox, fresh=True)
-    command = tuple(word.replace(f"{best.parent}{os.sep}", "") for word in again.build.command)
+    command = tuple(argument.replace(f"{best.parent}{os.sep}", "") for argument in again.build.command)
     return RebuildCheck(first.build.code_object.sha256, again.build.code_object.sha256, command)

@@ -1,4 +1,4 @@
-"""`rocm-perf lineage`: which proposal came from which, what became of it, and the patch that won."""
+"""`rocm-perf lineage`: the tree of proposals of an optimization, their verdicts, and the best patch."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
 
 
 class LineageError(LabError):
-    """A directory without an optimization."""
+    """A directory without an optimization, or with a damaged one."""
 
 
 @dataclass(frozen=True)
-class Node:
-    """One proposal and those that were made from it; `id` of the baseline too."""
+class LineageNode:
+    """One proposal, or the baseline, and the proposals derived from it."""
 
     id: str
     description: str
     outcome: str
     reason: str
     improvement: float | None
-    children: tuple[Node, ...]
+    children: tuple[LineageNode, ...]
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the tree as a JSON document."""
         own = {name: value for name, value in vars(self).items() if name != "children"}
         return {**own, "children": [child.document() for child in self.children]}
 
 
 def show_lineage(console: Console, directory: Path, *, with_diff: bool, as_json: bool) -> None:
-    """Print the tree.
+    """Print the tree of proposals.
 
     Args:
-        console: Where to.
-        directory: Of a run; an interrupted one has a lineage too.
-        with_diff: The winning patch as well.
-        as_json: One document on standard output.
+        console: Output.
+        directory: Directory of a run, which may be interrupted.
+        with_diff: Print the best patch too.
+        as_json: Write one JSON document to standard output instead.
 
     Raises:
-        LineageError: There was no optimization, or it is damaged.
+        LineageError: The directory has no optimization, or a damaged one.
     """
     rows, baseline, summary = _read(directory)
-    root = Node(baseline, "the source as it is", "baseline", "", None, _children(baseline, rows))
+    root = LineageNode(baseline, "the unmodified source", "baseline", "", None, _children(baseline, rows))
     diff = _diff(directory, summary) if with_diff else None
     if as_json:
         document = {
@@ -85,9 +85,9 @@ def show_lineage(console: Console, directory: Path, *, with_diff: bool, as_json:
 
 
 def _print_diff(console: Console, diff: str) -> None:
-    """Coloured on a terminal; elsewhere as it is, for `patch`."""
+    """Print a patch, coloured on a terminal and verbatim elsewhere."""
     if not diff:
-        console.print("the source is as it was: nothing was accepted")
+        console.print("the source did not change: no proposal was accepted")
     elif console.is_terminal:
         console.print(Syntax(diff, "diff"))
     else:
@@ -95,7 +95,7 @@ def _print_diff(console: Console, diff: str) -> None:
 
 
 def _read(directory: Path) -> tuple[list[Mapping[str, Any]], str, Mapping[str, Any] | None]:
-    """Rows of verdicts, the baseline's id, and optimize.json where the run has ended."""
+    """Return rows of verdicts, the id of the baseline, and the content of optimize.json if the run is finished."""
     path = directory / "optimize.json"
     if path.is_file():
         try:
@@ -103,14 +103,14 @@ def _read(directory: Path) -> tuple[list[Mapping[str, Any]], str, Mapping[str, A
             rows, baseline = list(summary["verdicts"]), str(summary["baseline"]["proposal"])
         except (ValueError, KeyError, TypeError) as error:
             raise LineageError(
-                "this is no optimize.json", where=str(path), hint="give the directory of an optimization"
+                "this is not a valid optimize.json", where=str(path), hint="name the directory of an optimization"
             ) from error
         return rows, baseline, summary
     if not (directory / JOURNAL).is_file():
         raise LineageError(
-            "there is no optimization in this directory",
+            "this directory does not contain an optimization",
             where=str(directory),
-            hint="give the directory of a run of rocm-perf optimize: outputs/<date>/<time>-optimize-<kernel>",
+            hint="name the directory of a run of rocm-perf optimize: outputs/<date>/<time>-optimize-<kernel>",
         )
     journal = Journal(directory / JOURNAL)
     if journal.beginning is None:
@@ -123,7 +123,7 @@ def _row(verdict: Verdict) -> Mapping[str, Any]:
         "proposal": verdict.proposal.id,
         "parent": verdict.proposal.parent_id,
         "description": verdict.proposal.description,
-        "accepted": False,  # which of a round wins is known at its end alone
+        "accepted": False,  # the winner of a round is known only at its end
         "unsettled": verdict.accepted,
         "stage": verdict.stage,
         "reason": verdict.reason,
@@ -131,14 +131,14 @@ def _row(verdict: Verdict) -> Mapping[str, Any]:
     }
 
 
-def _children(parent: str, rows: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
-    """In the order of their verdicts. Parents are judged before their children, so there is no circle."""
+def _children(parent: str, rows: Sequence[Mapping[str, Any]]) -> tuple[LineageNode, ...]:
+    """Return the children of a proposal in evaluation order. Parents precede their children, so the recursion ends."""
     found = []
     for number, row in enumerate(rows):
         if (row["parent"] or "") == parent:
             later = [other for other in rows[number + 1 :] if other["proposal"] != row["proposal"]]
             outcome = _outcome(row)
-            node = Node(
+            node = LineageNode(
                 row["proposal"],
                 row["description"],
                 outcome,
@@ -151,34 +151,34 @@ def _children(parent: str, rows: Sequence[Mapping[str, Any]]) -> tuple[Node, ...
 
 
 def _outcome(row: Mapping[str, Any]) -> str:
-    """In the words of the run itself: what ran is rolled back, what never did is rejected."""
+    """Return `rolled back` for proposals that ran, and `rejected` for those that did not."""
     if row["accepted"]:
         return "accepted"
     if row.get("unsettled"):
-        return "clears the bar"
+        return "fast enough"
     return "rolled back" if row["stage"] in ("verification", "measurement") else f"rejected: {row['stage']}"
 
 
-def _drawn(node: Node) -> Tree:
+def _drawn(node: LineageNode) -> Tree:
     tree = Tree(_label(node))
     for child in node.children:
         tree.add(_drawn(child))
     return tree
 
 
-def _label(node: Node) -> str:
+def _label(node: LineageNode) -> str:
     gain = f" [bold]{node.improvement:+.1%}[/]" if node.improvement is not None else ""
     colour = {"accepted": "green", "baseline": "bold"}.get(node.outcome, "dim")
     first = node.reason.splitlines()[0] if node.reason else ""
-    told = f" {escape(first)}" if first and node.outcome != "accepted" else ""
-    return f"[{colour}]{node.outcome}[/] {escape(node.description)}{gain} [dim]{node.id}{told}[/]"
+    reason = f" {escape(first)}" if first and node.outcome != "accepted" else ""
+    return f"[{colour}]{node.outcome}[/] {escape(node.description)}{gain} [dim]{node.id}{reason}[/]"
 
 
 def _diff(directory: Path, summary: Mapping[str, Any] | None) -> str:
     if summary is None:
-        raise LineageError("an interrupted run has no winner yet", where=str(directory), hint="go on with it first")
+        raise LineageError("an interrupted run has no best patch yet", where=str(directory), hint="continue the run first")
     patch = directory / f"{summary['best']['source']}.diff"
     try:
         return patch.read_text(encoding="utf-8")
     except OSError as error:
-        raise LineageError(f"the winning patch cannot be read: {error.strerror}", where=str(patch)) from error
+        raise LineageError(f"the best patch cannot be read: {error.strerror}", where=str(patch)) from error

@@ -124,7 +124,7 @@ def confirm(lab: Lab, model: ChatModel | None) -> None:
         f"(at most {llm.max_calls} calls, {llm.max_tokens:,} tokens{cost})?"
     )
     if not sys.stdin.isatty():
-        raise LabError("calling a model requires confirmation, and standard input is not a terminal", where=question, hint="add --yes")
+        raise LabError("a model needs confirmation, but standard input is not a terminal", where=question, hint="add --yes")
     from rich.prompt import Confirm
 
     if not Confirm.ask(question, console=Console(stderr=True)):

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.device.protocol import Device, Finding, Launch
     from rocm_perf_lab.languages.description import KernelDescription
-    from rocm_perf_lab.optimize.guards import Inspection
+    from rocm_perf_lab.optimize.inspection import Inspection
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.target.occupancy import Occupancy
     from rocm_perf_lab.target.peaks import MeasuredPeaks

@@ -16,14 +16,14 @@ class AnswerError(LabError):
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class ParsedAnswer:
     """A source, and what the model calls its change: the first words outside the block."""
 
     text: str
     description: str
 
 
-def read_answer(answer: str, *, parent: str, finish_reason: str | None = None, most_bytes: int) -> Rewritten:
+def read_answer(answer: str, *, parent: str, finish_reason: str | None = None, most_bytes: int) -> ParsedAnswer:
     """The source in an answer, with the line ends and the byte order mark of the source that it rewrites.
 
     Args:
@@ -55,7 +55,7 @@ def read_answer(answer: str, *, parent: str, finish_reason: str | None = None, m
         text = text.replace("\n", "\r\n")
     if parent.startswith("\ufeff") and not text.startswith("\ufeff"):
         text = "\ufeff" + text
-    return Rewritten(text, _description(prose))
+    return ParsedAnswer(text, _description(prose))
 
 
 def _split(answer: str) -> tuple[list[list[str]], list[str]]:

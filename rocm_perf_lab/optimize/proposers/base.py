@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Unusable:
+class UnusableAnswer:
     """An answer in which there is no source. `proposal` holds the answer itself, for the record."""
 
     proposal: Proposal
     reason: str
 
 
-Offer = Proposal | Unusable
+Offer = Proposal | UnusableAnswer
 Offers = Generator[Offer, Verdict, str | None]
 """Yields offers, is sent the verdict on each, and returns why there will be no more for any parent, or None."""
 

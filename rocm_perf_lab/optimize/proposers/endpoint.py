@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rocm_perf_lab.optimize.proposers.model import Answer, Failure, ModelError, Usage, estimated_tokens
+from rocm_perf_lab.optimize.proposers.model import FailedAttempt, ModelAnswer, ModelError, TokenUsage, estimated_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,7 @@ class EndpointModel:
             raise ModelError("the client for models is not installed", hint="pip install 'rocm-perf-lab[llm]'") from error
         return OpenAI(api_key=self._key, base_url=self.endpoint.base_url, timeout=self.endpoint.timeout_s, max_retries=0)
 
-    def complete(self, conversation: Conversation) -> Answer:
+    def complete(self, conversation: Conversation) -> ModelAnswer:
         """Ask, and ask again after errors that may pass.
 
         Raises:
@@ -127,7 +127,7 @@ class EndpointModel:
         """
         from openai import APIError
 
-        failures: list[Failure] = []
+        failures: list[FailedAttempt] = []
         start = time.monotonic()
         while True:
             try:
@@ -138,10 +138,10 @@ class EndpointModel:
                 if last or not _may_pass(error):
                     raise self._failed(error, len(failures) + 1) from error
                 wait = _asked_wait_s(error) or self.endpoint.first_wait_s * 2 ** len(failures)
-                failures.append(Failure(error=_in_words(error), waited_s=min(wait, _LONGEST_WAIT_S)))
+                failures.append(FailedAttempt(error=_in_words(error), waited_s=min(wait, _LONGEST_WAIT_S)))
                 self.sleep(failures[-1].waited_s)
 
-    def _ask(self, conversation: Conversation) -> Answer:
+    def _ask(self, conversation: Conversation) -> ModelAnswer:
         request = {
             "model": self.endpoint.model,
             "messages": [message.model_dump() for message in conversation],
@@ -155,12 +155,12 @@ class EndpointModel:
         except (ValueError, AttributeError, TypeError, LookupError) as error:  # what the client makes of garbage
             raise _GarbledError(f"{type(error).__name__}: {error}") from error
         usage = heard.usage
-        counted = Usage(
+        counted = TokenUsage(
             read=usage.prompt_tokens if usage else estimated_tokens(*(m.content for m in conversation)),
             written=usage.completion_tokens if usage else estimated_tokens(heard.text),
             estimated=usage is None,
         )
-        return Answer(text=heard.text, finish_reason=heard.finish_reason, usage=counted, model=heard.model)
+        return ModelAnswer(text=heard.text, finish_reason=heard.finish_reason, usage=counted, model=heard.model)
 
     def _receive(self, request: dict[str, Any]) -> _Heard:
         whole = self._client.chat.completions.create(**request)

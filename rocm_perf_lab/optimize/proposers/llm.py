@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.answers import AnswerError, read_answer
-from rocm_perf_lab.optimize.proposers.base import Unusable
-from rocm_perf_lab.optimize.proposers.model import Message, ModelError
+from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
+from rocm_perf_lab.optimize.proposers.model import ChatMessage, ModelError
 from rocm_perf_lab.optimize.source_tree import SourceError, parse_source
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.optimize.proposal import Verdict
     from rocm_perf_lab.optimize.proposers.base import Offer, Offers
-    from rocm_perf_lab.optimize.proposers.model import Answer
+    from rocm_perf_lab.optimize.proposers.model import ModelAnswer
     from rocm_perf_lab.optimize.proposers.prompt import PromptWriter
     from rocm_perf_lab.optimize.proposers.transcript import TranscribedModel
     from rocm_perf_lab.optimize.source_tree import SourceUnit
@@ -86,9 +86,9 @@ class LlmProposer:
             if verdict.stage not in _MENDABLE:
                 return
             said = answer.text or "(nothing)"
-            conversation = [*conversation, Message(role="assistant", content=said), self._prompt.repair(verdict)]
+            conversation = [*conversation, ChatMessage(role="assistant", content=said), self._prompt.repair(verdict)]
 
-    def _offer(self, answer: Answer, parent: Proposal) -> Offer:
+    def _offer(self, answer: ModelAnswer, parent: Proposal) -> Offer:
         try:
             rewritten = read_answer(
                 answer.text, parent=parent.text, finish_reason=answer.finish_reason, most_bytes=self._max_answer_bytes
@@ -101,6 +101,6 @@ class LlmProposer:
         description = rewritten.description or "a rewrite without a description"
         return Proposal.of(rewritten.text, transform=self._name, description=description, parent=parent)
 
-    def _unusable(self, answer: Answer, parent: Proposal, reason: str) -> Unusable:
+    def _unusable(self, answer: ModelAnswer, parent: Proposal, reason: str) -> UnusableAnswer:
         proposal = Proposal.of(answer.text, transform=self._name, description="an answer without a usable source", parent=parent)
-        return Unusable(proposal, reason)
+        return UnusableAnswer(proposal, reason)

@@ -14,7 +14,7 @@ class ModelError(LabError):
     """No answer, and none to be expected: the endpoint, the key, the budget or the transcript does not give one."""
 
 
-class Message(BaseModel):
+class ChatMessage(BaseModel):
     """One message of a conversation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -23,7 +23,7 @@ class Message(BaseModel):
     content: str
 
 
-class Usage(BaseModel):
+class TokenUsage(BaseModel):
     """Tokens of one call; `estimated` where the endpoint does not count them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,7 +33,7 @@ class Usage(BaseModel):
     estimated: bool = False
 
 
-class Failure(BaseModel):
+class FailedAttempt(BaseModel):
     """An attempt that gave no answer, and how long was waited before the next one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,26 +42,26 @@ class Failure(BaseModel):
     waited_s: float
 
 
-class Answer(BaseModel):
+class ModelAnswer(BaseModel):
     """What came back. `finish_reason` as the endpoint says it; `too long` where the lab stopped listening."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     text: str
     finish_reason: str | None = None
-    usage: Usage
+    usage: TokenUsage
     model: str = ""
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedAttempt, ...] = ()
     seconds: float = 0.0
 
 
-Conversation = Sequence[Message]
+Conversation = Sequence[ChatMessage]
 
 
 class ChatModel(Protocol):
     """A model, or what stands in for one."""
 
-    def complete(self, conversation: Conversation) -> Answer:
+    def complete(self, conversation: Conversation) -> ModelAnswer:
         """The next message.
 
         Raises:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.core.resources import resource_dir
-from rocm_perf_lab.optimize.proposers.model import Message
+from rocm_perf_lab.optimize.proposers.model import ChatMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ _LONGEST_LOG = 4000
 
 
 @dataclass(frozen=True)
-class Rules:
+class PromptRules:
     """What every rewrite is held to, in words.
 
     Args:
@@ -45,10 +45,10 @@ class PromptWriter:
         facts: What the profile says of a source that was run: kernel, gpu, profile, analysis, hot_spots.
     """
 
-    rules: Rules
+    rules: PromptRules
     facts: Callable[[Proposal], Mapping[str, Any]]
 
-    def question(self, parent: Proposal, judged: Sequence[Verdict]) -> list[Message]:
+    def question(self, parent: Proposal, judged: Sequence[Verdict]) -> list[ChatMessage]:
         """What a conversation begins with: the rules, then the source with all that is known of it."""
         told = {
             "source": parent.text.removeprefix("\ufeff").replace("\r\n", "\n"),
@@ -56,15 +56,15 @@ class PromptWriter:
             "verdicts": [_told(verdict) for verdict in judged[-_VERDICTS_TOLD:]],
         }
         return [
-            Message(role="system", content=_render("llm_prompt_system.j2", rules=asdict(self.rules))),
-            Message(role="user", content=_render("llm_prompt.j2", rules=asdict(self.rules), **told)),
+            ChatMessage(role="system", content=_render("llm_prompt_system.j2", rules=asdict(self.rules))),
+            ChatMessage(role="user", content=_render("llm_prompt.j2", rules=asdict(self.rules), **told)),
         ]
 
-    def repair(self, verdict: Verdict) -> Message:
+    def repair(self, verdict: Verdict) -> ChatMessage:
         """What the compiler, or the reader of the answer, said to the last one."""
         log = verdict.log if len(verdict.log) <= _LONGEST_LOG else verdict.log[:_LONGEST_LOG] + "\n[cut]"
         content = _render("llm_prompt_repair.j2", rules=asdict(self.rules), stage=verdict.stage, reason=verdict.reason, log=log)
-        return Message(role="user", content=content)
+        return ChatMessage(role="user", content=content)
 
 
 def guard_rules(guards: Sequence[object]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
-from rocm_perf_lab.optimize.proposers.model import Answer, Message, ModelError, estimated_tokens
+from rocm_perf_lab.optimize.proposers.model import ChatMessage, ModelAnswer, ModelError, estimated_tokens
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ TRANSCRIPT = "transcript.jsonl"
 Purpose = Literal["propose", "repair"]
 
 
-class Call(BaseModel):
+class RecordedCall(BaseModel):
     """One line: what was asked, and what came back. A recorded line may leave out what was asked."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,8 +31,8 @@ class Call(BaseModel):
     call: PositiveInt
     purpose: Purpose = "propose"
     parent: str | None = None
-    conversation: tuple[Message, ...] = ()
-    answer: Answer
+    conversation: tuple[ChatMessage, ...] = ()
+    answer: ModelAnswer
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RecordedModel:
         """Pass over answers that were given before an interruption."""
         self._next += answers
 
-    def complete(self, conversation: Conversation) -> Answer:
+    def complete(self, conversation: Conversation) -> ModelAnswer:
         """The next answer."""
         if self._next >= len(self._answers):
             raise ModelError(f"the transcript has no more than {len(self._answers)} answers", where=str(self._path))
@@ -102,7 +102,7 @@ class TranscribedModel:
         """Of all calls so far."""
         return self._budget.cost(self.read, self.written)
 
-    def complete(self, conversation: Conversation, *, purpose: Purpose, parent: str | None) -> Answer:
+    def complete(self, conversation: Conversation, *, purpose: Purpose, parent: str | None) -> ModelAnswer:
         """The next answer.
 
         Raises:
@@ -113,7 +113,9 @@ class TranscribedModel:
         else:
             self._require_budget(conversation)
             answer = self._model.complete(conversation)
-            row = Call(call=self.calls + 1, purpose=purpose, parent=parent, conversation=tuple(conversation), answer=answer)
+            row = RecordedCall(
+                call=self.calls + 1, purpose=purpose, parent=parent, conversation=tuple(conversation), answer=answer
+            )
             self._append(row)
         self.calls += 1
         self.read += answer.usage.read
@@ -134,7 +136,7 @@ class TranscribedModel:
         if budget.max_cost is not None and cost > budget.max_cost:
             raise ModelError(f"optimizer.llm.max_cost ({budget.max_cost:g}) reached: {self.cost:.4g} used")
 
-    def _append(self, call: Call) -> None:
+    def _append(self, call: RecordedCall) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab") as sink:
             sink.write(call.model_dump_json().encode() + b"\n")
@@ -142,7 +144,7 @@ class TranscribedModel:
             os.fsync(sink.fileno())
 
 
-def read_transcript(path: Path, *, cut_short: bool = False) -> tuple[Call, ...]:
+def read_transcript(path: Path, *, cut_short: bool = False) -> tuple[RecordedCall, ...]:
     """All calls of a file.
 
     Args:
@@ -168,7 +170,7 @@ def read_transcript(path: Path, *, cut_short: bool = False) -> tuple[Call, ...]:
     for number, line in enumerate(content.splitlines(), start=1):
         if line.strip():
             try:
-                calls.append(Call.model_validate_json(line))
+                calls.append(RecordedCall.model_validate_json(line))
             except ValidationError as error:
                 first = error.errors()[0]
                 raise ModelError(

@@ -1,4 +1,4 @@
-"""What a transform is: it reads a source and proposes rewrites, and says what it left alone."""
+"""Protocol of transforms, which propose rewrites of a source, and their selection by bottleneck."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A whole new source text, and what was done to get it."""
+    """Complete new source text and a description of the change."""
 
     description: str
     text: str
@@ -19,7 +21,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Rejection:
-    """A place that the transform must not touch, and why."""
+    """Line that a transform considered and did not change, with the reason."""
 
     line: int
     reason: str
@@ -28,16 +30,28 @@ class Rejection:
 class Transform(Protocol):
     """One kind of rewrite, named by `_target_` in YAML.
 
-    A transform may also have `addresses`, the bottlenecks (names of `analysis/bottleneck.yaml`) that it can relieve; one
-    without is tried whatever the bottleneck is. It has to take sources that were rewritten already.
+    A transform may have an attribute `addresses` with the bottlenecks (names in `analysis/bottleneck.yaml`) that it can relieve;
+    without it, the transform is tried for every bottleneck. A transform must accept sources that are already rewritten.
     """
 
     name: str
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """Rewrites in a fixed order."""
+        """Return rewrites in a deterministic order."""
         ...
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Places that were considered and left alone."""
+        """Return the places that were considered and not changed."""
         ...
+
+
+def select_transforms(transforms: Sequence[Transform], bottlenecks: Iterable[str]) -> tuple[Transform, ...]:
+    """Return the transforms that address a bottleneck, in their order, or all transforms if none does.
+
+    Args:
+        transforms: Configured transforms.
+        bottlenecks: Names in `analysis/bottleneck.yaml`.
+    """
+    found = frozenset(bottlenecks)
+    chosen = tuple(t for t in transforms if getattr(t, "addresses", None) is None or t.addresses & found)  # type: ignore[attr-defined]
+    return chosen or tuple(transforms)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocm_perf_lab.optimize.proposers.answers import AnswerError, Rewritten, read_answer
+from rocm_perf_lab.optimize.proposers.answers import AnswerError, ParsedAnswer, read_answer
 
 CODE = "__global__ void k() {\n  int x = 1;\n}\n"
 
 
-def read(answer: str, *, parent: str = "int a;\n", finish_reason: str | None = "stop", most_bytes: int = 10_000) -> Rewritten:
+def read(answer: str, *, parent: str = "int a;\n", finish_reason: str | None = "stop", most_bytes: int = 10_000) -> ParsedAnswer:
     return read_answer(answer, parent=parent, finish_reason=finish_reason, most_bytes=most_bytes)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rocm_perf_lab.optimize.proposers.endpoint import Endpoint, EndpointModel, is_local
-from rocm_perf_lab.optimize.proposers.model import Answer, Message, ModelError, Usage
+from rocm_perf_lab.optimize.proposers.model import ChatMessage, ModelAnswer, ModelError, TokenUsage
 from tests.builders.chat_server import ChatServer, Fails, Hangs, Says, Sends, Step, chat_server
 
-QUESTION = [Message(role="system", content="be brief"), Message(role="user", content="12345678")]
+QUESTION = [ChatMessage(role="system", content="be brief"), ChatMessage(role="user", content="12345678")]
 
 
 class Waits(list[float]):
@@ -22,7 +22,7 @@ class Waits(list[float]):
         self.append(seconds)
 
 
-def ask(*script: Step, **settings: Any) -> tuple[Answer, ChatServer, Waits]:
+def ask(*script: Step, **settings: Any) -> tuple[ModelAnswer, ChatServer, Waits]:
     waits = Waits()
     with chat_server(script) as server:
         endpoint = replace(Endpoint(server.url, "llama"), **settings)
@@ -41,7 +41,7 @@ def test_an_answer_arrives_whole_with_its_tokens(stream: bool) -> None:
     answer, server, _ = ask(Says(text, usage=(321, 45)), stream=stream, temperature=0.5, seed=7, max_answer_tokens=99)
 
     assert (answer.text, answer.finish_reason, answer.model) == (text, "stop", "llama")
-    assert answer.usage == Usage(read=321, written=45)
+    assert answer.usage == TokenUsage(read=321, written=45)
     (request,) = server.requests
     assert request["messages"] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "12345678"}]
     assert (request["model"], request["temperature"], request["seed"], request["max_tokens"]) == ("llama", 0.5, 7, 99)
@@ -56,7 +56,7 @@ def test_what_is_not_set_is_left_to_the_endpoint() -> None:
 def test_tokens_that_nobody_counted_are_estimated_and_marked() -> None:
     answer, _, _ = ask(Says("123456789", usage=None))
 
-    assert answer.usage == Usage(read=2 + 2, written=3, estimated=True)  # four bytes a token, rounded up
+    assert answer.usage == TokenUsage(read=2 + 2, written=3, estimated=True)  # four bytes a token, rounded up
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 408])

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
-from rocm_perf_lab.optimize.proposers.base import Unusable
+from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
 from rocm_perf_lab.optimize.proposers.llm import LlmProposer
-from rocm_perf_lab.optimize.proposers.model import Answer, Message, Usage
+from rocm_perf_lab.optimize.proposers.model import ChatMessage, ModelAnswer, TokenUsage
 from rocm_perf_lab.optimize.proposers.transcript import Budget, TranscribedModel
 from rocm_perf_lab.optimize.source_tree import parse_source
 
@@ -29,24 +29,24 @@ class Scripted:
     """Answers from a list."""
 
     answers: list[str]
-    conversations: list[list[Message]] = field(default_factory=list)
+    conversations: list[list[ChatMessage]] = field(default_factory=list)
 
-    def complete(self, conversation: Conversation) -> Answer:
+    def complete(self, conversation: Conversation) -> ModelAnswer:
         """The next one."""
         self.conversations.append(list(conversation))
-        return Answer(text=self.answers.pop(0), finish_reason="stop", usage=Usage(read=1, written=1))
+        return ModelAnswer(text=self.answers.pop(0), finish_reason="stop", usage=TokenUsage(read=1, written=1))
 
 
 class Short:
     """A prompt of one word, and a repair that repeats the reason."""
 
-    def question(self, parent: Proposal, judged: Sequence[Verdict]) -> list[Message]:
+    def question(self, parent: Proposal, judged: Sequence[Verdict]) -> list[ChatMessage]:
         """How many verdicts there are."""
-        return [Message(role="user", content=f"go {len(judged)}")]
+        return [ChatMessage(role="user", content=f"go {len(judged)}")]
 
-    def repair(self, verdict: Verdict) -> Message:
+    def repair(self, verdict: Verdict) -> ChatMessage:
         """The reason."""
-        return Message(role="user", content=verdict.reason)
+        return ChatMessage(role="user", content=verdict.reason)
 
 
 def answer(body: str) -> str:
@@ -73,7 +73,7 @@ def run(
         offer = next(offers)
         while True:
             seen.append(offer)
-            if isinstance(offer, Unusable):
+            if isinstance(offer, UnusableAnswer):
                 verdict = Verdict(offer.proposal, False, "answer", offer.reason)
             else:
                 stage = stages.get(offer.description, "measurement")
@@ -108,7 +108,7 @@ def test_an_unusable_answer_is_one_too(tmp_path: Path) -> None:
     renamed = answer("r").replace("void k(", "void kernel(")
     offers, model, _ = run(tmp_path, ["prose", renamed, answer("c")], {})
 
-    reasons = [o.reason for o in offers if isinstance(o, Unusable)]
+    reasons = [o.reason for o in offers if isinstance(o, UnusableAnswer)]
     assert "no code block" in reasons[0]
     assert reasons[1].startswith("the kernel has to keep its name: ")
     assert isinstance(offers[2], Proposal)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.optimize.proposers.model import Answer, Message, ModelError, Usage
+from rocm_perf_lab.optimize.proposers.model import ChatMessage, ModelAnswer, ModelError, TokenUsage
 from rocm_perf_lab.optimize.proposers.transcript import Budget, RecordedModel, TranscribedModel, read_transcript
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.optimize.proposers.model import Conversation
 
-QUESTION = [Message(role="user", content="q" * 40)]  # ten tokens by estimate
+QUESTION = [ChatMessage(role="user", content="q" * 40)]  # ten tokens by estimate
 
 
 @dataclass
@@ -24,10 +24,12 @@ class Counting:
 
     asked: list[Conversation] = field(default_factory=list)
 
-    def complete(self, conversation: Conversation) -> Answer:
+    def complete(self, conversation: Conversation) -> ModelAnswer:
         """The next number."""
         self.asked.append(conversation)
-        return Answer(text=f"ä {len(self.asked)}\r\n", finish_reason="stop", usage=Usage(read=100, written=20), seconds=0.5)
+        return ModelAnswer(
+            text=f"ä {len(self.asked)}\r\n", finish_reason="stop", usage=TokenUsage(read=100, written=20), seconds=0.5
+        )
 
 
 def calls(model: TranscribedModel, count: int) -> list[str]:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.optimize.isolation import IsolationError, run_isolated
 from rocm_perf_lab.optimize.loop import GateError
 from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
+from rocm_perf_lab.verify.isolation import IsolationError, run_isolated
 
 MIB = 1 << 20
 PLENTY = Limits(seconds=30, memory_bytes=1024 * MIB)
@@ -62,7 +62,7 @@ def test_a_crash_costs_one_result() -> None:
 
 
 def test_memory_is_limited_beyond_what_was_there_before() -> None:
-    with pytest.raises(IsolationError, match="needed more memory"):
+    with pytest.raises(IsolationError, match="exceeded optimizer.isolation.memory_mb"):
         run_isolated(lambda: len(bytearray(2048 * MIB)), PLENTY)
 
     assert run_isolated(lambda: len(bytearray(256 * MIB)), PLENTY) == 256 * MIB

@@ -1,8 +1,8 @@
-"""Runs an action on a proposal in a process of its own: with limits, without a network, and without a way back but its result.
+"""Execution of an action in a forked process with resource limits and without network access.
 
-The process is forked, so it has everything that was prepared, and nothing that it does to its memory reaches the others. It
-cannot outlive the process that waits for it. Of a proposal's code only the GPU's part ever runs, on the emulator; what can
-go wrong there (an endless kernel, memory, a crash of the emulator itself) costs one verdict.
+The child inherits everything that is prepared, its changes to memory stay in the child, and it ends with its parent. Only device
+code of a proposal is executed, on the emulator; an endless kernel, exhausted memory or a crash of the emulator rejects one
+proposal and does not end the run.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _PR_SET_PDEATHSIG = 1
-_PIECE = 1 << 20
+_PIPE_BYTES = 1 << 20
 
 
 class IsolationError(LabError):
-    """The process did not end as it should: a limit, or a crash."""
+    """The process exceeded a limit or crashed."""
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What comes back: a value, an error of the user, or the traceback of a defect."""
+class _Outcome:
+    """Outcome of an action: a value, a LabError, or the traceback of an internal error."""
 
     value: Any = None
     error: tuple[type[LabError], str, str | None, str | None] | None = None
@@ -47,16 +47,19 @@ class _Told:
 
 
 def run_isolated(action: Callable[[], _Result], limits: Limits) -> _Result:
-    """Do it in another process.
+    """Run an action in another process.
 
     Args:
-        action: What to do; its result has to be picklable.
-        limits: By the clock, of additional memory, and of each file.
+        action: Action; its result must be picklable.
+        limits: Limits of wall-clock time, of additional memory, and of the size of each file.
+
+    Returns:
+        Result of the action.
 
     Raises:
-        IsolationError: It broke a limit or crashed.
+        IsolationError: The process exceeded a limit or crashed.
         LabError: The action raised it.
-        RuntimeError: A defect of the lab in the other process.
+        RuntimeError: The action raised any other exception.
     """
     reader, writer = os.pipe()
     sys.stdout.flush()
@@ -64,7 +67,7 @@ def run_isolated(action: Callable[[], _Result], limits: Limits) -> _Result:
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _become(action, limits, writer)
+        _run_child(action, limits, writer)
     os.close(writer)
     content: bytes | None = None
     try:
@@ -75,16 +78,16 @@ def run_isolated(action: Callable[[], _Result], limits: Limits) -> _Result:
     if content is None:
         raise IsolationError(
             f"the run took more than {limits.seconds:g} s",
-            hint="a faster kernel, or a larger optimizer.isolation.run_timeout_s",
+            hint="raise optimizer.isolation.run_timeout_s if the kernel is slow",
         )
     if not content:
-        raise IsolationError(f"the run ended without a result: {_end(status)}", hint="the kernel, or the emulator, crashed")
+        raise IsolationError(f"the run ended without a result: {_end(status)}", hint="the emulator crashed on this kernel")
     result: _Result = _result(pickle.loads(content))
     return result
 
 
 def _ended(child: int, *, kill: bool) -> int:
-    """Its status. One that has told everything ends by itself."""
+    """Wait for the child, or kill it first, and return its exit status."""
     if kill:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -92,36 +95,36 @@ def _ended(child: int, *, kill: bool) -> int:
     return status
 
 
-def _result(told: _Told) -> Any:
-    if told.defect is not None:
-        raise RuntimeError(told.defect)
-    if told.error is not None:
-        kind, what, where, hint = told.error
+def _result(outcome: _Outcome) -> Any:
+    if outcome.defect is not None:
+        raise RuntimeError(outcome.defect)
+    if outcome.error is not None:
+        kind, what, where, hint = outcome.error
         error = kind.__new__(kind)
         LabError.__init__(error, what, where=where, hint=hint)
         raise error
-    return told.value
+    return outcome.value
 
 
 def _read_all(reader: int, deadline: float) -> bytes | None:
-    """Until the other end is closed; None where that takes too long."""
+    """Read until the other end is closed; return None after the deadline."""
     pieces: list[bytes] = []
     while True:
         ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             return None
-        piece = os.read(reader, _PIECE)
+        piece = os.read(reader, _PIPE_BYTES)
         if not piece:
             return b"".join(pieces)
         pieces.append(piece)
 
 
-def _become(action: Callable[[], Any], limits: Limits, writer: int) -> NoReturn:
-    """The other process: never returns to the code that forked it."""
+def _run_child(action: Callable[[], Any], limits: Limits, writer: int) -> NoReturn:
+    """Run the action in the child process and exit."""
     code = 1
     try:
-        _give_up(limits)
-        content = pickle.dumps(_told(action))
+        _apply_limits(limits)
+        content = pickle.dumps(_outcome_of(action))
         with os.fdopen(writer, "wb") as sink:
             sink.write(content)
         code = 0
@@ -129,18 +132,18 @@ def _become(action: Callable[[], Any], limits: Limits, writer: int) -> NoReturn:
         os._exit(code)
 
 
-def _told(action: Callable[[], Any]) -> _Told:
+def _outcome_of(action: Callable[[], Any]) -> _Outcome:
     try:
-        return _Told(value=action())
+        return _Outcome(value=action())
     except LabError as error:
-        return _Told(error=(type(error), error.what, error.where, error.hint))
+        return _Outcome(error=(type(error), error.what, error.where, error.hint))
     except MemoryError:
-        return _Told(error=(IsolationError, "the run needed more memory than optimizer.isolation.memory_mb allows", None, None))
-    except Exception:  # noqa: BLE001 - it is raised again on the other side
-        return _Told(defect=traceback.format_exc())
+        return _Outcome(error=(IsolationError, "the run exceeded optimizer.isolation.memory_mb", None, None))
+    except Exception:  # noqa: BLE001 - raised again in the parent
+        return _Outcome(defect=traceback.format_exc())
 
 
-def _give_up(limits: Limits) -> None:
+def _apply_limits(limits: Limits) -> None:
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     used = _address_space_bytes()
@@ -156,8 +159,8 @@ def _give_up(limits: Limits) -> None:
 
 
 def _address_space_bytes() -> int:
-    """Of this process, proc(5): what was prepared before it was forked does not count against it."""
-    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - nothing else is needed of it
+    """Return the address space of this process (proc(5)), which does not count against the limit."""
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - Path would import more
         return int(file.read().split()[0]) * resource.getpagesize()
 
 

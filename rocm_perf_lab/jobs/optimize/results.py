@@ -1,4 +1,4 @@
-"""The end of an optimization: what is written, logged and printed of its result."""
+"""Results of an optimization: files, tracking and console output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.tracking.run import RunTracker
 
 
-def finish(
+def write_results(
     lab: Lab,
     tracker: RunTracker,
     result: LoopResult,
@@ -32,18 +32,18 @@ def finish(
     isolation: str,
     word: str,
 ) -> None:
-    """Write the best source, its patch, optimize.json and the page; log and print them.
+    """Write the best source, its patch, optimize.json and the HTML report; track and print them.
 
     Args:
-        lab: The run.
-        tracker: Of the run.
-        result: Where the loop ended.
-        rebuild: Builds the stored source once more.
-        isolation: What proposals were kept from, in words.
+        lab: Run.
+        tracker: Tracker of the run.
+        result: Result of the closed loop.
+        rebuild: Compiles the stored source again.
+        isolation: Description of the sandbox.
         word: `measured` or `emulated`.
 
     Raises:
-        LabError: The stored source gives another code object.
+        LabError: The stored source compiles to a different code object.
     """
     best = lab.output_dir / "best" / lab.config.kernel.source.name
     write_text(best, result.best.text)
@@ -64,14 +64,14 @@ def finish(
     lab.console.print(f"[bold]best[/]    {best}", soft_wrap=True)
     if not rebuilt.is_identical:
         raise LabError(
-            "the best source does not compile to the code object that was measured: its numbers cannot be trusted",
+            "the best source does not compile to the code object that was measured, so its results are not valid",
             where=str(best),
-            hint="look for __TIME__, __DATE__ or a compiler that is not deterministic",
+            hint="check for __TIME__ and __DATE__, and for a compiler that is not deterministic",
         )
 
 
 def _written(lab: Lab, result: LoopResult, document: Mapping[str, Any], name: str) -> tuple[Path, ...]:
-    """Write optimize.json, the page that is made of it, and the best source's patch."""
+    """Write optimize.json, the HTML report and the patch of the best source."""
     summary, patch = lab.output_dir / "optimize.json", lab.output_dir / "best" / f"{name}.diff"
     write_text(patch, result.baseline.diff(result.best, name))
     write_text(summary, json.dumps(document, indent=2) + "\n")
@@ -89,7 +89,7 @@ def _metrics(result: LoopResult, word: str) -> dict[str, float]:
 
 
 def _show(console: Console, result: LoopResult, word: str) -> None:
-    """All verdicts, and what they come to."""
+    """Print all verdicts and the speed-up."""
     console.print(verdict_table(result.verdicts, word))
     how = f"; {result.comparison.method}" if result.comparison is not None else ""
     console.print(

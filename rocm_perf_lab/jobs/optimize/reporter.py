@@ -1,27 +1,31 @@
-"""What the closed loop does, told to people and kept by the tracker: one child run per proposal."""
+"""Console output and tracking of the closed loop: one child run per proposal."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags, verdict_metrics, verdict_tags
 from rocm_perf_lab.jobs.show import show_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from rich.console import Console
+    from rich.progress import TaskID
 
     from rocm_perf_lab.jobs.lab import Lab
-    from rocm_perf_lab.jobs.optimize.progress import JudgingProgress
     from rocm_perf_lab.jobs.profile.workbench import Turn
     from rocm_perf_lab.optimize.proposal import Proposal, Verdict
     from rocm_perf_lab.optimize.resume import Journal
     from rocm_perf_lab.tracking.run import RunTracker
 
 
-class ConsoleAndTracker:
-    """Prints what the loop does, and keeps it; what an interrupted run has kept already is not kept twice."""
+class LoopReporter:
+    """Prints and tracks verdicts. After an interruption, verdicts that are already tracked are only printed."""
 
     def __init__(
         self,
@@ -29,7 +33,7 @@ class ConsoleAndTracker:
         tracker: RunTracker,
         turns: Mapping[str, Turn],
         baseline: Proposal,
-        progress: JudgingProgress,
+        progress: ProposalProgress,
         journal: Journal,
     ) -> None:
         self._progress = progress
@@ -42,29 +46,29 @@ class ConsoleAndTracker:
         self._numbers: dict[str, int] = {}
 
     def proposed(self, proposal: Proposal, number: int) -> None:
-        """Number it."""
+        """Number a proposal and show it in the progress line."""
         self._numbers[proposal.id] = number
         self._parents[proposal.id] = proposal
         self._progress.started(number, proposal.description)
 
     def judged(self, verdict: Verdict) -> None:
-        """Print it, and log it where its verdict is final already."""
-        self._progress.judged()
+        """Print a verdict, and track it if no later stage can change it."""
+        self._progress.evaluated()
         show_verdict(self._lab.console, self._numbers[verdict.proposal.id], verdict, self._lab.device.identity.time_word)
         if verdict.stage not in ("verification", "measurement"):
             self._log(verdict)
 
     def accepted(self, verdict: Verdict) -> None:
-        """The new best."""
-        self._lab.console.print(f"[green]accepted[/] {self._told(verdict)}")
+        """Print and track the new best proposal."""
+        self._lab.console.print(f"[green]accepted[/] {self._summary(verdict)}")
         self._log(verdict)
 
     def rolled_back(self, verdict: Verdict) -> None:
-        """Back to the best so far."""
-        self._lab.console.print(f"[dim]rolled back {self._told(verdict)}[/]")
+        """Print and track a proposal that ran and was not accepted."""
+        self._lab.console.print(f"[dim]rolled back {self._summary(verdict)}[/]")
         self._log(verdict)
 
-    def _told(self, verdict: Verdict) -> str:
+    def _summary(self, verdict: Verdict) -> str:
         number, proposal = self._numbers[verdict.proposal.id], verdict.proposal
         return escape(f"{number}: {proposal.description} ({verdict.reason})")
 
@@ -90,3 +94,32 @@ class ConsoleAndTracker:
             if verdict.log:
                 child.log_text(verdict.log, "compiler.log")
         self._journal.tracked(proposal)
+
+
+class ProposalProgress:
+    """Progress line with the number of evaluated proposals and the current one."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def started(self, number: int, description: str) -> None:
+        """Show the proposal that is being evaluated."""
+        self._progress.update(self._task, description=f"proposal {number}: {description}")
+
+    def evaluated(self) -> None:
+        """Count one more evaluated proposal."""
+        self._progress.advance(self._task)
+
+
+@contextmanager
+def show_progress(console: Console) -> Iterator[ProposalProgress]:
+    """Show a progress line at the bottom of a terminal while the closed loop runs."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("[progress.description]{task.description}"),
+        TextColumn("{task.completed:.0f} evaluated"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield ProposalProgress(progress, progress.add_task("proposals", total=None))

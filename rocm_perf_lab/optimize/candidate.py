@@ -1,7 +1,4 @@
-"""One verdict on one source, without a loop around it: compile, guards, trials. Nothing is timed.
-
-The closed loop does the same in its own steps; this is for those who only ask whether a rewrite is right.
-"""
+"""Check of one candidate outside the closed loop: compilation, guards and trials, without timing."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.optimize.inspection import inspected_candidate
-from rocm_perf_lab.verify.examiner import Examiner
+from rocm_perf_lab.verify.checker import CorrectnessChecker
 from rocm_perf_lab.verify.policy import TrialPolicy
 from rocm_perf_lab.verify.trial_runs import EmulatorRunner
 
@@ -20,35 +17,36 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.languages.description import KernelDescription
-    from rocm_perf_lab.optimize.guards import Candidate, Guard
+    from rocm_perf_lab.optimize.guards import Guard
+    from rocm_perf_lab.optimize.inspection import CandidateSource
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.compilers import Compiler
-    from rocm_perf_lab.verify.examiner import Examination
+    from rocm_perf_lab.verify.checker import CorrectnessResult
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """Where a source was stopped, and why; `right` where nothing stopped it."""
+class CandidateResult:
+    """Stage that rejected a source and its reason; `stage` is `right` if the source passed every stage."""
 
     stage: Literal["compile", "guard", "gate", "verification", "right"]
     reason: str
-    examination: Examination | None = None
+    correctness: CorrectnessResult | None = None
 
 
-class Judge:
-    """Judges rewrites of one kernel. The unmodified source is examined first, when the judge is made.
+class CandidateChecker:
+    """Checks candidates of one kernel. The constructor compiles the unmodified source and runs its trials.
 
     Args:
-        description: The kernel.
-        compiler: For HIP.
-        target: Whose limits count.
-        guards: What a rewrite must not change.
-        policy: What its results may change.
+        description: Kernel.
+        compiler: HIP compiler.
+        target: GPU whose limits apply.
+        guards: Static checks.
+        policy: Differences in results that are allowed.
         optimisation: `-O0` to `-O3`.
 
     Raises:
-        LabError: The unmodified kernel fails on its own inputs.
+        LabError: The unmodified kernel does not compile or fails its own trials.
     """
 
     def __init__(
@@ -67,24 +65,24 @@ class Judge:
         self._guards = guards
         self._optimisation = optimisation
         self._baseline = self._candidate(description.source_path)
-        self.examiner = Examiner(description, self._compile, [EmulatorRunner(target)], policy or TrialPolicy())
-        self.examiner.learn(description.source_path)
+        self.correctness = CorrectnessChecker(description, self._compile, [EmulatorRunner(target)], policy or TrialPolicy())
+        self.correctness.record_baseline(description.source_path)
 
-    def judge(self, source: Path) -> Judgement:
-        """The first thing that is wrong with a source."""
+    def check(self, source: Path) -> CandidateResult:
+        """Return the first stage that rejects a source, or `right`."""
         try:
             candidate = self._candidate(source)
         except LabError as error:
-            return Judgement("compile", error.what)
+            return CandidateResult("compile", error.what)
         broken = [r for r in (guard.check(self._baseline, candidate) for guard in self._guards) if not r.passed]
         if broken:
-            return Judgement("guard", "; ".join(f"{r.name}: {r.detail}" for r in broken))
-        examination = self.examiner.examine(source)
-        if examination.gate is not None:
-            return Judgement("gate", examination.gate, examination)
-        if not examination.verification.passed:
-            return Judgement("verification", str(examination.verification), examination)
-        return Judgement("right", "", examination)
+            return CandidateResult("guard", "; ".join(f"{r.name}: {r.detail}" for r in broken))
+        result = self.correctness.check(source)
+        if result.gate is not None:
+            return CandidateResult("gate", result.gate, result)
+        if not result.verification.passed:
+            return CandidateResult("verification", str(result.verification), result)
+        return CandidateResult("right", "", result)
 
     def _compile(self, description: KernelDescription, source: Path) -> BuildResult:
         return compile_description(
@@ -95,7 +93,7 @@ class Judge:
             optimisation=self._optimisation,
         )
 
-    def _candidate(self, source: Path) -> Candidate:
+    def _candidate(self, source: Path) -> CandidateSource:
         build = self._compile(self._description, source)
         return inspected_candidate(
             self._description,
