@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from rocm_perf_lab.core.files import require_existing
 from rocm_perf_lab.device.instruction_counts import CountsError, read_counts
 from rocm_perf_lab.target.catalog import load_target, target_names
 from rocm_perf_lab.target.occupancy import occupancy
@@ -61,6 +62,7 @@ def run_disassemble(request: DisassembleRequest, console: Console, *, as_json: b
     Raises:
         LabError: The file, the kernel or the counts cannot be read, or nothing here knows the processor.
     """
+    require_existing(request.file, "the code object")
     code_objects = read_kernel_file(request.file)
     counts = read_counts(request.counts) if request.counts is not None else None
     wanted = _wanted(code_objects, request.kernel, counts)
@@ -116,7 +118,7 @@ def _counted(listing: Listing, counts: CountsDocument | None) -> CountedListing:
 
 def _target_of(architecture: str) -> Target | None:
     """A GPU that the lab knows with that architecture: occupancy depends on it."""
-    known = (load_target(name) for name in sorted(target_names(), key=lambda name: (name != "mi300x", name)))
+    known = map(load_target, target_names())
     return next((target for target in known if target.architecture == architecture), None)
 
 
