@@ -1,7 +1,7 @@
-"""Config source that shows Hydra `experiments/<name>/kernel.yaml` as `kernel/<name>`, `space.yaml` as `space/<name>`.
+"""Config source that provides `experiments/<name>/kernel.yaml` as `kernel/<name>`, and `space.yaml` as `space/<name>`.
 
-So a new kernel is a directory: no registration, no Python. The directory's own path is added as `directory`, so that a kernel
-finds its source from any working directory.
+A new kernel is a directory, without registration. The path of the directory is added as `directory`, so that the kernel finds its
+source from any working directory.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ GROUPS = ("kernel", "space")
 
 
 class ExperimentsConfigSource(ConfigSource):
-    """`experiments://<directory>`: one sub-directory per kernel."""
+    """Config source `experiments://<directory>`, with one sub-directory per kernel."""
 
     @staticmethod
     def scheme() -> str:
-        """URI scheme of this source."""
+        """Return the URI scheme of this source."""
         return "experiments"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """The YAML of one kernel or space."""
+        """Load the YAML of one kernel or space."""
         path = self._file(config_path)
         if path is None or not path.is_file():
             raise ConfigLoadError(f"Config not found: {config_path} in {self.path}")
@@ -35,20 +35,20 @@ class ExperimentsConfigSource(ConfigSource):
         return ConfigResult(config=config, path=str(path), provider=self.provider, header=header)
 
     def available(self) -> bool:
-        """True where the directory exists."""
+        """Return whether the directory exists."""
         return Path(self.path).is_dir()
 
     def is_group(self, config_path: str) -> bool:
-        """The root and the two groups."""
+        """Return whether the path is the root or one of the two groups."""
         return config_path == "" or config_path in GROUPS
 
     def is_config(self, config_path: str) -> bool:
-        """True where the directory of that name has the group's YAML."""
+        """Return whether the directory of that name has the YAML of the group."""
         path = self._file(config_path)
         return path is not None and path.is_file()
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """Groups at the root; kernels or spaces inside a group."""
+        """List the groups at the root, and the kernels or spaces inside a group."""
         if config_path == "":
             return [] if results_filter == ObjectType.CONFIG else list(GROUPS)
         if config_path not in GROUPS or results_filter == ObjectType.GROUP:

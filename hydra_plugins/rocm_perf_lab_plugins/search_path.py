@@ -1,6 +1,6 @@
-"""Search path: the working directory's `experiments/` come before those that ship with the lab; its `conf/` adds options.
+"""Hydra search path: `experiments/` of the working directory, the installed `experiments/`, and `conf/` of the working directory.
 
-A `conf/` of the working directory cannot replace what the lab ships: it may well belong to another Hydra application.
+`conf/` of the working directory adds options, but does not override installed ones: it may belong to another Hydra application.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ LAB = "rocm-perf-lab"
 
 
 class LabSearchPath(SearchPathPlugin):
-    """Adds the lab's directories to every Hydra application's search path, after the application's own."""
+    """Plugin that appends the directories of rocm-perf-lab to the search path of every Hydra application."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Append in order of precedence; a directory that does not exist is left out."""
+        """Append the existing directories in order of precedence."""
         for experiments in _unique(Path.cwd() / "experiments", resource_dir("experiments")):
             search_path.append(provider=LAB, path=f"experiments://{experiments}")
         own_conf = resource_dir("conf").resolve()

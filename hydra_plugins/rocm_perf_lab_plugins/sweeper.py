@@ -1,7 +1,7 @@
-"""`--multirun` over a space: ask and tell with Optuna through any Hydra launcher. Without a space: all combinations of a=1,2.
+"""Hydra sweeper: `--multirun` over a search space, with any Hydra launcher. Without a space, all combinations of `a=1,2`.
 
-The jobs are jobs of the lab; what one returns is minimised (for job=profile the runtime in ms). Each runs in a directory of its
-own below that of the sweep, and its MLflow run is a child of the sweep's.
+The value that a job returns is minimised (for job=profile the runtime in ms). Each job has a directory below that of the sweep,
+and its MLflow run is a child of the sweep's run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _RAY = "hydra_plugins.hydra_ray_launcher.ray_launcher."
 
 
 class SpaceSweeper(Sweeper):
-    """See the module.
+    """Sweeper over a search space.
 
     Args:
-        slots: Jobs at the same time; None: what the launcher is set up for.
-        gpus: Ids of GPUs for HIP_VISIBLE_DEVICES, one for each slot in turn; None: those of this machine.
+        slots: Number of concurrent jobs; None: the setting of the launcher.
+        gpus: GPU ids for HIP_VISIBLE_DEVICES, assigned to the slots in turn; None: the GPUs of this machine.
     """
 
     def __init__(self, slots: int | None = None, gpus: Sequence[int | str] | None = None) -> None:
@@ -48,14 +48,16 @@ class SpaceSweeper(Sweeper):
         self._task: TaskFunction | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Hydra hands over what a sweep needs; the launcher is made later, where it is needed."""
+        """Store Hydra's context, task function and configuration."""
         self.hydra_context, self._task, self.config = hydra_context, task_function, config
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Run all of it.
+        """Run the sweep.
 
         Raises:
-            LabError: Bad input; StorageError; NothingRan.
+            LabError: The input is invalid.
+            StorageError: The storage of the study cannot be used.
+            NoFeasibleTrial: Every configuration failed.
         """
         from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -69,9 +71,9 @@ class SpaceSweeper(Sweeper):
         lists = [override.input_line or "" for override in overrides if override.is_sweep_override()]
         if lists:
             raise LabError(
-                "a sweep goes over a space or over lists of values, not over both",
+                "a sweep uses a space or lists of values, not both",
                 where=f"the override {lists[0]!r}",
-                hint="make it a parameter of the space, or leave the space out: autotune.space=null",
+                hint="make it a parameter of the space, or remove the space: autotune.space=null",
             )
         return self._search(arguments)
 
@@ -98,29 +100,37 @@ class SpaceSweeper(Sweeper):
         setup_globals()
         directory = Path(str(self.config.hydra.sweep.dir)).absolute()
         with open_dict(self.config):
-            self.config.hydra.sweep.dir = str(directory)  # it may have the time of day in it, which workers read anew
+            self.config.hydra.sweep.dir = str(directory)  # it may contain the time of day, which workers would resolve again
             self.config.hydra.runtime.output_dir = str(directory)
         HydraConfig.instance().set_config(self.config)
         config, plain = parse_composed(self.config)
         space = configured_space(config)
         toolchain = config.toolchain
         KernelBuilder(config.kernel, config.target, toolchain.compilers, toolchain.optimisation).check(space)
-        words = _Words(config, tuple(arguments), plain)
-        self.validate_batch_is_legal([words.of(_first_task(space))])
+        overrides = _TrialOverrides(config, tuple(arguments), plain)
+        self.validate_batch_is_legal([overrides.of(_first_task(space))])
         directory.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, directory / "multirun.yaml")
         lab = Lab.open(config, resolved=plain, output_dir=directory)
         launcher = str(self.config.hydra.runtime.choices.get("hydra/launcher", "basic"))
         with _terminable():
-            Sweep(lab, space, lambda parent: self._places(words, parent, directory), f"{launcher} launcher").compiled().run()
+            Sweep(
+                lab, space, lambda parent: self._slots_for(overrides, parent, directory), f"{launcher} launcher"
+            ).compiled().run()
 
-    def _places(self, words: _Words, parent: str | None, directory: Path) -> Any:
+    def _slots_for(self, overrides: _TrialOverrides, parent: str | None, directory: Path) -> Any:
         from hydra.core.plugins import Plugins
         from hydra.core.singleton import Singleton
         from omegaconf import OmegaConf, read_write
 
-        from hydra_plugins.rocm_perf_lab_plugins._places import Here, RayCluster, Setting, Submitit, Workers
-        from hydra_plugins.rocm_perf_lab_plugins._worker import HydraJob
+        from hydra_plugins.rocm_perf_lab_plugins._launcher_slots import (
+            InProcessSlots,
+            RaySlots,
+            SlotSettings,
+            SubmititSlots,
+            WorkerSlots,
+        )
+        from hydra_plugins.rocm_perf_lab_plugins._trial_job import TrialJob
         from rocm_perf_lab.device.gpus import gpu_ids
 
         assert self.config is not None and self.hydra_context is not None and self._task is not None
@@ -130,28 +140,28 @@ class SpaceSweeper(Sweeper):
         slots = self._slots or _slots_of(target, launcher, len(gpus))
         if target.startswith(_JOBLIB):
             with read_write(self.config.hydra):
-                self.config.hydra.launcher.n_jobs = 1  # of each worker process: there is one for each slot
-        job = HydraJob(self.hydra_context, self.config, self._task, Singleton.get_state())
-        setting = Setting(job, lambda task: words.of(task, parent, gpus if local else (), slots), slots, directory)
+                self.config.hydra.launcher.n_jobs = 1  # each slot has a worker process
+        job = TrialJob(self.hydra_context, self.config, self._task, Singleton.get_state())
+        settings = SlotSettings(job, lambda task: overrides.of(task, parent, gpus if local else (), slots), slots, directory)
         local = target == _BASIC or not target.startswith(_RAY)
         if target == _BASIC:
-            return Here(setting)
+            return InProcessSlots(settings)
         if target.startswith(_RAY):
             options = OmegaConf.to_container(launcher.ray, resolve=True)
             assert isinstance(options, dict)
-            return RayCluster(setting, self._slots, options["init"], options["remote"])
+            return RaySlots(settings, self._slots, options["init"], options["remote"])
         if target.startswith(_SUBMITIT):
             made = Plugins.instance().instantiate_launcher(
                 hydra_context=self.hydra_context, task_function=self._task, config=self.config
             )
-            place = Submitit(setting, made)
-            local = place.on_this_machine
-            return place
-        return Workers(setting)
+            submitit = SubmititSlots(settings, made)
+            local = submitit.on_this_machine
+            return submitit
+        return WorkerSlots(settings)
 
 
 def _slots_of(target: str, launcher: Mapping[str, Any], gpus: int) -> int:
-    """How many jobs a launcher is set up for; where it takes all there is: one for each GPU, without GPUs one for each core."""
+    """Return the number of concurrent jobs of a launcher; if unlimited, one per GPU, or per core on a machine without GPUs."""
     cores = os.cpu_count() or 1
     if target == _BASIC:
         return 1
@@ -163,8 +173,8 @@ def _slots_of(target: str, launcher: Mapping[str, Any], gpus: int) -> int:
     return gpus or cores
 
 
-class _Words:
-    """The overrides of each trial: what the user said, the configuration, and where the job belongs."""
+class _TrialOverrides:
+    """Overrides of a trial: arguments of the user, the configuration, the parent run, GPU and threads."""
 
     def __init__(self, config: LabConfig, arguments: tuple[str, ...], plain: Mapping[str, Any]) -> None:
         self._config = config
@@ -172,33 +182,33 @@ class _Words:
         self._plain = plain
 
     def of(self, task: Task, parent: str | None = None, gpus: Sequence[str] = (), slots: int = 1) -> list[str]:
-        """Of one trial.
+        """Return the overrides of one trial.
 
         Args:
-            task: Its number, slot and configuration.
-            parent: The MLflow run of the sweep.
-            gpus: Of the machine on which it runs.
-            slots: Jobs that share that machine.
+            task: Number, slot and configuration of the trial.
+            parent: MLflow run of the sweep.
+            gpus: GPU ids of the machine on which the trial runs.
+            slots: Number of jobs that share that machine.
         """
-        words = [*self._arguments]
+        overrides = [*self._arguments]
         params = self._config.kernel.params
-        words += [f"kernel.params.{name}={_quoted(value)}" for name, value in task.configuration.items() if name in params]
-        words += ["display=none"]
-        if not any(word.startswith("passes.plots=") for word in self._arguments):
-            words.append("passes.plots=false")
+        overrides += [f"kernel.params.{name}={_quoted(value)}" for name, value in task.configuration.items() if name in params]
+        overrides += ["display=none"]
+        if not any(override.startswith("passes.plots=") for override in self._arguments):
+            overrides.append("passes.plots=false")
         if parent is not None and "parent" in self._plain["tracking"]:
-            words += [f"tracking.parent={_quoted(parent)}", f"++tracking.tags.trial={_quoted(str(task.number))}"]
-            words.append(f"++tracking.tags.phase={_quoted(task.phase)}")
+            overrides += [f"tracking.parent={_quoted(parent)}", f"++tracking.tags.trial={_quoted(str(task.number))}"]
+            overrides.append(f"++tracking.tags.phase={_quoted(task.phase)}")
         if gpus:
-            words.append(f"++hydra.job.env_set.HIP_VISIBLE_DEVICES={_quoted(gpus[task.slot % len(gpus)])}")
+            overrides.append(f"++hydra.job.env_set.HIP_VISIBLE_DEVICES={_quoted(gpus[task.slot % len(gpus)])}")
         if slots > 1:
             threads = max(1, (os.cpu_count() or 1) // slots)
-            words += [f"{key}={threads}" for key in _automatic_threads(self._plain["device"], "device")]
-        return words
+            overrides += [f"{key}={threads}" for key in _automatic_threads(self._plain["device"], "device")]
+        return overrides
 
 
 def _automatic_threads(device: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Where the device would take one thread per core, though it shares them with the other slots."""
+    """Yield the keys of thread counts that default to one per core, which the slots must share."""
     for key, value in device.items():
         if isinstance(value, dict):
             yield from _automatic_threads(value, f"{path}.{key}")
@@ -207,7 +217,7 @@ def _automatic_threads(device: Mapping[str, Any], path: str) -> Iterator[str]:
 
 
 def _quoted(value: bool | float | str) -> str:
-    """A value as Hydra's grammar reads it back."""
+    """Return a value in the grammar of Hydra's overrides."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
@@ -224,7 +234,7 @@ def _first_task(space: Space) -> Task:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM, which schedulers send, ends a sweep like Ctrl-C: what was measured is kept."""
+    """Handle SIGTERM, which schedulers send, like Ctrl-C: finished trials are kept."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

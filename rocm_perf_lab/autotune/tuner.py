@@ -39,7 +39,7 @@ SETTLED = "the model expects no improvement"
 INTERRUPT = "interrupted"
 
 
-class NothingRan(LabError):
+class NoFeasibleTrial(LabError):
     """No configuration that was tried could be measured."""
 
 
@@ -111,7 +111,7 @@ class Tuner:
         """Search until the budget is used up, or nothing is left that is worth measuring.
 
         Raises:
-            NothingRan: Every configuration failed.
+            NoFeasibleTrial: Every configuration failed.
         """
         if self.exclusive:
             release_running(self.study)
@@ -180,14 +180,14 @@ def require_a_result(study: optuna.Study, space: Space) -> None:
     """Refuse a study in which nothing ran.
 
     Raises:
-        NothingRan: With the commonest reasons.
+        NoFeasibleTrial: With the commonest reasons.
     """
     trials = records(study, space)
     if any(trial.runtime_ms is not None for trial in trials):
         return
     reasons = Counter(trial.reason or "" for trial in trials).most_common(3)
     listed = "\n".join(f"  {count} x {reason}" for reason, count in reasons)
-    raise NothingRan(
+    raise NoFeasibleTrial(
         f"all {len(trials)} configurations that were tried failed:\n{listed}",
         where=space.where,
         hint="run one configuration by hand; the space, the kernel or the command is wrong",

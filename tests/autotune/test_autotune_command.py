@@ -238,9 +238,9 @@ def test_a_wrong_space_is_told_with_its_place(directory: Directory, content: str
     [
         ((), "nothing to tune"),
         (("--cmd-template", "./kernel {X}"), "a command needs a space"),
-        (("kernel=softmax", "--kernel", "x"), "--kernel is for commands"),
+        (("kernel=softmax", "--kernel", "x"), "--kernel applies to commands only"),
         (("--resume", "nowhere"), "this is not the directory of a run"),
-        (("--resume", ".", "--seed", "1"), "--seed cannot change on the way"),
+        (("--resume", ".", "--seed", "1"), "--seed cannot change in a resumed run"),
         (("kernel=softmax", "tracking=none", "device=emulator"), "there is no space to search"),
         (("kernel=softmax", "--space", "missing.yaml", "tracking=none"), "missing.yaml"),
     ],

@@ -18,7 +18,7 @@ from rocm_perf_lab.autotune.objective import Infeasible, Measurement
 from rocm_perf_lab.autotune.sampler import MODELS, RegressionSampler
 from rocm_perf_lab.autotune.space_description import describe
 from rocm_perf_lab.autotune.space_files import space_of_list
-from rocm_perf_lab.autotune.tuner import NothingRan, Tuner
+from rocm_perf_lab.autotune.tuner import NoFeasibleTrial, Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def test_any_space_with_any_times_is_searched_within_its_budget_and_nothing_twic
     possible = {row for row, time in enumerate(times) if time is not None and 0 < time < math.inf}
     try:
         tuner.run()
-    except NothingRan:
+    except NoFeasibleTrial:
         assert not possible.intersection(asked)
 
     result = tuner.result()
@@ -129,7 +129,7 @@ def test_a_search_comes_to_its_end(name: str, budget: int | None) -> None:
     tuner = Tuner(study, space, objective, budget)
     try:
         tuner.run()
-    except NothingRan:
+    except NoFeasibleTrial:
         assert name == "all but one fail"
 
     result = tuner.result()

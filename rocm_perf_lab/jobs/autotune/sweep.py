@@ -85,7 +85,7 @@ class Sweep:
         """Search, keep and show the result; also of a search that was interrupted.
 
         Raises:
-            NothingRan: Every configuration failed.
+            NoFeasibleTrial: Every configuration failed.
             StorageError: The storage cannot be used, or the study belongs to another space.
         """
         lab, settings = self.lab, self.lab.config.autotune

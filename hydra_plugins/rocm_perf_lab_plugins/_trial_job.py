@@ -1,6 +1,6 @@
-"""What runs one trial of a sweep, in whatever process: Hydra's own way of running a job, and what became of it as plain data.
+"""One trial of a sweep as a Hydra job, in any process, with its result as plain data.
 
-Exceptions of jobs do not travel (not all of them survive pickling): their words do.
+Exceptions are returned as text, since not all of them can be pickled.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ _LONGEST_REASON = 2000
 
 
 @dataclass(frozen=True)
-class HydraJob:
-    """All that the jobs of a sweep have in common.
+class TrialJob:
+    """The part that all jobs of a sweep share.
 
     Args:
-        singletons: Hydra's global state, which a new process lacks.
+        context: Hydra's loaders and callbacks.
+        config: Composed configuration of the sweep.
+        task: Function that runs a job.
+        singletons: Hydra's global state, which a new process does not have.
     """
 
     context: HydraContext
@@ -62,7 +65,7 @@ class HydraJob:
         return result_of(returned)
 
     def launch(self, overrides: Sequence[str], number: int) -> Measurement | Infeasible | Unmeasured:
-        """Run one job through the launcher that the configuration names; it may take it elsewhere."""
+        """Run one job through the launcher that the configuration names, which may use another machine."""
         from hydra.core.plugins import Plugins
         from hydra.core.singleton import Singleton
         from hydra.core.utils import setup_globals
@@ -76,28 +79,28 @@ class HydraJob:
 
 
 def result_of(returned: JobReturn) -> Measurement | Infeasible | Unmeasured:
-    """What a sweep has to know of a job."""
+    """Return the result of a Hydra job."""
     from hydra.core.utils import JobStatus
 
     directory = Path(returned.hydra_cfg.hydra.runtime.output_dir) if returned.hydra_cfg is not None else None
-    value = returned._return_value  # the property prints and raises where the job failed
+    value = returned._return_value  # the property prints and raises if the job failed
     if isinstance(value, TrackingError):
         return Unmeasured(value.what)
     if returned.status != JobStatus.COMPLETED:
         return Infeasible(reason_of(value))
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        return Infeasible(f"the job returned {value!r} where a sweep minimises a time in ms")
+        return Infeasible(f"the job returned {value!r}; a sweep minimises a positive time in ms")
     return Measurement(float(value), _details(directory) if directory is not None else {})
 
 
 def reason_of(error: object) -> str:
-    """An error in words: of ours what it says, of others what they are too."""
+    """Return the message of an error, with its type unless it is a :class:`LabError`."""
     text = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
     return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + " …"
 
 
 def _details(directory: Path) -> dict[str, Any]:
-    """Where the figure comes from, as far as the job left documents: emulated times must be called so."""
+    """Return the directory of a job, and the provenance and stability in its profile.json if it wrote one."""
     details: dict[str, Any] = {"folder": str(directory)}
     document = directory / "profile.json"
     if document.is_file():
