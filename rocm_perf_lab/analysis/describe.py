@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
+    from rocm_perf_lab.profiling.documents import CheckedResult
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.statistics.stability import Stability
@@ -55,17 +56,24 @@ _INSTRUCTION_CLASSES = {
 """Counter by instruction class. As in hardware, `valu` includes `mfma` and `vmem` includes `flat` accesses to global memory."""
 
 
-def describe(profile: Profile, diagnosis: Diagnosis, trace: Trace, *, dag_nodes: int = MAX_NODES) -> dict[str, Document]:
+def describe(
+    profile: Profile,
+    diagnosis: Diagnosis,
+    trace: Trace,
+    *,
+    dag_nodes: int = MAX_NODES,
+    result: CheckedResult = "not checked",
+) -> dict[str, Document]:
     """Return the documents of one profiled kernel by file name; dag.json lists at most `dag_nodes` nodes."""
     return {
-        "profile.json": _profile(profile, diagnosis, trace),
+        "profile.json": _profile(profile, diagnosis, trace, result),
         "roofline.json": _roofline(profile, diagnosis),
         "dag.json": dag_document(profile, diagnosis, trace, max_nodes=dag_nodes),
         "analysis.json": _analysis(profile, diagnosis),
     }
 
 
-def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> ProfileDocument:
+def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace, result: CheckedResult) -> ProfileDocument:
     roof = diagnosis.roofline
     placed = isinstance(roof, Roofline)
     waves, mix, mix_reason = _instruction_mix(profile)
@@ -87,6 +95,7 @@ def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace) -> ProfileDoc
         roofline=_summary(roof) if isinstance(roof, Roofline) else None,
         roofline_reason=None if placed else _reason(diagnosis),
         counters=tuple(dict(counters) for counters in profile.counter_passes),
+        result=result,
         kernels=_kernels(profile, diagnosis, trace),
         provenance=_provenance(profile),
         notes=profile.notes,

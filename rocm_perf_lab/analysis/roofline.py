@@ -27,7 +27,7 @@ Position = Literal["memory_bound", "compute_bound"]
 INTEGERS = frozenset({"i8"})
 """Data types whose operations are not floating-point work: they have a roof but no arithmetic intensity."""
 
-_HITS_OF_MALL = "  (includes Infinity Cache hits)"
+_HITS_OF_MALL = " (includes Infinity Cache hits)"
 _WIDE_LANES = " (lookups of wide lanes count twice)"
 _NO_METRIC = "the architecture has no counter for it"
 _NO_MALL_COUNTERS = "no counters: its hits are included in dram"

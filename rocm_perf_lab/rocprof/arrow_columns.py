@@ -1,8 +1,8 @@
-"""Columns of large SQLite tables as arrays, by Arrow's SQLite driver (ADBC): no Python object per value.
+"""Columns of large SQLite tables as arrays, read with Arrow's SQLite driver (ADBC) without one Python object per value.
 
-The driver of the standard library makes an object of every value, 3 s for the dispatches of a large trace; this takes a
-third. Takes the URI of a database, gives columns. Arrow columns have one type: what does not fit raises :class:`Unsuited`,
-and is left to the standard library's driver, which says what is wrong.
+The standard library's driver creates an object per value, which takes 3 s for the dispatches of a large trace; this module
+takes a third of that. Arrow columns have one type: values that do not fit raise :class:`Unsuited`, and the standard library's
+driver then reads the table and reports what is wrong.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     Columns = dict[str, NDArray[Any]]
 
 _MAPPED_BYTES = 1 << 40
-"""As much of the file as there is: its pages need not be copied."""
+"""The whole file is mapped, so its pages need not be copied."""
 _ROWS_AT_ONCE = 16384
-"""Few enough for their arrays to be freed and used again, instead of being mapped anew."""
+"""Small enough for the arrays to be freed and reused instead of being mapped again."""
 
 
 class Unsuited(Exception):
-    """Columns that Arrow does not give as numbers."""
+    """Columns that Arrow cannot return as numbers."""
 
 
 class ArrowColumns:
-    """Reads whole columns of one database that nobody writes to."""
+    """Reads whole columns of one database that has no writers."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
 
     def read(self, table: str, integers: Sequence[str], reals: Sequence[str], *, null: int) -> tuple[str, Columns]:
-        """The guid of all rows, empty where there are none, and the columns by rising id.
+        """Return the guid of all rows (empty for zero rows) and the columns sorted by id.
 
         Args:
-            table: Its name.
-            integers: Columns of whole numbers; NULL becomes `null`.
-            reals: Columns of other numbers; NULL is not a number.
-            null: What stands for NULL among whole numbers.
+            table: Name of the table.
+            integers: Integer columns; NULL becomes `null`.
+            reals: Other numeric columns; NULL becomes NaN.
+            null: Replacement for NULL in integer columns.
 
         Raises:
-            Unsuited: Several guids, or values that are no numbers.
+            Unsuited: The rows have several guids, or values are not numbers.
         """
         import adbc_driver_sqlite
         from adbc_driver_manager import AdbcConnection, Error
@@ -78,7 +78,7 @@ class ArrowColumns:
 
 
 def _batches(connection: Any, query: str) -> Iterator[Any]:
-    """The record batches of a query."""
+    """Yield the record batches of a query."""
     from adbc_driver_manager import AdbcStatement
     from pyarrow import RecordBatchReader
 
@@ -95,7 +95,7 @@ def _literal(text: str) -> str:
 
 
 def _fill(columns: Columns, batch: Any, at: int, null: int) -> None:
-    """Copy one record batch to row `at` and after. Its last column is not 0 where the guid is another."""
+    """Copy one record batch to row `at` and after. Its last column is non-zero for rows of another guid."""
     if not batch.num_rows:
         return
     if _numbers(batch.column(batch.num_columns - 1), "guid").any():
@@ -112,7 +112,7 @@ def _fill(columns: Columns, batch: Any, at: int, null: int) -> None:
 
 
 def _numbers(values: Any, name: str) -> NDArray[Any]:
-    """The memory of an Arrow array, what stands for NULL undefined. Its own `to_numpy` imports pandas: most of a second."""
+    """Return the memory of an Arrow array; NULL entries are undefined. Arrow's `to_numpy` would import pandas (0.5 s or more)."""
     import pyarrow
 
     kind = {pyarrow.int64(): np.int64, pyarrow.float64(): np.float64}.get(values.type)
@@ -123,6 +123,6 @@ def _numbers(values: Any, name: str) -> NDArray[Any]:
 
 
 def _absent(values: Any) -> NDArray[np.intp]:
-    """Where an array that has NULLs has them: Arrow keeps a bit of each entry, 0 for NULL."""
+    """Return the positions of NULL: Arrow keeps one validity bit per entry, 0 for NULL."""
     bits = np.unpackbits(np.frombuffer(values.buffers()[0], np.uint8), bitorder="little")
     return np.flatnonzero(bits[values.offset : values.offset + len(values)] == 0)

@@ -1,12 +1,13 @@
-"""Large tables of a rocpd database as columns, apart by guid.
+"""Large tables of a rocpd database as columns, separated by guid.
 
-Every process has its own set of tables, with its guid as suffix; a merged file has several. The base tables are read, not
-the views over them: `kernels` and `counters_collection` join seven tables for each row. Of a large file columns are read
-with Arrow (:mod:`rocm_perf_lab.rocprof.arrow_columns`), else by the standard library; both give the same.
+Every process has its own set of tables, suffixed with its guid; a merged file has several. The base tables are read instead of
+the views, because `kernels` and `counters_collection` join seven tables per row. Columns of large files are read with Arrow
+(:mod:`rocm_perf_lab.rocprof.arrow_columns`), of small files with the standard library; both return the same values.
 """
 
 from __future__ import annotations
 
+import ctypes
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ import numpy as np
 
 from rocm_perf_lab.rocprof.arrow_columns import ArrowColumns, Unsuited
 from rocm_perf_lab.rocprof.dialects import DatabaseError
-from rocm_perf_lab.rocprof.large_arrays import keep_freed_memory
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     Columns = dict[str, NDArray[Any]]
 
 NULL = int(np.iinfo(np.int64).min)
-"""What stands for NULL in a column of integers."""
+"""Replacement for NULL in integer columns."""
 _METADATA = "rocpd_metadata"
 _LZ4_MARK = b"LZ4F"
 _GUID = re.compile(r"_[0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12}$", re.IGNORECASE)
 _ARROW_PAYS_FROM_BYTES = 16 << 20
-"""Importing it takes a tenth of a second."""
+"""Below this size the import of Arrow (0.1 s) costs more than it saves."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Table:
 
 
 class Tables:
-    """The base tables of one database, by their plain names."""
+    """Base tables of one database, by name without suffix."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -57,7 +57,7 @@ class Tables:
         for name, plain in plain_of.items():
             if plain != name or plain not in suffixed:
                 self._members.setdefault(plain, []).append(self._described(name, plain))
-        # Where tables are called otherwise, the views with the plain names are all that tells what they are.
+        # If tables have other names, only the views with the plain names identify them.
         for view in views:
             if view.startswith("rocpd_") and view not in self._members:
                 self._members[view] = [self._described(view, view)]
@@ -66,13 +66,13 @@ class Tables:
         return plain in self._members
 
     def declares(self, plain: str, column: str) -> bool:
-        """Whether any process has that column in that table."""
+        """Return True if any process has that column in that table."""
         return any(column in member.declared for member in self._members.get(plain, ()))
 
     def give_plain_names(self) -> None:
-        """Temporary views over all suffixed tables: a merged file is read whole, and a missing view does not matter.
+        """Create temporary views over all suffixed tables: a merged file is read whole, and missing views do not matter.
 
-        Where processes were recorded with different schemas, a column that one lacks is NULL there.
+        If processes were recorded with different schemas, a column that one of them lacks is NULL there.
         """
         for plain, members in self._members.items():
             if members[0].name == plain:
@@ -84,7 +84,7 @@ class Tables:
             self._connection.execute(f'CREATE TEMP VIEW "{plain}" AS {union}')
 
     def use_arrow(self, uri: str) -> None:
-        """Read large tables through a connection of its own. This one must be in a transaction that keeps writers out."""
+        """Read large tables through a separate connection. This connection must be in a transaction that keeps writers out."""
         if self._path.stat().st_size >= _ARROW_PAYS_FROM_BYTES:
             keep_freed_memory()
             self._arrow = ArrowColumns(uri)
@@ -98,18 +98,18 @@ class Tables:
         nullable: Mapping[str, int] | None = None,
         optional: Mapping[str, int] | None = None,
     ) -> Iterator[tuple[str, Columns]]:
-        """Guid and columns of every process; rows by rising id, none of zero rows.
+        """Yield guid and columns of every process, sorted by id; processes without rows are skipped.
 
         Args:
             plain: Name of the table without suffix.
-            integers: Columns of whole numbers.
-            reals: Columns of other numbers; NULL is not a number.
-            nullable: Columns of whole numbers that may be NULL -> what stands in then.
-            optional: Columns of whole numbers that may be NULL or missing -> what stands in then.
+            integers: Integer columns.
+            reals: Other numeric columns; NULL becomes NaN.
+            nullable: Integer columns that may be NULL, with the replacement.
+            optional: Integer columns that may be NULL or missing, with the replacement.
 
         Raises:
-            DatabaseError: A value that is no number, or NULL where there must be one.
-            sqlite3.Error: No such table or column, or a damaged file.
+            DatabaseError: A value is not a number, or a required value is NULL.
+            sqlite3.Error: A table or column is missing, or the file is damaged.
         """
         fills = {**(nullable or {}), **(optional or {})}
         for member in self._members.get(plain, [_Table(plain, plain, ())]):
@@ -129,17 +129,17 @@ class Tables:
     def rows(
         self, plain: str, integers: Sequence[str], texts: Sequence[str], *, optional: Sequence[str] = ()
     ) -> list[tuple[Any, ...]]:
-        """Guid, whole numbers (NULL is 0) and texts (NULL is empty) of a small table, by guid and id.
+        """Return guid, integers (NULL is 0) and texts (NULL is empty) of a small table, sorted by guid and id.
 
         Args:
             plain: Name of the table without suffix.
-            integers: Columns of whole numbers that have to be there.
-            texts: Columns of texts; one that is not there is empty.
-            optional: Further columns of whole numbers, behind the others; one that is not there is 0.
+            integers: Required integer columns.
+            texts: Text columns; a missing one is empty.
+            optional: Further integer columns, placed after the others; a missing one is 0.
 
         Raises:
-            DatabaseError: A value of another type.
-            sqlite3.Error: No such table or column, or a damaged file.
+            DatabaseError: A value has another type.
+            sqlite3.Error: A table or column is missing, or the file is damaged.
         """
         declared = {column for member in self._members.get(plain, ()) for column in member.declared}
         numbered = (*integers, *optional)
@@ -155,7 +155,7 @@ class Tables:
         return rows
 
     def text(self, plain: str, column: str, guid: str, row_id: int) -> str:
-        """A text of one row; empty where there is no such row."""
+        """Return a text of one row; empty if the row does not exist."""
         query = f'SELECT "{column}" FROM "{plain}" WHERE id = ? AND guid = ?'
         row = self._connection.execute(query, (row_id, guid)).fetchone()
         return _text(row[0]) if row else ""
@@ -194,14 +194,14 @@ class Tables:
 
     def _no_number(self, plain: str, error: Exception | str) -> DatabaseError:
         return DatabaseError(
-            f"{plain} holds a value that is no whole number: {error}",
+            f"{plain} contains a value that is not an integer: {error}",
             where=str(self._path),
             hint="collect it again",
         )
 
 
 def _plain(name: str, names: Sequence[str]) -> str:
-    """The name of a table without its suffix: what stands behind the name of a metadata table, or else a guid."""
+    """Return the name of a table without its suffix: the suffix of a metadata table, or else a guid."""
     suffixes = (other.removeprefix(_METADATA) for other in names if other.startswith(_METADATA) and other != _METADATA)
     return next((name.removesuffix(suffix) for suffix in suffixes if name.endswith(suffix)), _GUID.sub("", name))
 
@@ -211,14 +211,14 @@ def _chosen(columns: Iterable[str], declared: Collection[str]) -> str:
 
 
 def _text(value: object) -> str:
-    """As text; what is compressed (schema 4 may be) unpacked."""
+    """Return a value as text, decompressed if necessary (schema 4)."""
     if isinstance(value, bytes):
         return _unpacked(value).decode(errors="replace")
     return "" if value is None else str(value)
 
 
 def _unpacked(value: bytes) -> bytes:
-    """LZ4 frames stand behind a mark and the length of what is in them, 4 bytes each."""
+    """Decompress LZ4: a magic number and the decompressed size, 4 bytes each, then the frame."""
     if not value.startswith(_LZ4_MARK):
         return value
     import pyarrow
@@ -228,3 +228,16 @@ def _unpacked(value: bytes) -> bytes:
         return bytes(pyarrow.decompress(value[begin:], decompressed_size=length, codec="lz4"))
     except (pyarrow.ArrowException, OSError):
         return value
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's mallopt(3)."""
+_LIMIT_BYTES = 1 << 30
+
+
+def keep_freed_memory() -> None:
+    """Keep freed memory in this process from now on. Does nothing if the C library has no such setting."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            mallopt(parameter, _LIMIT_BYTES)

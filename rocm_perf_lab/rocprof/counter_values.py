@@ -1,9 +1,9 @@
-"""Counter values of instances (XCC, shader engine, channel) put together, one value per dispatch and counter.
+"""Counter values of all instances (XCC, shader engine, channel) combined to one value per dispatch and counter.
 
-A basic counter counts in every instance: its instances add up. A derived counter named `_max`, `_min` or `_avr` already
-is a reduction; where it comes in several rows they are reduced in the same way. What cannot be gets a note and is never
-replaced by a zero: a value that is infinite or no number is left out, and so is a sum that would hide a negative instance;
-a negative total stays, and no metric takes it.
+A basic counter counts in every instance, so its instances are summed. A derived counter named `_max`, `_min` or `_avr` already
+is a reduction; several rows of it are reduced in the same way. Invalid values get a note and are never replaced by zero:
+infinite values and NaN are ignored, and so is a sum that would hide a negative instance. A negative total stays, and no
+metric uses it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 def per_dispatch(
     names: Sequence[str], name: NDArray[np.int64], dispatch: NDArray[np.int64], value: NDArray[np.float64]
 ) -> tuple[dict[str, CounterValues], tuple[str, ...]]:
-    """Values by counter, and notes.
+    """Return values by counter, and notes.
 
     Args:
-        names: Of the counters.
+        names: Counter names.
         name: Position in `names`, per row.
         dispatch: Position of the dispatch, per row.
-        value: Of one instance, per row; not a number where there is none.
+        value: Value of one instance, per row; NaN if missing.
     """
     counters, notes = {}, []
     order = np.argsort(name, kind="stable")
@@ -41,9 +41,9 @@ def per_dispatch(
         dispatches, reduced, has_negative = _reduce(counter, dispatch[rows], value[rows])
         good = np.isfinite(reduced) & ~(has_negative & (reduced >= 0))
         if spoilt := int(len(good) - good.sum()):
-            notes.append(f"{counter}: {spoilt} dispatches have a value that is no number; left out")
+            notes.append(f"{counter}: {spoilt} dispatches have a value that is not a number; ignored")
         if negative := int(np.count_nonzero(has_negative & good)):
-            notes.append(f"{counter}: {negative} dispatches have a negative count, which cannot be")
+            notes.append(f"{counter}: {negative} dispatches have an impossible negative count")
         if good.any():
             counters[counter] = CounterValues(dispatches[good], reduced[good])
     return counters, tuple(notes)
@@ -52,7 +52,7 @@ def per_dispatch(
 def _reduce(
     counter: str, dispatch: NDArray[np.int64], value: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Dispatches, their values, and whether an instance of them is negative."""
+    """Return dispatches, their values, and whether any of their instances is negative."""
     order = np.argsort(dispatch, kind="stable")
     dispatch, value = dispatch[order], value[order]
     first = np.flatnonzero(np.diff(dispatch, prepend=-1))

@@ -1,4 +1,4 @@
-"""The GPU that a CSV file calls "Agent 4", "4" or "GPU 0": from `agent_info.csv`, or from `sysinfo.csv` of rocprof-compute."""
+"""GPUs that CSV files call "Agent 4", "4" or "GPU 0", described by `agent_info.csv` or by rocprof-compute's `sysinfo.csv`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _OF_SYSINFO = {
     "max_waves_per_cu": "max_waves_per_cu",
     "max_sclk": "max_engine_clk_fcompute",
 }
-"""Column of sysinfo.csv -> property of an agent."""
+"""Agent property by column of sysinfo.csv."""
 
 
 def unknown_agent(label: str) -> TracedAgent:
-    """A GPU of which nothing but its number is known."""
+    """Return a GPU of which only the number is known."""
     return TracedAgent(0, _number(label), "GPU", "", "", {})
 
 
 def agent_of_agent_info(label: str, file: Path, guid: str | None = None) -> TracedAgent:
-    """The agent that rocprofv3's `agent_info.csv` describes.
+    """Return the agent that rocprofv3's `agent_info.csv` describes.
 
     Raises:
-        CsvError: The file cannot be read as such.
+        CsvError: The file cannot be read.
     """
     described = read_cells(file, ("Node_Id", "Agent_Type"), guid)
     row = _row_of_agent(label, described)
@@ -51,10 +51,10 @@ def agent_of_agent_info(label: str, file: Path, guid: str | None = None) -> Trac
 
 
 def agent_of_sysinfo(label: str, file: Path, _guid: str | None = None) -> TracedAgent:
-    """The GPU of the machine that rocprof-compute describes: `MI300X_A1` is an AMD Instinct MI300X.
+    """Return the GPU that rocprof-compute describes: `MI300X_A1` is an AMD Instinct MI300X.
 
     Raises:
-        CsvError: The file cannot be read as such.
+        CsvError: The file cannot be read.
     """
     described = {name: column[0] for name, column in read_cells(file, ("gpu_arch",)).items() if column}
     model = described.get("gpu_model", "").partition("_")[0]
@@ -71,7 +71,7 @@ def _row_of_agent(label: str, described: Cells) -> int | None:
     if kind in ("GPU", "CPU"):
         of_kind = [row for row, found in enumerate(described["Agent_Type"]) if found.upper() == kind]
         return of_kind[int(number[0])] if int(number[0]) < len(of_kind) else None
-    # "Agent 4" counts the agents that the process sees, a bare number is the node.
+    # "Agent 4" counts the agents visible to the process, a bare number is the node.
     ids = described.get("Logical_Node_Id") if kind == "AGENT" else None
     for column in (ids, described["Node_Id"]):
         if column and number[0] in column:

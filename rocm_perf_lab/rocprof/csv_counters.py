@@ -1,4 +1,4 @@
-"""Counters in CSV, in a row per counter or a column per counter, as values per dispatch."""
+"""Counters in CSV files, one row or one column per counter, as values per dispatch."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _COUNTER = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\[\d+\])*")
 def counters_by_dispatch(
     rows: Iterable[Path], columns: Iterable[Path], position_of: Mapping[int, int], guid: str | None = None
 ) -> tuple[list[dict[str, CounterValues]], tuple[str, ...]]:
-    """The counters of all files by pass, at least one, and notes; rows of one counter and dispatch are its instances.
+    """Return the counters of all files by pass (at least one pass), and notes. Rows of one counter and dispatch are instances.
 
-    Rows of one dispatch with another start are of another execution of it: a pass of kernel replay.
+    Rows of one dispatch with another start belong to another execution of it: a pass of kernel replay.
 
     Args:
         rows: Files with a row per dispatch and counter.
         columns: Files with a row per dispatch and a column per counter.
-        position_of: Of each dispatch in the trace, by its id.
-        guid: The process whose counters they are, where files say so.
+        position_of: Position of each dispatch in the trace, by its id.
+        guid: Process of the counters, if the files state it.
 
     Raises:
-        CsvError: A file that cannot be read as such.
+        CsvError: A file cannot be read.
     """
     tables = [(file, read_cells(file, ("Dispatch_Id", "Counter_Name", "Counter_Value"), guid)) for file in rows]
     tables += [(file, _as_rows(read_cells(file, ("Dispatch_Id",), guid))) for file in columns]
@@ -58,7 +58,7 @@ def counters_by_dispatch(
     known = arrays[1] != _UNKNOWN
     notes: list[str] = []
     if unknown := int(np.count_nonzero(~known)):
-        notes.append(f"{unknown} counter values are of dispatches that the kernel trace does not have; left out")
+        notes.append(f"{unknown} counter values belong to dispatches missing in the kernel trace; ignored")
     counters = []
     for number in np.unique(passes[known]).tolist():
         found, more = per_dispatch(tuple(names), *(array[known & (passes == number)] for array in arrays))
@@ -68,7 +68,7 @@ def counters_by_dispatch(
 
 
 def _executions(dispatches: Sequence[int], starts: Sequence[str] | None) -> list[int]:
-    """Which execution of its dispatch a row is of, from 0."""
+    """Return the number of the execution of its dispatch for each row, from 0."""
     if starts is None:
         return [0] * len(dispatches)
     seen: dict[int, dict[str, int]] = {}
@@ -80,7 +80,7 @@ def _executions(dispatches: Sequence[int], starts: Sequence[str] | None) -> list
 
 
 def _as_rows(cells: Cells) -> Cells:
-    """A table with one column per counter (rocprof, rocprofv2, `pmc_perf.csv`) as one with a row per dispatch and counter.
+    """Convert a table with one column per counter (rocprof, rocprofv2, `pmc_perf.csv`) to one row per dispatch and counter.
 
     `TCC_HIT[3]` is an instance of `TCC_HIT`. An empty cell was not collected.
     """
@@ -96,7 +96,7 @@ def _as_rows(cells: Cells) -> Cells:
 
 
 def _holds_numbers(column: Sequence[str]) -> bool:
-    """By its first value; a column of texts is no counter, whatever it is called."""
+    """Return True if the first value is a number; a text column is not a counter, whatever its name."""
     first = next((text for text in column if text.strip()), "")
     try:
         float(first)

@@ -1,8 +1,8 @@
-"""Which CSV files of a directory belong together, and what each of them holds.
+"""Classification of CSV files in a directory: which belong together, and what each contains.
 
-rocprofv3 names its tables (`<prefix>_kernel_trace.csv`). rocprof-compute leaves a workload directory: a table of counters per
-pass (`results_*.csv`, older releases `pmc_perf_<n>.csv` and `SQ_*.csv`), the same joined by dispatch (`pmc_perf.csv`), and
-`sysinfo.csv` about the machine. A file of any other name that the user gives is told by its header.
+rocprofv3 names its tables (`<prefix>_kernel_trace.csv`). A workload directory of rocprof-compute contains a table of counters
+per pass (`results_*.csv`; older releases `pmc_perf_<n>.csv` and `SQ_*.csv`), the same joined by dispatch (`pmc_perf.csv`), and
+`sysinfo.csv`. A file with any other name is classified by its header.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SYSINFO = "sysinfo.csv"
 
 
 def find_csv(directory: Path) -> tuple[Path, ...]:
-    """The tables of dispatches, counters, copies and agents in a directory and below; a joined one only without its passes."""
+    """Return the tables of dispatches, counters, copies and agents below a directory; joined tables only without their passes."""
     files = sorted(path for path in directory.rglob("*.csv*") if path.name.endswith((".csv", ".csv.gz")))
     found = [path for path in files if _TRACE.match(path.name) or (_PASS.match(path.name) and _kind_by_header(path))]
     in_passes = {path.parent for path in found if path.name.startswith(("results_", "pmc_perf_"))}
@@ -34,13 +34,13 @@ def find_csv(directory: Path) -> tuple[Path, ...]:
 
 
 def files_of_processes(paths: Iterable[Path]) -> dict[Path, dict[str, list[Path]]]:
-    """By process, named by its files' common prefix: the files of each kind.
+    """Return the files of each kind by process, which is named by the common prefix of its files.
 
     Kinds are `kernel_trace`, `counter_collection` (a row per counter), `counter_columns` (a column per counter),
     `memory_copy_trace`, `api_trace`, `agent_info` and `sysinfo`.
 
     Raises:
-        CsvError: A file that holds none of these.
+        CsvError: A file contains none of these.
     """
     processes: dict[Path, dict[str, list[Path]]] = {}
     for path in paths:
@@ -61,9 +61,9 @@ def _place(file: Path) -> tuple[Path, str]:
     if kind is None:
         content_of(file)
         raise CsvError(
-            "neither a trace nor counters of rocprofv3, by its name and its header",
+            "neither name nor header is that of a trace or of counters of rocprofv3",
             where=str(file),
-            hint="give *_kernel_trace.csv, or its directory",
+            hint="pass *_kernel_trace.csv, or its directory",
         )
     return file.with_name(file.name.partition(".")[0]), kind
 
@@ -78,5 +78,5 @@ def _kind_by_header(file: Path) -> str | None:
 
 
 def _is_doubled(path: Path, found: list[Path]) -> bool:
-    """Whether a packed file lies beside itself unpacked."""
+    """Return True if a compressed file has an uncompressed copy next to it."""
     return path.suffix == ".gz" and path.with_suffix("") in found

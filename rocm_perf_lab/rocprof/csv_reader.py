@@ -1,10 +1,10 @@
-"""Reads what `rocprofv3 -f csv` writes (ROCm 6.2 to 10) into the same :class:`Trace` as a database gives.
+"""Reader for `rocprofv3 -f csv` (ROCm 6.2 to 10); returns the same :class:`Trace` as for a database.
 
-Takes a directory or some of its files: `*kernel_trace.csv`, `*counter_collection.csv`, `*memory_copy_trace.csv`,
-`*_api_trace.csv`, `*agent_info.csv`, and the tables of other tools that `csv_files.py` knows. Columns are taken by name;
-what older releases lack (streams, AGPRs, dispatch ids) is 0 or counted. Files with equal prefix are of one process; a prefix
-stands in for the guid that CSV lacks. CSV says less than a database: LDS is the static part, registers are of the dispatch,
-names may be demangled only.
+Accepts a directory or some of its files: `*kernel_trace.csv`, `*counter_collection.csv`, `*memory_copy_trace.csv`,
+`*_api_trace.csv`, `*agent_info.csv`, and the tables of other tools that `csv_files.py` knows. Columns are found by name; data
+missing in older releases (streams, AGPRs, dispatch ids) is 0 or counted. Files with equal prefix belong to one process, and the
+prefix replaces the guid. CSV contains less than a database: LDS is the static part only, registers are those of the dispatch,
+and names may exist in demangled form only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from rocm_perf_lab.rocprof.csv_counters import counters_by_dispatch
 from rocm_perf_lab.rocprof.csv_files import files_of_processes
 from rocm_perf_lab.rocprof.csv_tables import CsvError, content_of, guids_of, integers, read_cells
 from rocm_perf_lab.rocprof.merging import in_order, merge
-from rocm_perf_lab.rocprof.times import never_timed, timed
 from rocm_perf_lab.rocprof.trace import (
     MARKED_RANGE,
     NO_TIMES,
@@ -34,9 +33,11 @@ from rocm_perf_lab.rocprof.trace import (
     TracedLane,
     TracedProcess,
     TraceProvenance,
+    never_timed,
     no_copies,
     no_dispatches,
     no_regions,
+    timed,
 )
 
 if TYPE_CHECKING:
@@ -52,26 +53,26 @@ if TYPE_CHECKING:
 _AXES = ("X", "Y", "Z")
 _FORMAT = "csv"
 _OF_DISPATCHES = ("kernel_trace", "counter_collection", "counter_columns")
-"""The tables that dispatches may come from, the best first."""
+"""Tables that may list dispatches, preferred first."""
 _UNKNOWN = -1
 _CLONE = re.compile(r"( \[clone)? ?\.kd\]?$")
-"""What a kernel's descriptor is called besides the kernel: `copy.kd`, demangled `copy(float*) [clone .kd]`."""
+"""Suffix of a kernel's descriptor: `copy.kd`, demangled `copy(float*) [clone .kd]`."""
 
 
 def read_csv(paths: Iterable[Path]) -> Trace:
-    """The trace of the given files, or of the files in the given directories; several processes are merged.
+    """Return the trace of the given files, or of the files in the given directories; several processes are merged.
 
     Raises:
-        CsvError: No kernel trace or counters among them, a column is missing, or a value is no number.
+        CsvError: The files contain neither a kernel trace nor counters, a column is missing, or a value is not a number.
     """
     return merge(read_csv_processes(paths))
 
 
 def read_csv_processes(paths: Iterable[Path]) -> list[Trace]:
-    """The trace of each process, and of each pass where a tool writes one table per pass.
+    """Return the trace of each process, and of each pass if a tool writes one table per pass.
 
     Raises:
-        CsvError: No kernel trace or counters among them, a column is missing, or a value is no number.
+        CsvError: The files contain neither a kernel trace nor counters, a column is missing, or a value is not a number.
     """
     given = tuple(paths)
     processes = files_of_processes(given)
@@ -105,7 +106,7 @@ def _kind_of_dispatches(files: Mapping[str, Sequence[Path]]) -> str | None:
 
 
 class _Process:
-    """The files of one process."""
+    """Files of one process."""
 
     def __init__(self, prefix: Path, files: Mapping[str, Sequence[Path]], guid: str | None) -> None:
         self._prefix = prefix
@@ -116,7 +117,7 @@ class _Process:
         self._notes: list[str] = []
 
     def read(self) -> Trace:
-        """The trace of this process."""
+        """Return the trace of this process."""
         kind = _kind_of_dispatches(self._files)
         assert kind is not None
         file = self._files[kind][0]
@@ -154,7 +155,7 @@ class _Process:
         return read_cells(file, needed, self._guid)
 
     def _pid(self) -> int:
-        """From the default name, `<pid>_kernel_trace.csv`; 0 where another one was chosen."""
+        """Return the process id of the default name, `<pid>_kernel_trace.csv`; 0 for any other name."""
         return int(self._prefix.name) if self._prefix.name.isdecimal() else 0
 
     def _agent_at(self, label: str) -> int:
@@ -164,7 +165,7 @@ class _Process:
         return self._kernels.setdefault(name_and_sizes, len(self._kernels))
 
     def _dispatches(self, file: Path, *, counters_only: bool) -> tuple[Dispatches, dict[int, int]]:
-        """The dispatches, and the position of each dispatch id."""
+        """Return the dispatches, and the position of each dispatch id."""
         sizes = (
             ("Workgroup_Size", "Grid_Size")
             if counters_only
@@ -173,7 +174,7 @@ class _Process:
         # Counters of ROCm 6.2 have no times.
         needed = ("Dispatch_Id",) if counters_only else ("Start_Timestamp", "End_Timestamp")
         cells = self._cells(file, ("Agent_Id", "Kernel_Name", *needed, *sizes))
-        # A trace of ROCm 6.2 has no dispatch ids; the rows are in order of dispatch.
+        # A trace of ROCm 6.2 has no dispatch ids; its rows are in dispatch order.
         cells.setdefault("Dispatch_Id", [str(row) for row in range(1, len(cells["Kernel_Name"]) + 1)])
         if counters_only:
             cells = _first_of_each(cells, "Dispatch_Id")
@@ -181,7 +182,9 @@ class _Process:
             times = "times are those of the counter pass" if has_times else NO_TIMES
             self._notes.append(f"there is no kernel trace: {times}, sizes are products")
         if file.name.startswith("pmc_perf."):
-            self._notes.append("pmc_perf.csv joins the counters of several runs: what divides cycles of one by another is rough")
+            self._notes.append(
+                "pmc_perf.csv joins counters of several runs: ratios of cycles from different runs are approximate"
+            )
         count = len(cells["Dispatch_Id"])
         if count == 0:
             return no_dispatches(), {}
@@ -269,14 +272,14 @@ class _Process:
 
 
 def _region_names(cells: Cells) -> list[str]:
-    """A range that the user marked may be called like an API call, and is none."""
+    """Return region names; a marked range may have the name of an API call, so it gets a prefix."""
     domains = cells.get("Domain") or [""] * len(cells["Function"])
     functions = zip(domains, cells["Function"], strict=True)
     return [f"{MARKED_RANGE}{function}" if domain.startswith("MARKER") else function for domain, function in functions]
 
 
 def _first_of_each(cells: Cells, key: str) -> Cells:
-    """The rows that bring a new value of `key`."""
+    """Return the first row of each value of `key`."""
     seen: dict[str, int] = {}
     for row, value in enumerate(cells[key]):
         seen.setdefault(value, row)

@@ -1,7 +1,7 @@
-"""One CSV file of a ROCm profiler as columns, under the names that rocprofv3 gives them.
+"""One CSV file of a ROCm profiler as columns, under rocprofv3's column names.
 
-Releases and tools call the same column differently: `Group_Segment_Size` (rocprofv3 6.x), `Lds_Block_Size` (rocpd convert),
-`LDS_Per_Workgroup` (rocprof-compute, rocprofv2), `lds` (rocprof). Files that end in `.gz` are unpacked on the way.
+Releases and tools use different names for the same column: `Group_Segment_Size` (rocprofv3 6.x), `Lds_Block_Size` (rocpd
+convert), `LDS_Per_Workgroup` (rocprof-compute, rocprofv2), `lds` (rocprof). Files that end in `.gz` are decompressed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Cells = dict[str, list[str]]
-    """The texts of each column."""
+    """Texts by column."""
 
 NAMES = (
     "Accum_VGPR_Count", "Agent_Id", "Agent_Type", "Correlation_Id", "Counter_Name", "Counter_Value", "Destination_Agent_Id",
@@ -63,19 +63,19 @@ _ARROW_PAYS_FROM_BYTES = 1 << 20
 
 
 class CsvError(DatabaseError):
-    """CSV files that cannot be read as output of rocprofv3."""
+    """A CSV file that cannot be read as rocprofv3 output."""
 
 
 def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Cells:
-    """All columns of a file.
+    """Return all columns of a file.
 
     Args:
-        file: Its path.
-        needed: Columns that it must have.
-        guid: Only the rows of that process, where the file says which is whose.
+        file: Path of the file.
+        needed: Required columns.
+        guid: Return only rows of this process, if the file states the process of each row.
 
     Raises:
-        CsvError: It cannot be opened, is no CSV, is cut short, lacks a column of `needed`, or is of several processes.
+        CsvError: The file cannot be opened, is not CSV, is truncated, lacks a required column, or contains several processes.
     """
     data = content_of(file)
     header = _header(file, data)
@@ -83,9 +83,9 @@ def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Ce
     if missing:
         found = ", ".join(header[:6]) or "nothing"
         raise CsvError(
-            f"no column {', '.join(missing)}; the file begins with: {found}",
+            f"no column {', '.join(missing)}; the file starts with:{found}",
             where=str(file),
-            hint="give the file as rocprofv3 wrote it",
+            hint="pass the file as rocprofv3 wrote it",
         )
     columns = _arrow_columns(data, len(header)) if len(data) >= _ARROW_PAYS_FROM_BYTES else None
     cells = dict(zip(header, columns or _columns(file, data, len(header)), strict=True))
@@ -94,7 +94,7 @@ def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Ce
         cells = {name: [column[row] for row in own] for name, column in cells.items()}
     if any(len(set(cells.get(name, ()))) > 1 for name in ("Guid", "Process_Id")):
         raise CsvError(
-            "the rows are of several processes, whose ids CSV does not keep apart",
+            "the rows belong to several processes, whose ids are ambiguous in CSV",
             where=str(file),
             hint="read the database that it was converted from",
         )
@@ -102,10 +102,10 @@ def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Ce
 
 
 def guids_of(file: Path) -> tuple[str, ...]:
-    """The processes that a file of `rocpd convert` is of, in order of their first row; none where it does not say.
+    """Return the processes in a file of `rocpd convert`, in order of their first row; empty if the file does not state them.
 
     Raises:
-        CsvError: It cannot be read.
+        CsvError: The file cannot be read.
     """
     header = header_of(file)
     if "Guid" not in header:
@@ -120,7 +120,7 @@ def guids_of(file: Path) -> tuple[str, ...]:
 
 
 def header_of(file: Path) -> tuple[str, ...]:
-    """The names of its columns; none where it cannot be read."""
+    """Return the column names; empty if the file cannot be read."""
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as source:
             line = source.readline(1 << 20)
@@ -133,47 +133,47 @@ def header_of(file: Path) -> tuple[str, ...]:
 
 
 def content_of(file: Path) -> bytes:
-    """The bytes of a file, unpacked where its name ends in `.gz`.
+    """Return the content of a file, decompressed if its name ends in `.gz`.
 
     Raises:
-        CsvError: It cannot be read.
+        CsvError: The file cannot be read.
     """
     try:
         content = file.read_bytes()
         return gzip.decompress(content) if file.suffix == ".gz" else content
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CsvError(f"the file cannot be unpacked: {error}", where=str(file), hint="copy it again") from error
+        raise CsvError(f"the file cannot be decompressed: {error}", where=str(file), hint="copy it again") from error
     except OSError as error:
         raise CsvError(f"cannot open the file: {error.strerror}", where=str(file)) from error
 
 
 def integers(file: Path, name: str, texts: Sequence[str]) -> NDArray[np.int64]:
-    """The values of a column of whole numbers.
+    """Return a column of integers.
 
     Raises:
-        CsvError: One of them is none.
+        CsvError: A value is not an integer.
     """
     try:
         return np.array(list(map(int, texts)), np.int64)
     except (ValueError, OverflowError):
         pass
     try:
-        # Nothing was there, or the table went through a data frame, which may make "12.0" of whole numbers.
+        # The cell is empty, or a data frame converted integers to "12.0".
         return np.array([int(text.removesuffix(".0") or 0) for text in texts], np.int64)
     except (ValueError, OverflowError) as error:
-        raise CsvError(f"column {name} holds a value that is no whole number: {error}", where=str(file)) from error
+        raise CsvError(f"column {name} contains a value that is not an integer: {error}", where=str(file)) from error
 
 
 def reals(file: Path, name: str, texts: Sequence[str]) -> NDArray[np.float64]:
-    """The values of a column of numbers; infinite ones and those that are no number included.
+    """Return a column of numbers, including infinities and NaN.
 
     Raises:
-        CsvError: A text that is none of these.
+        CsvError: A value is not a number.
     """
     try:
         return np.array([float(text) for text in texts], np.float64)
     except ValueError as error:
-        raise CsvError(f"column {name} holds a value that is no number: {error}", where=str(file)) from error
+        raise CsvError(f"column {name} contains a value that is not a number: {error}", where=str(file)) from error
 
 
 def _header(file: Path, data: bytes) -> list[str]:
@@ -181,23 +181,25 @@ def _header(file: Path, data: bytes) -> list[str]:
     try:
         return [_canonical(name) for name in next(csv.reader([_text(line)]), [])]
     except csv.Error as error:
-        raise CsvError(f"the file is no CSV: {error}", where=str(file), hint="collect it again") from error
+        raise CsvError(f"the file is not CSV: {error}", where=str(file), hint="collect it again") from error
 
 
 def _columns(file: Path, data: bytes, width: int) -> list[list[str]]:
-    """The columns below the header."""
+    """Return the columns below the header."""
     try:
         rows = [row for row in csv.reader(io.StringIO(_text(data), newline="")) if row][1:]
     except csv.Error as error:
-        raise CsvError(f"the file is no CSV: {error}", where=str(file), hint="collect it again") from error
+        raise CsvError(f"the file is not CSV: {error}", where=str(file), hint="collect it again") from error
     short = next((line for line, row in enumerate(rows, start=2) if len(row) != width), None)
     if short is not None:
-        raise CsvError(f"row {short} has not {width} columns: cut short?", where=str(file), hint="collect it again")
+        raise CsvError(
+            f"row {short} does not have {width} columns: is the file truncated?", where=str(file), hint="collect it again"
+        )
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
 
 
 def _arrow_columns(data: bytes, width: int) -> list[list[str]] | None:
-    """The same by Arrow, in a tenth of the time; None where it objects to something, which the other way says better."""
+    """Read with Arrow, in a tenth of the time; None if it fails, since the other way reports errors better."""
     import pyarrow
     from pyarrow import csv as arrow
 

@@ -1,6 +1,6 @@
-"""Opens a file as a rocpd database, or says by name what it is instead.
+"""Opening of rocpd databases, and identification of files that are something else.
 
-Opened read-only and by content: neither name nor directory matter. Other dialects that people keep under the ending `.db`
+Files are opened read-only and recognised by content: neither name nor directory matter. Other formats with the suffix `.db`
 (rocprof v1, RPD, rocprofiler-compute) are recognised by their tables.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SQLITE_MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _LOG_MODE = 2
-UNFINISHED = "holds a transaction that has not ended"
+UNFINISHED = "contains an unfinished transaction"
 _BUSY_TIMEOUT_S = 1.0
 _COLLECT = "collect it with: rocprofv3 --kernel-trace -f rocpd -- APP"
 _DIALECTS: tuple[tuple[str, frozenset[str]], ...] = (
@@ -33,15 +33,15 @@ _DIALECTS: tuple[tuple[str, frozenset[str]], ...] = (
     ("a study database of Optuna", frozenset({"studies", "trials"})),
     ("an Nsight Systems export", frozenset({"StringIds", "TARGET_INFO_GPU"})),
 )
-"""What a file is called whose tables include all of a set."""
+"""Description of a file whose tables include all of a set."""
 
 
 _CANNOT_LOCK = ("locking protocol", "disk I/O error", "unable to open database file")
-"""What SQLite says on file systems without locks, or where it may not write a lock file."""
+"""SQLite's messages on file systems without locks, or without permission to write a lock file."""
 
 
 UNREADABLE = (sqlite3.Error, UnicodeError)
-"""What reading a damaged file raises: the message about a damaged name cannot be decoded either."""
+"""Exceptions from reading a damaged file; the message about a damaged name cannot be decoded either."""
 
 
 class DatabaseError(LabError):
@@ -49,15 +49,15 @@ class DatabaseError(LabError):
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """A read-only connection to an intact SQLite file.
+    """Open a read-only connection to an intact SQLite file.
 
     Raises:
-        DatabaseError: Missing, empty, truncated, locked or not SQLite at all.
+        DatabaseError: The file is missing, empty, truncated, locked or not SQLite.
     """
     in_log_mode = _check_file(path)
     _check_neighbours(path)
     try:
-        # Reading a database in write-ahead mode would put two files beside it, unless it is said not to change.
+        # Reading a database in write-ahead mode would create two files next to it, unless it is declared immutable.
         return _connected(uri_of(path) if in_log_mode else f"{_plain_uri(path)}?mode=ro")
     except UNREADABLE as error:
         if not any(text in str(error) for text in _CANNOT_LOCK):
@@ -69,7 +69,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def uri_of(path: Path) -> str:
-    """For a further connection beside an open one that keeps writers out: read-only, without locks of its own."""
+    """Return a read-only URI without locks, for a further connection while an open one keeps writers out."""
     return f"{_plain_uri(path)}?mode=ro&immutable=1"
 
 
@@ -79,7 +79,7 @@ def _plain_uri(path: Path) -> str:
 
 def _connected(uri: str) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S)
-    # Arguments of a program may be any bytes; a command line is no reason to refuse a trace.
+    # Command lines may contain any bytes; that is no reason to refuse a trace.
     connection.text_factory = lambda text: text.decode(errors="replace")
     try:
         connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
@@ -90,15 +90,15 @@ def _connected(uri: str) -> sqlite3.Connection:
 
 
 def names_in(connection: sqlite3.Connection) -> frozenset[str]:
-    """Of its tables, views and indexes."""
+    """Return the names of its tables, views and indexes."""
     return frozenset(str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master"))
 
 
 def check_dialect(path: Path, tables: Collection[str]) -> None:
-    """Refuse a database that has no rocpd metadata, by the name of what it is.
+    """Refuse a database without rocpd metadata, and report what it is.
 
     Raises:
-        DatabaseError: Not a rocpd database.
+        DatabaseError: The file is not a rocpd database.
     """
     names = set(tables)
     for dialect, marks in _DIALECTS:
@@ -110,17 +110,17 @@ def check_dialect(path: Path, tables: Collection[str]) -> None:
 
 
 def check_version(path: Path, version: object) -> str:
-    """The schema version, where the reader knows its major number.
+    """Return the schema version if its major number is supported.
 
     Raises:
-        DatabaseError: No version, or one that this reader was not written for.
+        DatabaseError: The version is missing or not supported.
     """
     if version is None:
         raise DatabaseError("the rocpd metadata has no schema_version", where=str(path), hint=_COLLECT)
     if str(version).partition(".")[0] not in KNOWN_MAJOR_VERSIONS:
         known = " and ".join(f"{major}.x" for major in sorted(KNOWN_MAJOR_VERSIONS))
         raise DatabaseError(
-            f"rocpd schema version {version} is unknown; this reader knows {known}",
+            f"rocpd schema version {version} is not supported; supported versions: {known}",
             where=str(path),
             hint="update rocm-perf-lab, or convert the database with the rocpd tool of its ROCm release",
         )
@@ -128,11 +128,11 @@ def check_version(path: Path, version: object) -> str:
 
 
 def database_error(path: Path, error: Exception) -> DatabaseError:
-    """What a failing query means to the user."""
-    text = "a name in its schema is no text" if isinstance(error, UnicodeError) else str(error)
+    """Convert an error of a query to a message for the user."""
+    text = "a name in its schema is not text" if isinstance(error, UnicodeError) else str(error)
     if "locked" in text or "busy" in text:
         return DatabaseError(
-            "the database is locked: its writer is still running", where=str(path), hint="wait until it has ended"
+            "the database is locked: its writer is still running", where=str(path), hint="wait until it finishes"
         )
     if "no such table" in text or "no such column" in text:
         return DatabaseError(f"the rocpd database is incomplete: {text}", where=str(path), hint=_COLLECT)
@@ -140,7 +140,7 @@ def database_error(path: Path, error: Exception) -> DatabaseError:
 
 
 def _check_neighbours(path: Path) -> None:
-    """A rollback journal or write-ahead log with content means that the file alone is not the whole database."""
+    """Refuse a database with a non-empty rollback journal or write-ahead log: the file alone is incomplete."""
     for ending in ("-journal", "-wal"):
         neighbour = path.with_name(path.name + ending)
         try:
@@ -151,14 +151,14 @@ def _check_neighbours(path: Path) -> None:
             continue
         if unfinished:
             raise DatabaseError(
-                f"the database is locked or partial: {neighbour.name} beside it {UNFINISHED}",
+                f"the database is locked or partial: {neighbour.name} next to it {UNFINISHED}",
                 where=str(path),
-                hint="wait until its writer has ended; if it was killed, collect it again",
+                hint="wait until its writer finishes; if it was killed, collect it again",
             )
 
 
 def _check_file(path: Path) -> bool:
-    """Whether an intact SQLite file is in write-ahead mode."""
+    """Return True if an intact SQLite file is in write-ahead mode."""
     try:
         with path.open("rb") as source:
             header = source.read(_HEADER_BYTES)
@@ -167,7 +167,7 @@ def _check_file(path: Path) -> bool:
         raise DatabaseError(f"cannot open the database: {error.strerror}", where=str(path)) from error
     if not header:
         raise DatabaseError(
-            "the database is empty: the profiled process was ended before it was written",
+            "the database is empty: the profiled process ended before it was written",
             where=str(path),
             hint=_COLLECT,
         )
@@ -182,15 +182,15 @@ def _check_file(path: Path) -> bool:
 
 
 def _other_format(path: Path, header: bytes) -> str:
-    """What a file is instead of a database."""
+    """Return a description of a file that is not a database."""
     if header.lstrip()[:1] in (b"{", b"["):
         return "this is JSON (rocprofv3 -f json writes it), not an SQLite file"
     ending = next((name for name in (".pftrace", ".otf2", ".proto") if path.name.endswith(name)), None)
-    return f"this is a trace for a viewer ({ending}), not an SQLite file" if ending else "this is not an SQLite file"
+    return f"this is a viewer trace ({ending}), not an SQLite file" if ending else "this is not an SQLite file"
 
 
 def _declared_bytes(header: bytes) -> int:
-    """File size that the SQLite header states; a header cut short states more than there is."""
+    """Return the file size stated in the SQLite header; a truncated file is smaller."""
     if len(header) < _HEADER_BYTES:
         return _HEADER_BYTES
     page_bytes = int.from_bytes(header[16:18]) or 1

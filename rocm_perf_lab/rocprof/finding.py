@@ -1,4 +1,4 @@
-"""Finds rocpd databases in directories, by content: names and endings do not matter."""
+"""Discovery of rocpd databases in directories, by content: names and suffixes do not matter."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SCHEMA_BYTES = 1 << 18
-"""More than a rocpd schema takes at the beginning of a file."""
+"""Upper bound of the size of a rocpd schema at the start of a file."""
 
 
 def database_files(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The files themselves; a directory stands for the databases in it.
+    """Return the given files, and the databases in the given directories.
 
     Raises:
-        DatabaseError: There is none.
+        DatabaseError: There is no database.
     """
     files: dict[Path, None] = {}
     for path in paths:
         files.update(dict.fromkeys(find_databases(path) if path.is_dir() else (path,)))
     if not files:
-        raise DatabaseError("no database was given", where="database_files")
+        raise DatabaseError("no database was specified", where="database_files")
     return tuple(files)
 
 
 def find_databases(directory: Path) -> tuple[Path, ...]:
-    """The rocpd databases in a directory and below, by content: names and endings do not matter.
+    """Return the rocpd databases in a directory tree, recognised by content.
 
     Raises:
-        DatabaseError: There is none.
+        DatabaseError: There is no database.
     """
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     found = tuple(path for path in files if is_rocpd(path))
@@ -56,7 +56,7 @@ def find_databases(directory: Path) -> tuple[Path, ...]:
 
 
 def begins_as_sqlite(path: Path) -> bool:
-    """Whether a file begins as SQLite files do; one that cannot be opened does not."""
+    """Return True if a file starts like an SQLite file; False if it cannot be opened."""
     try:
         with path.open("rb") as source:
             return source.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
@@ -65,7 +65,7 @@ def begins_as_sqlite(path: Path) -> bool:
 
 
 def is_rocpd(path: Path) -> bool:
-    """Whether a file is a rocpd database, by its schema; one that cannot be opened by what its first pages say."""
+    """Return True if a file is a rocpd database by its schema, or by its first pages if it cannot be opened."""
     try:
         with path.open("rb") as source:
             begin = source.read(len(SQLITE_MAGIC))
@@ -78,7 +78,7 @@ def is_rocpd(path: Path) -> bool:
         with settled(path) as file:
             return _has_tables_of_rocpd(file)
     except DatabaseError as error:
-        # What a truncated or damaged file was cannot be told: better an error about it than data that is silently missing.
+        # The type of a truncated or damaged file is unknown: better an error about it than data silently missing.
         return b"rocpd_metadata" in begin or UNFINISHED not in error.what
 
 

@@ -1,4 +1,4 @@
-"""The small tables of a rocpd database, `rocpd_info_*`: processes, agents, kernels, threads, queues and streams of a trace."""
+"""Small tables of a rocpd database (`rocpd_info_*`): processes, agents, kernels, threads, queues and streams of a trace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocm_perf_lab.rocprof.described import KERNEL_SIZES, traced_kernel, unknown_kernel
+from rocm_perf_lab.rocprof.descriptions import KERNEL_SIZES, traced_kernel, unknown_kernel
 from rocm_perf_lab.rocprof.references import UNKNOWN, Index
 from rocm_perf_lab.rocprof.trace import TracedAgent, TracedLane, TracedProcess
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 _REPLAYED = re.compile(r'"ROCPROF_KERNEL_REPLAY"\s*:\s*"(1|true|on|yes)"', re.IGNORECASE)
-"""In the environment of a process: how rocprofv3 tells its tool."""
+"""Setting in the environment of a process by which rocprofv3 enables kernel replay in its tool."""
 
 
 class Information:
-    """What the rows of the large tables refer to.
+    """Objects that rows of the large tables refer to.
 
     Raises:
         DatabaseError: The tables contradict each other.
-        json.JSONDecodeError: What the runtime reports of an agent is no JSON.
+        json.JSONDecodeError: The properties of an agent are not JSON.
         sqlite3.Error: A table or a column is missing.
     """
 
@@ -46,7 +46,7 @@ class Information:
             TracedProcess(guid, pid, command, machines.get((guid, node), "")) for guid, _, pid, node, command, _ in rows
         )
         self.is_replayed = any(_REPLAYED.search(row[-1]) for row in rows)
-        """Whether rocprofv3 ran dispatches several times, for a group of counters each."""
+        """True if rocprofv3 ran dispatches several times, once per group of counters."""
         self.process_at = Index(path, [row[:2] for row in rows])
         self.agents, self.agent_at = self._read_agents()
         self._kernels, self._kernel_at = self._read_kernels()
@@ -54,11 +54,11 @@ class Information:
 
     @property
     def kernels(self) -> tuple[TracedKernel, ...]:
-        """Those that are described, and behind them those that were only dispatched."""
+        """Described kernels, followed by those that were dispatched but not described."""
         return tuple(self._kernels)
 
     def kernels_at(self, guid: str, ids: Integers, process: Integers) -> Integers:
-        """The position of each kernel. One that no table describes is unknown, as rocprofv3 calls it too, by its number."""
+        """Return the position of each kernel. Kernels without description are named by number, as in rocprofv3."""
         found = self._kernel_at.find(guid, ids, optional=True)
         missing = found == UNKNOWN
         for kernel_id in np.unique(ids[missing]).tolist():
@@ -68,7 +68,7 @@ class Information:
         return found
 
     def threads(self, guid: str, ids: Integers) -> Integers:
-        """The system's number of each thread: rocprofv3 uses it as id, other writers count."""
+        """Return the system's number of each thread: rocprofv3 uses it as id, other writers count."""
         numbers = self._threads.get(guid)
         if numbers is None:
             return ids
@@ -76,7 +76,7 @@ class Information:
         return np.array([numbers.get(thread, thread) for thread in used.tolist()], np.int64)[at.ravel()]
 
     def lanes(self, table: str) -> tuple[TracedLane, ...]:
-        """Queues or streams."""
+        """Return queues or streams."""
         rows = self._tables.rows(table, ("id", "pid"), ("name",)) if table in self._tables else []
         return tuple(TracedLane(self.process_at.find_one(guid, pid), row_id, name) for guid, row_id, pid, name in rows)
 
@@ -92,7 +92,7 @@ class Information:
         agents = []
         for guid, row_id, pid, kind, name, generic, product, extdata in rows:
             process = self.process_at.find_one(guid, pid)
-            # Schema 4 gives agents names of the user's, and calls the architecture generic.
+            # In schema 4 agents have user-defined names and a generic architecture.
             agents.append(TracedAgent(process, row_id, kind, generic or name, product, _properties(extdata)))
         return tuple(agents), Index(self._path, [row[:2] for row in rows])
 
@@ -107,7 +107,7 @@ class Information:
         return kernels, Index(self._path, [row[:2] for row in rows])
 
     def _read_threads(self) -> Mapping[str, Mapping[int, int]]:
-        """Of each process whose ids of threads are not those of the system."""
+        """Return thread numbers of processes whose thread ids are not those of the system."""
         threads: dict[str, dict[int, int]] = {}
         if "rocpd_info_thread" in self._tables:
             for guid, row_id, thread in self._tables.rows("rocpd_info_thread", ("id", "tid"), ()):
@@ -116,6 +116,6 @@ class Information:
 
 
 def _properties(extdata: str) -> dict[str, Any]:
-    """What the runtime reports of an agent; nothing where it is no JSON object."""
+    """Return the properties of an agent; empty if they are not a JSON object."""
     properties = json.loads(extdata or "{}")
     return properties if isinstance(properties, dict) else {}

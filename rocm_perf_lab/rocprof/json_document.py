@@ -1,7 +1,7 @@
-"""One process of rocprofv3's JSON as it is written: its records, one at a time, into columns of numbers.
+"""One process of rocprofv3's JSON output: its records, read one at a time into columns of numbers.
 
-Records refer to agents, counters and queues by handles, and to names by numbers of kinds and operations; here they stay so, as
-the tables that say what they mean may come later in the document.
+Records refer to agents, counters and queues by handles, and to names by numbers of kinds and operations. They stay unresolved
+here, because the tables that define them may follow later in the document.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MARKERS = "MARKER"
 
 
 class Rows:
-    """Rows of whole numbers, 8 bytes each, under names."""
+    """Rows of named 64-bit integers."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -48,7 +48,7 @@ class Rows:
         return len(self._numbers) // len(self._names)
 
     def add(self, row: Sequence[int]) -> None:
-        """One row."""
+        """Append one row."""
         before = len(self._numbers)
         try:
             self._numbers.extend(row)
@@ -60,7 +60,7 @@ class Rows:
             raise
 
     def taken(self) -> dict[str, Integers]:
-        """One array per name; the rows are gone then."""
+        """Return one array per name and clear the rows."""
         table = np.frombuffer(self._numbers, np.int64).reshape(-1, len(self._names))
         columns = {name: np.array(table[:, index]) for index, name in enumerate(self._names)}
         self._numbers = array("q")
@@ -68,7 +68,7 @@ class Rows:
 
 
 class Document:
-    """What the object of one process says."""
+    """Content of the object of one process."""
 
     def __init__(self, path: Path, stream: JsonStream) -> None:
         self._path = path
@@ -76,27 +76,27 @@ class Document:
         self.metadata: Record = {}
         self.agents: list[Record] = []
         self.symbols: list[Record] = []
-        """With their `kernel_id`; those of no kernel are left out."""
+        """Kernel symbols with their `kernel_id`; entries without kernel are omitted."""
         self.counter_names: dict[int, str] = {}
         """By handle."""
         self.messages: dict[int, str] = {}
-        """What the user called a marked range, by its correlation id."""
+        """Text of a marked range, by its correlation id."""
         self.dispatches = Rows(_DISPATCH_COLUMNS)
         self.counted = Rows(_DISPATCH_COLUMNS)
-        """The dispatches that counter records say something of."""
+        """Dispatches that counter records refer to."""
         self.copies = Rows(_COPY_COLUMNS)
         self.directions: dict[tuple[Any, Any], int] = {}
-        """The number of each kind and operation in `copies`."""
+        """Number of each kind and operation in `copies`."""
         self.regions = Rows(_REGION_COLUMNS)
         self.names: dict[tuple[Any, Any], int] = {}
-        """The number of each kind and operation in `regions`."""
+        """Number of each kind and operation in `regions`."""
         self.instances = Rows(("counter", "dispatch", "pass"))
         self.values = array("d")
-        """Of each of `instances`."""
+        """One value per entry of `instances`."""
         self._read(stream)
 
     def operation(self, kind: Any, operation: Any) -> str:
-        """The name of an operation, by the numbers of its kind and itself; a text already is one."""
+        """Return the name of an operation from the numbers of its kind and itself; a text is already a name."""
         if isinstance(operation, str):
             return operation
         try:
@@ -105,7 +105,7 @@ class Document:
             return ""
 
     def is_mark(self, kind: Any) -> bool:
-        """Whether records of this kind are the user's marks."""
+        """Return True if records of this kind are marks of the user."""
         try:
             return str(self._operations[kind]["kind"]).startswith(_MARKERS)
         except (LookupError, TypeError):
@@ -113,7 +113,7 @@ class Document:
 
     @contextmanager
     def understood(self, what: str, record: object) -> Iterator[None]:
-        """Whatever fails on `record` for what it holds is an error of the file."""
+        """Report failures caused by the content of `record` as errors of the file."""
         try:
             yield
         except _NOT_UNDERSTOOD as error:
@@ -209,14 +209,14 @@ class Document:
     def _not_as_written(self, what: str, record: object, error: Exception) -> JsonError:
         why = f"no {error.args[0]}" if isinstance(error, KeyError) else str(error)
         return JsonError(
-            f"a record of {what} is not as rocprofv3 writes it: {why}: {str(record)[:80]}",
+            f"a record of {what} differs from rocprofv3's format: {why}: {str(record)[:80]}",
             where=str(self._path),
             hint="collect it again; if it is of a newer ROCm, update rocm-perf-lab",
         )
 
 
 def _dispatch_row(record: Record, holder: Record, number: int) -> tuple[int, ...]:
-    """One row of `_DISPATCH_COLUMNS`; the stream is a matter of the tool's own record around that of the SDK."""
+    """Return one row of `_DISPATCH_COLUMNS`; the stream is in the tool's record around that of the SDK."""
     info = record["dispatch_info"]
     workgroup, grid = info["workgroup_size"], info["grid_size"]
     return (
@@ -232,12 +232,12 @@ def _dispatch_id(info: Record, number: int) -> int:
 
 
 def handle(value: Any) -> int:
-    """Handles are objects with one number."""
+    """Return the number of a handle, which is an object with one number."""
     return int(value["handle"] if isinstance(value, dict) else value)
 
 
 def _correlation(record: Record) -> int:
-    """The internal correlation id; -1 where there is none."""
+    """Return the internal correlation id, or -1 if there is none."""
     ids = record.get("correlation_id")
     internal = ids.get("internal") if isinstance(ids, dict) else ids
     return int(internal) if internal else UNKNOWN
@@ -248,12 +248,12 @@ def _objects(values: Iterable[Any]) -> Iterator[Record]:
 
 
 def _numbered(values: Iterable[Any]) -> Iterator[Record]:
-    """Kernel symbols with their ids. The list has one entry per id, those of no kernel are empty."""
+    """Yield kernel symbols with their ids. The list has one entry per id; entries without kernel are empty."""
     for position, symbol in enumerate(values):
         if isinstance(symbol, dict) and (symbol.get("kernel_name") or symbol.get("formatted_kernel_name")):
             yield {**symbol, "kernel_id": symbol.get("kernel_id") or position}
 
 
 def signed(number: int) -> int:
-    """Handles have no sign: those that are too large for a number with one wrap around."""
+    """Wrap an unsigned handle to a signed 64-bit integer."""
     return (number + _WRAP // 2) % _WRAP - _WRAP // 2

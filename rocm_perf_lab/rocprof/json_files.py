@@ -1,6 +1,6 @@
-"""JSON results of rocprofv3 among other files: found by content, opened, and what else JSON may be by name.
+"""JSON results of rocprofv3: discovery by content, opening, and identification of other JSON documents.
 
-Neither names nor directories matter. Files packed by gzip are unpacked on the way.
+Neither names nor directories matter. Files compressed with gzip are decompressed.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROOT = "rocprofiler-sdk-tool"
-"""The key that everything is under."""
+"""Root key of the document."""
 COLLECT = "collect it with: rocprofv3 --kernel-trace -f json -- APP"
 _GZIP_MAGIC = b"\x1f\x8b"
 _HEAD_BYTES = 1 << 16
 _OTHERS = (
     ("rocprofiler-sdk-json-tool", "output of the test tool of rocprofiler-sdk"),
-    ("traceEvents", "a trace in Chrome's format, as rocprof, PyTorch and Perfetto's tools write it"),
+    ("traceEvents", "a trace in Chrome's format (written by rocprof, PyTorch and Perfetto tools)"),
     ("schema_version", "a document of rocm-perf-lab"),
 )
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file is JSON by its content, packed or not; of rocprofv3 or not."""
+    """Return True if the content of a file, compressed or not, is JSON."""
     return _head(path).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
 def is_results(path: Path) -> bool:
-    """Whether a file is JSON of rocprofv3."""
+    """Return True if a file is JSON of rocprofv3."""
     return is_json(path) and f'"{ROOT}"'.encode() in _head(path)
 
 
 def find_results(directory: Path) -> tuple[Path, ...]:
-    """The JSON results of rocprofv3 in a directory and below, by content; one that is packed only where it is not unpacked."""
+    """Return the JSON results of rocprofv3 in a directory tree, by content; compressed files only without uncompressed copy."""
     found = [path for path in sorted(directory.rglob("*")) if path.is_file() and is_results(path)]
     return tuple(path for path in found if path.suffix != ".gz" or path.with_suffix("") not in found)
 
 
 def refuse_other(path: Path, key: str) -> None:
-    """Refuse a document of another tool by a key of its root.
+    """Refuse a document of another tool, recognised by a key of its root.
 
     Raises:
-        JsonError: It is the mark of one.
+        JsonError: The key identifies another document.
     """
     for mark, name in _OTHERS:
         if key == mark:
@@ -57,10 +57,10 @@ def refuse_other(path: Path, key: str) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The content of a file, unpacked.
+    """Open the decompressed content of a file.
 
     Raises:
-        JsonError: It cannot be opened or unpacked.
+        JsonError: The file cannot be opened or decompressed.
     """
     try:
         with path.open("rb") as source:
@@ -69,7 +69,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
             with gzip.open(source) if packed else source as content:
                 yield cast("BinaryIO", content)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise JsonError(f"the file cannot be unpacked: {error}", where=str(path), hint="copy it again") from error
+        raise JsonError(f"the file cannot be decompressed: {error}", where=str(path), hint="copy it again") from error
     except OSError as error:
         raise JsonError(f"cannot open the file: {error.strerror}", where=str(path)) from error
 

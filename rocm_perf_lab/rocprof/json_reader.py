@@ -1,9 +1,9 @@
-"""Reads what `rocprofv3 -f json` writes (`*_results.json`, ROCm 6.2 to 10) into the same :class:`Trace` as a database gives.
+"""Reader for `rocprofv3 -f json` (`*_results.json`, ROCm 6.2 to 10); returns the same :class:`Trace` as for a database.
 
 The layout is that of rocprofiler-sdk's generateJSON.cpp: under `rocprofiler-sdk-tool` one object per process with agents,
-counters, names and kernel symbols, and then the records, which are read one at a time and kept as columns. What older releases
-lack (streams, times of counter records) is 0. Without a kernel trace dispatches are those of the counter records, as
-rocprofv3 does it for databases; calls that take no time are marks there, and are left out here too.
+counters, names and kernel symbols, followed by the records, which are read one at a time and kept as columns. Data missing in
+older releases (streams, times of counter records) is 0. Without a kernel trace the dispatches are those of the counter records,
+as in rocprofv3's databases; calls of zero duration are marks there, and are ignored here too.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.rocprof.counter_values import per_dispatch
-from rocm_perf_lab.rocprof.described import KERNEL_SIZES, provenance_of, traced_kernel, unknown_kernel
+from rocm_perf_lab.rocprof.descriptions import KERNEL_SIZES, provenance_of, traced_kernel, unknown_kernel
 from rocm_perf_lab.rocprof.json_document import UNKNOWN, Document, handle, signed
 from rocm_perf_lab.rocprof.json_files import COLLECT, ROOT, opened, refuse_other
 from rocm_perf_lab.rocprof.json_stream import JsonError, JsonStream
 from rocm_perf_lab.rocprof.merging import in_order
-from rocm_perf_lab.rocprof.times import never_timed, timed
 from rocm_perf_lab.rocprof.trace import (
     MARKED_RANGE,
     NO_TIMES,
@@ -30,9 +29,11 @@ from rocm_perf_lab.rocprof.trace import (
     TracedAgent,
     TracedLane,
     TracedProcess,
+    never_timed,
     no_copies,
     no_dispatches,
     no_regions,
+    timed,
 )
 
 if TYPE_CHECKING:
@@ -50,15 +51,15 @@ _AGENT_KINDS = {1: "CPU", 2: "GPU", 3: "NIC"}
 
 
 def read_results(path: Path) -> list[Trace]:
-    """The trace of each process of one file.
+    """Return the trace of each process of one file.
 
     Raises:
-        JsonError: Not JSON of rocprofv3, or damaged.
+        JsonError: The file is not JSON of rocprofv3, or is damaged.
     """
     with opened(path) as source:
         stream = JsonStream(source, path)
         if stream.peek() != "{":
-            raise JsonError("this is no JSON of rocprofv3", where=str(path), hint=COLLECT)
+            raise JsonError("this is not JSON of rocprofv3", where=str(path), hint=COLLECT)
         processes: list[_Process] = []
         keys = []
         for key in stream.members():
@@ -71,12 +72,14 @@ def read_results(path: Path) -> list[Trace]:
             else:
                 processes.append(_Process(path, Document(path, stream)))
         if stream.peek():
-            raise JsonError("something follows the end of the document", where=str(path), hint="give each document by itself")
+            raise JsonError(
+                "unexpected content after the end of the document", where=str(path), hint="pass each document separately"
+            )
     if ROOT not in keys:
         shown = ", ".join(keys[:6]) or "none"
         raise JsonError(f"this JSON is not of rocprofv3; its keys: {shown}", where=str(path), hint=COLLECT)
     if not processes:
-        raise JsonError("the document holds no process", where=str(path), hint=COLLECT)
+        raise JsonError("the document contains no process", where=str(path), hint=COLLECT)
     with path.open("rb") as whole:
         digest = hashlib.file_digest(whole, "sha256").hexdigest()
     if len(processes) == 1:
@@ -86,7 +89,7 @@ def read_results(path: Path) -> list[Trace]:
 
 
 class _Process:
-    """One process: what its document means."""
+    """Trace of the document of one process."""
 
     def __init__(self, path: Path, document: Document) -> None:
         self._path = path
@@ -94,7 +97,7 @@ class _Process:
         self._notes: list[str] = []
 
     def trace(self, sha256: str) -> Trace:
-        """The trace; to be asked for once."""
+        """Return the trace. Can be called once, because it releases the records."""
         agents = self._traced_agents()
         dispatches, kernels, ids = self._traced_dispatches()
         counters, *replays = self._counters(ids)
@@ -123,7 +126,7 @@ class _Process:
             pid, start_ns = int(metadata.get("pid") or 0), int(metadata.get("init_time") or 0)
             command = metadata.get("command") or ""
             text = command if isinstance(command, str) else " ".join(map(str, command))
-        # Nothing in the document is a guid; a process id comes again only later.
+        # The document contains no guid; process ids repeat only much later.
         return TracedProcess(f"{_FORMAT}:{pid}:{start_ns}", pid, text)
 
     def _traced_agents(self) -> tuple[TracedAgent, ...]:
@@ -144,7 +147,7 @@ class _Process:
         return tuple(agents)
 
     def _traced_dispatches(self) -> tuple[Dispatches, tuple[TracedKernel, ...], Integers]:
-        """The dispatches, the kernels that they refer to, and the id of each dispatch."""
+        """Return the dispatches, the kernels that they refer to, and the id of each dispatch."""
         kernels = self._described_kernels()
         from_counters = not len(self._document.dispatches)
         found = (self._document.counted if from_counters else self._document.dispatches).taken()
@@ -188,7 +191,7 @@ class _Process:
         position = self._found_agents(handles)
         if (position == UNKNOWN).any():
             raise JsonError(
-                f"a dispatch is of agent {handles[position == UNKNOWN][0]}, which the document does not describe",
+                f"a dispatch refers to agent {handles[position == UNKNOWN][0]}, which the document does not describe",
                 where=str(self._path),
                 hint="collect it again",
             )
@@ -198,7 +201,7 @@ class _Process:
         return _positions([handle(agent["id"]) for agent in self._document.agents], handles)
 
     def _counters(self, ids: Integers) -> list[dict[str, CounterValues]]:
-        """By pass, at least one."""
+        """Return the counters by pass; at least one pass."""
         rows = self._document.instances.taken()
         handles, named = list(self._document.counter_names), self._document.counter_names.values()
         names = sorted(set(named))
@@ -209,9 +212,9 @@ class _Process:
         position = _positions(ids, rows["dispatch"])
         known = (name != UNKNOWN) & (position != UNKNOWN)
         if undescribed := int(np.count_nonzero(name == UNKNOWN)):
-            self._notes.append(f"{undescribed} counter values are of counters that the document does not describe; left out")
+            self._notes.append(f"{undescribed} counter values belong to counters that the document does not describe; ignored")
         if stray := int(np.count_nonzero((name != UNKNOWN) & (position == UNKNOWN))):
-            self._notes.append(f"{stray} counter values are of dispatches that the kernel trace does not have; left out")
+            self._notes.append(f"{stray} counter values belong to dispatches missing in the kernel trace; ignored")
         value = np.array(self._document.values, np.float64)
         passes = []
         for replayed in np.unique(rows["pass"][known]).tolist():
@@ -248,7 +251,7 @@ class _Process:
 
 
 def _positions(known: Sequence[int] | Integers, wanted: Integers) -> Integers:
-    """Where each number is among the known ones; -1 where it is not."""
+    """Return the position of each number among the known ones, or -1 if it is missing."""
     if not len(known):
         return np.full(len(wanted), UNKNOWN, np.int64)
     numbers = known if isinstance(known, np.ndarray) else np.array([signed(number) for number in known], np.int64)

@@ -1,8 +1,8 @@
-"""A large JSON document read once from its beginning to its end, in as much memory as its largest value takes.
+"""Streaming reader for a large JSON document, in as much memory as its largest value needs.
 
-Objects and arrays are entered (`members`, `entries`, `values`), what they hold is decoded whole (`value`) or left out (`skip`).
-Forgiving where rocprofv3 is careless: names of kernels may hold bytes that are no UTF-8 and control characters, and values
-of counters may be NaN or Infinity, which RapidJSON writes and JSON does not know.
+Objects and arrays are entered (`members`, `entries`, `values`); their values are decoded whole (`value`) or skipped (`skip`).
+The reader tolerates deviations of rocprofv3: kernel names may contain invalid UTF-8 and control characters, and counters may
+be NaN or Infinity, which RapidJSON writes although JSON does not define them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _CHARACTERS_AT_ONCE = 1 << 20
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_WORD = 16
-"""No number or word of JSON that matters is longer: an error further from the end of what was read is one."""
-_DAMAGED = "the JSON is damaged or cut short"
+"""Upper bound of the length of numbers and literals: an error further from the end of the buffer is a real error."""
+_DAMAGED = "the JSON is damaged or truncated"
 
 
 class JsonError(DatabaseError):
@@ -31,7 +31,7 @@ class JsonError(DatabaseError):
 
 
 class JsonStream:
-    """The values of one document, in their order. What is entered has to be consumed before one goes on."""
+    """Values of one document, in order. A value that was entered must be consumed before the next one."""
 
     def __init__(self, source: BinaryIO, path: Path) -> None:
         self._source = io.TextIOWrapper(source, encoding="utf-8-sig", errors="replace", newline="")
@@ -43,7 +43,7 @@ class JsonStream:
         self._ended = False
 
     def peek(self) -> str:
-        """The next character that is no space; empty at the end."""
+        """Return the next non-space character; empty at the end."""
         while True:
             space = _SPACE.match(self._text, self._at)
             self._at = space.end() if space else self._at
@@ -54,31 +54,31 @@ class JsonStream:
             self._read_on()
 
     def members(self) -> Iterator[str]:
-        """The keys of the object that comes next. After each, its value has to be consumed.
+        """Yield the keys of the next object. After each key its value must be consumed.
 
         Raises:
-            JsonError: There is no object, or it is damaged.
+            JsonError: The next value is not an object, or is damaged.
         """
         for _ in self._inside("{", "}"):
             key = self.value()
             if not isinstance(key, str):
-                raise self._error("a key is no text")
+                raise self._error("a key is not text")
             self._expect(":")
             yield key
 
     def entries(self) -> Iterator[None]:
-        """The entries of the array that comes next, each to be consumed.
+        """Yield once per entry of the next array; each entry must be consumed.
 
         Raises:
-            JsonError: There is no array, or it is damaged.
+            JsonError: The next value is not an array, or is damaged.
         """
         yield from self._inside("[", "]")
 
     def values(self) -> Iterator[Any]:
-        """The values of the array that comes next; of `null` none.
+        """Yield the values of the next array; nothing for `null`.
 
         Raises:
-            JsonError: There is no array, or it is damaged.
+            JsonError: The next value is not an array, or is damaged.
         """
         if self.peek() == "n":
             self.value()
@@ -87,10 +87,10 @@ class JsonStream:
             yield self.value()
 
     def value(self) -> Any:
-        """The value that comes next, whole.
+        """Return the next value, decoded whole.
 
         Raises:
-            JsonError: It is damaged, or there is none.
+            JsonError: The value is missing or damaged.
         """
         self.peek()
         while True:
@@ -101,14 +101,14 @@ class JsonStream:
                     raise self._error(error) from error
                 self._read_on()
                 continue
-            # A number near the end of what was read may go on: 1 of 1.5, or of 1e-9.
+            # A number near the end of the buffer may continue: 1 of 1.5, or of 1e-9.
             if end + _LONGEST_WORD < len(self._text) or self._ended:
                 self._at = end
                 return value
             self._read_on()
 
     def skip(self) -> None:
-        """Leave out the value that comes next."""
+        """Skip the next value."""
         following = self.peek()
         if following == "[":
             for _ in self.values():
@@ -132,16 +132,16 @@ class JsonStream:
                 return
             if following != ",":
                 self._at -= 1
-                raise self._error(f"{following or 'the end'} where , or {end} should be")
+                raise self._error(f"{following or 'the end'} instead of , or {end}")
 
     def _expect(self, character: str) -> None:
         following = self.peek()
         if following != character:
-            raise self._error(f"{following or 'the end'} where {character} should be")
+            raise self._error(f"{following or 'the end'} instead of {character}")
         self._at += 1
 
     def _read_on(self) -> None:
-        """At least as much again as is there, so that a large value is not tried too often."""
+        """Double the buffer at least, so that a large value is not parsed too often."""
         rest = self._text[self._at :]
         more = self._source.read(max(_CHARACTERS_AT_ONCE, len(rest)))
         self._passed += self._at

@@ -1,7 +1,7 @@
-"""Puts the traces of several files of one run together: processes, agents and kernels side by side, rows in order of start.
+"""Merging of the traces of one run: processes, agents and kernels are concatenated, rows sorted by start.
 
-Equal ids of different processes stay apart, because every row refers to its process by position. The traces must belong to
-one run: a process must not come twice, and emulated times do not go with measured ones.
+Equal ids of different processes stay separate, because every row refers to its process by position. The traces must belong to
+one run: no process may occur twice, and emulated and measured times must not be mixed.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ _UNKNOWN = -1
 
 
 def in_order(parts: Sequence[Mapping[str, NDArray[Any]]]) -> tuple[dict[str, NDArray[Any]], Integers]:
-    """The rows of all parts by start, then end, then as they came; and the permutation that did it."""
+    """Return the rows of all parts sorted by start, end and original order, and the permutation."""
     columns = {name: np.concatenate([part[name] for part in parts]) if len(parts) > 1 else parts[0][name] for name in parts[0]}
     start, end = columns["start_ns"], columns["end_ns"]
     order = np.argsort(start, kind="stable")
     ordered = start[order]
     if np.any(ordered[1:] == ordered[:-1]):
         order = np.lexsort((end, start))
-    # One at a time, so that only one column is there twice.
+    # One column at a time, so that only one is in memory twice.
     return {name: np.take(columns.pop(name), order, axis=0) for name in tuple(columns)}, order
 
 
 def merge(traces: Sequence[Trace]) -> Trace:
-    """One trace of all; files with equal content count once.
+    """Return one trace of all; files with equal content count once.
 
     Raises:
-        DatabaseError: The traces are not of one run.
+        DatabaseError: The traces do not belong to one run.
     """
     notes: list[str] = []
     first_of: dict[str, Trace] = {}
     for trace in traces:
         first = first_of.setdefault(trace.sha256, trace)
         if first is not trace:
-            notes.append("{} equals {} and was left out".format(*_told_apart(trace.path, first.path)))
+            notes.append("{} equals {} and was ignored".format(*_told_apart(trace.path, first.path)))
     kept = tuple(first_of.values())
     if len(kept) == 1:
         return replace(kept[0], notes=(*kept[0].notes, *notes))
@@ -115,7 +115,7 @@ def _common_directory(paths: Sequence[Path]) -> Path:
 
 
 def _told_apart(*paths: Path) -> list[str]:
-    """Their names, with the directories that they differ in where the names are one: every run has its run_results.db."""
+    """Return file names, with the directories in which they differ if the names are equal (run_results.db)."""
     names = [path.name for path in paths]
     if len(set(names)) == len(names):
         return names
@@ -124,11 +124,11 @@ def _told_apart(*paths: Path) -> list[str]:
 
 
 def several_machines(processes: Sequence[TracedProcess]) -> tuple[str, ...]:
-    """A note where processes ran on machines whose clocks have nothing in common."""
+    """Return a note if processes ran on machines with unrelated clocks."""
     machines = {process.machine for process in processes} - {""}
     if len(machines) < 2:
         return ()
-    return (f"the processes ran on {len(machines)} machines, whose clocks differ: times of one do not compare with another's",)
+    return (f"the processes ran on {len(machines)} machines, whose clocks differ: their times cannot be compared",)
 
 
 def _notes(traces: Sequence[Trace]) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def _notes(traces: Sequence[Trace]) -> tuple[str, ...]:
 
 
 class _Offsets:
-    """By how much the positions of each trace move."""
+    """Offsets of the positions of each trace."""
 
     def __init__(self, traces: Sequence[Trace]) -> None:
         self.process = _sums([len(trace.processes) for trace in traces])
@@ -158,19 +158,19 @@ def _check(traces: Sequence[Trace]) -> None:
                 raise DatabaseError(
                     f"process {process.pid} ({process.guid}) is in {other.path.name} and again in {trace.path.name}",
                     where=str(trace.path),
-                    hint="give either the merged database or its parts, and each run by itself",
+                    hint="pass either the merged database or its parts, and each run separately",
                 )
     emulated = {trace.provenance.emulated for trace in traces}
     if len(emulated) > 1:
         raise DatabaseError(
-            "emulated and measured times do not belong to one run",
+            "emulated and measured times cannot belong to one run",
             where=", ".join(trace.path.name for trace in traces),
-            hint="read the databases of each run by themselves",
+            hint="read the databases of each run separately",
         )
 
 
 def _dispatches(traces: Sequence[Trace], offsets: _Offsets) -> tuple[Dispatches, list[Integers]]:
-    """The dispatches of all traces, and where those of each trace went."""
+    """Return the dispatches of all traces, and the new positions of those of each trace."""
     parts = []
     for index, trace in enumerate(traces):
         columns = dict(vars(trace.dispatches))

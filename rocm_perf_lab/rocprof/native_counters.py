@@ -1,4 +1,4 @@
-"""Counters that rocprof-compute collects with a tool of its own, and leaves beside the databases of its passes.
+"""Counters that rocprof-compute collects with its native tool, next to the databases of its passes.
 
 A pass of a workload is `out/<pass>/<pid>/<pid>.db` with the dispatches, and `out/<pass>/<pid>_native_counter_collection.csv.gz`
 with a row per counter instance, by dispatch id.
@@ -13,7 +13,7 @@ import numpy as np
 
 from rocm_perf_lab.rocprof.csv_counters import counters_by_dispatch
 from rocm_perf_lab.rocprof.dialects import UNREADABLE, database_error, open_read_only
-from rocm_perf_lab.rocprof.times import timed
+from rocm_perf_lab.rocprof.trace import timed
 from rocm_perf_lab.rocprof.write_ahead import settled
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def with_native_counters(trace: Trace) -> Trace:
-    """The trace of a database, with the counters that lie beside it where it has none itself.
+    """Add the counters next to a database to its trace, if the trace has none.
 
     Raises:
-        DatabaseError: There is such a file, and it cannot be read.
+        DatabaseError: The file with counters cannot be read.
     """
     file = _beside(trace.path)
     if file is None or trace.counters or len(trace.processes) != 1:
@@ -46,7 +46,7 @@ def _beside(database: Path) -> Path | None:
 
 
 def _dispatch_ids(database: Path) -> list[int]:
-    """In the order of the trace's dispatches."""
+    """Return dispatch ids in the order of the trace's dispatches."""
     with settled(database) as file:
         connection = open_read_only(file)
         try:

@@ -1,7 +1,7 @@
-"""Reads rocpd databases, of rocprofv3 or of the lab's own devices, into a :class:`Trace`.
+"""Reader for rocpd databases of rocprofv3 and of rocm-perf-lab's devices; returns a :class:`Trace`.
 
-Files are never altered: read-only connection, temporary views only. Columns are taken by name, further columns and
-tables are accepted; every suffixed set of tables (one per process) is read, and ids are kept apart by guid.
+Files are never changed: the connection is read-only and views are temporary. Columns are found by name; additional columns
+and tables are accepted. Every suffixed set of tables (one per process) is read, and ids are separated by guid.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.rocprof.columns import Tables
-from rocm_perf_lab.rocprof.described import provenance_of
+from rocm_perf_lab.rocprof.descriptions import provenance_of
 from rocm_perf_lab.rocprof.dialects import (
     UNREADABLE,
     DatabaseError,
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 
 def read_database(path: Path) -> Trace:
-    """Everything the lab uses of one database, and of the write-ahead log that lies beside it.
+    """Return the content of one database and of its write-ahead log.
 
     Raises:
-        DatabaseError: Not a rocpd database, of an unknown version, damaged, locked or incomplete.
+        DatabaseError: The file is not a rocpd database, has an unsupported version, or is damaged, locked or incomplete.
     """
     log = log_of(path)
     if log is None:
@@ -49,7 +49,7 @@ def read_database(path: Path) -> Trace:
     with settled(path) as copy:
         trace = _read(copy)
     digests = f"{_sha256(path)}{_sha256(log)}"
-    note = f"what {log.name} holds was read too; its writer may not have ended"
+    note = f"the content of {log.name} was read too; its writer may still be running"
     return replace(
         trace, path=path, paths=(path,), sha256=hashlib.sha256(digests.encode()).hexdigest(), notes=(note, *trace.notes)
     )
@@ -59,7 +59,7 @@ def _read(path: Path) -> Trace:
     connection = open_read_only(path)
     try:
         check_dialect(path, names_in(connection))
-        # A transaction keeps writers out while the file's pages are read.
+        # A transaction keeps writers out while the pages of the file are read.
         connection.execute("BEGIN")
         tables = Tables(connection, path)
         tables.give_plain_names()
@@ -71,16 +71,16 @@ def _read(path: Path) -> Trace:
     except UNREADABLE as error:
         raise database_error(path, error) from error
     except json.JSONDecodeError as error:
-        raise DatabaseError(f"an extdata column holds no JSON: {error}", where=str(path)) from error
+        raise DatabaseError(f"an extdata column does not contain JSON: {error}", where=str(path)) from error
     finally:
         connection.close()
 
 
 def read_databases(paths: Iterable[Path]) -> Trace:
-    """All databases of one run, merged: every process of every file. A directory stands for the databases in it.
+    """Return all databases of one run, merged: every process of every file. A directory means the databases in it.
 
     Raises:
-        DatabaseError: One of them cannot be read, or they do not belong to one run.
+        DatabaseError: A database cannot be read, or the databases do not belong to one run.
     """
     return merge([read_database(path) for path in database_files(paths)])
 

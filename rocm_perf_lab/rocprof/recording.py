@@ -1,6 +1,6 @@
-"""What a device hands over to be written as a rocpd database: one process, one GPU, its kernels and dispatches.
+"""Content of a rocpd database written by a device: one process, one GPU, its kernels and dispatches.
 
-Times are integer nanoseconds of one clock, sizes are bytes, grids count work-items (as HSA does), not workgroups.
+Times are integer nanoseconds of one clock, sizes are bytes, grids count work-items (as in HSA), not workgroups.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class HostRecord:
-    """The machine that ran the process. The environment is never recorded: it can hold secrets."""
+    """Machine of the process. The environment is never recorded, because it can contain secrets."""
 
     system_name: str
     hostname: str
@@ -30,7 +30,7 @@ class HostRecord:
 
     @classmethod
     def current(cls) -> HostRecord:
-        """This machine."""
+        """Return the record of this machine."""
         name = platform.uname()
         return cls(name.system, name.node, name.release, name.version, name.machine)
 
@@ -46,7 +46,7 @@ class ProcessRecord:
 
 @dataclass(frozen=True)
 class AgentRecord:
-    """The GPU. `provenance` states which device of the lab produced the numbers, and whether they are emulated."""
+    """The GPU. `provenance` states which device of rocm-perf-lab produced the numbers, and whether they are emulated."""
 
     name: str
     product_name: str
@@ -55,7 +55,7 @@ class AgentRecord:
 
     @classmethod
     def from_target(cls, target: Target, *, device: str, emulated: bool, versions: Mapping[str, str]) -> AgentRecord:
-        """The agent that a GPU with the facts of `target` would report, under the keys of rocprofiler_agent_v0_t."""
+        """Return the agent of a GPU described by `target`, under the keys of rocprofiler_agent_v0_t."""
         limits = target.wave_limits
         engines = target.shader_engines
         properties = {
@@ -83,7 +83,7 @@ class AgentRecord:
 
 @dataclass(frozen=True)
 class CodeObjectRecord:
-    """A loaded code object; `sha256` is its identity everywhere in the lab."""
+    """A loaded code object; `sha256` is its identity throughout rocm-perf-lab."""
 
     id: int
     uri: str
@@ -93,7 +93,7 @@ class CodeObjectRecord:
 
 @dataclass(frozen=True)
 class KernelSymbolRecord:
-    """One kernel of a code object; register counts as :mod:`rocm_perf_lab.rocprof.registers` gives them."""
+    """One kernel of a code object; register counts as returned by :mod:`rocm_perf_lab.rocprof.registers`."""
 
     id: int
     code_object_id: int
@@ -110,7 +110,7 @@ class KernelSymbolRecord:
 
 @dataclass(frozen=True)
 class DispatchRecord:
-    """One dispatch. `counters` holds device totals, summed over XCCs, shader engines and channels."""
+    """One dispatch. `counters` contains device totals, summed over XCCs, shader engines and channels."""
 
     kernel_id: int
     start_ns: int
@@ -128,7 +128,7 @@ class DispatchRecord:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """Everything in one database. Equal runs with an equal `guid` are written as equal databases."""
+    """Content of one database. Equal runs with an equal `guid` result in equal databases."""
 
     agent: AgentRecord
     process: ProcessRecord

@@ -1,4 +1,4 @@
-"""The large tables of a rocpd database as columns of a trace: dispatches, copies, API calls and counter values.
+"""Large tables of a rocpd database as columns of a trace: dispatches, copies, API calls and counter values.
 
 Up to schema 3 every row names its process, agent, queue and stream; from schema 4 on it names a track that does.
 """
@@ -13,16 +13,17 @@ import numpy as np
 from rocm_perf_lab.rocprof.counter_values import per_dispatch
 from rocm_perf_lab.rocprof.merging import in_order
 from rocm_perf_lab.rocprof.references import UNKNOWN, Index, Names, looked_up
-from rocm_perf_lab.rocprof.times import never_timed, timed
 from rocm_perf_lab.rocprof.trace import (
     MARKED_RANGE,
     CounterValues,
     Dispatches,
     MemoryCopies,
     Regions,
+    never_timed,
     no_copies,
     no_dispatches,
     no_regions,
+    timed,
 )
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ _LANE = ("pid", "agent_id", "queue_id", "stream_id")
 _THREAD = ("pid", "tid")
 _MARKS = "roctx"
 _SUMMED_PASSES = (
-    "counters are of kernel replay, whose passes a database does not tell apart: one that several passes collected may be"
+    "counters are from kernel replay, whose passes a database does not separate: a counter of several passes may be"
     " their sum; collect with rocprofv3 -f json"
 )
 
 
 class Records:
-    """Reads the tables of one database; `dispatches` first, which the counters refer to."""
+    """Reads the tables of one database. Read `dispatches` first, because the counters refer to them."""
 
     def __init__(self, tables: Tables, information: Information, path: Path) -> None:
         self._tables = tables
@@ -64,7 +65,7 @@ class Records:
                 self._correlation_of_event[guid] = (columns["id"], np.where(stack == 0, UNKNOWN, stack))
 
     def dispatches(self) -> Dispatches:
-        """All dispatches, but for those that were never timed among others that were."""
+        """Return all dispatches, without untimed ones among timed ones."""
         parts: list[dict[str, Integers]] = []
         events: list[tuple[str, Integers]] = []
         for guid, columns in self._owned(
@@ -99,7 +100,7 @@ class Records:
         return Dispatches(**ordered)
 
     def copies(self) -> MemoryCopies:
-        """All memory copies."""
+        """Return all memory copies."""
         if "rocpd_memory_copy" not in self._tables:
             return no_copies()
         names = Names(self._tables)
@@ -127,7 +128,7 @@ class Records:
         return MemoryCopies(**in_order(parts)[0], directions=names.texts) if parts else no_copies()
 
     def regions(self) -> Regions:
-        """All API calls and marked ranges; those by what the user called them."""
+        """Return all API calls and marked ranges; ranges by the user's text."""
         if "rocpd_region" not in self._tables:
             return no_regions()
         names = Names(self._tables)
@@ -148,7 +149,7 @@ class Records:
         return Regions(**in_order(parts)[0], names=names.texts) if parts else no_regions()
 
     def counters(self) -> dict[str, CounterValues]:
-        """One value per dispatch. Streaming samples (schema 3.0.3, `sample_id` set) belong to no dispatch: left out."""
+        """Return one value per dispatch. Streaming samples (`sample_id` set, schema 3.0.3) are ignored."""
         if "rocpd_pmc_event" not in self._tables or "rocpd_info_pmc" not in self._tables:
             return {}
         rows = self._tables.rows("rocpd_info_pmc", ("id",), ("name",))
@@ -174,23 +175,23 @@ class Records:
     def _counter_rows(
         self, row_of: Index, name_of_row: Integers, guid: str, columns: Mapping[str, NDArray[Any]]
     ) -> tuple[Integers, Integers, NDArray[np.float64]]:
-        """Name, dispatch and value of each row that belongs to a dispatch. The dispatch has one agent, so has its counter."""
+        """Return name, dispatch and value of each row that belongs to a dispatch. A counter has the agent of its dispatch."""
         events, positions = self._dispatch_of_event.get(guid, (np.empty(0, np.int64), np.empty(0, np.int64)))
         row = row_of.find(guid, columns["pmc_id"], optional=True)
         position = looked_up(events, positions, columns["event_id"])
         counted = columns["sample_id"] == UNKNOWN
         belongs = counted & (position != UNKNOWN)
         if stray := int(np.count_nonzero(counted & ~belongs)):
-            self.notes.append(f"{stray} counter values belong to no dispatch; left out")
+            self.notes.append(f"{stray} counter values belong to no dispatch; ignored")
         if unknown := int(np.count_nonzero(belongs & (row == UNKNOWN))):
-            self.notes.append(f"{unknown} counter values are of counters that the database does not describe; left out")
+            self.notes.append(f"{unknown} counter values belong to counters that the database does not describe; ignored")
         belongs &= row != UNKNOWN
         return name_of_row[row[belongs]], position[belongs], columns["value"][belongs]
 
     def _owned(
         self, plain: str, owner: Sequence[str], integers: Sequence[str], *, optional: Mapping[str, int]
     ) -> Iterator[tuple[str, Columns]]:
-        """The columns of a table, and those of `owner`, which say whose a row is: its own, or those of its track."""
+        """Yield the columns of a table, with those of `owner`, which identify the owner of a row: its own, or its track's."""
         fills = dict.fromkeys(owner, UNKNOWN)
         kinds = (
             {"nullable": {"track_id": UNKNOWN}, "optional": {**optional, **fills}}
@@ -221,12 +222,12 @@ class Records:
         return {name: column[kept] for name, column in columns.items()}
 
     def _correlation(self, guid: str, events: Integers) -> Integers:
-        """The internal correlation id of each event; -1 where there is none."""
+        """Return the internal correlation id of each event, or -1 if there is none."""
         ids, correlation = self._correlation_of_event.get(guid, (np.empty(0, np.int64), np.empty(0, np.int64)))
         return looked_up(ids, correlation, events)
 
     def _name_marks(self, guid: str, events: Integers, number: Integers, names: Names) -> None:
-        """Give marked ranges the text that their events hold, in place of the call that marked them."""
+        """Replace the API call of marked ranges by the text in their events."""
         marks = [index for index, text in enumerate(names.texts) if text.startswith(_MARKS)]
         for row in np.flatnonzero(np.isin(number, marks)).tolist():
             extdata = self._tables.text("rocpd_event", "extdata", guid, int(events[row]))
@@ -236,7 +237,7 @@ class Records:
 
 
 def _positions_of_events(events: Sequence[tuple[str, Integers]], order: Integers) -> dict[str, tuple[Integers, Integers]]:
-    """Per guid: the ids of the events of dispatches, rising, and the positions of these dispatches after `order`."""
+    """Return, per guid, the sorted ids of the dispatches' events and the positions of these dispatches after `order`."""
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     found = {}

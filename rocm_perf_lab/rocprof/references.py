@@ -1,6 +1,6 @@
-"""What the ids in rows of a rocpd database refer to: positions of described things, and texts.
+"""Resolution of ids in rows of a rocpd database to positions and texts.
 
-Ids are unique within one process only, so everything is found by guid and id; ids need be neither dense nor in order.
+Ids are unique within one process only, so lookups use guid and id. Ids may be sparse and unsorted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 UNKNOWN = -1
-"""What stands for a reference to nothing."""
+"""Result of a reference to nothing."""
 _NONE = np.empty(0, np.int64)
 
 
@@ -40,32 +40,32 @@ class Index:
             self._of_guid[guid] = (table[:, 0].copy(), table[:, 1].copy())
 
     def find(self, guid: str, ids: Integers, *, optional: bool = False) -> Integers:
-        """The positions of `ids`; an id that is not there is an error, or -1 where that may be.
+        """Return the positions of `ids`; a missing id is an error, or -1 if `optional`.
 
         Raises:
-            DatabaseError: An id that is not there.
+            DatabaseError: An id is missing.
         """
         found = looked_up(*self._of_guid.get(guid, (_NONE, _NONE)), ids)
         if not optional and (found == UNKNOWN).any():
             row_id = int(ids[found == UNKNOWN][0])
             raise DatabaseError(
-                f"the rocpd database contradicts itself: row {row_id} of process {guid} is referred to, but not there",
+                f"the rocpd database is inconsistent: row {row_id} of process {guid} is referenced but missing",
                 where=str(self._path),
                 hint="collect it again",
             )
         return found
 
     def find_one(self, guid: str, row_id: int) -> int:
-        """The position of one row.
+        """Return the position of one row.
 
         Raises:
-            DatabaseError: It is not there.
+            DatabaseError: The row is missing.
         """
         return int(self.find(guid, np.array([row_id], np.int64))[0])
 
 
 class Names:
-    """Numbers for the texts that rows refer to, over all processes."""
+    """Numbers of the texts that rows refer to, over all processes."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -73,22 +73,22 @@ class Names:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The text of each number."""
+        """Text of each number."""
         return tuple(self._number)
 
     def number(self, guid: str, ids: Integers) -> Integers:
-        """A number for each string id of a process; an id without a string is the empty text."""
+        """Return a number for each string id of a process; a missing string is the empty text."""
         used, at = np.unique(ids, return_inverse=True)
         texts = [self._tables.text("rocpd_string", "string", guid, string_id) for string_id in used.tolist()]
         return np.array([self.number_of(text) for text in texts], np.int64)[at.ravel()]
 
     def number_of(self, text: str) -> int:
-        """The number of a text."""
+        """Return the number of a text."""
         return self._number.setdefault(text, len(self._number))
 
 
 def looked_up(ids: Integers, values: Integers, wanted: Integers) -> Integers:
-    """The value of each wanted id, where `ids` rise; -1 where it is not among them."""
+    """Return the value of each wanted id (`ids` sorted), or -1 if it is missing."""
     if len(ids) == 0:
         return np.full(len(wanted), UNKNOWN, np.int64)
     at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)

@@ -1,7 +1,7 @@
-"""rocprofiler-compute's roofline.csv: what its micro-benchmarks reached on a GPU.
+"""rocprofiler-compute's roofline.csv: measured peaks of a GPU.
 
-One row per device; bandwidths in GB/s, rates in GFLOP/s. A column is the median of the repeats; those that end in Low or
-High are left out, and a value of 0 means that it was not measured.
+One row per device; bandwidths in GB/s, rates in GFLOP/s. A column is the median of the repetitions; columns that end in Low or
+High are ignored, and a value of 0 means that the peak was not measured.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _DEVICE_COLUMNS = ("device", "devID", "gpu_id", "GPU_ID")
 
 
 class RooflineCsvError(LabError):
-    """A file that is no roofline.csv."""
+    """A file that is not a roofline.csv."""
 
 
 def read_roofline_csv(path: Path, device: int = 0) -> MeasuredPeaks:
-    """The peaks of one device.
+    """Return the peaks of one device.
 
     Raises:
-        RooflineCsvError: The file cannot be read, has none of the known columns, or no row of that device.
+        RooflineCsvError: The file cannot be read, has no known column, or has no row for the device.
     """
     rows = _rows(path)
     row = next((row for row in rows if _device(row) == device), None)
@@ -65,9 +65,9 @@ def read_roofline_csv(path: Path, device: int = 0) -> MeasuredPeaks:
     )
     if not peaks.memory and not peaks.compute:
         raise RooflineCsvError(
-            "this file has no peaks in it",
+            "this file contains no peaks",
             where=str(path),
-            hint="give the roofline.csv that rocprof-compute profile --roof-only leaves in its workload directory",
+            hint="pass the roofline.csv that `rocprof-compute profile --roof-only` writes to its workload directory",
         )
     return peaks
 
@@ -85,7 +85,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
             f"cannot read the peaks: {error.strerror or error}", where=str(path), hint="check passes.roofline_csv"
         ) from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise RooflineCsvError(f"no CSV: {error}", where=str(path), hint="give a roofline.csv of rocprof-compute") from error
+        raise RooflineCsvError(f"not CSV: {error}", where=str(path), hint="pass a roofline.csv of rocprof-compute") from error
 
 
 def _device(row: Mapping[str, str]) -> int:
@@ -100,5 +100,5 @@ def _value(row: Mapping[str, str], column: str, path: Path) -> float:
     except ValueError:
         value = -1.0
     if not math.isfinite(value) or value < 0:
-        raise RooflineCsvError(f"{column} is {text!r}, no rate", where=str(path), hint="measure the peaks again")
+        raise RooflineCsvError(f"{column} is {text!r}, not a rate", where=str(path), hint="measure the peaks again")
     return value

@@ -1,4 +1,4 @@
-"""What a run of rocprofv3 left, whatever its form: databases before JSON before CSV, files and directories mixed."""
+"""Reader for the output of a rocprofv3 run in any form: databases, JSON or CSV, files and directories mixed."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 def read_run(paths: Sequence[Path]) -> Trace:
-    """One run as a trace. A directory that holds databases is read as such, whatever CSV lies beside them.
+    """Return one run as a trace. In a directory databases take precedence over CSV.
 
     Raises:
-        DatabaseError: Nothing that can be read, by name and reason.
+        DatabaseError: No readable output; names the files and reasons.
     """
     return merge(_traces(paths))
 
 
 def read_passes(paths: Sequence[Path]) -> tuple[Trace, tuple[Trace, ...]]:
-    """The run whose times count, and the counter passes beside it, which were other runs of the same command.
+    """Return the timed run, and the counter passes next to it, which are other runs of the same command.
 
-    `rocprofv3 --pmc A --pmc B` leaves a database, or CSV files, for each pass: taken together they would count every dispatch
-    twice, and divide counters of one run by those of another. Passes are told from processes of one run by their counters,
-    which differ, their commands and kernels, which do not, and their times, which do not overlap.
+    `rocprofv3 --pmc A --pmc B` writes a database, or CSV files, for each pass. Merged, they would count every dispatch twice, and
+    divide counters of one run by those of another. Passes are distinguished from processes of one run by their counters, which
+    differ, their commands and kernels, which do not, and their times, which do not overlap.
 
     Raises:
-        DatabaseError: Nothing that can be read, by name and reason.
+        DatabaseError: No readable output; names the files and reasons.
     """
     traces = _traces(paths)
     groups: dict[tuple[str, ...], list[Trace]] = {}
@@ -52,7 +52,7 @@ def read_passes(paths: Sequence[Path]) -> tuple[Trace, tuple[Trace, ...]]:
     runs = [merge(group) for _, group in sorted(groups.items(), key=lambda item: len(item[0]) > 0)]
     if not _are_passes(runs):
         return merge(traces), ()
-    note = f"{len(runs)} runs with different counters lie here: times are those of {runs[0].path.name}"
+    note = f"{len(runs)} runs with different counters are here: times are those of {runs[0].path.name}"
     return replace(runs[0], notes=(*runs[0].notes, note)), tuple(runs[1:])
 
 
@@ -60,19 +60,19 @@ def _are_passes(runs: Sequence[Trace]) -> bool:
     commands = {frozenset(process.command for process in run.processes) for run in runs}
     spans = sorted((int(run.dispatches.start_ns.min()), int(run.dispatches.end_ns.max())) for run in runs)
     apart = all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
-    # A pass may have counted some kernels only.
+    # A pass may have counted only some kernels.
     kernels = sorted(({run.kernels[k].name for k in np.unique(run.dispatches.kernel)} for run in runs), key=len)
     alike = all(fewer <= more for fewer, more in itertools.pairwise(kernels))
     return len(commands) == 1 and apart and alike
 
 
 def read_counter_passes(path: Path) -> tuple[Trace, ...]:
-    """The passes below a directory that collected counters, each as a trace of its own: they were different runs.
+    """Return each pass below a directory that collected counters as a separate trace: passes are different runs.
 
-    Databases with the same counters are processes, or repeats, of one pass.
+    Databases with the same counters are processes, or repetitions, of one pass.
 
     Raises:
-        DatabaseError: Nothing that can be read, or no counter anywhere.
+        DatabaseError: No readable output, or no counters.
     """
     traces = _traces([path])
     passes: dict[tuple[str, ...], list[Trace]] = {}
@@ -87,13 +87,13 @@ def read_counter_passes(path: Path) -> tuple[Trace, ...]:
 
 
 def _traces(paths: Sequence[Path]) -> list[Trace]:
-    """One by one: a database each, or a process of JSON or CSV each. A directory is read in the form that says most."""
+    """Return one trace per database, or per process of JSON or CSV. A directory is read in its most complete form."""
     forms = {form: [path for path in paths if _form_of(path) == form] for form in ("database", "json", "csv")}
     if sum(map(bool, forms.values())) > 1:
         raise DatabaseError(
             "these are several forms of output: " + ", ".join(f"{p.name} ({form})" for form, ps in forms.items() for p in ps[:2]),
             where=str(paths[0].parent),
-            hint="give one form of the run; counters of another run go with --counters",
+            hint="pass one form of the run; pass counters of another run with --counters",
         )
     if forms["json"]:
         from rocm_perf_lab.rocprof.json_files import find_results
@@ -107,7 +107,7 @@ def _traces(paths: Sequence[Path]) -> list[Trace]:
 
 
 def _form_of(path: Path) -> str:
-    """By content, but for CSV files, which no content betrays."""
+    """Return the form of a file by content; CSV, which has no signature, by elimination."""
     if path.is_dir():
         if _has_database(path):
             return "database"

@@ -1,7 +1,7 @@
 """The rocpd database schema as data: SQL text, table names, identifiers.
 
-A database is one SQLite file per process and pass; its tables carry the suffix `_<guid>`, and views without the suffix
-give them their plain names. The SQL itself is in `sql/`; layout and names are those of rocprofiler-sdk 1.0 (ROCm 7.0).
+A database is one SQLite file per process and pass. Its tables have the suffix `_<guid>`, and views without suffix provide
+their plain names. The SQL is in `sql/`; layout and names are those of rocprofiler-sdk 1.0 (ROCm 7.0).
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from pathlib import Path
 SCHEMA_VERSION = "3"
 KNOWN_MAJOR_VERSIONS = frozenset({"3", "4"})
 PROVENANCE_KEY = "rocm_perf_lab"
-"""Key in an agent's extdata under which a device of the lab says what it is; rocprofv3 never writes it."""
+"""Key in an agent's extdata under which a device of rocm-perf-lab identifies itself; rocprofv3 never writes it."""
 
 _SQL = Path(__file__).parent / "sql"
 _CREATED_TABLE = re.compile(r'CREATE TABLE "(rocpd_\w+)\{suffix\}"')
 
 
 def table_names() -> tuple[str, ...]:
-    """Every base table, without suffix, in order of creation."""
+    """Return every base table, without suffix, in order of creation."""
     return tuple(_CREATED_TABLE.findall(_tables_sql()))
 
 
 def suffix_of(guid: str) -> str:
-    """`_0198a9b2_...`: what the tables of one database carry behind their names."""
+    """Return the table suffix of a database: `_0198a9b2_...`."""
     return "_" + guid.replace("-", "_")
 
 
 def creation_sql(guid: str) -> str:
-    """The whole schema for one database: suffixed tables, plain table views, and the views that tools query."""
+    """Return the whole schema of one database: suffixed tables, plain views of them, and the views that tools query."""
     suffix = suffix_of(guid)
     plain = "\n".join(f'CREATE VIEW {name} AS SELECT * FROM "{name}{suffix}";' for name in table_names())
     views = (_SQL / "views.sql").read_text()
@@ -39,7 +39,7 @@ def creation_sql(guid: str) -> str:
 
 
 def make_guid(unix_ms: int, seed: str) -> str:
-    """A UUIDv7 (RFC 9562) of that time whose random bits come from `seed`: equal arguments give an equal guid."""
+    """Return a UUIDv7 (RFC 9562) of that time with random bits from `seed`: equal arguments return an equal guid."""
     random_bits = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:10])
     value = (unix_ms & ((1 << 48) - 1)) << 80 | random_bits
     value = value & ~(0xF << 76) | 0x7 << 76

@@ -1,8 +1,8 @@
-"""What a profiled run left, in columns: dispatches, kernels, agents, copies, API calls, counters.
+"""A profiled run in columns: dispatches, kernels, agents, copies, API calls, counters.
 
-Identifiers of a database are unique only within one process (its guid), so every cross-reference here is an index into
-the tuples of the same :class:`Trace`; queues and streams keep their ids and mean something only with their process.
-Times are nanoseconds of one clock per machine; only differences mean something.
+Identifiers of a database are unique only within one process (its guid), so every cross-reference here is an index into the
+tuples of the same :class:`Trace`. Queues and streams keep their ids, which are unique within their process. Times are
+nanoseconds of one clock per machine; only differences are meaningful.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 MARKED_RANGE = "roctx: "
-"""Before the text of a range that the user marked: it may be called like an API call, and is none."""
-NO_TIMES = "counters were collected without times, so that durations are unknown"
+"""Prefix of the text of a marked range, which may have the name of an API call."""
+NO_TIMES = "counters were collected without times: durations are unknown"
 
 
 @dataclass(frozen=True)
 class TracedProcess:
-    """One profiled process. Times of one `machine` have nothing in common with those of another; empty where unknown."""
+    """One profiled process. Clocks of different `machine` values are unrelated; empty if unknown."""
 
     guid: str
     pid: int
@@ -37,7 +37,7 @@ class TracedProcess:
 
 @dataclass(frozen=True)
 class TracedAgent:
-    """One CPU or GPU of a process; `properties` is what the runtime reports of it."""
+    """One CPU or GPU of a process; `properties` are those that the runtime reports."""
 
     process: int
     id: int
@@ -49,7 +49,7 @@ class TracedAgent:
 
 @dataclass(frozen=True)
 class TracedKernel:
-    """One kernel symbol. Register counts are allocations, with granules and padding; see `rocprof/registers.py`."""
+    """One kernel symbol. Register counts are allocations, including granules and padding; see `rocprof/registers.py`."""
 
     process: int
     name: str
@@ -63,8 +63,8 @@ class TracedKernel:
 
 @dataclass(frozen=True)
 class Dispatches:
-    """One row per dispatch, in order of start. `process`, `agent`, `kernel` index the tuples of the trace. A `queue` or
-    `stream` of -1 is unknown.
+    """One row per dispatch, in order of start. `process`, `agent`, `kernel` index the tuples of the trace. A `queue` or `stream`
+    of -1 is unknown.
 
     `workgroup` and `grid` have shape (n, 3), the grid in work-items; all other columns have shape (n,).
     """
@@ -81,8 +81,8 @@ class Dispatches:
     workgroup: Integers
     grid: Integers
     correlation: Integers = field(default_factory=lambda: np.empty(0, np.int64))
-    """Id that a dispatch shares with the API call that launched it, within its process; -1 where unknown. Empty where the
-    source has none."""
+    """Id that a dispatch shares with the API call that launched it, within its process; -1 if unknown. Empty if the source has
+    none."""
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -95,7 +95,7 @@ class Dispatches:
 
 @dataclass(frozen=True)
 class MemoryCopy:
-    """One copy between agents; `direction` as the runtime names it, e.g. MEMORY_COPY_HOST_TO_DEVICE."""
+    """One copy between agents; `direction` is the runtime's name, for example MEMORY_COPY_HOST_TO_DEVICE."""
 
     process: int
     direction: str
@@ -157,7 +157,7 @@ class Regions:
 
 @dataclass(frozen=True)
 class TracedLane:
-    """A queue or a stream of a process, and what the runtime calls it."""
+    """A queue or a stream of a process, and the runtime's name for it."""
 
     process: int
     id: int
@@ -165,27 +165,27 @@ class TracedLane:
 
 
 def no_dispatches() -> Dispatches:
-    """No dispatch."""
+    """Return an empty table of dispatches."""
     none = np.empty(0, np.int64)
     sizes = np.empty((0, 3), np.int64)
     return Dispatches(none, none, none, none, none, none, none, none, none, workgroup=sizes, grid=sizes)
 
 
 def no_copies() -> MemoryCopies:
-    """No memory copy."""
+    """Return an empty table of memory copies."""
     none = np.empty(0, np.int64)
     return MemoryCopies(none, none, none, none, none, none, none, none, none, none, directions=())
 
 
 def no_regions() -> Regions:
-    """No API call."""
+    """Return an empty table of API calls."""
     none = np.empty(0, np.int64)
     return Regions(none, none, none, none, none, none, names=())
 
 
 @dataclass(frozen=True)
 class CounterValues:
-    """One counter: device totals (summed over instances) of the dispatches where it was collected."""
+    """One counter: device totals (summed over instances) of the dispatches for which it was collected."""
 
     dispatch: Integers
     value: NDArray[np.float64]
@@ -193,7 +193,7 @@ class CounterValues:
 
 @dataclass(frozen=True)
 class TraceProvenance:
-    """Where the numbers come from. Only a device of the lab states `emulated`; anything else was measured."""
+    """Origin of the numbers. Only a device of rocm-perf-lab can be `emulated`; everything else was measured."""
 
     device: str
     emulated: bool
@@ -201,13 +201,13 @@ class TraceProvenance:
 
     @property
     def time_kind(self) -> str:
-        """The word that goes with a time."""
+        """`emulated` or `measured`."""
         return "emulated" if self.emulated else "measured"
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One run, read: of one database, or of several merged."""
+    """One run, read from one database or merged from several."""
 
     path: Path
     sha256: str
@@ -223,12 +223,12 @@ class Trace:
     queues: tuple[TracedLane, ...] = ()
     streams: tuple[TracedLane, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was odd in the data, and what was done about it."""
+    """Oddities in the data, and how they were handled."""
     paths: tuple[Path, ...] = ()
-    """Of all files that were merged."""
+    """All merged files."""
     replays: tuple[Mapping[str, CounterValues], ...] = ()
     """Counters of further executions of the same dispatches (kernel replay), one mapping per pass after that of `counters`.
-    What several passes collect is in each: cycles of one do not go with those of another."""
+    Counters of several passes are in each of them: cycles of different passes must not be combined."""
 
     @property
     def passes(self) -> tuple[Mapping[str, CounterValues], ...]:
@@ -236,7 +236,7 @@ class Trace:
         return (self.counters, *self.replays)
 
     def counters_of(self, dispatch: int) -> dict[str, float]:
-        """Counter values of one dispatch, by name; what several passes collected is of the first."""
+        """Return the counter values of one dispatch by name; for counters of several passes the first."""
         found: dict[str, float] = {}
         for counters in self.passes:
             for name, column in counters.items():
@@ -244,3 +244,17 @@ class Trace:
                 if len(position):
                     found.setdefault(name, float(column.value[position[0]]))
         return found
+
+
+def never_timed(count: int) -> str:
+    """Return a note on dispatches without times."""
+    return f"{count} dispatches have no times and were ignored"
+
+
+def timed(start_ns: Integers, end_ns: Integers) -> NDArray[np.bool_]:
+    """Return which rows have times. If none has, all are kept: the run was not timed, and its order is meaningless.
+
+    A single dispatch from 0 to 0 would precede all others by hours, and the run would seem to be idle in between.
+    """
+    has_times: NDArray[np.bool_] = (start_ns != 0) | (end_ns != 0)
+    return has_times if has_times.any() else np.ones(len(start_ns), bool)

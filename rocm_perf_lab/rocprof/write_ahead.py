@@ -1,7 +1,7 @@
-"""A database that was copied, or left, together with its write-ahead log, as one file.
+"""A database together with its write-ahead log, as one file.
 
-What lies in `results.db-wal` is part of the database, and SQLite would write to the directory to read it. So both are copied to a
-private directory and put together there; the user's files are not touched.
+The content of `results.db-wal` is part of the database, and SQLite would write to the directory to read it. Both files are copied
+to a private directory and merged there; the user's files are not touched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOG_HEADER_BYTES = 32
 
 
 def log_of(path: Path) -> Path | None:
-    """The write-ahead log beside a database; None where there is none, or nothing in it."""
+    """Return the write-ahead log of a database; None if it does not exist or is empty."""
     log = path.with_name(f"{path.name}-wal")
     try:
         return log if log.stat().st_size > _LOG_HEADER_BYTES else None
@@ -32,10 +32,10 @@ def log_of(path: Path) -> Path | None:
 
 @contextmanager
 def settled(path: Path) -> Iterator[Path]:
-    """The file itself, or a private copy with the content of its log in it, for the time of the block.
+    """Yield the file itself, or a private copy that includes its log, for the duration of the block.
 
     Raises:
-        DatabaseError: The log does not fit the file, or its writer is still at work.
+        DatabaseError: The log does not fit the file, or its writer is still running.
     """
     log = log_of(path)
     if log is None:
@@ -51,9 +51,9 @@ def settled(path: Path) -> Iterator[Path]:
             raise DatabaseError(f"cannot copy the database and its log: {error.strerror}", where=str(path)) from error
         if _state(path, log) != before:
             raise DatabaseError(
-                f"the database is locked or partial: {log.name} beside it is being written",
+                f"the database is locked or partial: {log.name} next to it is being written",
                 where=str(path),
-                hint="wait until its writer has ended",
+                hint="wait until its writer finishes",
             )
         try:
             connection = sqlite3.connect(copy)

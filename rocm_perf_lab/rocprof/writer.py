@@ -1,7 +1,7 @@
-"""Writes a recorded run as a rocpd 3.0.0 database, filled as rocprofv3 of ROCm 7.0 fills it.
+"""Writer for rocpd 3.0.0 databases, filled as rocprofv3 of ROCm 7.0 fills them.
 
-Takes a :class:`RecordedRun`, gives one SQLite file that every reader of rocpd takes, whole or not at all. Ids follow
-rocprofiler-sdk's generateRocpd.cpp: process id = pid, thread id = tid, kernel and dispatch ids as the SDK counts them.
+Writes a :class:`RecordedRun` atomically to one SQLite file. Ids follow rocprofiler-sdk's generateRocpd.cpp: process id = pid,
+thread id = tid, kernel and dispatch ids as counted by the SDK.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _MEMORY_STORAGE = 2
 
 
 class DatabaseWriteError(LabError):
-    """A database that cannot be written: no permission, no space, or a run that contradicts itself."""
+    """A database cannot be written: no permission, no space, or an inconsistent run."""
 
 
 def write_database(path: Path, run: RecordedRun) -> None:
-    """Write `run` to `path`, replacing what is there; a failure leaves `path` as it was.
+    """Write `run` to `path`, replacing an existing file; on failure `path` is unchanged.
 
     Raises:
         DatabaseWriteError: The file cannot be written, or a dispatch names an unknown kernel.
@@ -71,7 +71,7 @@ def _fill(path: Path, run: RecordedRun) -> None:
     guid = run.guid or schema.make_guid(time.time_ns() // 1_000_000, f"{run.host.hostname} {run.process.pid}")
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        # The file is thrown away if anything fails, so a journal would only cost time.
+        # The file is discarded if anything fails, so a journal would only cost time.
         connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + schema.creation_sql(guid))
         connection.execute("BEGIN")
         _Filler(connection, guid, run).fill()
@@ -81,7 +81,7 @@ def _fill(path: Path, run: RecordedRun) -> None:
 
 
 class _Filler:
-    """Inserts the rows of one run, parents before children, so that the foreign keys hold at every step."""
+    """Inserts the rows of one run, parents before children, so that foreign keys hold at every step."""
 
     def __init__(self, connection: sqlite3.Connection, guid: str, run: RecordedRun) -> None:
         self._connection = connection
@@ -96,7 +96,7 @@ class _Filler:
         self._strings = self._string_ids()
 
     def fill(self) -> None:
-        """All tables."""
+        """Fill all tables."""
         self._fill_identity()
         self._fill_agents()
         self._fill_queues()
@@ -216,7 +216,7 @@ class _Filler:
         self._insert("pmc_event", values)
 
     def _insert(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Insert rows of equal columns."""
+        """Insert rows with equal columns."""
         iterator = iter(rows)
         first = next(iterator, None)
         if first is None:

@@ -83,7 +83,7 @@ def test_a_rate_above_its_roof_is_flagged_and_gives_no_headroom(tmp_path: Path) 
     found = placed(tmp_path, {**vec_copy_counters(), "TCC_EA0_WRREQ_64B_sum": 1e6, "TCC_EA0_WRREQ_sum": 1e6})
 
     # 64e6 + 8.4e6 bytes in 10 us are 7 240 GB/s of 5 324.8.
-    assert found.implausible == ("dram: 136% of its roof (hits in the Infinity Cache are inside)",)
+    assert found.implausible == ("dram: 136% of its roof (includes Infinity Cache hits)",)
     assert headroom(found, 1.0) is None
 
 
@@ -137,7 +137,7 @@ def test_measured_peaks_take_the_place_of_theoretical_ones(tmp_path: Path) -> No
     assert found.peak_gb_per_s == 4000
     assert found.peak_gflop_per_s == pytest.approx(60000)
     assert found.peaks == "empirical: roofline.csv, device 0"
-    assert "a roof that it lacks is theoretical" in found.notes[0]
+    assert "roofs missing there are theoretical" in found.notes[0]
     assert {row.level: row.peak_kind for row in found.memory} == {
         "lds": "theoretical", "vector_l1": "theoretical", "l2": "theoretical", "mall": "theoretical", "dram": "empirical",
     }  # fmt: skip

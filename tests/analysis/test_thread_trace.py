@@ -181,7 +181,7 @@ def test_without_timelines_waits_are_charged_in_the_order_of_the_code_and_it_is_
 
     assert charged(result) == {(3, 1): 50, (3, 2): 50}
     assert result.instructions_per_cycle is None
-    assert "order of the code" in result.limits[0]
+    assert "code order" in result.limits[0]
 
 
 def test_hot_spots_name_instruction_and_source() -> None:

@@ -98,7 +98,7 @@ def test_what_overlaps_is_told_apart() -> None:
     assert balance(navi, navi.rows) == TimeBalance(120, 110, overlapped=20, behind_last=10, unplaced=0, without_file=0)
     assert isinstance(found, ThreadTrace)
     assert "of the wavefronts' cycles 18.2% are counted for several instructions at once" in found.limits
-    assert "of the wavefronts' cycles 9.1% are behind the last instruction" in found.limits
+    assert "of the wavefronts' cycles 9.1% follow the last instruction" in found.limits
 
 
 def test_a_lost_wave_file_is_missing_in_the_balance() -> None:

@@ -119,12 +119,12 @@ def test_a_text_where_a_number_belongs_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(Unsuited):
         alone(path)
-    with pytest.raises(DatabaseError, match="no whole number"):
+    with pytest.raises(DatabaseError, match="not an integer"):
         read(path, arrow=True)
 
 
 def test_a_text_where_a_real_belongs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseError, match="no whole number"):
+    with pytest.raises(DatabaseError, match="not an integer"):
         read(database(tmp_path / "x.db", [(1, "much")]), arrow=True)
 
 
@@ -148,7 +148,7 @@ def test_a_number_that_is_not_whole_is_refused_wherever_it_stands(tmp_path: Path
         path = database(tmp_path / name, [(1.5 if i == row else i, 0.5) for i in range(40_000)])
 
         for arrow in (True, False):
-            with pytest.raises(DatabaseError, match="no whole number"):
+            with pytest.raises(DatabaseError, match="not an integer"):
                 read(path, arrow=arrow)
 
 

@@ -191,7 +191,7 @@ def test_a_lost_wave_file_and_a_damaged_one_are_noted_and_the_others_read(tmp_pa
     assert len(trace.waves) == 1
     assert trace.notes == (
         "1 of 3 wave files are missing: se4_sm2_sl3_wv1.json",
-        "1 wave files are damaged and were left out: se4_sm2_sl3_wv2.json",
+        "1 wave files are damaged and were ignored: se4_sm2_sl3_wv2.json",
     )
 
 
@@ -221,7 +221,7 @@ def test_waves_of_several_engines_with_long_gaps_and_categories_not_seen_yet(tmp
     # Engines have clocks of their own: the mean of two instructions in 412 and in nearly 10 ** 12 cycles.
     assert found.instructions_per_cycle == pytest.approx((2 / 412 + 2 / (late - 96)) / 2)
     # All of the sleep is in front of the instruction of row 4000, which the code does not have.
-    assert "of the wavefronts' cycles 100.0% went into instructions without a place in this kernel's code" in found.limits
+    assert "of the wavefronts' cycles 100.0% belong to instructions outside this kernel's code" in found.limits
 
 
 def test_no_wave_at_all_says_what_to_choose(tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_of_several_directories_of_a_kernel_the_first_is_taken_and_a_damaged_one
     assert trace.provenance.dispatch == 3
     assert [note.partition(":")[0] for note in trace.notes] == [
         "left out",
-        "2 directories are of this kernel; this is ui_output_agent_14065_dispatch_3",
+        "2 directories belong to this kernel; using ui_output_agent_14065_dispatch_3",
     ]
 
 
@@ -467,6 +467,6 @@ def test_counters_and_curves_are_tables_whatever_else_their_rows_hold(tmp_path: 
     }
     assert (trace.dispatched, trace.states) == ({1: "k [1, 2]"}, {})
     assert trace.notes == (
-        "occupancy.json has rows of less than 6 numbers and was left out",
-        "wstates3.json is damaged and was left out",
+        "occupancy.json has rows with fewer than 6 numbers and was ignored",
+        "wstates3.json is damaged and was ignored",
     )

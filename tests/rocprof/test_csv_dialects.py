@@ -166,8 +166,8 @@ def test_processes_that_ran_at_one_time_are_no_passes(workload: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"a,b\n1,2\n", "neither a trace nor counters"),
-        (b"\x1f\x8b broken", "cannot be unpacked"),
+        (b"a,b\n1,2\n", "neither name nor header"),
+        (b"\x1f\x8b broken", "cannot be decompressed"),
     ],
 )
 def test_what_is_no_table_of_a_profiler_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:

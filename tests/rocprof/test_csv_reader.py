@@ -120,8 +120,8 @@ def test_counters_are_joined_by_dispatch(directory: Path) -> None:
 
     assert [trace.counters_of(i) for i in range(2)] == [{"SQ_WAVES": 16.0}, {}]
     assert trace.notes == (
-        "1 counter values are of dispatches that the kernel trace does not have; left out",
-        "SQ_WAVES: 1 dispatches have a value that is no number; left out",
+        "1 counter values belong to dispatches missing in the kernel trace; ignored",
+        "SQ_WAVES: 1 dispatches have a value that is not a number; ignored",
     )
 
 
@@ -243,7 +243,7 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
     write(file, [column for column in KERNEL if column != "Kernel_Name"], [kernel(1, 0, 1)])
     assert "no column Kernel_Name" in failing(file)
     write(file, KERNEL, [kernel(1, 0, 1, End_Timestamp="soon")])
-    assert "End_Timestamp holds a value that is no whole number" in failing(file)
+    assert "End_Timestamp holds a value that is not an integer" in failing(file)
     file.write_text(write(file, KERNEL, [kernel(1, 0, 1), kernel(2, 3, 4)]).read_text()[:-30])
     assert "row 3 has not 22 columns" in failing(file)
     assert "neither a kernel trace nor counters" in failing(write(tmp_path / "agent_info.csv", AGENT, []))
@@ -300,7 +300,7 @@ def test_a_dispatch_that_was_never_timed_does_not_stretch_the_run(tmp_path: Path
     trace = read_run([tmp_path])
 
     assert trace.dispatches.duration_ns.tolist() == [5]
-    assert trace.notes == ("1 dispatches were never timed and were left out",)
+    assert trace.notes == ("1 dispatches have no times and were ignored",)
 
 
 def test_rows_of_one_dispatch_with_another_start_are_passes_of_kernel_replay(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_values_that_are_no_numbers_are_left_out_with_a_note(database: Path) -> 
     trace = read_database(database)
 
     assert trace.counters_of(0) == {"TCC_HIT_max": 9.0}
-    assert trace.notes == ("SQ_WAVES: 1 dispatches have a value that is no number; left out",)
+    assert trace.notes == ("SQ_WAVES: 1 dispatches have a value that is not a number; ignored",)
     assert trace.notes[0] in build_profile(trace, target=TARGET).notes
 
 
@@ -157,7 +157,7 @@ def test_negative_counts_stay_visible(database: Path) -> None:
     trace = read_database(database)
 
     assert trace.counters_of(0)["SQ_WAVES"] == -5.0
-    assert trace.notes == ("SQ_WAVES: 1 dispatches have a negative count, which cannot be",)
+    assert trace.notes == ("SQ_WAVES: 1 dispatches have a negative count, impossible negative count",)
 
 
 def test_a_sum_does_not_hide_a_negative_instance(database: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_sum_does_not_hide_a_negative_instance(database: Path) -> None:
 def test_counters_of_an_unknown_kind_are_left_out_with_a_note(database: Path) -> None:
     change(database, f'INSERT INTO "rocpd_pmc_event{SUFFIX}" (event_id, pmc_id, value) VALUES (1, 999, 1.0)')
 
-    assert read_database(database).notes == ("1 counter values are of counters that the database does not describe; left out",)
+    assert read_database(database).notes == ("1 counter values belong to counters that the database does not describe; ignored",)
 
 
 def test_no_time_and_a_clock_that_goes_backwards_are_survived(database: Path) -> None:
@@ -208,7 +208,7 @@ def test_databases_of_other_tools_are_refused_by_name(tmp_path: Path, tables: tu
     ("name", "content", "what"),
     [
         ("out_results.json", b'{"rocprofiler-sdk-tool": []}', r"JSON \(rocprofv3 -f json"),
-        ("out_results.pftrace", b"\n\x10\x08\x01", r"for a viewer \(\.pftrace\)"),
+        ("out_results.pftrace", b"\n\x10\x08\x01", r"viewer trace \(\.pftrace\)"),
     ],
 )
 def test_other_outputs_of_the_profiler_are_refused_by_name(tmp_path: Path, name: str, content: bytes, what: str) -> None:
@@ -250,7 +250,7 @@ def test_what_lies_in_a_write_ahead_log_is_read_and_stays_there(database: Path, 
     assert trace.path == directory / "run_results.db"
     assert trace.notes == (
         "what run_results.db-wal holds was read too; its writer may not have ended",
-        "2 counter values belong to no dispatch; left out",
+        "2 counter values belong to no dispatch; ignored",
     )
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
 

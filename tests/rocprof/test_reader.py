@@ -245,7 +245,7 @@ def test_a_reference_to_a_missing_row_is_refused(database: Path) -> None:
 def test_a_time_that_is_no_number_is_refused(database: Path) -> None:
     change(database, f"""UPDATE "rocpd_kernel_dispatch{SUFFIX}" SET start = 'soon' WHERE id = 1""")
 
-    assert "no whole number" in failing(database)
+    assert "not an integer" in failing(database)
 
 
 def test_extdata_that_is_no_json_is_refused(database: Path) -> None:

@@ -172,8 +172,8 @@ def test_a_dispatch_that_was_never_timed_does_not_stretch_the_run(tmp_path: Path
 
     assert trace.dispatches.start_ns.tolist() == [1000, 1100, 1200]
     assert trace.notes == (
-        "1 dispatches were never timed and were left out",
-        "1 counter values belong to no dispatch; left out",
+        "1 dispatches have no times and were ignored",
+        "1 counter values belong to no dispatch; ignored",
     )
 
 
@@ -182,7 +182,7 @@ def test_values_without_a_dispatch_are_counted_in_a_note(tmp_path: Path) -> None
 
     trace = read_database(path)
 
-    assert (trace.counters, trace.notes) == ({}, ("6 counter values belong to no dispatch; left out",))
+    assert (trace.counters, trace.notes) == ({}, ("6 counter values belong to no dispatch; ignored",))
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,10 @@ def test_what_was_not_measured_has_no_peak(tmp_path: Path) -> None:
     [
         ("", "no device 0"),
         ("device,HBMBw\n3,1600\n", "devices in the file: 3"),
-        ("device,HBMBw\n0,fast\n", "'fast', no rate"),
-        ("device,HBMBw\n0,-1\n", "no rate"),
-        ("device,HBMBw\n0,nan\n", "no rate"),
-        ("kernel,time\n0,1\n", "no peaks in it"),
+        ("device,HBMBw\n0,fast\n", "'fast', not a rate"),
+        ("device,HBMBw\n0,-1\n", "not a rate"),
+        ("device,HBMBw\n0,nan\n", "not a rate"),
+        ("kernel,time\n0,1\n", "contains no peaks"),
         ("x" * (1 << 20) + "\n", "too large"),
     ],
 )
@@ -73,5 +73,5 @@ def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RooflineCsvError, match="cannot read"):
         read_roofline_csv(tmp_path / "roofline.csv")
     (tmp_path / "roofline.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RooflineCsvError, match="no CSV"):
+    with pytest.raises(RooflineCsvError, match="not CSV"):
         read_roofline_csv(tmp_path / "roofline.csv")

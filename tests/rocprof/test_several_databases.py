@@ -93,7 +93,7 @@ def test_a_copy_of_a_file_counts_once(two: tuple[Path, Path], tmp_path: Path) ->
     trace = read_databases([*two, tmp_path / "copy.db"])
 
     assert len(trace.dispatches) == 3
-    assert trace.notes == ("copy.db equals 1_results.db and was left out",)
+    assert trace.notes == ("copy.db equals 1_results.db and was ignored",)
 
 
 def test_copies_of_one_name_are_told_apart_by_their_directories(two: tuple[Path, Path], tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_copies_of_one_name_are_told_apart_by_their_directories(two: tuple[Path,
 
     trace = read_databases([tmp_path / "trace" / "run_results.db", tmp_path / "counters_1" / "run_results.db"])
 
-    assert trace.notes == ("counters_1/run_results.db equals trace/run_results.db and was left out",)
+    assert trace.notes == ("counters_1/run_results.db equals trace/run_results.db and was ignored",)
 
 
 def test_a_process_that_comes_twice_is_refused(two: tuple[Path, Path], tmp_path: Path) -> None:

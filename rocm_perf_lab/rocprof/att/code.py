@@ -1,6 +1,6 @@
-"""`code.json` of a decoded thread trace: every instruction of the traced kernels with its totals over all traced waves.
+"""Reader for `code.json` of a decoded thread trace: every instruction with its totals over all traced wavefronts.
 
-Columns are taken by the names of the file's header; `read_code(path)`.
+Columns are found by the names in the file's header.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 _COLUMNS = (
     "ISA", "_", "LineNumber", "Source", "Codeobj", "Vaddr", "Hit", "Latency", "Stall", "Idle",
 )  # fmt: skip
-"""Their order where the file has no header, as in version 2."""
+"""Order of the columns in files without header (version 2)."""
 _OTHER_NAMES = {
     "Hitcount": "Hit", "CodeObj": "Codeobj", "PC_Issued": "Issued", "PC_Stalled": "Stalled", "Stall_Reasons": "NotIssuedReasons",
 }  # fmt: skip
-"""What columns are called too."""
+"""Alternative column names."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """Rows and kernel labels in the order of the code."""
+    """Rows and kernel labels in code order."""
 
     rows: tuple[InstructionRow, ...]
     kernels: tuple[KernelLabel, ...]
     has_cycles: bool
     version: str
     lacks: tuple[str, ...]
-    """Columns of cycles that the file does not have."""
+    """Cycle columns missing in the file."""
     notes: tuple[str, ...]
 
 
 def read_code(path: Path) -> Code:
-    """The code.
+    """Read the code.
 
     Raises:
-        AttError: No such file, or rows that do not fit their header.
+        AttError: The file does not exist, or rows do not match their header.
     """
     content = load(path)
     if not isinstance(content, dict) or "code" not in content:
@@ -63,7 +63,7 @@ def read_code(path: Path) -> Code:
 def _code(names: Sequence[str], entries: Sequence[Sequence[Any]], version: str) -> Code:
     notes = []
     if not entries:
-        notes.append("the decoder found no code: the code object was not captured, or no wavefront was traced")
+        notes.append("the decoder found no code: either the code object was not captured or no wavefront was traced")
     text_at = names.index("ISA") if "ISA" in names else 0
     width = min((len(entry) for entry in entries if not _is_label(entry, text_at)), default=len(names))
     at = {name: place for place, name in enumerate(names) if place < width}

@@ -1,4 +1,4 @@
-"""JSON of decoded thread traces: `load(path)`, and `load_tables(path, keys)` where nearly all of it is tables of numbers."""
+"""JSON of decoded thread traces: `load(path)`, and `load_tables(path, keys)` for files that consist mostly of numeric tables."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 _LIST = re.compile(rb'"([^"\\]*)"\s*:\s*\[')
 _LARGEST_NARROW = 2**30
-"""So that the sum of two still fits into 32 bits."""
+"""The sum of two such values still fits into 32 bits."""
 
 
 class AttError(LabError):
-    """A directory that is no decoded thread trace, or a damaged one."""
+    """A directory that is not a decoded thread trace, or a damaged one."""
 
 
 def load(path: Path) -> Any:
-    """Its JSON.
+    """Return the JSON of a file.
 
     Raises:
-        AttError: Missing or damaged.
+        AttError: The file is missing or damaged.
     """
     return load_tables(path, None)[0]
 
 
 def load_tables(path: Path, keys: re.Pattern[bytes] | None) -> tuple[Any, dict[str, Integers]]:
-    """Its JSON without the tables at `keys` in it, and these tables; lists that are no tables stay in the JSON.
+    """Return the JSON without the tables at `keys`, and these tables; lists that are not tables stay in the JSON.
 
     Raises:
-        AttError: Missing or damaged.
+        AttError: The file is missing or damaged.
     """
     try:
         content = path.read_bytes()
@@ -47,14 +47,14 @@ def load_tables(path: Path, keys: re.Pattern[bytes] | None) -> tuple[Any, dict[s
         raise AttError(f"cannot read {path.name}: {error.strerror}", where=str(path.parent)) from error
     except (ValueError, RecursionError) as error:
         raise AttError(
-            f"{path.name} is damaged or cut off: {error}", where=str(path.parent), hint="decode the trace again"
+            f"{path.name} is damaged or truncated: {error}", where=str(path.parent), hint="decode the trace again"
         ) from error
 
 
 def take_tables(content: bytes, keys: re.Pattern[bytes]) -> tuple[bytes, dict[str, Integers]]:
-    """JSON with empty lists in place of the tables at `keys`, and the tables: whole numbers (n,), or rows of them (n, m).
+    """Split JSON into a document with empty lists at `keys`, and the tables: integers of shape (n,) or (n, m).
 
-    As objects of a JSON parser they would take twenty times the memory of their text, and most of the time.
+    As objects of a JSON parser the tables would need twenty times the memory of their text, and most of the time.
     """
     pieces: list[bytes] = []
     tables: dict[str, Integers] = {}
@@ -75,23 +75,23 @@ def take_tables(content: bytes, keys: re.Pattern[bytes]) -> tuple[bytes, dict[st
 
 
 def narrow(values: Integers) -> Integers:
-    """The same numbers in half the memory, where they fit with room for a sum of two."""
+    """Return the same numbers in 32 bits if the sum of any two fits."""
     if not values.size or (values.max() < _LARGEST_NARROW and values.min() > -_LARGEST_NARROW):
         return values.astype(np.int32)
     return values
 
 
 def array(values: Any) -> Integers:
-    """Whole numbers.
+    """Return an array of integers.
 
     Raises:
-        ValueError, TypeError, OverflowError: Something else.
+        ValueError, TypeError, OverflowError: The values are not integers.
     """
     return np.array(values, dtype=np.int64)
 
 
 def _numbers(text: bytes) -> Integers | None:
-    """A list of whole numbers, or of equally long lists of them."""
+    """Parse a list of integers, or of equally long lists of them."""
     if text.translate(None, b"0123456789,-[] \t\r\n"):
         return None
     rows = text.count(b"[") - 1

@@ -1,4 +1,4 @@
-"""The decoded directories below what rocprofv3 was told to write into, and which of them is of a kernel."""
+"""Discovery of decoded thread traces below rocprofv3's output directory, and selection by kernel."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.rocprof.att.model import AttTrace, KernelLabel
 
-_DIRECTORY_REMEDY = "give the directory that rocprofv3 --att -d wrote"
+_DIRECTORY_REMEDY = "pass the output directory of rocprofv3 --att -d"
 
 
 def find_directories(path: Path) -> tuple[Path, ...]:
-    """Decoded directories at or below `path`, by dispatch and name.
+    """Return the decoded directories at or below `path`, by dispatch and name.
 
     Raises:
         AttError: There is none.
     """
     if path.is_file():
-        raise AttError("a file, and not the directory of a thread trace", where=str(path), hint=_DIRECTORY_REMEDY)
+        raise AttError("this is a file, not the directory of a thread trace", where=str(path), hint=_DIRECTORY_REMEDY)
     if not path.is_dir():
         raise AttError("no such directory", where=str(path), hint=_DIRECTORY_REMEDY)
     if (path / "code.json").exists():
@@ -34,26 +34,26 @@ def find_directories(path: Path) -> tuple[Path, ...]:
         return tuple(sorted(found, key=_order))
     if any(path.rglob("*.att")):
         raise AttError(
-            "the directory holds raw traces (*.att) that were not decoded",
+            "the directory contains raw traces (*.att) that were not decoded",
             where=str(path),
             hint="install rocprof-trace-decoder and trace again, or decode them with the trace viewer",
         )
     raise AttError(
-        "the directory holds no decoded thread trace (no code.json)",
+        "the directory contains no decoded thread trace (no code.json)",
         where=str(path),
-        hint="give a directory ui_output_agent_<agent>_dispatch_<dispatch>, or the one that holds them",
+        hint="pass a directory ui_output_agent_<agent>_dispatch_<dispatch>, or its parent",
     )
 
 
 def read_kernel_trace(path: Path, symbol: str) -> AttTrace:
-    """The trace of one kernel among the decoded directories at or below `path`.
+    """Return the trace of one kernel among the decoded directories at or below `path`.
 
-    The name may be mangled, or demangled as CSV has it, with or without its parameters. Of several directories the first that has
-    wavefronts of the kernel, which is noted; where none names it, the first with any wavefronts. The wavefronts of the others
-    are not read, and a directory among them that cannot be read is left out; nor are timelines and curves read.
+    The name may be mangled, or demangled as in CSV, with or without parameters. Of several directories the first with wavefronts
+    of the kernel is used and noted; if no directory names the kernel, the first with any wavefronts. Wavefronts of the other
+    directories, timelines and curves are not read, and unreadable directories are ignored.
 
     Raises:
-        AttError: No decoded directory, or none that can be read.
+        AttError: There is no decoded directory, or none is readable.
     """
     labels: dict[Path, Sequence[KernelLabel]] = {}
     refused: list[AttError] = []
@@ -78,9 +78,9 @@ def read_kernel_trace(path: Path, symbol: str) -> AttTrace:
 
 
 def _noted(trace: AttTrace, alike: Sequence[Path], refused: Sequence[AttError]) -> AttTrace:
-    notes = [f"left out: {error.what} ({error.where})" for error in refused]
+    notes = [f"ignored: {error.what} ({error.where})" for error in refused]
     if len(alike) > 1:
-        notes.append(f"{len(alike)} directories are of this kernel; this is {trace.provenance.directory}")
+        notes.append(f"{len(alike)} directories belong to this kernel; using {trace.provenance.directory}")
     return replace(trace, notes=(*trace.notes, *notes)) if notes else trace
 
 

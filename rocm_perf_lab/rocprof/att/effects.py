@@ -1,8 +1,8 @@
-"""What an instruction does to the counters of outstanding operations: `row_effects(text, gfxip) -> Effects`.
+"""Effects of an instruction on the counters of outstanding operations: `row_effects(text, gfxip) -> Effects`.
 
-Counters are those of the shader ISA documents: vmcnt, lgkmcnt and expcnt (GFX9), vscnt beside them (GFX10, 11), and those of
-GFX12 with names of their own. Operations of one :class:`Lane` return in order, those of different lanes in any order: LDS,
-GDS and messages each by themselves, scalar loads and, on GFX9, flat operations in no order at all (LLVM's SIInsertWaitcnts).
+Counters are those of the shader ISA documents: vmcnt, lgkmcnt and expcnt (GFX9), additionally vscnt (GFX10, GFX11), and the
+separate counters of GFX12. Operations of one :class:`Lane` return in order, those of different lanes in any order: LDS, GDS and
+messages each form a lane; scalar loads and, on GFX9, flat operations are unordered (LLVM's SIInsertWaitcnts).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RETURNING = re.compile(r"\b(glc|sc0|th:TH_ATOMIC_RETURN)\b")
 
 
 class Counter(Enum):
-    """What counts outstanding operations."""
+    """Counter of outstanding operations."""
 
     VECTOR = "vmcnt"
     SCALAR_AND_LDS = "lgkmcnt"
@@ -49,11 +49,11 @@ class Counter(Enum):
     ASYNCHRONOUS = "asynccnt"
     TENSOR = "tensorcnt"
     MATRIX = "matrix"
-    """No counter of the hardware: results of matrix instructions, and the matrix core itself."""
+    """Not a hardware counter: results of matrix instructions, and the matrix core itself."""
 
 
 class Lane(NamedTuple):
-    """Operations under one counter that return in order among themselves; or, unordered, in any."""
+    """Operations under one counter that return in order among themselves, or in any order if unordered."""
 
     counter: Counter
     kind: str
@@ -62,14 +62,14 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True)
 class Effects:
-    """What one instruction does: lanes that it joins, counters that it waits for (down to a value), registers."""
+    """Effects of one instruction: lanes that it joins, counters that it waits for (with the value), registers."""
 
     raises: tuple[Lane, ...] = ()
-    """A lane that it joins twice counts it twice."""
+    """A lane that occurs twice counts twice."""
     waits: Mapping[Counter, int] = field(default_factory=dict)
     is_matrix: bool = False
     is_pause: bool = False
-    """s_nop: put there by the compiler because of the instruction behind it."""
+    """s_nop: inserted by the compiler because of the following instruction."""
     written: frozenset[str] = frozenset()
     touched: frozenset[str] = frozenset()
 
@@ -83,7 +83,7 @@ _BY_NAME: dict[str, Counter] = {counter.value: counter for counter in Counter if
 
 @lru_cache(maxsize=65536)
 def row_effects(text: str, gfxip: int | None) -> Effects:
-    """What an instruction does; GFX9 (CDNA) where the generation is unknown."""
+    """Return the effects of an instruction; GFX9 (CDNA) rules if the generation is unknown."""
     generation = gfxip or 9
     mnemonic = text.split(maxsplit=1)[0].lower() if text.strip() else ""
     if mnemonic.startswith("s_wait"):
@@ -110,13 +110,13 @@ def _waits(mnemonic: str, text: str, generation: int) -> dict[Counter, int]:
     if mnemonic == "s_waitcnt":
         named = {_BY_NAME[name]: int(left, 0) for name, left in _NAMED.findall(text) if name in _BY_NAME}
         return named if named or number is None else _encoded(word, generation)
-    # s_waitcnt_depctr, s_wait_alu, s_wait_event and s_wait_xcnt wait for what no memory operation counts.
+    # s_waitcnt_depctr, s_wait_alu, s_wait_event and s_wait_xcnt do not wait for counted memory operations.
     counter = _BY_NAME.get(mnemonic.removeprefix("s_waitcnt_").removeprefix("s_wait_"))
     return {counter: word} if counter is not None else {}
 
 
 def _encoded(word: int, generation: int) -> dict[Counter, int]:
-    """Fields of s_waitcnt; what has all bits set is not waited for."""
+    """Decode the fields of s_waitcnt; a field with all bits set does not wait."""
     if generation >= _FIRST_WITH_MOVED_FIELDS:
         vector, lds, export = word >> 10 & 0x3F, word >> 4 & 0x3F, word & 7
     else:

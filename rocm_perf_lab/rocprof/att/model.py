@@ -1,4 +1,4 @@
-"""What a decoded thread trace holds: instructions with their cycles, wavefronts with their timelines, and what goes with them.
+"""Decoded thread trace: instructions with their cycles, wavefronts with their timelines, and accompanying data.
 
 All times are shader clocks of one shader engine. For an instruction, `stall` is part of `latency`; `idle` is the gap before
 it. The time of a wavefront is therefore the sum of latency + idle over its instructions, never of all three.
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     Integers = NDArray[np.signedinteger[Any]]
 
 INLINED = " -> "
-"""Between the frames of one source: the innermost first, its callers behind."""
+"""Separator between the frames of an inlined source location: innermost first, followed by its callers."""
 
 
 class Category(IntEnum):
-    """What the decoder takes a traced instruction for; matrix instructions are VALU, its own classes are coarse."""
+    """Decoder's category of a traced instruction; matrix instructions are VALU. rocm-perf-lab's classes are finer."""
 
     NONE = 0
     SMEM = 1
@@ -41,7 +41,7 @@ class Category(IntEnum):
 
 
 class State(IntEnum):
-    """What a wavefront is doing."""
+    """State of a wavefront."""
 
     EMPTY = 0
     IDLE = 1
@@ -51,7 +51,7 @@ class State(IntEnum):
 
 
 class Column(IntEnum):
-    """Columns of a wavefront's instructions: first attempt, category, cycles until issued, until done, row of the code."""
+    """Columns of a wavefront's instructions: first attempt, category, cycles until issued, cycles until done, row of the code."""
 
     TIME = 0
     CATEGORY = 1
@@ -61,7 +61,7 @@ class Column(IntEnum):
 
 
 class WaveKey(NamedTuple):
-    """Where a wavefront ran: shader engine (of all XCDs), SIMD, slot in it, and its number in that slot."""
+    """Location of a wavefront: shader engine (of all XCDs), SIMD, slot in it, and its number in that slot."""
 
     engine: int
     simd: int
@@ -70,13 +70,13 @@ class WaveKey(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """As the decoder names its file."""
+        """Name of its file, as written by the decoder."""
         return f"se{self.engine}_sm{self.simd}_sl{self.slot}_wv{self.number}.json"
 
 
 @dataclass(frozen=True)
 class PcSamples:
-    """What PC sampling saw of one instruction: numbers of samples, not cycles."""
+    """PC sampling of one instruction: numbers of samples, not cycles."""
 
     service: str
     issued: int
@@ -86,12 +86,12 @@ class PcSamples:
 
 @dataclass(frozen=True)
 class InstructionRow:
-    """One instruction of the code; `line` is its row number, which wavefronts refer to. Counts are over all traced waves."""
+    """One instruction of the code; `line` is its row number, which wavefronts refer to. Counts are over all traced wavefronts."""
 
     line: int
     text: str
     source: str
-    """`file:line`, with callers behind ` -> ` where inlined; empty without debug information."""
+    """`file:line`, followed by callers after ` -> ` if inlined; empty without debug information."""
     code_object: int
     address: int
     hits: int
@@ -107,18 +107,18 @@ class InstructionRow:
 
     @property
     def source_line(self) -> str:
-        """The innermost frame, or nothing."""
+        """The innermost frame, or an empty text."""
         return self.source.partition(INLINED)[0]
 
     @property
     def cycles(self) -> int:
-        """The time of wavefronts that went into it."""
+        """Wavefront time of the instruction: latency + idle."""
         return self.latency + self.idle
 
 
 @dataclass(frozen=True)
 class KernelLabel:
-    """Where a kernel's code begins among the rows."""
+    """Start of a kernel's code among the rows."""
 
     line: int
     mangled_name: str
@@ -131,8 +131,8 @@ class KernelLabel:
 class Wave:
     """One wavefront of the traced compute unit.
 
-    `instructions` has shape (n, 5), see :class:`Column`, in order of time; `timeline` (m, 2): state and cycles.
-    `waits` are pairs of a wait's row and the rows of the memory operations that it waited for, as the decoder found them.
+    `instructions` has shape (n, 5), see :class:`Column`, in order of time; `timeline` has shape (m, 2): state and cycles.
+    `waits` are pairs of a wait's row and the rows of the memory operations that it waited for, as found by the decoder.
     """
 
     key: WaveKey
@@ -144,11 +144,11 @@ class Wave:
     timeline: Integers
     waits: tuple[tuple[int, tuple[int, ...]], ...] = ()
     stitched: int | None = None
-    """Instructions that the decoder could give a place in the code; None where all of them."""
+    """Number of instructions that the decoder located in the code; None for all."""
 
     @property
     def cycles(self) -> int:
-        """Its life."""
+        """Lifetime in cycles."""
         return self.end - self.begin
 
 
@@ -163,7 +163,7 @@ class StateCurve:
 
 @dataclass(frozen=True, eq=False)
 class Clocks:
-    """Pairs (shader clock, realtime clock) by shader engine, each (n, 2); origins differ between engines."""
+    """Pairs (shader clock, realtime clock) by shader engine, each of shape (n, 2); origins differ between engines."""
 
     frequency_hz: int
     pairs: Mapping[int, Integers]
@@ -171,7 +171,7 @@ class Clocks:
 
 @dataclass(frozen=True)
 class AttProvenance:
-    """Where a trace comes from. Only a device of the lab states `emulated`; anything else was measured."""
+    """Origin of a trace. Only a device of rocm-perf-lab can be `emulated`; everything else was measured."""
 
     directory: str
     agent: int | None
@@ -184,10 +184,10 @@ class AttProvenance:
 
 @dataclass(frozen=True, eq=False)
 class AttTrace:
-    """One decoded directory. `occupancy` has, by shader engine, the rows (time, cu, simd, slot, starts, kernel), shape (n, 6).
+    """One decoded directory. `occupancy` maps shader engines to rows (time, cu, simd, slot, starts, kernel), shape (n, 6).
 
-    `counters` has, by shader engine, the rows (time, four values, cu, bank), shape (n, 7). `snapshots` are the stored
-    source files by their path. `has_cycles` is false where only PC samples were taken.
+    `counters` maps shader engines to rows (time, four values, cu, bank), shape (n, 7). `snapshots` are the stored source files
+    by path. `has_cycles` is false if only PC samples were taken.
     """
 
     provenance: AttProvenance
@@ -206,5 +206,5 @@ class AttTrace:
     notes: tuple[str, ...] = ()
 
     def kernel_of(self, line: int) -> KernelLabel | None:
-        """The kernel that a row belongs to: that of the last label above it."""
+        """Return the kernel of a row: that of the last label above it."""
         return next((label for label in reversed(self.kernels) if label.line <= line), None)

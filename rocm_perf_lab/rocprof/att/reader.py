@@ -1,6 +1,6 @@
-"""Read one decoded thread trace directory of rocprofv3 (`ui_output_agent_<a>_dispatch_<d>`): `read_directory(path) -> AttTrace`.
+"""Reader for one decoded thread trace directory of rocprofv3 (`ui_output_agent_<a>_dispatch_<d>`).
 
-Only the code itself is needed: what else is missing or damaged is left out and said in `notes`.
+Only the code is required. Other missing or damaged files are ignored and reported in `notes`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 DIRECTORY = re.compile(r"ui_output_agent_(?P<agent>\d+)_dispatch_(?P<dispatch>\d+)")
 _ENGINES, _STATES, _CLOCKS, _DATA = (re.compile(keys) for keys in (rb"\d+", rb"time|state", rb"SE\d+", rb"data"))
-"""Where side files have tables."""
+"""Keys of the tables in the other files."""
 _COUNTER_FILE = re.compile(r"se(\d+)_perfcounter\.json$")
 
 
 def read_directory(directory: Path, *, curves: bool = True) -> AttTrace:
-    """One decoded directory.
+    """Read one decoded directory.
 
     Args:
-        directory: With a code.json.
-        curves: Without them, timelines of wavefronts, curves of states and counters over time are left out: a third of the
-            memory, and none of it is needed to say where the cycles of instructions went.
+        directory: Directory with a code.json.
+        curves: False skips timelines of wavefronts, curves of states and counters over time: a third of the memory, not
+            needed to attribute the cycles of instructions.
 
     Raises:
-        AttError: No directory, no code, or code that cannot be read.
+        AttError: The directory does not exist, or its code is missing or unreadable.
     """
     if not directory.is_dir():
         raise AttError("no such directory", where=str(directory))
@@ -53,7 +53,7 @@ class _Reader:
         self._notes: list[str] = []
 
     def read(self) -> AttTrace:
-        """The trace."""
+        """Return the trace."""
         code = read_code(self._directory / "code.json")
         self._notes.extend(code.notes)
         names = self._optional("filenames.json", expected=True)
@@ -79,7 +79,7 @@ class _Reader:
         )
 
     def _optional(self, name: str, tables: re.Pattern[bytes] | None = None, *, expected: bool = False) -> dict[str, Any]:
-        """A JSON object that a trace can do without, tables as arrays; empty where it is missing or damaged."""
+        """Return an optional JSON object with its tables as arrays; empty if it is missing or damaged."""
         path = self._directory / name
         if not path.exists():
             if expected:
@@ -93,7 +93,7 @@ class _Reader:
         if isinstance(content, dict):
             return {**content, **arrays}
         if content is not None:
-            self._notes.append(f"{name} is not a JSON object and was left out")
+            self._notes.append(f"{name} is not a JSON object and was ignored")
         return {}
 
     def _provenance(self, names: Mapping[str, Any], code: Code) -> AttProvenance:
@@ -139,7 +139,7 @@ class _Reader:
                 if len(times) != len(waves):
                     raise ValueError("as many times as states")
             except (TypeError, ValueError, OverflowError):
-                self._notes.append(f"wstates{state.value}.json is damaged and was left out")
+                self._notes.append(f"wstates{state.value}.json is damaged and was ignored")
                 continue
             if len(times):
                 curves[state] = StateCurve(str(content.get("name", "")), times, waves)
@@ -167,16 +167,16 @@ class _Reader:
         return engines
 
     def _table(self, file: str, rows: Any, width: int) -> Integers | None:
-        """The first `width` columns; None, with a note, where rows are shorter."""
+        """Return the first `width` columns; None, with a note, if rows are shorter."""
         try:
             return narrow(array([row[:width] for row in rows] if isinstance(rows, list) else rows[:, :width]).reshape(-1, width))
         except (TypeError, ValueError, IndexError, OverflowError):
-            self._notes.append(f"{file} has rows of less than {width} numbers and was left out")
+            self._notes.append(f"{file} has rows with fewer than {width} numbers and was ignored")
             return None
 
 
 def _generation(names: Mapping[str, Any], code: Code) -> int | None:
-    """Of GFX, as filenames.json has it; else by instructions that only one generation, or a later one, has."""
+    """Return the GFX generation of filenames.json, or that implied by instructions of one generation or later."""
     stated = str(names.get("gfxip", ""))
     if stated.isdecimal():
         return int(stated)
@@ -194,7 +194,7 @@ def _generation(names: Mapping[str, Any], code: Code) -> int | None:
 
 
 def _flat(tree: Mapping[str, Any], directory: str = "") -> dict[str, str]:
-    """Path of a source file -> name of its copy."""
+    """Return the name of each stored source file by its path."""
     files: dict[str, str] = {}
     for name, below in tree.items():
         path = "/" if name == "/" else f"{directory}/{name}" if directory not in ("", "/") else f"{directory}{name}"

@@ -1,4 +1,4 @@
-"""Timelines and totals from instructions: what a wavefront did when, and how many wavefronts did it."""
+"""Timelines of wavefronts, totals of instructions and state curves, computed from executed instructions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def timeline(begin: int, instructions: Integers) -> Integers:
-    """States and their cycles, (m, 2), of a wavefront that executed `instructions`, shape (n, 5), one after the other.
+    """Return states and their cycles, shape (m, 2), of a wavefront that executed `instructions`, shape (n, 5), in sequence.
 
-    As in traces of hardware: the gap before the first instruction is IDLE, further gaps count as EXEC; a stall is WAIT for
-    instructions of the category IMMEDIATE (waits, barriers), else STALL.
+    As in hardware traces, the gap before the first instruction is IDLE and further gaps count as EXEC; a stall is WAIT for
+    instructions of category IMMEDIATE (waits, barriers), else STALL.
     """
     if not len(instructions):
         return np.zeros((0, 2), np.int64)
@@ -38,7 +38,7 @@ def timeline(begin: int, instructions: Integers) -> Integers:
 
 
 def idle_cycles(begin: int, instructions: Integers) -> Integers:
-    """The gap before each instruction, (n,): from the latest end of those before, or from the wavefront's begin."""
+    """Return the gap before each instruction, shape (n,): from the latest previous end, or from the wavefront's start."""
     times = instructions[:, Column.TIME]
     ends = np.maximum.accumulate(np.concatenate([[begin], times + instructions[:, Column.DURATION]]))[:-1]
     gaps: Integers = np.maximum(times - ends, 0)
@@ -46,7 +46,7 @@ def idle_cycles(begin: int, instructions: Integers) -> Integers:
 
 
 def summed(rows: Sequence[InstructionRow], waves: Iterable[Wave], columns: Collection[str]) -> tuple[InstructionRow, ...]:
-    """The rows with these columns of the code, `Latency`, `Stall` or `Idle`, summed over wavefronts."""
+    """Return the rows with these columns (`Latency`, `Stall` or `Idle`) summed over wavefronts."""
     lines = np.array([row.line for row in rows], dtype=np.int64)
     order = np.argsort(lines)
     totals = {name: np.zeros(len(rows), np.int64) for name in ("latency", "stall", "idle")}
@@ -67,7 +67,7 @@ def summed(rows: Sequence[InstructionRow], waves: Iterable[Wave], columns: Colle
 
 
 def state_curves(waves: Iterable[Wave]) -> Mapping[State, StateCurve]:
-    """How many wavefronts are in each state, over time."""
+    """Return the number of wavefronts in each state over time."""
     changes: dict[State, list[Integers]] = {}
     for wave in waves:
         ends = wave.begin + np.cumsum(wave.timeline[:, 1])

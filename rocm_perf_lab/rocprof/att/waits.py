@@ -1,7 +1,7 @@
-"""Which instructions a wavefront's waits waited for: `Follower(effects)` follows its counters in program order.
+"""Links from waits to the instructions that they waited for, found by following the counters in program order.
 
-A wait down to n is charged only with operations that it is certain to have waited for. Of a lane that returns in order (see
-`effects.py`) at most n are left behind it, so all but the youngest n had come; of an unordered one only a wait for zero tells.
+A wait for n is linked only to operations that it certainly waited for. In a lane that returns in order (see `effects.py`) at most
+the youngest n operations may remain, so all older ones had returned. In an unordered lane only a wait for zero is conclusive.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ if TYPE_CHECKING:
 _COUNTERS = tuple(Counter)
 _MATRIX_NUMBER = _COUNTERS.index(Counter.MATRIX)
 _MATRIX_RESULTS_KEPT = 16
-"""Results of that many matrix instructions are looked at: older ones are long done."""
+"""Number of matrix results that are tracked; older ones have finished."""
 _LIKE_CATEGORY = {Category.SMEM: "s_load_dword", Category.VMEM: "buffer_load_dword", Category.FLAT: "global_load_dword",
                   Category.LDS: "ds_read_b32"}  # fmt: skip
-"""What an instruction whose place in the code is not known is taken for: it is outstanding all the same."""
+"""Stand-in for an instruction that is not in the code listing: it is outstanding all the same."""
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The instruction at place `victims[i]` waited for the one at `causes[i]`; all arrays are (n_links).
+    """The instruction at `victims[i]` waited for the one at `causes[i]`; all arrays have shape (n_links,).
 
-    Links of one victim stand together, those of one counter too, in order of issue. Whether the victim did wait, and how
-    long, is not said here.
+    Links of one victim are adjacent, and so are those of one counter, in order of issue. Whether the victim actually waited, and
+    how long, is not part of the links.
     """
 
     victims: Integers
     causes: Integers
     counters: Integers
-    """Numbers, see :func:`counter_of`."""
+    """Numbers of counters, see :func:`counter_of`."""
 
 
 def counter_of(number: int) -> Counter:
-    """The counter of a number in `Links.counters`."""
+    """Return the counter of a number in `Links.counters`."""
     return _COUNTERS[number]
 
 
 class Follower:
-    """Knows what every row of a trace's code does.
+    """Effects of every row of a trace's code.
 
-    It numbers the rows from 0 in order of their lines; behind them come instructions without a place in the code, by category.
+    Rows are numbered from 0 in order of their lines, followed by one number per category for instructions outside the code.
     """
 
     def __init__(self, effects: Mapping[int, Effects], gfxip: int | None = None) -> None:
         self.lines: Integers = np.array(sorted(effects), dtype=np.int64)
-        """Of each row of the code."""
+        """Line of each row of the code."""
         self.rows = len(self.lines) + len(Category)
-        """How many numbers there are."""
+        """Number of row numbers."""
         unplaced = {len(self.lines) + kind: row_effects(text, gfxip) for kind, text in _LIKE_CATEGORY.items()}
         self._effects = dict(enumerate(effects[line] for line in self.lines.tolist())) | unplaced
         self._lanes = self._tables()
@@ -68,7 +68,7 @@ class Follower:
         self._followed[[row for row, effect in self._effects.items() if effect.raises or effect.waits]] = True
 
     def numbered(self, lines: Integers, categories: Integers) -> Integers:
-        """Numbers of the instructions at these lines, with these categories of the decoder; all (n,)."""
+        """Return row numbers of the instructions at these lines with these decoder categories; all of shape (n,)."""
         found = np.searchsorted(self.lines, lines)
         known = self.lines[np.minimum(found, len(self.lines) - 1)] == lines if len(self.lines) else np.zeros(len(lines), np.bool_)
         others = np.where((categories >= 0) & (categories < len(Category)), categories, Category.NONE)
@@ -76,7 +76,7 @@ class Follower:
         return numbers
 
     def counter_links(self, rows: Integers) -> Links:
-        """What each wait of a wavefront that executed `rows`, (n,) from :meth:`numbered`, waited for by a counter."""
+        """Return the counter links of a wavefront that executed `rows`, shape (n,), see :meth:`numbered`."""
         places = np.flatnonzero(self._followed[rows])
         followed = rows[places]
         parts = [part for lane in self._lanes if (part := lane.links(followed)) is not None]
@@ -87,13 +87,13 @@ class Follower:
         return Links(places[victims[order]], places[causes[order]], counters[order])
 
     def matrix_links(self, rows: Integers, stalled: NDArray[np.bool_]) -> Links:
-        """What each stalled instruction may have waited for of the matrix core: a result that it touches, or its turn.
+        """Return what each stalled instruction may have waited for in the matrix core: a result that it uses, or its turn.
 
-        A pause is there for the instruction behind it. At most one link for each victim.
+        A pause (s_nop) belongs to the following instruction. At most one link per victim.
 
         Args:
-            rows: That the wavefront executed, (n,) from :meth:`numbered`.
-            stalled: Of each, whether it stalled.
+            rows: Executed rows, shape (n,), see :meth:`numbered`.
+            stalled: Whether each of them stalled.
         """
         core = self._matrix_core
         matrices = np.flatnonzero(core.is_matrix[rows])
@@ -134,14 +134,14 @@ class Follower:
 
 @dataclass(frozen=True, eq=False)
 class _LaneTable:
-    """One lane, by row of the code: how often it joins, and what a wait for its counter leaves (-1: it does not wait)."""
+    """One lane by row of the code: how often it joins, and the value a wait for its counter reaches (-1: it does not wait)."""
 
     lane: Lane
     joins: Integers
     left: Integers
 
     def links(self, rows: Integers) -> tuple[Integers, Integers, Integers] | None:
-        """Places in `rows` of victims and causes, and the counter's number; None without any."""
+        """Return positions of victims and causes in `rows`, and the counter's number; None without links."""
         joins = self.joins[rows]
         joined = np.cumsum(joins)
         waiting = np.flatnonzero(self.left[rows] >= 0)
@@ -158,7 +158,7 @@ class _LaneTable:
 
 
 class _MatrixCore:
-    """Which rows are matrix instructions, which touch the result of one."""
+    """Matrix instructions among the rows, and the rows that use their results."""
 
     def __init__(self, effects: Mapping[int, Effects], rows: int) -> None:
         matrices = [row for row, effect in effects.items() if effect.is_matrix]
@@ -167,17 +167,17 @@ class _MatrixCore:
         pauses = [row for row, effect in effects.items() if effect.is_pause and matrices]
         self.is_matrix, self.is_pause, self.is_reader = (_mask(rows, of) for of in (matrices, pauses, [*readers, *pauses]))
         place = {register: number for number, register in enumerate(sorted(results))}
-        # Many instructions name the same registers: sets that differ are compared, not instructions.
+        # Many instructions use the same registers: distinct sets are compared instead of instructions.
         written = {effects[row].written: None for row in matrices}
         touched = {effects[row].touched & results: None for row in readers}
         self._written = _numbers(rows, {row: effects[row].written for row in matrices}, written)
         self._touched = _numbers(rows, {row: effects[row].touched & results for row in readers}, touched)
-        # One more of either: for rows that are none, which touch nothing.
+        # One extra entry for rows without registers, which use nothing.
         self._touches = np.zeros((len(written) + 1, len(touched) + 1), np.bool_)
         self._touches[:-1, :-1] = _incidence(written, place) @ _incidence(touched, place).T > 0
 
     def touches(self, matrices: Integers, readers: Integers) -> NDArray[np.bool_]:
-        """Whether each of `readers` reads or writes a register that the matrix instruction beside it writes."""
+        """Return whether each of `readers` reads or writes a register that the matrix instruction next to it writes."""
         found: NDArray[np.bool_] = self._touches[self._written[matrices], self._touched[readers]]
         return found
 
@@ -189,7 +189,7 @@ def _mask(size: int, rows: list[int]) -> NDArray[np.bool_]:
 
 
 def _numbers(size: int, set_of: Mapping[int, frozenset[str]], sets: Iterable[frozenset[str]]) -> Integers:
-    """Of each row, the number of its set; -1 for rows without one."""
+    """Return the number of each row's set; -1 for rows without one."""
     number_of = {registers: number for number, registers in enumerate(sets)}
     numbers = np.full(size, -1, np.int64)
     numbers[list(set_of)] = [number_of[registers] for registers in set_of.values()]

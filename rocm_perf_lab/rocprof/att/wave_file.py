@@ -23,12 +23,12 @@ _NAMED_IN_NOTES = 3
 
 
 def read_waves(directory: Path, listed: Any, *, timelines: bool = True) -> tuple[tuple[Wave, ...], tuple[str, ...]]:
-    """The wavefronts of a directory in order of their keys, and notes on those that are missing or damaged.
+    """Return the wavefronts of a directory by key, and notes on missing or damaged files.
 
     Args:
-        directory: The decoded directory. Files that follow the naming of the decoder are read, listed or not.
+        directory: The decoded directory. Files that follow the decoder's naming are read, listed or not.
         listed: `wave_filenames` of filenames.json: {engine: {simd: {slot: {number: [file, begin, end]}}}}.
-        timelines: Without them, wavefronts have empty ones.
+        timelines: False leaves the timelines empty.
     """
     keys = {name: key for key, name in _listed(listed).items()}
     present = {name: key for name, key in keys.items() if _is_inside(name) and (directory / name).is_file()}
@@ -45,7 +45,7 @@ def read_waves(directory: Path, listed: Any, *, timelines: bool = True) -> tuple
         except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             damaged.append(name)
     if damaged:
-        notes.append(f"{len(damaged)} wave files are damaged and were left out: {_few(damaged)}")
+        notes.append(f"{len(damaged)} wave files are damaged and were ignored: {_few(damaged)}")
     return tuple(waves), tuple(notes)
 
 
@@ -73,9 +73,9 @@ def _wave(content: bytes, key: WaveKey, has_timeline: bool) -> Wave:
 
 
 def _rows(table: Integers, width: int) -> Integers:
-    """The first columns of a table, (n, width)."""
+    """Return the first columns of a table, shape (n, width)."""
     if table.size and (table.ndim != 2 or table.shape[1] < width):
-        raise ValueError(f"rows of less than {width} numbers")
+        raise ValueError(f"rows with fewer than {width} numbers")
     return np.ascontiguousarray(narrow(table[:, :width] if table.size else table.reshape(0, width)))
 
 
@@ -85,7 +85,7 @@ def _is_inside(name: str) -> bool:
 
 
 def _listed(engines: Any) -> dict[WaveKey, str]:
-    """Names of files by their wavefront."""
+    """Return file names by wavefront."""
     found: dict[WaveKey, str] = {}
     for place, entry in _leaves(engines):
         if len(place) == len(WaveKey._fields) and all(part.isdecimal() for part in place) and isinstance(entry[0], str):

@@ -1,6 +1,6 @@
-"""Writes an :class:`AttTrace` as rocprofv3's trace decoder does: `write_trace(trace, directory)`, readable by `reader.py`.
+"""Writer for an :class:`AttTrace` in the format of rocprofv3's trace decoder, readable by `reader.py`.
 
-`directory` takes the place of rocprofv3's `-d`: the decoded directory and the table of instruction totals are put into it.
+`directory` corresponds to rocprofv3's `-d`: it receives the decoded directory and the table of instruction totals.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST_WITHOUT_VEGA = 10
 
 
 def write_trace(trace: AttTrace, directory: Path) -> Path:
-    """Write the decoded directory and the totals below `directory`; the path of the decoded directory.
+    """Write the decoded directory and the totals below `directory`; return the path of the decoded directory.
 
     Raises:
         OSError: The directory cannot be written.
