@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from rocm_perf_lab.arch.model import Architecture, Processor
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.models import StrictModel
 from rocm_perf_lab.core.resources import load_yaml
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def processor_of_machine(elf_machine: int) -> Processor | None:
 
 def generic_target_of_machine(elf_machine: int) -> str | None:
     """Return the generic target with this EF_AMDGPU_MACH number: `gfx9-4-generic` of 0x5F."""
-    return next((name for name, machine in _known()["generic_targets"].items() if machine == elf_machine), None)
+    return next((name for name, machine in _known().generic_targets.items() if machine == elf_machine), None)
 
 
 def processors_of_generic_target(name: str) -> tuple[str, ...]:
@@ -122,7 +123,7 @@ def processors_of_generic_target(name: str) -> tuple[str, ...]:
 
 def processor_alias(name: str) -> str | None:
     """Return the processor that a code object of version 2 calls by `name` if XNACK is on: `gfx900` of `gfx901`."""
-    return _known()["xnack_names"].get(name)
+    return _known().xnack_names.get(name)
 
 
 def emulated_architectures() -> tuple[str, ...]:
@@ -235,16 +236,27 @@ def _inherited(name: str, rows: Mapping[str, tuple[Path, dict[str, Any]]], below
     return merged({key: value for key, value in base.items() if key not in _NOT_INHERITED}, values)
 
 
+class _Group(StrictModel):
+    """Processors with common facts; `members` adds the facts of each."""
+
+    common: dict[str, Any]
+    members: dict[str, dict[str, Any]]
+
+
+class _Known(StrictModel):
+    """Content of `known.yaml`."""
+
+    processors: tuple[_Group, ...]
+    generic_targets: dict[str, int]
+    xnack_names: dict[str, str]
+
+
 @cache
-def _known() -> Mapping[str, Any]:
-    return MappingProxyType(load_yaml(_KNOWN.read_text(encoding="utf-8")))
+def _known() -> _Known:
+    return _Known.model_validate(load_yaml(_KNOWN.read_text(encoding="utf-8")))
 
 
 @cache
 def _known_processors() -> Mapping[str, Processor]:
-    rows = (
-        {**group["common"], "name": name, **values}
-        for group in _known()["processors"]
-        for name, values in group["members"].items()
-    )
-    return MappingProxyType({row["name"]: Processor.model_validate(row) for row in rows})
+    members = ((name, {**group.common, **facts}) for group in _known().processors for name, facts in group.members.items())
+    return MappingProxyType({name: Processor.model_validate({"name": name, **facts}) for name, facts in members})

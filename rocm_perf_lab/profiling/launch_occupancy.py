@@ -16,8 +16,9 @@ from rocm_perf_lab.target.occupancy import LaunchImpossible, OccupancyRequest, l
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rocm_perf_lab.arch.model import WaveLimits
     from rocm_perf_lab.profiling.resources import KernelResources
-    from rocm_perf_lab.target.model import Target, WaveLimits
+    from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy
 
 

@@ -82,7 +82,7 @@ def _without_target(nearest: Target, processor: str, product_name: str, properti
     unknown = nearest.peaks.model_copy(
         update={"vector_flops_per_cu_clock": {}, "matrix_flops_per_cu_clock": {}, **dict.fromkeys(_BANDWIDTHS)}
     )
-    facts = {**_differing(nearest, properties), **names, "timing": None}
+    facts: dict[str, Any] = {**_differing(nearest, properties), **names, "timing": None}
     described = find_architecture(processor)
     if described is None:
         facts["lds"] = _lds_of(nearest, properties.get("lds_size_in_kb"))

@@ -17,7 +17,8 @@ from rocm_perf_lab.core.errors import LabError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rocm_perf_lab.target.model import LdsPool, Target, WaveLimits
+    from rocm_perf_lab.arch.model import LdsPool, WaveLimits
+    from rocm_perf_lab.target.model import Target
 
     _LimitsOf = Callable[["OccupancyRequest"], Mapping["Limiter", float]]
 

@@ -72,7 +72,7 @@ def test_defaults_and_messages_are_allowed(source: str) -> None:
 def test_no_condition_outside_arch_names_an_architecture() -> None:
     files = [path for path in sorted(PACKAGE.rglob("*.py")) if "arch" not in path.relative_to(PACKAGE).parts[:1]]
     found = [
-        f"{path.relative_to(PACKAGE)}:{constant.lineno}: {constant.value}"
+        f"{path.relative_to(PACKAGE)}:{constant.lineno}: {constant.value!r}"
         for path in files
         for constant in conditions(path.read_text(encoding="utf-8"))
     ]
