@@ -1,4 +1,4 @@
-"""What the emulator keeps on disk is used only where it is intact."""
+"""Cached code and libraries are used only if intact."""
 
 from pathlib import Path
 

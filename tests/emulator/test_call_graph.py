@@ -1,4 +1,4 @@
-"""Functions that a kernel may call: found by the addresses that code makes, not by every symbol."""
+"""Functions that a kernel may call, found by the addresses that code computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GETPC_S4, ADD_S4_LITERAL, ADDC_S5_0, ENDPGM = 0xBE841C00, 0x8004FF04, 0x82058005
 
 
 def function(*targets: int, number: int, add: int = ADD_S4_LITERAL) -> bytes:
-    """32 bytes of the function of that number, which makes the address of each target."""
+    """Return 32 bytes of code of a function that computes the address of each target."""
     words: list[int] = []
     for target in targets:
         here = BASE + number * SIZE + 4 * len(words) + 4
@@ -27,7 +27,7 @@ def function(*targets: int, number: int, add: int = ADD_S4_LITERAL) -> bytes:
 
 
 def reached(code: bytes, *roots: int) -> set[int]:
-    """Numbers of the functions that may run."""
+    """Return the numbers of the functions that may run."""
     places = {BASE + SIZE * number: SIZE for number in range(len(code) // SIZE)}
     found = callable_functions(code, BASE, places, [BASE + SIZE * root for root in roots])
     return {(address - BASE) // SIZE for address in found}
@@ -41,7 +41,7 @@ def test_functions_are_followed_forwards_backwards_and_in_circles() -> None:
     assert reached(code, 0, 3) == {0, 1, 2, 3}
 
 
-def test_an_address_made_in_another_way_may_be_that_of_any_function() -> None:
+def test_an_address_computed_in_another_way_may_be_that_of_any_function() -> None:
     add_of_a_register = 0x80040604
     code = function(1, number=0, add=add_of_a_register) + function(number=1) + function(number=2)
 
@@ -68,9 +68,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> EmulatorBench:
 
 
 @pytest.mark.parametrize(("kernel", "factor"), [("calls", 2.0), ("calls_stored", 0.5)])
-def test_called_and_stored_functions_run_and_others_are_not_even_translated(
-    bench: EmulatorBench, kernel: str, factor: float
-) -> None:
+def test_called_and_stored_functions_run_and_others_are_not_translated(bench: EmulatorBench, kernel: str, factor: float) -> None:
     x = bench.buffer(np.arange(64, dtype=np.float32))
     result = bench.launch(kernel, 1, 64, x)
     unused = next(s for s in bench.loaded.elf.symbols.values() if "unused" in s.name)

@@ -1,4 +1,4 @@
-"""Checks that no GPU makes: each defect is found once per source line, and clean kernels are clean."""
+"""Checks of the emulator: each defect is found once per source line, and correct kernels have no findings."""
 
 import ctypes
 from collections.abc import Iterator
@@ -247,7 +247,7 @@ def test_a_missing_barrier_is_a_race_on_lds_named_with_both_lines(bench: Bench) 
 
 
 @pytest.mark.parametrize("how", [0, 4])
-def test_one_value_that_wavefronts_store_in_no_order_is_remarked_and_no_defect(bench: Bench, how: int) -> None:
+def test_equal_values_stored_without_synchronisation_are_a_remark(bench: Bench, how: int) -> None:
     launch = bench.launch("flag", 1, 256, bench.ints("x"), number(how))
 
     assert "lds_races" not in {finding.check for finding in launch.findings}
@@ -256,7 +256,7 @@ def test_one_value_that_wavefronts_store_in_no_order_is_remarked_and_no_defect(b
 
 
 @pytest.mark.parametrize(("how", "why"), [(1, "other values"), (2, "other values later"), (3, "one of them only loads")])
-def test_stores_in_no_order_race_where(bench: Bench, how: int, why: str) -> None:
+def test_unsynchronised_stores_race_if(bench: Bench, how: int, why: str) -> None:
     assert "lds_races" in {finding.check for finding in bench.findings("flag", 1, 256, bench.ints("x"), number(how))}, why
 
 
@@ -314,8 +314,8 @@ def test_the_same_without_atomics_races(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [(1, 1), (0, 1), (1, 0)], ids=["both barriers", "store before atomics", "loads behind atomics"]
 )
-def test_an_atomic_hides_no_plain_access_around_it(bench: Bench, kernel: str, before: int, after: int) -> None:
-    """Wavefront 0 stores and adds at once: what the others add may come between."""
+def test_an_atomic_does_not_hide_plain_accesses_around_it(bench: Bench, kernel: str, before: int, after: int) -> None:
+    """Wavefront 0 stores and adds at once; additions of others may come in between."""
     total = [] if kernel == "sum_lds" else [bench.buffer("total", np.zeros(1, np.int32))]
 
     found = bench.findings(kernel, 1, 256, *total, bench.ints("x"), number(before), number(after))
@@ -324,7 +324,7 @@ def test_an_atomic_hides_no_plain_access_around_it(bench: Bench, kernel: str, be
     assert {f.check for f in found} == (set() if before and after else races)
 
 
-def test_an_atomic_that_races_with_a_store_is_told_with_both_lines(bench: Bench) -> None:
+def test_an_atomic_that_races_with_a_store_is_reported_with_both_lines(bench: Bench) -> None:
     found = bench.findings("sum_lds", 1, 128, bench.ints("x"), number(0), number(1))
 
     lines = {f"kernel.hip:{line_of('// cleared')}", f"kernel.hip:{line_of('atomicAdd(&total, x[threadIdx.x]);')}"}
@@ -336,7 +336,7 @@ def test_an_atomic_that_races_with_a_store_is_told_with_both_lines(bench: Bench)
     [(0, 0, set()), (64, 1, set()), (64, 0, {"memory_races"})],
     ids=["the wavefront that read", "another behind a barrier", "another"],
 )
-def test_an_atomic_hides_no_load_before_it(bench: Bench, writer: int, barrier: int, expected: set[str]) -> None:
+def test_an_atomic_does_not_hide_a_load_before_it(bench: Bench, writer: int, barrier: int, expected: set[str]) -> None:
     total = bench.buffer("total", np.zeros(1, np.int32))
 
     found = bench.findings("read_then_add", 1, 128, total, bench.ints("x"), number(writer), number(barrier))
@@ -344,7 +344,7 @@ def test_an_atomic_hides_no_load_before_it(bench: Bench, writer: int, barrier: i
     assert {f.check for f in found} == expected
 
 
-def test_wavefronts_that_store_bytes_of_one_dword_race_with_who_loads_them(bench: Bench) -> None:
+def test_stores_to_bytes_of_one_dword_race_with_loads_of_them(bench: Bench) -> None:
     found = bench.findings("bytes_by_wavefronts", 1, 256, bench.buffer("x", np.zeros(256, np.uint8)))
 
     assert "lds_races" in {f.check for f in found}
@@ -366,7 +366,7 @@ def test_release_and_acquire_order_a_flag_and_its_data(bench: Bench) -> None:
     assert bench.findings("flag_wait", 3, 64, flag, bench.ints("data", 1, unset=True), bench.ints("out", 3)) == ()
 
 
-def test_lds_that_nobody_wrote(bench: Bench) -> None:
+def test_uninitialised_lds(bench: Bench) -> None:
     (found,) = bench.findings("unset_lds", 1, 256, bench.ints("x"))
 
     assert found.check == "lds_uninitialised"
@@ -374,7 +374,7 @@ def test_lds_that_nobody_wrote(bench: Bench) -> None:
     assert found.wave == 2  # the first wavefront past the 128 work-items that write
 
 
-def test_memory_that_nobody_wrote(bench: Bench) -> None:
+def test_uninitialised_memory(bench: Bench) -> None:
     (found,) = bench.findings("unset_memory", 1, 64, bench.ints("x"), bench.ints("y", unset=True))
 
     assert found.check == "memory_uninitialised"
@@ -382,7 +382,7 @@ def test_memory_that_nobody_wrote(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("whole", [0, 1])
-def test_a_misaligned_lds_access_of_several_dwords_is_of_its_own_bytes(bench: Bench, whole: int) -> None:
+def test_a_misaligned_lds_access_reads_only_its_bytes(bench: Bench, whole: int) -> None:
     assert bench.findings("packed_lds", 1, 64, bench.ints("x"), number(whole)) == ()
 
 
@@ -417,11 +417,11 @@ def test_a_misaligned_access(bench: Bench) -> None:
     assert "misaligned store of 4 bytes at byte 1 of buffer 'x'" in found[0].message
 
 
-def test_each_problem_is_told_once_however_often_it_happens(bench: Bench) -> None:
+def test_each_problem_is_reported_once(bench: Bench) -> None:
     assert len(bench.findings("unset_lds", 50, 256, bench.ints("x"))) <= 2  # itself, and the race of 50 groups on x
 
 
-def test_nothing_is_looked_for_unless_asked(code_object: CodeObject) -> None:
+def test_no_check_runs_by_default(code_object: CodeObject) -> None:
     with EmulatedGpu(mi300x(), max_instructions=10**6) as machine:
         bench = Bench(machine, machine.load(code_object), code_object)
 
@@ -441,7 +441,7 @@ def test_checks_by_name(words: str | list[str], expected: set[CheckKind]) -> Non
     assert parse_checks(words) == expected
 
 
-def test_an_unknown_check_is_answered_with_those_there_are() -> None:
+def test_an_unknown_check_is_refused_with_the_known_ones() -> None:
     with pytest.raises(LabError, match="unknown check 'race'") as caught:
         parse_checks("race")
 

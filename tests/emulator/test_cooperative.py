@@ -1,4 +1,4 @@
-"""Cooperative launches: all workgroups are resident at once and meet at the grid's own barrier."""
+"""Cooperative launches: all workgroups are resident at once and meet at a grid barrier."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SOURCE = r"""
 #include <hip/hip_runtime.h>
 #include <hip/hip_cooperative_groups.h>
-// Each round every work-item adds what its counterpart in the mirrored workgroup had in the round before.
+// In each round every work-item adds the previous value of its counterpart in the mirrored workgroup.
 extern "C" __global__ void mirrored(int* a, int* b, int rounds) {
   auto grid = cooperative_groups::this_grid();
   int here = blockIdx.x * blockDim.x + threadIdx.x, there = (gridDim.x - 1 - blockIdx.x) * blockDim.x + threadIdx.x;
@@ -50,7 +50,7 @@ def code() -> CodeObject:
 
 
 def expected(a: np.ndarray[Any, Any], groups: int) -> tuple[list[int], list[int]]:
-    """Both buffers after three rounds: the third result, and the second one."""
+    """Return both buffers after three rounds: the third result, and the second."""
     results = [a.reshape(groups, -1)]
     for _ in range(ROUNDS):
         results.append(results[-1] + results[-1][::-1])
@@ -87,7 +87,7 @@ def test_more_workgroups_than_the_gpu_holds_are_refused(code: CodeObject) -> Non
             bench.launch("mirrored", 100_000, 64, a, a, int32(0), cooperative=True)
 
 
-def test_a_launch_that_is_not_cooperative_faults_with_the_way_out(code: CodeObject) -> None:
+def test_a_launch_that_is_not_cooperative_faults_with_a_hint(code: CodeObject) -> None:
     with EmulatorBench(code) as bench:
         a = bench.buffer(np.zeros(256, np.int32))
         with pytest.raises(MemoryFault) as caught:

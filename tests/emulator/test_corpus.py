@@ -1,4 +1,4 @@
-"""Kernels as people write them, compiled at several optimisation levels, against NumPy."""
+"""Typical kernels, compiled at several optimisation levels, against NumPy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CASES = [case for theme in THEMES for case in cases_of(import_module(f"tests.emu
 
 @cache
 def code_object(theme: str, optimisation: str) -> CodeObject:
-    """A source of the corpus, compiled once; its headers are not in the corpus, so the directory does not matter."""
+    """Compile a source of the corpus once."""
     with TemporaryDirectory() as directory:
         source = (CORPUS / f"{theme}.hip").read_text()
         return build_hip(source, Path(directory), optimisation=optimisation).code_object
@@ -34,7 +34,7 @@ def code_object(theme: str, optimisation: str) -> CodeObject:
 
 @pytest.mark.parametrize("optimisation", ["-O1", "-O2", "-O3"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.theme}-{case.kernel}")
-def test_a_kernel_computes_what_its_reference_computes(case: Case, optimisation: str) -> None:
+def test_a_kernel_agrees_with_its_reference(case: Case, optimisation: str) -> None:
     run = case.make(np.random.default_rng(zlib.crc32(case.kernel.encode())))
 
     with EmulatorBench(code_object(case.theme, optimisation)) as bench:
@@ -50,7 +50,9 @@ def test_a_kernel_computes_what_its_reference_computes(case: Case, optimisation:
 
         for position, before in enumerate(run.arguments):
             if isinstance(before, np.ndarray):
-                result = np.frombuffer(bench.machine.read(arguments[position]), before.dtype).reshape(before.shape)
+                buffer = arguments[position]
+                assert not isinstance(buffer, bytes)
+                result = np.frombuffer(bench.machine.read(buffer), before.dtype).reshape(before.shape)
                 check(result, run.expected.get(position, before), run, f"argument {position}")
 
 

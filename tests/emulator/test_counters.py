@@ -38,7 +38,7 @@ def test_blocks_count_as_often_as_they_ran() -> None:
     assert counters["SQ_THREAD_CYCLES_VALU"] == 640 * 1 + 9 * 4
 
 
-def test_counters_of_what_never_happened_are_zero() -> None:
+def test_counters_without_events_are_zero() -> None:
     counters = launch_counters([], np.array([], np.uint64), np.array([], np.uint64), [], RUNTIME)
 
     assert set(counters) == set(exact_counters())

@@ -1,4 +1,4 @@
-"""Text of device printf: C's semantics, from the words that device code sends."""
+"""Text of printf in kernels, with the semantics of C."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rocm_perf_lab.emulator.device_printf import Arguments, Conversion, Formatte
 
 
 def packed(text: bytes) -> list[int]:
-    """A string as the device libraries send it: with its NUL, padded to words."""
+    """Return a string in the format of the device libraries: NUL-terminated and padded to words."""
     padded = text + b"\0" * (8 - len(text) % 8)
     return list(struct.unpack(f"<{len(padded) // 8}Q", padded))
 
 
 def words_of(*values: float | bytes) -> list[int]:
-    """Arguments as compilers pass them: integers widened with zeros, floats as double."""
+    """Return arguments as passed by compilers: integers widened with zeros, floats as double."""
     words: list[int] = []
     for value in values:
         if isinstance(value, bytes):
@@ -63,21 +63,21 @@ MINUS_1 = 0xFFFF_FFFF
         (b"%.*f %.*s|%.*f", (1, 2.25, 2, b"abcd", MINUS_1, 0.5), b"2.2 ab|0.500000"),
         (b"%p", (0xDEADBEEF,), b"0xdeadbeef"),
         (b"a%nb %d", (1, 2), b"ab 2"),
-        (b"100% of it", (), b"100"),  # "% o" is a conversion, and there is nothing to convert
+        (b"100% of it", (), b"100"),  # "% o" is a conversion without an argument
         (b"%q %y", (), b"%q %y"),
         (b"50%", (), b"50%"),
         (b"", (), b""),
     ],
 )  # fmt: skip
-def test_a_message_reads_as_c_prints_it(text: bytes, values: tuple[int | float | bytes, ...], expected: bytes) -> None:
+def test_a_message_equals_the_output_of_c(text: bytes, values: tuple[int | float | bytes, ...], expected: bytes) -> None:
     assert printed(text, *values) == expected
 
 
-def test_a_message_ends_where_its_arguments_do() -> None:
+def test_a_message_ends_with_its_arguments() -> None:
     assert printed(b"%d and %d and more", 1) == b"1 and "
 
 
-def test_a_width_without_end_is_cut() -> None:
+def test_an_excessive_width_is_truncated() -> None:
     assert len(printed(b"%999999999d", 1)) < 1 << 17
 
 

@@ -1,4 +1,4 @@
-"""What a kernel must not do ends in an error that names instruction, lanes, buffer and source line."""
+"""Invalid operations raise an error that names instruction, lanes, buffer and source line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_store_past_the_end_names_the_buffer_the_lanes_and_the_instruction(ben
     ("index", "miss"),
     [(65, "4 bytes past the end of buffer 'y'"), (-65, "260 bytes before buffer 'y'"), (1 << 60, "past the end of")],
 )
-def test_the_distance_to_the_nearest_buffer_is_told(bench: EmulatorBench, y: Allocation, index: int, miss: str) -> None:
+def test_the_distance_to_the_nearest_buffer_is_reported(bench: EmulatorBench, y: Allocation, index: int, miss: str) -> None:
     with pytest.raises(MemoryFault, match=miss):
         bench.launch("store_at", 1, 64, y, int64(index))
 
@@ -84,7 +84,7 @@ def test_lds_beyond_the_workgroups_is_a_fault(bench: EmulatorBench, y: Allocatio
         bench.launch("lds_at", 1, 64, y, int32(1), lds=256)
 
 
-def test_an_endless_loop_ends_with_the_place_of_the_loop(bench: EmulatorBench, y: Allocation) -> None:
+def test_an_endless_loop_is_reported_with_its_address(bench: EmulatorBench, y: Allocation) -> None:
     with pytest.raises(InstructionBudgetExceeded, match="instruction budget exceeded") as caught:
         bench.launch("spin", 1, 64, y)
 

@@ -54,7 +54,7 @@ case2:
 s_movk_i32 s10, 22
 done:
 """
-"""A jump into a row of branches, by the workgroup's number; case 3 runs on into case 0."""
+"""A jump into a table of branches by the number of the workgroup; case 3 falls through to case 0."""
 OFFSET_TABLE = """
 s_getpc_b64 s[6:7]
 base:
@@ -82,7 +82,7 @@ in1:
 s_movk_i32 s10, 7
 out:
 """
-"""Offsets beside the code; three cases run on into the next."""
+"""A table of offsets next to the code; three cases fall through."""
 ADDRESS_TABLE = """
 s_getpc_b64 s[6:7]
 s_add_u32 s6, s6, jump_table@rel32@lo+4
@@ -112,7 +112,7 @@ jump_table:
 
 
 def run(text: str, name: str = "k", groups: int = 4, version: int = 5) -> NDArray[np.int32]:
-    """What the workgroups of 64 work-items stored: (groups, 64)."""
+    """Return the values stored by workgroups of 64 work-items, (groups, 64)."""
     with EmulatorBench(read_code_object(assemble_code_object(text, version=version))) as bench:
         out = bench.buffer(np.full(64 * groups, -1, np.int32))
         bench.launch(name, groups, 64, out)
@@ -235,7 +235,7 @@ def test_arguments_need_metadata() -> None:
     assert "amdgpu_metadata" in str(caught.value)
 
 
-def test_a_kernel_that_the_metadata_forgot_is_found_by_its_descriptor() -> None:
+def test_a_kernel_without_metadata_is_found_by_its_descriptor() -> None:
     text = kernel("", "first") + kernel_text("second", "s_endpgm") + metadata_text("first")
     with EmulatorBench(read_code_object(assemble_code_object(text))) as bench:
         assert bench.launch("second", 1, 64).waves == 1
@@ -246,7 +246,7 @@ def test_without_arguments_no_metadata_is_needed() -> None:
         assert bench.launch("k", 2, 64).waves == 2
 
 
-def test_an_object_that_was_not_linked_is_refused_with_the_command_that_mends_it() -> None:
+def test_an_unlinked_object_is_refused_with_the_link_command() -> None:
     with pytest.raises(CodeObjectError, match="not linked") as caught:
         read_code_object(assemble_code_object(kernel("") + metadata_text("k"), link=False))
 
@@ -301,7 +301,7 @@ def test_an_address_of_a_global_symbol_is_relocated_by_name() -> None:
     assert set(run(kernel(body) + data + metadata_text("k")).ravel()) == {18}
 
 
-def test_a_weak_symbol_that_nothing_defines_is_null() -> None:
+def test_an_undefined_weak_symbol_is_null() -> None:
     body = DATA_KERNEL.format(symbol="pointer", use="s_add_u32 s10, s6, 3")
     data = ".weak nowhere\n.protected pointer\n.data\n.p2align 3\npointer:\n.quad nowhere\n"
 
@@ -325,7 +325,7 @@ s_waitcnt lgkmcnt(0)
 global_store_dword v2, v1, s[4:5]
 s_endpgm
 """
-"""Two wavefronts meet, each at a barrier of its own."""
+"""Two wavefronts that wait at different barriers."""
 
 
 @pytest.mark.parametrize("language", ["", "OpenCL C"])
@@ -361,7 +361,7 @@ def test_another_kernel_ends_a_kernel_of_unknown_size() -> None:
 
 
 @pytest.mark.parametrize("way", ["s_addc_u32 s7, s7, 0", "s_addc_u32 s7, s7, (far-here)>>32"])
-def test_a_long_branch_is_no_computed_jump(way: str) -> None:
+def test_a_long_branch_is_not_a_computed_jump(way: str) -> None:
     jump = f"s_getpc_b64 s[6:7]\nhere:\ns_add_u32 s6, s6, far-here\n{way}\ns_setpc_b64 s[6:7]\n.fill 40000, 4, 0xbf800000\nfar:\n"
     text = kernel_text("k", f"s_movk_i32 s10, 5\n{jump}{STORE_S10}") + metadata_text("k")
 
@@ -382,7 +382,7 @@ def test_skipped_vector_instructions_are_refused() -> None:
         run(kernel("s_setvskip s2, 0\n") + metadata_text("k"))
 
 
-def test_preloaded_arguments_without_their_prologue_are_named() -> None:
+def test_preloaded_arguments_without_a_prologue_are_refused() -> None:
     preload = ".amdhsa_user_sgpr_kernarg_preload_length 2\n  .amdhsa_kernarg_size 64"
     text = kernel("").replace(".amdhsa_kernarg_size 64", preload) + metadata_text("k")
 

@@ -1,4 +1,4 @@
-"""Hidden arguments of HIP kernels in every code object version: values, marks, and services that only a runtime has."""
+"""Hidden arguments of HIP kernels in every code object version: values, placeholders, and missing services."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ extern "C" __global__ void sizes(int* out) {
 GRID, BLOCK, LDS = (3, 4, 5), (8, 4, 2), 1024
 WORDS_OF_VERSION = {4: 14, 5: 64, 6: 64}
 DEFAULT_QUEUE_OF_VERSION = {4: 4, 5: 13, 6: 13}
-"""Place of hidden_default_queue among the 8-byte words of the block."""
+"""Index of hidden_default_queue in 8-byte words."""
 
 
 def code_object(version: int) -> CodeObject:
@@ -101,7 +101,7 @@ def test_every_hidden_argument_that_compilers_know_has_a_value_or_is_zero() -> N
     assert values["hidden_remainder_z"] == 0
 
 
-def test_services_of_a_kernel_lie_where_its_metadata_says() -> None:
+def test_services_of_a_kernel_are_at_the_offsets_of_its_metadata() -> None:
     kernel = next(k for k in code_object(5).kernels if k.symbol == "allocates")
     places = {a.value_kind: a.offset for a in kernel.arguments}
     segment = pack_kernarg(kernel, [0x1000, int32(1)], Geometry((1, 1, 1), (64, 1, 1)))
@@ -121,7 +121,7 @@ def test_a_kernel_that_does_not_use_its_services_runs() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_a_kernel_that_uses_one_that_is_not_there_is_told_so_by_name(version: int) -> None:
+def test_a_kernel_that_uses_a_missing_service_fails_with_its_name(version: int) -> None:
     message = "kernel enqueues: device-side enqueue needs a queue the emulator does not have"
     with EmulatorBench(code_object(version)) as bench:
         x = bench.buffer(np.arange(64, dtype=np.int32))

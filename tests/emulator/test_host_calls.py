@@ -1,4 +1,4 @@
-"""Kernels that call the host: printf, assert and malloc of real code objects, and what they may not do."""
+"""Kernels with host calls: printf, assert and malloc of real code objects, and their errors."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ enum { OBJECTS, LISTS, BLOCK, AFTER_FREE, TWICE, KEEP, USE, EXHAUST };
 __device__ __noinline__ void* get(long bytes) { return malloc(bytes); }
 __device__ __noinline__ void release(void* block) { free(block); }
 __device__ int* kept;
-extern "C" __global__ void heap(int* n, int what, long bytes, long index) {  // one kernel: the allocator takes long to translate
+extern "C" __global__ void heap(int* n, int what, long bytes, long index) {  // one kernel: the allocator is slow to translate
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (what == OBJECTS) {
     void* place = get(sizeof(Square));
@@ -143,7 +143,7 @@ def text(result: LaunchResult) -> str:
 
 
 @pytest.mark.parametrize("version", [5, *(pytest.param(other, marks=pytest.mark.slow) for other in (4, 6))])
-def test_a_kernel_prints_what_c_would_and_gets_the_length(version: int) -> None:
+def test_a_kernel_prints_like_c_and_receives_the_length(version: int) -> None:
     first = "42  1.50 -7 a string that is longer than one packet of fifty-six bytes x %\n"
     second = "fffffff7\n"
     with EmulatorBench(code_object(PRINTS, version)) as bench:
@@ -152,7 +152,7 @@ def test_a_kernel_prints_what_c_would_and_gets_the_length(version: int) -> None:
 
         assert text(result) == first + second
         assert list(bench.read(n)) == [len(first), len(second)]
-    # Each printf begins, sends its text by fifty-six bytes, then its arguments: one packet per number, two for the long string.
+    # A printf sends a first packet, its text in pieces of 56 bytes, then a packet per number and two for the long string.
     assert result.host_calls == (1 + 1 + 3 + 2 + 1) + (1 + 1 + 1)
 
 
@@ -164,7 +164,7 @@ def test_workgroups_wavefronts_and_lanes_print_in_order(threads: int) -> None:
     assert text(result).split() == [f"{group}.{item}" for group in range(3) for item in (0, 32, 64, 96)]
 
 
-def test_what_stands_before_a_barrier_is_printed_before_it() -> None:
+def test_output_before_a_barrier_precedes_output_after_it() -> None:
     with EmulatorBench(code_object(PRINTS)) as bench:
         result = bench.launch("steps", 1, 192, bench.buffer(np.zeros(1, np.int32)))
 
@@ -211,7 +211,7 @@ def test_a_failed_assertion_is_one_error_with_file_line_function_condition_block
     assert "block (0, 0, 0), threads (14, 3, 0), (15, 3, 0)" in str(caught.value)
 
 
-def test_an_assertion_that_holds_costs_nothing() -> None:
+def test_an_assertion_that_holds_makes_no_host_call() -> None:
     with EmulatorBench(code_object(PRINTS)) as bench:
         n = bench.buffer(np.arange(64, dtype=np.int32))
         result = bench.launch("checked", 1, (16, 4, 1), n, int32(64))
@@ -220,7 +220,7 @@ def test_an_assertion_that_holds_costs_nothing() -> None:
     assert (result.printed, result.host_calls) == ((), 0)
 
 
-def test_what_was_printed_before_a_fault_comes_with_the_error() -> None:
+def test_output_before_a_fault_is_part_of_the_error() -> None:
     with EmulatorBench(code_object(PRINTS)) as bench:
         n = bench.buffer(np.zeros(4, np.int32))
         with pytest.raises(MemoryFault) as caught:
@@ -297,7 +297,7 @@ def test_every_work_item_may_build_a_list(bench: EmulatorBench) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nbytes", [16, 3072, 3073, 1 << 20])
-def test_blocks_of_all_sizes_are_given(bench: EmulatorBench, nbytes: int) -> None:
+def test_blocks_of_all_sizes_are_allocated(bench: EmulatorBench, nbytes: int) -> None:
     n = bench.buffer(np.zeros(64, np.int32))
     heap(bench, BLOCK, n, size=nbytes, at=nbytes // 4 - 1)
 
@@ -306,7 +306,7 @@ def test_blocks_of_all_sizes_are_given(bench: EmulatorBench, nbytes: int) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nbytes", [0, 1 << 40, -1])
-def test_malloc_gives_null_where_there_is_no_such_memory(bench: EmulatorBench, nbytes: int) -> None:
+def test_malloc_returns_null_for_an_impossible_size(bench: EmulatorBench, nbytes: int) -> None:
     n = bench.buffer(np.zeros(64, np.int32))
     heap(bench, BLOCK, n, size=nbytes)
 
@@ -314,7 +314,7 @@ def test_malloc_gives_null_where_there_is_no_such_memory(bench: EmulatorBench, n
 
 
 @pytest.mark.slow
-def test_malloc_gives_null_once_a_gibibyte_is_in_use(bench: EmulatorBench) -> None:
+def test_malloc_returns_null_once_a_gibibyte_is_in_use(bench: EmulatorBench) -> None:
     n = bench.buffer(np.zeros(1, np.int32))
     heap(bench, EXHAUST, n, items=1, size=128 << 20)
 
@@ -347,7 +347,7 @@ def test_a_block_that_is_freed_twice_is_an_error(bench: EmulatorBench) -> None:
 
 
 @pytest.mark.slow
-def test_what_one_launch_allocates_another_may_use_and_free(bench: EmulatorBench) -> None:
+def test_memory_allocated_by_one_launch_can_be_used_and_freed_by_another(bench: EmulatorBench) -> None:
     n = bench.buffer(np.zeros(1, np.int32))
     heap(bench, KEEP, n, items=1, size=64)
     heap(bench, USE, n, items=1)
@@ -376,7 +376,7 @@ def buffered() -> CodeObject:
         return build_hip(BUFFERED.replace("LONG", f'"{LONG}"'), Path(directory), flags=flags).code_object
 
 
-def test_what_is_printed_to_a_buffer_is_read_from_it() -> None:
+def test_buffered_output_is_read_after_the_launch() -> None:
     with EmulatorBench(buffered()) as bench:
         dynamic = bench.buffer(np.frombuffer(b"not %d constant\n\0", np.uint8))
         first, second = (bench.launch("says", 1, 128, bench.buffer(np.arange(128, dtype=np.int32)), dynamic) for _ in range(2))
@@ -395,7 +395,7 @@ def test_an_assertion_is_found_in_the_buffer() -> None:
     assert "block (0, 0, 0), threads (62, 0, 0), (63, 0, 0)" in str(caught.value)
 
 
-def test_a_full_buffer_takes_no_more_and_says_so_to_the_kernel() -> None:
+def test_a_full_buffer_drops_messages_and_the_kernel_can_tell() -> None:
     with EmulatorBench(buffered()) as bench:
         n = bench.buffer(np.zeros(64, np.int32))
         result = bench.launch("floods", 1, 64, n)
@@ -477,7 +477,7 @@ extern "C" __global__ void asks(int* n) {
 """
 
 
-def test_the_checks_find_nothing_in_what_the_device_libraries_do() -> None:
+def test_the_checks_report_no_findings_in_the_device_libraries() -> None:
     with EmulatedGpu(mi300x(), max_instructions=10**7, checks=frozenset(CheckKind)) as machine:
         loaded, n = machine.load(code_object(PRINTS)), machine.allocate("n", 512)
         result = machine.launch(loaded, "steps", (2, 1, 1), (128, 1, 1), [n])
@@ -488,7 +488,7 @@ def test_the_checks_find_nothing_in_what_the_device_libraries_do() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", [OBJECTS, LISTS, BLOCK])
-def test_the_checks_find_nothing_in_the_allocator(what: int) -> None:
+def test_the_checks_report_no_findings_in_the_allocator(what: int) -> None:
     with EmulatedGpu(mi300x(), max_instructions=10**7, checks=frozenset(CheckKind)) as machine:
         loaded, n = machine.load(code_object(ALLOCATES)), machine.allocate("n", 4 * 256)
         result = machine.launch(loaded, "heap", (2, 1, 1), (128, 1, 1), [n, int32(what), int64(8192), int64(5)])

@@ -47,7 +47,7 @@ HIDDEN = [
 ]
 
 
-def test_arguments_lie_where_the_metadata_says() -> None:
+def test_arguments_are_at_the_offsets_of_the_metadata() -> None:
     segment = pack_kernarg(kernel([POINTER, FACTOR, *HIDDEN]), [0x1000_0000_2000, struct.pack("<f", 2.5)], GEOMETRY)
 
     assert struct.unpack_from("<Qf", segment) == (0x1000_0000_2000, 2.5)
@@ -57,7 +57,7 @@ def test_arguments_lie_where_the_metadata_says() -> None:
     assert len(segment) == 64
 
 
-def test_the_wrong_number_of_arguments_is_told_with_their_names() -> None:
+def test_a_wrong_number_of_arguments_is_reported_with_their_names() -> None:
     with pytest.raises(KernelArgumentError, match="has 2 arguments, but 1 were passed") as caught:
         pack_kernarg(kernel([POINTER, FACTOR]), [0], GEOMETRY)
 
@@ -88,7 +88,7 @@ def test_hidden_sizes_multiply_to_the_grid_in_work_items(grid: tuple[int, int, i
 
 
 @pytest.mark.parametrize(("grid", "dimensions"), [((5, 1, 1), 1), ((1, 1, 1), 1), ((1, 5, 1), 2), ((1, 1, 5), 3)])
-def test_flat_dimensions_do_not_count(grid: tuple[int, int, int], dimensions: int) -> None:
+def test_dimensions_of_size_one_do_not_count(grid: tuple[int, int, int], dimensions: int) -> None:
     assert Geometry(grid, (1, 1, 1)).dimensions == dimensions
 
 
@@ -145,6 +145,6 @@ def test_mode_and_ids_come_from_the_resource_registers() -> None:
 
 
 @pytest.mark.parametrize("damaged", [kernel([POINTER], 2**62), kernel([KernelArgument("x", 2**63, 8, "global_buffer")])])
-def test_metadata_that_asks_for_an_impossible_segment_is_refused(damaged: KernelMetadata) -> None:
+def test_metadata_with_an_impossible_segment_size_are_refused(damaged: KernelMetadata) -> None:
     with pytest.raises(KernelArgumentError, match="damaged"):
         pack_kernarg(damaged, [0], GEOMETRY)

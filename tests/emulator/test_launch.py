@@ -99,7 +99,7 @@ def test_tickets_are_drawn_in_the_order_of_workgroups(code_object: CodeObject) -
         assert np.array_equal(bench.read(out).reshape(4, 64).min(axis=1), [0, 64, 128, 192])
 
 
-def test_each_work_item_has_scratch_of_its_own(bench: EmulatorBench) -> None:
+def test_each_work_item_has_its_own_scratch(bench: EmulatorBench) -> None:
     out = bench.buffer(np.zeros(128, np.int32))
 
     bench.launch("scratch", 1, 128, out, int32(5))
@@ -117,7 +117,7 @@ def test_device_globals_are_initialised_relocated_and_readable(bench: EmulatorBe
     assert bench.loaded.device_global("counter_of_groups").view(np.int32)[0] == 42
 
 
-def test_lds_that_nobody_wrote_is_poison(bench: EmulatorBench) -> None:
+def test_uninitialised_lds_is_poison(bench: EmulatorBench) -> None:
     out = bench.buffer(np.zeros(64, np.int32))
 
     bench.launch("unwritten_lds", 1, 64, out)
@@ -147,7 +147,7 @@ def test_one_workgroup_is_sampled_from_each_part_of_the_grid(wanted: int, total:
 
 
 @pytest.mark.parametrize("stride", [1, 3, 5, 7, 33, 1024])
-def test_samples_are_not_in_step_with_a_stride(stride: int) -> None:
+def test_samples_do_not_coincide_with_a_stride(stride: int) -> None:
     chosen = SamplePolicy(16).choose(16384)
 
     places = sorted(workgroup * stride % 16384 for workgroup in chosen)
@@ -201,14 +201,14 @@ def test_traced_blocks_agree_with_the_counted_ones(code_object: CodeObject) -> N
         ("ids", 1, 64, 65537, "65,537 bytes of LDS"),
     ],
 )
-def test_what_the_hardware_refuses_is_refused(
+def test_launches_beyond_hardware_limits_are_refused(
     bench: EmulatorBench, kernel: str, grid: int, block: int, lds: int, message: str
 ) -> None:
     with pytest.raises(LaunchRefused, match=message):
         bench.launch(kernel, grid, block, 0, lds=lds)
 
 
-def test_an_unknown_kernel_is_answered_with_the_known_ones(bench: EmulatorBench) -> None:
+def test_an_unknown_kernel_is_refused_with_the_known_ones(bench: EmulatorBench) -> None:
     with pytest.raises(CodeObjectError, match="no kernel 'missing'") as caught:
         bench.launch("missing", 1, 64)
 

@@ -42,7 +42,7 @@ s_endpgm
 
 
 def run(body: str, *, checks: frozenset[CheckKind] = frozenset()) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
-    """Rows: v8, v9, and the two halves of LDS, (4, 64)."""
+    """Return v8, v9, and the two halves of LDS, (4, 64)."""
     text = kernel_text("k", BEFORE + body + AFTER, lds=LDS_BYTES) + metadata_text("k", lds=LDS_BYTES)
     with EmulatedGpu(mi300x(), max_instructions=10**4, checks=checks) as machine:
         out = machine.allocate("out", 1024)
@@ -52,7 +52,7 @@ def run(body: str, *, checks: frozenset[CheckKind] = frozenset()) -> np.ndarray[
 
 
 @pytest.mark.parametrize(("operation", "sign"), [("append", 1), ("consume", -1)])
-def test_an_append_counts_active_lanes_at_m0_and_gives_the_old_value_to_them(operation: str, sign: int) -> None:
+def test_an_append_counts_active_lanes_at_m0_and_returns_the_old_value(operation: str, sign: int) -> None:
     body = f"s_mov_b32 m0, 12\ns_mov_b32 exec_lo, 0xff\ns_mov_b32 exec_hi, 0\nds_{operation} v8 offset:8\n"
     v8, _, low, _ = run(body, checks=frozenset(CheckKind))
     expected = 3 * LANES
@@ -99,7 +99,7 @@ def test_a_double_exchange_of_pairs_of_dwords() -> None:
     assert list(high[:8]) == [0, 100, 3, 101, 6, 102, 9, 103]
 
 
-def test_a_wrapping_counter_subtracts_or_starts_anew() -> None:
+def test_a_wrapping_counter_subtracts_or_restarts() -> None:
     """Memory 3 i, bound 100 + i, refill 200 + i: from lane 50 on the bound is reached."""
     v8, _, low, _ = run("ds_wrap_rtn_b32 v8, v1, v3, v4\n")
 

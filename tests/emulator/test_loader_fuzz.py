@@ -1,6 +1,6 @@
-"""Damaged code objects are refused by a LabError or run to an end: no other exception, no crash, no hang.
+"""Damaged code objects raise a LabError or run to their end, without other exceptions, crashes or hangs.
 
-ROCM_PERF_LAB_FUZZ_EXAMPLES sets how many are tried (default 200); what was once found stays as an example.
+ROCM_PERF_LAB_FUZZ_EXAMPLES sets how many are tried (default 200); inputs of past failures are kept as examples.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class Damage:
 
 @cache
 def original() -> bytes:
-    """One kernel with arguments, LDS, scratch, relocations, globals and line tables."""
+    """A kernel with arguments, LDS, scratch, relocations, globals and line tables."""
     with TemporaryDirectory() as directory:
         return build_hip(SOURCE, Path(directory)).code_object.data
 
 
 @cache
 def regions() -> dict[str, range]:
-    """File ranges by what is in them."""
+    """Return file ranges by content."""
     data = original()
     program_headers, section_headers = struct.unpack_from("<QQ", data, 32)
     program_count, section_count = struct.unpack_from("<H", data, 56)[0], struct.unpack_from("<H", data, 60)[0]
@@ -85,7 +85,7 @@ def regions() -> dict[str, range]:
 
 
 def damage_in(names: Iterable[str]) -> st.SearchStrategy[list[Damage]]:
-    """A few fields of those regions overwritten, with whatever or with numbers that are hard on arithmetic."""
+    """Overwrite a few fields of regions with arbitrary or extreme numbers."""
     offsets = st.sampled_from(sorted(names)).flatmap(lambda name: st.sampled_from(regions()[name]))
     extremes = st.builds(
         lambda value, size: (value & (2 ** (8 * size) - 1)).to_bytes(size, "little"),
@@ -93,7 +93,7 @@ def damage_in(names: Iterable[str]) -> st.SearchStrategy[list[Damage]]:
         st.sampled_from([1, 2, 4, 8]),
     )
     content = st.one_of(st.binary(min_size=1, max_size=1), extremes)
-    # Fields stand at multiples of their size: without this most damage would straddle two of them.
+    # Fields are aligned; unaligned damage would overlap two of them.
     aligned = st.builds(lambda offset, bytes_: Damage(offset - offset % len(bytes_), bytes_), offsets, content)
     return st.lists(aligned, min_size=1, max_size=6)
 
@@ -107,7 +107,7 @@ def damaged(damages: Iterable[Damage], length: int | None = None) -> bytes:
 
 
 def load(data: bytes) -> None:
-    """Parse, put into device memory, look up lines: as far as one gets."""
+    """Parse, load and look up lines."""
     for code_object in read_code_objects(data):
         with EmulatedGpu(mi300x(), max_instructions=10_000) as machine:
             loaded = machine.load(code_object)
@@ -137,7 +137,7 @@ def test_a_truncated_code_object_is_refused(length: int) -> None:
 
 
 @given(st.deferred(lambda: damage_in(name for name in regions() if name.startswith(".debug_") or name == "section headers")))
-@example([Damage(4528, bytes(8))])  # no operation fits into an instruction: a division by zero
+@example([Damage(4528, bytes(8))])  # no operation fits in an instruction, which caused a division by zero
 @example([Damage(4564, b"%")])  # a form of string that pyelftools does not implement
 @SLOW
 def test_damaged_debug_information_names_lines_or_is_refused(damages: list[Damage]) -> None:
@@ -175,7 +175,7 @@ def test_a_kernel_with_damaged_metadata_or_descriptor_runs_or_is_refused(damages
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5).map(lambda words: struct.pack(f"<{len(words)}I", *words)))
-@example(bytes.fromhex("f70080be"))  # a source operand that is no register
+@example(bytes.fromhex("f70080be"))  # a source operand that is not a register
 @example(bytes.fromhex("e981da94"))  # s_cbranch_g_fork, which has no immediate
 @SLOW
 def test_arbitrary_words_are_an_instruction_or_illegal(code: bytes) -> None:

@@ -31,7 +31,7 @@ def test_a_new_buffer_is_zero_and_keeps_what_is_written(memory: DeviceMemory) ->
     assert memory.view(x)[3] == 7
 
 
-def test_equal_runs_see_equal_addresses() -> None:
+def test_equal_runs_use_equal_addresses() -> None:
     addresses = []
     for _ in range(2):
         memory = DeviceMemory(load_runtime())
@@ -41,7 +41,7 @@ def test_equal_runs_see_equal_addresses() -> None:
     assert addresses[0] == addresses[1]
 
 
-def test_two_machines_do_not_share_addresses(memory: DeviceMemory) -> None:
+def test_two_emulated_gpus_do_not_share_addresses(memory: DeviceMemory) -> None:
     other = DeviceMemory(load_runtime())
     x, y = memory.allocate("x", 4096), other.allocate("y", 4096)
 
@@ -56,14 +56,14 @@ def test_a_buffer_can_be_placed_at_a_chosen_address(memory: DeviceMemory) -> Non
 
 
 @pytest.mark.parametrize("address", [0x2222_0000_0000, 0x2222_0000_0010])
-def test_an_address_that_is_taken_or_unaligned_is_refused(memory: DeviceMemory, address: int) -> None:
+def test_an_address_in_use_or_unaligned_is_refused(memory: DeviceMemory, address: int) -> None:
     memory.allocate("x", 5000, address=0x2222_0000_0000)
 
     with pytest.raises(DeviceMemoryError, match="'y' cannot be placed"):
         memory.allocate("y", 5000, address=address)
 
 
-def test_freed_addresses_are_not_handed_out_again(memory: DeviceMemory) -> None:
+def test_freed_addresses_are_not_reused(memory: DeviceMemory) -> None:
     x = memory.allocate("x", 4096)
     memory.free(x)
 
@@ -92,14 +92,14 @@ def test_a_freed_buffer_cannot_be_read_or_freed_again(memory: DeviceMemory) -> N
         (-8, "8 bytes before buffer 'y' (100 bytes)"),
     ],
 )
-def test_a_miss_is_told_by_the_nearest_buffer(memory: DeviceMemory, offset: int, expected: str) -> None:
+def test_a_miss_is_described_relative_to_the_nearest_buffer(memory: DeviceMemory, offset: int, expected: str) -> None:
     memory.allocate("x", 100)
     y = memory.allocate("y", 100)
 
     assert describe_miss(memory, y.address + offset, 8) == expected
 
 
-def test_large_buffers_cost_nothing_until_touched(memory: DeviceMemory) -> None:
+def test_large_buffers_use_no_memory_before_access(memory: DeviceMemory) -> None:
     x = memory.allocate("x", 64 << 30)
 
     memory.view(x)[-1] = 1

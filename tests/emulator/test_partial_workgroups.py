@@ -1,6 +1,6 @@
-"""Grids that are no multiple of the workgroup: the last workgroup of an axis is smaller than the others.
+"""Grids that are not a multiple of the workgroup: the last workgroup of an axis is smaller.
 
-Its work-items are numbered as in a workgroup of its own size and packed into as few wavefronts as hold them.
+Its work-items are numbered as in a workgroup of that size and packed into as few wavefronts as possible.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def code() -> CodeObject:
         return build_hip(SOURCE, Path(directory), flags=("-fno-offload-uniform-block",)).code_object
 
 
-def test_a_grid_in_work_items_has_workgroups_and_a_remainder_where_it_does_not_divide() -> None:
+def test_a_grid_in_work_items_that_does_not_divide_has_a_remainder() -> None:
     geometry = Geometry.of_work_items((1000, 64, 3), (256, 16, 2))
 
     assert (geometry.grid, geometry.remainder, geometry.work_items) == ((4, 4, 2), (232, 0, 1), (1000, 64, 3))
 
 
-def test_hidden_arguments_count_whole_workgroups_and_say_what_remains() -> None:
+def test_hidden_arguments_count_whole_workgroups_and_the_remainder() -> None:
     values = hidden_values(Geometry.of_work_items((1000, 64, 1), (256, 16, 1)))
 
     assert [values[f"hidden_block_count_{axis}"] for axis in "xyz"] == [3, 4, 1]

@@ -1,4 +1,4 @@
-"""Launches that run again: memory that someone else mapped, written pages, restoring them."""
+"""Repeated launches: memory mapped by the caller, tracking and restoring written pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_prepared_launch_runs_again_and_again(bench: EmulatorBench) -> None:
     assert bench.read(bins).tolist() == [24] * 8
 
 
-def test_pages_that_a_kernel_stores_to_are_known_and_come_back(bench: EmulatorBench) -> None:
+def test_pages_written_by_a_kernel_are_tracked_and_restored(bench: EmulatorBench) -> None:
     image = np.arange(8 * PAGE_BYTES // 4, dtype=np.int32)
     out = bench.buffer(image)
     pages = bench.machine.memory.track_writes(out.address, 8 * PAGE_BYTES)
@@ -50,7 +50,7 @@ def test_pages_that_a_kernel_stores_to_are_known_and_come_back(bench: EmulatorBe
     assert np.array_equal(bench.read(out), image)
 
 
-def test_loads_leave_no_written_page(bench: EmulatorBench) -> None:
+def test_loads_do_not_mark_pages_as_written(bench: EmulatorBench) -> None:
     x, out = bench.buffer(np.zeros(1024, dtype=np.int32)), bench.buffer(np.zeros(16, dtype=np.int32))
     pages = bench.machine.memory.track_writes(x.address, PAGE_BYTES)
 
@@ -59,7 +59,7 @@ def test_loads_leave_no_written_page(bench: EmulatorBench) -> None:
     assert not pages.written.any()
 
 
-def test_memory_that_someone_else_mapped_is_used_where_it_lies(bench: EmulatorBench) -> None:
+def test_memory_mapped_by_the_caller_is_used_in_place(bench: EmulatorBench) -> None:
     mapping = mmap.mmap(-1, PAGE_BYTES)
     view = np.frombuffer(mapping, dtype=np.int32)
     out = bench.machine.memory.adopt("out", PAGE_BYTES, view.ctypes.data)

@@ -1,4 +1,4 @@
-"""Helpers of the C runtime, each called on one wavefront."""
+"""Functions of the C runtime, each called on one wavefront."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bench() -> Iterator[WaveBench]:
         yield made
 
 
-def test_structures_have_the_size_that_the_compiler_gave_them() -> None:
+def test_structures_have_the_compiled_size() -> None:
     sizes = (ctypes.c_uint64 * 8)()  # the last three are those of the checks, compared with their own mirrors
 
     load_runtime().library.rpl_layout(sizes)
@@ -67,7 +67,7 @@ def test_a_corrupted_library_is_built_again(tmp_path: Path) -> None:
 
 @given(dwords=st.integers(1, 4), stride=st.integers(4, 9), mask=st.integers(0, 2**64 - 1), full=st.booleans())
 @settings(max_examples=30, deadline=None)
-def test_loads_give_each_active_lane_its_dwords(dwords: int, stride: int, mask: int, full: bool) -> None:
+def test_loads_return_each_active_lane_its_dwords(dwords: int, stride: int, mask: int, full: bool) -> None:
     mask = 2**64 - 1 if full else mask
     words = np.arange(64 * stride, dtype=np.uint32) * 3
     with WaveBench() as bench:
@@ -129,7 +129,7 @@ def test_an_atomic_add_without_return_counts_every_active_lane(bench: WaveBench)
     assert bench.content(x, np.uint32)[0] == 8
 
 
-def test_an_atomic_with_return_gives_the_old_values_in_lane_order(bench: WaveBench) -> None:
+def test_an_atomic_with_return_returns_the_old_values_in_lane_order(bench: WaveBench) -> None:
     x = bench.buffer(np.zeros(1, dtype=np.float32))
     bench.set_addresses(2, np.full(64, x.address, dtype=np.uint64))
     bench.row(4)[:] = np.ones(64, dtype=np.float32).view(np.uint32)
@@ -213,7 +213,7 @@ def set_resource(bench: WaveBench, address: int, num_records: int, stride: int =
     bench.wave.sgpr[4:8] = [address & 0xFFFFFFFF, address >> 32 | stride << 16, num_records, 0x27000]
 
 
-def test_buffer_loads_beyond_num_records_give_zero(bench: WaveBench) -> None:
+def test_buffer_loads_beyond_num_records_return_zero(bench: WaveBench) -> None:
     x = bench.buffer(np.arange(1, 65, dtype=np.uint32))
     set_resource(bench, x.address, num_records=4 * 10)
     bench.row(1)[:] = 4 * LANE

@@ -1,4 +1,4 @@
-"""Triton kernels on the emulator against NumPy: matrix products of every type, and what else kernels are made of."""
+"""Triton kernels on the emulator against NumPy: matrix products of every type, and other building blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def matrix_instructions(launch: Launch) -> set[str]:
 
 
 def check_matmul(launch: Launch) -> None:
-    """Small integers: every product and sum is exact, whatever the order."""
+    """Use small integers, for which products and sums are exact in any order."""
     a, b = (argument.data.astype(np.float64) for argument in launch.arguments[:2])  # type: ignore[union-attr]
 
     outputs, result = emulate(launch)
@@ -224,7 +224,7 @@ def precision(x_ptr, y_ptr, HOW: tl.constexpr):
 
 
 @pytest.mark.parametrize(("how", "tolerance"), [("ieee", 1e-5), ("bf16x3", 3e-4), ("tf32", 2e-2)])
-def test_matrix_products_of_f32_are_as_precise_as_asked(how: str, tolerance: float) -> None:
+def test_matrix_products_of_f32_have_the_requested_precision(how: str, tolerance: float) -> None:
     normal = {"dtype": "f32", "init": {"kind": "normal"}}
     launch = unary_launch(PRECISION, "precision", normal, {"dtype": "f32", "shape": [1024]}, constexprs={"HOW": f"'{how}'"})
 

@@ -29,7 +29,7 @@ s_endpgm
 
 
 def launch(text: str, groups: int, *, factor: int = 0) -> list[int]:
-    """What kernel k stores, by work-item."""
+    """Return the values that kernel k stores, by work-item."""
     with EmulatorBench(read_code_object(assemble_code_object(text, version=2))) as bench:
         out = bench.buffer(np.full(64 * groups, -1, np.int32))
         bench.launch("k", groups, 64, out, b"\1", struct.pack("<i", factor))

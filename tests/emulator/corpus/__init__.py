@@ -1,1 +1,1 @@
-"""Real kernels and what they must compute: `<theme>.hip` holds kernels, `<theme>.py` a case for each of them."""
+"""Kernels and their expected results: `<theme>.hip` holds kernels, `<theme>.py` a case for each of them."""

@@ -40,7 +40,7 @@ extern "C" __global__ void global_longs(const long long* x, unsigned long long* 
   __hip_atomic_fetch_max(&sout[1], v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
-// Old values: each lane takes its turn, so that they are known.
+// Old values: lanes act one after the other, so that they are known.
 extern "C" __global__ void returned_values(int* cells, int* out, unsigned long long* wide, unsigned long long* out2) {
   int l = threadIdx.x;
   for (int turn = 0; turn < 64; turn++)

@@ -1,7 +1,7 @@
-"""A case of the corpus: how a kernel is launched, with what, and what must come out.
+"""Case of the corpus: launch, arguments and expected results of a kernel.
 
-A theme's module has one function for each kernel of its source, under the kernel's name: it takes a random generator and
-gives a :class:`Run`. The decorator `launch` says with which grid and block.
+The module of a theme has one function per kernel of its source, with the name of the kernel. It accepts a random generator
+and returns a :class:`Run`. The decorator `launch` sets grid and block.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Case:
 
 
 def launch(grid: int | Dim3, block: int | Dim3, *, lds: int = 0) -> Callable[[Callable[[np.random.Generator], Run]], Case]:
-    """Turns a function into the case of the kernel of the same name."""
+    """Turn a function into the case of the kernel of the same name."""
 
     def decorate(make: Callable[[np.random.Generator], Run]) -> Case:
         return Case(make.__module__.rpartition(".")[2], make.__name__, grid, block, lds, make)
@@ -57,13 +57,13 @@ def launch(grid: int | Dim3, block: int | Dim3, *, lds: int = 0) -> Callable[[Ca
 
 
 def cases_of(module: ModuleType) -> list[Case]:
-    """The cases that a theme's module defines, by name or in its list CASES."""
+    """Return the cases that a module defines, by name or in its list CASES."""
     named = [value for value in vars(module).values() if isinstance(value, Case)]
     return [*named, *getattr(module, "CASES", [])]
 
 
 def check(result: NDArray[Any], expected: NDArray[Any], run: Run, label: str) -> None:
-    """Compare what the kernel wrote; NaN equals NaN, exact results must be equal to the last bit."""
+    """Compare a result; NaN equals NaN, and results without tolerance must be equal."""
     if run.rtol or run.atol:
         wide = np.float64 if expected.dtype.kind not in "iub" else expected.dtype
         with np.errstate(invalid="ignore"):  # signalling NaN

@@ -1,4 +1,4 @@
-"""Control flow and where data lives: calls, recursion, switches, loops, scratch, generic pointers, clocks, fences."""
+"""Control flow and address spaces: calls, recursion, switches, loops, scratch, generic pointers, clocks, fences."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def transpose_padded(rng: np.random.Generator) -> Run:
 @launch(grid=1, block=64)
 def pointer_chase(rng: np.random.Generator) -> Run:
     following = rng.permutation(256).astype(I32)
-    at = np.arange(64)
+    at: np.ndarray = np.arange(64)
     for _ in range(37):
         at = following[at]
     return Run((following, np.zeros(64, I32), I32(37)), {1: at.astype(I32)})

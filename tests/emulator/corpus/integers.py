@@ -16,7 +16,7 @@ def signed(value: int, bits: int) -> int:
 
 
 def quotient(a: int, b: int) -> int:
-    """Towards zero, as C divides."""
+    """Divide towards zero, as in C."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
@@ -25,7 +25,7 @@ def remainder(a: int, b: int) -> int:
 
 
 def mixed(rng: np.random.Generator, bits: int, n: int = 128) -> list[int]:
-    """Numbers of all magnitudes and both signs, the extremes among them."""
+    """Return numbers of all magnitudes and both signs, including the extremes."""
     edges = [0, 1, -1, 2, (1 << (bits - 1)) - 1, -(1 << (bits - 1)), 1 << (bits // 2), (1 << (bits // 2)) - 1, 3, -7]
     drawn = [int(rng.integers(-(2**62), 2**62)) << 1 >> int(rng.integers(64 - bits, 63)) for _ in range(n - len(edges))]
     return edges + [signed(value, bits) for value in drawn]
@@ -202,9 +202,9 @@ def xorshift(rng: np.random.Generator) -> Run:
     s, hits = seeds.copy(), 0
 
     def step(state: np.ndarray) -> np.ndarray:
-        state = state ^ (state << U32(13))
-        state = state ^ (state >> U32(17))
-        return state ^ (state << U32(5))
+        state = np.bitwise_xor(state, state << U32(13))
+        state = np.bitwise_xor(state, state >> U32(17))
+        return np.bitwise_xor(state, state << U32(5))
 
     for _ in range(50):
         s = step(s)

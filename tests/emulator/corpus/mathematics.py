@@ -25,7 +25,7 @@ N = 128
 
 
 def guarded(function: Function) -> Function:
-    """The function with IEEE results where Python raises."""
+    """Return the function with IEEE results in place of Python exceptions."""
 
     def compute(*x: float) -> float:
         try:
@@ -42,7 +42,7 @@ def mapped(
     name: str, functions: Function, *domains: tuple[float, float], ulps: float = 3, wide: bool = False,
     special: dict[float, float] | None = None, atol: float = 0,
 ) -> Case:  # fmt: skip
-    """The case of a kernel that applies one function: inputs spread over the domains, then the special values."""
+    """Return the case of a kernel for one function: inputs spread over the domains, then special values."""
     kind = F64 if wide else F32
 
     def make(rng: np.random.Generator) -> Run:
@@ -65,7 +65,7 @@ def mapped(
 
 
 def spread(rng: np.random.Generator, low: float, high: float, count: int) -> np.ndarray:
-    """Half evenly, half over all magnitudes up to the larger end."""
+    """Return values, half of them uniform and half over all magnitudes up to the larger bound."""
     even = rng.uniform(low, high, count // 2)
     largest = max(abs(low), abs(high))
     magnitudes = 10.0 ** rng.uniform(-6, math.log10(largest), count - count // 2)
@@ -100,9 +100,9 @@ def divided(x: float, y: float) -> float:
 
 
 def fused(x: float, y: float) -> float:
-    x, y = F32(x), F32(y)
-    product = F32(float(x) * float(y) - float(x))
-    return float(product + min(x, y) * max(x, y) + max(x - y, F32(0)) + np.copysign(x, y))
+    a, b = F32(x), F32(y)
+    product = F32(float(a) * float(b) - float(a))
+    return float(product + np.minimum(a, b) * np.maximum(a, b) + np.maximum(a - b, F32(0)) + np.copysign(a, b))
 
 
 INF, NAN = math.inf, math.nan
@@ -210,7 +210,7 @@ def complex_root(rng: np.random.Generator) -> Run:
 
 
 def any_bits(rng: np.random.Generator, kind: type[np.generic], count: int) -> np.ndarray:
-    """Numbers of every exponent, denormals, infinities and NaN among them."""
+    """Return numbers of every exponent, with denormals, infinities and NaN."""
     bits = np.dtype(kind).itemsize * 8
     drawn = np.frombuffer(rng.bytes(count * bits // 8), kind).copy()
     small = np.frombuffer(rng.bytes(count // 8 * bits // 8), f"u{bits // 8}")

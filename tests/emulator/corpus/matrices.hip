@@ -14,7 +14,7 @@ typedef _Float16 h8 __attribute__((ext_vector_type(8)));
 typedef short s8 __attribute__((ext_vector_type(8)));
 typedef int i2 __attribute__((ext_vector_type(2)));
 
-// Every MFMA: each lane loads its elements of A and B as they lie in memory (lane-major) and stores its part of D so.
+// Every MFMA: each lane loads its elements of A and B in memory order (lane-major) and stores its part of D so.
 #define MFMA(name, intrinsic, input, output, ...)                                             \
   extern "C" __global__ void __launch_bounds__(64) name(const input* a, const input* b, const output* c, output* d) { \
     int l = threadIdx.x;                                                                      \
@@ -50,7 +50,7 @@ MFMA(f32_32x32x4_xf32, f32_32x32x4_xf32, f2, f16v, 0, 0, 0)
 MFMA(f64_16x16x4f64, f64_16x16x4f64, double, d4, 0, 0, 0)
 MFMA(f64_4x4x4f64, f64_4x4x4f64, double, double, 0, 0, 0)
 
-// Structured sparsity: half of A's columns, and indices that say which.
+// Structured sparsity: half of A's columns, and their indices.
 #define SMFMAC(name, a_type, b_type, output, ...)                                              \
   extern "C" __global__ void __launch_bounds__(64) sparse_##name(const a_type* a, const b_type* b, const int* indices, output* d) { \
     int l = threadIdx.x;                                                                      \

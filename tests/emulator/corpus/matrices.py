@@ -1,8 +1,8 @@
 """Matrix cores with their lane layouts, accumulation registers, matrix products and attention.
 
 Layouts: AMD matrix instruction calculator. For M x N x K with `blocks` independent products, E elements per lane:
-A[i][k] of block b lies in lane i + M * (b + blocks * (k // E)), element k % E, B alike with j. Of C and D, element i of
-column j of block b (32-bit types) lies in lane j + N * (q % (64 // N)), register 4 * (q // (64 // N)) + i % 4, where
+A[i][k] of block b is in lane i + M * (b + blocks * (k // E)), element k % E, B alike with j. Of C and D, element i of
+column j of block b (32-bit types) is in lane j + N * (q % (64 // N)), register 4 * (q // (64 // N)) + i % 4, where
 q = i // 4 + b * M // 4.
 """
 
@@ -22,14 +22,14 @@ LANES = 64
 
 
 def operand_places(m: int, k: int, blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lane and element of A[b][i][k]."""
+    """Return lane and element of A[b][i][k]."""
     per_lane = m * k * blocks // LANES
     b, i, at = np.indices((blocks, m, k))
     return i + m * (b + blocks * (at // per_lane)), at % per_lane
 
 
 def result_places(m: int, blocks: int, kind: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Lane and register of D[b][i][j]."""
+    """Return lane and register of D[b][i][j]."""
     b, i, j = np.indices((blocks, m, m))
     if kind == F64:
         groups = LANES // (m * blocks)
@@ -39,7 +39,7 @@ def result_places(m: int, blocks: int, kind: Any) -> tuple[np.ndarray, np.ndarra
 
 
 def matrix_case(name: str, m: int, k: int, blocks: int, a_kind: Any, b_kind: Any = None, out: Any = F32) -> Case:
-    """One MFMA: D = A B + C for every block."""
+    """Return the case of an MFMA: D = A B + C for every block."""
     b_kind = b_kind or a_kind
 
     def values(rng: np.random.Generator, shape: tuple[int, ...], kind: Any) -> np.ndarray:
@@ -67,7 +67,7 @@ def matrix_case(name: str, m: int, k: int, blocks: int, a_kind: Any, b_kind: Any
 
 
 def sparse_case(name: str, m: int, k: int, a_kind: Any, b_kind: Any, out: Any = F32, chosen_set: int = 0) -> Case:
-    """One SMFMAC: of every four neighbours in a row of A the lane holds two, and two bits for each that say which."""
+    """Return the case of an SMFMAC: the lane holds two of every four neighbours in a row of A, each with an index of two bits."""
 
     def make(rng: np.random.Generator) -> Run:
         per_lane = m * k // 2 // LANES

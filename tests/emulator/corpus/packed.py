@@ -27,7 +27,7 @@ def dots(rng: np.random.Generator) -> Run:
 
     def dot(kind: type[np.generic]) -> np.ndarray:
         x, y = (v.view(kind).reshape(N, -1).astype(I64) for v in (a, b))
-        return (x * y).sum(axis=1)
+        return np.asarray((x * y).sum(axis=1))
 
     wide = c.astype(I64)
     signed = [dot(np.int8) + wide, (nibbles(a, signed=True) * nibbles(b, signed=True)).sum(axis=1) + wide, dot(I16) + wide]

@@ -1,4 +1,4 @@
-"""Lanes that talk to each other: DPP, shuffles, votes, permutes, barriers and what is built on them."""
+"""Communication between lanes: DPP, shuffles, votes, permutes, barriers, and algorithms based on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The instructions of a file of tests are assembled together, once."""
+"""Assemble the instructions of a test file once."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.builders.opcodes import Snippets
 
 @pytest.fixture(scope="module")
 def snippets(request: pytest.FixtureRequest) -> Snippets:
-    """Those that the file lists in `texts()`."""
+    """Return the snippets of `texts()` of the file."""
     return Snippets(request.module.texts())

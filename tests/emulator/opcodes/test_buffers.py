@@ -87,7 +87,7 @@ def set_resource(
 
 
 def swizzled(index: NDArray[Any], offset: NDArray[Any] | int, stride: int, group: int) -> NDArray[Any]:
-    """Records in groups of `group`: the first dword of each, then the second of each, and so on."""
+    """Interleave records in groups of `group`: the first dword of each, then the second of each, and so on."""
     result: NDArray[Any] = (index // group * stride + offset // 4 * 4) * group + index % group * 4 + offset % 4
     return result
 
@@ -105,7 +105,7 @@ def test_swizzled_records_are_interleaved(bench: WaveBench, snippets: Snippets, 
     assert np.array_equal(bench.row(DATA), WORDS[place // 4])
 
 
-def test_swizzled_stores_land_where_loads_look(bench: WaveBench, snippets: Snippets) -> None:
+def test_swizzled_stores_and_loads_agree(bench: WaveBench, snippets: Snippets) -> None:
     x = bench.buffer(np.zeros(1024, np.uint32))
     set_resource(bench, x.address, records=64, stride=8, swizzle=16)
     bench.row(ADDRESS)[:], bench.row(OFFSETS)[:], bench.row(DATA)[:] = LANE, 4, LANE + 100
@@ -124,7 +124,7 @@ def test_the_lane_may_be_added_to_the_index(bench: WaveBench, snippets: Snippets
     assert np.array_equal(bench.row(DATA), WORDS[3 * LANE + 2])  # without an index no range is checked
 
 
-def test_a_stride_of_18_bits_where_the_lane_is_added(bench: WaveBench, snippets: Snippets) -> None:
+def test_a_stride_of_18_bits_with_add_tid(bench: WaveBench, snippets: Snippets) -> None:
     x = bench.buffer(np.arange(1 << 19, dtype=np.uint32))
     set_resource(bench, x.address, records=0, stride=4, add_tid=1, data=1)  # 1 << 14 from the field of the data format
 
@@ -161,7 +161,7 @@ def test_atomics_out_of_range_change_nothing(bench: WaveBench, snippets: Snippet
 
 
 def components(data: int, number: int, raw: NDArray[np.uint8]) -> NDArray[Any]:
-    """(records, components) as numbers, from the bytes of the records."""
+    """Return the numbers in the bytes of records, (records, components)."""
     bits, count = SHAPES[data]
     if number == FLOAT:
         return raw.view(f"f{bits // 8}").reshape(-1, count)
@@ -176,7 +176,7 @@ def components(data: int, number: int, raw: NDArray[np.uint8]) -> NDArray[Any]:
 
 
 def loaded(numbers: NDArray[Any], number: int, *, d16: bool) -> NDArray[np.uint32]:
-    """What a register shows of a number."""
+    """Return the register content for a number."""
     if number in (UINT, SINT):
         return numbers.astype(np.int64).astype(np.uint32) & np.uint32(0xFFFF if d16 else 0xFFFFFFFF)
     with np.errstate(over="ignore"):
@@ -225,7 +225,7 @@ def test_typed_stores_write_back_what_typed_loads_read(
         assert bench.execute(snippets, typed(kind, "xyzw", (data, number), d16)) == Status.BARRIER
 
     seen = components(data, number, bench.content(y, np.uint8))
-    assert np.array_equal(seen, components(data, number, raw))
+    assert np.array_equal(seen, components(data, number, raw.view(np.uint8)))
 
 
 def test_numbers_too_large_for_the_format_become_its_largest(bench: WaveBench, snippets: Snippets) -> None:

@@ -92,7 +92,7 @@ def exec_text(name: str, kind: str) -> str:
 
 
 def texts() -> list[str]:
-    """Every instruction of this file."""
+    """Return every instruction of this file."""
     return [*(row.text for row in ROWS), *(exec_text(name, kind) for name, kind, _ in EXEC_ROWS), TO_SGPR, CLASS_OF_DOUBLES]
 
 

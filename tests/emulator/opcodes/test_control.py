@@ -1,4 +1,4 @@
-"""Branches, calls and what is behind instructions that do not go on."""
+"""Branches, calls, and code behind instructions that end a wavefront."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ INDEX_MODE = "s_set_gpr_idx_on s4, gpr_idx(SRC0)\ns_set_gpr_idx_mode gpr_idx(DST
 
 
 def texts() -> list[str]:
-    """Every instruction of this file."""
+    """Return every instruction of this file."""
     return [*BRANCHES.values(), CALL, COMPUTED_CALL, DEBUGGER, GET_MODE, INDEX_MODE]
 
 
@@ -65,7 +65,7 @@ def test_calls_return_and_mode_is_read(snippets: Snippets, text: str, result: in
     assert snippets.run(text).scalar(20)[0] == result
 
 
-def test_nothing_behind_an_abort_is_decoded() -> None:
+def test_code_behind_an_abort_is_not_decoded() -> None:
     code = assemble(["s_cbranch_scc1 1f", "s_endpgm", "1:", "s_trap 2", ".long 0xffffffff"])
     program = decode_program("abort", code, 0, (0,), 0)
 

@@ -26,7 +26,7 @@ FP16_OVERFLOW = 1 << 23
 
 
 def saturated(x: Any, kind: str) -> Any:
-    """Toward zero, bounded, NaN to 0."""
+    """Convert toward zero with saturation; NaN to 0."""
     bounds = np.iinfo(TYPES[kind])
     wide = np.nan_to_num(x.astype(F64), nan=0.0, posinf=1e300, neginf=-1e300)
     return np.clip(np.trunc(wide), bounds.min, bounds.max).astype(np.int64).astype(TYPES[kind])
@@ -102,7 +102,7 @@ STOCHASTIC = {"v_cvt_sr_fp8_f32": (FP8, 20), "v_cvt_sr_bf8_f32": (BF8, 21)}
 
 
 def texts() -> list[str]:
-    """Every instruction of this file."""
+    """Return every instruction of this file."""
     packed = [f"{name}{form}" for name in PACKED for form in ("_e32 v[20:21], v0", "_sdwa v[20:21], v0 src0_sel:WORD_1")]
     stochastic = [f"{name} v20, v0, v2{after}" for name in STOCHASTIC for after in ("", " op_sel:[0,0,0,1]")]
     return [*(row.text for row in ROWS), *packed, *stochastic]

@@ -106,7 +106,7 @@ def log2(x: Floats) -> Floats:
 
 
 def wide(function: Any) -> Any:
-    """A function of float64 rounded to the operand's type."""
+    """Round a function of float64 to the type of the operand."""
     return lambda x: function(x.astype(F64)).astype(x.dtype)
 
 
@@ -157,7 +157,7 @@ def two_over_pi(bits: int) -> int:
 
 
 def digits_of_two_over_pi(x: Floats, segment: Any) -> Floats:
-    """53 bits of 2 / pi from where they matter for the argument reduction of x."""
+    """Return the 53 bits of 2 / pi that the argument reduction of x needs."""
     digits = two_over_pi(1201)
 
     def one(exponent: int, n: int) -> float:
@@ -258,7 +258,7 @@ v_fma_f32 v14, v15, v12, v14
 v_fma_f32 v15, -v10, v14, v11
 v_div_fmas_f32 v15, v15, v12, v14
 v_div_fixup_f32 v20, v15, v2, v0"""
-"""How compilers divide: exact in every case."""
+"""The division sequence of compilers, exact in every case."""
 QUOTIENT_F64 = """\
 v_div_scale_f64 v[6:7], s[0:1], v[2:3], v[2:3], v[0:1]
 v_rcp_f64_e32 v[8:9], v[6:7]
@@ -283,7 +283,7 @@ SINE, COSINE = "v_sin_{}_e32 v20, v0", "v_cos_{}_e32 v20, v0"
 
 
 def texts() -> list[str]:
-    """Every instruction of this file."""
+    """Return every instruction of this file."""
     trigonometry = [text.format(kind) for text in (SINE, COSINE) for kind in ("f16", "f32")]
     return [*(row.text for row in ROWS), QUOTIENT_F16, QUOTIENT_F16_LEGACY, QUOTIENT_F32, QUOTIENT_F64, *trigonometry]
 

@@ -1,4 +1,4 @@
-"""Registers addressed through M0: S_SET_GPR_IDX_ON with every operand of vector instructions, and with lane reads and writes."""
+"""Registers indexed by M0: S_SET_GPR_IDX_ON with every operand of vector instructions and with lane reads and writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def between(mode: str, *lines: str) -> str:
-    """The lines with indexing on, the index in s4."""
+    """Return the lines with indexing enabled and the index in s4."""
     return "\n".join([f"s_set_gpr_idx_on s4, gpr_idx({mode})", *lines, "s_set_gpr_idx_off"])
 
 
@@ -60,13 +60,13 @@ def rows(dtype: type[np.generic] = np.uint32, count: int = 16) -> dict[int, NDAr
     return {r: (100 * r + LANE).astype(dtype) for r in range(count)}
 
 
-def test_both_sources_are_counted_from_m0(snippets: Snippets) -> None:
+def test_both_sources_are_indexed_by_m0(snippets: Snippets) -> None:
     outcome = snippets.run(ADD_SOURCES, rows(np.float32), {4: 2})
 
     assert np.array_equal(outcome.row(10, np.float32), (200 + LANE) + (600 + LANE).astype(np.float32))
 
 
-def test_the_target_is_counted_from_m0_and_its_neighbours_are_left(snippets: Snippets) -> None:
+def test_the_target_is_counted_from_m0_and_its_neighbours_are_kept(snippets: Snippets) -> None:
     outcome = snippets.run(ADD_TARGET, rows(), {4: 3})
 
     assert np.array_equal(outcome.row(13), 100 + 2 * LANE)
@@ -85,7 +85,7 @@ def test_three_sources_and_the_target(snippets: Snippets) -> None:
     assert np.array_equal(outcome.row(11, np.float32), ((100 + LANE) * (300 + LANE) + (500 + LANE)).astype(np.float32))
 
 
-def test_what_is_added_to_is_the_indexed_target(snippets: Snippets) -> None:
+def test_the_addend_is_the_indexed_target(snippets: Snippets) -> None:
     outcome = snippets.run(MAC_TARGET, rows(np.float32), {4: 2})
 
     assert np.array_equal(outcome.row(12, np.float32), (LANE * (100 + LANE) + (1200 + LANE)).astype(np.float32))
@@ -117,7 +117,7 @@ def test_a_scalar_source_is_not_indexed(snippets: Snippets) -> None:
     assert np.array_equal(outcome.row(11), 7 + LANE)
 
 
-def test_the_mode_is_in_m0_where_any_instruction_may_write_it(snippets: Snippets) -> None:
+def test_any_instruction_may_write_the_mode_in_m0(snippets: Snippets) -> None:
     outcome = snippets.run(MODE_IN_M0, rows(), {4: 5})
 
     assert np.array_equal(outcome.row(12), 100 + 2 * LANE)
@@ -141,7 +141,7 @@ def test_a_write_to_mode_ends_it(snippets: Snippets) -> None:
         (between("SRC0", "v_mfma_f32_4x4x1_16b_f32 a[0:3], v0, v1, a[0:3]"), "in such an instruction"),
     ],
 )
-def test_what_cannot_be_indexed_is_named(text: str, reason: str) -> None:
+def test_operations_that_cannot_be_indexed_are_refused(text: str, reason: str) -> None:
     snippets = Snippets([text])
 
     with pytest.raises(AssertionError, match=reason):

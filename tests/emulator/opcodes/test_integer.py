@@ -234,7 +234,7 @@ ROWS = [
 
 
 def texts() -> list[str]:
-    """Every instruction of this file."""
+    """Return every instruction of this file."""
     return [row.text for row in ROWS]
 
 

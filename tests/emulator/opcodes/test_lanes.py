@@ -140,7 +140,7 @@ def swizzle_text(name: str) -> str:
 
 
 def texts() -> list[str]:
-    """Every instruction of this file."""
+    """Return every instruction of this file."""
     return [
         *(f"v_mov_b32_dpp v20, v0 {move.modifiers}" for move in MOVES),
         WIDE, FLOAT, ADD, CARRY, REDUCTION, READ_FIRST, READ_IMMEDIATE, READ_SCALAR, *WRITES, BPERMUTE, PERMUTE, CNDMASK, SWAP,
@@ -185,7 +185,7 @@ def test_the_reduction_that_compilers_write_sums_all_lanes(snippets: Snippets) -
 
 
 @pytest.mark.parametrize("execute", [ALL_LANES, SOME, 1 << 40, 0])
-def test_lane_reads_ignore_exec_but_for_the_first_lane(snippets: Snippets, execute: int) -> None:
+def test_lane_reads_ignore_exec_except_for_the_first_lane(snippets: Snippets, execute: int) -> None:
     first = (execute & -execute).bit_length() - 1 if execute else 0
 
     assert snippets.run(READ_FIRST, {0: VALUES}, execute=execute).scalar(20)[0] == VALUES[first]
@@ -194,7 +194,7 @@ def test_lane_reads_ignore_exec_but_for_the_first_lane(snippets: Snippets, execu
 
 
 @pytest.mark.parametrize(("text", "lane", "value"), [(WRITES[0], 37, 77), (WRITES[1], 11, -5), (WRITES[2], 12, 77)])
-def test_lane_writes_change_one_lane_whatever_exec_is(snippets: Snippets, text: str, lane: int, value: int) -> None:
+def test_lane_writes_change_one_lane_with_any_exec(snippets: Snippets, text: str, lane: int, value: int) -> None:
     for execute in (ALL_LANES, 0):
         expected = np.full(64, JUNK, U32)
         expected[lane] = value & 0xFFFFFFFF
@@ -250,7 +250,7 @@ def test_bits_below_the_own_lane_are_counted(snippets: Snippets, text: str, half
     assert snippets.run(text, {0: VALUES, 2: np.full(64, 7, U32)}).row(20).tolist() == expected
 
 
-def test_accumulation_registers_hold_what_was_written(snippets: Snippets) -> None:
+def test_accumulation_registers_hold_the_written_value(snippets: Snippets) -> None:
     assert np.array_equal(snippets.run(ACCUMULATORS, {0: VALUES}).row(20), VALUES)
 
 

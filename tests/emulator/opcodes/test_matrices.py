@@ -40,12 +40,12 @@ SPARSE = [
 ]  # fmt: skip
 A_ROW, B_ROW, INDEX_ROW, C_ROW, D_ROW = 0, 4, 8, 32, 64
 ACCUMULATORS = ["vvvv", "avvv", "vavv", "vvaa", "aaaa"]
-"""In which file A, B, C and D are; C and D go together."""
+"""Register files of A, B, and C with D."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a mnemonic says."""
+    """Shape and types of a matrix instruction."""
 
     out: Any
     edge: int
@@ -61,12 +61,12 @@ class Shape:
         return cls(TYPES[match[1]], int(match[2]), int(match[3]), int(match[4] or 1), kinds)
 
     def operand(self, per_lane: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Block, row and k of what lane l holds in element e, for A and (with columns for rows) B: (lanes, elements) each."""
+        """Return block, row and k of element e of lane l, for A and (with columns for rows) B: (lanes, elements) each."""
         lane, element = np.indices((LANES, per_lane))
         return lane // self.edge % self.blocks, lane % self.edge, per_lane * (lane // (self.edge * self.blocks)) + element
 
     def result(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Block, row and column of what lane l holds in register (or pair) r: (lanes, registers) each."""
+        """Return block, row and column of register (or pair) r of lane l: (lanes, registers) each."""
         lane, r = np.indices((LANES, self.edge * self.edge * self.blocks // LANES))
         if self.out == np.float64:
             return (lane // 4 % 4, lane // 16, lane % 4) if self.edge == 4 else (0 * lane, 4 * r + lane // 16, lane % 16)
@@ -108,7 +108,7 @@ def sparse_text(name: str, after: str = "", files: str = "vvv") -> str:
 
 
 def put(bench: WaveBench, file: str, row: int, lanes: NDArray[Any]) -> None:
-    """(lanes, elements) into consecutive registers."""
+    """Set consecutive registers from (lanes, elements)."""
     words = np.ascontiguousarray(lanes).view(np.uint32)
     for n in range(words.shape[1]):
         bench.row(row + n + (FIRST_AGPR_ROW if file == "a" else 0))[:] = words[:, n]
@@ -121,7 +121,7 @@ def get(bench: WaveBench, file: str, row: int, count: int, dtype: Any) -> NDArra
 
 
 def integers(rng: np.random.Generator, shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
-    """Small enough for every type, so that products and sums are exact."""
+    """Return values that are small enough for exact products and sums in every type."""
     values: NDArray[Any] = rng.integers(-7, 8, shape).astype(kind)
     return values
 
@@ -150,7 +150,7 @@ def snippets() -> Snippets:
 
 @dataclass
 class Product:
-    """Operands in their matrices, (blocks, rows, k) for A, (blocks, columns, k) for B, and the result that came out."""
+    """Return the operands as matrices, (blocks, rows, k) for A, (blocks, columns, k) for B, and the result."""
 
     shape: Shape
     a: NDArray[Any]
@@ -165,7 +165,7 @@ def run_dense(snippets: Snippets, name: str, text: str, files: str = "vvvv", see
     a, b = (integers(rng, (shape.blocks, shape.edge, shape.depth), TYPES[kind]) for kind in shape.kinds)
     c = integers(rng, (shape.blocks, shape.edge, shape.edge), shape.out)
     with WaveBench() as bench:
-        bench.set_exec(0x1234)  # the matrix core looks at no mask
+        bench.set_exec(0x1234)  # the matrix core ignores EXEC
         lanes_b = b[shape.operand(shape.per_lane)]
         put(bench, files[0], A_ROW, a[shape.operand(shape.per_lane)])
         put(bench, files[1], B_ROW, lanes_b)
@@ -182,7 +182,7 @@ def multiplied(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     return product
 
 
-def test_the_opcodes_are_all_that_the_specification_has_for_this_processor() -> None:
+def test_the_opcodes_are_those_of_the_specification_for_gfx942() -> None:
     from tinygrad.runtime.autogen.amd.cdna.enum import VOP3POp
 
     of_gfx950_only = re.compile(r"X(128|64)_F8F6F4|LD_SCALE|MFMA_\w+?_16X16X32_B?F16|MFMA_\w+?_32X32X16_B?F16"
@@ -213,7 +213,7 @@ def test_cbsz_broadcasts_one_block_of_a_to_its_neighbours(snippets: Snippets, na
 
 @pytest.mark.parametrize("blgp", range(8))
 @pytest.mark.parametrize("name", BLGP_NAMES)
-def test_blgp_picks_groups_of_lanes_of_b(snippets: Snippets, name: str, blgp: int) -> None:
+def test_blgp_selects_groups_of_lanes_of_b(snippets: Snippets, name: str, blgp: int) -> None:
     run = run_dense(snippets, name, dense_text(name, after=f" blgp:{blgp}"))
 
     quarters = run.lanes_b.reshape(4, 16, -1)
@@ -241,7 +241,7 @@ def test_c_may_be_a_constant(snippets: Snippets, name: str) -> None:
     np.testing.assert_array_equal(run.d, (multiplied(run.a, run.b) + value).astype(run.shape.out))
 
 
-def test_a_broadcast_over_more_blocks_than_there_are_is_a_fault(snippets: Snippets) -> None:
+def test_a_broadcast_over_too_many_blocks_is_a_fault(snippets: Snippets) -> None:
     with WaveBench() as bench:
         assert bench.execute(snippets, dense_text("f32_32x32x1_2b_f32", after=" cbsz:2")) == Status.FAULT
         assert bench.fault.kind == FaultKind.UNSUPPORTED
@@ -299,7 +299,7 @@ def test_integer_sums_wrap(snippets: Snippets) -> None:
 def run_sparse(
     snippets: Snippets, name: str, text: str, chosen_set: int, files: str = "vvv"
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """D as it came out, and as it should have."""
+    """Return the actual and the expected D."""
     shape, rng = Shape.of(name), np.random.default_rng(len(text))
     stored, edge = shape.depth // 2, shape.edge
     kept = np.sort(np.argsort(rng.random((edge, shape.depth // 4, 4)), axis=2)[:, :, :2], axis=2)  # two of every four
@@ -337,7 +337,7 @@ def test_sparse_products_of_small_integers_are_exact(snippets: Snippets, name: s
 
 @pytest.mark.parametrize(("cbsz", "abid"), [(0, 1), (0, 2), (0, 3), (1, 1)])
 @pytest.mark.parametrize("name", SPARSE)
-def test_abid_picks_the_set_of_indices_where_cbsz_is_zero(snippets: Snippets, name: str, cbsz: int, abid: int) -> None:
+def test_abid_selects_the_set_of_indices_if_cbsz_is_zero(snippets: Snippets, name: str, cbsz: int, abid: int) -> None:
     sets = 4 if "16" in Shape.of(name).kinds[0] else 2
 
     result, expected = run_sparse(

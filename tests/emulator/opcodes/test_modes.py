@@ -1,4 +1,4 @@
-"""The MODE register: rounding, denormals, DX10_CLAMP, IEEE and output modifiers, as the descriptor or S_SETREG set them."""
+"""MODE register: rounding, denormals, DX10_CLAMP, IEEE and output modifiers, set by the descriptor or S_SETREG."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def expected(operation: str, dtype: Any, mode: str) -> Any:
 @pytest.mark.parametrize("bits", [16, 32, 64])
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("mode", ROUNDINGS)
-def test_arithmetic_rounds_as_the_descriptor_says(mode: str, operation: str, bits: int) -> None:
+def test_arithmetic_rounds_by_the_mode_of_the_descriptor(mode: str, operation: str, bits: int) -> None:
     row = instruction(operation, bits)
     columns = [
         c[:256] for c in pairs(*[edge_floats(TYPES[f"f{bits}"], seed=i) for i in range(len(row.inputs.split()))], limit=256)
@@ -67,7 +67,7 @@ def test_arithmetic_rounds_as_the_descriptor_says(mode: str, operation: str, bit
 
 
 @pytest.mark.parametrize("mode", ROUNDINGS)
-def test_conversions_round_as_the_descriptor_says(mode: str) -> None:
+def test_conversions_round_by_the_mode_of_the_descriptor(mode: str) -> None:
     snippets = rounding_snippets(mode)
     for name, kind, out in (("f16_f32", "f32", "f16"), ("f32_f64", "f64", "f32"), ("f32_i32", "i32", "f32")):
         values = edge_floats(TYPES[kind]) if kind[0] == "f" else np.arange(-(1 << 31), 1 << 31, 67_108_859, dtype=np.int32)
@@ -92,7 +92,7 @@ v_add_f32_e32 v23, v0, v2"""
 
 
 @pytest.mark.parametrize("path", [0, 1])
-def test_a_mode_that_depends_on_the_path_is_read_when_it_matters(path: int) -> None:
+def test_a_mode_that_depends_on_the_path_is_read_at_run_time(path: int) -> None:
     text = """\
 s_cmp_eq_u32 s4, 0
 s_cbranch_scc1 1f
@@ -110,7 +110,7 @@ v_mul_f32_e32 v21, v0, v2"""
 
 
 @pytest.mark.parametrize("flushed", ["f32", "f16", "f64"])
-def test_denormals_are_flushed_as_the_descriptor_says(flushed: str) -> None:
+def test_denormals_are_flushed_by_the_mode_of_the_descriptor(flushed: str) -> None:
     mode = DEFAULT_MODE & ~(KEEP_F32 if flushed == "f32" else KEEP_F64)
     texts = [instruction(operation, bits).text for operation in ("add", "mul", "max") for bits in (16, 32, 64)]
     packed = {16: "v_pk_mul_f16 v20, v0, v2", 32: "v_pk_mul_f32 v[20:21], v[0:1], v[2:3]"}

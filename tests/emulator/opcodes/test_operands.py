@@ -1,4 +1,4 @@
-"""Operands: inline constants and literals in every width, special sources, halves by op_sel, what a 16-bit result leaves."""
+"""Operands: inline constants and literals in every width, special sources, halves by op_sel, 16-bit results."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def half_text(name: str, selection: tuple[int, ...]) -> str:
 
 
 def texts() -> list[str]:
-    """Every instruction of this file."""
+    """Return every instruction of this file."""
     halves = [half_text(name, selection) for name in HALVES for selection in SELECTIONS]
     return [*WORDS, *PAIRS, *SCALARS, *halves, PACK, *CLEARING, *KEEPING]
 
@@ -94,14 +94,14 @@ def test_scalar_operands_of_64_bits(snippets: Snippets, text: str) -> None:
     assert snippets.run(text, {}, STATE).scalar(20, np.uint64)[0] == SCALARS[text]
 
 
-def test_zero_masks_are_seen_as_such(snippets: Snippets) -> None:
+def test_conditions_on_zero_masks(snippets: Snippets) -> None:
     assert snippets.run("v_mov_b32_e32 v20, src_vccz", {}, {VCC: 0, VCC + 1: 0}).row(20)[0] == 1
     assert snippets.run("v_mov_b32_e32 v20, exec_lo", {}, execute=1 << 32).scalar(EXEC, np.uint64)[0] == 1 << 32
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 @pytest.mark.parametrize("name", HALVES)
-def test_op_sel_picks_halves_of_sources_and_result(snippets: Snippets, name: str, selection: tuple[int, ...]) -> None:
+def test_op_sel_selects_halves_of_sources_and_result(snippets: Snippets, name: str, selection: tuple[int, ...]) -> None:
     kind, oracle = HALVES[name]
     generator = np.random.default_rng(5)
     values = edge_floats(F16).view(U16) if kind == "f16" else edge_integers(16)

@@ -33,7 +33,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Modifiers:
-    """Which half of source i makes the low and the high half of the result, and whether it is negated."""
+    """Selection and negation of the halves of each source for the low and the high half of the result."""
 
     op_sel: tuple[int, int, int] = (0, 0, 0)
     op_sel_hi: tuple[int, int, int] = (1, 1, 1)
@@ -52,7 +52,7 @@ def shift(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def bounded(function: Callable[..., Any], dtype: Any) -> Callable[..., Any]:
-    """The same in wider integers, saturated."""
+    """Compute in wider integers and saturate."""
     limits = np.iinfo(dtype)
     return lambda *v: np.clip(function(*(x.astype(I64) for x in v)), limits.min, limits.max).astype(dtype)
 
@@ -141,7 +141,7 @@ def half(words: Any, index: int) -> NDArray[np.float32]:
 
 
 def texts() -> list[str]:
-    """Every instruction of this file."""
+    """Return every instruction of this file."""
     return [
         *(text_of(*case) for case in CASES),
         *(f"{name} v20, v0, v2, v4{c}" for name in DOTS for c in ("", " clamp")),
@@ -151,7 +151,7 @@ def texts() -> list[str]:
 
 
 def words_for(dtype: Any, seed: int) -> NDArray[np.uint32]:
-    """Pairs of halves, of edge values."""
+    """Return pairs of halves with edge values."""
     values = edge_floats(F16, seed=seed).view(U16) if dtype is F16 else edge_integers(16, seed=seed)
     generator = np.random.default_rng(seed)
     return generator.choice(values, 512).astype(U32) | generator.choice(values, 512).astype(U32) << U32(16)
@@ -269,7 +269,7 @@ def test_packed_fmac_adds_to_its_destination(snippets: Snippets) -> None:
 
 
 @pytest.mark.parametrize(("text", "chosen"), list(zip(MOVES, ((0, 0), (1, 0), (0, 1)), strict=True)))
-def test_packed_move_picks_one_word_of_each_source(snippets: Snippets, text: str, chosen: tuple[int, int]) -> None:
+def test_packed_move_selects_one_word_of_each_source(snippets: Snippets, text: str, chosen: tuple[int, int]) -> None:
     a, b = edge_integers(64), edge_integers(64, seed=4)
     outcome = snippets.run(text, {0: a, 2: b})
 

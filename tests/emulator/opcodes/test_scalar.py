@@ -19,8 +19,8 @@ M32, M64 = 0xFFFFFFFF, (1 << 64) - 1
 
 @dataclass(frozen=True)
 class ScalarRow:
-    """`oracle` takes the sources in s[0:1] and s[2:3], and where `state` asks for it SCC and the old D0; it gives D0 and
-    SCC, or D0 alone where SCC stays, or (None, SCC)."""
+    """One opcode. `oracle` accepts the sources in s[0:1] and s[2:3], and SCC and the old D0 if `state` names them; it returns
+    D0 and SCC, D0 alone if SCC is kept, or (None, SCC)."""
 
     name: str
     oracle: Callable[..., Any]
@@ -195,11 +195,11 @@ RELATIVE = {
     "s_movrels_b32 s20, s0": (20, 32, 3, 32), "s_movrels_b64 s[20:21], s[0:1]": (20, 64, 2, 64),
     "s_movreld_b32 s20, s0": (23, 32, 0, 32), "s_movreld_b64 s[20:21], s[0:1]": (22, 64, 0, 64),
 }  # fmt: skip
-"""With M0 = 3 (2 for pairs): where the result is, and where it comes from."""
+"""Registers of the result and of the source, with M0 = 3 (2 for pairs)."""
 
 
 def texts() -> list[str]:
-    """Every instruction of this file."""
+    """Return every instruction of this file."""
     return [
         *(row.text for row in ROWS),
         *(f"s_{name}_saveexec_b64 s[20:21], s[0:1]" for name in SAVE_EXEC),
@@ -226,7 +226,7 @@ def test_it_equals_the_oracle_on_edge_values(snippets: Snippets, row: ScalarRow)
             seen = outcome.scalar(20, f"u{row.out // 8}")[n] if row.out else 0
             wanted = (value or 0) & (1 << row.out) - 1
             shown = f"{row.text}: {[hex(int(v)) for v in values]}, SCC {scc}"
-            assert (seen, outcome.scc[n]) == (wanted, int(flag)), f"{shown} gives {seen:#x}, expected {wanted:#x}, {int(flag)}"
+            assert (seen, outcome.scc[n]) == (wanted, int(flag)), f"{shown} returns {seen:#x}, expected {wanted:#x}, {int(flag)}"
 
 
 @pytest.mark.parametrize("name", SAVE_EXEC)

@@ -38,7 +38,7 @@ STORES = {
     "s_buffer_store_dwordx2 s[8:9], s[4:7], 0xc": {3: 1, 4: 2},
     "s_buffer_store_dwordx4 s[8:11], s[4:7], 0x18": {6: 1, 7: 2},
 }
-"""Dwords from the middle of a buffer on that change; the buffer resource ends after eight."""
+"""Changed dwords from the middle of a buffer; the buffer resource ends after eight."""
 SWAPS = ["s_atomic_cmpswap s[8:9], s[2:3], 0x4 glc", "s_atomic_cmpswap_x2 s[8:11], s[2:3], 0x8 glc"]
 WIDE = "s_atomic_add_x2 s[8:9], s[2:3], 0x0 glc"
 OUTSIDE = "s_buffer_atomic_add s8, s[4:7], 0x20 glc"
@@ -67,7 +67,7 @@ def bench() -> Iterator[WaveBench]:
 def run(
     bench: WaveBench, snippets: Snippets, text: str, memory: NDArray[np.uint32], *data: int, offset: int = 0
 ) -> tuple[NDArray[np.uint32], list[int]]:
-    """Memory and s8 to s11 after it; s[2:3] points to the middle, s[4:7] is a resource of eight dwords there."""
+    """Return memory and s8 to s11 afterwards; s[2:3] points to the middle, s[4:7] is a resource of eight dwords there."""
     buffer = bench.buffer(memory)
     address = buffer.address + 4 * MIDDLE + offset
     bench.wave.sgpr[2], bench.wave.sgpr[3] = address & 0xFFFFFFFF, address >> 32
@@ -93,7 +93,7 @@ def test_a_store(bench: WaveBench, snippets: Snippets, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ATOMICS)
-def test_an_atomic_gives_back_what_was_there(bench: WaveBench, snippets: Snippets, name: str) -> None:
+def test_an_atomic_returns_the_old_value(bench: WaveBench, snippets: Snippets, name: str) -> None:
     before, data, after = ATOMICS[name]
 
     memory, (returned, *_) = run(bench, snippets, atomic(name), np.full(32, before, np.uint32), data)
@@ -125,7 +125,7 @@ def test_an_atomic_without_glc_leaves_its_register(bench: WaveBench, snippets: S
     assert (memory[MIDDLE], left) == (14, 9)
 
 
-def test_a_buffer_atomic_past_the_end_does_nothing_and_gives_zero(bench: WaveBench, snippets: Snippets) -> None:
+def test_a_buffer_atomic_past_the_end_returns_zero(bench: WaveBench, snippets: Snippets) -> None:
     memory, (outside, *_) = run(bench, snippets, OUTSIDE, np.full(32, 5, np.uint32), 9)
     last, (inside, *_) = run(bench, snippets, INSIDE, np.full(32, 5, np.uint32), 9)
 

@@ -1,4 +1,4 @@
-"""Sub-dword addressing: every source part with and without sign, every destination part and what happens to the rest."""
+"""Sub-dword addressing: every source part with and without sign, every destination part, and the unused part."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CARRY_IN = "v_addc_co_u32_sdwa v20, vcc, v0, v2, vcc dst_sel:DWORD src0_sel:DWOR
 
 
 def texts() -> list[str]:
-    """Every instruction of this file."""
+    """Return every instruction of this file."""
     rows = [*(str(row[0]) for row in SOURCES), *(row[0] for row in DESTINATIONS)]
     return [*rows, *HALVES, *FLOATS, SCALAR, COMPARE_VCC, COMPARE_SGPR, CARRY, CARRY_IN]
 

@@ -1,4 +1,4 @@
-"""Atomics of all workgroups to one place follow one another: MI300X is taken to need 8 clocks for each request."""
+"""Atomics of all workgroups to one address are serial, with `atomic_cycles` (8) each on MI300X."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def timed(step: Step, addresses: list[list[int]]) -> TimingEstimate:
     return estimate(load_runtime(), traced_launch([step, END], records, workgroups=WORKGROUPS, resident=8), mi300x())
 
 
-def test_one_counter_for_all_workgroups_takes_as_long_as_all_of_their_requests() -> None:
+def test_a_shared_counter_is_busy_for_all_requests() -> None:
     assert timed(ATOMIC, [[0], [0]]).cycles == 8 * WORKGROUPS
 
 
-def test_a_counter_for_each_workgroup_does_not() -> None:
+def test_a_counter_per_workgroup_is_not() -> None:
     assert timed(ATOMIC, [[0], [1 << 20]]).cycles < WORKGROUPS
 
 
@@ -43,7 +43,7 @@ def test_the_segment_with_most_requests_counts() -> None:
     assert cycles == 3 * (10 / 2) * 8  # three atomics of two sampled workgroups meet in the second segment; loads do not count
 
 
-def test_atomics_in_lds_are_no_matter_of_the_memory() -> None:
+def test_atomics_in_lds_do_not_count() -> None:
     program = straight_program([LDS_ATOMIC, END])
 
     assert contention_cycles(program, [], workgroups=10, cycles_per_request=8) == 0

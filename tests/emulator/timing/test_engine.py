@@ -1,6 +1,6 @@
-"""The compute unit model: cycles that can be counted by hand, and the order in which variants of a kernel must rank.
+"""Compute unit model: cycles that can be counted by hand, and the order of variants of a kernel.
 
-MI300X parameters: a vector instruction holds its SIMD 4 clocks, a wait takes 1, other instructions 4.
+MI300X parameters: a vector instruction occupies its SIMD for 4 clocks, a wait lasts 1, other instructions 4.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_four_waves_run_side_by_side_on_four_simds_and_eight_share_them(runtime:
     assert eight.cycles == 2 * 100 * 4 + 4
 
 
-def test_a_full_machine_of_fma_runs_at_the_vector_peak(runtime: Runtime) -> None:
+def test_fma_on_all_compute_units_runs_at_the_vector_peak(runtime: Runtime) -> None:
     instructions, waves, groups = 2000, 16, 8 * UNITS
     result = timed(runtime, traced_launch([VALU] * instructions + [END], [[()] * waves], workgroups=groups, resident=2))
 
@@ -121,7 +121,7 @@ def test_a_streaming_copy_reaches_the_achievable_bandwidth(runtime: Runtime) -> 
     assert copied_gb_per_s == pytest.approx(TARGET.timing.achievable_dram_gb_per_s, rel=0.05)
 
 
-def test_bank_conflicts_cost_what_they_hold_the_lds_for(runtime: Runtime) -> None:
+def test_bank_conflicts_occupy_the_lds(runtime: Runtime) -> None:
     steps = [LDS_READ] * 32 + [WAIT_LDS, END]
 
     def of(busy_cycles: int) -> float:
@@ -131,7 +131,7 @@ def test_bank_conflicts_cost_what_they_hold_the_lds_for(runtime: Runtime) -> Non
     assert of(32) - of(16) == pytest.approx(4 * 32 * 16, rel=0.05)
 
 
-def test_a_barrier_waits_for_the_slowest_wave_and_says_where(runtime: Runtime) -> None:
+def test_a_barrier_waits_for_the_slowest_wave(runtime: Runtime) -> None:
     steps = [LOAD, WAIT_LOADS, BARRIER, END]
     quick, slow = vector_record(0, []), vector_record(0, [0])
     result = timed(runtime, traced_launch(steps, [[quick, slow]]))
@@ -149,7 +149,7 @@ def test_a_load_without_a_record_does_not_take_the_next_ones(runtime: Runtime) -
     assert result.stall_cycles[1] < result.stall_cycles[3]
 
 
-def test_many_rounds_cost_what_each_costs(runtime: Runtime) -> None:
+def test_many_rounds_cost_the_sum_of_each(runtime: Runtime) -> None:
     steps = [VALU] * 200 + [END]
     few = timed(runtime, traced_launch(steps, [[()] * 4], workgroups=4 * UNITS, resident=1))
     many = timed(runtime, traced_launch(steps, [[()] * 4], workgroups=400 * UNITS, resident=1))
@@ -159,7 +159,7 @@ def test_many_rounds_cost_what_each_costs(runtime: Runtime) -> None:
 
 @pytest.mark.parametrize("base", [0x7F00_0000_0000, 0x7F12_3456_7000])
 @pytest.mark.parametrize("scratch", [0x1000, 0x7FFF_0000_0040])
-def test_where_memory_was_mapped_does_not_matter(runtime: Runtime, base: int, scratch: int) -> None:
+def test_the_address_of_memory_does_not_change_the_time(runtime: Runtime, base: int, scratch: int) -> None:
     def launch(base: int, scratch: int) -> TracedLaunch:
         inside = [base + 4160 * i for i in range(64)]
         outside = [scratch + 64 * i for i in range(8)]

@@ -28,7 +28,7 @@ def test_dependent_loads_take_the_latency_of_the_level_that_holds_them(
     assert bench.load_cycles(footprint) == pytest.approx(getattr(timing, level), rel=0.15)
 
 
-def test_a_copy_reaches_the_bandwidth_that_is_achievable(bench: ModelProbe, timing: TimingParameters) -> None:
+def test_a_copy_reaches_the_achievable_bandwidth(bench: ModelProbe, timing: TimingParameters) -> None:
     assert bench.copy_gb_per_s(64 * MIB) == pytest.approx(timing.achievable_dram_gb_per_s, rel=0.15)
 
 

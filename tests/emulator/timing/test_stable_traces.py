@@ -22,7 +22,7 @@ def test_an_address_becomes_its_buffer_and_offset() -> None:
     assert words[0] == record(0, 0)[0]
 
 
-def test_what_lies_in_no_buffer_is_numbered_by_first_touch() -> None:
+def test_addresses_outside_buffers_are_numbered_by_first_access() -> None:
     ((words,),) = stabilise([[record(0x70000, 0x10000, 0x70000)]], [(0x4000, 0x1000)])
 
     assert words[1:].tolist() == [(2 << BUFFER_SHIFT) + offset for offset in (0, 64, 0)]
@@ -41,7 +41,7 @@ def test_a_line_that_two_workgroups_touch_is_marked_in_both() -> None:
     assert [int(word) & 1 for word in (*first[1:], *second[1:])] == [1, 0, 1]  # 0x4000 and 0x4040 are one line
 
 
-def test_waves_without_memory_and_launches_without_buffers_are_fine() -> None:
+def test_waves_without_memory_and_launches_without_buffers() -> None:
     block = np.array([1 << 56], dtype=np.uint64)
 
     assert [w.tolist() for w in stabilise([[block, block]], [])[0]] == [[1 << 56]] * 2

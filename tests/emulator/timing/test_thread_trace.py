@@ -1,4 +1,4 @@
-"""Thread traces of the timing engine: the parts of a wavefront add up to its life, hits are those of its blocks."""
+"""Thread traces of the timing engine: the parts of a wavefront add up to its lifetime, hits are those of its blocks."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def runtime() -> Runtime:
 
 
 def lengths(wave: TracedWave) -> tuple[int, int]:
-    """Life, and latency + idle over the instructions."""
+    """Return the lifetime, and latency + idle of all instructions."""
     before = np.concatenate([[wave.begin], wave.done[:-1]])
     return wave.end - wave.begin, int((wave.done - wave.attempts).sum() + (wave.attempts - before).sum())
 
 
-def test_nothing_is_recorded_unless_asked_and_asking_changes_no_time(runtime: Runtime) -> None:
+def test_a_thread_trace_is_optional_and_does_not_change_the_time(runtime: Runtime) -> None:
     launch = traced_launch(STEPS, [RECORDS], workgroups=3000, resident=3)
 
     plain, traced = estimate(runtime, launch, TARGET), estimate(runtime, launch, TARGET, thread_trace=True)
@@ -56,7 +56,7 @@ def test_nothing_is_recorded_unless_asked_and_asking_changes_no_time(runtime: Ru
     assert len(traced.thread_trace) == 10 * 6  # ceil(3000 / 304) workgroups on the compute unit
 
 
-def test_latency_and_idle_add_up_to_the_life_of_every_wavefront(runtime: Runtime) -> None:
+def test_latency_and_idle_add_up_to_the_lifetime_of_every_wavefront(runtime: Runtime) -> None:
     waves = estimate(
         runtime, traced_launch(STEPS, [RECORDS], workgroups=3000, resident=3), TARGET, thread_trace=True
     ).thread_trace  # fmt: skip
@@ -86,7 +86,7 @@ def test_cycles_of_one_wavefront_counted_by_hand(runtime: Runtime) -> None:
     assert (wave.simd, wave.slot, wave.begin, wave.end) == (0, 0, 0, 16)
 
 
-def test_a_wait_holds_the_latency_of_its_load_and_the_load_only_its_issue(runtime: Runtime) -> None:
+def test_a_wait_has_the_latency_of_its_load_and_the_load_only_its_issue(runtime: Runtime) -> None:
     launch = traced_launch([LOAD, WAIT_LOADS, END], [[vector_record(0, [0])]])
 
     (wave,) = estimate(runtime, launch, TARGET, thread_trace=True).thread_trace
@@ -105,7 +105,7 @@ def test_a_busy_simd_is_a_stall_and_a_lost_scalar_unit_is_idle(runtime: Runtime)
     assert all((w.issued == w.attempts).all() for w in scalar)
 
 
-def test_a_barrier_takes_until_the_last_wavefront_has_come(runtime: Runtime) -> None:
+def test_a_barrier_lasts_until_the_last_wavefront(runtime: Runtime) -> None:
     records = [[vector_record(0, [0]), ()]]
     launch = traced_launch([LOAD, WAIT_LOADS, BARRIER, END], records)
 
