@@ -1,4 +1,4 @@
-"""Bad input gets one error that says what, where and how to hint it: exit code 2, no traceback, nothing half-written."""
+"""Bad input is reported by one error with place and hint: exit code 2, no traceback, no partial output."""
 
 from pathlib import Path
 
@@ -128,6 +128,19 @@ def test_an_unknown_option_of_a_group_is_answered_with_the_nearest(directory: Di
     refused(directory.run(word), says="there is no", where=word, hint=hint)
 
 
+@pytest.mark.parametrize(
+    ("word", "says", "hint"),
+    [
+        ("experiment=softmax_optimize", "experiment is not part of the configuration", "write +experiment=softmax_optimize"),
+        ("+experiment=sofmax_optimize", "there is no experiment named", "did you mean +experiment=softmax_optimize?"),
+        ("+target=mi300x", "target is chosen twice", "write target=NAME without +"),
+        ("space=null", "the option of a group must be a name", "space=none"),
+    ],
+)
+def test_a_choice_of_a_group_is_explained(directory: Directory, word: str, says: str, hint: str) -> None:
+    refused(directory.run(word), says=says, hint=hint)
+
+
 def test_yaml_that_does_not_parse_names_file_and_line(directory: Directory) -> None:
     directory.change(directory.description, "grid: [1]", "grid: [1")
 
@@ -219,7 +232,7 @@ def test_a_check_that_finds_something_fails_the_run_and_keeps_what_was_found(dir
 
 
 def test_a_check_that_does_not_exist(directory: Directory) -> None:
-    refused(directory.run("device.check=race"), says="no check named 'race'", where="device.check", hint="lds_races")
+    refused(directory.run("device.check=race"), says="unknown check 'race'", where="device.check", hint="lds_races")
 
 
 def test_debug_shows_the_traceback(directory: Directory) -> None:

@@ -155,7 +155,7 @@ def _writing(directory: str = "outputs") -> Iterator[None]:
     except OSError as error:
         from hydra.errors import HydraException
 
-        if isinstance(error, HydraException):
+        if isinstance(error, HydraException | BrokenPipeError):
             raise  # Hydra raises an OSError for an unknown option
         raise LabError(
             f"cannot write the run's directory: {error.strerror or error}",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def compose_overrides(overrides: Sequence[str]) -> tuple[dict[str, Any], Origins]:
-    """The plain, resolved configuration of some overrides, and where its values come from."""
+    """Return the plain, resolved configuration of some overrides, and the origins of its values."""
     from hydra import compose, initialize_config_dir
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf, open_dict
@@ -39,7 +39,7 @@ def compose_overrides(overrides: Sequence[str]) -> tuple[dict[str, Any], Origins
 
 @contextmanager
 def hydra_errors_explained(arguments: Sequence[str]) -> Iterator[None]:
-    """Errors of Hydra, OmegaConf and YAML in the form of every other error of the lab."""
+    """Raise the errors of Hydra, OmegaConf and YAML in this block as :class:`ConfigError`."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
     from yaml import MarkedYAMLError
@@ -51,18 +51,14 @@ def hydra_errors_explained(arguments: Sequence[str]) -> Iterator[None]:
     except MarkedYAMLError as error:
         raise _explain_yaml(error) from error
     except ValueError as error:
-        option = re.match(r"Invalid defaults list in '([^']+)'", str(error))
-        if option is None:
+        explained = _explain_value_error(str(error), arguments)
+        if explained is None:
             raise
-        raise ConfigError(
-            "`defaults` is Hydra's own key in an option of a group, and has to be a list there",
-            where=f"the option {option[1]}",
-            hint="in a space write `first:`, or name the file: autotune.space=FILE",
-        ) from error
+        raise explained from error
 
 
 def parse_composed(composed: DictConfig) -> tuple[LabConfig, dict[str, Any]]:
-    """The validated configuration, and the same as plain data. Hydra's own part is left out; its state has to be set."""
+    """Return the validated configuration, and the same as plain data, without the node of Hydra, whose state must be set."""
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
@@ -74,7 +70,7 @@ def parse_composed(composed: DictConfig) -> tuple[LabConfig, dict[str, Any]]:
 
 
 def _origins(runtime: Any) -> Origins:
-    """The files behind each group choice, most specific first: user's directories, experiment, group option."""
+    """Return the files of each group choice, the most specific first: experiment, then group option."""
     choices = {str(group): str(option) for group, option in runtime.runtime.choices.items() if option is not None}
     directories = [Path(s.path) for s in runtime.runtime.config_sources if s.schema in ("file", "experiments") and s.path]
     experiment = [f / "experiment" / f"{choices['experiment']}.yaml" for f in directories] if "experiment" in choices else []
@@ -86,8 +82,27 @@ def _origins(runtime: Any) -> Origins:
     return Origins(files=files, overrides=tuple(runtime.overrides.task))
 
 
+def _explain_value_error(text: str, arguments: Sequence[str]) -> ConfigError | None:
+    """Explain the plain ValueErrors of Hydra; None for any other."""
+    option = re.match(r"Invalid defaults list in '([^']+)'", text)
+    if option is not None:
+        return ConfigError(
+            "`defaults` is a reserved key of Hydra in an option of a group, and must be a list there",
+            where=f"the option {option[1]}",
+            hint="in a space write `first:`, or name the file: autotune.space=FILE",
+        )
+    if not text.startswith("Config group override must be"):
+        return None
+    empty = [argument for argument in arguments if argument.partition("=")[2] in ("", "null")]
+    return ConfigError(
+        "the option of a group must be a name",
+        where=f"the override {empty[0]!r}" if empty else None,
+        hint="space=none searches no space, tracking=none disables tracking",
+    )
+
+
 def _explain(error: Exception, arguments: Sequence[str]) -> ConfigError:
-    """Hydra's and OmegaConf's composition errors, in the form of every other error of the lab."""
+    """Explain a composition error of Hydra or OmegaConf."""
     from hydra.errors import OverrideParseException
 
     text = str(error).strip()
@@ -95,24 +110,35 @@ def _explain(error: Exception, arguments: Sequence[str]) -> ConfigError:
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:
         key = unknown[1]
-        guilty = next((word for word in arguments if word.partition("=")[0].strip() == key), key)
-        return ConfigError(f"unknown key {key!r}", where=f"the override {guilty!r}", hint=_nearest_key(key, arguments))
+        origin = next((argument for argument in arguments if argument.partition("=")[0].strip() == key), key)
+        addition = re.search(r"append to your default list use (\+\S+)", text)
+        if addition:
+            return ConfigError(
+                f"{key} is not part of the configuration", where=f"the override {origin!r}", hint=f"write {addition[1]}"
+            )
+        return ConfigError(f"unknown key {key!r}", where=f"the override {origin!r}", hint=_nearest_key(key, arguments))
+    twice = re.match(r"(\S+) appears more than once in the final defaults list", text)
+    if twice:
+        return ConfigError(
+            f"{twice[1]} is chosen twice", where=f"the override +{twice[1]}=...", hint=f"write {twice[1]}=NAME without +"
+        )
     if isinstance(error, OverrideParseException):
         return ConfigError(
             f"not an override: {error.message.splitlines()[0]}",
-            where=f"the word {error.override!r}",
+            where=f"the argument {error.override!r}",
             hint="write key=value; quote values with brackets, commas or spaces: 'key=\"a, b\"'",
         )
     option = re.search(r"Could not find '([^']+)'", text) or re.search(r"In '[^']*': Could not find '([^']+)'", text)
     if option:
         available = re.findall(r"^\t(\S+)", text.partition("Config search path")[0], flags=re.MULTILINE)
         group, _, name = option[1].rpartition("/")
+        key = next((a.partition("=")[0] for a in arguments if a.lstrip("+").startswith(f"{group}=")), group)
         near = difflib.get_close_matches(name, available, n=1, cutoff=0.4)
-        hint = f"did you mean {group}={near[0]}? " if near else ""
+        hint = f"did you mean {key}={near[0]}? " if near else ""
         hint += "joblib, submitit and ray come with pip install 'rocm-perf-lab[cluster]'; " if group == "hydra/launcher" else ""
         return ConfigError(
             f"there is no {group or 'option'} named {name!r}",
-            where=f"the override {group}={name}" if group else option[1],
+            where=f"the override {key}={name}" if group else option[1],
             hint=f"{hint}available: {', '.join(available) or 'see --help'}",
         )
     return ConfigError(
@@ -125,14 +151,14 @@ def _explain(error: Exception, arguments: Sequence[str]) -> ConfigError:
 def _explain_yaml(error: MarkedYAMLError) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     return ConfigError(
-        f"this YAML cannot be read: {error.problem or error.context}",
+        f"invalid YAML: {error.problem or error.context}",
         where=f"{mark.name}:{mark.line + 1}:{mark.column + 1}" if mark is not None else None,
-        hint="look for an open bracket or quote, or wrong indentation, there or on the line before",
+        hint="look for an open bracket or quote, or wrong indentation, on this line or the one before",
     )
 
 
 def _nearest_key(path: str, arguments: Sequence[str]) -> str:
-    """The nearest key to a mistyped override, among the keys of the configuration composed without it."""
+    """Suggest the key nearest to a mistyped one, from the configuration composed without that override."""
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf import DictConfig, OmegaConf
@@ -141,7 +167,7 @@ def _nearest_key(path: str, arguments: Sequence[str]) -> str:
     from rocm_perf_lab.config.key_paths import valid_keys
     from rocm_perf_lab.config.lab import LabConfig
 
-    others = [word for word in arguments if "=" in word and word.partition("=")[0].strip() != path]
+    others = [argument for argument in arguments if "=" in argument and argument.partition("=")[0].strip() != path]
     try:
         with initialize_config_dir(config_dir=str(resource_dir("conf").resolve()), version_base="1.3"):
             composed = compose(config_name="config", overrides=others)

@@ -1,7 +1,4 @@
-"""What every job stands on: the configuration, the run's directory, the console, the device and the tracker.
-
-A :class:`Lab` is opened once per run. It owns nothing but these; the verbs live in the other modules of this directory.
-"""
+"""Context of a run: configuration, directory, console, device and tracker. The jobs are in the packages of this directory."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from rich.console import Console
 
 from rocm_perf_lab.core.components import build
 from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.jobs.inputs import require_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,30 +25,33 @@ if TYPE_CHECKING:
 
 
 class Job(Protocol):
-    """A verb of the lab."""
+    """One command: profile, autotune, optimize, ..."""
 
     def run(self, lab: Lab) -> float | None:
-        """Do it; print to `lab.console`, write below `lab.output_dir`, log to `lab.tracker`.
+        """Run; print to `lab.console`, write to `lab.output_dir`, log to `lab.tracker`.
 
         Returns:
-            What a sweep over this job minimises, where it has such a figure: for a profile the runtime in ms.
+            The value that a sweep over this job minimises, if it has one: for a profile the runtime in ms.
+
+        Raises:
+            LabError: The job failed.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Lab:
-    """One run of the lab."""
+    """Context of one run."""
 
     settings: RunConfig
-    """What a run needs at least; the rest of the configuration is in `config`."""
+    """The part of the configuration that every run needs; `config` has all of it."""
     resolved: Mapping[str, Any]
     output_dir: Path
     console: Console
     resumed: bool = False
-    """An interrupted run is taken up again, in its directory."""
+    """Whether an interrupted run continues in its directory."""
     tracking_run: str | None = None
-    """Its id in the store."""
+    """Id of that run in the tracking store."""
 
     @classmethod
     def open(
@@ -62,18 +63,20 @@ class Lab:
         resumed: bool = False,
         tracking_run: str | None = None,
     ) -> Lab:
-        """Store the resolved configuration with the run.
+        """Check the input files, and store the resolved configuration in the run's directory.
 
         Args:
             settings: The configuration, or the part of it that every run needs.
-            resolved: All of the configuration, checked, as plain data.
-            output_dir: The run's directory.
-            resumed: An interrupted run is taken up again.
-            tracking_run: Its id in the store.
+            resolved: The whole configuration as plain data.
+            output_dir: Directory of the run.
+            resumed: Whether an interrupted run continues.
+            tracking_run: Id of that run in the tracking store.
 
         Raises:
+            LabError: An input file does not exist or cannot be read.
             OSError: The directory cannot be written.
         """
+        require_inputs(settings)
         write_text(output_dir / "config.json", json.dumps(resolved, indent=2, default=str) + "\n")
         console = Console(highlight=False, soft_wrap=False, quiet=settings.display != "table")
         return cls(settings, resolved, output_dir, console, resumed, tracking_run)
@@ -83,7 +86,7 @@ class Lab:
         """The whole configuration.
 
         Raises:
-            ConfigError: The run began with the part of it that every run needs, and the rest is wrong.
+            ConfigError: The run was opened with a part of the configuration, and the rest is invalid.
         """
         from rocm_perf_lab.config.errors import Origins
         from rocm_perf_lab.config.lab import LabConfig
@@ -99,7 +102,7 @@ class Lab:
 
     @cached_property
     def measuring_device(self) -> Device:
-        """What candidates are measured on: the device, or replays on it of the dispatch that the first launch makes."""
+        """The device that measures candidates: the configured one, or replays of the first dispatch on it."""
         if "replay" not in (self.config.measure, self.config.optimizer.measure):
             return self.device
         from rocm_perf_lab.replay.device import replaying_device
@@ -109,11 +112,11 @@ class Lab:
 
     @cached_property
     def tracker(self) -> RunTracker:
-        """The run that everything is logged to."""
+        """The tracking run; opened at first use."""
         return self._tracker(f"{self.job_name} {self.config.kernel.name}")
 
     def deferred_tracker(self, run_name: str) -> RunTracker:
-        """The run that everything is logged to once the command has answered. Only MLflow takes long enough for that."""
+        """Return a tracker that logs after the command has answered; trackers other than MLflow are fast and log at once."""
         from rocm_perf_lab.tracking.deferred import DeferredTracker
         from rocm_perf_lab.tracking.store import open_mlflow_tracker
 
@@ -127,7 +130,7 @@ class Lab:
 
     @property
     def job_name(self) -> str:
-        """Name of the command, and of the job's module if it is not the main one: `profile`, `optimize_application`."""
+        """Name of the command, with the module if that is not `job`: `profile`, `optimize_application`."""
         modules = self.settings.job.target.split(".")[:-1]
         own = modules[modules.index("jobs") + 1 :] if "jobs" in modules else modules[-1:]
         return "_".join(name for name in own if name != "job")
@@ -138,12 +141,12 @@ class Lab:
         return job.run(self)
 
     def announce_device(self) -> None:
-        """Say where kernels will run, and why there."""
+        """Print the device that runs kernels, and the reason for the choice."""
         identity = self.measuring_device.identity
         self.console.print(f"[bold]device[/]  {identity.name}: {identity.reason}")
 
     def answer(self, document: Path, runtime: str) -> None:
-        """What a machine asked for, on standard output and nothing beside it: one JSON document, or the runtime alone."""
+        """Print the JSON document or the runtime to standard output, if the display is `json` or `runtime`."""
         if self.settings.display == "json":
             sys.stdout.write(document.read_text(encoding="utf-8"))
         elif self.settings.display == "runtime":

@@ -1,8 +1,7 @@
 """A run that is logged after the command has answered: starting MLflow takes longer than profiling a short application.
 
-What is logged is collected, written to `tracking.json` in the run's directory when the run ends, and logged from there by a
-process of its own, at the lowest priority, one at a time; the file is gone when that is done. Where it fails,
-`tracking_error.txt` beside it says why.
+The tracker collects the record and writes it to `tracking.json` in the run's directory when the run ends. A separate process
+of the lowest priority logs it and removes the file; if that fails, it writes the reason to `tracking_error.txt`.
 
     python -m rocm_perf_lab.tracking.deferred DIRECTORY
 """
@@ -21,7 +20,7 @@ from rocm_perf_lab.core.components import Component, build
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.core.resources import cache_dir
-from rocm_perf_lab.tracking.run import ClosesItself, TrackingError
+from rocm_perf_lab.tracking.run import SelfClosingTracker, TrackingError
 from rocm_perf_lab.tracking.store import DEFAULT_URI
 
 if TYPE_CHECKING:
@@ -31,17 +30,17 @@ if TYPE_CHECKING:
 
 RECORD, FAILURE = "tracking.json", "tracking_error.txt"
 FOREGROUND = "ROCM_PERF_LAB_TRACKING"
-"""Environment variable: `foreground` logs before the command ends."""
+"""Environment variable; `foreground` logs before the command ends."""
 _LOWEST_PRIORITY = 19
 
 
-class DeferredTracker(ClosesItself):
-    """Collects what is logged.
+class DeferredTracker(SelfClosingTracker):
+    """Collects the record of a run.
 
     Args:
-        component: The row that names the real tracker.
-        run_name: What the UI shows.
-        directory: The run's directory.
+        component: Configuration of the real tracker.
+        run_name: Name shown in the UI.
+        directory: Directory of the run.
     """
 
     run_id: str | None = None
@@ -60,43 +59,43 @@ class DeferredTracker(ClosesItself):
         }
 
     def child(self, name: str, tags: Mapping[str, str] | None = None) -> RunTracker:
-        """Nothing that defers has children."""
+        """Raise NotImplementedError: a deferred run has no children."""
         raise NotImplementedError(f"{name}: a deferred run has no children")
 
     def end_children(self, status: str) -> None:
-        """There are none."""
+        """Do nothing: a deferred run has no children."""
 
     def log_params(self, params: Mapping[str, Any]) -> None:
-        """What was asked for."""
+        """Log parameters."""
         self._record["params"] |= {name: str(value) for name, value in params.items()}
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """What came out."""
+        """Log metrics."""
         self._record["metrics"] |= metrics
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """What it belongs to."""
+        """Set tags."""
         self._record["tags"] |= tags
 
     def log_artifact(self, path: Path, directory: str | None = None) -> None:
-        """Keep a copy of a file."""
+        """Copy a file to the artifacts of the run."""
         self._record["artifacts"].append([str(path.absolute()), directory])
 
     def log_text(self, text: str, name: str) -> None:
-        """Keep a text as a file."""
+        """Store a text as an artifact."""
         self._record["texts"].append([text, name])
 
     def close(self, status: str = "FINISHED") -> None:
-        """Hand over what was collected.
+        """Write the record, and start the process that logs it.
 
         Raises:
-            TrackingError: The directory cannot be written; in the foreground, the store cannot be used.
+            TrackingError: The directory cannot be written, or, in the foreground, the store cannot be used.
         """
         try:
             write_text(self._directory / RECORD, json.dumps(self._record | {"status": status}, indent=2) + "\n")
         except OSError as error:
             raise TrackingError(
-                f"the run cannot be handed over to tracking: {error.strerror or error}",
+                f"the tracking record cannot be written: {error.strerror or error}",
                 where=str(self._directory),
                 hint="free some space, or add tracking=none",
             ) from error
@@ -116,15 +115,15 @@ class DeferredTracker(ClosesItself):
 
 
 def log_record(directory: Path) -> None:
-    """Log what a run left in its directory.
+    """Log the record in a run's directory, and remove it.
 
     Raises:
-        LabError: The store cannot be used.
+        TrackingError: The store cannot be used.
     """
     record = json.loads((directory / RECORD).read_text(encoding="utf-8"))
     row = Component.model_validate(record["tracking"])
     with (cache_dir() / "tracking.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes that make one new store get in each other's way
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time creates a new store
         tracker: RunTracker = build(row, where="tracking", run_name=record["run_name"])
         with tracker:
             tracker.set_tags(record["tags"])
@@ -139,7 +138,7 @@ def log_record(directory: Path) -> None:
 
 
 def main(directory: Path) -> int:
-    """Log one run, out of the way of everything else."""
+    """Log one run at the lowest priority; return 1 if that fails."""
     os.nice(_LOWEST_PRIORITY)
     try:
         log_record(directory)

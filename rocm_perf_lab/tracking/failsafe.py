@@ -1,4 +1,4 @@
-"""A run whose store may fail on the way: what is being measured is worth more than its record, and goes on without it."""
+"""A tracker that survives a failure of its store: the measurements go on without tracking."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocm_perf_lab.tracking.run import ClosesItself, NullTracker, TrackingError
+from rocm_perf_lab.tracking.run import NullTracker, SelfClosingTracker, TrackingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class StoreWatch:
-    """What a run and its children share: whether the store still answers, and who is told when it does not any more."""
+    """State shared by a run and its children: whether the store has failed, and the callback for its first failure."""
 
     warn: Callable[[TrackingError], None]
     failed: bool = False
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Use the store; its first failure is told, and none is raised."""
+        """Use the store; report its first failure, and raise none."""
         try:
             yield
         except TrackingError as error:
@@ -33,12 +33,12 @@ class StoreWatch:
                 self.warn(error)
 
 
-class FailsafeTracker(ClosesItself):
-    """Logs to a run until its store fails; then says so once, and keeps nothing.
+class FailsafeTracker(SelfClosingTracker):
+    """Logs to a run until its store fails; then reports that once, and stores nothing more.
 
     Args:
-        run: The run.
-        store: Its store, and who is told of the failure.
+        run: Tracker of the run.
+        store: State of its store.
     """
 
     def __init__(self, run: RunTracker, store: StoreWatch) -> None:
@@ -47,43 +47,43 @@ class FailsafeTracker(ClosesItself):
 
     @property
     def uri(self) -> str | None:
-        """The store; None once it has failed."""
+        """URI of the store; None once it has failed."""
         return None if self._store.failed else self._run.uri
 
     @property
     def run_id(self) -> str | None:
-        """The run's id in the store."""
+        """Id of the run in the store."""
         return self._run.run_id
 
     def child(self, name: str, tags: Mapping[str, str] | None = None) -> RunTracker:
-        """A run below this one, which fails with it."""
+        """Start a child run, which shares the state of the store."""
         if not self._store.failed:
             with self._store.attempt():
                 return FailsafeTracker(self._run.child(name, tags), self._store)
         return NullTracker(name)
 
     def end_children(self, status: str) -> None:
-        """End the runs below this one that are still open."""
+        """End the running children."""
         self._try(lambda: self._run.end_children(status))
 
     def log_params(self, params: Mapping[str, Any]) -> None:
-        """What was asked for."""
+        """Log parameters."""
         self._try(lambda: self._run.log_params(params))
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """What came out."""
+        """Log metrics."""
         self._try(lambda: self._run.log_metrics(metrics))
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """What it belongs to."""
+        """Set tags."""
         self._try(lambda: self._run.set_tags(tags))
 
     def log_artifact(self, path: Path, directory: str | None = None) -> None:
-        """Keep a copy of a file."""
+        """Copy a file to the artifacts of the run."""
         self._try(lambda: self._run.log_artifact(path, directory))
 
     def log_text(self, text: str, name: str) -> None:
-        """Keep a text as a file."""
+        """Store a text as an artifact."""
         self._try(lambda: self._run.log_text(text, name))
 
     def close(self, status: str = "FINISHED") -> None:

@@ -1,4 +1,4 @@
-"""What a job may do with the record of its run, wherever that is kept; and a run that is kept nowhere."""
+"""The protocol of a tracking run, and a tracker that stores nothing."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ if TYPE_CHECKING:
 
 
 class TrackingError(LabError):
-    """The store cannot be reached or written."""
+    """Tracking store that cannot be reached or written."""
 
 
 class RunTracker(Protocol):
-    """One run in a store."""
+    """Run in a tracking store."""
 
     @property
     def uri(self) -> str | None:
-        """The store, or None where nothing is kept."""
+        """URI of the store; None if nothing is stored."""
         ...
 
     @property
     def run_id(self) -> str | None:
-        """The run's id in the store."""
+        """Id of the run in the store."""
         ...
 
     def child(self, name: str, tags: Mapping[str, str] | None = None) -> RunTracker:
-        """A run below this one."""
+        """Start a child run."""
         ...
 
     def end_children(self, status: str) -> None:
-        """End the runs below this one that nobody will end any more: those of jobs that were killed."""
+        """End the running children whose jobs were killed."""
         ...
 
     def log_params(self, params: Mapping[str, Any]) -> None:
-        """What was asked for."""
+        """Log parameters."""
         ...
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """What came out."""
+        """Log metrics."""
         ...
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """What it belongs to."""
+        """Set tags."""
         ...
 
     def log_artifact(self, path: Path, directory: str | None = None) -> None:
-        """Keep a copy of a file."""
+        """Copy a file to the artifacts of the run."""
         ...
 
     def log_text(self, text: str, name: str) -> None:
-        """Keep a text as a file."""
+        """Store a text as an artifact."""
         ...
 
     def close(self, status: str = "FINISHED") -> None:
@@ -67,8 +67,8 @@ class RunTracker(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
-class ClosesItself:
-    """A run that ends with its `with` block, in the status that the block's end calls for."""
+class SelfClosingTracker:
+    """Context manager that ends the run with the status of its `with` block."""
 
     def close(self, status: str = "FINISHED") -> None:
         """End the run."""
@@ -81,12 +81,12 @@ class ClosesItself:
         if kind is None:
             self.close("FINISHED")
         else:
-            with suppress(TrackingError):  # what ended the block is what the user must see
+            with suppress(TrackingError):  # the error that ended the block matters more
                 self.close("KILLED" if issubclass(kind, KeyboardInterrupt | SystemExit) else "FAILED")
 
 
-class NullTracker(ClosesItself):
-    """Keeps nothing."""
+class NullTracker(SelfClosingTracker):
+    """Tracker that stores nothing."""
 
     uri: str | None = None
     run_id: str | None = None
@@ -95,26 +95,26 @@ class NullTracker(ClosesItself):
         self.run_name = run_name
 
     def child(self, name: str, tags: Mapping[str, str] | None = None) -> NullTracker:
-        """Another that keeps nothing."""
+        """Return another tracker that stores nothing."""
         return NullTracker(name)
 
     def end_children(self, status: str) -> None:
-        """There are none."""
+        """Do nothing."""
 
     def log_params(self, params: Mapping[str, Any]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def log_artifact(self, path: Path, directory: str | None = None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def log_text(self, text: str, name: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self, status: str = "FINISHED") -> None:
-        """Nothing."""
+        """Do nothing."""

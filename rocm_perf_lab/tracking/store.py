@@ -1,7 +1,7 @@
-"""Runs kept in MLflow: one parent run per job, one child run per proposal.
+"""Runs in MLflow: one parent run per job, one child run per proposal or trial.
 
-`open_mlflow_tracker` gives a tracker for a new run; as a context manager it marks the run finished, failed or killed, so
-that none is left running. MLflow is imported only here, inside functions: it takes seconds.
+A tracker is a context manager that marks its run as finished, failed or killed. MLflow is imported inside functions of this
+module only, since the import takes seconds.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import tempfile
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from rocm_perf_lab.tracking.run import ClosesItself, TrackingError
+from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
+from rocm_perf_lab.tracking.run import NullTracker, SelfClosingTracker, TrackingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mlflow import MlflowClient
+
+    from rocm_perf_lab.tracking.run import RunTracker
 
 DEFAULT_URI = "sqlite:///mlflow.db"
 _SQLITE = "sqlite:///"
@@ -29,11 +32,13 @@ _ARTIFACTS = "mlartifacts"
 _LONGEST_VALUE = 500
 _CUT = " …"
 _MOST_CHILDREN = 10_000
+_LONGEST_ANSWER_S = 4.0
+"""For a connection, and again for the first byte of an answer: an unreachable server is an error within 10 s."""
 _NOISY_LOGGERS = ("alembic", "mlflow", "mlflow.store.db.utils", "sqlalchemy")
 
 
-class MlflowTracker(ClosesItself):
-    """One MLflow run; children that are still open end with it."""
+class MlflowTracker(SelfClosingTracker):
+    """MLflow run; closing it closes its open children."""
 
     def __init__(self, client: MlflowClient, uri: str, experiment_id: str, run_id: str) -> None:
         self._client = client
@@ -48,7 +53,7 @@ class MlflowTracker(ClosesItself):
         return str(self.run_id)
 
     def child(self, name: str, tags: Mapping[str, str] | None = None) -> MlflowTracker:
-        """A run with this one as its parent."""
+        """Start a run with this one as its parent."""
         all_tags = {"mlflow.parentRunId": self._id, **_shortened(tags or {})}
         with _store_errors(str(self.uri)):
             run = self._client.create_run(self._experiment_id, run_name=name, tags=all_tags)
@@ -57,14 +62,14 @@ class MlflowTracker(ClosesItself):
         return child
 
     def end_children(self, status: str) -> None:
-        """Also runs that other processes opened with this one as their parent."""
+        """End all running children, including those opened by other processes."""
         below = f"tags.`mlflow.parentRunId` = '{self._id}' and attributes.status = 'RUNNING'"
         with _store_errors(str(self.uri)):
             for run in self._client.search_runs([self._experiment_id], below, max_results=_MOST_CHILDREN):
                 self._client.set_terminated(run.info.run_id, status)
 
     def log_params(self, params: Mapping[str, Any]) -> None:
-        """All in one request; long values are cut with a mark."""
+        """Log parameters in one request; long values are truncated and marked."""
         from mlflow.entities import Param
 
         values = _shortened({name: str(value) for name, value in params.items()})
@@ -72,7 +77,7 @@ class MlflowTracker(ClosesItself):
             self._client.log_batch(self._id, params=[Param(name, value) for name, value in values.items()])
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """All in one request."""
+        """Log metrics in one request."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -81,7 +86,7 @@ class MlflowTracker(ClosesItself):
             self._client.log_batch(self._id, metrics=rows)
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """All in one request."""
+        """Set tags in one request."""
         from mlflow.entities import RunTag
 
         rows = [RunTag(name, value) for name, value in _shortened(tags).items()]
@@ -89,17 +94,17 @@ class MlflowTracker(ClosesItself):
             self._client.log_batch(self._id, tags=rows)
 
     def log_artifact(self, path: Path, directory: str | None = None) -> None:
-        """Copy a file to the run's artifacts."""
+        """Copy a file to the artifacts of the run."""
         with _store_errors(str(self.uri)):
             self._client.log_artifact(self._id, str(path), directory)
 
     def log_text(self, text: str, name: str) -> None:
-        """Write a file among the run's artifacts."""
+        """Write a text file to the artifacts of the run."""
         with _store_errors(str(self.uri)):
             self._client.log_text(self._id, text, name)
 
     def close(self, status: str = "FINISHED") -> None:
-        """End the run and its open children; once."""
+        """End the run and its open children; later calls have no effect."""
         if not self._is_open:
             return
         self._is_open = False
@@ -117,26 +122,45 @@ def open_mlflow_tracker(
     run_id: str | None = None,
     parent: str | None = None,
     tags: Mapping[str, Any] | None = None,
-) -> MlflowTracker:
-    """Start a run, or go on with one that was interrupted: its children that were being written are marked as killed.
+    on_failure: Literal["error", "warn"] = "error",
+) -> RunTracker:
+    """Start a run, or continue an interrupted one, whose running children are marked as killed.
 
     Args:
-        run_name: What the UI shows.
-        uri: The store; None takes MLFLOW_TRACKING_URI, else a SQLite file in the working directory. Artifacts of a SQLite
-            store are kept in a directory beside its file.
-        experiment: Created where it does not exist.
-        run_id: The interrupted run.
-        parent: The run that this one is shown below: a sweep gives its own to every job.
-        tags: Set on the run from its start.
+        run_name: Name shown in the UI.
+        uri: Store; None uses MLFLOW_TRACKING_URI, else a SQLite file in the working directory. The artifacts of a SQLite
+            store are in a directory next to its file.
+        experiment: Created if it does not exist.
+        run_id: Id of the interrupted run.
+        parent: Id of the parent run; a sweep passes its own to every job.
+        tags: Tags of the new run.
+        on_failure: `error` raises if the store cannot be used; `warn` logs one warning and continues without tracking.
 
     Raises:
-        TrackingError: The store cannot be reached or written.
+        TrackingError: The store cannot be reached or written, and `on_failure` is `error`.
+        ValueError: Unknown value of `on_failure`.
     """
+    if on_failure not in ("error", "warn"):
+        raise ValueError(f"on_failure is {on_failure!r}: choose error or warn")
     store = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+    own = {"mlflow.source.name": "rocm-perf-lab"} | ({"mlflow.parentRunId": parent} if parent else {})
+    all_tags = _shortened({name: str(value) for name, value in (tags or {}).items()}) | own
+    try:
+        run = _open_run(store, run_name, experiment, run_id, all_tags)
+    except TrackingError as error:
+        if on_failure == "error":
+            raise
+        _warn(error)
+        return NullTracker(run_name)
+    return FailsafeTracker(run, StoreWatch(_warn)) if on_failure == "warn" else run
+
+
+def _open_run(store: str, run_name: str, experiment: str, run_id: str | None, tags: Mapping[str, str]) -> MlflowTracker:
+    _require_answer(store)
     _set_environment()
     from mlflow import MlflowClient
 
-    _quieten()  # after the import, which sets log levels of its own
+    _quieten()  # after the import, which changes log levels
     with _store_errors(store):
         _make_whole(store)
         client = MlflowClient(tracking_uri=_absolute(store))
@@ -146,24 +170,23 @@ def open_mlflow_tracker(
             reopened = MlflowTracker(client, store, experiment_id, run_id)
             reopened.end_children("KILLED")
             return reopened
-        own = {"mlflow.source.name": "rocm-perf-lab"} | ({"mlflow.parentRunId": parent} if parent else {})
-        more = _shortened({name: str(value) for name, value in (tags or {}).items()})
-        run = client.create_run(experiment_id, run_name=run_name, tags=more | own)
+        run = client.create_run(experiment_id, run_name=run_name, tags=dict(tags))
     return MlflowTracker(client, store, experiment_id, run.info.run_id)
 
 
 def read_artifact(run_id: str, name: str, *, uri: str | None = None) -> str:
-    """The text of a file that a run has kept.
+    """Return the text of an artifact.
 
     Args:
-        run_id: Of the run.
-        name: Of the file, among the run's artifacts.
-        uri: The store; None takes MLFLOW_TRACKING_URI, else the SQLite file of the working directory.
+        run_id: Id of the run.
+        name: Path of the artifact.
+        uri: Store; None uses MLFLOW_TRACKING_URI, else the SQLite file in the working directory.
 
     Raises:
-        TrackingError: The store cannot be reached, or has no such run or file.
+        TrackingError: The store cannot be reached, or has no such run or artifact.
     """
     store = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+    _require_answer(store)
     _set_environment()
     from mlflow import MlflowClient
 
@@ -173,7 +196,7 @@ def read_artifact(run_id: str, name: str, *, uri: str | None = None) -> str:
 
 
 def ui_command(uri: str) -> str:
-    """The command that shows the store in a browser; of a server, its address. Passwords are not shown."""
+    """Return the command that shows the store in a browser, or the address of a server; passwords are masked."""
     shown = _without_password(uri)
     return shown if uri.startswith(("http://", "https://")) else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"
 
@@ -187,20 +210,20 @@ def _experiment_id(client: MlflowClient, store: str, name: str) -> str:
     try:
         return str(client.create_experiment(name, artifact_location=_artifact_location(store)))
     except MlflowException:
-        known = client.get_experiment_by_name(name)  # another process may have been faster
+        known = client.get_experiment_by_name(name)  # another process may have created it
         if known is None:
             raise
         return str(known.experiment_id)
 
 
 def _artifact_location(store: str) -> str | None:
-    """Beside the file of a SQLite store; others know where they keep artifacts."""
+    """Return a directory next to the file of a SQLite store; None lets any other store choose."""
     file = _sqlite_file(store)
     return (file.absolute().parent / _ARTIFACTS).as_uri() if file is not None else None
 
 
 def _absolute(store: str) -> str:
-    """MLflow keeps connections by URI: a relative one would mean the directory in which it was first used."""
+    """Return the URI with an absolute path: MLflow caches connections by URI, whatever the working directory."""
     file = _sqlite_file(store)
     _, question_mark, query = store.partition("?")
     return f"{_SQLITE}{file.absolute()}{question_mark}{query}" if file is not None else store
@@ -212,9 +235,9 @@ def _sqlite_file(store: str) -> Path | None:
 
 
 def _make_whole(store: str) -> None:
-    """Make a new SQLite store under another name: its tables take seconds, and one that a kill left half made is of no use.
+    """Create a new SQLite store under a temporary name, since creating its tables takes seconds and may be interrupted.
 
-    Of several processes that make the same store the first one's counts.
+    If several processes create the same store, the first one wins.
     """
     from mlflow import MlflowClient
 
@@ -237,12 +260,39 @@ def _store_errors(store: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
-        text = str(error).strip() or type(error).__name__
-        raise TrackingError(
-            f"the MLflow store cannot be used: {_without_password(text.splitlines()[0])}",
-            where=_without_password(store),
-            hint="check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none",
-        ) from error
+        raise _unusable(store, str(error).strip() or type(error).__name__) from error
+
+
+def _require_answer(store: str) -> None:
+    """Ask a server for any answer before MLflow does, which retries for minutes.
+
+    Raises:
+        TrackingError: The server refuses the connection, or does not answer in time.
+    """
+    if not store.startswith(("http://", "https://")):
+        return
+    import requests
+
+    try:
+        requests.head(store, timeout=_LONGEST_ANSWER_S)
+    except requests.exceptions.SSLError:
+        return  # an answer; MLflow has its own options for certificates
+    except requests.exceptions.Timeout as error:
+        raise _unusable(store, f"no answer within {_LONGEST_ANSWER_S:g} s") from error
+    except requests.exceptions.RequestException as error:
+        raise _unusable(store, f"the server cannot be reached: {error}") from error
+
+
+def _unusable(store: str, text: str) -> TrackingError:
+    return TrackingError(
+        f"the MLflow store cannot be used: {_without_password(text.splitlines()[0])}",
+        where=_without_password(store),
+        hint="check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none or tracking.on_failure=warn",
+    )
+
+
+def _warn(error: TrackingError) -> None:
+    logging.getLogger(__name__).warning("%s (%s): this run is not tracked any further", error.what, error.where)
 
 
 def _without_password(text: str) -> str:
@@ -250,13 +300,13 @@ def _without_password(text: str) -> str:
 
 
 def _quieten() -> None:
-    """MLflow's own chatter stays out of the lab's output."""
+    """Suppress log messages of MLflow and its libraries below ERROR."""
     for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _set_environment() -> None:
-    """Read when MLflow is imported: no telemetry; a store that does not answer fails within seconds."""
+    """Set defaults that MLflow reads at import: no telemetry, short timeouts."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")

@@ -235,7 +235,7 @@ def test_counts_that_are_not_there_or_are_damaged(hsaco: str, tmp_path: Path) ->
         '{"symbol": "powers", "code_object_sha256": "", "instructions": [1]}',
     ):
         (tmp_path / "empty" / "instruction_counts.json").write_text(content)
-        refused(disassemble(hsaco, "--counts", "empty"), says="this is no instruction_counts.json", hint="emulate")
+        refused(disassemble(hsaco, "--counts", "empty"), says="this is not a valid instruction_counts.json", hint="emulate")
 
 
 def test_counts_of_another_kernel_or_file(hsaco: str, counted: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files of a run are whole, and as readable for others as the user's umask lets them be."""
+"""Files are written atomically, with the permissions of the umask; missing files are reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import require_existing, write_text
 from rocm_perf_lab.rocprof.writer import write_database
 from rocm_perf_lab.target.catalog import load_target
 from tests.builders.rocpd import dispatch, recorded_run
@@ -36,3 +37,21 @@ def test_a_long_name_is_written_all_the_same(tmp_path: Path) -> None:
     write_text(tmp_path / ("n" * 250), "whole")
 
     assert [path.read_text() for path in tmp_path.iterdir()] == ["whole"]
+
+
+def test_a_missing_file_is_reported_with_similar_names(tmp_path: Path) -> None:
+    for name in ("results.db", "other.db", "notes.txt"):
+        (tmp_path / name).touch()
+
+    with pytest.raises(LabError) as caught:
+        require_existing(tmp_path / "resluts.db", "the database")
+
+    assert caught.value.where == str(tmp_path / "resluts.db")
+    assert caught.value.hint == f"did you mean {tmp_path / 'results.db'} or {tmp_path / 'other.db'}?"
+
+
+def test_a_missing_directory_has_no_suggestion(tmp_path: Path) -> None:
+    with pytest.raises(LabError) as caught:
+        require_existing(tmp_path / "no" / "x.db", "the database")
+
+    assert caught.value.hint == "check the path"

@@ -1,4 +1,4 @@
-"""A deferred run arrives in the store, from the foreground and from a process of its own."""
+"""A deferred run arrives in the store, from the foreground and from a separate process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def logged(tracker: DeferredTracker, directory: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_logged_is_in_the_store(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_is_logged_in_the_foreground_and_in_the_background(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(FOREGROUND, "foreground")
     logged(DeferredTracker(row(store), "in front", tmp_path), tmp_path)
     monkeypatch.delenv(FOREGROUND)
@@ -61,7 +63,7 @@ def test_what_was_logged_is_in_the_store(store: str, tmp_path: Path, monkeypatch
         assert [file.path for file in client.list_artifacts(run.info.run_id)] == ["profile.json"]
 
 
-def test_a_store_that_cannot_be_used_is_told_in_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_store_is_reported_in_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.nice", lambda _: 0)
     monkeypatch.setenv(FOREGROUND, "foreground")
     missing = f"sqlite:///{tmp_path / 'profile.json' / 'runs.db'}"
@@ -74,11 +76,11 @@ def test_a_store_that_cannot_be_used_is_told_in_the_directory(tmp_path: Path, mo
     assert (tmp_path / RECORD).exists()
 
 
-def test_a_directory_that_cannot_be_written_never_hides_what_ended_the_run(tmp_path: Path) -> None:
+def test_an_unwritable_directory_does_not_hide_the_error_that_ended_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     tracker = DeferredTracker(row("sqlite://"), "nowhere", tmp_path / "file" / "run")
 
-    with pytest.raises(TrackingError, match="cannot be handed over"):
+    with pytest.raises(TrackingError, match="tracking record cannot be written"):
         tracker.close()
     with pytest.raises(ValueError, match="the reason"), tracker:
         raise ValueError("the reason")

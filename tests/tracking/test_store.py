@@ -1,12 +1,14 @@
-"""What is kept of a run, read back through MLflow's own client from a real SQLite store."""
+"""Runs in MLflow, read back through its client from a real SQLite store."""
 
 from __future__ import annotations
 
 import math
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,43 +16,47 @@ import pytest
 from mlflow import MlflowClient
 
 from rocm_perf_lab.tracking.run import NullTracker, TrackingError
-from rocm_perf_lab.tracking.store import DEFAULT_URI, MlflowTracker, open_mlflow_tracker, ui_command
+from rocm_perf_lab.tracking.store import DEFAULT_URI, open_mlflow_tracker, ui_command
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mlflow.entities import Run
+
+    from rocm_perf_lab.tracking.run import RunTracker
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store's file: making one takes seconds, so all tests share it, each with an experiment of its own."""
+    """Path of a store: creating one takes seconds, so all tests share it, each with a separate experiment."""
     path = tmp_path_factory.mktemp("my store") / "runs.db"
     open_mlflow_tracker(run_name="first", uri=f"sqlite:///{path}", experiment="first").close()
     return path
 
 
 @pytest.fixture
-def tracker(store: Path, request: pytest.FixtureRequest) -> MlflowTracker:
-    """A run that has just begun."""
+def tracker(store: Path, request: pytest.FixtureRequest) -> RunTracker:
+    """A new run."""
     return open_mlflow_tracker(run_name="softmax", uri=f"sqlite:///{store}", experiment=request.node.name)
 
 
-def client_of(tracker: MlflowTracker) -> MlflowClient:
+def client_of(tracker: RunTracker) -> MlflowClient:
     return MlflowClient(tracking_uri=tracker.uri)
 
 
-def stored(tracker: MlflowTracker) -> Run:
+def stored(tracker: RunTracker) -> Run:
     assert tracker.run_id is not None
     return client_of(tracker).get_run(tracker.run_id)
 
 
-def artifact(tracker: MlflowTracker, name: str) -> bytes:
+def artifact(tracker: RunTracker, name: str) -> bytes:
     return Path(client_of(tracker).download_artifacts(str(tracker.run_id), name)).read_bytes()
 
 
-# What is kept
+# Content of a run
 
 
-def test_a_run_has_its_name_its_experiment_and_its_source(tracker: MlflowTracker, request: pytest.FixtureRequest) -> None:
+def test_a_run_has_its_name_its_experiment_and_its_source(tracker: RunTracker, request: pytest.FixtureRequest) -> None:
     run = stored(tracker)
 
     assert run.info.run_name == "softmax"
@@ -59,7 +65,7 @@ def test_a_run_has_its_name_its_experiment_and_its_source(tracker: MlflowTracker
     assert run.info.status == "RUNNING"
 
 
-def test_params_metrics_and_tags_read_back_as_they_were_logged(tracker: MlflowTracker) -> None:
+def test_params_metrics_and_tags_are_stored(tracker: RunTracker) -> None:
     tracker.log_params({"kernel": "softmax", "kernel.cols": 4096, "block": (256, 1, 1), "fast": True, "none": None})
     tracker.log_metrics({"emulated_runtime_ms": 0.125, "vgpr": 32, "max_abs_error": math.inf, "unknown": math.nan})
     tracker.set_tags({"device": "emulator", "größe": "∑"})
@@ -67,12 +73,12 @@ def test_params_metrics_and_tags_read_back_as_they_were_logged(tracker: MlflowTr
     data = stored(tracker).data
     assert data.params == {"kernel": "softmax", "kernel.cols": "4096", "block": "(256, 1, 1)", "fast": "True", "none": "None"}
     assert (data.metrics["emulated_runtime_ms"], data.metrics["vgpr"]) == (0.125, 32.0)
-    assert data.metrics["max_abs_error"] > 1e300  # SQL knows no infinity: MLflow keeps the largest float
+    assert data.metrics["max_abs_error"] > 1e300  # SQL has no infinity: MLflow stores the largest float
     assert math.isnan(data.metrics["unknown"])
     assert (data.tags["device"], data.tags["größe"]) == ("emulator", "∑")
 
 
-def test_more_than_a_request_may_hold_is_kept_too(tracker: MlflowTracker) -> None:
+def test_batches_larger_than_a_request_are_stored(tracker: RunTracker) -> None:
     tracker.log_params({f"p{i}": i for i in range(250)})
     tracker.set_tags({f"t{i}": str(i) for i in range(250)})
     tracker.log_metrics({f"m{i}": i for i in range(1200)})
@@ -81,7 +87,7 @@ def test_more_than_a_request_may_hold_is_kept_too(tracker: MlflowTracker) -> Non
     assert (data.params["p249"], data.tags["t249"], data.metrics["m1199"]) == ("249", "249", 1199.0)
 
 
-def test_nothing_is_nothing(tracker: MlflowTracker) -> None:
+def test_empty_batches_are_accepted(tracker: RunTracker) -> None:
     tracker.log_params({})
     tracker.log_metrics({})
     tracker.set_tags({})
@@ -90,7 +96,7 @@ def test_nothing_is_nothing(tracker: MlflowTracker) -> None:
     assert (data.params, data.metrics) == ({}, {})
 
 
-def test_values_of_more_than_500_characters_are_cut_with_a_mark(tracker: MlflowTracker) -> None:
+def test_values_longer_than_500_characters_are_truncated(tracker: RunTracker) -> None:
     tracker.log_params({"just": "x" * 500, "long": "y" * 501})
     tracker.set_tags({"reason": "z" * 9000})
 
@@ -99,7 +105,7 @@ def test_values_of_more_than_500_characters_are_cut_with_a_mark(tracker: MlflowT
     assert data.tags["reason"] == "z" * 498 + " …"
 
 
-def test_files_and_texts_are_artifacts(tracker: MlflowTracker, tmp_path: Path) -> None:
+def test_files_and_texts_are_artifacts(tracker: RunTracker, tmp_path: Path) -> None:
     file = tmp_path / "my kernel.hsaco"
     file.write_bytes(b"\x7fELF\x00\xff")
 
@@ -116,14 +122,14 @@ def test_files_and_texts_are_artifacts(tracker: MlflowTracker, tmp_path: Path) -
     ]
 
 
-def test_artifacts_are_beside_the_store(tracker: MlflowTracker, store: Path) -> None:
+def test_artifacts_are_next_to_the_store(tracker: RunTracker, store: Path) -> None:
     tracker.log_text("text", "a.txt")
 
     (found,) = store.parent.glob(f"mlartifacts/{tracker.run_id}/artifacts/a.txt")
     assert found.read_text() == "text"
 
 
-def test_a_child_is_a_run_below_its_parent(tracker: MlflowTracker) -> None:
+def test_a_child_is_a_run_below_its_parent(tracker: RunTracker) -> None:
     with tracker.child("01 unroll", tags={"verdict": "accepted"}) as child, child.child("deeper") as grandchild:
         child.log_params({"transform": "unroll"})
 
@@ -135,7 +141,7 @@ def test_a_child_is_a_run_below_its_parent(tracker: MlflowTracker) -> None:
     assert (run.data.params, stored(tracker).data.params) == ({"transform": "unroll"}, {})
 
 
-def test_runs_of_one_experiment_are_kept_together(tracker: MlflowTracker, request: pytest.FixtureRequest) -> None:
+def test_an_experiment_holds_several_runs(tracker: RunTracker, request: pytest.FixtureRequest) -> None:
     again = open_mlflow_tracker(run_name="again", uri=tracker.uri, experiment=request.node.name)
 
     runs = client_of(tracker).search_runs([stored(tracker).info.experiment_id])
@@ -146,7 +152,7 @@ def test_runs_of_one_experiment_are_kept_together(tracker: MlflowTracker, reques
 # How a run ends
 
 
-def test_a_run_is_finished_when_its_block_ends(tracker: MlflowTracker) -> None:
+def test_a_run_is_finished_when_its_block_ends(tracker: RunTracker) -> None:
     with tracker:
         assert stored(tracker).info.status == "RUNNING"
 
@@ -159,8 +165,8 @@ def test_a_run_is_finished_when_its_block_ends(tracker: MlflowTracker) -> None:
     ("error", "status"),
     [(ValueError, "FAILED"), (TrackingError, "FAILED"), (KeyboardInterrupt, "KILLED"), (SystemExit, "KILLED")],
 )
-def test_an_error_passes_and_marks_the_run_and_its_open_children(
-    error: type[BaseException], status: str, tracker: MlflowTracker
+def test_an_error_propagates_and_sets_the_status_of_the_run_and_its_open_children(
+    error: type[BaseException], status: str, tracker: RunTracker
 ) -> None:
     with tracker.child("done") as done:
         pass
@@ -172,7 +178,7 @@ def test_an_error_passes_and_marks_the_run_and_its_open_children(
     assert [stored(t).info.status for t in (tracker, open_child, done)] == [status, status, "FINISHED"]
 
 
-def test_a_failed_child_does_not_fail_its_parent(tracker: MlflowTracker) -> None:
+def test_a_failed_child_does_not_fail_its_parent(tracker: RunTracker) -> None:
     with tracker:
         child = tracker.child("broken")
         with pytest.raises(ValueError, match="no"), child:
@@ -181,7 +187,7 @@ def test_a_failed_child_does_not_fail_its_parent(tracker: MlflowTracker) -> None
     assert (stored(child).info.status, stored(tracker).info.status) == ("FAILED", "FINISHED")
 
 
-def test_a_run_ends_once(tracker: MlflowTracker) -> None:
+def test_a_run_ends_once(tracker: RunTracker) -> None:
     tracker.close("FAILED")
     tracker.close("FINISHED")
 
@@ -191,14 +197,16 @@ def test_a_run_ends_once(tracker: MlflowTracker) -> None:
 # Which store
 
 
-def test_without_a_uri_the_environment_names_the_store(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_store_is_named_by_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
 
     with open_mlflow_tracker(run_name="x", experiment="environment") as tracker:
         assert tracker.uri == f"sqlite:///{store}"
 
 
-def test_without_any_it_is_a_file_in_the_working_directory(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otherwise_the_store_is_a_file_in_the_working_directory(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copy(store, tmp_path / "mlflow.db")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -252,11 +260,53 @@ def test_a_store_that_cannot_be_used_is_reported_without_its_password(uri: str, 
         open_mlflow_tracker(run_name="x", uri=uri)
 
     assert caught.value.where == where
-    assert caught.value.hint == "check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none"
+    assert caught.value.hint == "check tracking.uri or MLFLOW_TRACKING_URI, or run with tracking=none or tracking.on_failure=warn"
     assert "secret" not in str(caught.value)
 
 
-def test_a_new_store_is_never_there_half_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """Address of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_server_that_never_answers_is_an_error_within_10_s(silent_server: str) -> None:
+    start = time.monotonic()
+
+    with pytest.raises(TrackingError, match="no answer within 4 s"):
+        open_mlflow_tracker(run_name="x", uri=silent_server)
+
+    assert time.monotonic() - start < 10
+
+
+def test_on_failure_warn_continues_without_tracking(caplog: pytest.LogCaptureFixture) -> None:
+    with open_mlflow_tracker(run_name="x", uri="http://127.0.0.1:9", on_failure="warn") as tracker:
+        tracker.log_params({"a": 1})
+
+    assert (tracker.uri, tracker.run_id) == (None, None)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("rocm_perf_lab")] == [
+        message for message in caplog.messages if "this run is not tracked any further" in message
+    ]
+    assert len([message for message in caplog.messages if "cannot be used" in message]) == 1
+
+
+def test_on_failure_warn_survives_a_store_that_fails_later(tracker: RunTracker, store: Path, tmp_path: Path) -> None:
+    copy = shutil.copy(store, tmp_path / "copy.db")
+    careful = open_mlflow_tracker(run_name="x", uri=f"sqlite:///{copy}", on_failure="warn")
+
+    careful.log_artifact(tmp_path / "missing.txt")
+    careful.log_params({"a": 1})
+
+    assert careful.uri is None
+
+
+def test_an_unknown_value_of_on_failure_is_rejected() -> None:
+    with pytest.raises(ValueError, match="choose error or warn"):
+        open_mlflow_tracker(run_name="x", on_failure="ignore")  # type: ignore[arg-type]
+
+
+def test_an_interrupted_creation_leaves_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"
 
     def killed(*_: object, **__: object) -> None:
@@ -273,7 +323,7 @@ def test_a_new_store_is_never_there_half_made(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "new" / "mlflow.db").is_file()
 
 
-def test_a_file_that_is_no_store_is_reported(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
     (tmp_path / "runs.db").write_text("this is a text, not a database. " * 100)
 
     with pytest.raises(TrackingError, match="file is not a database"):
@@ -281,25 +331,25 @@ def test_a_file_that_is_no_store_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["log_params", "log_metrics", "set_tags"])
-def test_what_the_store_refuses_is_reported(call: str, tracker: MlflowTracker) -> None:
+def test_a_rejected_name_is_reported(call: str, tracker: RunTracker) -> None:
     value: Any = 1 if call == "log_metrics" else "1"
 
     with pytest.raises(TrackingError, match=r"a\[0\]"):
         getattr(tracker, call)({"a[0]": value})
 
 
-def test_an_artifact_that_is_not_there_is_reported(tracker: MlflowTracker, tmp_path: Path) -> None:
+def test_a_missing_artifact_is_reported(tracker: RunTracker, tmp_path: Path) -> None:
     with pytest.raises(TrackingError, match=r"missing\.db"):
         tracker.log_artifact(tmp_path / "missing.db")
 
 
-def test_mlflow_sends_no_telemetry_unless_the_user_says_so(store: Path) -> None:
+def test_mlflow_sends_no_telemetry_by_default(store: Path) -> None:
     program = (
         "import sys; from rocm_perf_lab.tracking.store import open_mlflow_tracker\n"
         "open_mlflow_tracker(run_name='x', uri=sys.argv[1], experiment='quiet').close()\n"
         "from mlflow.telemetry import get_telemetry_client; print(get_telemetry_client())"
     )
-    # MLflow is silent by itself where it sees a test or a build server
+    # MLflow disables telemetry itself in tests and on build servers
     seen = {"MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "PYTEST_CURRENT_TEST", "CI", "GITHUB_ACTIONS"}
     environment = {name: value for name, value in os.environ.items() if name not in seen}
 
@@ -310,10 +360,10 @@ def test_mlflow_sends_no_telemetry_unless_the_user_says_so(store: Path) -> None:
     assert run.stdout == "None\n"
 
 
-# None
+# No tracking
 
 
-def test_the_null_tracker_takes_everything_and_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_null_tracker_stores_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     with NullTracker(run_name="x") as tracker, tracker.child("y", tags={"a": "b"}) as child:
@@ -327,12 +377,12 @@ def test_the_null_tracker_takes_everything_and_keeps_nothing(tmp_path: Path, mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_null_tracker_lets_errors_pass() -> None:
+def test_the_null_tracker_propagates_errors() -> None:
     with pytest.raises(ValueError, match="no"), NullTracker():
         raise ValueError("no")
 
 
-# Looking at it
+# User interface
 
 
 @pytest.mark.parametrize(
@@ -345,5 +395,5 @@ def test_the_null_tracker_lets_errors_pass() -> None:
         ("https://lab:secret@host", "https://lab:***@host"),
     ],
 )
-def test_how_to_look_at_a_store(uri: str, shown: str) -> None:
+def test_the_command_that_shows_a_store(uri: str, shown: str) -> None:
     assert ui_command(uri) == shown

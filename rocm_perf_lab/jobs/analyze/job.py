@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import require_existing
 from rocm_perf_lab.jobs.analyze.examination import Choice, Examination, examine, target_of_trace
 from rocm_perf_lab.jobs.run_directory import forget_results
 from rocm_perf_lab.jobs.show import runtime_text, show_profile
@@ -68,6 +69,9 @@ def run_analyze(request: AnalyzeRequest) -> None:
     Raises:
         LabError: Files that cannot be read, or that hold no dispatch.
     """
+    for path in (*request.databases, request.att, request.counters, request.roofline_csv):
+        if path is not None:
+            require_existing(path, "the profile data")
     console = Console(highlight=False, quiet=request.as_json or request.quiet)
     directory = request.output or Path("outputs") / f"{datetime.now():%Y-%m-%d/%H-%M-%S-%f}-analyze"
     forget_results(directory, passes=False)

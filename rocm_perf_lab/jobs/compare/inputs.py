@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, Va
 
 from rocm_perf_lab.analysis.comparison import KernelTimes, RunTimes
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import similar_paths
 from rocm_perf_lab.jobs.run_directory import ROCPD_DIRECTORY
 from rocm_perf_lab.rocprof.dialects import SQLITE_MAGIC
 
@@ -124,7 +125,8 @@ def _file_of(path: Path) -> Path:
 
 def _where_profiles_are(path: Path) -> str:
     if not path.exists():
-        return "check the path: give the profile.json of a run, or the run's directory"
+        near = similar_paths(path)
+        return f"did you mean {' or '.join(near)}?" if near else "pass the profile.json or the directory of a run"
     inside = sorted(path.glob(f"*/{PROFILE}"))[:3] if path.is_dir() else []
     if inside:
         return f"did you mean {' or '.join(str(file.parent) for file in inside)}?"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.files import require_existing
 from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.device.argument_text import format_argument, format_dim3, parse_argument, parse_dim3
 from rocm_perf_lab.device.launch import build_launch
@@ -58,6 +59,7 @@ def requested_launch(request: EmulateRequest, target: Target) -> RequestedLaunch
         LabError: They make no launch: bad words, another architecture, or more than fits.
     """
     geometry = _geometry(request)
+    require_existing(request.file, "the code object")
     code_object, kernel = choose_kernel(read_kernel_file(request.file), request.kernel)
     _require_emulated(code_object, target, request.file)
     names = argument_names(kernel, len(request.arguments))
