@@ -1,13 +1,25 @@
-# Every target sets up what it needs. The virtual environment is rebuilt when pyproject.toml changes.
+# Every target installs what it needs into .venv, again when pyproject.toml changes:
+# `make demo` the compilers and libraries of the demo, all other targets the development tools as well.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO_READY := $(VENV)/.demo-ready
 READY := $(VENV)/.ready
+SPELLED := README.md CHANGELOG.md docs skill conf templates rocm_perf_lab hydra_plugins benchmarks tests
+# The rows of emulator-coverage.md are mnemonics.
+PROSE := README.md $(filter-out docs/emulator-coverage.md,$(wildcard docs/*.md)) $(wildcard skill/*.md)
+
+# uv installs several times faster than pip, which is the fallback.
+define install
+$(BIN)/python -m pip install --quiet --no-compile uv && $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '$(1)' \
+	|| $(BIN)/python -m pip install --quiet --no-compile --editable '$(1)'
+endef
 
 .PHONY: demo test slow lint types bench clean
 
-demo: $(READY)
-	$(BIN)/python -m rocm_perf_lab +experiment=softmax_optimize
+demo: $(DEMO_READY)
+	@echo "Demo: rewrite a naive softmax kernel on the emulator until it is faster (about a minute)."
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m rocm_perf_lab +experiment=softmax_optimize
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(PYTEST_ARGS)
@@ -18,6 +30,8 @@ slow: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell $(SPELLED)
+	$(BIN)/proselint check $(PROSE)
 
 types: $(READY)
 	$(BIN)/mypy
@@ -25,13 +39,16 @@ types: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.slice
 
-# pip compiles to bytecode what it copies, but not what stays in place.
-$(READY): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[all]'
-	$(BIN)/python -m compileall -q rocm_perf_lab hydra_plugins
-	touch $(READY)
+$(DEMO_READY): pyproject.toml
+	@echo "Set-up: install compilers and libraries into $(VENV) (about 2.5 GB on disk; a minute with a fast network)."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(call install,.[emulator])
+	@touch $@
+
+$(READY): $(DEMO_READY)
+	@echo "Set-up: install the development tools into $(VENV) (about a minute)."
+	@$(call install,.[all])
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -24,7 +24,7 @@ from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import PAGE_BYTES
 from rocm_perf_lab.replay.application_capture import CaptureRequest, tool_environment
 from rocm_perf_lab.replay.application_capture import capture as capture_application
-from rocm_perf_lab.replay.errors import RelocationError
+from rocm_perf_lab.replay.errors import ReservationError
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.session import ReplaySession
@@ -136,7 +136,7 @@ def fresh_processes(count: int) -> Iterator[Figure]:
             with ReplaySession(capture, device="rocm") as session:
                 try:
                     session.run(ReplayRequest(check=CheckRequest()))
-                except RelocationError:
+                except ReservationError:
                     relocations += 1
     each = (time.perf_counter() - start) / max(count, 1)
     yield Figure("relocations", f"{count} replays in new processes, {each:.2f} s each", f"{relocations} relocations", "0")

@@ -27,13 +27,18 @@ FAST = ("--no-roofline", "--output", "run")
 @pytest.mark.parametrize(
     ("word", "what", "hint"),
     [
-        ("./nothing", "there is no program ./nothing", "check the path"),
-        ("no-such-program", "there is no program no-such-program on PATH", "check its name"),
-        ("notes.txt", "there is no program notes.txt on PATH", "write ./notes.txt"),
+        ("./nothing", "program ./nothing does not exist", "check the path"),
+        ("no-such-program", "program no-such-program is not on PATH", "check its name"),
+        ("notes.txt", "program notes.txt is not on PATH", "write ./notes.txt"),
         ("./notes.txt", "./notes.txt is not executable", "chmod +x ./notes.txt"),
-        ("./bin", "./bin is a directory", "name the program in it"),
+        ("./bin", "./bin is a directory", "name a program in it"),
     ],
 )
+def _restore_signals() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("without", [(), ("--no-rocprof",)], ids=["rocprofv3", "wall clock"])
 def test_what_is_no_program_is_told_before_the_profiler_is_asked(
     workplace: Workplace, word: str, what: str, hint: str, without: tuple[str, ...]
@@ -53,7 +58,7 @@ def test_what_is_no_program_is_told_before_the_profiler_is_asked(
     [
         (3, "ended with exit code 3"),
         (-11, "was ended by signal 11, SIGSEGV (Segmentation fault)"),
-        (139, "ended with exit code 139, a shell's for signal 11, SIGSEGV (Segmentation fault)"),
+        (139, "ended with exit code 139, which a shell returns for signal 11, SIGSEGV (Segmentation fault)"),
         (255, "ended with exit code 255"),
         (128, "ended with exit code 128"),
     ],
@@ -117,13 +122,13 @@ def test_whatever_ends_the_lab_ends_the_application_and_its_children(
         'os.rename("child.part", "child"); child.wait()'
     )
     command = [sys.executable, "-c", "from rocm_perf_lab.cli import main; main()", "profile", *without, *FAST, "./app"]
-    # A shell's background jobs, and their children, ignore SIGINT.
+    # Background jobs of a shell ignore SIGINT, and commands under nohup ignore SIGHUP; children inherit that.
     lab = subprocess.Popen(
         command,
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - no threads here
+        preexec_fn=_restore_signals,  # noqa: PLW1509 - no threads here
     )
     child = workplace.directory / "child"
     deadline = time.monotonic() + 60
@@ -131,7 +136,7 @@ def test_whatever_ends_the_lab_ends_the_application_and_its_children(
         time.sleep(0.05)
 
     lab.send_signal(sign)
-    _, said = lab.communicate(timeout=30)
+    _, said = lab.communicate(timeout=120)
 
     assert lab.returncode == code
     assert b"completed work is kept" in said

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.device.emulator import EmulatorDevice
+from rocm_perf_lab.device.protocol import BufferValue
 from rocm_perf_lab.languages.assembly import AssemblyLanguage
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.languages.language import CompileSettings
@@ -42,7 +43,7 @@ def build(directory: Path, body: str = STORE, architecture: str = "gfx942", **ch
 
 def test_the_experiment_in_assembly_gives_the_sum(tmp_path: Path) -> None:
     launch = launch_of(experiment("vector_add_assembly", {"n": 1000}))
-    inputs = {value.name: value.data for value in launch.arguments if hasattr(value, "data")}
+    inputs = {value.name: value.data.view(np.float32) for value in launch.arguments if isinstance(value, BufferValue)}
 
     run = EmulatorDevice(target=mi300x()).run(launch, database=tmp_path / "run.db", runs=1, counters=())
 

@@ -121,7 +121,7 @@ def test_committed_schemas_are_those_of_the_models(tmp_path: Path) -> None:
 
 
 def test_documents_fit_their_schemas(original: Path, tmp_path: Path) -> None:
-    import jsonschema  # type: ignore[import-untyped]
+    import jsonschema
 
     for path in export_schemas(tmp_path):
         if not path.name.startswith("capture_"):
