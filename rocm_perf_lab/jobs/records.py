@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.device.protocol import DeviceIdentity
-    from rocm_perf_lab.jobs.analyze.examination import Examined
-    from rocm_perf_lab.jobs.profile.workbench import Turn
+    from rocm_perf_lab.jobs.analyze.kernel_analysis import AnalyzedKernel
+    from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel
     from rocm_perf_lab.optimize.loop import LoopResult
     from rocm_perf_lab.optimize.proposal import Verdict
     from rocm_perf_lab.statistics.paired_test import PairedComparison
@@ -45,7 +45,7 @@ class RebuildCheck:
         return f"ANOTHER code object: {self.rebuilt[:12]}, measured was {self.measured[:12]}"
 
 
-def provenance_tags(identity: DeviceIdentity, turn: Turn) -> dict[str, str]:
+def provenance_tags(identity: DeviceIdentity, turn: ProfiledKernel) -> dict[str, str]:
     """Where the numbers come from."""
     build = turn.compiled.build
     return {
@@ -60,14 +60,14 @@ def provenance_tags(identity: DeviceIdentity, turn: Turn) -> dict[str, str]:
     }
 
 
-def profile_params(config: LabConfig, turn: Turn) -> dict[str, Any]:
+def profile_params(config: LabConfig, turn: ProfiledKernel) -> dict[str, Any]:
     """What was run."""
     geometry = {"grid": "x".join(map(str, turn.profile.grid)), "block": "x".join(map(str, turn.profile.block))}
     params = {f"kernel.{name}": value for name, value in config.kernel.params.items()}
     return {"kernel": config.kernel.name, "target": config.target.name, **params, **geometry}
 
 
-def examination_params(found: Examined) -> dict[str, Any]:
+def analysis_params(found: AnalyzedKernel) -> dict[str, Any]:
     """What was looked at, where no description says so."""
     profile = found.profile
     geometry = {"grid": "x".join(map(str, profile.grid)), "block": "x".join(map(str, profile.block))}
@@ -87,7 +87,7 @@ def optimizer_params(config: LabConfig) -> dict[str, Any]:
     }
 
 
-def profile_metrics(turn: Examined, word: str) -> dict[str, float]:
+def profile_metrics(turn: AnalyzedKernel, word: str) -> dict[str, float]:
     """What came out."""
     resources, occupancy, roof = turn.profile.resources, turn.profile.occupancy, turn.diagnosis.roofline
     metrics = {

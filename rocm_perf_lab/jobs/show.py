@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rocm_perf_lab.core.printed import PrintedPiece
-    from rocm_perf_lab.jobs.analyze.examination import Examined
+    from rocm_perf_lab.jobs.analyze.kernel_analysis import AnalyzedKernel
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.proposal import Verdict
     from rocm_perf_lab.tracking.run import RunTracker
@@ -47,7 +47,7 @@ def runtime_text(runtime_ns: float, word: str) -> str:
     return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {word}"
 
 
-def show_profile(console: Console, turn: Examined, word: str, title: str) -> None:
+def show_profile(console: Console, turn: AnalyzedKernel, word: str, title: str) -> None:
     """One kernel: time, instructions, resources, occupancy, bound."""
     if console.quiet:
         return  # a table that nobody sees takes rich a while all the same
@@ -81,9 +81,11 @@ def show_profile(console: Console, turn: Examined, word: str, title: str) -> Non
         table.add_row("note", Text(note))
     for finding in turn.findings:
         table.add_row(f"[red]{finding.check.replace('_', ' ')}[/]", Text(finding.message))
-    if turn.verification is not None:
-        verdict = "correct" if turn.verification.passed else "WRONG"
-        table.add_row("result", Text(f"{verdict}: {turn.verification}"))
+    if turn.verification is None:
+        table.add_row("result", "not checked")
+    else:
+        outcome = "correct" if turn.verification.passed else "WRONG"
+        table.add_row("result", Text(f"{outcome}: {turn.verification}"))
     console.print(table)
     if isinstance(diagnosis.thread_trace, Unavailable):
         if not diagnosis.thread_trace.reason.startswith(NOT_TAKEN):
@@ -150,7 +152,7 @@ def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:
     return table
 
 
-def show_where(lab: Lab, logged: RunTracker | None = None) -> None:
+def show_locations(lab: Lab, logged: RunTracker | None = None) -> None:
     """Where the files are, and how to look at the run."""
     lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
     if (lab.output_dir / "report.html").exists():
@@ -160,7 +162,7 @@ def show_where(lab: Lab, logged: RunTracker | None = None) -> None:
         lab.console.print(f"[bold]compare[/] {ui_command(uri)}", soft_wrap=True)
 
 
-def _mix(turn: Examined) -> str:
+def _mix(turn: AnalyzedKernel) -> str:
     counters = {name: value for group in turn.profile.counter_passes for name, value in group.items()}
     waves = counters.get("SQ_WAVES")
     if not waves or "SQ_INSTS" not in counters:
@@ -169,7 +171,7 @@ def _mix(turn: Examined) -> str:
     return f"{counters['SQ_INSTS'] / waves:,.5g}: " + ", ".join(shown)
 
 
-def _roofline(turn: Examined) -> str:
+def _roofline(turn: AnalyzedKernel) -> str:
     roof = turn.diagnosis.roofline
     if not isinstance(roof, Roofline):
         return f"not available: {roof.reason}"

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rocm_perf_lab.jobs.optimize.lineage import LineageError, show_lineage
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
-from rocm_perf_lab.optimize.resume import JOURNAL, JournalHeader, Journal
+from rocm_perf_lab.optimize.resume import JOURNAL, Journal, JournalHeader
 
 if TYPE_CHECKING:
     from pathlib import Path

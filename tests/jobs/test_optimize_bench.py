@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab.jobs.optimize.bench import KernelBench
-from rocm_perf_lab.optimize.loop import MeasuredSource
+from rocm_perf_lab.optimize.bench import MeasuredSource
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.statistics.paired_test import AcceptanceRule
 

@@ -1,6 +1,7 @@
 """`job=profile`: documents that follow their schemas, and equal runs that give equal documents."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def test_a_document_follows_its_exported_schema(run: Path, name: str, tmp_path: 
     schemas = {path.name.split(".")[0]: json.loads(path.read_text()) for path in export_schemas(tmp_path)}
 
     jsonschema.validate(document(run, name), schemas[name])
-    assert document(run, name)["schema_version"] == "1.0"
+    assert document(run, name)["schema_version"] == ("1.1" if name == "profile" else "1.0")
 
 
 def test_the_profile_says_where_its_numbers_come_from(run: Path) -> None:
@@ -67,6 +68,15 @@ def test_another_size_takes_an_override(tmp_path: Path) -> None:
     assert (
         document(short, "profile")["instruction_mix"]["vmem"]["per_wave"] == 3 * 4 + 4
     )  # three passes over 4 elements, one store each
+
+
+def test_the_result_is_correct_or_not_checked(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert document(run, "profile")["result"] == "correct"
+
+    unchecked = profiled(tmp_path / "unchecked", "passes=trace", "kernel.reference='baseline output'")
+
+    assert document(unchecked, "profile")["result"] == "not checked"
+    assert re.search(r"result\s+not checked", capsys.readouterr().out)
 
 
 def test_without_counters_the_profile_says_what_is_missing(tmp_path: Path) -> None:

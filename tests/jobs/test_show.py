@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from rocm_perf_lab.analysis.diagnosis import diagnose
-from rocm_perf_lab.jobs.profile.workbench import Turn
+from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel
 from rocm_perf_lab.jobs.show import show_profile
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof.reader import read_database
@@ -31,7 +31,7 @@ def printed(directory: Path, times: Sequence[int], extra: Mapping[str, float] | 
     trace = read_database(directory / "x.db")
     profile = build_profile(trace, target=TARGET)
     compiled: Any = None
-    turn = Turn(compiled, profile, diagnose(profile, trace, deterministic=False), None, (), ())
+    turn = ProfiledKernel(compiled, profile, diagnose(profile, trace, deterministic=False), None, (), ())
     console = Console(file=io.StringIO(), width=80, no_color=True, highlight=False)
     show_profile(console, turn, "measured", "profile")
     assert isinstance(console.file, io.StringIO)

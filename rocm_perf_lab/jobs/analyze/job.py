@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import require_existing
-from rocm_perf_lab.jobs.analyze.examination import Choice, Examination, examine, target_of_trace
+from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis, KernelSelector, analyze_traces, target_of_trace
 from rocm_perf_lab.jobs.run_directory import forget_results
 from rocm_perf_lab.jobs.show import runtime_text, show_profile
 from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
@@ -89,7 +89,7 @@ def run_analyze(request: AnalyzeRequest) -> None:
         sys.stdout.write(f"{runtime_text(found.runtime_ns, found.word)}\n")
 
 
-def _examine(request: AnalyzeRequest, directory: Path) -> Examination:
+def _examine(request: AnalyzeRequest, directory: Path) -> KernelAnalysis:
     trace, passes = read_passes(request.databases)
     counted: tuple[Trace, ...] = (*passes, *(read_counter_passes(request.counters) if request.counters else ()))
     if request.target:
@@ -97,8 +97,8 @@ def _examine(request: AnalyzeRequest, directory: Path) -> Examination:
     else:
         gpu = target_of_trace(trace, load_target(DEFAULT_TARGET), counted)
     target = gpu.target
-    kernel = Choice(request.kernel, request.focus_critical, _HELPERS).of(trace, target)
-    return examine(
+    kernel = KernelSelector(request.kernel, request.focus_critical, _HELPERS).of(trace, target)
+    return analyze_traces(
         [trace],
         directory,
         kernel=kernel,

@@ -13,7 +13,7 @@ from rocm_perf_lab.jobs.autotune.samplers import configured_sampler
 from rocm_perf_lab.jobs.autotune.show import show_result
 from rocm_perf_lab.jobs.autotune.spaces import configured_space
 from rocm_perf_lab.jobs.autotune.subject import CommandSettings, Subject, command_subject, kernel_subject
-from rocm_perf_lab.jobs.show import runtime_text, show_where
+from rocm_perf_lab.jobs.show import runtime_text, show_locations
 from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
 from rocm_perf_lab.tracking.run import NullTracker, TrackingError
 
@@ -105,6 +105,6 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: Subject
     assert tuned.best is not None and tuned.best.runtime_ms is not None
     word = subject.objective.time_kind
     show_result(lab.console, tuned, word, subject.name)
-    show_where(lab, tracker)
+    show_locations(lab, tracker)
     lab.answer(path, runtime_text(tuned.best.runtime_ms * 1e6, word))
     return tuned.best.runtime_ms

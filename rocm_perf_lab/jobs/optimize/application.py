@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.rocprofv3 import Rocprofv3
-from rocm_perf_lab.jobs.analyze.examination import Choice, examine, target_of_trace
+from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelSelector, analyze_traces, target_of_trace
 from rocm_perf_lab.jobs.optimize.application_bench import ApplicationBench
 from rocm_perf_lab.jobs.optimize.application_source import DEFAULT_BUILD, ApplicationBuilder, ApplicationSource, find_source
 from rocm_perf_lab.jobs.optimize.bench import read_source, share_of
@@ -23,14 +23,14 @@ from rocm_perf_lab.jobs.optimize.setup import (
     open_proposer,
     policy_of,
 )
-from rocm_perf_lab.jobs.records import RebuildCheck, examination_params, optimizer_params, profile_metrics
+from rocm_perf_lab.jobs.records import RebuildCheck, analysis_params, optimizer_params, profile_metrics
 from rocm_perf_lab.jobs.run_directory import ROCPD_DIRECTORY
-from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
+from rocm_perf_lab.jobs.show import runtime_text, show_locations, show_profile
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.llm import LlmProposer
-from rocm_perf_lab.optimize.ranking import KernelShare, rank_by_looking, reason_to_stop
+from rocm_perf_lab.optimize.ranking import KernelShare, rank_by_measuring, reason_to_stop
 from rocm_perf_lab.optimize.resume import JOURNAL, Journal, JournalHeader
 from rocm_perf_lab.optimize.source_tree import SourceError, parse_source
 from rocm_perf_lab.profiling.application import ApplicationRuns
@@ -41,7 +41,7 @@ from rocm_perf_lab.verify.application_outputs import ApplicationVerifier
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rocm_perf_lab.jobs.analyze.examination import Examination
+    from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.profiling.selection import RankedKernel
     from rocm_perf_lab.rocprof.trace import Trace
@@ -122,7 +122,7 @@ class OptimizeApplicationJob:
         with lab.tracker as tracker:
             show_profile(lab.console, found, found.word, "baseline")
             tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._application.command), "time_kind": found.word})
-            tracker.log_params({**examination_params(found), **optimizer_params(lab.config)})
+            tracker.log_params({**analysis_params(found), **optimizer_params(lab.config)})
             tracker.log_metrics(profile_metrics(found, found.word))
             bench = self._bench(lab, profiler, parts, found, builder)
             result = self._search(lab, parts, bench, tracker, baseline, found)
@@ -135,12 +135,12 @@ class OptimizeApplicationJob:
                 word=found.word,
             )
             lab.console.print(f"[bold]binary[/]  {builder.binary(result.best)}", soft_wrap=True)
-        show_where(lab, lab.tracker)
+        show_locations(lab, lab.tracker)
         lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.word))
 
     def _first_look(
         self, lab: Lab, profiler: Rocprofv3, baseline: Proposal, builder: ApplicationBuilder
-    ) -> tuple[Examination, str]:
+    ) -> tuple[KernelAnalysis, str]:
         """Build and profile the unmodified application with counters, and select the kernel to rewrite."""
         with lab.console.status("building and profiling the application") as status:
             builder.place(baseline)
@@ -157,13 +157,13 @@ class OptimizeApplicationJob:
 
             counted: dict[str, tuple[tuple[Trace, ...], tuple[str, ...]]] = {}
 
-            def look(kernel: RankedKernel) -> Examination:
+            def look(kernel: RankedKernel) -> KernelAnalysis:
                 name = kernel.mangled_name
                 if name not in counted:
                     place = replace(runs, directory=runs.directory / f"kernel_{len(counted) + 1}") if counted else runs
                     counted[name] = place.counters(gpu.target.architecture, lab.config.passes.counters, name)
                 counters, more = counted[name]
-                return examine(
+                return analyze_traces(
                     traces,
                     lab.output_dir / "baseline",
                     kernel=kernel,
@@ -179,10 +179,10 @@ class OptimizeApplicationJob:
         return found, _symbol(kernel)
 
     def _most_worthwhile(
-        self, lab: Lab, trace: Trace, target: Target, look: Callable[[RankedKernel], Examination]
+        self, lab: Lab, trace: Trace, target: Target, look: Callable[[RankedKernel], KernelAnalysis]
     ) -> RankedKernel:
         """Return the kernel of `--kernel`, or the kernel in the source with the largest possible gain."""
-        choice = Choice(self._kernel, True, lab.config.passes.helper_kernels)
+        choice = KernelSelector(self._kernel, True, lab.config.passes.helper_kernels)
         if self._kernel is not None:
             return choice.of(trace, target)
         content = self._application.source.read_bytes()
@@ -199,13 +199,13 @@ class OptimizeApplicationJob:
         def look_at(share: KernelShare) -> KernelShare:
             return replace(share_of(look(here[share.name][0])), name=share.name)
 
-        ranking = rank_by_looking([KernelShare(name, share, None) for name, (_, share) in here.items()], look_at)
+        ranking = rank_by_measuring([KernelShare(name, share, None) for name, (_, share) in here.items()], look_at)
         for place, share in enumerate(ranking, start=1):
             lab.console.print(f"[bold]rank {place}[/]  {here[share.name][0].name}: {_gain_text(share)}", soft_wrap=True)
         return here[ranking[0].name][0]
 
     def _bench(
-        self, lab: Lab, profiler: Rocprofv3, parts: LoopComponents, found: Examination, builder: ApplicationBuilder
+        self, lab: Lab, profiler: Rocprofv3, parts: LoopComponents, found: KernelAnalysis, builder: ApplicationBuilder
     ) -> ApplicationBench:
         helpers, mangled = lab.config.passes.helper_kernels, found.profile.kernel.mangled_name
         x, y, z = found.profile.block
@@ -213,11 +213,11 @@ class OptimizeApplicationJob:
         def runs_of(command: list[str], place: Path) -> ApplicationRuns:
             return ApplicationRuns(profiler, tuple(command), place / ROCPD_DIRECTORY, self._timeout_s, lambda _: None)
 
-        def profile(command: list[str], place: Path) -> Examination:
+        def profile(command: list[str], place: Path) -> KernelAnalysis:
             traces, problems = runs_of(command, place).times(1)
-            kernel = Choice(f"^{mangled.removesuffix('.kd')}", False, helpers).of(traces[0], lab.config.target)
+            kernel = KernelSelector(f"^{mangled.removesuffix('.kd')}", False, helpers).of(traces[0], lab.config.target)
             note = f"rocprofv3 {profiler.version}: {shlex.join(command)}"
-            return examine(
+            return analyze_traces(
                 traces, place, kernel=kernel, target=lab.config.target, helper_patterns=helpers, note=note, problems=problems
             )
 
@@ -246,7 +246,7 @@ class OptimizeApplicationJob:
         bench: ApplicationBench,
         tracker: RunTracker,
         baseline: Proposal,
-        found: Examination,
+        found: KernelAnalysis,
     ) -> LoopResult:
         settings = lab.config.optimizer
         share = share_of(found)
@@ -279,7 +279,7 @@ class OptimizeApplicationJob:
                 policy=policy_of(settings),
                 observer=LoopReporter(lab, tracker, bench.turns, baseline, progress, journal),
                 search=parts.search,
-                memory=journal,
+                store=journal,
             )
             result = loop.run(baseline, built, replace(evaluation, runtime_ns=beginning.runtime_ns))
             if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:

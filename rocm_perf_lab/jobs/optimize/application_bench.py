@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.jobs.optimize.bench import share_of
+from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation
 from rocm_perf_lab.optimize.inspection import Inspection
-from rocm_perf_lab.optimize.loop import BuiltCandidate, Evaluation
 from rocm_perf_lab.statistics.paired_test import compare_exactly, compare_sequentially
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from rocm_perf_lab.jobs.analyze.examination import Examination
+    from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis
     from rocm_perf_lab.jobs.optimize.application_source import ApplicationBuilder
-    from rocm_perf_lab.jobs.profile.workbench import Turn
-    from rocm_perf_lab.optimize.loop import MeasuredSource
+    from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel
+    from rocm_perf_lab.optimize.bench import MeasuredSource
     from rocm_perf_lab.optimize.proposal import Proposal
     from rocm_perf_lab.statistics.paired_test import AcceptanceRule, Pair, PairedComparison
     from rocm_perf_lab.target.model import Target
@@ -60,10 +60,10 @@ class ApplicationBench:
     compiler: Compiler
     sandbox: Sandbox
     verifier: ApplicationVerifier
-    profile: Callable[[list[str], Path], Examination]
+    profile: Callable[[list[str], Path], KernelAnalysis]
     time_ns: Callable[[list[str], Path], float]
     deterministic: bool = False
-    turns: dict[str, Turn] = field(default_factory=dict)
+    turns: dict[str, ProfiledKernel] = field(default_factory=dict)
     """Always empty: only kernels run on the workbench."""
     _expected: tuple[RunOutputs, RunOutputs] | None = None
 

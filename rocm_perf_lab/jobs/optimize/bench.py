@@ -10,7 +10,7 @@ from rocm_perf_lab.analysis.roofline import Roofline
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.jobs.profile.job import require_clean
-from rocm_perf_lab.optimize.loop import BuiltCandidate, Evaluation, GateError
+from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation, GateError
 from rocm_perf_lab.optimize.ranking import KernelShare
 from rocm_perf_lab.statistics.paired_test import compare_exactly, compare_sequentially
 from rocm_perf_lab.toolchain.build import CompileError
@@ -20,9 +20,9 @@ from rocm_perf_lab.verify.outputs import VerificationResult
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocm_perf_lab.jobs.analyze.examination import Examined
-    from rocm_perf_lab.jobs.profile.workbench import CompiledKernel, Turn, Workbench
-    from rocm_perf_lab.optimize.loop import MeasuredSource
+    from rocm_perf_lab.jobs.analyze.kernel_analysis import AnalyzedKernel
+    from rocm_perf_lab.jobs.profile.workbench import CompiledKernel, ProfiledKernel, Workbench
+    from rocm_perf_lab.optimize.bench import MeasuredSource
     from rocm_perf_lab.optimize.proposal import Proposal
     from rocm_perf_lab.statistics.paired_test import AcceptanceRule, Pair, PairedComparison
     from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
@@ -64,7 +64,7 @@ class KernelBench:
         self._checker = checker
         self._run_limits = run_limits
         self._compiled: dict[str, CompiledKernel] = {}
-        self.turns: dict[str, Turn] = {}
+        self.turns: dict[str, ProfiledKernel] = {}
 
     def directory(self, proposal: Proposal) -> Path:
         """Return the directory of a proposal."""
@@ -113,7 +113,7 @@ class KernelBench:
             self.turns[proposal.id] = turn
         return evaluation
 
-    def _evaluate(self, proposal: Proposal) -> tuple[Evaluation, Turn | None]:
+    def _evaluate(self, proposal: Proposal) -> tuple[Evaluation, ProfiledKernel | None]:
         result = self._checker.check(self.directory(proposal) / self._file_name)
         if result.gate is not None:
             raise GateError(result.gate)
@@ -164,13 +164,13 @@ def read_source(path: Path) -> str:
         raise LabError("the source file is not UTF-8", where=str(path), hint="convert it to UTF-8") from error
 
 
-def evaluation_of(turn: Turn, *, runtime_ns: float | None = None) -> Evaluation:
+def evaluation_of(turn: ProfiledKernel, *, runtime_ns: float | None = None) -> Evaluation:
     """Return the evaluation of a profiled source. `runtime_ns` replaces the time after an interruption."""
     verification = turn.verification if turn.verification is not None else VerificationResult(())
     return Evaluation(verification, runtime_ns if runtime_ns is not None else turn.runtime_ns, share_of(turn))
 
 
-def share_of(turn: Examined) -> KernelShare:
+def share_of(turn: AnalyzedKernel) -> KernelShare:
     """Return the kernel's share of the critical path and its headroom below the roofline."""
     roof = turn.diagnosis.roofline
     headroom = turn.runtime_ns / roof.bound_ns if isinstance(roof, Roofline) and roof.bound_ns > 0 else None

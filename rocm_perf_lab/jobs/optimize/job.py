@@ -19,10 +19,10 @@ from rocm_perf_lab.jobs.optimize.setup import (
     open_proposer,
     policy_of,
 )
-from rocm_perf_lab.jobs.profile.job import log_turn, require_clean, require_correct
-from rocm_perf_lab.jobs.profile.workbench import CompiledKernel, Turn, Workbench
+from rocm_perf_lab.jobs.profile.job import log_profile, require_clean, require_correct
+from rocm_perf_lab.jobs.profile.workbench import CompiledKernel, ProfiledKernel, Workbench
 from rocm_perf_lab.jobs.records import RebuildCheck, optimizer_params
-from rocm_perf_lab.jobs.show import runtime_text, show_profile, show_where
+from rocm_perf_lab.jobs.show import runtime_text, show_locations, show_profile
 from rocm_perf_lab.optimize.loop import ClosedLoop, LoopResult
 from rocm_perf_lab.optimize.proposal import Proposal
 from rocm_perf_lab.optimize.proposers.llm import LlmProposer
@@ -68,7 +68,7 @@ class OptimizeJob:
             with lab.console.status("profiling the baseline"):
                 compiled = bench.compile(lab.config.kernel.source_path)
                 turn = bench.run(compiled, lab.output_dir / "baseline")
-            log_turn(tracker, lab, turn)
+            log_profile(tracker, lab, turn)
             tracker.log_params(optimizer_params(lab.config))
             show_profile(lab.console, turn, lab.device.identity.time_word, "baseline")
             require_correct(turn, lab)
@@ -82,11 +82,17 @@ class OptimizeJob:
                 isolation=str(parts.sandbox.abilities()),
                 word=lab.device.identity.time_word,
             )
-        show_where(lab, lab.tracker)
+        show_locations(lab, lab.tracker)
         lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, lab.device.identity.time_word))
 
     def _search(
-        self, lab: Lab, parts: LoopComponents, bench: Workbench, tracker: RunTracker, compiled: CompiledKernel, turn: Turn
+        self,
+        lab: Lab,
+        parts: LoopComponents,
+        bench: Workbench,
+        tracker: RunTracker,
+        compiled: CompiledKernel,
+        turn: ProfiledKernel,
     ) -> LoopResult:
         settings = lab.config.optimizer
         text = read_source(lab.config.kernel.source_path)
@@ -117,7 +123,7 @@ class OptimizeJob:
                 policy=policy_of(settings),
                 observer=LoopReporter(lab, tracker, loop_bench.turns, baseline, progress, journal),
                 search=parts.search,
-                memory=journal,
+                store=journal,
             )
             built = loop_bench.built(baseline, compiled, lab.config.kernel.source_path, trusted=True)
             evaluation = evaluation_of(turn, runtime_ns=beginning.runtime_ns)

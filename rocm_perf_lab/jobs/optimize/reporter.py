@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from rocm_perf_lab.jobs.lab import Lab
-    from rocm_perf_lab.jobs.profile.workbench import Turn
+    from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel
     from rocm_perf_lab.optimize.proposal import Proposal, Verdict
     from rocm_perf_lab.optimize.resume import Journal
     from rocm_perf_lab.tracking.run import RunTracker
@@ -31,7 +31,7 @@ class LoopReporter:
         self,
         lab: Lab,
         tracker: RunTracker,
-        turns: Mapping[str, Turn],
+        turns: Mapping[str, ProfiledKernel],
         baseline: Proposal,
         progress: ProposalProgress,
         journal: Journal,
@@ -51,7 +51,7 @@ class LoopReporter:
         self._parents[proposal.id] = proposal
         self._progress.started(number, proposal.description)
 
-    def judged(self, verdict: Verdict) -> None:
+    def evaluated(self, verdict: Verdict) -> None:
         """Print a verdict, and track it if no later stage can change it."""
         self._progress.evaluated()
         show_verdict(self._lab.console, self._numbers[verdict.proposal.id], verdict, self._lab.device.identity.time_word)

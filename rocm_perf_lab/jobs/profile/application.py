@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rocm_perf_lab.jobs.analyze.examination import Examination
+    from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelAnalysis
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
@@ -33,7 +33,7 @@ _NEEDED_LATER = (
     "rocm_perf_lab.rocprof.reader",
     "rocm_perf_lab.profiling.counter_passes",
     "yaml",
-    "rocm_perf_lab.jobs.analyze.examination",
+    "rocm_perf_lab.jobs.analyze.kernel_analysis",
     "rocm_perf_lab.jobs.show",
     "rocm_perf_lab.jobs.records",
     "rocm_perf_lab.report.page",
@@ -93,27 +93,27 @@ class ApplicationJob:
                 traces, problems = runs.times(self._runs)
                 found = self._examine(lab, runs, traces, problems)
             self._record(lab, found, tracker)
-        from rocm_perf_lab.jobs.show import runtime_text, show_where
+        from rocm_perf_lab.jobs.show import runtime_text, show_locations
 
-        show_where(lab, tracker)
+        show_locations(lab, tracker)
         lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.word))
 
-    def _examine(self, lab: Lab, runs: ApplicationRuns, traces: Sequence[Trace], problems: Sequence[str]) -> Examination:
+    def _examine(self, lab: Lab, runs: ApplicationRuns, traces: Sequence[Trace], problems: Sequence[str]) -> KernelAnalysis:
         """The runs that depend on the first one, and what they all say."""
-        from rocm_perf_lab.jobs.analyze.examination import Choice, examine, target_of_trace
+        from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelSelector, analyze_traces, target_of_trace
         from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 
         passes = lab.settings.passes
         gpu = target_of_trace(traces[0], lab.settings.target)
         target = gpu.target
-        kernel = Choice(self._kernel, self._focus_critical, passes.helper_kernels).of(traces[0], target)
+        kernel = KernelSelector(self._kernel, self._focus_critical, passes.helper_kernels).of(traces[0], target)
         counted, more = runs.counters(target.architecture, passes.counters, kernel.mangled_name)
         att: AttTrace | str | None = NO_THREAD_TRACE
         if passes.thread_trace:
             trace, reason = runs.thread_trace(kernel.mangled_name, _ATT_OPTIONS, lab.output_dir / ATT_DIRECTORY)
             att = trace or reason
             more = (*more, *([f"the thread trace failed: {reason}"] if reason else []))
-        return examine(
+        return analyze_traces(
             traces,
             lab.output_dir,
             kernel=kernel,
@@ -128,16 +128,16 @@ class ApplicationJob:
             problems=(*dict.fromkeys(problems), *more, *gpu.notes),
         )
 
-    def _record(self, lab: Lab, found: Examination, tracker: RunTracker) -> None:
+    def _record(self, lab: Lab, found: KernelAnalysis, tracker: RunTracker) -> None:
         """Show, draw and log it."""
-        from rocm_perf_lab.jobs.records import examination_params, profile_metrics
+        from rocm_perf_lab.jobs.records import analysis_params, profile_metrics
         from rocm_perf_lab.jobs.show import show_profile
         from rocm_perf_lab.report.page import write_report
 
         show_profile(lab.console, found, found.word, f"profile of {shlex.join(self._command)[:60]}")
         page = write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {found.profile.kernel.name}")
         tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._command), "time_kind": found.word})
-        tracker.log_params(examination_params(found))
+        tracker.log_params(analysis_params(found))
         tracker.log_metrics(profile_metrics(found, found.word))
         plots = _plots(lab, found) if lab.settings.passes.plots else ()
         for path in (*found.artifacts, page, *plots):
@@ -198,7 +198,7 @@ def _import_all(modules: Sequence[str]) -> None:
         importlib.import_module(module)
 
 
-def _plots(lab: Lab, found: Examination) -> tuple[Path, ...]:
+def _plots(lab: Lab, found: KernelAnalysis) -> tuple[Path, ...]:
     from rocm_perf_lab.report.roofline_plot import write_roofline_plots
 
     return write_roofline_plots(lab.output_dir, gpu=found.profile.target.product_name)

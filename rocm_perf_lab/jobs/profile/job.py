@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.core.errors import NegativeResult
-from rocm_perf_lab.jobs.profile.workbench import Turn, Workbench
+from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel, Workbench
 from rocm_perf_lab.jobs.records import profile_metrics, profile_params, provenance_tags
 from rocm_perf_lab.jobs.run_directory import forget_results
-from rocm_perf_lab.jobs.show import runtime_text, show_printed, show_profile, show_where
+from rocm_perf_lab.jobs.show import runtime_text, show_locations, show_printed, show_profile
 from rocm_perf_lab.report.page import write_report
 from rocm_perf_lab.report.roofline_plot import write_roofline_plots
 
@@ -41,7 +41,7 @@ class ProfileJob:
                 compiled = bench.compile(lab.config.kernel.source_path)
             with lab.console.status(f"running on {lab.device.identity.name}"):
                 turn = bench.run(compiled, lab.output_dir)
-            log_turn(tracker, lab, turn)
+            log_profile(tracker, lab, turn)
             show_profile(lab.console, turn, word, f"profile of {lab.config.kernel.name} on {lab.config.target.name}")
             show_printed(lab.console, turn.printed, shown=_SHOWN_LINES)
             require_correct(turn, lab)
@@ -52,12 +52,12 @@ class ProfileJob:
             tracker.log_artifact(
                 write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {lab.config.kernel.name}")
             )
-        show_where(lab, lab.tracker)
+        show_locations(lab, lab.tracker)
         lab.answer(lab.output_dir / "profile.json", runtime_text(turn.runtime_ns, word))
         return turn.runtime_ns / _NS_PER_MS
 
 
-def require_correct(turn: Turn, lab: Lab) -> None:
+def require_correct(turn: ProfiledKernel, lab: Lab) -> None:
     """Refuse to go on from a kernel whose own output is wrong.
 
     Raises:
@@ -86,7 +86,7 @@ def require_clean(findings: Sequence[Finding], kernel: str) -> None:
         )
 
 
-def log_turn(tracker: RunTracker, lab: Lab, turn: Turn) -> None:
+def log_profile(tracker: RunTracker, lab: Lab, turn: ProfiledKernel) -> None:
     """Parameters, metrics, tags and files of one turn of the bench."""
     identity = lab.device.identity
     tracker.set_tags({"job": lab.job_name, "kernel": lab.config.kernel.name, **provenance_tags(identity, turn)})

@@ -82,7 +82,7 @@ class CompiledKernel:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ProfiledKernel:
     """One turn of the bench. `artifacts` are the files that it left."""
 
     compiled: CompiledKernel
@@ -175,7 +175,7 @@ class Workbench:
             sandbox=sandbox,
         )
 
-    def run(self, compiled: CompiledKernel, directory: Path) -> Turn:
+    def run(self, compiled: CompiledKernel, directory: Path) -> ProfiledKernel:
         """Launch, check, profile and analyse; everything is written below `directory`.
 
         Raises:
@@ -212,9 +212,14 @@ class Workbench:
             att=passes.att if passes.att is not None else passes.att_reason,
             measured=self._measured_peaks,
         )
-        documents = write_documents(
-            directory, describe(profile, diagnosis, passes.trace, dag_nodes=self._config.passes.dag_nodes)
+        described = describe(
+            profile,
+            diagnosis,
+            passes.trace,
+            dag_nodes=self._config.passes.dag_nodes,
+            result="not checked" if verification is None else "correct" if verification.passed else "wrong",
         )
+        documents = write_documents(directory, described)
         timeline = directory / TIMELINE
         write_perfetto(timeline, passes.trace, diagnosis.critical_path)
         files = (
@@ -232,7 +237,7 @@ class Workbench:
         if passes.printed:
             write_text(directory / PRINTED_NAME, text_of(passes.printed))
             files = (*files, directory / PRINTED_NAME)
-        return Turn(compiled, profile, diagnosis, verification, passes.findings, tuple(files), passes.printed)
+        return ProfiledKernel(compiled, profile, diagnosis, verification, passes.findings, tuple(files), passes.printed)
 
     def time_ns(self, compiled: CompiledKernel, directory: Path, *, dispatches: int) -> float:
         """Median time of some dispatches in a process of their own; nothing is checked or counted.

@@ -1,4 +1,4 @@
-"""`job=replay_capture`: run a described kernel on the emulator once, and keep that dispatch as a capture."""
+"""`job=replay_capture`: run a described kernel on the emulator and capture its dispatch."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class CaptureJob:
-    """Compiles the kernel, runs it, captures its dispatch.
+    """Job that compiles the described kernel, runs it and captures its dispatch.
 
     Args:
-        output: The directory to make; relative to the working directory. None makes `capture` in the run's directory.
-        mode: Which memory is kept.
-        entry: Name of the kernel, where the caller expects one.
-        dispatch: Which of its dispatches; a description has one, number 0.
+        output: Directory to create, relative to the working directory; None for `capture` in the directory of the run.
+        mode: Captured memory: reachable, full or arguments.
+        entry: Expected name of the kernel; None accepts any.
+        dispatch: Index of the dispatch; a description has one dispatch, 0.
     """
 
     def __init__(
@@ -39,7 +39,11 @@ class CaptureJob:
         self._dispatch = dispatch
 
     def run(self, lab: Lab) -> None:
-        """Raises LabError where the kernel faults, or the directory cannot be written."""
+        """Run the job.
+
+        Raises:
+            LabError: The kernel faults, the dispatch does not exist, or the directory cannot be written.
+        """
         self._require_the_dispatch(lab.config)
         lab.announce_device()
         directory = self._output if self._output is not None else lab.output_dir / "capture"
@@ -55,14 +59,14 @@ class CaptureJob:
         if self._entry is not None and self._entry not in (entry, config.kernel.name):
             raise LabError(
                 f"kernel {self._entry!r} was never dispatched",
-                where=f"the description of {config.kernel.name} dispatches {entry}, once",
-                hint=f"Name {entry}, or leave --kernel out.",
+                where=f"the description of {config.kernel.name} dispatches {entry} once",
+                hint=f"Use --kernel {entry}, or omit --kernel.",
             )
         if self._dispatch:
             raise LabError(
-                f"kernel {entry} was dispatched once, number {self._dispatch} (from 0) does not exist",
+                f"kernel {entry} was dispatched once; dispatch {self._dispatch} (from 0) does not exist",
                 where=f"the description of {config.kernel.name}",
-                hint="Leave --dispatch out.",
+                hint="Omit --dispatch.",
             )
 
 

@@ -1,4 +1,4 @@
-"""`rocm-perf replay info|verify|reserve-check|full-vm`: look at a capture, check it, replay it."""
+"""Commands `rocm-perf replay capture|info|verify|reserve-check|full-vm`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from rocm_perf_lab.device.choice import KFD
-from rocm_perf_lab.replay.errors import EXIT_MISMATCH, CaptureError, ReplayError
+from rocm_perf_lab.core.errors import EXIT_NEGATIVE, EXIT_SUCCESS
+from rocm_perf_lab.replay.errors import IncompleteCapture
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import capture_problems, open_capture
 from rocm_perf_lab.replay.report import replay_document
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.session import DeviceName
 
 DEFAULT_DIRECTORIES = (Path("isolate_capture"), Path("rocm_perf_lab/isolate/tool/isolate_capture"))
-"""Where a capture is looked for when none is named; the first is where one is made."""
+"""Default directories of captures; the first one is also the default output."""
 _SHOWN_REGIONS = 12
 
 
 @dataclass(frozen=True)
 class ReplayTarget:
-    """Which capture, and where it is replayed. `target` is the GPU that the emulator takes."""
+    """Capture to replay and its device. `target` is the GPU that the emulator models."""
 
     capture_dir: Path | None = None
     device: Literal["auto", "rocm", "emulator"] = "auto"
@@ -45,31 +46,28 @@ class ReplayTarget:
 
     @property
     def directory(self) -> Path:
-        """The named directory, else the one that is here."""
+        """The given directory, else the first default directory that exists."""
         if self.capture_dir is not None:
             return self.capture_dir
         return next((directory for directory in DEFAULT_DIRECTORIES if directory.is_dir()), DEFAULT_DIRECTORIES[0])
 
     @property
     def chosen_device(self) -> DeviceName:
-        """A GPU where there is one."""
+        """The given device; for `auto` the GPU if there is one, else the emulator."""
         if self.device != "auto":
             return self.device
         return "rocm" if KFD.exists() or self.library is not None else "emulator"
 
     def opened(self) -> Capture:
-        """The capture, verified.
+        """Open and verify the capture.
 
         Raises:
-            ReplayError: It cannot be used; for a replay that is a failed setup.
+            CaptureError: It is damaged or incomplete.
         """
-        try:
-            return open_capture(self.directory)
-        except CaptureError as error:
-            raise ReplayError(error.what, where=error.where, hint=error.hint) from error
+        return open_capture(self.directory)
 
     def session(self, capture: Capture, *, reserve_only: bool = False) -> ReplaySession:
-        """A process for it."""
+        """Return a replay session for the capture."""
         from rocm_perf_lab.target.catalog import load_target
 
         device = self.chosen_device
@@ -86,7 +84,7 @@ class ReplayTarget:
 
 @dataclass(frozen=True)
 class FullVmRequest:
-    """What `full-vm` was asked for."""
+    """Arguments of `full-vm`."""
 
     where: ReplayTarget
     iterations: int = 1
@@ -102,7 +100,7 @@ class FullVmRequest:
 
     @property
     def job(self) -> ReplayRequest:
-        """In the words of the session. With a tolerance any NaN stands for any other, unless the caller says otherwise."""
+        """The request to the session. With a tolerance, NaN values compare equal by default."""
         nan = self.nan or ("equal" if self.rtol or self.atol else "exact")
         order = CheckRequest(rtol=self.rtol, atol=self.atol, nan=nan, types=dict(self.types))
         return ReplayRequest(
@@ -116,10 +114,14 @@ class FullVmRequest:
 
 
 def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> int:
-    """Replay and print; 0, or 4 where the check failed.
+    """Replay a capture and print the report; return the exit code, 1 if the check failed.
 
     Raises:
-        RelocationError, DeviceFault, OverrideError, ReplayError: As they say.
+        CaptureError: The capture is damaged or incomplete.
+        ReservationError: The captured addresses cannot be reserved.
+        DeviceFault: The kernel faulted or did not end in time.
+        OverrideError: The code object breaks a rule of :mod:`~rocm_perf_lab.replay.override`.
+        ReplayError: The capture cannot be replayed on this machine.
     """
     capture = request.where.opened()
     with request.where.session(capture) as session:
@@ -133,14 +135,15 @@ def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> i
     else:
         _show_replay(document, console)
     failed = document.verification is not None and not document.verification.passed
-    return EXIT_MISMATCH if failed else 0
+    return EXIT_NEGATIVE if failed else EXIT_SUCCESS
 
 
 def run_capture(request: CaptureRequest, console: Console) -> None:
     """Run an application and capture one of its dispatches.
 
     Raises:
-        LabError: There is no capture; the message says why.
+        ApplicationCaptureError: There is no capture; the message reports the reason.
+        ToolBuildError: The capture tool cannot be built.
     """
     from rocm_perf_lab.replay.application_capture import capture
 
@@ -153,11 +156,11 @@ def run_capture(request: CaptureRequest, console: Console) -> None:
 
 
 def run_reserve_check(where: ReplayTarget, console: Console, *, as_json: bool) -> int:
-    """Whether every captured address can be had exactly: 0, else an error says why not.
+    """Check that every captured address can be reserved, and return exit code 0.
 
     Raises:
-        RelocationError: The runtime gives other addresses (exit code 2).
-        ReplayError: They cannot be had at all (exit code 1).
+        ReservationError: An address cannot be reserved exactly.
+        ReplayError: There is no suitable device.
     """
     capture = where.opened()
     with where.session(capture, reserve_only=True) as session:
@@ -171,11 +174,17 @@ def run_reserve_check(where: ReplayTarget, console: Console, *, as_json: bool) -
         console.print(
             f"exact: all {len(ranges)} captured ranges ({_size(capture.total_bytes)}) can be reserved at their addresses"
         )
-    return 0
+    return EXIT_SUCCESS
 
 
 def run_verify(directory: Path, console: Console, *, as_json: bool) -> int:
-    """Check everything; 0 for a good capture, 2 for one with problems, each of which is printed."""
+    """Check all files of a capture and print the problems; return the exit code, 1 if there are problems.
+
+    Raises:
+        IncompleteCapture: The directory does not exist.
+    """
+    if not directory.is_dir():
+        raise IncompleteCapture("the directory does not exist", where=str(directory), hint="Pass the directory of a capture.")
     problems = capture_problems(directory)
     if as_json:
         console.file.write(json.dumps({"capture": str(directory), "valid": not problems, "problems": problems}, indent=2) + "\n")
@@ -188,16 +197,16 @@ def run_verify(directory: Path, console: Console, *, as_json: bool) -> int:
     else:
         capture = open_capture(directory, verify=False)
         files = len(capture.manifest.files) if capture.manifest is not None else 0
-        kind = f"{files} files, sizes and SHA-256 sums are right" if files else f"a capture of {capture.layout}: sizes are right"
+        kind = f"{files} files, sizes and SHA-256 sums match" if files else f"capture of {capture.layout}, sizes match"
         console.print(f"[green]valid[/]: {kind}, {_size(capture.total_bytes)} of memory")
-    return 2 if problems else 0
+    return EXIT_NEGATIVE if problems else EXIT_SUCCESS
 
 
 def run_info(directory: Path, console: Console, *, as_json: bool) -> None:
-    """Say what a capture holds.
+    """Print the contents of a capture.
 
     Raises:
-        CaptureError: It is none, or damaged.
+        CaptureError: The directory is not a capture, or a damaged one.
     """
     capture = open_capture(directory, verify=False)
     if as_json:
@@ -214,16 +223,16 @@ def run_info(directory: Path, console: Console, *, as_json: bool) -> None:
     of_all = f", {_by(packet.grid_size)} in all" if partial else ""
     table.add_row("grid", f"{_by(groups)} workgroups of {_by(packet.workgroup_size)} work-items{of_all}")
     table.add_row(
-        "LDS, scratch", f"{packet.group_segment_size:,} B for a workgroup, {packet.private_segment_size:,} B for a work-item"
+        "LDS, scratch", f"{packet.group_segment_size:,} B per workgroup, {packet.private_segment_size:,} B per work-item"
     )
     table.add_row("GPU", escape(f"{dispatch.gpu.product or dispatch.gpu.name} ({dispatch.gpu.isa})"))
     number = f"{len(capture.regions)} region{'s' if len(capture.regions) != 1 else ''}"
     table.add_row("memory", f"{number}, {_size(capture.total_bytes)}, mode {capture.memory.mode}")
-    table.add_row("changed by it", _size(_changed_bytes(capture)) if capture.has_after else "not captured")
+    table.add_row("changed bytes", _size(_changed_bytes(capture)) if capture.has_after else "not captured")
     table.add_row("written by", _writer(capture))
     if dispatch.timing is not None:
-        word = "emulated" if capture.emulated else "measured"
-        table.add_row("time", f"{dispatch.timing.duration_us:.2f} us {word}")
+        kind = "emulated" if capture.emulated else "measured"
+        table.add_row("time", f"{dispatch.timing.duration_us:.2f} us {kind}")
     console.print(table)
     regions = Table("address", "size", "kind", "reached from", title="regions", title_justify="left")
     for region in capture.memory.regions[:_SHOWN_REGIONS]:
@@ -261,16 +270,16 @@ def _changed_bytes(capture: Capture) -> int:
 
 
 def _show_replay(document: ReplayDocument, console: Console) -> None:
-    """The lines of the user guide first, what else is known after them."""
+    """Print the report: the lines shown in docs/REPLAY.md first, then details."""
     timing, execution = document.timing, document.execution
-    word = " (emulated)" if timing.kind == "emulated" else ""
+    suffix = " (emulated)" if timing.kind == "emulated" else ""
     console.print(f"Iterations: {execution.iterations}")
     console.print(f"Recopy between iterations: {'yes' if execution.mode == 'stateless' else 'no'}")
-    console.print(f"Average GPU time: {timing.average / 1e3:.6g} ms{word}")
+    console.print(f"Average GPU time: {timing.average / 1e3:.6g} ms{suffix}")
     console.print(f"Total wall time: {document.wall_time_ms:.1f} ms")
     console.print(f"Kernel: {escape(document.kernel.name)}", soft_wrap=True)
     console.print(
-        f"GPU time min {timing.min / 1e3:.6g}, median {timing.median / 1e3:.6g}, max {timing.max / 1e3:.6g} ms{word}"
+        f"GPU time min {timing.min / 1e3:.6g}, median {timing.median / 1e3:.6g}, max {timing.max / 1e3:.6g} ms{suffix}"
         f" on {escape(document.environment.gpu_agent)}",
         soft_wrap=True,
     )
@@ -281,14 +290,17 @@ def _show_replay(document: ReplayDocument, console: Console) -> None:
         return
     how = "byte for byte" if check.exact else "within tolerance"
     if not check.baseline_reproduces:
-        console.print(f"[yellow]note[/]: the captured code object itself does not give the {check.compared_with} here")
+        console.print(f"[yellow]note[/]: the captured code object does not reproduce the {check.compared_with} on this device")
     if check.indeterminate_bytes:
-        console.print(f"[yellow]note[/]: {check.indeterminate_bytes:,} bytes differ between two replays of it; they do not count")
+        console.print(
+            f"[yellow]note[/]: {check.indeterminate_bytes:,} bytes differ between two replays of the captured code object "
+            "and were ignored"
+        )
     if check.passed:
         replays = "1 replay equals" if check.checked_replays == 1 else f"{check.checked_replays} replays equal"
         console.print(f"[green]Check passed[/]: {replays} the {check.compared_with} {how}")
         return
-    console.print(f"[bold red]Check failed[/]: the memory is not the {check.compared_with}")
+    console.print(f"[bold red]Check failed[/]: the memory differs from the {check.compared_with}")
     for mismatch in check.mismatches:
         console.print(f"  {escape(mismatch)}", soft_wrap=True)
 

@@ -1,6 +1,6 @@
-"""`job=replay`: capture a described kernel's dispatch, replay it, replay an optimized code object on the same memory, compare.
+"""`job=replay`: capture the dispatch of a described kernel, replay it and an optimized version on the same memory, and compare.
 
-The tracking run has four children: capture, replay of the captured code object, replay of the other one, comparison.
+The tracking run has four child runs: capture, replay of the captured code object, replay with the override, comparison.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.markup import escape
 
-from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.core.errors import LabError, NegativeResult
 from rocm_perf_lab.core.files import write_bytes, write_text
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.jobs.profile.workbench import Workbench
 from rocm_perf_lab.jobs.replay.capture import capture_described
-from rocm_perf_lab.jobs.show import runtime_text, show_where, time_text
+from rocm_perf_lab.jobs.show import runtime_text, show_locations, time_text
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.report import replay_document
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 class ReplayJob:
-    """Capture, replay, override, compare.
+    """Job that compares the captured code object with another one on the captured memory.
 
     Args:
-        capture: An existing capture; None captures the described kernel on the emulator.
-        override: Source that is compiled in place of the description's, relative to the kernel's directory; or a .hsaco file.
-        iterations: Replays of each code object.
-        rtol: Relative tolerance of the check for floats.
-        atol: Absolute tolerance of it.
-        device: Where replays run.
-        timeout_s: Longest time of one series of replays.
+        capture: Existing capture; None captures the described kernel on the emulator.
+        override: Source that replaces that of the description, relative to the directory of the kernel; or a .hsaco file.
+        iterations: Number of replays of each code object.
+        rtol: Relative tolerance of floats.
+        atol: Absolute tolerance of floats.
+        device: Device of the replays.
+        timeout_s: Time limit in seconds of one series of replays.
     """
 
     def __init__(
@@ -61,10 +61,11 @@ class ReplayJob:
         self._timeout_s = timeout_s
 
     def run(self, lab: Lab) -> float:
-        """The time of the other code object in ms.
+        """Run the job and return the median time of the override in ms.
 
         Raises:
-            LabError: It cannot stand in, or leaves other memory behind than the captured dispatch.
+            NegativeResult: The memory after a replay is wrong.
+            LabError: The override cannot replace the captured code object, or the capture cannot be replayed.
         """
         lab.announce_device()
         with lab.tracker as tracker:
@@ -80,19 +81,19 @@ class ReplayJob:
             path = lab.output_dir / "replay.json"
             documents = {"captured": before.model_dump(mode="json"), "override": after.model_dump(mode="json")}
             write_text(path, json.dumps({**documents, "speedup": speedup, "time_kind": after.timing.kind}, indent=2) + "\n")
-            word = after.timing.kind
-            with tracker.child("comparison", tags={"time_kind": word}) as child:
-                child.log_metrics({f"{word}_speedup": speedup})
+            kind = after.timing.kind
+            with tracker.child("comparison", tags={"time_kind": kind}) as child:
+                child.log_metrics({f"{kind}_speedup": speedup})
                 child.log_artifact(path)
-            tracker.log_metrics({f"{word}_speedup": speedup})
+            tracker.log_metrics({f"{kind}_speedup": speedup})
             tracker.log_params({"override": str(self._override), "iterations": self._iterations})
             lab.console.print(
-                f"[bold]speed-up[/] {speedup:.2f}x ({word}): {time_text(before.timing.median * 1e3, word)} to "
-                f"{time_text(after.timing.median * 1e3, word)}"
+                f"[bold]speed-up[/] {speedup:.2f}x ({kind}): {time_text(before.timing.median * 1e3, kind)} to "
+                f"{time_text(after.timing.median * 1e3, kind)}"
             )
             _require_correct(replays, self._override)
-        show_where(lab)
-        lab.answer(path, runtime_text(after.timing.median * 1e3, word))
+        show_locations(lab)
+        lab.answer(path, runtime_text(after.timing.median * 1e3, kind))
         return after.timing.median / 1e3
 
     def _captured(self, lab: Lab, tracker: RunTracker) -> Capture:
@@ -110,10 +111,12 @@ class ReplayJob:
         return capture
 
     def _compiled(self, lab: Lab) -> Path:
-        """The other code object, as a file."""
+        """Compile the override if it is a source; return the path of the code object."""
         path = self._override if self._override.is_absolute() else lab.config.kernel.directory / self._override
         if not path.is_file():
-            raise LabError("there is no such override", where=str(path), hint="job.override names a source or a .hsaco file")
+            raise LabError(
+                "the override does not exist", where=str(path), hint="Set job.override to a kernel source or a .hsaco file."
+            )
         if path.suffix == ".hsaco":
             return path
         with lab.console.status("compiling the override"):
@@ -141,17 +144,17 @@ class ReplayJob:
         job = ReplayRequest(iterations=self._iterations, hsaco=str(hsaco) if hsaco is not None else None, check=self._check)
         with lab.console.status(title):
             document = replay_document(str(capture.directory), job, session.run(job))
-        word, check = document.timing.kind, document.verification
+        kind, check = document.timing.kind, document.verification
         path = lab.output_dir / ("replay_override.json" if hsaco is not None else "replay_captured.json")
         write_text(path, document.model_dump_json(indent=2) + "\n")
         verdict = "not checked" if check is None else "correct" if check.passed else "wrong"
         with tracker.child(
-            title, tags={"time_kind": word, "verdict": verdict, "gpu_agent": document.environment.gpu_agent}
+            title, tags={"time_kind": kind, "verdict": verdict, "gpu_agent": document.environment.gpu_agent}
         ) as child:
             child.log_metrics(
                 {
-                    f"{word}_runtime_us": document.timing.median,
-                    f"{word}_runtime_min_us": document.timing.min,
+                    f"{kind}_runtime_us": document.timing.median,
+                    f"{kind}_runtime_min_us": document.timing.min,
                     "replay_wall_ms": document.wall_time_ms,
                     "iterations": float(document.execution.iterations),
                 }
@@ -159,16 +162,20 @@ class ReplayJob:
             child.log_artifact(path)
             if hsaco is not None:
                 child.log_artifact(hsaco)
-        lab.console.print(f"[bold]{title}[/]: {time_text(document.timing.median * 1e3, word)}, memory {verdict}")
+        lab.console.print(f"[bold]{title}[/]: {time_text(document.timing.median * 1e3, kind)}, memory {verdict}")
         return document
 
 
 def _require_correct(replays: list[ReplayDocument], override: Path) -> None:
-    """Raises LabError where a replay left other memory behind than the captured dispatch."""
+    """Check the memory after all replays.
+
+    Raises:
+        NegativeResult: It differs from the memory after the captured dispatch.
+    """
     wrong = [m for r in replays if r.verification is not None for m in r.verification.mismatches]
     if wrong:
-        raise LabError(
-            "a replay leaves other memory behind than the captured dispatch",
-            where=f"{override}\n" + "\n".join(wrong),
-            hint="Correct the override, or the tolerance: job.rtol, job.atol.",
+        raise NegativeResult(
+            "the memory after a replay differs from the memory after the captured dispatch",
+            where="\n".join([str(override), *wrong]),
+            hint="Correct the override, or adjust the tolerance: job.rtol, job.atol.",
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.verify.outputs import VerificationResult
 
 
-class Examined(Protocol):
+class AnalyzedKernel(Protocol):
     """A kernel with everything that is known of it: what tables and trackers show."""
 
     @property
@@ -62,7 +62,7 @@ class Examined(Protocol):
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelSelector:
     """Which kernel is looked at: by a regular expression, by its share of the critical path, or the longest."""
 
     pattern: str | None = None
@@ -111,7 +111,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Examination:
+class KernelAnalysis:
     """A profile with its diagnosis and the files that hold them; shown like a turn of the bench."""
 
     profile: Profile
@@ -163,7 +163,7 @@ def _named_by_counters(traces: Sequence[Trace], preferred: Target) -> ObservedTa
     return ObservedTarget(target, (f"{note}, --target chooses another",))
 
 
-def examine(
+def analyze_traces(
     traces: Sequence[Trace],
     directory: Path,
     *,
@@ -177,7 +177,7 @@ def examine(
     versions: Mapping[str, str] | None = None,
     roofline_csv: Path | None = None,
     dag_nodes: int = MAX_NODES,
-) -> Examination:
+) -> KernelAnalysis:
     """Profile, diagnose, and write the documents to `directory`.
 
     Args:
@@ -212,7 +212,7 @@ def examine(
     documents = write_documents(directory, describe(profile, diagnosis, first, dag_nodes=dag_nodes))
     timeline = directory / TIMELINE
     write_perfetto(timeline, first, diagnosis.critical_path)
-    return Examination(profile, diagnosis, (*documents, timeline))
+    return KernelAnalysis(profile, diagnosis, (*documents, timeline))
 
 
 def _measured(roofline_csv: Path) -> MeasuredPeaks:
