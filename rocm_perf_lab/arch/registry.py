@@ -131,6 +131,11 @@ def emulated_architectures() -> tuple[str, ...]:
     return tuple(one.name for one in architectures().values() if one.emulator is not None)
 
 
+def largest_matrix_operand_bytes() -> int:
+    """Return the largest dense operand of matrix instructions on the emulated architectures, in bytes per lane."""
+    return max((one.emulator.matrix_operand_bytes for one in architectures().values() if one.emulator is not None), default=0)
+
+
 def emulated_decoder() -> InstructionDecoder:
     """Return the instruction decoder of the emulated architectures, which share their instruction tables.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.arch.registry import largest_matrix_operand_bytes
 from rocm_perf_lab.emulator.isa.instruction import OperandType
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.structures import EXEC, FIRST_AGPR_ROW, FIRST_TEMP_ROW, LANES
@@ -23,8 +24,6 @@ _SPARSE = re.compile(r"V_SMFMAC_(?:F32|I32)_(\d+)X\1X(\d+)_(.+)$")
 _ELEMENTS = {"F16": 0, "BF16": 1, "F32": 2, "F64": 3, "I8": 4, "XF32": 5, "FP8": 6, "BF8": 7, "I32": 4}
 """enum rpl_element."""
 _BYTES = {"F16": 2, "BF16": 2, "F32": 4, "F64": 8, "I8": 1, "XF32": 4, "FP8": 1, "BF8": 1}
-_LARGEST_OPERAND = 8
-"""Bytes of a dense operand per lane; wider operands are those of gfx950."""
 _LANE_MOVES = frozenset({"V_READFIRSTLANE_B32", "V_READLANE_B32", "V_WRITELANE_B32"})
 
 
@@ -139,8 +138,8 @@ def _matrix(state: BlockState, instruction: Instruction) -> None:
     out, m, n, k, blocks, inputs = match.groups()
     kinds = _matrix_elements(inputs)
     count = int(blocks or 1)
-    if int(m) * int(k) * count * _BYTES[kinds[0]] > _LARGEST_OPERAND * LANES:
-        raise UnsupportedSemantics("only in gfx950")
+    if int(m) * int(k) * count * _BYTES[kinds[0]] > largest_matrix_operand_bytes() * LANES:
+        raise UnsupportedSemantics("its operands are wider than those of the emulated architecture")
     _count_one(state)
     state.close_group()
     accumulator, a_row, b_row = _matrix_rows(instruction)
@@ -164,8 +163,8 @@ def _matrix(state: BlockState, instruction: Instruction) -> None:
 def _sparse_matrix(state: BlockState, instruction: Instruction, match: re.Match[str]) -> None:
     edge, depth, inputs = int(match[1]), int(match[2]), match[3]
     kinds = _matrix_elements(inputs)
-    if edge * depth * _BYTES[kinds[0]] > 2 * _LARGEST_OPERAND * LANES:
-        raise UnsupportedSemantics("only in gfx950")
+    if edge * depth * _BYTES[kinds[0]] > 2 * largest_matrix_operand_bytes() * LANES:
+        raise UnsupportedSemantics("its operands are wider than those of the emulated architecture")
     _count_one(state)
     state.close_group()
     accumulator, a_row, b_row = _matrix_rows(instruction)
