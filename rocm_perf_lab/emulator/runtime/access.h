@@ -53,12 +53,12 @@ static inline void rpl_lane_store(const struct rpl_wave *w, int data, uint64_t l
   }
 }
 
-// Every active lane's [address, address + width) lies in one live allocation; else a fault is recorded and 1 returned.
+// Returns 0 if [address, address + width) of every active lane is in one live allocation; else records a fault and returns 1.
 int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width);
 // The same for one uniform address (scalar loads).
 int rpl_check_scalar(struct rpl_wave *w, int inst, uint64_t address, uint32_t width);
-// Flat addresses become host addresses: apertures of LDS and scratch are resolved, the rest is checked as above.
+// Converts flat addresses to host addresses: resolves the apertures of LDS and scratch, checks the others as above.
 int rpl_resolve(struct rpl_wave *w, int inst, int access, int mode, uint64_t lanes, uint64_t *address, uint32_t width);
-// Trace the 64-byte segments that the active lanes touch, in lane order.
+// Traces the 64-byte segments that the active lanes access, in lane order.
 void rpl_trace_segments(struct rpl_wave *w, int tag, int inst, uint64_t lanes, const uint64_t *address, uint32_t width);
 #endif

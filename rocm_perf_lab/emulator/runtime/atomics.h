@@ -94,7 +94,7 @@ static inline uint64_t rpl_pair(const struct rpl_wave *w, int row, uint64_t lane
   return (uint64_t)w->vgpr[row + 1][lane] << 32 | w->vgpr[row][lane];
 }
 
-// One lane: memory at `p` with the VGPRs from `data` and `other` on; the old value goes to `dst` where asked.
+// One lane: memory at `p` with the VGPRs from `data` and `other` on; the old value goes to `dst` if requested.
 static inline void rpl_lane_atomic(struct rpl_wave *w, int dst, int data, int other, uint8_t *p, uint64_t lane, int op,
                                    int is64, int returns, int shared) {
   if (is64) {

@@ -25,7 +25,7 @@ static uint64_t within(const struct resource *r, uint32_t index, uint64_t offset
          offset % ELEMENT_BYTES;
 }
 
-// CDNA3 ISA, section "Buffer addressing". Buffers with an index are checked record by record, those without byte by byte
+// CDNA3 ISA, section "Buffer addressing". Buffers with an index are checked record by record, others byte by byte
 // (soffset does not count), scratch buffers (lane ids for indices) not at all.
 int rpl_buffer_addresses(struct rpl_wave *w, int inst, int access, int typed, int srsrc, int vindex, int voffset, uint32_t soffset,
                          int32_t offset, uint32_t element, int elements, struct rpl_buffer_access *out) {
@@ -40,7 +40,7 @@ int rpl_buffer_addresses(struct rpl_wave *w, int inst, int access, int typed, in
       if (unchecked || (by_record ? index < r.records : in_record + (uint64_t)(k + 1) * element <= r.records))
         out->lanes[k] |= 1ull << l;
   }
-  // Lanes are in range for a prefix of their elements: check each such part against the allocations.
+  // Lanes are in range for a prefix of their elements; check each part against the allocations.
   for (int k = elements - 1; k >= 0; k--) {
     uint64_t exactly = out->lanes[k] & ~(k + 1 < elements ? out->lanes[k + 1] : 0);
     if (rpl_check(w, inst, access, exactly, out->address, (uint32_t)(k + 1) * element)) return 1;

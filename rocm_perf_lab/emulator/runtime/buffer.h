@@ -10,7 +10,7 @@ struct rpl_buffer_access {
   uint64_t address[RPL_LANES];
 };
 
-// Addresses of `elements` neighbours of `element` bytes each, checked; 1 after a fault.
+// Computes and checks the addresses of `elements` adjacent elements of `element` bytes each; returns 1 after a fault.
 int rpl_buffer_addresses(struct rpl_wave *w, int inst, int access, int typed, int srsrc, int vindex, int voffset, uint32_t soffset,
                          int32_t offset, uint32_t element, int elements, struct rpl_buffer_access *out);
 #endif

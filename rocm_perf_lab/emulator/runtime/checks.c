@@ -1,8 +1,8 @@
-// The checks of checks.h. Two accesses race where they touch a byte, one writes, not both are coherent, and nothing
-// orders them: program order, a barrier of their workgroup, or a release fence of the one and an acquire fence of the
-// other workgroup between them. An access is forgotten once a later one is ordered behind it and races with whatever it
-// would race with (Flanagan and Freund, FastTrack, PLDI 2009); so an atomic does not hide a plain store before it.
-// Two stores of the same value are told apart from races: whichever comes last, memory holds the same.
+// The checks of checks.h. Two accesses race if they share a byte, one writes, not both are coherent, and they are not
+// ordered by the program, a barrier of their workgroup, or a release fence of the one and an acquire fence of the other
+// workgroup. An access is dropped once a later one is ordered behind it and races with everything that it would race with
+// (Flanagan and Freund, FastTrack, PLDI 2009), so an atomic does not hide a plain store before it.
+// Two stores of the same value are not a race but a separate finding, since memory holds the same in any order.
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "access.h"
@@ -70,7 +70,7 @@ static int races_no_more_than(const struct rpl_touch *before, const struct rpl_t
 
 static void forget(struct rpl_cell *cell, uint32_t place) { cell->touches[place] = cell->touches[--cell->used]; }
 
-// The oldest of its kind, where there are two; of any kind with two, where all places are taken.
+// Returns the oldest of its kind if there are two; if all entries are used, the oldest of any kind with two.
 static uint32_t dispensable(const struct rpl_cell *cell, uint32_t kind) {
   uint32_t count[4] = {0}, oldest[4];
   for (uint32_t i = 0; i < cell->used; i++) {
@@ -99,14 +99,14 @@ static void remember(struct rpl_cell *cell, const struct rpl_touch *now) {
 
 static int is_store(const struct rpl_touch *t) { return t->kind == RPL_COHERENT_STORE || t->kind == RPL_PLAIN_STORE; }
 
-// Whether `now` races with what the cell remembers; the cell then remembers `now`.
+// Returns whether `now` races with an access of the cell, and adds `now` to the cell.
 static int touch(const struct rpl_group *g, struct rpl_cell *cell, const struct rpl_touch *now, struct rpl_touch *raced) {
   int found = 0;
   for (uint32_t i = 0; i < cell->used;) {
     const struct rpl_touch *t = &cell->touches[i];
     int ordered = is_ordered(g, t, now->wave);
     if (!ordered && t->bytes & now->bytes && RACES_WITH[now->kind] >> t->kind & 1 && (!found || is_store(raced) > is_store(t))) {
-      *raced = *t;  // a load rather than a store, which may be of the same value
+      *raced = *t;  // prefer a load: a store may be of the same value
       found = 1;
     }
     if (ordered && races_no_more_than(t, now)) forget(cell, i);
@@ -116,9 +116,9 @@ static int touch(const struct rpl_group *g, struct rpl_cell *cell, const struct 
   return found;
 }
 
-// The wavefront has done the same, or more, since the last barrier or fence: nothing that follows from it is new.
+// Returns whether the wavefront made the same or a stronger access since the last barrier or fence.
 static inline int is_known(const struct rpl_cell *cell, const struct rpl_touch *now) {
-  if (cell->is_shared && is_store(now)) return 0;  // its value may be another one now
+  if (cell->is_shared && is_store(now)) return 0;  // its value may have changed
   for (uint32_t i = 0; i < cell->used; i++) {
     const struct rpl_touch *t = &cell->touches[i];
     if (t->wave == now->wave && t->time == now->time && races_no_more_than(now, t)) return 1;
@@ -126,7 +126,7 @@ static inline int is_known(const struct rpl_cell *cell, const struct rpl_touch *
   return 0;
 }
 
-// The bytes of an access from `first` to `end` that are in dword k, both counted from the start of the first dword.
+// Returns the bytes of an access from `first` to `end` in dword k, both relative to the first dword.
 static inline uint8_t byte_mask(uint32_t k, uint32_t first, uint32_t end) {
   uint32_t below = k ? 0 : first, left = end - DWORD * k;
   return (uint8_t)(ALL_BYTES << below & (left < DWORD ? (1u << left) - 1 : ALL_BYTES));
@@ -144,11 +144,11 @@ static struct rpl_touch touch_of(const struct rpl_wave *w, int inst, int access)
 // ---- accesses ----
 
 struct verdicts {
-  uint64_t raced, same, uninitialised;  // lanes; same: stored what another wavefront had stored there
+  uint64_t raced, same, uninitialised;  // lanes; same: stored the value of another wavefront
   struct rpl_touch other, other_same;   // of the first lane that raced, or stored the same
 };
 
-// Whether a lane stores in dword `k` what is there already; `memory` is where that lane's data goes.
+// Returns whether a lane stores the present value of dword `k`; `memory` is the target address of the lane.
 static int is_silent(const struct rpl_wave *w, uint64_t lane, uint32_t k, const uint8_t *memory, uint32_t width) {
   const struct rpl_group *g = w->group;
   if (g->stored < 0) return 0;
@@ -156,10 +156,10 @@ static int is_silent(const struct rpl_wave *w, uint64_t lane, uint32_t k, const 
   return !memcmp(memory + DWORD * k, &value, width < DWORD ? width : DWORD);
 }
 
-// One lane's access, to host address `memory`; `cells` and `initialised` may be NULL.
+// Checks the access of one lane to host address `memory`; `cells` and `initialised` may be NULL.
 static inline void check_dwords(const struct rpl_wave *w, struct rpl_cell *cells, uint8_t *initialised, struct rpl_touch *now,
                                 int access, uint64_t lane, const uint8_t *memory, uint32_t width, struct verdicts *v) {
-  uint32_t first = (uint64_t)memory % DWORD, end = first + width;  // LDS takes misaligned accesses of several dwords
+  uint32_t first = (uint64_t)memory % DWORD, end = first + width;  // LDS allows misaligned accesses of several dwords
   int is_split = first && width >= DWORD;
   for (uint32_t k = 0; k < (end + DWORD - 1) / DWORD; k++) {
     now->bytes = byte_mask(k, first, end);
@@ -193,7 +193,7 @@ void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes
   struct rpl_touch now = touch_of(w, inst, access);
   struct verdicts v = {0};
   RPL_FOR_LANES(lanes, l) {
-    // Device libraries meet between a fence and a barrier: who has seen the others there is behind their fences.
+    // Device libraries meet between a fence and a barrier, so a workgroup that saw the others is behind their fences.
     if (address[l] - c->meeting < RPL_MEETING_BYTES) w->group->acquired = ++c->clock;
     const struct rpl_allocation *a = &m->allocations[m->last_hit];
     if (address[l] < a->begin || address[l] >= a->end) {
@@ -251,7 +251,7 @@ int rpl_fence(struct rpl_wave *w, int inst, int release) {
 
 // ---- barriers ----
 
-// A barrier in a loop is told once: findings are few, and others want their places.
+// Reports a barrier in a loop once, because the number of findings is limited.
 static int is_told(const struct rpl_checks *c, uint32_t resume, int missing) {
   for (uint64_t i = 0; i < c->finding_count; i++) {
     const struct rpl_finding *f = &c->findings[i];
@@ -314,11 +314,11 @@ void rpl_group_release(struct rpl_group *g) {
   free(g);
 }
 
-// Zeroed memory that costs nothing until it is touched, for shadows of whole buffers.
+// Maps zeroed memory that is only allocated on access, for shadows of whole buffers.
 void *rpl_shadow_map(uint64_t bytes) {
   void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return NULL;
-  madvise(p, bytes, MADV_HUGEPAGE);  // a shadow is many times as large as its buffer, and touched all over
+  madvise(p, bytes, MADV_HUGEPAGE);  // a shadow is many times as large as its buffer and accessed everywhere
   return p;
 }
 

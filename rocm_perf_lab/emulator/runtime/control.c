@@ -1,4 +1,4 @@
-// What translated code asks for besides memory: traps, clocks and data-parallel primitives (DPP).
+// Runtime functions other than memory: traps, clocks and data-parallel primitives (DPP).
 #include "machine.h"
 
 #include <fenv.h>
@@ -9,13 +9,13 @@ int rpl_trap(struct rpl_wave *w, int inst, int id) {
   return rpl_raise(w, RPL_FAULT_TRAP, inst, RPL_LOAD, 0, exec, NULL, (uint64_t)(int64_t)id);
 }
 
-// The host's rounding as the field of MODE at `first_bit` says; a negative number: back to nearest even.
+// Sets the rounding of the host by the field of MODE at `first_bit`, or to nearest even if negative.
 void rpl_set_rounding(struct rpl_wave *w, int first_bit) {
   static const int modes[4] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
   fesetround(first_bit < 0 ? FE_TONEAREST : modes[w->mode >> first_bit & 3]);
 }
 
-// A clock that is the same in every run: instructions that this workgroup has executed, not time.
+// A clock that is equal in every run: the instructions executed by this workgroup, not time.
 int rpl_clock(struct rpl_wave *w, int inst, int sdst, int left) {
   (void)inst;
   uint64_t ticks = (uint64_t)(w->slice_end - w->slice - left);
@@ -24,7 +24,7 @@ int rpl_clock(struct rpl_wave *w, int inst, int sdst, int left) {
   return 0;
 }
 
-// Registers past the architectural ones: hardware reads v0 and writes nothing.
+// Registers beyond the allocated ones: hardware reads v0 and ignores writes.
 int rpl_indexed_move(struct rpl_wave *w, int inst, int to, int from, uint32_t value, int to_bit, int from_bit, int all_lanes) {
   (void)inst;
   enum { ARCHITECTURAL_ROWS = 256, FIRST_MODE_BIT = 12 };
@@ -39,7 +39,7 @@ int rpl_indexed_move(struct rpl_wave *w, int inst, int to, int from, uint32_t va
   return 0;
 }
 
-// Source lane of `lane` under a DPP control word, or -1 where there is none (CDNA3 ISA, section DPP).
+// Source lane of `lane` under a DPP control word, or -1 for none (CDNA3 ISA, section DPP).
 static int dpp_source(int lane, int control) {
   int in_row = lane & 15, row = lane & ~15, n = control & 15;
   if (control < 0x100) return (lane & ~3) | ((control >> (2 * (lane & 3))) & 3);            // quad_perm

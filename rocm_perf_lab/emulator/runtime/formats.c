@@ -1,5 +1,5 @@
-// Typed buffer accesses (BUFFER_LOAD_FORMAT_* and its kin): memory holds components of a data format (their widths) and a
-// number format (what the bits mean), registers hold 32-bit or 16-bit integers or floats.
+// Typed buffer accesses (BUFFER_LOAD_FORMAT_* and similar): memory holds components of a data format (their widths) and a
+// number format (meaning of the bits), registers hold 32-bit or 16-bit integers or floats.
 #include <math.h>
 #include "buffer.h"
 
@@ -8,7 +8,7 @@ enum { INVALID_FORMAT = 0, COMPONENTS = 4, SELECT_ONE = 1, SELECT_FIRST = 4 };
 
 struct format { int bits, count, number; };
 
-// Component widths of BUF_DATA_FORMAT_*; 0: mixed widths, which are not modelled.
+// Component widths of BUF_DATA_FORMAT_*; 0: mixed widths, not modelled.
 static struct format format_of(int data, int number) {
   static const struct { uint8_t bits, count; } widths[16] = {[1] = {8, 1}, [2] = {16, 1}, [3] = {8, 2}, [4] = {32, 1}, [5] = {16, 2},
     [10] = {8, 4}, [11] = {32, 2}, [12] = {16, 4}, [13] = {32, 3}, [14] = {32, 4}};
@@ -56,7 +56,7 @@ static uint32_t clamped(double value, double low, double high) {
 
 static uint32_t to_memory(uint32_t value, const struct format *f, int is_d16) {
   double largest = mask_of(f->bits), half = mask_of(f->bits) >> 1;
-  if (is_integer(f)) {  // too large a number is stored as the largest
+  if (is_integer(f)) {  // saturate
     if (f->number == UINT) return value > mask_of(f->bits) ? mask_of(f->bits) : value;
     int64_t number = is_d16 ? sign_extended(value, 16) : (int32_t)value;
     return clamped((double)number, -half - 1, half) & mask_of(f->bits);
@@ -98,7 +98,7 @@ static uint32_t get(const struct rpl_wave *w, int data, uint64_t lane, int compo
 
 // ---- helpers of wave.h ----
 
-// The format of the instruction (data | number << 4) or, where it has none, of the resource, with its selection of channels.
+// Returns the format of the instruction (data | number << 4) or else of the resource, with its selection of channels.
 static int resolve(const struct rpl_wave *w, int srsrc, int format, struct format *f, int *select) {
   uint32_t word = w->sgpr[srsrc + 3];
   int data = format < 0 ? word >> 15 & 15 : format & 15, number = format < 0 ? word >> 12 & 7 : format >> 4 & 7;
@@ -144,7 +144,7 @@ int rpl_format_store(struct rpl_wave *w, int inst, int data, int srsrc, int vind
   w->machine->counters.store_bytes += width * (uint64_t)__builtin_popcountll(access.lanes[0]);
   RPL_FOR_LANES(access.lanes[0], l)
     for (int channel = 0; channel < f.count; channel++) {
-      int source = channel;  // which of the data's components is selected for this channel
+      int source = channel;  // component of the data selected for this channel
       if (format < 0)
         for (int c = COMPONENTS - 1; c >= 0; c--)
           if (select[c] == SELECT_FIRST + channel) source = c;

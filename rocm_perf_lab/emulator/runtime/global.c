@@ -19,7 +19,7 @@ static int contiguous(const uint64_t *address, uint32_t width) {
   return !differs;
 }
 
-// `dwords` is a constant at every call: the copy between memory order and register order is unrolled for each.
+// `dwords` is constant at every call, so that the copy between memory order and register order is unrolled.
 static inline __attribute__((always_inline)) void load_row(struct rpl_wave *w, int dst, const uint8_t *p, int dwords) {
   for (int k = 0; k < dwords; k++)
     for (int l = 0; l < RPL_LANES; l++) w->vgpr[dst + k][l] = rpl_read32(p + 4 * (l * dwords + k));
@@ -104,7 +104,7 @@ int rpl_scalar_load(struct rpl_wave *w, int inst, int sdst, uint64_t address, in
   return 0;
 }
 
-// One uniform access that may write: checked, traced, and then done by the caller.
+// Checks and traces a uniform access that may write; the caller executes it.
 static int resolve_scalar(struct rpl_wave *w, int inst, int access, uint64_t address, uint32_t width) {
   uint64_t addresses[RPL_LANES] = {address};
   if (access == RPL_ATOMIC && address % width) return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, access, width, 1, addresses, 0);
@@ -137,7 +137,7 @@ int rpl_scalar_atomic(struct rpl_wave *w, int inst, int sdata, uint64_t address,
   return 0;
 }
 
-// Where a scalar buffer access begins; the bytes from there to the end of the buffer go to `valid`.
+// Returns the address of a scalar buffer access and sets `valid` to the bytes up to the end of the buffer.
 static uint64_t scalar_place(const struct rpl_wave *w, int srsrc, uint32_t offset, uint64_t *valid) {
   const uint32_t *v = &w->sgpr[srsrc];
   uint64_t base = ((uint64_t)(v[1] & 0xffff) << 32 | v[0]) & ~3ull, stride = v[1] >> 16 & 0x3fff;

@@ -1,5 +1,5 @@
-// Hardware registers that S_GETREG_B32 reads, except MODE. They are the same in every run: workgroups go round the eight XCDs of
-// an MI300X, then round the shader engines, then round the compute units; the wavefronts of one go round its SIMDs.
+// Hardware registers of S_GETREG_B32, except MODE. They are equal in every run: workgroups are distributed over the eight XCDs
+// of an MI300X, then over shader engines and compute units; wavefronts over the SIMDs.
 #include "machine.h"
 
 enum { STATUS = 2, HW_ID = 4, GPR_ALLOC = 5, LDS_ALLOC = 6, SH_MEM_BASES = 15, XCC_ID = 20 };
@@ -32,7 +32,7 @@ static uint32_t register_of(const struct rpl_wave *w, int id) {
     case LDS_ALLOC: return (w->lds_bytes + LDS_GRANULE - 1) / LDS_GRANULE << 12;
     case SH_MEM_BASES: return (uint32_t)RPL_LDS_APERTURE | (uint32_t)RPL_SCRATCH_APERTURE >> 16;
     case XCC_ID: return w->workgroup_number % XCCS;
-    default: return 0;  // no trap, no exception, nothing outstanding
+    default: return 0;  // no trap, exception or outstanding access
   }
 }
 

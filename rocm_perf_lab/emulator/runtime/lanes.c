@@ -8,7 +8,7 @@ static void write_back(struct rpl_wave *w, int inst, int dst, const uint32_t *va
   rpl_trace_append(w->trace, &word, 1);
 }
 
-// Pull: lane l takes the value of lane (addr + offset) / 4; inactive lanes give zero.
+// Pull: lane l reads the value of lane (addr + offset) / 4, or zero if that is inactive.
 int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset) {
   uint64_t lanes = rpl_exec(w);
   uint32_t value[RPL_LANES];
@@ -20,7 +20,7 @@ int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint
   return 0;
 }
 
-// Push: lane l sends its value to lane (addr + offset) / 4; the highest sender wins, lanes without one get zero.
+// Push: lane l sends its value to lane (addr + offset) / 4; the highest sender wins; lanes without a sender receive zero.
 int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset) {
   uint32_t value[RPL_LANES] = {0};
   RPL_FOR_LANES(rpl_exec(w), l) value[(w->vgpr[addr][l] + offset) / 4 % RPL_LANES] = w->vgpr[data][l];
@@ -28,7 +28,7 @@ int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint3
   return 0;
 }
 
-// Butterflies of a fast Fourier transform: the bits of the lane backwards, within groups that the mask keeps apart.
+// Butterflies of a fast Fourier transform: reversed bits of the lane, within groups separated by the mask.
 static uint32_t reversed_lane(uint32_t lane, uint32_t mask) {
   uint32_t backwards = 0;
   for (int i = 0; i < 5; i++) backwards |= (lane >> i & 1) << (4 - i);

@@ -6,7 +6,7 @@ enum { BANKS = 32 };
 
 // ---- banks ----
 
-// Whether no bank sees two different dwords in this pass, for accesses aligned to their 2^shift bytes: the banks of one
+// Returns whether no bank has two different dwords in this pass, for accesses aligned to their 2^shift bytes: the banks of one
 // access then coincide with another's either all or not at all. Equal addresses are one access (broadcast).
 static int is_conflict_free(const uint32_t *address, uint64_t lanes, int first, int count, int shift) {
   uint32_t seen = 0, unit_in[BANKS], groups = (BANKS >> (shift - 2)) - 1, misaligned = 0;
@@ -21,7 +21,7 @@ static int is_conflict_free(const uint32_t *address, uint64_t lanes, int first, 
   return !misaligned;
 }
 
-// Cycles of one pass: the most distinct dwords in one bank among those that lanes [first, first + count) touch.
+// Returns the cycles of one pass: the maximum of distinct dwords per bank of lanes [first, first + count).
 static uint32_t pass_cycles(const uint32_t *address, uint64_t lanes, int first, int count, int dwords) {
   uint64_t in_pass = lanes >> first & ((1ull << count) - 1);
   if (!in_pass) return 0;
@@ -56,7 +56,7 @@ static void count_passes(const uint32_t *address, uint64_t lanes, int dwords, ui
   }
 }
 
-// Moving all lanes by the same number of dwords moves all banks: an instruction in a loop meets the same pattern again.
+// An equal offset of all lanes rotates all banks, so instructions in loops repeat patterns.
 enum { MEMOS = 64 };
 struct memo {
   uint32_t relative[RPL_LANES];
@@ -78,7 +78,7 @@ static const struct memo *pattern_of(int inst, const uint32_t *address, uint64_t
   return m;
 }
 
-// Counts the access; returns the cycles that the LDS is busy.
+// Counts the access; returns the cycles for which the LDS is busy.
 static uint32_t count_cycles(struct rpl_wave *w, int inst, const uint32_t *address, uint64_t lanes, int dwords) {
   uint32_t cycles, passes;
   if (dwords != 3 && is_contiguous(address, lanes, 4 * (uint32_t)dwords)) cycles = passes = 2 * (uint32_t)dwords;
@@ -128,7 +128,7 @@ static inline __attribute__((always_inline)) void gather(struct rpl_wave *w, int
     for (int k = 0; k < dwords; k++) w->vgpr[dst + k][l] = rpl_read32(w->lds + address[l] + 4 * k);
 }
 
-// Four dwords a lane: four lanes at a time, turned from memory order into register rows.
+// Four dwords per lane: transposes four lanes at a time from memory order to register rows.
 typedef uint32_t quad __attribute__((vector_size(16), aligned(4)));
 
 static void gather4(struct rpl_wave *w, int dst, const uint32_t *address) {
@@ -179,7 +179,7 @@ int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t off
   return 0;
 }
 
-// `data0` and `data1` are what a store stores; nothing looks at them for other accesses.
+// `data0` and `data1` are the data of a store and unused for other accesses.
 static int two_addresses(struct rpl_wave *w, int inst, int access, int addr, uint32_t offset0, uint32_t offset1, int data0, int data1,
                          int dwords, uint64_t lanes, uint32_t *first, uint32_t *second) {
   uint32_t width = 4 * (uint32_t)dwords;
@@ -223,7 +223,7 @@ int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, i
     return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, RPL_ATOMIC, width, misaligned, wide, 0);
   }
   trace_cycles(w, inst, count_cycles(w, inst, address, lanes, is64 ? 2 : 1));
-  // DS_CMPST takes the comparand first, DS_MSKOR the mask: both then the new bits.
+  // The first operand is the comparand of DS_CMPST or the mask of DS_MSKOR, the second the new bits.
   int value = op == RPL_CMPSWAP ? data1 : data;
   int other = op == RPL_CMPSWAP ? data : op == RPL_MSKOR || op == RPL_WRAP ? data1 : -1;
   RPL_FOR_LANES(lanes, l) rpl_lane_atomic(w, dst, value, other, w->lds + address[l], l, op, is64, returns, 0);

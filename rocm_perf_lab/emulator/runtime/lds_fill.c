@@ -1,4 +1,4 @@
-// Loads from memory straight into LDS: the second half, from a row of loaded dwords to the LDS.
+// Second half of loads into LDS: from a row of loaded dwords to LDS.
 #include "access.h"
 #include "checks.h"
 

@@ -1,5 +1,5 @@
-// What the memory runtime and the scheduler share: allocations, faults, counters of one thread, one launch.
-// emulator/structures.py mirrors these layouts; rpl_layout() lets a test compare the two.
+// Shared by the memory runtime and the scheduler: allocations, faults, counters of one thread, one launch.
+// emulator/structures.py mirrors these layouts; a test compares both through rpl_layout().
 #ifndef RPL_MACHINE_H
 #define RPL_MACHINE_H
 #include "wave.h"
@@ -11,8 +11,8 @@ enum rpl_fault_kind {
 };
 enum rpl_access { RPL_LOAD, RPL_STORE, RPL_ATOMIC };
 
-// Flat addresses with these upper 32 bits mean LDS and scratch (what SRC_SHARED_BASE and SRC_PRIVATE_BASE give); no host
-// mapping can lie there.
+// Upper 32 bits of flat addresses of LDS and scratch (SRC_SHARED_BASE and SRC_PRIVATE_BASE), outside of host
+// mappings.
 enum { RPL_LDS_APERTURE = 0x7fff0000, RPL_SCRATCH_APERTURE = 0x7ffe0000, RPL_APERTURE_SHIFT = 32 };
 
 // Device memory is identity-mapped: [begin, end) is a host address range too. Sorted by `begin`, no overlap.
@@ -26,10 +26,10 @@ enum { RPL_PAGE_BYTES = 4096 };
 
 struct rpl_fault {
   uint32_t kind;
-  int32_t inst;           // index of the instruction, -1 where only the resume point is known
+  int32_t inst;           // index of the instruction, -1 if only the resume point is known
   uint32_t access;        // enum rpl_access
   uint32_t width_bytes;   // per lane
-  uint64_t lanes;         // lanes with a bad address
+  uint64_t lanes;         // lanes with an invalid address
   uint64_t detail;        // resume point (budget, barrier, illegal), or the size that was exceeded (LDS, scratch)
   uint32_t workgroup[3];
   uint32_t wave;
@@ -58,7 +58,7 @@ struct rpl_machine {
 
 typedef void (*rpl_kernel)(struct rpl_wave *);
 
-// Host calls of a launch: whether any may wait for an answer, and who gives it.
+// Host calls of a launch: a word that is set while a call waits, and the callback that answers it.
 enum rpl_answer { RPL_NOTHING_ASKED, RPL_ANSWERED, RPL_NO_ANSWER /* the launch has to end */ };
 struct rpl_host {
   const uint64_t *ready;                            // 0: no packet waits
@@ -73,7 +73,7 @@ struct rpl_launch {
   struct rpl_trace *traces;                         // [sampled_count][waves per workgroup]
   int64_t *budget;                                  // instructions left for the whole launch, all threads
   uint32_t grid[3], block[3];
-  uint32_t remainder[3];                            // work-items of the last workgroup of an axis; 0 where it is whole
+  uint32_t remainder[3];                            // work-items of the last workgroup of an axis if partial, else 0
   uint32_t user_sgprs[32];
   uint32_t user_sgpr_count;
   uint32_t system_sgprs;                            // bits: workgroup id x, y, z, workgroup info, private wave offset
@@ -83,7 +83,7 @@ struct rpl_launch {
   uint32_t scratch_bytes;                           // per work-item
   uint32_t vgpr_rows, agpr_rows;                    // rows that the kernel may read
   uint32_t slice_instructions;
-  uint32_t resident_workgroups;                     // at most so many take turns on one thread
+  uint32_t resident_workgroups;                     // maximum number of workgroups resident on one thread
   struct rpl_checks *checks;                        // NULL: none
   const struct rpl_host *host;                      // NULL: the kernel does not call the host
 };
@@ -91,11 +91,11 @@ struct rpl_launch {
 // Runs the workgroups [first, last) in linear order, x fastest. 0, or 1 with machine->fault filled.
 int rpl_run(const struct rpl_launch *launch, struct rpl_machine *machine, uint64_t first, uint64_t last);
 
-// Record a fault of `w` and return 1. `addresses` may be NULL.
+// Records a fault of `w` and returns 1. `addresses` may be NULL.
 int rpl_raise(struct rpl_wave *w, int kind, int inst, int access, uint32_t width, uint64_t lanes,
               const uint64_t *addresses, uint64_t detail);
-// Whether [low, high) lies in one live allocation; machine->last_hit is then its index.
+// Returns whether [low, high) is in one live allocation, and sets machine->last_hit to its index.
 int rpl_find(struct rpl_machine *m, uint64_t low, uint64_t high);
-// For translated code: an instruction that has no translation was reached.
+// Called by translated code at an instruction without a translation.
 int rpl_illegal(struct rpl_wave *w, int inst);
 #endif

@@ -8,31 +8,31 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-// Map whole zeroed pages at exactly `address`. 1 where something is there already or the host has no memory.
+// Maps whole zeroed pages at `address`. Returns 1 if the range is in use or the host has too little memory.
 int rpl_memory_map(uint64_t address, uint64_t bytes) {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
   void *at = (void *)address, *got = mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (got == MAP_FAILED) return 1;
   if (got == at) {
-    madvise(at, bytes, MADV_HUGEPAGE);  // fewer page faults; a refusal costs time only
+    madvise(at, bytes, MADV_HUGEPAGE);  // fewer page faults; a failure only costs time
     return 0;
   }
-  munmap(got, bytes);  // a kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint
+  munmap(got, bytes);  // Linux without MAP_FIXED_NOREPLACE uses the address as a hint
   return 1;
 }
 
-// Give the pages back but keep the addresses, so that a use after free is recognised for the machine's lifetime.
+// Frees the pages but reserves the addresses, so that a use after free is detected during the machine's lifetime.
 int rpl_memory_retire(uint64_t address, uint64_t bytes) {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
   return mmap((void *)address, bytes, PROT_NONE, flags, -1, 0) == MAP_FAILED;
 }
 
-// Give the pages back but keep them mapped: they are zero where they are used again.
+// Frees the pages but keeps them mapped; they are zero on next use.
 int rpl_memory_discard(uint64_t address, uint64_t bytes) { return madvise((void *)address, bytes, MADV_DONTNEED); }
 
 int rpl_memory_unmap(uint64_t address, uint64_t bytes) { return munmap((void *)address, bytes); }
 
-// Copy the pages that were written back from `image` and count them as untouched; the number of pages copied.
+// Copies the written pages back from `image`, marks them as not written, and returns their number.
 uint64_t rpl_memory_restore(uint64_t address, const uint8_t *image, uint8_t *written, uint64_t pages) {
   uint64_t copied = 0;
   for (uint64_t page = 0; page < pages; page++) {

@@ -1,11 +1,11 @@
 // Matrix core: D = A x B + C for `blocks` independent M x N x K products over the 64 lanes; EXEC is ignored.
-// Lane layouts as AMD's matrix instruction calculator prints them. With E = elements of A per lane:
+// Lane layouts of AMD's matrix instruction calculator, with E = elements of A per lane:
 //   A[i][k] of block b: lane i + M * (b + blocks * (k / E)), element k % E; B[k][j] alike with j.
-//   C, D of 32-bit elements: rows in groups of four; group q = i / 4 + b * M / 4 sits in lanes j + N * (q % (64 / N)),
+//   C, D of 32-bit elements: rows in groups of four; group q = i / 4 + b * M / 4 is in lanes j + N * (q % (64 / N)),
 //   registers 4 * (q / (64 / N)) + i % 4.  64-bit: lane j + N * (b + blocks * (i % G)), pair i / G, G = 64 / (N * blocks).
-// CBSZ and ABID broadcast one block of A to 2^CBSZ neighbours, BLGP picks lanes of B (for F64: negates A, B, C).
-// SMFMAC: of every four neighbours along K, A holds the two that a pair of 2-bit indices names. The indices of a lane's elements
-// are in the same lane of one register, lowest element first; it has room for several sets, and ABID picks one where CBSZ is 0.
+// CBSZ and ABID broadcast one block of A to 2^CBSZ neighbours, BLGP selects lanes of B (for F64: negates A, B, C).
+// SMFMAC: of every four neighbours along K, A holds the two selected by a pair of 2-bit indices. The indices of a lane's elements
+// are in the same lane of one register, lowest element first; it holds several sets, and ABID selects one if CBSZ is 0.
 #include <math.h>
 #include "atomics.h"
 
@@ -66,7 +66,7 @@ static int b_lane(int lane, int blgp) {
   }
 }
 
-// Rows k of a block: out[k][i] for the i of one operand, which lie in neighbouring lanes.
+// Rows k of a block: out[k][i] for the i of one operand, which are in adjacent lanes.
 static inline __attribute__((always_inline)) void load_as(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp,
                                                           int type, float (*out)[MAX_EDGE]) {
   for (int k = 0; k < s->k; k++) {
@@ -77,7 +77,7 @@ static inline __attribute__((always_inline)) void load_as(const struct rpl_wave 
 }
 
 static void load_operand(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp, int type, float (*out)[MAX_EDGE]) {
-  switch (type) {  // one loop for each type: the conversion is then branch-free
+  switch (type) {  // a loop per type without branches in the conversion
     case RPL_F16: load_as(w, row, s, block, blgp, RPL_F16, out); return;
     case RPL_BF16: load_as(w, row, s, block, blgp, RPL_BF16, out); return;
     case RPL_F32: load_as(w, row, s, block, blgp, RPL_F32, out); return;
@@ -86,7 +86,7 @@ static void load_operand(const struct rpl_wave *w, int row, const struct shape *
   }
 }
 
-// Where row i of a block's C and D begins: its m columns are neighbouring lanes of one register.
+// Returns the first lane of row i of C and D of a block; its m columns are adjacent lanes of one register.
 static void place_of_row(const struct shape *s, int i, int block, int *lane, int *reg) {
   int groups = RPL_LANES / s->m, q = i / 4 + block * s->m / 4;
   *lane = s->m * (q % groups);
@@ -196,7 +196,7 @@ int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int sr
 
 // ---- sparse products ----
 
-// Along K, where the stored element `e` of row i belongs.
+// Returns the index along K of the stored element `e` of row i.
 static int sparse_k(const struct rpl_wave *w, int indices, int first_bit, const struct shape *a, int i, int e) {
   int in_lane = e % a->per_lane;
   uint32_t index = w->vgpr[indices][operand_lane(a, i, 0, e)] >> (first_bit + INDEX_BITS * in_lane) & (SPARSE_GROUP - 1);

@@ -1,5 +1,5 @@
-// One conversion of a device's printf, with the host's own printf: `spec` is a whole specification ("%-8.3lld") whose length
-// modifier, where it has one, is `ll`. Returns what snprintf returns: the length that the text has or would have.
+// Formats one conversion of a device printf with the host's printf. `spec` is a specification ("%-8.3lld") whose length
+// modifier, if any, is `ll`. Returns the result of snprintf, the length of the complete text.
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// Runs workgroups of one launch on one thread. Wavefronts take turns: each runs until a barrier, its end, the end of its
-// slice or a fault. A workgroup that outlives its turn stays resident while the next one starts, so that workgroups may
+// Runs workgroups of one launch on one thread. Wavefronts alternate: each runs until a barrier, its end, the end of its
+// slice or a fault. An unfinished workgroup stays resident while the next one starts, so that workgroups may
 // wait for each other.
 #include <stdlib.h>
 #include "access.h"
@@ -7,19 +7,19 @@
 
 enum { CACHE_LINE = 64, SYSTEM_SGPR_KINDS = 5, WORKGROUP_INFO = 3, AXES = 3, SHAPES = 1 << AXES };
 
-enum { WAVE_STRIDE = (sizeof(struct rpl_wave) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE };  // vector code wants alignment
+enum { WAVE_STRIDE = (sizeof(struct rpl_wave) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE };  // for aligned vector code
 
 struct resident {
   uint8_t *waves;          // WAVE_STRIDE bytes each
   uint8_t *lds, *scratch;
-  uint32_t count;          // waves of this workgroup: a partial one may have fewer than others
+  uint32_t count;          // waves of this workgroup, fewer in a partial one
   uint32_t live, waiting;  // waves not ended, waves at a barrier
   int64_t executed;        // instructions of all its waves
-  struct rpl_group *group; // NULL where the checks are off
+  struct rpl_group *group; // NULL if the checks are disabled
 };
 
 // A workgroup of one size. The last one of an axis may be partial: the hardware then starts it as if it were a smaller
-// workgroup, its work-items packed into as few wavefronts as hold them.
+// workgroup, its work-items packed into as few wavefronts as possible.
 struct shape {
   uint32_t items, waves;
   uint32_t (*work_item_ids)[RPL_LANES];  // VGPR0 of each wave; NULL until a workgroup has that shape
@@ -71,7 +71,7 @@ static struct resident *create(const struct run *run) {
 
 // ---- initial state ----
 
-// The shape of a workgroup, made on first use. NULL where memory is short.
+// Returns the shape of a workgroup, created on first use, or NULL if memory is short.
 static const struct shape *shape_of(struct run *run, const uint32_t workgroup[AXES]) {
   const struct rpl_launch *launch = run->launch;
   uint32_t size[AXES], dims = launch->work_item_id_dims;
@@ -102,7 +102,7 @@ static void set_registers(const struct run *run, const struct shape *shape, stru
   memset(w->sgpr, 0, sizeof w->sgpr);
   memcpy(w->sgpr, launch->user_sgprs, launch->user_sgpr_count * sizeof w->sgpr[0]);
   uint32_t next = launch->user_sgpr_count;
-  uint32_t last_wave = (index + 1 == shape->waves) << 31;  // workgroup info: what LLVM calls TG_SIZE
+  uint32_t last_wave = (index + 1 == shape->waves) << 31;  // workgroup info, TG_SIZE in LLVM
   uint32_t values[SYSTEM_SGPR_KINDS] = {w->workgroup[0], w->workgroup[1], w->workgroup[2],
                                         last_wave | (index == 0) << 26 | index << 6 | shape->waves, 0};
   for (int k = 0; k < SYSTEM_SGPR_KINDS; k++)
@@ -119,7 +119,7 @@ static struct rpl_trace *trace_of(const struct run *run, uint64_t group, uint32_
   return NULL;
 }
 
-// Returns 1 where memory is short.
+// Returns 1 if memory is short.
 static int start(struct run *run, struct resident *r, uint64_t group) {
   const struct rpl_launch *launch = run->launch;
   uint32_t workgroup[AXES] = {(uint32_t)(group % launch->grid[0]), (uint32_t)(group / launch->grid[0] % launch->grid[1]),
@@ -162,7 +162,7 @@ static int start(struct run *run, struct resident *r, uint64_t group) {
 
 // ---- turns ----
 
-// Whoever asks sleeps until there is an answer, so a wave that stopped is asked first. Whether it can go on at once.
+// Answers the host call of a wave that stopped, since callers sleep until then. Returns whether it can continue at once.
 static int answers_host_call(const struct rpl_launch *launch, struct rpl_wave *w) {
   int answer = launch->host->answer(w->workgroup, w->wave_in_workgroup);
   if (answer == RPL_NO_ANSWER) rpl_raise(w, RPL_FAULT_HOST_CALL, -1, RPL_LOAD, 0, 0, NULL, w->resume);
@@ -201,7 +201,7 @@ static struct rpl_wave *first_waiting(const struct resident *r) {
   return wave_at(r, i);
 }
 
-// Each wave of the workgroup that can run gets a slice, again after every barrier. Returns 1 on a fault.
+// Runs a slice of each wave of the workgroup that can run, again after every barrier. Returns 1 on a fault.
 static int take_turn(const struct run *run, struct resident *r) {
   int barrier_passed = 1;
   while (barrier_passed) {
@@ -210,7 +210,7 @@ static int take_turn(const struct run *run, struct resident *r) {
       struct rpl_wave *w = wave_at(r, i);
       if (w->status == RPL_SLICE_OVER && run_slice(run, r, w)) return 1;
     }
-    // Ended waves no longer count: hardware takes them out of the barrier.
+    // Hardware removes ended waves from the barrier.
     if (r->live && r->waiting == r->live) {
       if (r->group) rpl_checked_barrier(first_waiting(r), r->count - r->live);
       for (uint32_t i = 0; i < r->count; i++)
@@ -247,7 +247,7 @@ static int run_groups(struct run *run, uint64_t first, uint64_t last) {
         k++;
         continue;
       }
-      run->resident[k] = run->resident[--active];  // its memory serves the next workgroup
+      run->resident[k] = run->resident[--active];  // its memory is reused for the next workgroup
       run->resident[active] = r;
     }
   }

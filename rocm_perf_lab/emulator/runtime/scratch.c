@@ -1,7 +1,7 @@
-// SCRATCH: each lane's private memory.
+// SCRATCH: private memory of each lane.
 #include "access.h"
 
-// Hardware interleaves the lanes' scratch, so that lanes at the same offset touch neighbouring memory.
+// Hardware interleaves the lanes' scratch, so that lanes access adjacent memory at equal offsets.
 static void trace_scratch(struct rpl_wave *w, int inst, uint64_t lanes, uint32_t width, const uint64_t *inner) {
   uint64_t address[RPL_LANES];
   RPL_FOR_LANES(lanes, l) address[l] = (uint64_t)w->scratch + inner[l] * RPL_LANES + l * width;

@@ -1,5 +1,5 @@
 // In-order wavefronts on four SIMDs that share a scalar unit, LDS, a vector L1 and their part of L2, MALL and HBM.
-// The wavefront that is ready first goes first (the older one on a tie); completion times of memory are known when an
+// The first ready wavefront issues (the older one on a tie); completion times of memory are known when an
 // instruction is issued, so that no event queue is needed.
 #include "timing.h"
 
@@ -60,7 +60,7 @@ static int cache_lookup(struct cache *c, uint64_t line) {
 
 static double later(double a, double b) { return a > b ? a : b; }
 
-// The data of a pipe with a rate: starts when it is free, ends after bytes / rate.
+// Transfers data through a pipe: starts when it is free, ends after bytes / rate.
 static double transfer(double *free_at, double start, double bytes, double rate) {
   *free_at = later(*free_at, start) + bytes / rate;
   return *free_at;
@@ -72,7 +72,7 @@ static void pend(struct pending *p, double done) {
   p->done[p->count++] = done;
 }
 
-// When at most `left` are outstanding.
+// Returns the time at which at most `left` are outstanding.
 static double drained(struct pending *p, int left, double now) {
   if (left < 0 || (uint32_t)left >= p->count) return now;
   uint32_t over = p->count - (uint32_t)left;
@@ -106,7 +106,7 @@ static double store_segment(struct unit *u, double start, uint64_t address) {
   return transfer(&u->l2_free, start, 64, cu->l2_bytes) + cu->l2_latency;
 }
 
-// All segments of one vector memory instruction; returns when its last data is there.
+// Replays all segments of one vector memory instruction; returns the time of its last data.
 static double vector_memory(struct unit *u, struct wave_state *w, double now, int is_store) {
   uint64_t segments = w->words[w->next] >> 32 & 0xffffff;
   w->next++;
@@ -133,7 +133,7 @@ static uint64_t skip_record(struct wave_state *w) {
 
 static int tag_is(const struct wave_state *w, uint64_t tag) { return w->next < w->count && w->words[w->next] >> 56 == tag; }
 
-// Whether the next word is the record of that very instruction: one that touched no memory has left none.
+// Returns whether the next word is the record of this instruction; without memory accesses it has no record.
 static int record_is(const struct wave_state *w, uint64_t tag, uint32_t inst) {
   return tag_is(w, tag) && (uint32_t)w->words[w->next] == inst;
 }
@@ -230,7 +230,7 @@ static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_i
       n->valu_busy_cycles += t->cycles;
       return;
     case RPL_UNIT_SCALAR: case RPL_UNIT_BRANCH:
-      now = w->attempt = w->issued = later(now, u->scalar_free);  // lost to another wavefront: idle, not a stall
+      now = w->attempt = w->issued = later(now, u->scalar_free);  // served another wavefront: idle, not a stall
       u->scalar_free = now + 1;
       w->ready = now + t->cycles;
       return;
@@ -267,7 +267,7 @@ static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_i
   }
 }
 
-// The next instruction of a wavefront; 0 where its trace has ended.
+// Returns the next instruction of a wavefront, or 0 at the end of its trace.
 static int step(struct unit *u, struct wave_state *w) {
   const struct rpl_cu_run *r = u->run;
   while (!w->block_left) {

@@ -10,15 +10,15 @@ enum rpl_unit { RPL_UNIT_VALU, RPL_UNIT_SCALAR, RPL_UNIT_SMEM, RPL_UNIT_LOAD, RP
 // One instruction of the program.
 struct rpl_timed_instruction {
   uint32_t unit;      // enum rpl_unit
-  uint32_t cycles;    // how long it occupies its unit (VALU), or the wavefront
-  int32_t vmcnt;      // of s_waitcnt; negative: not waited for
+  uint32_t cycles;    // for which it occupies its unit (VALU) or the wavefront
+  int32_t vmcnt;      // of s_waitcnt; negative: no wait
   int32_t lgkmcnt;
   uint32_t bytes;     // per active lane, for memory instructions
 };
 
 struct rpl_timed_block { uint32_t first, count; };
 
-// Words of one wavefront (see wave.h); addresses are stable ones, bit 0 set where other workgroups touch the line too.
+// Words of one wavefront (see wave.h); with stable addresses, whose bit 0 is set if other workgroups access the line.
 struct rpl_timed_wave { const uint64_t *words; uint64_t count; };
 
 struct rpl_cu_parameters {
@@ -35,10 +35,10 @@ struct rpl_cu_counters {
   double memory_instructions;
 };
 
-// One executed instruction: when the wavefront first tried, when it was issued, and when the wavefront could go on.
+// One executed instruction: first attempt to issue, issue, and time at which the wavefront could continue.
 struct rpl_event { double attempt, issued, done; uint64_t inst; };
 
-// The life of one wavefront; `slot` is its place on the SIMD.
+// Lifetime of one wavefront; `slot` is its place on the SIMD.
 struct rpl_traced_wave {
   struct rpl_event *events; uint64_t count, capacity;
   double begin, end;
@@ -47,7 +47,7 @@ struct rpl_traced_wave {
 
 struct rpl_thread_trace {
   struct rpl_traced_wave *waves;                // [workgroup][wave], out
-  uint32_t workgroups;                          // the first so many are traced
+  uint32_t workgroups;                          // number of traced workgroups
   uint32_t is_short_of_memory;                  // out
 };
 
@@ -57,16 +57,16 @@ struct rpl_cu_run {
   const struct rpl_timed_wave *waves;           // [sampled workgroup][wave]
   uint32_t sampled_workgroups, waves_per_workgroup;
   uint32_t workgroups;                          // to run on this CU
-  uint32_t resident;                            // at most so many at once
+  uint32_t resident;                            // maximum number at once
   const struct rpl_cu_parameters *cu;
-  double *finish_cycles;                        // [workgroup]: when each ended, out
+  double *finish_cycles;                        // [workgroup]: end of each, out
   uint64_t *hits;                               // [instruction], out
-  // [instruction], out. Latency holds the stall before the issue; idle is the gap before the first attempt.
+  // [instruction], out. Latency includes the stall before the issue; idle is the gap before the first attempt.
   double *latency_cycles, *stall_cycles, *idle_cycles;
   struct rpl_cu_counters *counters;             // out
-  struct rpl_thread_trace *thread_trace;        // NULL: not wanted
+  struct rpl_thread_trace *thread_trace;        // NULL: none
 };
 
-int rpl_time_compute_unit(const struct rpl_cu_run *run);  // 0, or 1 where memory is short or a trace does not fit
+int rpl_time_compute_unit(const struct rpl_cu_run *run);  // returns 1 if memory is short or a trace does not match
 void rpl_thread_trace_free(struct rpl_thread_trace *trace, uint64_t waves);
 #endif

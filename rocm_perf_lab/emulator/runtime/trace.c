@@ -1,4 +1,4 @@
-// What a sampled wavefront did, in 64-bit words for the timing engine; see enum rpl_trace_tag.
+// Trace of a sampled wavefront in 64-bit words for the timing engine; see enum rpl_trace_tag.
 #include <stdlib.h>
 #include "access.h"
 
@@ -8,7 +8,7 @@ void rpl_trace_append(struct rpl_trace *t, const uint64_t *words, uint64_t count
   if (t->count + count > t->capacity) {
     uint64_t capacity = 2 * (t->count + count) + 64;
     uint64_t *grown = realloc(t->words, capacity * sizeof *grown);
-    if (!grown) return;  // a shorter trace: the timing engine extrapolates, results stay right
+    if (!grown) return;  // truncated trace: the timing engine extrapolates; results are not affected
     t->words = grown;
     t->capacity = capacity;
   }

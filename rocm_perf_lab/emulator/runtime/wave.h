@@ -1,4 +1,4 @@
-// The contract between translated kernels (JIT), the memory runtime and the timing engine.
+// Interface between translated kernels (JIT), the memory runtime and the timing engine.
 // emulator/structures.py mirrors these offsets for the translator; a test compares the two.
 #ifndef RPL_WAVE_H
 #define RPL_WAVE_H
@@ -6,7 +6,7 @@
 
 enum { RPL_LANES = 64, RPL_VGPR_ROWS = 512, RPL_TEMP_ROWS = 16, RPL_SGPRS = 128 };
 
-// Why a translated kernel returned.
+// Reason for which a translated kernel returned.
 enum rpl_status { RPL_ENDED = 0, RPL_BARRIER = 1, RPL_SLICE_OVER = 2, RPL_FAULT = 3 };
 
 struct rpl_machine;
@@ -24,27 +24,27 @@ struct rpl_wave {
   uint32_t status;               // enum rpl_status, set by the translated kernel or by a helper
   uint32_t resume;               // resume point to pass back in
   int64_t slice;                 // instructions left in this time slice; each basic block subtracts its length
-  uint64_t *block_executions;    // [block]: how often each basic block ran (summed over the waves of a thread)
+  uint64_t *block_executions;    // [block]: executions of each basic block (summed over the waves of a thread)
   uint64_t *block_active_lanes;  // [block]: sum over its VALU instructions of popcount(EXEC)
   uint8_t *lds;
-  uint8_t *scratch;              // scratch of this wave: lane l owns [l * scratch_bytes, (l + 1) * scratch_bytes)
+  uint8_t *scratch;              // scratch of this wave; lane l owns [l * scratch_bytes, (l + 1) * scratch_bytes)
   struct rpl_machine *machine;
   struct rpl_trace *trace;       // NULL unless this wavefront is sampled for timing
   uint32_t lds_bytes;
   uint32_t scratch_bytes;        // per work-item
   uint32_t workgroup[3];
   uint32_t wave_in_workgroup;
-  int64_t slice_end;             // instructions that the workgroup will have executed when this slice is used up
-  struct rpl_group *group;       // shadow of the workgroup for the checks of checks.h; NULL where they are off
-  uint32_t workgroup_number;     // in linear order: where the workgroup would run follows from it
+  int64_t slice_end;             // instructions executed by the workgroup at the end of this slice
+  struct rpl_group *group;       // shadow of the workgroup for the checks of checks.h; NULL if disabled
+  uint32_t workgroup_number;     // in linear order; determines the compute unit
   uint32_t waves_in_workgroup;
   uint32_t vgpr_rows, agpr_rows; // allocated registers
 };
 
 // ---- helpers called by translated code --------------------------------------------------------------------------
-// All return 0, or 1 after they recorded a fault in wave->machine (the kernel then returns with RPL_FAULT).
+// All return 0, or 1 after recording a fault in wave->machine (the kernel then returns with RPL_FAULT).
 // `inst` is the index of the instruction in program order (Program.instructions[inst] knows its address and source line).
-// `dst`, `data`, `addr` are VGPR rows. `exec` is read from wave->sgpr[126..127], which the translator has written back.
+// `dst`, `data`, `addr` are VGPR rows. `exec` is read from wave->sgpr[126..127], which translated code has written back.
 
 // Access kinds of loads and stores.
 enum rpl_kind { RPL_U8 = 0, RPL_I8 = 1, RPL_U16 = 2, RPL_I16 = 3, RPL_B32 = 4 /* x dwords */,
@@ -74,46 +74,46 @@ int rpl_format_store(struct rpl_wave *w, int inst, int data, int srsrc, int vind
 // SMEM: into sgpr[sdst..].
 int rpl_scalar_load(struct rpl_wave *w, int inst, int sdst, uint64_t address, int dwords);
 int rpl_scalar_buffer_load(struct rpl_wave *w, int inst, int sdst, int srsrc, uint32_t offset, int dwords);
-// SMEM: from sgpr[sdata..], where an atomic that returns leaves the old value.
+// SMEM: from sgpr[sdata..], which receives the old value of an atomic with return.
 int rpl_scalar_store(struct rpl_wave *w, int inst, int sdata, uint64_t address, int dwords);
 int rpl_scalar_buffer_store(struct rpl_wave *w, int inst, int sdata, int srsrc, uint32_t offset, int dwords);
 int rpl_scalar_atomic(struct rpl_wave *w, int inst, int sdata, uint64_t address, int op, int is64, int returns);
 int rpl_scalar_buffer_atomic(struct rpl_wave *w, int inst, int sdata, int srsrc, uint32_t offset, int op, int is64, int returns);
-// LDS. The two-address forms take their offsets in bytes.
+// LDS. Offsets of two-address forms are in bytes.
 int rpl_lds_load(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset, int kind, int dwords);
 int rpl_lds_store(struct rpl_wave *w, int inst, int data, int addr, uint32_t offset, int kind, int dwords);
-// A dword per lane from a row to consecutive places: what loads straight into LDS end with.
+// Stores a dword per lane from a row to consecutive addresses, the second half of loads into LDS.
 int rpl_lds_fill(struct rpl_wave *w, int inst, int row, uint32_t base);
 int rpl_lds_load2(struct rpl_wave *w, int inst, int dst, int addr, uint32_t offset0, uint32_t offset1, int dwords);
 int rpl_lds_store2(struct rpl_wave *w, int inst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords);
 // data1 is the second operand of compare-and-swap, MSKOR and WRAP.
 int rpl_lds_atomic(struct rpl_wave *w, int inst, int dst, int data, int data1, int addr, uint32_t offset, int op, int is64, int returns);
-// Two exchanges a lane, one after the other; the old values side by side.
+// Two exchanges per lane, one after the other; the old values go to adjacent registers.
 int rpl_lds_exchange2(struct rpl_wave *w, int inst, int dst, int data0, int data1, int addr, uint32_t offset0, uint32_t offset1, int dwords);
-// One place for the wavefront, at M0: the number of active lanes is added, or subtracted; all of them get the old value.
+// Adds or subtracts the number of active lanes at the LDS address in M0; all of them receive the old value.
 int rpl_lds_append(struct rpl_wave *w, int inst, int dst, uint32_t offset, int subtracts);
 // Lane permutations of the LDS unit: no memory, no LDS bounds.
 int rpl_bpermute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset);
 int rpl_permute(struct rpl_wave *w, int inst, int dst, int addr, int data, uint32_t offset);
 int rpl_swizzle(struct rpl_wave *w, int inst, int dst, int data, uint32_t offset);
-// A fence between workgroups: BUFFER_WBL2 releases, BUFFER_INV acquires. Only the checks care.
+// A fence between workgroups: BUFFER_WBL2 releases, BUFFER_INV acquires. Only the checks use it.
 int rpl_fence(struct rpl_wave *w, int inst, int release);
 // Matrix core. src_c < 0: every element is the 32-bit (64-bit for F64) constant c_bits. Element types as in enum rpl_element.
 enum rpl_element { RPL_F16, RPL_BF16, RPL_F32, RPL_F64, RPL_I8E, RPL_XF32, RPL_FP8, RPL_BF8 };
 int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, int m, int n, int k, int blocks,
              int element_a, int element_b, int element_out, int cbsz, int abid, int blgp);
-// Structured sparsity: D += A x B with half of A's columns in src_a, and the row `indices` that says which.
+// Structured sparsity: D += A x B with half of A's columns in src_a, selected by the row `indices`.
 int rpl_smfmac(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int indices, int m, int k, int element_a, int element_b,
                int cbsz, int abid);
 
-// Control: a trap or a jump to nowhere (id -1), a clock that is equal in every run, the moved source row of DPP.
+// Control: a trap or an invalid jump (id -1), a clock that is equal in every run, the moved source row of DPP.
 int rpl_trap(struct rpl_wave *w, int inst, int id);
-// `left`: instructions of the basic block behind this one, which the slice has counted already.
+// `left`: later instructions of the basic block, which the slice has counted already.
 int rpl_clock(struct rpl_wave *w, int inst, int sdst, int left);
 // Bits [first, first + size) of a hardware register other than MODE, into sgpr[sdst].
 int rpl_read_register(struct rpl_wave *w, int inst, int sdst, int id, int first, int size);
 void rpl_set_rounding(struct rpl_wave *w, int first_bit);
-// A row (or `value` where from < 0) to a row; M0[7:0] is added to the one whose bit of M0[15:12] is given (else -1) and set.
+// Copies a row (or `value` if from < 0) to a row; adds M0[7:0] to the one whose bit of M0[15:12] is passed (else -1) and set.
 int rpl_indexed_move(struct rpl_wave *w, int inst, int to, int from, uint32_t value, int to_bit, int from_bit, int all_lanes);
 uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask, int bank_mask, int bound_ctrl);
 
@@ -121,7 +121,7 @@ uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask
 // A sampled wavefront appends 64-bit words: tag << 56 | payload.
 enum rpl_trace_tag {
   RPL_T_BLOCK = 1,   // payload: block id; written by translated code through rpl_trace_block at block entry
-  RPL_T_VMEM = 2,    // payload: n_segments << 32 | inst; then n_segments words: addresses of the 64-byte segments touched, in lane order, no repeats
+  RPL_T_VMEM = 2,    // payload: n_segments << 32 | inst; then n_segments words: addresses of the accessed 64-byte segments, in lane order, without repeats
   RPL_T_LDS = 3,     // payload: busy cycles << 32 | inst (1 pass = no conflict)
   RPL_T_SMEM = 4,    // payload: n_segments << 32 | inst; then their addresses
 };
