@@ -83,7 +83,7 @@ def read_cells(file: Path, needed: Sequence[str], guid: str | None = None) -> Ce
     if missing:
         found = ", ".join(header[:6]) or "nothing"
         raise CsvError(
-            f"no column {', '.join(missing)}; the file starts with:{found}",
+            f"no column {', '.join(missing)}; the file starts with: {found}",
             where=str(file),
             hint="pass the file as rocprofv3 wrote it",
         )

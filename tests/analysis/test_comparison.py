@@ -77,7 +77,7 @@ def test_a_summary_stands_in_for_times_and_says_so() -> None:
 
     assert (inside.verdict, beyond.verdict) == ("same", "slower")
     assert beyond.basis == "summary"
-    assert "kept no times" in str(beyond.note)
+    assert "contains no times" in str(beyond.note)
 
 
 def test_without_any_spread_nothing_is_claimed() -> None:
@@ -156,7 +156,7 @@ def test_a_difference_that_chance_makes_among_many_kernels_is_unclear() -> None:
     among = compare(run(kernel("a", times=base), *others), run(kernel("a", times=shifted), *others))[0]
 
     assert (alone.verdict, among.verdict) == ("slower", "unclear")
-    assert among.reason == "chance alone causes such a difference in one of 41 kernels: take more runs"
+    assert among.reason == "chance alone causes such a difference in one of 41 kernels: use more runs"
     assert among.interval == alone.interval
     assert not among.is_regression(0.05)
 
@@ -168,7 +168,7 @@ def test_six_runs_cannot_be_significant_among_hundreds_of_kernels_and_the_reason
 
     # 300 * 2 / C(16, 8) = 0.047, but 300 * 2 / C(14, 7) = 0.17.
     assert row.verdict == "unclear"
-    assert row.reason.endswith("take 8 or more")
+    assert row.reason.endswith("use 8 or more")
 
 
 def test_a_difference_smaller_than_the_drift_within_a_run_is_unclear() -> None:
@@ -182,7 +182,7 @@ def test_a_difference_smaller_than_the_drift_within_a_run_is_unclear() -> None:
     # 11 % of a median of 1.055 from first to last; 1.15 is 9 % above the median, and above every single time.
     assert (small.verdict, large.verdict) == ("unclear", "slower")
     assert small.reason == "the times drift by +10.4% within a run, more than the difference"
-    assert "neighbouring runs are alike" in str(large.note)
+    assert "consecutive runs are correlated" in str(large.note)
 
 
 def test_the_first_slow_calls_of_a_kernel_are_warm_up_and_do_not_count() -> None:

@@ -108,4 +108,4 @@ def test_a_lost_wave_file_is_missing_in_the_balance() -> None:
 
     assert isinstance(found, ThreadTrace)
     assert found.balance == TimeBalance(100, 40, 0, 0, 0, without_file=60)
-    assert any("150.0% more are in the totals of the code than in wave files" in limit for limit in found.limits)
+    assert any("150.0% more are in the code totals than in readable wave files" in limit for limit in found.limits)

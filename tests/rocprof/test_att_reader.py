@@ -373,7 +373,7 @@ def test_of_several_directories_of_a_kernel_the_first_is_taken_and_a_damaged_one
 
     assert trace.provenance.dispatch == 3
     assert [note.partition(":")[0] for note in trace.notes] == [
-        "left out",
+        "ignored",
         "2 directories belong to this kernel; using ui_output_agent_14065_dispatch_3",
     ]
 

@@ -102,7 +102,7 @@ def test_each_table_of_a_workload_is_a_pass(workload: Path) -> None:
         {"SQ_INSTS_VALU": 98304.0},
     ]
     assert len(first.dispatches) == 1
-    assert "2 runs with different counters lie here" in first.notes[-1]
+    assert "2 runs with different counters are here" in first.notes[-1]
 
 
 def test_the_machine_of_a_workload_is_in_its_sysinfo(workload: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_joined_table_stands_for_passes_that_are_gone(workload: Path, packed: 
 
     assert trace.counters_of(0) == {"SQ_WAVES": 16384.0, "TCC_HIT": 12.0}
     assert (trace.kernels[0].name, trace.kernels[0].arch_vgpr_count) == ("copy(double*, int)", 8)
-    assert "joins the counters of several runs" in " ".join(trace.notes)
+    assert "joins counters of several runs" in " ".join(trace.notes)
 
 
 def test_a_table_of_rocprof_is_told_by_its_header(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_counters_of_rocprof_compute_beside_a_database_belong_to_its_dispatches(
         [{"C2": 7.0}, {"C2": 8.0}],
     ]
     assert first.notes[0] == "counters are those of 77_native_counter_collection.csv.gz"
-    assert "1 counter values are of dispatches that the kernel trace does not have" in first.notes[1]
+    assert "1 counter values belong to dispatches missing in the kernel trace" in first.notes[1]
 
 
 def test_processes_that_rocpd_convert_put_in_one_file_stay_apart(tmp_path: Path) -> None:

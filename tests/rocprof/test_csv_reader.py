@@ -239,11 +239,11 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
 
     assert "cannot open" in failing(file)
     file.write_text("")
-    assert "begins with: nothing" in failing(file)
+    assert "starts with: nothing" in failing(file)
     write(file, [column for column in KERNEL if column != "Kernel_Name"], [kernel(1, 0, 1)])
     assert "no column Kernel_Name" in failing(file)
     write(file, KERNEL, [kernel(1, 0, 1, End_Timestamp="soon")])
-    assert "End_Timestamp holds a value that is not an integer" in failing(file)
+    assert "End_Timestamp contains a value that is not an integer" in failing(file)
     file.write_text(write(file, KERNEL, [kernel(1, 0, 1), kernel(2, 3, 4)]).read_text()[:-30])
     assert "row 3 has not 22 columns" in failing(file)
     assert "neither a kernel trace nor counters" in failing(write(tmp_path / "agent_info.csv", AGENT, []))

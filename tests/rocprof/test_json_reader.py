@@ -298,7 +298,7 @@ def test_json_says_more_than_csv_and_less_than_a_database(tmp_path: Path, docume
         ('{"schema_version": "1.0", "kernel": {}}', "a document of rocm-perf-lab"),
         ('{"jobs": [], "x": 1}', "not of rocprofv3; its keys: jobs, x"),
         ('{"rocprofiler-sdk-tool": []}', "contains no process"),
-        ('{"rocprofiler-sdk-tool": [{"agents": 3}]}', r"3 where \[ should be"),
+        ('{"rocprofiler-sdk-tool": [{"agents": 3}]}', r"3 instead of \["),
         ('{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}', "damaged or truncated: the end instead of"),
         ('{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1', "damaged or truncated"),
         ('{"rocprofiler-sdk-tool": [{"metadata": tru', "damaged or truncated"),

@@ -157,7 +157,7 @@ def test_negative_counts_stay_visible(database: Path) -> None:
     trace = read_database(database)
 
     assert trace.counters_of(0)["SQ_WAVES"] == -5.0
-    assert trace.notes == ("SQ_WAVES: 1 dispatches have a negative count, impossible negative count",)
+    assert trace.notes == ("SQ_WAVES: 1 dispatches have an impossible negative count",)
 
 
 def test_a_sum_does_not_hide_a_negative_instance(database: Path) -> None:
@@ -249,7 +249,7 @@ def test_what_lies_in_a_write_ahead_log_is_read_and_stays_there(database: Path, 
     assert len(trace.dispatches) == 1
     assert trace.path == directory / "run_results.db"
     assert trace.notes == (
-        "what run_results.db-wal holds was read too; its writer may not have ended",
+        "the content of run_results.db-wal was read too; its writer may still be running",
         "2 counter values belong to no dispatch; ignored",
     )
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before

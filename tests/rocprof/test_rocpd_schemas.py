@@ -115,7 +115,7 @@ def test_a_guid_that_is_no_text_is_no_guid_of_the_run(tmp_path: Path, table: str
     path = change(written(tmp_path / "x.db"), f"""UPDATE "rocpd_{table}{{s}}" SET guid = x'ff00'""")
 
     if table == "kernel_dispatch":
-        with pytest.raises(DatabaseError, match="contradicts itself"):
+        with pytest.raises(DatabaseError, match="is inconsistent"):
             read_database(path)
     else:
         assert read_database(path).dispatches.duration_ns.tolist() == [50, 50, 50]
@@ -241,7 +241,7 @@ def test_processes_of_several_machines_have_no_common_clock(tmp_path: Path) -> N
     trace = read_databases([one, other])
 
     assert [process.machine for process in trace.processes] == [f"m-{GUID}", f"m-{GUID.replace('0001', '0002')}"]
-    assert trace.notes == ("the processes ran on 2 machines, whose clocks differ: times of one do not compare with another's",)
+    assert trace.notes == ("the processes ran on 2 machines, whose clocks differ: their times cannot be compared",)
 
 
 def test_processes_of_one_machine_need_no_note(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_schema_4_may_compress_what_the_runtime_reports(tmp_path: Path) -> None:
 def test_what_is_packed_wrongly_is_refused(tmp_path: Path, packed: bytes) -> None:
     path = written(tmp_path / "x.db", lambda d: d.execute("UPDATE {info_agent} SET extdata = ?", packed))
 
-    with pytest.raises(DatabaseError, match="an extdata column holds no JSON"):
+    with pytest.raises(DatabaseError, match="an extdata column does not contain JSON"):
         read_database(path)
 
 
