@@ -1,7 +1,7 @@
-"""Kernel arguments and geometry in words of the command line: `f32[512x4096]:normal:seed=1:inout`, `i32=7`, `64x64x1`.
+"""Kernel arguments and geometry on the command line: `f32[512x4096]:normal:seed=1:inout`, `i32=7`, `64x64x1`.
 
-`parse_argument` gives the same records that a `kernel.yaml` gives, so that both become a launch in one way;
-`format_argument` is its inverse. `GRAMMAR` is what error messages show.
+`parse_argument` returns the same models as a `kernel.yaml`, and `format_argument` is its inverse. Error messages show
+`GRAMMAR`.
 """
 
 from __future__ import annotations
@@ -58,32 +58,32 @@ _COUNT = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
 
 class ArgumentTextError(LabError):
-    """An argument or a geometry that is not in the grammar."""
+    """Argument or geometry that does not match the grammar."""
 
 
 @dataclass(frozen=True)
 class _Key:
-    """How the text of one key becomes a value."""
+    """Parser of the value of one key."""
 
     read: Callable[[str], Any]
     expects: str
 
 
 def parse_argument(text: str, name: str) -> TextArgument:
-    """One argument of a kernel.
+    """Parse one argument of a kernel.
 
     Args:
-        text: In the grammar of `GRAMMAR`.
-        name: What the kernel calls it.
+        text: Argument in the grammar of `GRAMMAR`.
+        name: Name of the argument.
 
     Raises:
-        ArgumentTextError: Not in the grammar, or a value that its type cannot hold; says which part.
+        ArgumentTextError: A part of the text does not match the grammar, or its value does not fit its type.
     """
     if "[" in text.partition("=")[0]:
         return _buffer(text, name)
     kind, equals, value = text.partition("=")
     if not equals:
-        raise _wrong(text, text, "is neither a buffer, nor a scalar, nor bytes")
+        raise _wrong(text, text, "is neither a buffer nor a scalar nor bytes")
     if kind == "hex":
         return ScalarValue(name, _hex(text, value))
     dtype = _dtype(text, kind)
@@ -91,7 +91,7 @@ def parse_argument(text: str, name: str) -> TextArgument:
 
 
 def format_argument(argument: TextArgument) -> str:
-    """The text of an argument: `parse_argument(format_argument(a), a.name) == a`."""
+    """Return the text of an argument: `parse_argument(format_argument(a), a.name) == a`."""
     if isinstance(argument, ScalarValue):
         return f"hex={argument.encoded.hex()}"
     if isinstance(argument, ScalarArgument):
@@ -108,24 +108,28 @@ def format_argument(argument: TextArgument) -> str:
 
 
 def parse_dim3(text: str, what: str) -> Dim3:
-    """`64x16x1`, `64x16` or `4096`, as three sizes of at least 1.
+    """Parse `64x16x1`, `64x16` or `4096` to three sizes of at least 1.
+
+    Args:
+        text: One to three sizes.
+        what: Option of the command line, for errors: `--grid`.
 
     Raises:
-        ArgumentTextError: Something else; `what` (`--grid`) says where.
+        ArgumentTextError: The text is anything else.
     """
-    words = text.split("x")
-    if len(words) > 3 or not all(_COUNT.fullmatch(word) for word in words):
-        guilty = next((word for word in words if not _COUNT.fullmatch(word)), text)
-        problem = "every dimension must be at least 1" if re.fullmatch("0+", guilty) else "one to three whole numbers are needed"
+    parts = text.split("x")
+    if len(parts) > 3 or not all(_COUNT.fullmatch(part) for part in parts):
+        wrong = next((part for part in parts if not _COUNT.fullmatch(part)), text)
+        problem = "every dimension must be at least 1" if re.fullmatch("0+", wrong) else "expected one to three whole numbers"
         raise ArgumentTextError(
-            f"{what} is {text!r}: {problem}", where=f"{what} {text}", hint=f"write {what} 4096 or {what} 64x64x1"
+            f"{what} is {text!r}: {problem}", where=f"{what} {text}", hint=f"for example {what} 4096 or {what} 64x64x1"
         )
-    x, y, z = (int(word) for word in (*words, "1", "1")[:3])
+    x, y, z = (int(part) for part in (*parts, "1", "1")[:3])
     return x, y, z
 
 
 def format_dim3(sizes: Dim3) -> str:
-    """`64 x 16`, for people: trailing ones left out."""
+    """Return the sizes as text, without trailing ones: `64 x 16`."""
     shown = list(sizes)
     while len(shown) > 1 and shown[-1] == 1:
         shown.pop()
@@ -135,14 +139,14 @@ def format_dim3(sizes: Dim3) -> str:
 def _buffer(text: str, name: str) -> BufferArgument:
     match = _BUFFER.fullmatch(text)
     if match is None:
-        raise _wrong(text, text, "is no buffer: expected DTYPE[SHAPE]")
+        raise _wrong(text, text, "is not a buffer: expected DTYPE[SHAPE]")
     dtype = _dtype(text, match["dtype"])
     shape = _shape(text, match["shape"])
     parts = match["rest"][1:].split(":") if match["rest"] else []
     access = parts.pop() if parts and parts[-1] in _ACCESSES else None
     init = _initialiser(text, parts, dtype) if parts else None
     if init is None and access != "out":
-        raise _wrong(text, match["rest"] or text, "says no initialiser, which only :out may leave away")
+        raise _wrong(text, match["rest"] or text, "has no initialiser, which only :out may omit")
     chosen: Literal["in", "out", "inout"] = "out" if access == "out" else "inout" if access == "inout" else "in"
     return BufferArgument(name=name, dtype=dtype, shape=shape, access=chosen, init=init)
 
@@ -162,7 +166,7 @@ def _shape(text: str, word: str) -> tuple[int, ...]:
     sizes = word.split("x")
     for size in sizes:
         if not _COUNT.fullmatch(size):
-            raise _wrong(text, f"[{word}]", "is no shape: expected whole numbers from 1, for example [512x4096]")
+            raise _wrong(text, f"[{word}]", "is not a shape: expected positive whole numbers, for example [512x4096]")
     shape = tuple(map(int, sizes))
     if len(shape) > _MOST_DIMENSIONS or math.prod(shape) > _MOST_ELEMENTS:
         raise _wrong(text, f"[{word}]", f"has more than {_MOST_DIMENSIONS} dimensions or {_MOST_ELEMENTS:,} elements")
@@ -179,7 +183,7 @@ def _initialiser(text: str, parts: list[str], dtype: ScalarType) -> Initialiser:
         return ConstantInit(value=constants[word])
     if word not in _KEYS:
         near = difflib.get_close_matches(word, [*_KEYS, *constants, "file"], n=1)
-        raise _wrong(text, word, f"is no initialiser{f'; did you mean {near[0]}?' if near else ''}")
+        raise _wrong(text, word, f"is not an initialiser{f'; did you mean {near[0]}?' if near else ''}")
     values = _settings(text, word, settings, _KEYS[word])
     init = _KINDS[word](**values)
     _check(text, init, dtype)
@@ -188,7 +192,7 @@ def _initialiser(text: str, parts: list[str], dtype: ScalarType) -> Initialiser:
 
 def _file(text: str, path: str) -> FileInit:
     if not path or "\0" in path:
-        raise _wrong(text, f"file={path}", "names no file")
+        raise _wrong(text, f"file={path}", "has no file name")
     return FileInit(path=Path(path))
 
 
@@ -197,10 +201,10 @@ def _settings(text: str, init: str, settings: list[str], keys: Mapping[str, _Key
     for setting in settings:
         key, equals, value = setting.partition("=")
         if key not in keys or not equals:
-            takes = f"takes {', '.join(f'{key}=...' for key in keys)}" if keys else "takes nothing"
-            raise _wrong(text, setting, f"is no setting of {init}, which {takes}")
+            known = f"expected {', '.join(f'{key}=...' for key in keys)}" if keys else "it has none"
+            raise _wrong(text, setting, f"is not a setting of {init}; {known}")
         if key in values:
-            raise _wrong(text, setting, f"gives {key} twice")
+            raise _wrong(text, setting, f"sets {key} twice")
         try:
             values[key] = keys[key].read(value)
         except ValueError:
@@ -209,7 +213,7 @@ def _settings(text: str, init: str, settings: list[str], keys: Mapping[str, _Key
 
 
 def _check(text: str, init: Initialiser, dtype: ScalarType) -> None:
-    """Values that NumPy would refuse, or change without a word."""
+    """Reject values that NumPy would refuse or silently change."""
     match init:
         case NormalInit(std=std) if std < 0:
             raise _wrong(text, f"std={std}", "is negative")
@@ -228,14 +232,14 @@ def _scalar_value(text: str, word: str, dtype: ScalarType) -> int | float:
     try:
         value = _integer(word) if is_integer else _float(word)
     except ValueError:
-        raise _wrong(text, word, f"is no {'whole number' if is_integer else 'number'}") from None
+        raise _wrong(text, word, f"is not a {'whole number' if is_integer else 'number'}") from None
     if not _holds(dtype, value):
         raise _wrong(text, word, f"does not fit in {dtype}")
     return value
 
 
 def _holds(dtype: ScalarType, value: float) -> bool:
-    """Whether a value keeps its size in that type; rounding is allowed, overflow is not."""
+    """Return whether a data type can hold a value; rounding is allowed, overflow is not."""
     numpy_type = DTYPES[dtype]
     if numpy_type.kind in "iu":
         limits = np.iinfo(numpy_type)
@@ -249,12 +253,12 @@ def _holds(dtype: ScalarType, value: float) -> bool:
 def _hex(text: str, digits: str) -> bytes:
     cleaned = digits.removeprefix("0x").replace("_", "")
     if not cleaned or len(cleaned) % 2 or not re.fullmatch("[0-9a-fA-F]*", cleaned):
-        raise _wrong(text, digits, "is no row of bytes: expected two hexadecimal digits a byte, in memory order")
+        raise _wrong(text, digits, "is not a sequence of bytes: expected two hexadecimal digits per byte, in memory order")
     return bytes.fromhex(cleaned)
 
 
 def _integer(word: str) -> int:
-    if len(word) > 40:  # longer than any 64-bit number in binary is a mistake, and slow to read
+    if len(word) > 40:  # more digits than a 64-bit number has in hexadecimal or octal
         raise ValueError(word)
     return int(word, 0)
 
@@ -284,14 +288,14 @@ def _float(word: str) -> float:
 
 def _finite(word: str) -> float:
     value = _float(word)
-    if not abs(value) < 1e300:  # also NaN; beyond it, ranges overflow
+    if not abs(value) < 1e300:  # rejects NaN; ranges of larger numbers overflow
         raise ValueError(word)
     return value
 
 
 _NUMBER = _Key(_finite, "a finite number")
-_WHOLE = _Key(_wide_integer, "a whole number of 64 bits")
-_SEED = _Key(_seed, "a whole number from 0")
+_WHOLE = _Key(_wide_integer, "a 64-bit integer")
+_SEED = _Key(_seed, "a whole number of at least 0")
 _KEYS: Mapping[str, Mapping[str, _Key]] = {
     "normal": {"seed": _SEED, "mean": _NUMBER, "std": _NUMBER},
     "uniform": {"seed": _SEED, "low": _NUMBER, "high": _NUMBER},
@@ -311,5 +315,4 @@ _KINDS: Mapping[str, Callable[..., Initialiser]] = {
 
 
 def _wrong(text: str, part: str, problem: str) -> ArgumentTextError:
-    grammar = "\n".join(GRAMMAR.splitlines())
-    return ArgumentTextError(f"{part!r} {problem}", where=f"--arg {text}", hint=f"write\n{grammar}")
+    return ArgumentTextError(f"{part!r} {problem}", where=f"--arg {text}", hint=f"the grammar is\n{GRAMMAR}")

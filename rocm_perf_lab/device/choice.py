@@ -1,4 +1,4 @@
-"""`device=auto`: a GPU where one can be measured, else the emulator; the reason is part of the device's identity."""
+"""`device=auto`: a GPU if it can be profiled, else the emulator."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ KFD = Path("/dev/kfd")
 
 
 def missing_for_gpu(kfd: Path = KFD) -> str | None:
-    """What keeps a GPU from being measured on this machine, or None."""
+    """Return why no GPU of this machine can be profiled, or None if one can."""
     if not kfd.exists():
         return f"no {kfd}"
     if shutil.which("rocprofv3") is None:
-        return f"{kfd} is here, but rocprofv3 is not on PATH"
+        return f"{kfd} exists, but rocprofv3 is not on PATH"
     return None
 
 
 def choose_device(*, rocm: Device, emulator: Device) -> Device:
-    """The better of the two devices that this machine can run."""
+    """Return the GPU if it can be profiled, else the emulator."""
     return emulator if missing_for_gpu() else rocm

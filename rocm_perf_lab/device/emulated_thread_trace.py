@@ -1,7 +1,7 @@
-"""The emulator's thread trace in the shape of rocprofv3's: `emulated_trace(...) -> AttTrace`.
+"""Thread traces of the emulator in the format of rocprofv3: `emulated_trace(...) -> AttTrace`.
 
-Takes the wavefronts that the timing engine recorded, the decoded program and the code object; gives what
-`rocprof/att/writer.py` writes. Source lines come from the code object's line table.
+Combines the wavefronts recorded by the timing engine with the decoded program and the line table of the code object.
+`rocprof/att/writer.py` writes the result.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _AGENT, _DISPATCH, _CODE_OBJECT, _KERNEL, _COMPUTE_UNIT = 1, 1, 1, 1, 0
 def emulated_trace(
     program: Program, waves: Sequence[TracedWave], code_object: CodeObject, kernel: KernelMetadata, *, device: str
 ) -> AttTrace:
-    """All instructions of the kernel, and the recorded wavefronts, as of one compute unit of shader engine 0."""
+    """Return the instructions of the kernel and the recorded wavefronts, as if of one compute unit of shader engine 0."""
     texts = _texts(program, code_object, kernel)
     line_at = {address: line for line, address in enumerate(sorted(texts), start=1)}
     lines = np.array([line_at[i.address] for i in program.instructions], dtype=np.int64)
@@ -96,7 +96,7 @@ def emulated_trace(
 
 
 def _waits(lines: Integers, links: Links) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Rows of waits with the rows of the memory operations that they waited for, in order of first execution."""
+    """Return the rows of wait instructions with the rows of the memory operations they waited for, in order of execution."""
     waits: dict[int, dict[int, None]] = {}
     pairs = zip(lines[links.victims].tolist(), lines[links.causes].tolist(), strict=True)
     for wait, cause in pairs:
@@ -105,7 +105,7 @@ def _waits(lines: Integers, links: Links) -> tuple[tuple[int, tuple[int, ...]], 
 
 
 def _texts(program: Program, code_object: CodeObject, kernel: KernelMetadata) -> dict[int, str]:
-    """Every instruction of the kernel, executed or not, and of functions that it calls, by address."""
+    """Return all instructions of the kernel and of functions that it calls, by address."""
     texts = {i.address: i.text for i in program.instructions}
     try:
         listing = disassemble(code_object, kernel.symbol)
@@ -117,7 +117,7 @@ def _texts(program: Program, code_object: CodeObject, kernel: KernelMetadata) ->
 def _sources(code_object: CodeObject) -> Callable[[int], str]:
     try:
         lookup = line_table(code_object)
-    except CodeObjectError:  # damaged debug information costs the lines only
+    except CodeObjectError:  # damaged debug information: the trace has no source lines
         return lambda _: ""
 
     def source(address: int) -> str:

@@ -1,4 +1,4 @@
-"""How long an emulated launch would take on the target: joins a launch's traces, its occupancy and the timing model."""
+"""Estimated duration of an emulated launch on the target, from its traces, its occupancy and the timing model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,16 @@ def estimate_launch(
     buffers: Sequence[Allocation],
     thread_trace: bool = False,
 ) -> TimingEstimate:
-    """Time one traced launch; `buffers` in an order that equal runs share.
+    """Estimate the duration of one traced launch.
+
+    Args:
+        target: The GPU.
+        kernel: Metadata of the kernel.
+        result: The traced launch.
+        block: Work-items per workgroup.
+        dynamic_lds_bytes: Dynamic LDS of a workgroup.
+        buffers: Device memory of the launch, in an order that does not change between runs.
+        thread_trace: Record the wavefronts for a thread trace.
 
     Raises:
         TimingUnavailable: The target has no timing parameters.

@@ -1,7 +1,7 @@
-"""The emulator as a device: launches run on this CPU, and the same rocpd database is left behind as rocprofv3 would.
+"""The emulator as a device: launches run on this CPU and are recorded in a rocpd database, as by rocprofv3.
 
-Counters of instructions are exact; times and memory counters are estimates of the timing model, and the database's agent
-says that they are emulated.
+Instruction counters are exact. Times and memory counters are estimates of the timing model; the agent in the database is
+marked as emulated.
 """
 
 from __future__ import annotations
@@ -36,23 +36,20 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
-_GAP_NS = 1000
-"""Between two dispatches of one run: the emulator has no host time to show."""
-
 
 class EmulatorDevice:
-    """Executes gfx942 code objects instruction by instruction.
+    """Device that executes code objects instruction by instruction on the CPU.
 
     Args:
         target: The GPU whose limits, caches and rates are emulated.
-        max_instructions: Wave instructions of one launch; a kernel that needs more is taken to be endless.
-        threads: Threads to run workgroups on; 0 takes one per core. Results do not depend on it.
+        max_instructions: Limit of wavefront instructions per launch; a kernel that exceeds it is considered endless.
+        threads: Threads that run workgroups; 0 means one per core. Results do not depend on it.
         traced_workgroups: Workgroups whose instruction stream the timing model replays.
         check: `none`, `all`, or checks by name (see :class:`~rocm_perf_lab.emulator.checks.Check`); a checked launch runs
             on one thread.
 
     Raises:
-        LabError: A check that does not exist.
+        LabError: A check does not exist.
     """
 
     deterministic = True
@@ -76,7 +73,7 @@ class EmulatorDevice:
 
     @cached_property
     def identity(self) -> DeviceIdentity:
-        """Why the emulator, and which version of it."""
+        """Name, version and the reason for using the emulator."""
         return DeviceIdentity(
             name="emulator",
             emulated=True,
@@ -86,14 +83,14 @@ class EmulatorDevice:
 
     @property
     def exact_counters(self) -> tuple[str, ...]:
-        """Counters that are counted."""
+        """Names of counters with exact values."""
         from rocm_perf_lab.emulator.counters import exact_counters
 
         return exact_counters()
 
     @property
     def estimated_counters(self) -> tuple[str, ...]:
-        """Counters that the timing model yields."""
+        """Names of counters that the timing model estimates."""
         from rocm_perf_lab.emulator.timing.memory_counters import hardware_counters
         from rocm_perf_lab.emulator.timing.structures import CuCounters
 
@@ -101,16 +98,16 @@ class EmulatorDevice:
 
     @property
     def max_instructions(self) -> int:
-        """Wave instructions of one launch."""
+        """Limit of wavefront instructions per launch."""
         return self._max_instructions
 
     @property
     def threads(self) -> int:
-        """Threads that run workgroups."""
+        """Number of threads that run workgroups."""
         return self._threads
 
     def machine(self) -> EmulatedGpu:
-        """A new emulated GPU with this device's settings; close it."""
+        """Return a new emulated GPU with the settings of this device; the caller closes it."""
         from rocm_perf_lab.emulator.execution import SamplePolicy
         from rocm_perf_lab.emulator.machine import EmulatedGpu
 
@@ -123,7 +120,7 @@ class EmulatorDevice:
         )
 
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
-        """Execute once; write `runs` equal dispatches, which is what repeating a deterministic device gives.
+        """Execute once and record `runs` equal dispatches; see :meth:`Device.run`.
 
         A thread trace holds the wavefronts that the timing model replayed.
 
@@ -175,11 +172,11 @@ def _host_call_notes(host_calls: int) -> tuple[str, ...]:
     if not host_calls:
         return ()
     calls = "1 call" if host_calls == 1 else f"{host_calls:,} calls"
-    return (f"{calls} of the host (printf, malloc): the emulated time leaves out the host's part, which dominates on a GPU",)
+    return (f"{calls} of the host (printf, malloc): the emulated time excludes the host, which dominates on a GPU",)
 
 
 def _instruction_counts(result: LaunchResult) -> tuple[InstructionCount, ...]:
-    """Every instruction that the kernel could reach, in address order."""
+    """Return the counts of all reachable instructions, in address order."""
     counts = []
     executions, lanes = result.block_executions.tolist(), result.block_active_lanes.tolist()
     for block in result.program.blocks:
@@ -210,7 +207,7 @@ def _read_outputs(machine: EmulatedGpu, launch: Launch, buffers: Mapping[str, Al
 
 
 def _source_lines(code_object: CodeObject) -> Callable[[int], str | None]:
-    """Looked up only when an error has to name a line."""
+    """Return a lookup of source lines; the line table is read on first use, by an error."""
 
     def line_of(address: int) -> str | None:
         found = line_table(code_object)(address)

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, by the numbers that HIP_VISIBLE_DEVICES takes."""
+"""The GPUs of this machine, by the numbers used in HIP_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
 
 def gpu_ids(nodes: Path = _NODES) -> tuple[str, ...]:
-    """Those that HIP_VISIBLE_DEVICES allows, else all; empty where there is none.
+    """Return the GPUs in HIP_VISIBLE_DEVICES, or all GPUs if it is not set.
 
     Args:
-        nodes: The driver's description of the machine; nodes without SIMDs are CPUs.
+        nodes: Topology of the driver; nodes without SIMDs are CPUs.
     """
     allowed = os.environ.get(VISIBLE)
     if allowed is not None:
-        return tuple(word.strip() for word in allowed.split(",") if word.strip())
+        return tuple(number.strip() for number in allowed.split(",") if number.strip())
     described = [path.read_text(encoding="utf-8") for path in nodes.glob("*/properties")]
     return tuple(str(number) for number in range(sum(_simds(text) > 0 for text in described)))
 

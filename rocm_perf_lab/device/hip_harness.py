@@ -1,8 +1,8 @@
-"""The process that rocprofv3 watches: loads a code object with HIP's module API and dispatches one kernel.
+"""The process that rocprofv3 profiles: loads a code object with HIP's module API and dispatches one kernel.
 
-Run as `python -m rocm_perf_lab.device.hip_harness DIRECTORY`; the directory holds `launch.json`, `code_object.hsaco`, `NAME.in`
-per buffer and `NAME.variable` per variable of the module, and receives `NAME.out`. Only ctypes and the standard library:
-nothing else delays the GPU.
+Run as `python -m rocm_perf_lab.device.hip_harness DIRECTORY`. The directory holds `launch.json`, `code_object.hsaco`, `NAME.in`
+per buffer and `NAME.variable` per variable of the module, and receives `NAME.out`. It imports only the standard library, to
+start quickly.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ LAUNCH_BUFFER_POINTER, LAUNCH_BUFFER_SIZE, LAUNCH_END = 1, 2, 3  # HIP_LAUNCH_PA
 
 
 class Hip:
-    """The few HIP calls that a dispatch needs; a failing call ends the process with its name and code."""
+    """HIP runtime library; a failing call ends the process with the name of the function and the error code."""
 
     def __init__(self, library: str = "libamdhip64.so") -> None:
         self._library = ctypes.CDLL(library)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call `name` and stop on anything but hipSuccess."""
+        """Call a function of HIP; exit unless it returns hipSuccess."""
         code = getattr(self._library, name)(*arguments)
         if code != 0:
             sys.exit(f"{name} failed with HIP error {code}")
 
 
 def main(directory: Path) -> None:
-    """Dispatch as `launch.json` says and write the outputs of the first run."""
+    """Dispatch the launch in `launch.json` and write the outputs of the first run."""
     spec = json.loads((directory / "launch.json").read_text())
     hip = Hip()
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
@@ -60,7 +60,7 @@ def _fill_variable(hip: Hip, module: ctypes.c_void_p, name: str, content: bytes)
     pointer, size = ctypes.c_void_p(), ctypes.c_size_t()
     hip.call("hipModuleGetGlobal", ctypes.byref(pointer), ctypes.byref(size), module, name.encode())
     if size.value != len(content):
-        sys.exit(f"variable {name} has {size.value} bytes, {len(content)} were given")
+        sys.exit(f"variable {name} has {size.value} bytes, but its content has {len(content)}")
     hip.call("hipMemcpy", pointer, content, size, HOST_TO_DEVICE)
 
 
@@ -94,7 +94,7 @@ def _dispatch(hip: Hip, function: ctypes.c_void_p, spec: dict[str, Any], kernarg
         places = [ctypes.addressof(block) + row["offset"] for row in spec["arguments"]]
         parameters = (ctypes.c_void_p * max(len(places), 1))(*places)
         hip.call("hipModuleLaunchCooperativeKernel", function, *geometry, ctypes.c_uint(lds_bytes), None, parameters)
-    elif spec["work_items"]:  # only this call launches partial workgroups
+    elif spec["work_items"]:  # the only call that launches partial workgroups
         events_and_flags = (None, None, ctypes.c_uint(0))
         lds = ctypes.c_size_t(lds_bytes)
         hip.call("hipExtModuleLaunchKernel", function, *geometry, lds, None, None, extra, *events_and_flags)

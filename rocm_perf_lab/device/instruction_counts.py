@@ -1,4 +1,4 @@
-"""How often each instruction of a kernel ran, where a device counts that: the emulator's counts, kept beside a run.
+"""Execution counts of the instructions of a kernel, as counted by the emulator, in a file next to a run.
 
 `counts_document` writes and `read_counts` reads `instruction_counts.json`.
 """
@@ -23,15 +23,15 @@ _WAVE_LANES = 64
 
 
 class CountsError(LabError):
-    """Counts that cannot be read, or are of another kernel."""
+    """Counts that cannot be read or belong to another kernel."""
 
 
 @dataclass(frozen=True)
 class InstructionCount:
-    """One instruction, by its address in the code object.
+    """Execution count of one instruction, by its address in the code object.
 
-    `executions` counts wavefronts and is exact. `active_lanes` is the mean over the vector ALU instructions of its basic
-    block; None where the block has none or never ran.
+    `executions` is the exact number of wavefronts. `active_lanes` is the mean over the vector ALU instructions of its basic
+    block; None if the block has none or was not executed.
     """
 
     address: int
@@ -40,7 +40,7 @@ class InstructionCount:
 
 
 class CountRow(BaseModel):
-    """One instruction in the file."""
+    """One instruction in instruction_counts.json."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -61,7 +61,7 @@ class CountsDocument(BaseModel):
 
 
 def counts_document(symbol: str, code_object_sha256: str, counts: Sequence[InstructionCount]) -> str:
-    """The text of instruction_counts.json."""
+    """Return the text of instruction_counts.json."""
     document = {
         "schema_version": "1.0",
         "symbol": symbol,
@@ -72,23 +72,26 @@ def counts_document(symbol: str, code_object_sha256: str, counts: Sequence[Instr
 
 
 def read_counts(path: Path) -> CountsDocument:
-    """The counts of a run: its directory, a database in it, or the file itself.
+    """Read the instruction counts of a run.
+
+    Args:
+        path: Directory of the run, a database in it, or instruction_counts.json itself.
 
     Raises:
-        CountsError: There are none, or the file is damaged.
+        CountsError: The file is missing or damaged.
     """
     file = path / COUNTS_NAME if path.is_dir() else path if path.suffix == ".json" else path.with_name(COUNTS_NAME)
     try:
         return CountsDocument.model_validate_json(file.read_bytes())
     except OSError as error:
         raise CountsError(
-            f"no counts of instructions here: {error.strerror}",
+            f"cannot read instruction counts: {error.strerror}",
             where=str(file),
-            hint="make them with: rocm-perf emulate ... --output DIR, and give that DIR",
+            hint="create them with rocm-perf emulate ... --output DIR, then pass DIR",
         ) from error
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(map(str, first["loc"])) or "its top"
+        key = ".".join(map(str, first["loc"])) or "the top level"
         raise CountsError(
-            f"this is no {COUNTS_NAME}: {first['msg']} at {key}", where=str(file), hint="emulate the kernel again"
+            f"this is not a valid {COUNTS_NAME}: {first['msg']} at {key}", where=str(file), hint="emulate the kernel again"
         ) from error

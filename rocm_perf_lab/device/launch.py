@@ -1,7 +1,4 @@
-"""From a kernel description to a launch: buffers filled, scalars encoded, geometry evaluated, the truth computed.
-
-Takes a :class:`KernelDescription` and a compiled code object; gives a :class:`Launch` and the expected outputs.
-"""
+"""Build a :class:`Launch` from a kernel description and its code object: buffers, encoded scalars and geometry."""
 
 from __future__ import annotations
 
@@ -41,15 +38,15 @@ NULL_POINTER = bytes(8)
 
 
 class LaunchError(LabError):
-    """A kernel description that cannot be turned into a launch."""
+    """Kernel description that does not describe a possible launch."""
 
 
 def launch_geometry(description: KernelDescription, contract: LaunchContract | None = None) -> Geometry:
-    """Evaluate the geometry alone: of a launch all that needs no memory.
+    """Return the geometry of a launch, without allocating its buffers.
 
     Raises:
-        LaunchError: A dimension that is not positive.
-        ExpressionError: An expression with an unknown name or forbidden syntax.
+        LaunchError: A dimension is not positive.
+        ExpressionError: An expression cannot be evaluated.
     """
     params = description.params
     lds_bytes = evaluate_integer(description.dynamic_lds_bytes, params, where="kernel.dynamic_lds_bytes")
@@ -63,13 +60,17 @@ def launch_geometry(description: KernelDescription, contract: LaunchContract | N
 def build_launch(
     description: KernelDescription, code_object: CodeObject, symbol: str, contract: LaunchContract | None = None
 ) -> Launch:
-    """Evaluate geometry and arguments; equal descriptions give equal bytes.
+    """Build the launch of a kernel. Equal descriptions result in equal bytes.
 
-    `contract` is the build's, where its compiler had a say in the launch.
+    Args:
+        description: Arguments and geometry.
+        code_object: The compiled kernel.
+        symbol: Symbol of the kernel.
+        contract: Decisions of the compiler about the launch, if any (see :class:`BuildResult`).
 
     Raises:
-        LaunchError: A shape or geometry that is not positive, an unreadable init file, a value that does not fit.
-        ExpressionError: An expression with an unknown name or forbidden syntax.
+        LaunchError: A dimension is not positive, an init file is unreadable, or a value does not fit its type.
+        ExpressionError: An expression cannot be evaluated.
     """
     arguments = tuple(_argument(argument, description, index) for index, argument in enumerate(description.arguments))
     geometry = launch_geometry(description, contract)
@@ -100,14 +101,14 @@ def _argument(argument: Argument, description: KernelDescription, index: int) ->
 def _by_contract(
     arguments: tuple[BufferValue | ScalarValue, ...], contract: LaunchContract, code_object: CodeObject, symbol: str
 ) -> tuple[BufferValue | ScalarValue, ...]:
-    """The arguments that the compiler left, in its order, and null for the pointers that it added."""
+    """Return the arguments that the compiler kept, in its order, and null for pointers that it added."""
     named = {argument.name: argument for argument in arguments}
     kernel = next(kernel for kernel in code_object.kernels if kernel.symbol == symbol)
     explicit = [a for a in kernel.arguments if not a.value_kind.startswith("hidden_")]
     added = range(len(explicit) - len(contract.arguments))
     return (
         *(named[name] for name in contract.arguments),
-        *(ScalarValue(f"compiler's pointer {number}", NULL_POINTER) for number in added),
+        *(ScalarValue(f"pointer {number} of the compiler", NULL_POINTER) for number in added),
     )
 
 
@@ -122,19 +123,19 @@ def _dim3(expressions: tuple[Expression, ...], params: Mapping[str, Any], where:
 def _encoded(expression: Expression, dtype: np.dtype[Any], description: KernelDescription, where: str) -> bytes:
     value = evaluate(expression, description.params, where=where)
     if dtype.kind in "iu" and not (np.iinfo(dtype).min <= value <= np.iinfo(dtype).max and value == int(value)):
-        word = next(word for word, known in DTYPES.items() if known == dtype)
-        raise LaunchError(f"{value!r} does not fit in {word}", where=where)
+        name = next(name for name, known in DTYPES.items() if known == dtype)
+        raise LaunchError(f"{value!r} does not fit in {name}", where=where)
     return np.array(value).astype(dtype).tobytes()
 
 
 def _struct(argument: StructArgument, description: KernelDescription) -> bytes:
-    """As C lays it out: each member at a multiple of its size, the end padded to the largest."""
+    """Return a struct with the layout of C: members at multiples of their size, the end padded to the largest."""
     content = bytearray()
     for index, field in enumerate(argument.fields):
         where, dtype = f"kernel.arguments.{argument.name}.fields[{index}]", DTYPES[field.dtype]
         offset = field.offset if field.offset is not None else len(content) + -len(content) % dtype.itemsize
         if offset < len(content):
-            raise LaunchError(f"offset {offset} lies in the member before it, which ends at {len(content)}", where=where)
+            raise LaunchError(f"offset {offset} overlaps the previous member, which ends at {len(content)}", where=where)
         content += bytes(offset - len(content)) + _encoded(field.value, dtype, description, where)
     alignment = max(DTYPES[field.dtype].itemsize for field in argument.fields)
     return bytes(content) + bytes(-len(content) % alignment)
@@ -156,7 +157,7 @@ def _buffer(argument: BufferArgument, description: KernelDescription, index: int
     written = argument.access != "in"
     dtype = DTYPES[argument.dtype]
     if argument.init is None and not written:
-        raise LaunchError(f"input {argument.name!r} has no init", where=where, hint="add init: {kind: normal, seed: 1}")
+        raise LaunchError(f"input {argument.name!r} has no initial value", where=where, hint="add init: {kind: normal, seed: 1}")
     data = _initial(argument.init, shape, dtype, description, where)
     is_unset = argument.init is None or isinstance(argument.init, PoisonInit)
     return BufferValue(argument.name, data, written, is_set=not is_unset)
@@ -188,7 +189,7 @@ def _initial(
 
 
 def _drawn(draw: Callable[[int], NDArray[np.float64]], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Random values in pieces: the generator's float64 values of a large buffer would take many times its own size."""
+    """Draw random values in pieces: the generator returns float64, which is larger than most data types."""
     values = np.empty(shape, dtype)
     flat = values.reshape(-1)
     for start in range(0, flat.size, _DRAWN_AT_ONCE):
@@ -201,7 +202,7 @@ def _from_file(path: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: s
     try:
         values = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise LaunchError(f"cannot read {path}: {error}", where=where, hint="give a .npy file") from error
+        raise LaunchError(f"cannot read {path}: {error}", where=where, hint="use a .npy file") from error
     if values.shape != shape:
-        raise LaunchError(f"{path} has shape {values.shape}, the argument {shape}", where=where)
+        raise LaunchError(f"{path} has shape {values.shape}, but the argument has {shape}", where=where)
     return np.ascontiguousarray(values.astype(dtype))

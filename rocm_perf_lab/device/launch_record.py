@@ -1,4 +1,4 @@
-"""What a device that times launches by itself writes into a database: one dispatch for every duration."""
+"""Record the dispatches of a launch whose durations the device itself measured or estimated."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 _GAP_NS = 1000
-"""Between two dispatches of one run: there is no host time to show."""
+"""Gap between two dispatches of one run; host time is not modelled."""
 
 
 def launch_record(
     target: Target, identity: DeviceIdentity, launch: Launch, durations_ns: Sequence[int], counters: Mapping[str, float]
 ) -> RecordedRun:
-    """The dispatches of one launch, one after another; every one has the same counters."""
+    """Return one dispatch per duration, one after another, all with the same counters."""
     code_object = launch.code_object
     kernel = next(k for k in code_object.kernels if k.symbol == launch.symbol)
     symbol = _symbol_record(code_object, kernel)

@@ -1,7 +1,6 @@
-"""What this machine has of a GPU: devices, driver, ROCm, access; read from files, no GPU library is loaded.
+"""GPUs, driver, ROCm installations and access rights of this machine, read from files without loading a GPU library.
 
-Takes a :class:`Machine` (where to look), gives facts. Linux's KFD topology: Documentation of the amdkfd driver,
-`/sys/class/kfd/kfd/topology/nodes/<n>/properties`.
+The GPUs are in the topology of the amdkfd driver: `/sys/class/kfd/kfd/topology/nodes/<n>/properties`.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ def _own_groups() -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where to look; the defaults are this machine and this process."""
+    """Files, environment and user of a machine; the defaults are this machine and this process."""
 
     root: Path = Path("/")
-    """Where `dev`, `sys`, `proc` and `opt` are."""
+    """Directory of `dev`, `sys`, `proc` and `opt`."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     groups: frozenset[str] = field(default_factory=_own_groups)
     is_superuser: bool = field(default_factory=lambda: os.geteuid() == 0)
     packages: tuple[str, ...] | None = None
-    """Directories with Python packages; None takes `sys.path`."""
+    """Directories with Python packages; None means `sys.path`."""
 
     @property
     def kfd(self) -> Path:
-        """The driver's door to compute."""
+        """Device file of the compute driver."""
         return self.root / "dev" / "kfd"
 
     @property
@@ -57,12 +56,12 @@ class Machine:
 
     @property
     def tools(self) -> ToolSearch:
-        """Where compilers are looked for."""
+        """Search path for compilers."""
         roots = self.rocm_roots()
         return ToolSearch(self.executables, self.packages, roots[0] if roots else self.root / "opt" / "rocm")
 
     def rocm_roots(self) -> tuple[Path, ...]:
-        """ROCm installations, the one that `ROCM_PATH` names first, then /opt/rocm, then the newest."""
+        """Return the ROCm installations: `ROCM_PATH` first, then /opt/rocm, then the newest."""
         named = self.environment.get("ROCM_PATH")
         installed = sorted(self.root.glob("opt/rocm*"), key=lambda path: _numbers(path.name), reverse=True)
         installed.sort(key=lambda path: path.name != "rocm")
@@ -70,7 +69,7 @@ class Machine:
         return tuple({path.resolve(): path for path in reversed(found)}.values())[::-1]
 
     def text(self, path: str) -> str | None:
-        """Content of a small file below the root, or None."""
+        """Return the content of a small file below the root, or None if it cannot be read."""
         try:
             return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
@@ -79,7 +78,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU of the topology: `architecture` as compilers name it, `node` its number there."""
+    """GPU in the topology of the driver: `node` is its number there, `architecture` its name in compilers."""
 
     node: int
     architecture: str
@@ -89,7 +88,7 @@ class Gpu:
 
 
 def gpus(machine: Machine) -> tuple[Gpu, ...]:
-    """The GPUs that the driver shows, in its order; CPUs of the topology are left out."""
+    """Return the GPUs in the order of the driver, without the CPUs of the topology."""
     nodes = machine.root / "sys" / "class" / "kfd" / "kfd" / "topology" / "nodes"
     found = []
     for directory in sorted(nodes.glob("[0-9]*"), key=lambda path: _numbers(path.name)):
@@ -109,7 +108,7 @@ def gpus(machine: Machine) -> tuple[Gpu, ...]:
 
 
 def rocm_version(root: Path) -> str | None:
-    """What an installation says of itself, for example 7.1.0-42."""
+    """Return the version of a ROCm installation, for example 7.1.0-42, or None if it is unknown."""
     for name in ("version", "version-rocm"):
         try:
             return (root / ".info" / name).read_text().strip() or None
@@ -119,14 +118,14 @@ def rocm_version(root: Path) -> str | None:
 
 
 def find_library(machine: Machine, name: str) -> Path | None:
-    """A shared library in `LD_LIBRARY_PATH` or ROCm's lib directories."""
+    """Return the path of a shared library in `LD_LIBRARY_PATH` or the lib directories of ROCm, or None."""
     directories = [Path(entry) for entry in machine.environment.get("LD_LIBRARY_PATH", "").split(":") if entry]
     directories += [root / "lib" for root in machine.rocm_roots()]
     return next((path for directory in directories for path in sorted(directory.glob(f"{name}*"))), None)
 
 
 def find_trace_decoder(machine: Machine) -> Path | None:
-    """Where rocprofv3 would find the library that decodes thread traces."""
+    """Return the library with which rocprofv3 decodes thread traces, or None."""
     named = machine.environment.get("ROCPROF_ATT_LIBRARY_PATH")
     inside = sorted(Path(named).rglob(f"*{_DECODER}*")) if named else []
     return inside[0] if inside else find_library(machine, _DECODER)

@@ -1,7 +1,4 @@
-"""A user's command in a process group of its own, so that nothing of it is left when it is ended.
-
-Also what is said of a command: that there is no such program, and how it ended.
-"""
+"""Run a command in its own process group, so that all of its processes end with it; describe how commands fail."""
 
 from __future__ import annotations
 
@@ -20,37 +17,37 @@ if TYPE_CHECKING:
 
 _GRACE_S = 5.0
 _MORE_THAN_SIGNALS = 128
-"""A shell adds the number of the signal to it."""
+"""Exit code of a shell for a signal, minus the number of the signal."""
 
 
 class CommandError(LabError):
-    """A command that cannot be started."""
+    """Command that cannot be started."""
 
 
 def check_program(command: Sequence[str]) -> None:
-    """Look for the program before a profiler does, whose answer is a traceback.
+    """Check that the program exists; a profiler would fail with a traceback.
 
     Raises:
-        CommandError: It is not there, or is no program.
+        CommandError: The program does not exist or is not executable.
     """
     program = command[0]
     if shutil.which(program) is not None:
         return
     path = Path(program)
     if os.sep not in program:
-        here = f"; write ./{program} for the one in this directory" if path.is_file() else ""
-        raise CommandError(f"there is no program {program} on PATH", where=program, hint=f"check its name{here}")
+        here = f"; write ./{program} for the file in this directory" if path.is_file() else ""
+        raise CommandError(f"program {program} is not on PATH", where=program, hint=f"check its name{here}")
     if path.is_dir():
-        raise CommandError(f"{program} is a directory", where=program, hint="name the program in it")
+        raise CommandError(f"{program} is a directory", where=program, hint="name a program in it")
     if path.exists():
         raise CommandError(
-            f"{program} is not executable", where=program, hint=f"chmod +x {program}, or name its interpreter first"
+            f"{program} is not executable", where=program, hint=f"run chmod +x {program}, or put its interpreter first"
         )
-    raise CommandError(f"there is no program {program}", where=str(Path.cwd()), hint="check the path, or build it first")
+    raise CommandError(f"program {program} does not exist", where=str(Path.cwd()), hint="check the path, or build it first")
 
 
 def how_it_ended(code: int) -> str:
-    """`ended with exit code 3`, or `was ended by SIGSEGV (segmentation fault)` of a negative or a shell's code."""
+    """Describe an exit code: `ended with exit code 3`, or the signal of a negative code or a code of a shell."""
     number = -code if code < 0 else code - _MORE_THAN_SIGNALS if _MORE_THAN_SIGNALS < code < 2 * _MORE_THAN_SIGNALS else 0
     try:
         name = signal.Signals(number).name
@@ -58,14 +55,17 @@ def how_it_ended(code: int) -> str:
         return f"ended with exit code {code}"
     described = signal.strsignal(number)
     by = f"signal {number}, {name}{f' ({described})' if described else ''}"
-    return f"was ended by {by}" if code < 0 else f"ended with exit code {code}, a shell's for {by}"
+    return f"was ended by {by}" if code < 0 else f"ended with exit code {code}, which a shell returns for {by}"
 
 
 def run_in_group(command: Sequence[str], timeout_s: float) -> int | None:
-    """Its exit code with standard output thrown away; None where it took longer and was ended.
+    """Run a command without its standard output.
+
+    Returns:
+        Its exit code, or None if it exceeded the timeout and was ended.
 
     Raises:
-        OSError: It does not start.
+        OSError: The command cannot be started.
     """
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     code: int | None = None
@@ -80,7 +80,7 @@ def run_in_group(command: Sequence[str], timeout_s: float) -> int | None:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the group of a process that leads one: the command, and what that started."""
+    """End all remaining processes in the group that `process` leads."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)

@@ -1,7 +1,7 @@
-"""What a device is: it runs a launch and leaves a rocpd database behind.
+"""The interface of devices: a device runs a :class:`Launch` and records it in a rocpd database.
 
-Input: a :class:`Launch` (code object, symbol, geometry, argument values). Output: the buffers that the kernel wrote and
-one rocpd database, the same schema whatever the device, which is the only source of times and counters.
+A launch holds the code object, symbol, geometry and argument values. A run returns the buffers that the kernel wrote. All
+devices write the same database schema, the only source of times and counters.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BufferValue:
-    """Device memory behind a pointer argument; `data` is its content before the dispatch.
+    """Device memory of a pointer argument; `data` is its content before the dispatch.
 
-    `is_set` is False where that content is only poison: reading it is a defect that the emulator can find.
+    `is_set` is False if that content is poison: reading it is a defect that the emulator can find.
     """
 
     name: str
@@ -38,7 +38,7 @@ class BufferValue:
 
 @dataclass(frozen=True)
 class ScalarValue:
-    """A by-value argument, already encoded as the kernel expects it (little endian, its natural size)."""
+    """Argument passed by value, encoded as the kernel expects it: little endian, in its natural size."""
 
     name: str
     encoded: bytes
@@ -46,7 +46,7 @@ class ScalarValue:
 
 @dataclass(frozen=True)
 class VariableValue:
-    """A variable of the code object, by symbol, and what the host puts into it before the dispatch."""
+    """Variable of the code object, by symbol, and its content before the dispatch."""
 
     name: str
     data: NDArray[np.generic]
@@ -54,10 +54,7 @@ class VariableValue:
 
 @dataclass(frozen=True)
 class Launch:
-    """One dispatch, ready to run. `grid` counts workgroups, `block` work-items per workgroup.
-
-    `remainder` has the work-items of the last workgroup of an axis where it is partial, 0 where it is whole.
-    """
+    """One dispatch, ready to run; see :class:`~rocm_perf_lab.core.geometry.Geometry` for grid, block and remainder."""
 
     code_object: CodeObject
     symbol: str
@@ -71,13 +68,13 @@ class Launch:
 
     @property
     def geometry(self) -> Geometry:
-        """Of the dispatch."""
+        """Geometry of the dispatch."""
         return Geometry(self.grid, self.block, self.dynamic_lds_bytes, self.remainder)
 
 
 @dataclass(frozen=True)
 class DeviceIdentity:
-    """Provenance of every number that a device produces."""
+    """Name and versions of a device, recorded with every number that it produces."""
 
     name: str
     emulated: bool
@@ -86,13 +83,13 @@ class DeviceIdentity:
 
     @property
     def time_word(self) -> str:
-        """The word that goes with a time from this device: emulated times are never shown as measured ones."""
+        """`emulated` or `measured`, shown with every time from this device."""
         return "emulated" if self.emulated else "measured"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A defect that a check found: which check, what and where, in words; `source` is its line where it is known."""
+    """Defect found by a check; `source` is its source line, if known."""
 
     check: str
     message: str
@@ -101,12 +98,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class DeviceRun:
-    """What one run left: outputs by argument name (buffers that the kernel may write) and the rocpd database.
+    """Result of one run: the buffers that the kernel may write, by argument name, and the rocpd database.
 
-    `instruction_counts` are those of one dispatch, in address order; empty from a device that does not count them.
-    `findings` are what the chosen checks found; only the emulator checks. `notes` say what a reader of the numbers has to
-    know, and what the checks saw that is no defect. `printed` is what the kernel printed, where the device can tell it from the
-    process's own output, and `host_calls` how often its wavefronts called the host for that and for memory.
+    Args:
+        outputs: Content of writable buffers after the first dispatch.
+        database: The rocpd database.
+        instruction_counts: Counts of one dispatch, in address order; empty if the device does not count instructions.
+        findings: Defects found by checks; only the emulator has checks.
+        printed: Output of the kernel, if the device can separate it from the output of the process.
+        host_calls: Calls of the host by wavefronts, for printing and memory.
+        notes: Remarks for readers of the numbers, and observations of checks that are not defects.
     """
 
     outputs: Mapping[str, NDArray[np.generic]]
@@ -119,7 +120,7 @@ class DeviceRun:
 
 
 class Device(Protocol):
-    """Where code objects run and are measured."""
+    """Runs and measures code objects. Configurations name a device class with `_target_`."""
 
     @property
     def identity(self) -> DeviceIdentity:
@@ -128,13 +129,17 @@ class Device(Protocol):
 
     @property
     def deterministic(self) -> bool:
-        """True where repeating a dispatch gives the same time, so that one run is enough."""
+        """True if all dispatches of a launch have the same duration, so that one run is enough."""
         ...
 
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
-        """Dispatch `runs` times; record every dispatch, and `counters` where asked, in a new database at `database`.
+        """Dispatch a kernel and record it.
 
-        With `att`, a directory, also take a thread trace of the first dispatch and leave its decoded directory
-        (`ui_output_agent_<a>_dispatch_<d>`) in it.
+        Args:
+            launch: The dispatch.
+            database: Path of the new database.
+            runs: Number of dispatches.
+            counters: Counters to collect, by the names of rocprofv3.
+            att: Directory for the decoded thread trace of the first dispatch (`ui_output_agent_<a>_dispatch_<d>`), or None.
         """
         ...

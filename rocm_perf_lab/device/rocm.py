@@ -1,7 +1,6 @@
-"""A real AMD GPU: a private process launches the code object through HIP, under rocprofv3.
+"""A real AMD GPU: rocprofv3 profiles a separate process that launches the code object through HIP.
 
-Takes a launch, gives outputs and the rocpd database that rocprofv3 wrote; command line and output layout are those of
-ROCm 7 (`rocprofv3 --kernel-trace -f rocpd`), options before the mandatory `--`.
+Command line and output layout are those of ROCm 7: `rocprofv3 --kernel-trace -f rocpd ... -- COMMAND`.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
 
 
 class RocmDeviceError(LabError):
-    """rocprofv3 or the launched kernel failed, or left no database."""
+    """Failure of rocprofv3 or of the launched kernel, or a missing database."""
 
 
 class RocmDevice:
-    """Runs launches on the first visible GPU.
+    """Device that runs launches on the first visible GPU.
 
     Args:
-        target: The GPU that the configuration names; the code object must fit it.
-        timeout_s: Longest time for one profiled run; the whole process group is ended after it.
+        target: The configured GPU; the code object must be compiled for it.
+        timeout_s: Longest duration of one profiled run in seconds; then its process group is ended.
         att_target_cu: Compute unit of each shader engine whose wavefronts a thread trace shows instruction by instruction.
         att_shader_engines: Bit mask of the shader engines that a thread trace covers.
     """
@@ -53,17 +52,18 @@ class RocmDevice:
 
     @cached_property
     def identity(self) -> DeviceIdentity:
-        """Named after the target; rocprofv3's version is asked once."""
-        reason = missing_for_gpu() or "/dev/kfd and rocprofv3 are here"
+        """Name, reason and the version of rocprofv3, which is queried once."""
+        reason = missing_for_gpu() or "/dev/kfd and rocprofv3 exist"
         return DeviceIdentity(name="rocm", emulated=False, reason=reason, versions={"rocprofv3": _version()})
 
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
-        """Dispatch `runs` times under one rocprofv3 run; `counters` must fit into one pass.
+        """Dispatch `runs` times under one rocprofv3 run; see :meth:`Device.run`.
 
-        A thread trace disturbs times and excludes some counters: ask for it in a run of its own.
+        `counters` must fit into one pass. A thread trace disturbs times and excludes some counters, so it needs a separate run.
 
         Raises:
-            RocmDeviceError: No GPU, a failing or hanging run, no database with dispatches, or no decoded thread trace.
+            RocmDeviceError: There is no GPU, or the run has no database or no decoded thread trace.
+            ProfilerError: rocprofv3 is missing, or the run fails or hangs.
         """
         problem = missing_for_gpu()
         if problem:
@@ -76,7 +76,9 @@ class RocmDevice:
             self._profile(work, counters, self._att_options(launch) if att is not None else ())
             found = sorted((work / "rocpd").rglob("*_results.db"))
             if not found:
-                raise RocmDeviceError("rocprofv3 left no *_results.db", where=str(work), hint="run it by hand")
+                raise RocmDeviceError(
+                    "rocprofv3 wrote no *_results.db", where=str(work), hint="check that rocprofv3 works: see rocm-perf doctor"
+                )
             shutil.move(found[-1], database)
             if att is not None:
                 _keep_thread_trace(work / "rocpd", att)
@@ -84,7 +86,7 @@ class RocmDevice:
         return DeviceRun(outputs=outputs, database=database)
 
     def _att_options(self, launch: Launch) -> tuple[str, ...]:
-        """For this kernel alone, by its mangled name; rocprofv3 traces its first dispatch."""
+        """Return the options that trace the first dispatch of this kernel only."""
         return (
             "--att",
             "--att-target-cu",
@@ -103,15 +105,15 @@ class RocmDevice:
 
 
 def _keep_thread_trace(output: Path, att: Path) -> None:
-    """Decoded directories and totals; the raw trace, which can be large, is left behind.
+    """Move decoded directories and totals to `att`, but not the raw trace, which can be large.
 
     Raises:
-        RocmDeviceError: Nothing was decoded.
+        RocmDeviceError: rocprofv3 decoded no trace.
     """
     found = sorted({*output.rglob("ui_output_agent_*"), *output.rglob("stats_ui_output_agent_*.csv")})
     if not any(path.is_dir() for path in found):
         raise RocmDeviceError(
-            "rocprofv3 left no decoded thread trace (ui_output_agent_*)",
+            "rocprofv3 wrote no decoded thread trace (ui_output_agent_*)",
             where=str(output),
             hint="choose another device.att_target_cu, more device.att_shader_engines, or launch more workgroups",
         )
@@ -159,5 +161,5 @@ def _write_launch(work: Path, launch: Launch, runs: int) -> None:
 def _read_output(work: Path, argument: BufferValue) -> np.ndarray[Any, np.dtype[Any]]:
     path = work / f"{argument.name}.out"
     if not path.is_file():
-        raise RocmDeviceError(f"the run left no output {argument.name!r}", where=str(path))
+        raise RocmDeviceError(f"the run wrote no output {argument.name!r}", where=str(path))
     return np.fromfile(path, np.uint8).view(argument.data.dtype).reshape(argument.data.shape)

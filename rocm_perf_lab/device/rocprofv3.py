@@ -1,7 +1,7 @@
-"""rocprofv3 as a process: options and a command in, databases and what it said out.
+"""Run a command under rocprofv3: `Rocprofv3.find().run(options, command, directory, ...) -> ProfiledRun`.
 
-The command keeps its arguments and environment. It runs in a process group of its own, which is ended at a timeout; what
-it prints goes to a bounded log. Texts of failures are matched loosely, since they differ between ROCm releases.
+The command keeps its arguments and environment. It runs in its own process group, which is ended at a timeout, and its output
+goes to a log of limited size. Error messages are matched loosely because they differ between ROCm releases.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _FAILURES: tuple[tuple[str, str | None, str], ...] = (
         r"trace-decoder library path not found|Error loading decoder|Decoder library not found",
         "rocprofv3 cannot decode thread traces: the library rocprof-trace-decoder is missing or does not load",
         (
-            "install rocprof-trace-decoder (ROCm 7.13 and later bring it) into ROCm's lib directory, or name its directory in "
-            "ROCPROF_ATT_LIBRARY_PATH; without it take passes=default"
+            "install rocprof-trace-decoder (included in ROCm 7.13 and later) into ROCm's lib directory, or set "
+            "ROCPROF_ATT_LIBRARY_PATH to its directory; without the library, use passes=default"
         ),
     ),
     (
@@ -46,11 +46,11 @@ _FAILURES: tuple[tuple[str, str | None, str], ...] = (
     ),
     (
         r"CAP_PERFMON\) is not set|SYS_PERFMON|permission denied.*(perf|counter|profil)|(perf|counter|profil).*permission denied",
-        "this user may not read counters",
+        "this user is not allowed to read counters",
         "join the groups render and video, and allow counters: sysctl kernel.perf_event_paranoid=2",
     ),
     (r"has a profiler attached", None, "end the other profiler on this GPU"),
-    (r"hipErrorNoDevice|no ROCm-capable device|HSA_STATUS_ERROR_OUT_OF_RESOURCES", None, "no GPU answers: see rocm-perf doctor"),
+    (r"hipErrorNoDevice|no ROCm-capable device|HSA_STATUS_ERROR_OUT_OF_RESOURCES", None, "check the GPU with rocm-perf doctor"),
 )
 _WARNINGS = re.compile(
     r"Unable to find all counters.*|.*could not be locked for profiling.*|.*data lost.*|.*stitch incomplete.*", re.IGNORECASE
@@ -58,12 +58,12 @@ _WARNINGS = re.compile(
 
 
 class ProfilerError(LabError):
-    """rocprofv3 is missing, failed, hung, or left nothing."""
+    """rocprofv3 is missing, failed, hung, or wrote no files."""
 
 
 @dataclass(frozen=True)
 class ProfiledRun:
-    """What one run left: a database, and a document where JSON was asked for, per process that used a GPU."""
+    """Files and duration of one run: a database, and a JSON document if requested, per process that used a GPU."""
 
     databases: tuple[Path, ...]
     warnings: tuple[str, ...]
@@ -73,20 +73,20 @@ class ProfiledRun:
 
 @dataclass(frozen=True)
 class Rocprofv3:
-    """The profiler found on PATH. `version` is of the SDK: 1.1.0 came with ROCm 7.1."""
+    """rocprofv3 on PATH. `version` is the version of the SDK: ROCm 7.1 contains 1.1.0."""
 
     path: str
     version: str
 
     @classmethod
     def find(cls, executables: str | None = None) -> Rocprofv3:
-        """The one on PATH.
+        """Find rocprofv3 and query its version.
 
         Args:
-            executables: Directories to look in, written like PATH, which is the default.
+            executables: Directories to search, in the format of PATH, which is the default.
 
         Raises:
-            ProfilerError: There is none, or it does not answer.
+            ProfilerError: rocprofv3 is not there or does not run.
         """
         path = shutil.which(PROGRAM, path=executables)
         if path is None:
@@ -103,7 +103,7 @@ class Rocprofv3:
 
     @property
     def has_kernel_replay(self) -> bool:
-        """Whether it can replay one dispatch for every group of counters (SDK 1.4.1, ROCm 10.0.1)."""
+        """True if it can replay one dispatch for every group of counters (SDK 1.4.1, ROCm 10.0.1)."""
         return self._numbers >= (1, 4, 1)
 
     @property
@@ -121,29 +121,29 @@ class Rocprofv3:
         log: Path | None = None,
         formats: Sequence[str] = ("rocpd",),
     ) -> ProfiledRun:
-        """Run `command` under the profiler; its files go to `directory`, which must not exist yet.
+        """Run a command under the profiler.
 
         Args:
-            options: What to collect.
-            command: Program and arguments, passed on as they are.
-            directory: For the databases.
-            timeout_s: The whole process group is ended after it.
-            log: Where the output is kept; None keeps its end only, for messages.
-            formats: Of its files, as rocprofv3 calls them.
+            options: Options that select what is collected.
+            command: Program and arguments.
+            directory: Directory for the files of the profiler; it must not exist.
+            timeout_s: Time limit in seconds; then the process group is ended.
+            log: File for the output; with None only its end is kept, for error messages.
+            formats: File formats, by the names of rocprofv3.
 
         Raises:
-            ProfilerError: Not found, a failing or hanging command, or a failure of the profiler itself.
+            ProfilerError: The command or the profiler fails, or the time limit is exceeded.
         """
         directory.parent.mkdir(parents=True, exist_ok=True)
-        words = [self.path, *options, "-f", *formats, "-d", str(directory), "-o", "run", "--", *command]
+        profiled = [self.path, *options, "-f", *formats, "-d", str(directory), "-o", "run", "--", *command]
         start = time.monotonic()
-        code, tail = _run_logged(words, log, timeout_s)
+        code, tail = _run_logged(profiled, log, timeout_s)
         seconds = time.monotonic() - start
         if code is None:
             raise ProfilerError(
                 f"the profiled run took more than {timeout_s:g} s and was ended",
                 where=_shown(command),
-                hint="raise the timeout, or look for a hanging kernel (too many counters in one pass can hang a run as well)",
+                hint="increase the timeout, or check for a hanging kernel (too many counters in one pass can also hang a run)",
             )
         if code != 0:
             raise _failure(code, tail, command, log)
@@ -152,17 +152,17 @@ class Rocprofv3:
         return ProfiledRun(databases, warnings, seconds, documents)
 
 
-def _run_logged(words: Sequence[str], log: Path | None, timeout_s: float) -> tuple[int | None, str]:
-    """Exit code (None at a timeout) and the end of the output; the log keeps its beginning and says what it left out."""
+def _run_logged(command: Sequence[str], log: Path | None, timeout_s: float) -> tuple[int | None, str]:
+    """Run a command; return its exit code, or None at a timeout, and the end of its output."""
     try:
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     except OSError as error:
-        raise ProfilerError(f"{words[0]} does not run: {error.strerror}", where=_shown(words)) from error
+        raise ProfilerError(f"{command[0]} does not run: {error.strerror}", where=_shown(command)) from error
     assert process.stdout is not None
     tail: deque[bytes] = deque()
     reader = threading.Thread(target=_drain, args=(process.stdout, log, tail), daemon=True)
     reader.start()
-    # `Popen.wait` with a timeout polls, at last every 50 ms; a thread that waits without one sees the end at once.
+    # `Popen.wait` with a timeout polls every 50 ms; without a timeout it returns immediately at the end.
     waiter = threading.Thread(target=process.wait, daemon=True)
     waiter.start()
     code: int | None = None
@@ -188,7 +188,7 @@ def _drain(pipe: BinaryIO, log: Path | None, tail: deque[bytes]) -> None:
 
 
 class _BoundedLog:
-    """The beginning of an output, and how much more there was. A full disk costs the log, never the run: its pipe is emptied."""
+    """Log of the beginning of an output, with the size of the rest. A full disk ends the log but not the run."""
 
     def __init__(self, path: Path | None) -> None:
         self._seen = 0
@@ -198,7 +198,7 @@ class _BoundedLog:
                 self._sink = FileIO(path, "wb")
 
     def write(self, chunk: bytes) -> None:
-        """Keep as much of it as there is room for."""
+        """Write as much of a chunk as the limit allows."""
         self._keep(chunk[: max(_LOG_BYTES - self._seen, 0)])
         self._seen += len(chunk)
 
@@ -215,7 +215,7 @@ class _BoundedLog:
 
     def __exit__(self, *_: object) -> None:
         if self._seen > _LOG_BYTES:
-            self._keep(f"\n[{self._seen - _LOG_BYTES:,} bytes more were not kept]\n".encode())
+            self._keep(f"\n[{self._seen - _LOG_BYTES:,} more bytes were not kept]\n".encode())
         if self._sink is not None:
             self._sink.close()
 
@@ -225,11 +225,11 @@ def _failure(code: int, tail: str, command: Sequence[str], log: Path | None) -> 
     fatal = [line for line in lines if line.startswith("Fatal error:")]
     shown = "\n".join(f"  {line}" for line in (fatal or lines[-_SHOWN_LINES:]))
     known = next(((what, hint) for pattern, what, hint in _FAILURES if re.search(pattern, tail, re.IGNORECASE)), (None, None))
-    who = PROGRAM if fatal else f"the command under {PROGRAM}"
-    said = f":\n{shown}" if shown else ", without a word"
+    program = PROGRAM if fatal else f"the command under {PROGRAM}"
+    output = f":\n{shown}" if shown else " without any output"
     what, hint = known
     return ProfilerError(
-        f"{what or f'{who} {how_it_ended(code)}'}{said}",
+        f"{what or f'{program} {how_it_ended(code)}'}{output}",
         where=_shown(command) + (f"; its output is in {log}" if log else ""),
         hint=hint or "run the command without the profiler first",
     )

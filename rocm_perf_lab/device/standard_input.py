@@ -1,7 +1,7 @@
-"""Standard input for a command that is run several times: every run reads the same from the beginning.
+"""Standard input for a command that runs several times: every run reads the same input from the beginning.
 
-A file is rewound. What comes through a pipe is kept first; a pipe in which nothing waits, as services and CI leave one open, is
-left alone, since nobody may ever write to it.
+A file is rewound; the content of a pipe is first saved to a file. A pipe without waiting data is not read, because services
+and CI systems leave pipes open without ever writing to them.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _MOST_BYTES = 256 << 20
 
 
 class RepeatableInput:
-    """Use as a context manager, and call :meth:`rewind` before each run."""
+    """Context manager for the standard input of several runs; call :meth:`rewind` before each run."""
 
     def __init__(self) -> None:
         self._begin: int | None = None
         self._original: int | None = None
 
     def rewind(self) -> None:
-        """Let the next run read from the beginning."""
+        """Make the next run read from the beginning."""
         if self._begin is not None:
             os.lseek(_STDIN, self._begin, os.SEEK_SET)
 
     def __enter__(self) -> Self:
-        """Keep what a pipe holds.
+        """Save the content of a pipe.
 
         Raises:
-            LabError: It holds more than 256 MiB, or never ends.
+            LabError: The content exceeds 256 MiB.
         """
         try:
             mode = os.fstat(_STDIN).st_mode
@@ -63,8 +63,8 @@ class RepeatableInput:
                 size += len(chunk)
                 if size > _MOST_BYTES:
                     raise LabError(
-                        f"standard input is a pipe with more than {_MOST_BYTES >> 20} MiB, to be read by every run",
-                        hint="put it into a file: rocm-perf profile ./app < FILE",
+                        f"standard input is a pipe with more than {_MOST_BYTES >> 20} MiB, which every run would have to read",
+                        hint="use a file: rocm-perf profile ./app < FILE",
                     )
                 kept.write(chunk)
             kept.flush()

@@ -1,8 +1,8 @@
-"""Stand-ins for libraries that a Triton source imports for its host code alone, such as torch, where they are not installed.
+"""Stand-ins for libraries, such as torch, that a Triton source imports only for its host code and that are not installed.
 
-`install(modules)` makes their import succeed. What comes out of such a module can be called, subclassed, annotated with and
-used as a decorator, which leaves the decorated function as it is; it is false, and it is no number. Loaded by
-`triton_worker.py`: the standard library only.
+`install(modules)` makes their import succeed. Objects of such a module can be called, subclassed, and used in annotations and
+as decorators, which return the function unchanged. They are false and have no numeric value. `triton_worker.py` loads this
+module, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 NAMES = ("torch", "torchvision", "einops", "transformers")
-"""What kernels never need: Triton compiles without them."""
+"""Libraries of host code; Triton compiles without them."""
 
 
 class NotInstalled(Exception):
-    """A value of a library that is not there was needed."""
+    """A value of a library that is not installed is required."""
 
 
 class _Absent(type):
-    """Anything that such a library has: a class, so that it can be subclassed too."""
+    """Metaclass of the objects of such a library; they are classes, so that they can be subclassed."""
 
     def __call__(cls, *arguments: Any, **keywords: Any) -> Any:
         is_decorator = len(arguments) == 1 and not keywords and callable(arguments[0]) and not isinstance(arguments[0], _Absent)
@@ -82,12 +82,12 @@ class _Module(types.ModuleType):
         return _absent(f"{self.__name__}.{name}")
 
     def __deepcopy__(self, _: object) -> Any:
-        """Triton copies what a kernel uses."""
+        """Fail, because Triton copies the objects that a kernel uses."""
         raise NotInstalled(f"the kernel itself uses {self.__name__}")
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Last of all finders: only what nobody else has."""
+    """Finder of last resort, for the libraries that are not installed."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = frozenset(names)
@@ -105,10 +105,10 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def install(names: Sequence[str] = NAMES) -> None:
-    """Let the modules of these names be imported from now on, unless they are there."""
+    """Make the libraries with these names importable, unless they are installed."""
     sys.meta_path.append(_Finder([name for name in names if importlib.machinery.PathFinder.find_spec(name) is None]))
 
 
 def absent() -> tuple[str, ...]:
-    """The libraries that a stand-in was imported for."""
+    """Return the libraries of which a stand-in was imported."""
     return tuple(sorted(name for name, module in sys.modules.items() if isinstance(module, _Module) and "." not in name))

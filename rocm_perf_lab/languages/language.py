@@ -25,7 +25,7 @@ LANGUAGE_FIELDS = ("block", "work_items", "cooperative", "variables", "defines",
 
 @dataclass(frozen=True)
 class CompileSettings:
-    """How to compile.
+    """Architecture, compiler and cache of a compilation.
 
     Args:
         architecture: Processor name, for example gfx942.

@@ -49,7 +49,7 @@ class KernelSpec(StrictModel):
     source: Path
     entry: str
     directory: Path = Field(default=Path(), validation_alias=AliasChoices("directory", "folder"))
-    """Directory of the kernel.yaml; relative paths start here. `folder` is its older name."""
+    """Directory of the kernel.yaml; relative paths start here. Also accepted under its former name, `folder`."""
     params: dict[str, int | float | str] = {}
     defines: dict[str, Expression] = {}
     flags: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
-"""Compiles one Triton kernel to a code object, once: `compile_triton(TritonRequest(...)) -> BuildResult`.
+"""Compile one Triton kernel to a code object, with a cache: `compile_triton(TritonRequest(...)) -> BuildResult`.
 
-Needs no GPU and no torch. The user's file runs in a process of its own (:mod:`.triton_worker`); what it imports from
-outside the installed packages belongs to the build as headers do. The launch has to follow what Triton decided, which
-its metadata says and the code object does not: see :class:`LaunchContract`.
+Needs neither a GPU nor torch. The file of the user runs in a separate process (:mod:`.triton_worker`); modules that it imports,
+except installed packages, belong to the build as headers do. Decisions of Triton about the launch, which are in its metadata
+but not in the code object, become a :class:`LaunchContract`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ _PIPELINE_FAILED = "Failures have been detected while processing an MLIR pass pi
 
 @dataclass(frozen=True)
 class TritonArgument:
-    """A runtime argument: `type` in Triton's words (`fp16`, `i32`), what is pointed to for a buffer.
+    """Runtime argument.
 
-    `bytes` is the size of a buffer; `integer` the value of an integer scalar, on which Triton specialises.
+    `type` is the type in Triton (`fp16`, `i32`), for a buffer that of its elements. `bytes` is the size of a buffer, `integer`
+    the value of an integer scalar; Triton specialises the kernel for both.
     """
 
     name: str
@@ -54,16 +55,16 @@ class TritonArgument:
 
 @dataclass(frozen=True)
 class TritonRequest:
-    """What to compile.
+    """Source, entry and arguments of a Triton kernel.
 
     Args:
         source: Python file with the kernel.
         entry: Name of the `@triton.jit` function.
         arguments: Runtime arguments, by the names of the function's parameters.
         constexprs: Values of `tl.constexpr` parameters; `tl.NAME` means that type of `triton.language`.
-        options: Triton's own: num_warps, num_stages, waves_per_eu, matrix_instr_nonkdim, ...
+        options: Options of Triton: num_warps, num_stages, waves_per_eu, matrix_instr_nonkdim, ...
         architecture: Processor name.
-        import_dirs: Where the source may import from, after its own directory.
+        import_dirs: Directories for imports, after the directory of the source.
     """
 
     source: Path
@@ -76,10 +77,10 @@ class TritonRequest:
 
 
 def compile_triton(request: TritonRequest, *, cache_dir: Path | None = None) -> BuildResult:
-    """Compile, or take the earlier result when nothing that it depends on has changed.
+    """Compile, or return the cached result if all inputs are unchanged.
 
     Raises:
-        CompileError: Triton is not installed, the source is missing, does not run, or does not compile.
+        CompileError: Triton is not installed, or the source is missing, does not run or does not compile.
     """
     version = _triton_version()
     if version is None:
@@ -104,7 +105,7 @@ def compile_triton(request: TritonRequest, *, cache_dir: Path | None = None) -> 
 
 @cache
 def _triton_version() -> str | None:
-    """Asked of the package's metadata: importing Triton takes long."""
+    """Return the installed version from the package metadata, because importing Triton is slow."""
     try:
         return metadata.version("triton")
     except metadata.PackageNotFoundError:
@@ -127,7 +128,7 @@ def _cache_key(request: TritonRequest, version: str) -> str:
 
 
 def _message(request: TritonRequest) -> dict[str, Any]:
-    """Everything but the source's directory; argument order does not matter, Triton's is the function's."""
+    """Return the request without the directory of the source; arguments are matched by name, so their order does not matter."""
     return {
         "source": request.source.name,
         "entry": request.entry,
@@ -140,7 +141,7 @@ def _message(request: TritonRequest) -> dict[str, Any]:
 
 
 def _specialising(argument: TritonArgument) -> dict[str, Any]:
-    """Of a value only what changes the code, so that another size does not mean another build."""
+    """Return an argument without the parts of its value that do not change the code, so that other sizes share a build."""
     row = asdict(argument)
     if argument.integer is not None:
         row["integer"] = 1 if argument.integer == 1 else 16 if argument.integer % 16 == 0 else 0x11
@@ -152,9 +153,9 @@ _OWN_KNOBS = frozenset({"TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_ALWAYS_COMPIL
 
 
 def _knobs() -> dict[str, str]:
-    """Triton's settings in the environment change what it makes; multiply and add are fused unless they say no."""
-    asked = {name: value for name, value in os.environ.items() if name.startswith(_KNOBS)}
-    return {"TRITON_DEFAULT_FP_FUSION": "1"} | asked
+    """Return the settings of Triton in the environment, which change its code; multiply-add fusion is on by default."""
+    chosen = {name: value for name, value in os.environ.items() if name.startswith(_KNOBS)}
+    return {"TRITON_DEFAULT_FP_FUSION": "1"} | chosen
 
 
 def _run(request: TritonRequest, cache_dir: Path) -> CachedBuild:
@@ -179,7 +180,7 @@ def _run(request: TritonRequest, cache_dir: Path) -> CachedBuild:
         return CachedBuild(
             content=(directory / "kernel.hsaco").read_bytes(),
             dependencies=tuple(_relative(Path(path), source_dir) for path in answer["dependencies"]),
-            command=("triton.compile", request.source.name, request.entry, *_options_in_words(request)),
+            command=("triton.compile", request.source.name, request.entry, *_shown_options(request)),
             log=run.stderr[-_LONGEST_LOG:],
             contract=LaunchContract(
                 arguments=tuple(answer["arguments"]),
@@ -193,12 +194,12 @@ def _relative(path: Path, source_dir: Path) -> Path:
     return path.relative_to(source_dir) if path.is_relative_to(source_dir) else path
 
 
-def _options_in_words(request: TritonRequest) -> tuple[str, ...]:
+def _shown_options(request: TritonRequest) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in (*request.constexprs.items(), *request.options.items()))
 
 
 def _answer(directory: Path, run: subprocess.CompletedProcess[str], request: TritonRequest) -> dict[str, Any]:
-    """What the worker said; its refusals, MLIR's diagnostics and crashes become one error."""
+    """Return the answer of the worker; its refusals, diagnostics of MLIR and crashes become a CompileError."""
     log = (run.stdout + run.stderr)[-_LONGEST_LOG:]
     path = directory / "answer.json"
     if not path.is_file():
@@ -215,7 +216,7 @@ def _answer(directory: Path, run: subprocess.CompletedProcess[str], request: Tri
         raise refused
     if answer["scratch_bytes"]:
         raise CompileError(
-            f"the kernel wants {answer['scratch_bytes']} bytes of scratch memory from its launcher, which the lab does not give",
+            f"the kernel needs {answer['scratch_bytes']} bytes of scratch memory from its launcher, which is not supported",
             log=log,
             where=f"{request.source}: {request.entry}",
         )
@@ -233,7 +234,7 @@ def _refusal(error: Mapping[str, Any], log: str, request: TritonRequest) -> Comp
 
 
 def _in_directory(where: str, directory: Path) -> str:
-    """The worker names files relative to the source's directory."""
+    """Return a place of the worker, which names files relative to the directory of the source."""
     file = where.rpartition(":")[0] or where
     return str(directory / where) if (directory / file).is_file() else where
 

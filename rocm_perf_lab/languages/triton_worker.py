@@ -1,8 +1,8 @@
-"""The process that compiles one Triton kernel: `triton_worker.py DIRECTORY`, in the directory of the source.
+"""The process that compiles one Triton kernel: `triton_worker.py DIRECTORY`, run in the directory of the source.
 
-Only the standard library and Triton: the user's file is executed here, with stand-ins for the libraries of its host code
-(:mod:`.host_libraries`, beside this file). DIRECTORY holds `request.json` and receives
-`answer.json`, and `kernel.hsaco` where the compilation succeeded. Failures become an `error` with file and line.
+DIRECTORY holds `request.json` and receives `answer.json` and, on success, `kernel.hsaco`; an error has its file and line. The
+file of the user is executed here, with stand-ins for libraries of its host code (`host_libraries.py`), so this program imports
+only the standard library and Triton.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HOST_LIBRARIES = Path(__file__).absolute().with_name("host_libraries.py")
 
 
 class Refused(Exception):
-    """A mistake in the user's source or description; `lasting`: the same source has it whatever else there is on the machine."""
+    """Mistake in the source or description of the user; `lasting` if it depends on the source alone, not on the machine."""
 
     def __init__(self, what: str, *, where: str | None = None, hint: str | None = None, lasting: bool = False) -> None:
         super().__init__(what)
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 def main(directory: Path) -> None:
-    """Compile as `request.json` says."""
+    """Compile the kernel in `request.json`."""
     request = json.loads((directory / "request.json").read_text())
     sys.path[:0] = request["import_dirs"]
     known = set(sys.modules)
@@ -43,15 +43,15 @@ def main(directory: Path) -> None:
     except Refused as refusal:
         hint = refusal.hint
         if hint is None and libraries.NotInstalled.__name__ in refusal.what:
-            hint = f"Install {', '.join(libraries.absent())}, or give the value as a constexpr."
-        said = {"what": refusal.what, "where": refusal.where, "hint": hint}
-        answer = {"error": {**said, "lasting": refusal.lasting}}
+            hint = f"Install {', '.join(libraries.absent())}, or pass the value as a constexpr."
+        message = {"what": refusal.what, "where": refusal.where, "hint": hint}
+        answer = {"error": {**message, "lasting": refusal.lasting}}
     answer["dependencies"] = _user_files(known)
     (directory / "answer.json").write_text(json.dumps(answer))
 
 
 def _host_libraries() -> Any:
-    """The module beside this file, by its path: what else lies there is not the user's to import."""
+    """Load the module next to this file by its path; sys.path must not contain this directory."""
     spec = importlib.util.spec_from_file_location("rocm_perf_lab_host_libraries", _HOST_LIBRARIES)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -108,7 +108,7 @@ def _run_source(source: str) -> types.ModuleType:
 
 
 def _package(directory: Path, text: str) -> str | None:
-    """Where the file is one of a package, its name, for `from .helpers import ...`; the package is found from then on."""
+    """Return the package of a file with relative imports, and make it importable."""
     names: list[str] = []
     levels = max((len(dots) for dots in re.findall(r"^\s*from\s+(\.+)", text, re.MULTILINE)), default=0)
     if not levels:
@@ -121,7 +121,7 @@ def _package(directory: Path, text: str) -> str | None:
 
 
 def _last_line(error: BaseException, source: str) -> str:
-    """Where in the user's files an exception came from."""
+    """Return the line in the files of the user that raised an exception."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename == source or _is_user_file(frame.filename)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else source
@@ -149,7 +149,7 @@ def _jit_function(module: types.ModuleType, request: dict[str, Any]) -> Any:
 
 
 def _specialise(function: Any, request: dict[str, Any]) -> tuple[dict[str, str], dict[Any, Any], dict[Any, Any]]:
-    """What Triton's own launcher does: constants, 1 as a constant, divisibility by 16, 32-bit offsets."""
+    """Specialise as the launcher of Triton does: constants, 1 as a constant, divisibility by 16, 32-bit offsets."""
     arguments = {argument["name"]: argument for argument in request["arguments"]}
     constexprs = request["constexprs"]
     _check_names(function, arguments, constexprs, f"{request['source']}:{function.starting_line_number}")
@@ -195,7 +195,7 @@ def _check_names(function: Any, arguments: dict[str, Any], constexprs: dict[str,
             raise Refused(f"parameter {name!r} is a constexpr, not an argument", where=where, hint="List it in constexprs.")
         if name not in arguments and name not in constexprs and not parameter.has_default:
             place = "constexprs" if parameter.is_constexpr else "arguments"
-            raise Refused(f"parameter {name!r} has no value", where=where, hint=f"Give it in {place}.")
+            raise Refused(f"parameter {name!r} has no value", where=where, hint=f"Add it to {place}.")
 
 
 def _constant(value: Any) -> Any:
@@ -222,12 +222,12 @@ def _checked_options(options: dict[str, Any], architecture: str) -> dict[str, An
         HIPOptions(**{"arch": architecture} | options)
     except (AssertionError, ValueError, TypeError) as error:
         given = ", ".join(f"{name}={value}" for name, value in options.items())
-        raise Refused(str(error) or "Triton refuses the options", where=f"options: {given}", hint="Change them.") from error
+        raise Refused(str(error) or "Triton rejects the options", where=f"options: {given}", hint="Change them.") from error
     return options
 
 
 def _located(error: BaseException, module: types.ModuleType, source: str) -> Refused:
-    """Triton counts lines from the `def` of the function that it was in; this finds the file and counts from its top."""
+    """Convert an error of Triton, which counts lines from the `def` of the function, to a place in the file."""
     from triton.compiler.errors import CompilationError
 
     innermost = None
@@ -250,7 +250,7 @@ def _located(error: BaseException, module: types.ModuleType, source: str) -> Ref
 
 
 def _function_of(text: str | None, module: types.ModuleType) -> Any:
-    """The function with that source; the user's own are looked through before Triton's."""
+    """Return the function with this source; functions of the user are searched before those of Triton."""
     from triton.runtime.jit import JITCallable
 
     others = sorted(sys.modules.values(), key=lambda m: not _is_user_file(getattr(m, "__file__", None)))
@@ -268,7 +268,7 @@ def _message(error: BaseException) -> str:
 
 
 def _user_files(known: set[str]) -> list[str]:
-    """Files of the user that were imported: they belong to the build as headers do."""
+    """Return the imported files of the user, which belong to the build as headers do."""
     files = (getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name not in known)
     return sorted({file for file in files if file and _is_user_file(file)})
 

@@ -94,7 +94,7 @@ def test_failed_counter_passes_leave_a_profile_that_says_why_there_is_no_rooflin
     profile = document(workplace.directory)
     assert profile["roofline"] is None
     assert profile["roofline_reason"]
-    assert any("this user may not read counters" in note for note in profile["notes"])
+    assert any("this user is not allowed to read counters" in note for note in profile["notes"])
     assert profile["runtime_ms"] > 0
 
 
@@ -250,7 +250,7 @@ def test_a_command_that_prints_without_end_costs_neither_memory_nor_disk(workpla
     assert answer.exit_code == 0, answer.output
     (log,) = (workplace.directory / "run" / ".rocpd_profile").glob("trace.log")
     assert log.stat().st_size < 20 << 20
-    assert "bytes more were not kept" in log.read_text(errors="replace")
+    assert "more bytes were not kept" in log.read_text(errors="replace")
 
 
 def test_a_command_that_launches_nothing(workplace: Workplace) -> None:

@@ -224,9 +224,9 @@ def test_a_bundle_without_this_gpu(hsaco: str, tmp_path: Path) -> None:
 
 
 def test_counts_that_are_not_there_or_are_damaged(hsaco: str, tmp_path: Path) -> None:
-    refused(disassemble(hsaco, "--counts", "nowhere"), says="no counts", hint="emulate")
+    refused(disassemble(hsaco, "--counts", "nowhere"), says="cannot read instruction counts", hint="emulate")
     (tmp_path / "empty").mkdir()
-    refused(disassemble(hsaco, "--counts", "empty"), says="no counts", where="instruction_counts.json")
+    refused(disassemble(hsaco, "--counts", "empty"), says="cannot read instruction counts", where="instruction_counts.json")
     for content in (
         "",
         "[]",

@@ -1,4 +1,4 @@
-"""Which GPUs a machine has, from the driver's description of it and HIP_VISIBLE_DEVICES."""
+"""GPUs of a machine, from the topology of the driver and HIP_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def machine(directory: Path, *simds: int) -> Path:
     return directory
 
 
-def test_gpus_are_numbered_from_zero_and_cpus_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_numbered_from_zero_without_the_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HIP_VISIBLE_DEVICES", raising=False)
 
     assert gpu_ids(machine(tmp_path, 0, 0, 1216, 1216, 1216)) == ("0", "1", "2")
@@ -33,7 +33,7 @@ def test_a_machine_without_a_driver_has_none(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("allowed", "ids"), [("2,5", ("2", "5")), (" 3 ", ("3",)), ("", ())])
-def test_only_the_gpus_that_the_user_allows_are_handed_out(
+def test_only_visible_gpus_are_returned(
     allowed: str, ids: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", allowed)

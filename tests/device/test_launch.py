@@ -1,4 +1,4 @@
-"""From a description to a launch: shapes, values, geometry."""
+"""Launches of kernel descriptions: shapes, values and geometry."""
 
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def buffer(launch: Launch, name: str) -> BufferValue:
     return next(a for a in launch.arguments if isinstance(a, BufferValue) and a.name == name)
 
 
-def test_geometry_is_evaluated_over_params_and_filled_up_to_three_dimensions() -> None:
+def test_geometry_is_evaluated_over_params_and_has_three_dimensions() -> None:
     launch = launch_of(describe())
 
     assert launch.grid == (4, 1, 1)
@@ -77,7 +77,7 @@ def struct(*fields: dict[str, Any]) -> ScalarValue:
     return value
 
 
-def test_a_struct_lies_as_c_lays_it_out() -> None:
+def test_a_struct_has_the_layout_of_c() -> None:
     """struct { char c; float f; short n; void* p; char d; }: gaps of 3, 6 and 7 bytes."""
     members = [("i8", 1), ("f32", 1.0), ("i16", "n"), ("u64", 0x1122334455667788), ("i8", 2)]
     value = struct(*({"dtype": dtype, "value": v} for dtype, v in members))
@@ -85,9 +85,9 @@ def test_a_struct_lies_as_c_lays_it_out() -> None:
     assert value.encoded.hex(" ", 4) == "01000000 0000803f e8030000 00000000 88776655 44332211 02000000 00000000"
 
 
-def test_a_member_lies_where_its_offset_says() -> None:
+def test_a_member_has_the_offset_of_the_description() -> None:
     assert struct({"dtype": "i8", "value": 1}, {"dtype": "i8", "value": 2, "offset": 5}).encoded.hex() == "010000000002"
-    with pytest.raises(LaunchError, match="offset 2 lies in the member before it, which ends at 4") as caught:
+    with pytest.raises(LaunchError, match="offset 2 overlaps the previous member, which ends at 4") as caught:
         struct({"dtype": "f32", "value": 1}, {"dtype": "i8", "value": 2, "offset": 2})
     assert caught.value.where == "kernel.arguments.s.fields[1]"
 
@@ -107,13 +107,13 @@ def test_defines_are_evaluated_over_params() -> None:
     assert describe().compile_defines() == {"BLOCK": "256", "TWICE": "512"}
 
 
-def test_equal_seeds_give_equal_bytes() -> None:
+def test_equal_seeds_result_in_equal_bytes() -> None:
     first, second = (buffer(launch_of(describe()), "x").data.tobytes() for _ in range(2))
 
     assert first == second
 
 
-def test_an_output_starts_as_nan_so_that_unwritten_elements_are_seen() -> None:
+def test_an_output_is_initialised_with_nan() -> None:
     assert np.isnan(buffer(launch_of(describe()), "y").data).all()
 
 

@@ -1,4 +1,4 @@
-"""The rocm device asks rocprofv3 for a thread trace; a stand-in answers as the real one does."""
+"""Thread traces of the rocm device, with a stand-in for rocprofv3."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 TARGET = load_target("mi300x")
 STAND_IN = """#!{python}
 import json, pathlib, shutil, sys
-words = sys.argv[1:]
-pathlib.Path({log!r}).write_text(json.dumps(words))
+arguments = sys.argv[1:]
+pathlib.Path({log!r}).write_text(json.dumps(arguments))
 if {message!r}:
     print({message!r}, file=sys.stderr)
     sys.exit(1)
-out = pathlib.Path(words[words.index("-d") + 1])
+out = pathlib.Path(arguments[arguments.index("-d") + 1])
 out.mkdir()
 shutil.copy({database!r}, out / "run_results.db")
 if {decoded!r}:
@@ -47,8 +47,8 @@ def launch(monkeypatch: pytest.MonkeyPatch) -> Launch:
 
 
 def stand_in(directory: Path, monkeypatch: pytest.MonkeyPatch, *, message: str = "", decoded: bool = True) -> Path:
-    """Put it on PATH; the file that keeps its arguments."""
-    log = directory / "words.json"
+    """Put the stand-in on PATH; return the file with its arguments."""
+    log = directory / "arguments.json"
     database = str(vec_copy_trace(directory).path)
     program = directory / "bin" / "rocprofv3"
     program.parent.mkdir()
@@ -69,9 +69,9 @@ def test_the_kernel_is_traced_by_its_mangled_name_and_the_directory_kept(
 
     run(launch, tmp_path)
 
-    words = log.read_text()
-    assert '"--att", "--att-target-cu", "1", "--att-shader-engine-mask", "0x1", "-M"' in words
-    assert '"--kernel-include-regex", "^a\\\\.b\\\\$k$"' in words
+    arguments = log.read_text()
+    assert '"--att", "--att-target-cu", "1", "--att-shader-engine-mask", "0x1", "-M"' in arguments
+    assert '"--kernel-include-regex", "^a\\\\.b\\\\$k$"' in arguments
     assert [directory.name for directory in find_directories(tmp_path / "att")] == ["ui_output_agent_9_dispatch_1"]
     assert sorted(path.name for path in (tmp_path / "att").iterdir()) == [
         "stats_ui_output_agent_9_dispatch_1.csv",
@@ -87,7 +87,7 @@ def test_the_kernel_is_traced_by_its_mangled_name_and_the_directory_kept(
         "Decoder library not found!",
     ],
 )
-def test_a_missing_decoder_is_named_with_its_remedy(
+def test_a_missing_decoder_is_an_error_with_a_hint(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
     stand_in(tmp_path, monkeypatch, message=message)
@@ -97,7 +97,7 @@ def test_a_missing_decoder_is_named_with_its_remedy(
     assert "ROCPROF_ATT_LIBRARY_PATH" in str(caught.value.hint)
 
 
-def test_a_run_that_decoded_nothing_is_an_error(launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_a_decoded_trace_is_an_error(launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, decoded=False)
 
     with pytest.raises(RocmDeviceError, match="no decoded thread trace"):

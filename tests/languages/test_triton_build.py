@@ -1,4 +1,4 @@
-"""Triton kernels compiled without a GPU: the cache, what the launch has to follow, and errors that name the line."""
+"""Triton kernels compiled without a GPU: cache, launch contract and errors with their source line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_kernel_compiles_once_wherever_its_directory_is(compile_scale: Callabl
     assert not list((tmp_path / "cache" / "triton").iterdir())
 
 
-def test_only_what_changes_the_code_makes_another_build(compile_scale: Callable[..., BuildResult]) -> None:
+def test_values_that_do_not_change_the_code_share_a_build(compile_scale: Callable[..., BuildResult]) -> None:
     base = compile_scale()
     longer = tuple(TritonArgument("n", "scalar", "i32", integer=1001) if a.name == "n" else a for a in ARGUMENTS)
     aligned = tuple(TritonArgument("n", "scalar", "i32", integer=1024) if a.name == "n" else a for a in ARGUMENTS)
@@ -187,7 +187,7 @@ def test_host_code_that_uses_torch_does_not_need_it(compile_scale: Callable[...,
         ("import torch\n" + SCALE.replace("x * factor", "torch.relu(x)"), "kernel.py", "the kernel itself uses torch"),
     ],
 )
-def test_what_a_kernel_takes_from_torch_is_named(
+def test_an_object_of_torch_in_a_kernel_is_an_error(
     compile_scale: Callable[..., BuildResult], text: str, place: str, what: str
 ) -> None:
     error = failure(compile_scale, text)
@@ -235,7 +235,7 @@ def test_a_missing_entry_lists_the_kernels(compile_scale: Callable[..., BuildRes
         ({"options": {"num_warps": 3}}, "power of 2"),
     ],
 )
-def test_what_does_not_fit_the_function_is_refused(
+def test_names_and_options_that_do_not_exist_are_refused(
     compile_scale: Callable[..., BuildResult], changes: dict[str, Any], what: str
 ) -> None:
     assert what in failure(compile_scale, **changes).what
@@ -247,7 +247,7 @@ def test_a_tuned_kernel_is_taken_without_its_tuner(compile_scale: Callable[..., 
     assert compile_scale(SCALE.replace("@triton.jit", tuner)).contract is not None
 
 
-def test_without_triton_the_remedy_is_to_install_it(
+def test_without_triton_the_hint_is_to_install_it(
     compile_scale: Callable[..., BuildResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(triton_build, "_triton_version", lambda: None)
