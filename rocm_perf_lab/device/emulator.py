@@ -16,7 +16,7 @@ from rocm_perf_lab import __version__
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.emulated_thread_trace import emulated_trace
 from rocm_perf_lab.device.emulated_time import estimate_launch
-from rocm_perf_lab.device.instruction_counts import InstructionCount
+from rocm_perf_lab.device.instruction_counts import ExecutionCount
 from rocm_perf_lab.device.launch_record import launch_record
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun, Finding
 from rocm_perf_lab.rocprof.att.writer import write_trace
@@ -175,7 +175,7 @@ def _host_call_notes(host_calls: int) -> tuple[str, ...]:
     return (f"{calls} of the host (printf, malloc): the emulated time excludes the host, which dominates on a GPU",)
 
 
-def _instruction_counts(result: LaunchResult) -> tuple[InstructionCount, ...]:
+def _instruction_counts(result: LaunchResult) -> tuple[ExecutionCount, ...]:
     """Return the counts of all reachable instructions, in address order."""
     counts = []
     executions, lanes = result.block_executions.tolist(), result.block_active_lanes.tolist()
@@ -183,7 +183,7 @@ def _instruction_counts(result: LaunchResult) -> tuple[InstructionCount, ...]:
         times, lane_sum = executions[block.index], lanes[block.index]
         vector_alu = sum(instruction.is_vector_alu for instruction in block.instructions)
         mean = lane_sum / (times * vector_alu) if times and vector_alu else None
-        counts += [InstructionCount(instruction.address, times, mean) for instruction in block.instructions]
+        counts += [ExecutionCount(instruction.address, times, mean) for instruction in block.instructions]
     return tuple(sorted(counts, key=lambda count: count.address))
 
 

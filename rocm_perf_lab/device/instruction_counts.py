@@ -27,7 +27,7 @@ class CountsError(LabError):
 
 
 @dataclass(frozen=True)
-class InstructionCount:
+class ExecutionCount:
     """Execution count of one instruction, by its address in the code object.
 
     `executions` is the exact number of wavefronts. `active_lanes` is the mean over the vector ALU instructions of its basic
@@ -60,7 +60,7 @@ class CountsDocument(BaseModel):
     instructions: tuple[CountRow, ...]
 
 
-def counts_document(symbol: str, code_object_sha256: str, counts: Sequence[InstructionCount]) -> str:
+def counts_document(symbol: str, code_object_sha256: str, counts: Sequence[ExecutionCount]) -> str:
     """Return the text of instruction_counts.json."""
     document = {
         "schema_version": "1.0",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.core.printed import PrintedPiece
-    from rocm_perf_lab.device.instruction_counts import InstructionCount
+    from rocm_perf_lab.device.instruction_counts import ExecutionCount
     from rocm_perf_lab.toolchain.code_object import CodeObject
 
 
@@ -112,7 +112,7 @@ class DeviceRun:
 
     outputs: Mapping[str, NDArray[np.generic]]
     database: Path
-    instruction_counts: tuple[InstructionCount, ...] = ()
+    instruction_counts: tuple[ExecutionCount, ...] = ()
     findings: tuple[Finding, ...] = ()
     printed: tuple[PrintedPiece, ...] = ()
     host_calls: int = 0

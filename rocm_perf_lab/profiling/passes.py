@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.core.printed import PrintedPiece
-    from rocm_perf_lab.device.instruction_counts import InstructionCount
+    from rocm_perf_lab.device.instruction_counts import ExecutionCount
     from rocm_perf_lab.device.protocol import Device, DeviceRun, Finding, Launch
     from rocm_perf_lab.rocprof.att.model import AttTrace
     from rocm_perf_lab.rocprof.trace import Trace
@@ -43,7 +43,7 @@ class PassResults:
     att: AttTrace | None = None
     att_reason: str | None = NO_THREAD_TRACE
     """Reason for a missing thread trace."""
-    instruction_counts: tuple[InstructionCount, ...] = ()
+    instruction_counts: tuple[ExecutionCount, ...] = ()
     printed: tuple[PrintedPiece, ...] = ()
 
 

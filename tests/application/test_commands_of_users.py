@@ -24,6 +24,11 @@ REPOSITORY = Path(__file__).parents[2]
 FAST = ("--no-roofline", "--output", "run")
 
 
+def _restore_signals() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("word", "what", "hint"),
     [
@@ -34,11 +39,6 @@ FAST = ("--no-roofline", "--output", "run")
         ("./bin", "./bin is a directory", "name a program in it"),
     ],
 )
-def _restore_signals() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 @pytest.mark.parametrize("without", [(), ("--no-rocprof",)], ids=["rocprofv3", "wall clock"])
 def test_what_is_no_program_is_told_before_the_profiler_is_asked(
     workplace: Workplace, word: str, what: str, hint: str, without: tuple[str, ...]
@@ -57,7 +57,7 @@ def test_what_is_no_program_is_told_before_the_profiler_is_asked(
     ("code", "text"),
     [
         (3, "ended with exit code 3"),
-        (-11, "was ended by signal 11, SIGSEGV (Segmentation fault)"),
+        (-11, "was killed by signal 11, SIGSEGV (Segmentation fault)"),
         (139, "ended with exit code 139, which a shell returns for signal 11, SIGSEGV (Segmentation fault)"),
         (255, "ended with exit code 255"),
         (128, "ended with exit code 128"),

@@ -1,4 +1,4 @@
-"""What `rocm-perf emulate` is asked for, and what came of it."""
+"""Request and result of `rocm-perf emulate`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.core.printed import PrintedPiece
     from rocm_perf_lab.device.argument_text import TextArgument
-    from rocm_perf_lab.device.instruction_counts import InstructionCount
+    from rocm_perf_lab.device.instruction_counts import ExecutionCount
     from rocm_perf_lab.device.protocol import DeviceIdentity, Finding, Launch
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy
@@ -28,7 +28,7 @@ _FIRST_VALUES = 8
 
 @dataclass(frozen=True)
 class EmulateRequest:
-    """The words of the command line."""
+    """Arguments and options of `rocm-perf emulate`."""
 
     file: Path
     grid: str | None
@@ -45,7 +45,7 @@ class EmulateRequest:
 
 @dataclass(frozen=True)
 class Emulation:
-    """One launch and what came of it. `exact` names the counters that were counted; the others are estimates."""
+    """Launch and its results. `exact` names the counters that are exact; the others are estimates."""
 
     kernel: KernelMetadata
     launch: Launch
@@ -56,7 +56,7 @@ class Emulation:
     counters: Mapping[str, float]
     exact: frozenset[str]
     duration_ns: int
-    instruction_counts: tuple[InstructionCount, ...]
+    instruction_counts: tuple[ExecutionCount, ...]
     identity: DeviceIdentity
     findings: tuple[Finding, ...]
     printed: tuple[PrintedPiece, ...] = ()
@@ -66,7 +66,7 @@ class Emulation:
 
 @dataclass(frozen=True)
 class OutputSummary:
-    """One buffer after the launch; smallest, largest and mean of the values that are no NaN, None where there are none."""
+    """Output buffer after the launch; smallest, largest and mean exclude NaN and are None if there is no other value."""
 
     name: str
     dtype: str
@@ -79,7 +79,7 @@ class OutputSummary:
 
 
 def summarise_output(name: str, values: NDArray[Any]) -> OutputSummary:
-    """What a reader wants to know first of a buffer."""
+    """Summarise the values of a buffer."""
     dtype = next(word for word, known in DTYPES.items() if known == values.dtype)
     is_float = DTYPES[dtype].kind not in "iu"
     flat = values.reshape(-1)
