@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocm_perf_lab.rocprof import metrics
 from rocm_perf_lab.rocprof.metrics import evaluate_metric, load_metrics, target_facts
 from rocm_perf_lab.target.catalog import load_target
 
@@ -289,3 +290,23 @@ def test_sums_stand_for_the_counters_that_they_are_sums_of_and_the_other_way_rou
 
     assert evaluate_metric(radeon["wait_share"], [{"SQ_WAIT_ANY_sum": 1.0, "SQ_WAVE_CYCLES_sum": 4.0}], facts).value == 0.25
     assert evaluate_metric(radeon["l2_hit_rate"], [{"GL2C_HIT": 3.0, "GL2C_MISS": 1.0}], facts).value == 0.75
+
+
+def test_a_row_adds_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps of "Add a metric" in docs/DEVELOPER_GUIDE.md."""
+    row = """
+scalar_share:
+  unit: ratio
+  kind: events
+  source: test
+  description: Share of scalar instructions.
+  expressions: {cdna3: SQ_INSTS_SALU / SQ_INSTS}
+"""
+    file = tmp_path / "metrics.yaml"
+    file.write_text(metrics.METRICS_FILE.read_text() + row)
+    monkeypatch.setattr(metrics, "METRICS_FILE", file)
+
+    added = load_metrics("gfx942")["scalar_share"]
+
+    assert evaluate_metric(added, [{"SQ_INSTS_SALU": 3.0, "SQ_INSTS": 12.0}], FACTS).value == 0.25
+    assert evaluate_metric(added, [{"SQ_INSTS": 12.0}], FACTS).value is None
