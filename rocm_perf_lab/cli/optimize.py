@@ -1,4 +1,4 @@
-"""Commands of `rocm-perf` around rewrites: optimize, llm-prompt, lineage."""
+"""`rocm-perf` commands for rewrites: optimize, llm-prompt, lineage."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from rocm_perf_lab.cli.exit_codes import answer
 from rocm_perf_lab.cli.options import DEBUG, PASS_THROUGH
 
 
-@click.command(context_settings=PASS_THROUGH, short_help="Rewrite a kernel; keep what is correct and faster.")
+@click.command(context_settings=PASS_THROUGH, short_help="Rewrite a kernel and keep correct, faster versions.")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_overrides)
-@click.option("--proposer", type=click.Choice(["transforms", "llm", "recorded"]), help="Where rewrites come from.")
-@click.option("--search", type=click.Choice(["greedy", "beam"]), help="Follow the best rewrite alone, or several.")
-@click.option("--min-improvement", type=float, metavar="SHARE", help="Smallest relative gain that is kept, for example 0.02.")
-@click.option("--max-iterations", type=int, metavar="N", help="Rounds of proposals.")
+@click.option("--proposer", type=click.Choice(["transforms", "llm", "recorded"]), help="Source of rewrites.")
+@click.option("--search", type=click.Choice(["greedy", "beam"]), help="Follow the best rewrite only, or several.")
+@click.option("--min-improvement", type=float, metavar="FRACTION", help="Required relative gain, for example 0.02.")
+@click.option("--max-iterations", type=int, metavar="N", help="Maximum number of rounds.")
 @click.option("--source", type=click.Path(), metavar="FILE", help="Source file of the application's kernel.")
-@click.option("--build", "build_command", metavar="COMMAND", help='Builds it: "hipcc -O3 {source} -o {binary}".')
-@click.option("--verify", metavar="COMMAND", help="Says by its exit code whether {binary} is right; else its output is compared.")
-@click.option("--compare-file", "compare_files", multiple=True, metavar="FILE", help="A file that the application writes.")
-@click.option("--kernel", metavar="REGEX", help="Kernel of the application; the one that matters most where it is left out.")
+@click.option("--build", "build_command", metavar="COMMAND", help='Build command, for example "hipcc -O3 {source} -o {binary}".')
+@click.option("--verify", metavar="COMMAND", help="Command that exits with 0 if {binary} is correct. Default: compare outputs.")
 @click.option(
-    "--resume", type=click.Path(file_okay=False), metavar="RUN", help="Go on with an interrupted run, in its directory."
+    "--compare-file",
+    "compare_files",
+    multiple=True,
+    metavar="FILE",
+    help="Output file to compare; repeatable.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask before a model is called.")
-@click.option("--json", "as_json", is_flag=True, help="Print optimize.json and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print the best runtime and nothing else.")
+@click.option("--kernel", metavar="REGEX", help="Kernel of the application. Default: the largest possible gain.")
+@click.option("--resume", type=click.Path(file_okay=False), metavar="RUN", help="Continue an interrupted run in its directory.")
+@click.option("--yes", is_flag=True, help="Call a model without confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print only optimize.json.")
+@click.option("--quiet", is_flag=True, help="Print only the best runtime.")
 @click.option("--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the run.")
 @DEBUG
 def optimize(args: tuple[str, ...], debug: bool, **options: Any) -> None:
-    """Rewrite one kernel; keep what is correct and faster, roll back the rest.
+    """Rewrite one kernel, keep versions that are correct and faster, and roll back the others.
 
     \b
     rocm-perf optimize kernel=softmax
@@ -54,12 +58,12 @@ def optimize(args: tuple[str, ...], debug: bool, **options: Any) -> None:
     answer(run, debug=debug)
 
 
-@click.command(name="llm-prompt", context_settings=PASS_THROUGH, short_help="Print what a model would be told about a kernel.")
+@click.command(name="llm-prompt", context_settings=PASS_THROUGH, short_help="Print the prompt for a kernel.")
 @click.argument("args", nargs=-1, shell_complete=complete_overrides)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print only a JSON document.")
 @DEBUG
 def llm_prompt(args: tuple[str, ...], as_json: bool, debug: bool) -> None:
-    """Print what a model would be told about a kernel, without asking one.
+    """Profile a kernel and print the prompt for it, without calling a model.
 
     \b
     rocm-perf llm-prompt kernel=softmax
@@ -73,13 +77,13 @@ def llm_prompt(args: tuple[str, ...], as_json: bool, debug: bool) -> None:
     answer(run, debug=debug)
 
 
-@click.command(short_help="Show what an optimization tried, and its verdicts.")
+@click.command(short_help="Show the proposals of an optimization.")
 @click.argument("run_directory", metavar="RUN", type=click.Path())
-@click.option("--diff", "show_diff", is_flag=True, help="Show the winning patch as well.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@click.option("--diff", "show_diff", is_flag=True, help="Print the best patch too.")
+@click.option("--json", "as_json", is_flag=True, help="Print only a JSON document.")
 @DEBUG
 def lineage(run_directory: str, show_diff: bool, as_json: bool, debug: bool) -> None:
-    """Show the tree of proposals of RUN, the directory of an optimization: verdicts, gains, what came from what."""
+    """Show the tree of proposals of RUN, the directory of an optimization, with verdicts and gains."""
 
     def run() -> None:
         from pathlib import Path

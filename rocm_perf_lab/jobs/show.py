@@ -1,4 +1,4 @@
-"""What jobs print: tables for people, readable at 80 columns. A time is never shown without its word."""
+"""Tables that jobs print, readable at 80 columns. Every time is labelled as measured or emulated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NS_SHOWN_AS_SUCH = 10
 
 
 def time_text(runtime_ns: float, word: str) -> str:
-    """`13.98 us emulated`."""
+    """Format a duration for people, for example `13.98 us emulated`."""
     if runtime_ns >= 1e6:
         return f"{runtime_ns / 1e6:.3f} ms {word}"
     if runtime_ns < _NS_SHOWN_AS_SUCH:
@@ -41,16 +41,16 @@ def time_text(runtime_ns: float, word: str) -> str:
 
 
 def runtime_text(runtime_ns: float, word: str) -> str:
-    """`0.013980 ms emulated`: for programs, which want one unit. No kernel takes no time: that is unknown."""
+    """Format a duration for programs, always in ms, for example `0.013980 ms emulated`; 0 is `unknown`."""
     if runtime_ns == 0:
         return "unknown"
     return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {word}"
 
 
 def show_profile(console: Console, turn: AnalyzedKernel, word: str, title: str) -> None:
-    """One kernel: time, instructions, resources, occupancy, bound."""
+    """Print one kernel: time, instructions, resources, occupancy, roofline, bottleneck, findings and result."""
     if console.quiet:
-        return  # a table that nobody sees takes rich a while all the same
+        return  # building the table takes a while even if it is not shown
     profile, diagnosis = turn.profile, turn.diagnosis
     resources, occupancy = profile.resources, profile.occupancy
     table = Table(title=title, title_justify="left", show_header=False, expand=False)
@@ -62,7 +62,7 @@ def show_profile(console: Console, turn: AnalyzedKernel, word: str, title: str) 
     table.add_row("time", time_text(turn.runtime_ns, word) if turn.runtime_ns else "not in the trace")
     table.add_row("instructions per wave", _mix(turn))
     counts = f"{resources.vgpr_per_thread} VGPR, {resources.agpr_per_thread} AGPR, {resources.sgpr_per_wave} SGPR"
-    # No kernel runs without a register: a trace that states none does not know them.
+    # Every kernel uses registers: zero means that the trace does not contain the count.
     table.add_row("registers", counts if resources.vgpr_per_thread else "not in the trace")
     table.add_row("memory", f"{resources.lds_bytes:,} B LDS, {resources.scratch_bytes:,} B scratch per work-item")
     what_if = f"; {occupancy.what_if[0]}" if occupancy.what_if else ""
@@ -97,7 +97,7 @@ def show_profile(console: Console, turn: AnalyzedKernel, word: str, title: str) 
 
 
 def show_printed(console: Console, printed: Sequence[PrintedPiece], *, shown: int | None = None) -> None:
-    """What a kernel printed, under a heading: the first `shown` lines, or all; nothing where it printed nothing."""
+    """Print the output of a kernel, if any, under a heading: the first `shown` lines, or all."""
     lines = text_of(printed).splitlines()
     if not lines:
         return
@@ -109,7 +109,7 @@ def show_printed(console: Console, printed: Sequence[PrintedPiece], *, shown: in
 
 
 def show_verdict(console: Console, number: int, verdict: Verdict, word: str) -> None:
-    """One proposal: guards, resources, check, time, verdict."""
+    """Print one proposal: resources, guards, check, time and verdict."""
     console.print(f"[bold]proposal {number}[/] {verdict.proposal.description}  [dim]{verdict.proposal.id}[/]")
     if verdict.kernel is not None:
         guards = ", ".join(f"{g.name} {'ok' if g.passed else '[red]FAILED[/]'}" for g in verdict.guards)
@@ -126,13 +126,13 @@ def show_verdict(console: Console, number: int, verdict: Verdict, word: str) -> 
     if verdict.runtime_ns is not None:
         console.print(f"  time      {time_text(verdict.runtime_ns, word)}")
     if verdict.accepted:
-        console.print(f"  verdict   [green]clears the bar[/]: {verdict.reason}")
+        console.print(f"  verdict   [green]fast enough[/]: {verdict.reason}")
     else:
         console.print(f"  verdict   [yellow]rejected[/] at {verdict.stage}: {escape(verdict.reason)}", soft_wrap=True)
 
 
 def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:
-    """All proposals of a run, one a line."""
+    """Return a table of all proposals of a run."""
     table = Table(title="proposals", title_justify="left")
     table.add_column("#", justify="right")
     table.add_column("rewrite", overflow="fold")
@@ -153,7 +153,7 @@ def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:
 
 
 def show_locations(lab: Lab, logged: RunTracker | None = None) -> None:
-    """Where the files are, and how to look at the run."""
+    """Print the directory of the run, its report, and the command that shows the tracking store."""
     lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
     if (lab.output_dir / "report.html").exists():
         lab.console.print(f"[bold]report[/]  {lab.output_dir / 'report.html'}", soft_wrap=True)
@@ -176,7 +176,7 @@ def _roofline(turn: AnalyzedKernel) -> str:
     if not isinstance(roof, Roofline):
         return f"not available: {roof.reason}"
     if roof.implausible:
-        return f"not to be trusted: {', '.join(roof.implausible)}; counters, time or peak are wrong"
+        return f"implausible: {', '.join(roof.implausible)}; counters, time or peak are wrong"
     bound = (roof.position or "unknown").replace("_", " ")
     intensity = f"{roof.intensity:.3g} FLOP/B" if roof.intensity is not None else "intensity unknown"
     flops = f", {roof.gflop_per_s:,.0f} of {roof.peak_gflop_per_s:,.0f} GFLOP/s" if roof.gflop_per_s is not None else ""

@@ -1,7 +1,7 @@
-"""The closed loop: propose, compile, guard, check, measure, keep or roll back.
+"""The closed loop: propose, compile, check guards, verify, measure, and accept or roll back.
 
-It knows neither devices nor files: a :class:`Bench` builds and evaluates sources, an :class:`LoopObserver` is told what
-happens, a :class:`VerdictStore` keeps every verdict so that an interrupted loop can be taken up again. Nothing is printed here.
+The loop is independent of devices and files: a :class:`~rocm_perf_lab.optimize.bench.Bench` builds and evaluates sources, a
+:class:`LoopObserver` receives events, and a :class:`VerdictStore` keeps verdicts so that an interrupted loop can be resumed.
 Equal inputs give equal verdicts in equal order.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.optimize.bench import GateError, MeasuredSource
 from rocm_perf_lab.optimize.inspection import CandidateSource
 from rocm_perf_lab.optimize.proposal import Proposal, Stage, Verdict
 from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
@@ -23,113 +24,59 @@ from rocm_perf_lab.toolchain.build import CompileError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from rocm_perf_lab.optimize.bench import Bench, BuiltCandidate, Evaluation
     from rocm_perf_lab.optimize.guards import Guard, GuardResult
-    from rocm_perf_lab.optimize.inspection import Inspection
     from rocm_perf_lab.optimize.proposers.base import Offer, Proposer
-    from rocm_perf_lab.optimize.ranking import KernelShare
     from rocm_perf_lab.optimize.search import Search
     from rocm_perf_lab.statistics.paired_test import PairedComparison
-    from rocm_perf_lab.toolchain.code_object import KernelMetadata
-    from rocm_perf_lab.verify.outputs import VerificationResult
-
-
-@dataclass(frozen=True)
-class BuiltCandidate:
-    """A compiled source. `code_sha256` is of the machine code alone, without line tables; `inspection` is for guards."""
-
-    kernel: KernelMetadata
-    code_sha256: str
-    occupancy_waves: float
-    cached: bool
-    inspection: Inspection | None = None
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One evaluated build. `runtime_ns` of the kernel on the device, measured or emulated as the device is.
-
-    `share` of the kernel in the whole run, with its headroom: what is left to gain from it.
-    """
-
-    verification: VerificationResult
-    runtime_ns: float
-    share: KernelShare | None = None
-
-
-@dataclass(frozen=True)
-class MeasuredSource:
-    """A source and the time that one run of it took, on its own."""
-
-    proposal: Proposal
-    runtime_ns: float
-
-
-class Bench(Protocol):
-    """Turns sources into numbers."""
-
-    def build(self, proposal: Proposal) -> BuiltCandidate:
-        """Compile; a LabError rejects the proposal."""
-        ...
-
-    def evaluate(self, proposal: Proposal, built: BuiltCandidate) -> Evaluation:
-        """Run and check; a LabError rejects the proposal."""
-        ...
-
-    def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
-        """How many times faster the new one is; measured interleaved where times vary. A LabError rejects the proposal."""
-        ...
-
-
-class GateError(LabError):
-    """A run with all checks on found a defect; raised by :meth:`Bench.evaluate`."""
 
 
 class LoopObserver(Protocol):
-    """Is told what the loop does; after an interruption it is told all of it again, in the same order."""
+    """Receives the events of the loop. A resumed loop repeats all events in the same order."""
 
     def proposed(self, proposal: Proposal, number: int) -> None:
-        """A proposal is about to be judged."""
+        """Called before a proposal is evaluated."""
         ...
 
-    def judged(self, verdict: Verdict) -> None:
-        """Its verdict, before it is known whether it is the best of its iteration."""
+    def evaluated(self, verdict: Verdict) -> None:
+        """Called with each verdict, before the best proposal of the round is known."""
         ...
 
     def accepted(self, verdict: Verdict) -> None:
-        """It is the new best."""
+        """Called with the new best proposal of a round."""
         ...
 
     def rolled_back(self, verdict: Verdict) -> None:
-        """It ran, and the best source stays what it was."""
+        """Called with a proposal that ran and was not accepted."""
         ...
 
 
 class VerdictStore(Protocol):
-    """Keeps verdicts across processes."""
+    """Storage of verdicts across processes."""
 
     def recall(self, proposal: Proposal) -> Verdict | None:
-        """The verdict that was reached before the interruption."""
+        """Return the verdict from before the interruption, or None."""
         ...
 
     def remember(self, verdict: Verdict) -> None:
-        """Keep it before anything else happens."""
+        """Store a verdict."""
         ...
 
 
 class NullVerdictStore:
-    """A memory for loops that are never taken up again."""
+    """Store without content, for loops that are not resumed."""
 
     def recall(self, proposal: Proposal) -> Verdict | None:
-        """Nothing."""
+        """Return None."""
         return None
 
     def remember(self, verdict: Verdict) -> None:
-        """Nothing."""
+        """Discard a verdict."""
 
 
 @dataclass(frozen=True)
 class LoopPolicy:
-    """When the loop accepts and when it stops. `min_improvement` is relative to the best runtime so far."""
+    """Acceptance and stopping rules. `min_improvement` is relative to the best runtime so far."""
 
     min_improvement: float
     max_iterations: int
@@ -140,15 +87,16 @@ class LoopPolicy:
 
     @property
     def acceptance(self) -> AcceptanceRule:
-        """When a rewrite counts as faster."""
+        """Rule for accepting a rewrite."""
         return AcceptanceRule(self.min_improvement, self.confidence, self.first_pairs, self.most_pairs)
 
 
 @dataclass(frozen=True)
 class LoopResult:
-    """Where the loop ended. `verdicts` in the order in which they were reached.
+    """Result of the loop.
 
-    `comparison` of the baseline with the best, measured at the end; None where the best is the baseline.
+    `verdicts` are in evaluation order. `comparison` compares the baseline with the best source, measured at the end; it is None
+    if no proposal was accepted.
     """
 
     baseline: Proposal
@@ -161,37 +109,37 @@ class LoopResult:
 
     @property
     def speedup(self) -> float:
-        """Baseline time over best time."""
+        """Baseline runtime divided by best runtime."""
         return self.comparison.speedup if self.comparison is not None else self.baseline_runtime_ns / self.best_runtime_ns
 
 
 @dataclass
 class _Progress:
-    """What the loop knows so far."""
+    """State of the loop."""
 
     best: MeasuredSource
     verdicts: list[Verdict] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
-    """Proposals by what they are called in reasons."""
+    """Name of each proposal in reasons, by id."""
     code: dict[str, str] = field(default_factory=dict)
-    """Hashes of machine code, in the same way."""
+    """Name of each proposal in reasons, by hash of its machine code."""
     out_of_budget: bool = False
-    given_up: str | None = None
-    """Why the proposer offers nothing more."""
+    proposer_stop: str | None = None
+    """Reason of the proposer to stop."""
 
 
 class ClosedLoop:
-    """Rounds of proposals: each round rewrites some parents, the fastest that clears the bar becomes the best source.
+    """Search in rounds: each round evaluates rewrites of some parents, and the fastest accepted one becomes the best source.
 
     Args:
-        bench: Builds, runs and compares.
+        bench: Builds, runs and compares sources.
         entry: Name or symbol of the kernel.
-        proposer: Where rewrites come from.
-        guards: What a rewrite must not change.
-        policy: When a rewrite is accepted, and when to stop.
-        observer: Is told what happens.
-        search: Which rewrites are rewritten further.
-        memory: Keeps verdicts for a loop that is taken up again.
+        proposer: Source of proposals.
+        guards: Static checks.
+        policy: Acceptance and stopping rules.
+        observer: Receives events.
+        search: Selects the parents of the next round; :class:`GreedySearch` if None.
+        store: Stores verdicts for resuming; none if None.
     """
 
     def __init__(
@@ -204,7 +152,7 @@ class ClosedLoop:
         policy: LoopPolicy,
         observer: LoopObserver,
         search: Search | None = None,
-        memory: VerdictStore | None = None,
+        store: VerdictStore | None = None,
     ) -> None:
         self._bench = bench
         self._entry = entry
@@ -213,10 +161,10 @@ class ClosedLoop:
         self._policy = policy
         self._observer = observer
         self._search = search or GreedySearch()
-        self._memory = memory or NullVerdictStore()
+        self._store = store or NullVerdictStore()
 
     def run(self, baseline: Proposal, built: BuiltCandidate, evaluation: Evaluation) -> LoopResult:
-        """Search from a baseline that was built and evaluated already."""
+        """Run the loop from a baseline that is built and evaluated."""
         start = MeasuredSource(baseline, evaluation.runtime_ns)
         progress = _Progress(start, sources={baseline.id: "the baseline"}, code={built.code_sha256: "the baseline"})
         reference = self._candidate(baseline, built)
@@ -226,12 +174,12 @@ class ClosedLoop:
         return LoopResult(baseline, start.runtime_ns, best.proposal, best.runtime_ns, tuple(progress.verdicts), stop, comparison)
 
     def _rounds(self, progress: _Progress, parents: list[Proposal], reference: CandidateSource) -> str:
-        """Until there is a reason to stop, which is returned."""
+        """Run rounds and return the reason to stop."""
         for _ in range(self._policy.max_iterations):
             before = len(progress.verdicts)
             winner, followed = self._round(progress, parents, reference)
-            if progress.given_up is not None:
-                return progress.given_up
+            if progress.proposer_stop is not None:
+                return progress.proposer_stop
             if progress.out_of_budget:
                 return "optimizer.max_proposals reached"
             if winner is not None and winner.share is not None:
@@ -247,18 +195,18 @@ class ClosedLoop:
     def _round(
         self, progress: _Progress, parents: Sequence[Proposal], reference: CandidateSource
     ) -> tuple[Verdict | None, list[Proposal]]:
-        """Judge what is offered for each parent; the new best verdict, and the parents of the next round."""
+        """Evaluate the offers for each parent; return the new best verdict and the parents of the next round."""
         first = len(progress.verdicts)
         for parent in parents:
             for verdict in self._expand(progress, parent, reference):
                 progress.verdicts.append(verdict)
-        judged = progress.verdicts[first:]
-        winner = max((v for v in judged if v.accepted), key=lambda v: v.improvement or 0.0, default=None)
+        verdicts = progress.verdicts[first:]
+        winner = max((v for v in verdicts if v.accepted), key=lambda v: v.improvement or 0.0, default=None)
         if winner is not None and winner.runtime_ns is not None:
             progress.best = MeasuredSource(winner.proposal, winner.runtime_ns)
-        followed = self._search.follow(judged, winner, progress.best.runtime_ns)
+        followed = self._search.follow(verdicts, winner, progress.best.runtime_ns)
         names = {verdict.proposal.id for verdict in followed}
-        progress.verdicts[first:] = [self._settle(v, winner, followed=v.proposal.id in names) for v in judged]
+        progress.verdicts[first:] = [self._settle(v, winner, followed=v.proposal.id in names) for v in verdicts]
         return winner, [verdict.proposal for verdict in followed]
 
     def _settle(self, verdict: Verdict, winner: Verdict | None, *, followed: bool) -> Verdict:
@@ -275,8 +223,8 @@ class ClosedLoop:
         return verdict
 
     def _expand(self, progress: _Progress, parent: Proposal, reference: CandidateSource) -> Iterator[Verdict]:
-        """Verdicts on what is offered for one parent. Where the proposer does not learn, repetitions are passed over."""
-        if self._spent(progress):
+        """Yield verdicts on the offers for one parent. Repetitions are skipped unless the proposer learns from them."""
+        if self._is_out_of_budget(progress):
             return
         offers = self._proposer.offers(parent, parse_source(parent.text.encode(), self._entry), tuple(progress.verdicts))
         try:
@@ -286,39 +234,39 @@ class ClosedLoop:
                 if known is not None and not self._proposer.learns:
                     offer = offers.send(_repeated(offer, known))
                     continue
-                if self._spent(progress):
+                if self._is_out_of_budget(progress):
                     offers.close()
                     return
-                verdict = self._judge_offer(offer, progress, known, reference)
+                verdict = self._evaluate_offer(offer, progress, known, reference)
                 yield verdict
-                if self._proposer.learns and self._spent(progress):
+                if self._proposer.learns and self._is_out_of_budget(progress):
                     offers.close()  # the next offer may cost money
                     return
                 offer = offers.send(verdict)
         except StopIteration as end:
-            progress.given_up = end.value
+            progress.proposer_stop = end.value
 
-    def _spent(self, progress: _Progress) -> bool:
+    def _is_out_of_budget(self, progress: _Progress) -> bool:
         progress.out_of_budget = len(progress.verdicts) >= self._policy.max_proposals
         return progress.out_of_budget
 
-    def _judge_offer(self, offer: Offer, progress: _Progress, known: str | None, reference: CandidateSource) -> Verdict:
+    def _evaluate_offer(self, offer: Offer, progress: _Progress, known: str | None, reference: CandidateSource) -> Verdict:
         proposal = offer.proposal if isinstance(offer, UnusableAnswer) else offer
         self._observer.proposed(proposal, len(progress.verdicts) + 1)
-        verdict = _repeated(offer, known) if known is not None else self._memory.recall(proposal)
+        verdict = _repeated(offer, known) if known is not None else self._store.recall(proposal)
         if verdict is None:
             if isinstance(offer, UnusableAnswer):
                 verdict = Verdict(proposal, False, "answer", offer.reason)
             else:
-                verdict = self._judge(proposal, progress, reference)
-            self._memory.remember(verdict)
+                verdict = self._evaluate(proposal, progress, reference)
+            self._store.remember(verdict)
         progress.sources.setdefault(proposal.id, f"proposal {proposal.id}")
         if verdict.code_sha256 is not None:
             progress.code.setdefault(verdict.code_sha256, f"proposal {proposal.id}")
-        self._observer.judged(verdict)
+        self._observer.evaluated(verdict)
         return verdict
 
-    def _judge(self, proposal: Proposal, progress: _Progress, reference: CandidateSource) -> Verdict:
+    def _evaluate(self, proposal: Proposal, progress: _Progress, reference: CandidateSource) -> Verdict:
         try:
             built = self._bench.build(proposal)
             candidate = self._candidate(proposal, built)
@@ -385,16 +333,16 @@ def _repeated(offer: Offer, known: str) -> Verdict:
 
 
 def measured_reason(comparison: PairedComparison, acceptance: AcceptanceRule) -> str:
-    """Why a measured rewrite was accepted or not, with the interval where there is one."""
+    """Return why a measured rewrite was accepted or not, with the confidence interval if there is one."""
     gain, bar = comparison.improvement, acceptance.min_improvement
     spread = "" if comparison.is_exact else f" ({_interval(comparison)})"
     if acceptance.accepts(comparison):
         return f"{gain:.1%} less time{spread}"
     if gain > 0 and gain >= bar:
-        return f"{gain:.1%} less time, but not for certain{spread}"
+        return f"{gain:.1%} less time, but not significant{spread}"
     if gain > 0:
         shown = f"{gain:.1%}" if f"{gain:.1%}" != f"{bar:.1%}" else f"{gain:.3%}"
-        return f"only {shown} less time, {bar:.1%} is asked for{spread}"
+        return f"only {shown} less time, {bar:.1%} required{spread}"
     return f"{-gain:.1%} more time{spread}" if gain < 0 else f"the same time{spread}"
 
 

@@ -1,4 +1,4 @@
-"""The loops of a kernel, the pragmas that apply to them, and what forbids to unroll them."""
+"""Loops of a kernel, their pragmas, and obstacles to unrolling."""
 
 from __future__ import annotations
 
@@ -21,16 +21,22 @@ _BARRIERS = frozenset(
 _FOR_LOOPS = frozenset({"for_statement", "for_range_loop"})
 _LOOPS = _FOR_LOOPS | {"while_statement", "do_statement"}
 _ATOMIC_CALLS = ("fetch_", "compare_exchange", "__builtin_amdgcn_ds_f")
-_ASSEMBLY_WORDS = frozenset({"asm", "__asm", "__asm__"})
+_ASSEMBLY_KEYWORDS = frozenset({"asm", "__asm", "__asm__"})
 _BETWEEN = re.compile(rb"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*")
 _UNROLL_LINE = re.compile(rb"\s*#\s*pragma\s+unroll\b")
 
 
 @dataclass(frozen=True)
 class Loop:
-    """One loop. `start` is the byte where it begins; `obstacle` says why it must not be unrolled, or is None.
+    """One loop.
 
-    `pragma` is the byte range of the `#pragma unroll` line that applies to it, its newline included.
+    Args:
+        start: Byte offset of the loop.
+        line: Line of the loop, from 1.
+        function: Name of the enclosing function.
+        header: Text of the loop up to its body.
+        obstacle: Reason not to unroll the loop, or None.
+        pragma: Byte range of the `#pragma unroll` line of the loop, with its newline.
     """
 
     start: int
@@ -42,7 +48,7 @@ class Loop:
 
 
 def loops_of(unit: SourceUnit) -> tuple[Loop, ...]:
-    """Loops of the kernel and of the device functions that it calls, in source order."""
+    """Return the loops of the kernel and of the device functions that it calls, in source order."""
     loops: list[Loop] = []
     for function in unit.reachable(unit.kernel):
         name = function_name(function)
@@ -51,7 +57,7 @@ def loops_of(unit: SourceUnit) -> tuple[Loop, ...]:
 
 
 def loop_at(unit: SourceUnit, node: Node) -> Loop:
-    """What is known of the loop statement `node`."""
+    """Return the loop of a statement."""
     function = next((parent for parent in ancestors(node) if parent.type == "function_definition"), unit.kernel)
     return _loop(unit, node, function_name(function))
 
@@ -62,12 +68,12 @@ def _loop(unit: SourceUnit, node: Node, function: str) -> Loop:
     header_end = body.start_byte if body is not None else node.end_byte
     header = (node.text or b"")[: header_end - node.start_byte].decode(errors="replace")
     pragma, foreign = _pragmas(unit, start)
-    obstacle = _obstacle(unit, node) or (f"has a pragma of its own: {foreign}" if foreign else None)
+    obstacle = _obstacle(unit, node) or (f"has another pragma: {foreign}" if foreign else None)
     return Loop(start, line_of(node), function, " ".join(header.split()), obstacle, pragma)
 
 
 def _pragmas(unit: SourceUnit, start: int) -> tuple[tuple[int, int] | None, str | None]:
-    """Of the pragmas right before `start`: the line with `#pragma unroll`, and another that decides about unrolling."""
+    """Return the range of the `#pragma unroll` line right before `start`, and the text of another pragma about unrolling."""
     own, foreign = None, None
     for match in reversed(list(PRAGMA.finditer(unit.content, 0, start))):
         if not _BETWEEN.fullmatch(unit.content, match.end(), start):
@@ -84,7 +90,7 @@ def _obstacle(unit: SourceUnit, loop: Node) -> str | None:
     if loop.type not in _FOR_LOOPS:
         return "is not a for loop"
     if any(called_name(call) in unit.macros for call in ancestors(loop) if call.type == "call_expression"):
-        return "stands in the arguments of a macro"
+        return "is an argument of a macro"
     for part in unit.reachable(loop):
         for node in walk(part):
             reason = (_jump(node, loop) if part == loop else None) or _forbidden(unit, node)
@@ -94,34 +100,34 @@ def _obstacle(unit: SourceUnit, loop: Node) -> str | None:
 
 
 def _jump(node: Node, loop: Node) -> str | None:
-    """How the statement at `node` leaves or enters `loop` in the middle."""
+    """Return how a statement leaves or enters the loop in the middle, or None."""
     if node.type == "goto_statement":
         return "jumps with goto"
     if node.type == "labeled_statement":
         return "contains a jump label"
     if node.type == "return_statement" and _nearest(node, {"lambda_expression", loop.type}, loop) == loop:
-        return "leaves the function from inside"
+        return "contains return"
     if node.type == "break_statement" and _nearest(node, {*_LOOPS, "switch_statement"}, loop) == loop:
-        return "ends early with break"
+        return "contains break"
     return None
 
 
 def _nearest(node: Node, types: set[str], last: Node) -> Node | None:
-    """The first of `types` around `node`, up to `last`."""
+    """Return the first ancestor of one of `types`, or `last`."""
     return next((parent for parent in ancestors(node) if parent == last or parent.type in types), None)
 
 
 def _forbidden(unit: SourceUnit, node: Node) -> str | None:
-    """What must not stand in the loop, nor in a function that it calls."""
+    """Return the reason why a node prevents unrolling, or None."""
     if node.type in ("asm_statement", "gnu_asm_expression"):
         return "contains inline assembly"
     if node.type == "ERROR":
-        return "is not understood by the parser"
+        return "cannot be parsed"
     if node.type == "identifier":
         name = text_of(node)
         if name in unit.dynamic_shared_names:
             return "uses dynamic shared memory"
-        reasons = sorted(filter(None, map(_forbidden_word, unit.expanded(name))))
+        reasons = sorted(filter(None, map(_forbidden_identifier, unit.expanded(name))))
         return f"{reasons[0]} in the macro {name}" if reasons else None
     return _forbidden_call(called_name(node)) if node.type == "call_expression" else None
 
@@ -134,10 +140,10 @@ def _forbidden_call(name: str) -> str | None:
     return None
 
 
-def _forbidden_word(word: str) -> str | None:
-    """Of a macro's text, which is not parsed."""
-    if word in _ASSEMBLY_WORDS:
+def _forbidden_identifier(name: str) -> str | None:
+    """Return the reason for an identifier in a macro, whose text is not parsed."""
+    if name in _ASSEMBLY_KEYWORDS:
         return "contains inline assembly"
-    if word in ("return", "goto", "break"):
-        return f"may jump with {word}"
-    return _forbidden_call(word)
+    if name in ("return", "goto", "break"):
+        return f"may contain {name}"
+    return _forbidden_call(name)

@@ -1,4 +1,4 @@
-"""Proposals and verdicts: what was tried, from which parent, and why it was kept or not."""
+"""Proposals, which are rewritten sources with a parent, and verdicts on them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Literal
 from rocm_perf_lab.optimize.guards import GuardResult  # noqa: TC001
 from rocm_perf_lab.optimize.ranking import KernelShare  # noqa: TC001
 
-# The journal reads the annotations of a verdict, so their types are imported for good.
+# The journal evaluates the annotations of a verdict, so their types are imported at run time.
 from rocm_perf_lab.statistics.paired_test import PairedComparison  # noqa: TC001
 from rocm_perf_lab.toolchain.code_object import KernelMetadata  # noqa: TC001
 from rocm_perf_lab.verify.outputs import VerificationResult  # noqa: TC001
 
 Stage = Literal["answer", "compile", "guard", "duplicate", "gate", "verification", "measurement"]
-"""Where a proposal was decided: `answer` is a model's that holds no source, `gate` a run with all checks on."""
+"""Stage that decided about a proposal; `answer`: a model's answer without a usable source, `gate`: a run with all checks."""
 _ID_DIGITS = 12
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """One rewritten source. `id` is a hash of its text, so that equal rewrites are one proposal."""
+    """A rewritten source. `id` is a hash of its text, so equal rewrites have equal ids."""
 
     id: str
     parent_id: str | None
@@ -33,12 +33,12 @@ class Proposal:
 
     @classmethod
     def of(cls, text: str, *, transform: str, description: str, parent: Proposal | None) -> Proposal:
-        """A proposal for a source text."""
+        """Return the proposal for a source text."""
         digest = hashlib.sha256(text.encode()).hexdigest()[:_ID_DIGITS]
         return cls(digest, parent.id if parent else None, transform, description, text)
 
     def diff(self, other: Proposal, file_name: str) -> str:
-        """Unified diff from this source to `other`, as `git apply` and `patch` take it."""
+        """Return the unified diff from this source to `other`, for `git apply` and `patch`."""
         old, new = _lines(self.text), _lines(other.text)
         name = f"{file_name}\t" if " " in file_name else file_name  # a tab ends a name with spaces
         lines = difflib.unified_diff(old, new, fromfile=f"a/{name}", tofile=f"b/{name}")
@@ -47,11 +47,25 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a proposal. `stage` is where it was decided; later fields are None where it did not get so far.
+    """Result of one proposal. Fields of stages that it did not reach are None.
 
-    improvement: relative gain over the best source at that time; 0.25 means a quarter less time.
-    followed: whether it became a parent, which in a beam not only the accepted do.
-    log: all that the compiler said where it refused.
+    Args:
+        proposal: Proposal.
+        accepted: Whether it became the best source.
+        stage: Stage that decided.
+        reason: Reason of the decision.
+        guards: Results of guards.
+        kernel: Metadata of the compiled kernel.
+        occupancy_waves: Waves per SIMD.
+        compile_cached: Whether the build came from the cache.
+        verification: Result of the trials.
+        runtime_ns: Runtime of the kernel in ns.
+        improvement: Relative gain over the best source at that time; 0.25 means 25 % less time.
+        comparison: Comparison with the best source at that time.
+        share: Share of the kernel in the total time, with its headroom.
+        code_sha256: Hash of the machine code.
+        followed: Whether it became a parent; with beam search, proposals that are not accepted can be.
+        log: Output of the compiler, if compilation failed.
     """
 
     proposal: Proposal
@@ -73,5 +87,5 @@ class Verdict:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines as diff tools see them: a form feed or a lone carriage return ends none."""
+    """Return lines as diff tools split them: a form feed or a single carriage return does not end a line."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)

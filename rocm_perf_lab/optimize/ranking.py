@@ -1,4 +1,4 @@
-"""Which kernel is worth rewriting, and whether anything is: contribution to the critical path times headroom."""
+"""Ranking of kernels by possible gain: share of the critical path and headroom below the roofline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelShare:
-    """One kernel. `critical_share` of the run's critical path; `headroom`: how many times faster the roof would allow."""
+    """Share of one kernel in the critical path, from 0 to 1, and `headroom`, its time divided by its roofline time, if known."""
 
     name: str
     critical_share: float
@@ -19,39 +19,39 @@ class KernelShare:
 
     @property
     def possible_gain(self) -> float:
-        """Part of the whole time that would be saved at the roof (Amdahl); the whole share where the roof is unknown."""
+        """Fraction of the total time saved at the roofline (Amdahl); the whole share if the headroom is unknown."""
         if self.headroom is None:
             return self.critical_share
         return self.critical_share * (1 - 1 / max(self.headroom, 1.0))
 
 
 def rank(kernels: list[KernelShare]) -> list[KernelShare]:
-    """Most worthwhile first."""
+    """Return kernels by possible gain, largest first."""
     return sorted(kernels, key=lambda k: (-k.possible_gain, k.name))
 
 
-def rank_by_looking(kernels: Sequence[KernelShare], look: Callable[[KernelShare], KernelShare]) -> list[KernelShare]:
-    """Most worthwhile first, with as few looks as that takes.
+def rank_by_measuring(kernels: Sequence[KernelShare], measure: Callable[[KernelShare], KernelShare]) -> list[KernelShare]:
+    """Return kernels by possible gain, measuring the headroom of as few as necessary.
 
-    A kernel saves its share of the critical path at most, so those whose share is not above the best gain that was found need
-    no look, and keep a headroom of None. Looking costs runs of the application.
+    The gain is at most the share of the critical path, so kernels whose share does not exceed the best known gain are not
+    measured and keep a headroom of None. Each measurement costs runs of the application.
 
     Args:
-        kernels: With their shares alone.
-        look: Finds the headroom of one.
+        kernels: Kernels with shares only.
+        measure: Returns a kernel with its headroom.
     """
     known: list[KernelShare] = []
     rest = rank(list(kernels))
     while rest and (not known or rest[0].critical_share > max(k.possible_gain for k in known)):
-        known.append(look(rest.pop(0)))
+        known.append(measure(rest.pop(0)))
     return [*rank(known), *rest]
 
 
 def reason_to_stop(kernel: KernelShare, min_improvement: float) -> str | None:
-    """Why rewriting `kernel` cannot pay, or None."""
+    """Return the reason why rewriting a kernel cannot gain enough, or None."""
     if kernel.possible_gain >= min_improvement:
         return None
     return (
-        f"{kernel.name} could save at most {kernel.possible_gain:.1%} of the whole time, "
+        f"{kernel.name} can save at most {kernel.possible_gain:.1%} of the total time, "
         f"less than optimizer.min_improvement ({min_improvement:.1%})"
     )

@@ -1,7 +1,7 @@
-"""What an interrupted loop leaves behind, so that it can be taken up again: one line per verdict, on disk before it counts.
+"""Journal of the closed loop, from which an interrupted run is resumed: one line per verdict, written before it is used.
 
-The loop is deterministic: started again from the same configuration it offers the same proposals, and where a verdict is
-in the journal it is not reached anew. A line that the interruption cut short is as if it had not been written.
+The loop is deterministic: with the same configuration it repeats the same proposals, and verdicts in the journal are not computed
+again. An incomplete last line is dropped.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _FORMAT = 1
 
 
 class ResumeError(LabError):
-    """A journal that cannot be continued."""
+    """A journal that cannot be resumed."""
 
 
 class JournalHeader(BaseModel):
-    """First line: what the loop started from."""
+    """First line of a journal: baseline and tracking run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -39,13 +39,13 @@ class JournalHeader(BaseModel):
 
 
 class Journal:
-    """Verdicts by proposal, and which of them the tracker has already.
+    """Verdicts by proposal, and which of them are tracked.
 
     Args:
-        path: The file; read where it exists, continued in any case.
+        path: Journal file; read if it exists, and appended to.
 
     Raises:
-        ResumeError: It is of another format.
+        ResumeError: The file has another format.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,42 +57,42 @@ class Journal:
             self._read()
 
     def begin(self, beginning: JournalHeader) -> JournalHeader:
-        """Write the first line, or give the one that is there.
+        """Write the first line, or return the existing one.
 
         Raises:
-            ResumeError: It began from another source.
+            ResumeError: The journal belongs to another source.
         """
         if self.beginning is None:
             self._append({"begin": beginning.model_dump()})
             self.beginning = beginning
         elif self.beginning.baseline != beginning.baseline:
             raise ResumeError(
-                "the source of the kernel is not the one that this run began with",
+                "the source of the kernel changed since this run started",
                 where=str(self._path),
-                hint="restore it, or start a new run",
+                hint="restore the source, or start a new run",
             )
         return self.beginning
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """In the order in which they were reached."""
+        """Verdicts in evaluation order."""
         return tuple(self._verdicts.values())
 
     def recall(self, proposal: Proposal) -> Verdict | None:
-        """The verdict on that proposal, where it was reached."""
+        """Return the verdict on a proposal, or None."""
         return self._verdicts.get(proposal.id)
 
     def remember(self, verdict: Verdict) -> None:
-        """Write a verdict."""
+        """Append a verdict."""
         self._append({"verdict": _VERDICT.dump_python(verdict, mode="json")})
         self._verdicts[verdict.proposal.id] = verdict
 
     def is_tracked(self, proposal: Proposal) -> bool:
-        """Whether the tracker has its run."""
+        """Return whether a proposal is tracked."""
         return proposal.id in self._tracked
 
     def tracked(self, proposal: Proposal) -> None:
-        """Write that the tracker has it."""
+        """Record that a proposal is tracked."""
         self._append({"tracked": proposal.id})
         self._tracked.add(proposal.id)
 
@@ -107,14 +107,14 @@ class Journal:
         content = self._path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:
-            with self._path.open("r+b") as file:  # the next line must not be glued to half of one
+            with self._path.open("r+b") as file:  # the next line must start on a new line
                 file.truncate(len(whole))
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError, ValidationError) as error:
                 raise ResumeError(
-                    "this journal cannot be continued", where=f"{self._path}:{number}", hint="start a new run"
+                    "this journal cannot be resumed", where=f"{self._path}:{number}", hint="start a new run"
                 ) from error
 
     def _take(self, row: dict[str, Any]) -> None:

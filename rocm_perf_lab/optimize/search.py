@@ -1,6 +1,7 @@
-"""Which lineages are followed: the best one alone (greedy), or several at once (beam).
+"""Search strategies: which proposals of a round become parents of the next round.
 
-A beam finds combinations whose first step alone does not pay, and does not lose the second best lineage to the best.
+Greedy search follows the best proposal only. Beam search follows several, and can find combinations whose first step alone does
+not improve the runtime.
 """
 
 from __future__ import annotations
@@ -15,36 +16,36 @@ if TYPE_CHECKING:
 
 
 class Search(Protocol):
-    """Chooses the parents of the next round."""
+    """Strategy that selects the parents of the next round."""
 
     def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[Verdict]:
-        """Those of the round whose rewrites are rewritten further.
+        """Return the verdicts of proposals that become parents.
 
         Args:
             round_: All verdicts of the round.
-            winner: The new best source, where there is one.
-            best_ns: Runtime of the best source, that of `winner` included.
+            winner: New best proposal of the round, if any.
+            best_ns: Runtime of the best source so far in ns, including `winner`.
         """
         ...
 
 
 class GreedySearch:
-    """Only a new best source is followed."""
+    """Follows a new best proposal only."""
 
     def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[Verdict]:
-        """The winner."""
+        """Return the winner, if any."""
         return [winner] if winner is not None else []
 
 
 @dataclass(frozen=True)
 class BeamSearch:
-    """The fastest correct rewrites of the round, at most `width`, none of them slower than the best by more than `slack`."""
+    """Follows at most `width` correct proposals, none slower than the best by more than the fraction `slack`."""
 
     width: int = 3
     slack: float = 0.05
 
     def follow(self, round_: Sequence[Verdict], winner: Verdict | None, best_ns: float) -> list[Verdict]:
-        """Fastest first; of equal ones the earlier."""
+        """Return the fastest proposals; of equal ones, the earlier first."""
         limit = best_ns * (1 + self.slack)
         timed = [(v.runtime_ns, v) for v in round_ if v.runtime_ns is not None]
         ranked = sorted((pair for pair in timed if pair[0] <= limit), key=lambda pair: pair[0])

@@ -1,8 +1,7 @@
-"""A kernel's source as a syntax tree: which function it is, what it calls, and what stands behind macros.
+"""Syntax tree of a kernel's source: the kernel, the functions that it calls, and macros.
 
-Parsed with tree-sitter's CUDA grammar, which HIP shares. Functions are found by their declarators, never by text. Pragmas
-are blanked before parsing: the grammar does not allow them before the body of an `if`, the compiler does.
-Positions are byte offsets of the UTF-8 source.
+Sources are parsed with tree-sitter's CUDA grammar, which also covers HIP. Pragmas are blanked before parsing, because the grammar
+does not allow them before the body of an `if`. Positions are byte offsets in the UTF-8 source.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ PRAGMA = re.compile(
     rb"""^[ \t]*\#[ \t]*pragma\b (?: \\\r?\n | [^\r\n] )* (?: \r?\n )?  |  \b_Pragma\s*\(\s*"[^"\n]*"\s*\)""",
     re.MULTILINE | re.VERBOSE,
 )
-"""A pragma with its line's end, or the operator of the same meaning."""
+"""A pragma line with its line end, or the `_Pragma` operator."""
 
 
 class SourceError(LabError):
-    """The kernel cannot be found in its source."""
+    """A source in which the kernel is missing or ambiguous."""
 
 
 @dataclass(frozen=True)
 class SourceUnit:
-    """A source file and the kernel in it that is meant."""
+    """A source file and the name of one kernel in it."""
 
     content: bytes
     entry: str
 
     @cached_property
     def root(self) -> Node:
-        """The whole file."""
+        """Root of the syntax tree."""
         import tree_sitter_cuda
         from tree_sitter import Language, Parser
 
@@ -60,10 +59,10 @@ class SourceUnit:
 
     @cached_property
     def kernel(self) -> Node:
-        """The definition of the entry.
+        """Definition of the kernel.
 
         Raises:
-            SourceError: None, or several of that name.
+            SourceError: There is no kernel of that name, or several.
         """
         qualified = base_name(demangle(self.entry))
         wanted = qualified.rpartition("::")[2]
@@ -79,26 +78,26 @@ class SourceUnit:
                 f"the source has no kernel {wanted!r}",
                 where="kernel.entry",
                 hint=f"kernels in it: {', '.join(kernels) or 'none'}"
-                + (f"; line {line_of(error)} is not understood by the parser" if error is not None else ""),
+                + (f"; line {line_of(error)} cannot be parsed" if error is not None else ""),
             )
         lines = ", ".join(str(line_of(node)) for node in candidates)
         raise SourceError(
             f"the source has {len(candidates)} kernels {wanted!r} (lines {lines})",
             where="kernel.entry",
-            hint="keep overloads in files of their own",
+            hint="move overloads to separate files",
         )
 
     def signature(self) -> str:
-        """The tokens of the kernel's declarator: equal for declarators that differ in white space and comments alone."""
+        """Return the tokens of the kernel's declarator, without white space and comments."""
         leaves = (node for node in walk(function_declarator(self.kernel)) if not node.children)
         return " ".join(text_of(leaf) for leaf in leaves if leaf.type != "comment")
 
     def functions(self) -> list[Node]:
-        """The kernel and the functions of this file that it calls, in source order."""
+        """Return the kernel and the functions of this file that it calls, in source order."""
         return sorted(self.reachable(self.kernel), key=lambda node: node.start_byte)
 
     def reachable(self, start: Node) -> list[Node]:
-        """`start` and the functions of this file that it calls, directly or not."""
+        """Return `start` and the functions of this file that it calls, directly or indirectly."""
         reached, pending = {}, [start]
         while pending:
             node = pending.pop()
@@ -112,7 +111,7 @@ class SourceUnit:
 
     @cached_property
     def macros(self) -> dict[str, frozenset[str]]:
-        """Words of each macro's text; those of several definitions together."""
+        """Identifiers in the text of each macro; several definitions of a macro are merged."""
         found: dict[str, frozenset[str]] = {}
         for node in walk(self.root):
             if node.type in ("preproc_def", "preproc_function_def"):
@@ -122,7 +121,7 @@ class SourceUnit:
         return found
 
     def macro_value(self, name: str) -> int | None:
-        """The whole number that a macro of this file stands for; None where it has none, or several definitions."""
+        """Return the integer value of a macro; None if it has another value or several definitions."""
         values = [
             text_of(value).strip()
             for node in walk(self.root)
@@ -133,7 +132,7 @@ class SourceUnit:
         return int(values[0]) if len(values) == 1 and values[0].isdigit() else None
 
     def expanded(self, word: str) -> frozenset[str]:
-        """What stands behind a word when it is a macro of this file, through all macros."""
+        """Return all identifiers in the expansion of a macro of this file; empty for other identifiers."""
         reached: set[str] = set()
         pending = [word]
         while pending:
@@ -144,7 +143,7 @@ class SourceUnit:
 
     @cached_property
     def dynamic_shared_names(self) -> frozenset[str]:
-        """Arrays of dynamic shared memory, and the pointers and references that are initialised from them."""
+        """Names of dynamic shared memory arrays, and of pointers and references initialised from them."""
         names = {name.decode() for name in re.findall(rb"\bHIP_DYNAMIC_SHARED\s*\([^,()]+,\s*(\w+)\s*\)", self.content)}
         aliases: list[tuple[str, frozenset[str]]] = []
         for node in walk(self.root):
@@ -161,7 +160,7 @@ class SourceUnit:
 
     @cached_property
     def _functions(self) -> dict[str, list[Node]]:
-        """Definitions with a body, by plain name."""
+        """Function definitions by unqualified name."""
         found: dict[str, list[Node]] = {}
         for node in walk(self.root):
             if node.type == "function_definition" and node.child_by_field_name("body") is not None:
@@ -171,7 +170,7 @@ class SourceUnit:
         return found
 
     def _is_kernel(self, function: Node) -> bool:
-        """True where `__global__`, or a macro for it, stands before the declarator."""
+        """Return whether the specifiers contain `__global__` or a macro for it."""
         words = specifiers_of(function)
         return any(word == "__global__" or "__global__" in self.expanded(word) for word in words)
 
@@ -180,7 +179,7 @@ def parse_source(content: bytes, entry: str) -> SourceUnit:
     """Parse a source and find the kernel in it.
 
     Raises:
-        SourceError: The kernel is not there, or more than once.
+        SourceError: The source has no kernel of that name, or several.
     """
     unit = SourceUnit(content, entry)
     _ = unit.kernel
@@ -188,7 +187,7 @@ def parse_source(content: bytes, entry: str) -> SourceUnit:
 
 
 def _aliases(declaration: Node) -> Iterator[tuple[str, frozenset[str]]]:
-    """Pointers and references that a declaration initialises, with the names in their initialisers."""
+    """Yield pointers and references that a declaration initialises, with the identifiers in their initialisers."""
     kind = declaration.child_by_field_name("type")
     for child in declaration.named_children:
         declarator, value = child.child_by_field_name("declarator"), child.child_by_field_name("value")

@@ -1,7 +1,4 @@
-"""Nodes of a syntax tree: walking, positions, and the names of functions and calls.
-
-Of tree-sitter's CUDA grammar, which HIP shares. Lines count from 1.
-"""
+"""Helpers for nodes of tree-sitter's CUDA grammar: traversal, positions, names of functions and calls. Lines count from 1."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """`node` and all below it, in source order."""
+    """Yield a node and its descendants in source order."""
     pending = [node]
     while pending:
         node = pending.pop()
@@ -26,7 +23,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def ancestors(node: Node) -> Iterator[Node]:
-    """The nodes around `node`, innermost first."""
+    """Yield the ancestors of a node, innermost first."""
     parent = node.parent
     while parent is not None:
         yield parent
@@ -34,22 +31,22 @@ def ancestors(node: Node) -> Iterator[Node]:
 
 
 def text_of(node: Node | None) -> str:
-    """Source text of a node."""
+    """Return the source text of a node; empty for None."""
     return ((node.text if node is not None else None) or b"").decode(errors="replace")
 
 
 def line_of(node: Node) -> int:
-    """Line of a node, from 1."""
+    """Return the line of a node, from 1."""
     return int(node.start_point[0]) + 1
 
 
 def words_of(text: str) -> list[str]:
-    """Identifiers and keywords, in their order."""
+    """Return identifiers and keywords in source order."""
     return _WORD.findall(text)
 
 
 def function_declarator(function: Node) -> Node:
-    """Name and parameters of a function definition."""
+    """Return the declarator of a function definition: name and parameters."""
     declarator = function.child_by_field_name("declarator")
     assert declarator is not None
     while declarator.type != "function_declarator":
@@ -63,13 +60,13 @@ def function_declarator(function: Node) -> Node:
 
 
 def specifiers_of(function: Node) -> list[str]:
-    """Words that stand before a function definition's declarator: `__global__`, `static`, the return type, macros."""
+    """Return the identifiers before a function's declarator: `__global__`, `static`, the return type, macros."""
     length = function_declarator(function).start_byte - function.start_byte
     return words_of((function.text or b"")[:length].decode(errors="replace"))
 
 
 def function_name(function: Node) -> str:
-    """Plain name of a function definition."""
+    """Return the unqualified name of a function definition."""
     declarator = function.child_by_field_name("declarator")
     if declarator is None:
         return ""
@@ -78,13 +75,13 @@ def function_name(function: Node) -> str:
 
 
 def qualified_name(function: Node) -> str:
-    """With the named namespaces around it."""
+    """Return the name of a function definition with its namespaces."""
     names = [node.child_by_field_name("name") for node in ancestors(function) if node.type == "namespace_definition"]
     return "::".join([*(text_of(name) for name in reversed(names) if name is not None), function_name(function)])
 
 
 def called_name(call: Node) -> str:
-    """Plain name of what a call expression calls."""
+    """Return the unqualified name of the called function."""
     function = call.child_by_field_name("function")
     if function is None:
         return ""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+CheckedResult = Literal["correct", "wrong", "not checked"]
+
+
 class DocumentError(LabError):
     """A document cannot be written."""
 
@@ -163,6 +166,7 @@ class ProvenancePart(Part):
 class ProfileDocument(Document):
     """`profile.json`. `runtime_ms` is the median time of one dispatch of `kernel`."""
 
+    schema_version: Literal["1.1"] = "1.1"  # type: ignore[assignment]  # 1.1 adds `result`
     kernel: KernelPart
     gpu: GpuPart
     runtime_ms: float
@@ -175,6 +179,8 @@ class ProfileDocument(Document):
     roofline: RooflineSummary | None
     roofline_reason: str | None
     counters: tuple[dict[str, float], ...]
+    result: CheckedResult = "not checked"
+    """Comparison of the outputs with the reference; `not checked` without a reference."""
     kernels: tuple[KernelSummary, ...]
     provenance: ProvenancePart
     notes: tuple[str, ...]

@@ -26,7 +26,7 @@ from rocm_perf_lab.toolchain.sandbox_child import leave_the_network
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocm_perf_lab.toolchain.sandbox import Limits
+    from rocm_perf_lab.toolchain.sandbox import SandboxLimits
 
 _Result = TypeVar("_Result")
 _PR_SET_PDEATHSIG = 1
@@ -46,7 +46,7 @@ class _Outcome:
     defect: str | None = None
 
 
-def run_isolated(action: Callable[[], _Result], limits: Limits) -> _Result:
+def run_isolated(action: Callable[[], _Result], limits: SandboxLimits) -> _Result:
     """Run an action in another process.
 
     Args:
@@ -119,7 +119,7 @@ def _read_all(reader: int, deadline: float) -> bytes | None:
         pieces.append(piece)
 
 
-def _run_child(action: Callable[[], Any], limits: Limits, writer: int) -> NoReturn:
+def _run_child(action: Callable[[], Any], limits: SandboxLimits, writer: int) -> NoReturn:
     """Run the action in the child process and exit."""
     code = 1
     try:
@@ -143,7 +143,7 @@ def _outcome_of(action: Callable[[], Any]) -> _Outcome:
         return _Outcome(defect=traceback.format_exc())
 
 
-def _apply_limits(limits: Limits) -> None:
+def _apply_limits(limits: SandboxLimits) -> None:
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     used = _address_space_bytes()

@@ -57,7 +57,7 @@ def shown(directory: Path, *, with_diff: bool = False) -> str:
 def test_children_stand_below_their_parents_with_outcome_and_gain(finished: Path) -> None:
     lines = shown(finished).splitlines()
 
-    assert lines[0] == "baseline the source as it is base"
+    assert lines[0] == "baseline the unmodified source base"
     assert lines[1] == "├── accepted rewrite a +25.0% a"
     assert lines[2] == "│   └── rolled back rewrite d d reason of d"
     assert lines[3] == "├── rejected: guard rewrite b b reason of b"
@@ -79,13 +79,13 @@ def test_of_a_killed_run_what_clears_the_bar_is_not_called_rejected(tmp_path: Pa
 
     output = shown(tmp_path)
 
-    assert "clears the bar rewrite b +20.0%" in output
+    assert "fast enough rewrite b +20.0%" in output
     assert "rolled back rewrite c +0.0%" in output
     assert "interrupted: rocm-perf optimize --resume" in output
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "there is no optimization in this directory"), ("{}", "this is no optimize.json")]
+    ("content", "said"), [(None, "this directory does not contain an optimization"), ("{}", "this is not a valid optimize.json")]
 )
 def test_another_directory_is_told(tmp_path: Path, content: str | None, said: str) -> None:
     if content is not None:

@@ -191,7 +191,7 @@ def test_a_live_endpoint_with_errors_gives_the_same_verdicts(workplace: Path, so
         ("", "the answer is empty"),
         ("Loops should be unrolled.", "the answer has no code block"),
         ("```\nint a;\n```\n```\nint b;\n```", "the answer has 2 code blocks"),
-        ('```\n#include <hip/hip_runtime.h>\nextern "C" __global__ void other() {}\n```', "the kernel has to keep its name"),
+        ('```\n#include <hip/hip_runtime.h>\nextern "C" __global__ void other() {}\n```', "the kernel must keep its name"),
         ("```\n" + "x" * 1_000_000 + "\n```", "the answer is longer than 262,144 bytes"),
     ],
     ids=["nothing", "prose", "two blocks", "renamed", "megabyte"],

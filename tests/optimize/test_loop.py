@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.spec import Tolerance
+from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation, MeasuredSource
 from rocm_perf_lab.optimize.guards import GuardResult
-from rocm_perf_lab.optimize.loop import BuiltCandidate, ClosedLoop, Evaluation, LoopPolicy, LoopResult, MeasuredSource
+from rocm_perf_lab.optimize.loop import ClosedLoop, LoopPolicy, LoopResult
 from rocm_perf_lab.optimize.proposal import Proposal, Verdict
 from rocm_perf_lab.optimize.proposers.base import UnusableAnswer
 from rocm_perf_lab.optimize.proposers.transforms import TransformProposer
@@ -140,7 +141,7 @@ class Diary:
         """With its number."""
         self.lines.append(f"proposed {number} {name_of(proposal)}")
 
-    def judged(self, verdict: Verdict) -> None:
+    def evaluated(self, verdict: Verdict) -> None:
         """With the stage."""
         self.lines.append(f"judged {name_of(verdict.proposal)}: {verdict.stage}")
 
@@ -175,7 +176,7 @@ def search(
     observer: Diary | None = None,
     strategy: Search | None = None,
     proposer: Proposer | None = None,
-    memory: VerdictStore | None = None,
+    store: VerdictStore | None = None,
 ) -> LoopResult:
     """Run the loop from the source `base`."""
     loop = ClosedLoop(
@@ -186,7 +187,7 @@ def search(
         policy=LoopPolicy(min_improvement, max_iterations, max_proposals),
         observer=observer or Diary(),
         search=strategy,
-        memory=memory,
+        store=store,
     )
     baseline = Proposal.of(text_of("base"), transform="none", description="as it is", parent=None)
     built = BuiltCandidate(metadata(vgpr_count=4), "base", occupancy_waves=8.0, cached=False)
@@ -204,8 +205,8 @@ def verdicts(result: LoopResult) -> dict[str, Verdict]:
     ("runtime", "accepted", "reason"),
     [
         (500.0, True, "50.0% less time"),
-        (900.0, True, "10.0% less time"),  # just what is asked for
-        (901.0, False, "only 9.9% less time, 10.0% is asked for"),
+        (900.0, True, "10.0% less time"),  # just what required
+        (901.0, False, "only 9.9% less time, 10.0% required"),
         (1000.0, False, "the same time"),
         (1250.0, False, "25.0% more time"),
     ],
@@ -249,7 +250,7 @@ def test_the_winner_is_the_parent_of_the_next_iteration_and_the_time_to_beat() -
     assert name_of(result.best) == "c"
     assert found["c"].proposal.parent_id == found["a"].proposal.id
     assert found["c"].improvement == pytest.approx(0.4)  # of 500, not of 1000
-    assert found["b"].reason == "only 4.0% less time, 10.0% is asked for"
+    assert found["b"].reason == "only 4.0% less time, 10.0% required"
     assert "d" not in bench.built  # b was rolled back: nothing follows from it
 
 
@@ -401,7 +402,7 @@ def test_it_stops_when_too_little_is_left_to_gain(headroom: float, stops: bool) 
     result = search(bench, {"base": ["a"], "a": ["b"]}, min_improvement=0.1)
 
     assert ("b" in bench.built) is not stops
-    assert result.stop_reason.startswith("k could save at most 4.8% of the whole time") is stops
+    assert result.stop_reason.startswith("k can save at most 4.8% of the total time") is stops
 
 
 # What is followed
@@ -488,11 +489,11 @@ def test_an_interrupted_loop_ends_as_one_that_was_not(ends_after: int, tmp_path:
     def bench() -> TableBench:
         return TableBench({"a": 800.0, "b": 500.0, "bad": 1.0, "c": 300.0}, wrong={"bad"})
 
-    whole = search(bench(), follows, memory=Journal(tmp_path / "whole.jsonl"))
-    search(bench(), follows, memory=Journal(tmp_path / "cut.jsonl"), max_proposals=ends_after)
+    whole = search(bench(), follows, store=Journal(tmp_path / "whole.jsonl"))
+    search(bench(), follows, store=Journal(tmp_path / "cut.jsonl"), max_proposals=ends_after)
     second = bench()
 
-    result = search(second, follows, memory=Journal(tmp_path / "cut.jsonl"))
+    result = search(second, follows, store=Journal(tmp_path / "cut.jsonl"))
 
     assert result == whole
     assert len(second.built) == 5 - ends_after  # nothing is judged twice

@@ -131,12 +131,12 @@ def test_a_pragma_before_the_body_of_an_if_or_a_loop_hides_nothing_behind_it(bod
         ("counter.fetch_add(1);", "contains an atomic"),
         ('asm volatile("s_nop 0");', "contains inline assembly"),
         ('__asm__ volatile("v_add_f32 %0, %1, %2" : "=v"(a[0]) : "v"(a[1]), "v"(a[2]));', "contains inline assembly"),
-        ("if (a[i] > 0) return;", "leaves the function from inside"),
-        ("if (a[i] > 0) break;", "ends early with break"),
-        ("switch (n) { case 1: if (a[i] > 0) return; }", "leaves the function from inside"),
+        ("if (a[i] > 0) return;", "contains return"),
+        ("if (a[i] > 0) break;", "contains break"),
+        ("switch (n) { case 1: if (a[i] > 0) return; }", "contains return"),
         ("if (a[i] > 0) goto out;", "jumps with goto"),
         ("again: a[i] += 1;", "contains a jump label"),
-        ("a[i] = = 1;", "is not understood by the parser"),
+        ("a[i] = = 1;", "cannot be parsed"),
     ],
 )
 def test_what_makes_a_loop_order_dependent_or_irregular_forbids_to_unroll_it(statement: str, obstacle: str) -> None:
@@ -166,7 +166,7 @@ def test_a_break_concerns_the_innermost_loop_alone(inner: str) -> None:
     outer, innermost = obstacles(f"int v[2];\nfor (int i = 0; i < n; ++i)\n{inner.replace('BREAK', 'if (a[i] > 0) break;')}")
 
     assert outer is None
-    assert innermost in ("is not a for loop", "ends early with break (line 4)")
+    assert innermost in ("is not a for loop", "contains break (line 4)")
 
 
 def test_a_barrier_concerns_every_loop_around_it_and_no_other() -> None:
@@ -184,7 +184,7 @@ def test_a_barrier_concerns_every_loop_around_it_and_no_other() -> None:
         ('__device__ void f(float* a) { asm volatile("s_nop 0"); }\n', "contains inline assembly (line 1)"),
         ("#define f(a) __syncthreads()\n", "contains a barrier in the macro f (line 3)"),
         ("#define SYNC __syncthreads\n#define f(a) SYNC()\n", "contains a barrier in the macro f (line 4)"),
-        ("#define f(a) do { if (a[0]) return; } while (0)\n", "may jump with return in the macro f (line 3)"),
+        ("#define f(a) do { if (a[0]) return; } while (0)\n", "may contain return in the macro f (line 3)"),
     ],
 )
 def test_called_functions_and_macros_are_looked_into(helper: str, obstacle: str) -> None:
@@ -194,7 +194,7 @@ def test_called_functions_and_macros_are_looked_into(helper: str, obstacle: str)
 def test_a_return_of_a_called_function_does_not_leave_the_loop() -> None:
     helper = "__device__ float f(float* a) { for (int j = 0; j < 2; ++j) { if (a[j] > 0) break; } return a[0]; }\n"
 
-    assert obstacles("for (int i = 0; i < n; ++i) a[i] = f(a);", helper) == ["ends early with break (line 1)", None]
+    assert obstacles("for (int i = 0; i < n; ++i) a[i] = f(a);", helper) == ["contains break (line 1)", None]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_value_read_from_dynamic_shared_memory_is_not_shared_memory() -> None:
 
 
 def test_a_loop_in_the_arguments_of_a_macro_cannot_have_a_pragma() -> None:
-    assert obstacles(f"RUN([&] {{ {LOOP} }});", "#define RUN(f) (f)()\n") == ["stands in the arguments of a macro"]
+    assert obstacles(f"RUN([&] {{ {LOOP} }});", "#define RUN(f) (f)()\n") == ["is an argument of a macro"]
     assert obstacles(f"run([&] {{ {LOOP} }});", "template <typename F> __device__ void run(F f) { f(); }\n") == [None]
 
 
@@ -232,7 +232,7 @@ def test_a_loop_in_the_arguments_of_a_macro_cannot_have_a_pragma() -> None:
     "pragma", ["#pragma nounroll", "#pragma clang loop unroll_count(4)", "#pragma GCC unroll 4", '_Pragma("unroll 4")']
 )
 def test_a_decision_about_unrolling_in_other_words_is_respected(pragma: str) -> None:
-    assert obstacles(f"{pragma}\n{LOOP}") == [f"has a pragma of its own: {pragma}"]
+    assert obstacles(f"{pragma}\n{LOOP}") == [f"has another pragma: {pragma}"]
 
 
 @pytest.mark.parametrize("between", ["", "\n", "  // why\n", "  /* why */ ", "#pragma clang loop vectorize(disable)\n"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocm_perf_lab.optimize.ranking import KernelShare, rank, rank_by_looking, reason_to_stop
+from rocm_perf_lab.optimize.ranking import KernelShare, rank, rank_by_measuring, reason_to_stop
 
 kernels = st.builds(
     KernelShare,
@@ -57,7 +57,7 @@ def test_nobody_gains_more_than_his_share(kernel: KernelShare) -> None:
 def test_a_kernel_that_could_save_less_than_is_asked_for_is_left_alone() -> None:
     reason = reason_to_stop(KernelShare("tiny", 0.02, 2.0), min_improvement=0.02)
 
-    assert reason == "tiny could save at most 1.0% of the whole time, less than optimizer.min_improvement (2.0%)"
+    assert reason == "tiny can save at most 1.0% of the total time, less than optimizer.min_improvement (2.0%)"
 
 
 def test_a_kernel_that_could_save_just_what_is_asked_for_is_tried() -> None:
@@ -73,7 +73,7 @@ def test_only_kernels_that_could_still_be_first_are_looked_at() -> None:
         looked.append(kernel.name)
         return KernelShare(kernel.name, kernel.critical_share, headrooms[kernel.name])
 
-    ranking = rank_by_looking(shares, look)
+    ranking = rank_by_measuring(shares, look)
 
     assert looked == ["near the roof", "far from it"]  # 0.12, then 0.24: the small one has less than that to give
     assert [k.name for k in ranking] == ["far from it", "near the roof", "small"]
@@ -84,7 +84,7 @@ def test_only_kernels_that_could_still_be_first_are_looked_at() -> None:
 def test_fewer_looks_find_a_kernel_that_could_save_as_much_as_the_best(shares: list[KernelShare]) -> None:
     known = {k.name: k for k in shares}
 
-    ranking = rank_by_looking([KernelShare(k.name, k.critical_share, None) for k in shares], lambda k: known[k.name])
+    ranking = rank_by_measuring([KernelShare(k.name, k.critical_share, None) for k in shares], lambda k: known[k.name])
 
     assert sorted(k.name for k in ranking) == sorted(known)
     assert known[ranking[0].name].possible_gain == max(k.possible_gain for k in shares)

@@ -47,7 +47,7 @@ def test_it_goes_on_from_the_same_baseline_only(tmp_path: Path) -> None:
     begun = Journal(tmp_path / "j").begin(JournalHeader(baseline="aaa", runtime_ns=100.0, tracking_run="run"))
 
     assert Journal(tmp_path / "j").begin(JournalHeader(baseline="aaa", runtime_ns=101.0)) == begun
-    with pytest.raises(ResumeError, match="not the one that this run began with"):
+    with pytest.raises(ResumeError, match="changed since this run started"):
         Journal(tmp_path / "j").begin(JournalHeader(baseline="bbb", runtime_ns=100.0))
 
 

@@ -90,7 +90,7 @@ def test_a_source_that_cannot_be_parsed_is_reported_with_a_line() -> None:
         f"\n__global__ void k(float* a) {{\n#if FAST\n  for (;;) {{\n#else\n  if (1) {{\n#endif\n  {LOOP} }}\n}}\n"
     )
 
-    with pytest.raises(SourceError, match=r"line 2 is not understood by the parser"):
+    with pytest.raises(SourceError, match=r"line 2 cannot be parsed"):
         parse_source(split_by_preprocessor.encode(), "k")
 
 

@@ -206,11 +206,11 @@ def test_the_macro_of_the_workgroup_may_be_the_sources_own(value: str, found: in
 @pytest.mark.parametrize(
     ("loop", "reason"),
     [
-        ("for (int i = threadIdx.x; i < n; i += 64) y[i] = x[i];", "not proven to be the workgroup"),
-        ("for (int i = threadIdx.x; i < n; i += blockDim.x) y[2 * i] = x[2 * i];", "no neighbouring"),
-        ("for (int i = threadIdx.x; i < n; i += blockDim.x) if (x[i] > 0) y[i] = x[i];", "on a condition"),
-        ("for (int i = 0; i < n; ++i) y[i] = y[i + 1];", "at several places"),
-        ("for (int i = 0; i < n; ++i) y[i] = y[i - 1] + x[i];", "at several places"),
+        ("for (int i = threadIdx.x; i < n; i += 64) y[i] = x[i];", "not known to be the workgroup"),
+        ("for (int i = threadIdx.x; i < n; i += blockDim.x) y[2 * i] = x[2 * i];", "no consecutive"),
+        ("for (int i = threadIdx.x; i < n; i += blockDim.x) if (x[i] > 0) y[i] = x[i];", "conditionally"),
+        ("for (int i = 0; i < n; ++i) y[i] = y[i + 1];", "at several positions"),
+        ("for (int i = 0; i < n; ++i) y[i] = y[i - 1] + x[i];", "at several positions"),
         ("int last = 0; for (int i = threadIdx.x; i < n; i += blockDim.x) last = x[i];", "carries last"),
         ("for (int i = 0; i < n; ++i) { y[i] = x[i]; __syncthreads(); }", "barrier"),
         ("for (int i = 0; i < n; ++i) { if (x[i] > 0) break; y[i] = x[i]; }", "break"),

@@ -143,7 +143,7 @@ def test_loops_that_are_left_alone_are_named_with_the_reason() -> None:
 
 @pytest.mark.parametrize("factors", [[], [1], [0], [-4], [9], [2, 16], [2.5], ["4"], [True]])
 def test_factors_out_of_range_are_refused(factors: list[int]) -> None:
-    with pytest.raises(LabError, match="unroll factors must be whole numbers from 2 to 8, not") as caught:
+    with pytest.raises(LabError, match="unroll factors must be integers from 2 to 8, not") as caught:
         UnrollLoops(factors=factors)
 
     assert caught.value.where == "optimizer.transforms: factors"

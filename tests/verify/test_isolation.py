@@ -12,11 +12,11 @@ import pytest
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.optimize.loop import GateError
-from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
+from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
 from rocm_perf_lab.verify.isolation import IsolationError, run_isolated
 
 MIB = 1 << 20
-PLENTY = Limits(seconds=30, memory_bytes=1024 * MIB)
+PLENTY = SandboxLimits(seconds=30, memory_bytes=1024 * MIB)
 
 
 def test_a_result_comes_back_whole() -> None:
@@ -51,7 +51,7 @@ def test_an_endless_run_is_ended() -> None:
     start = time.monotonic()
 
     with pytest.raises(IsolationError, match=r"took more than 0\.5 s"):
-        run_isolated(lambda: time.sleep(60), Limits(seconds=0.5))
+        run_isolated(lambda: time.sleep(60), SandboxLimits(seconds=0.5))
 
     assert time.monotonic() - start < 5
 
@@ -62,7 +62,7 @@ def test_a_crash_costs_one_result() -> None:
 
 
 def test_memory_is_limited_beyond_what_was_there_before() -> None:
-    with pytest.raises(IsolationError, match="exceeded optimizer.isolation.memory_mb"):
+    with pytest.raises(IsolationError, match=r"exceeded optimizer\.isolation\.memory_mb"):
         run_isolated(lambda: len(bytearray(2048 * MIB)), PLENTY)
 
     assert run_isolated(lambda: len(bytearray(256 * MIB)), PLENTY) == 256 * MIB
@@ -74,10 +74,10 @@ def test_files_are_limited(tmp_path: Path) -> None:
         return (tmp_path / "large").write_bytes(bytes(2 * MIB))
 
     with pytest.raises(RuntimeError, match="File too large"):
-        run_isolated(action, Limits(seconds=30, file_bytes=MIB))
+        run_isolated(action, SandboxLimits(seconds=30, file_bytes=MIB))
 
 
-@pytest.mark.skipif(not Sandbox().abilities().network, reason="user namespaces are not permitted here")
+@pytest.mark.skipif(not Sandbox().protection().network, reason="user namespaces are not permitted here")
 def test_there_is_no_network() -> None:
     def interfaces() -> str:
         return Path("/proc/self/net/dev").read_text()

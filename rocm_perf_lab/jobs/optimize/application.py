@@ -131,7 +131,7 @@ class OptimizeApplicationJob:
                 tracker,
                 result,
                 rebuild=lambda _: _rebuild(bench, result.best),
-                isolation=str(parts.sandbox.abilities()),
+                isolation=str(parts.sandbox.protection()),
                 word=found.word,
             )
             lab.console.print(f"[bold]binary[/]  {builder.binary(result.best)}", soft_wrap=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.bench import MeasuredSource
     from rocm_perf_lab.optimize.proposal import Proposal
     from rocm_perf_lab.statistics.paired_test import AcceptanceRule, Pair, PairedComparison
-    from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
+    from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
     from rocm_perf_lab.verify.checker import CorrectnessChecker
 
 
@@ -53,7 +53,7 @@ class KernelBench:
         dispatches: int,
         sandbox: Sandbox,
         checker: CorrectnessChecker,
-        run_limits: Limits | None = None,
+        run_limits: SandboxLimits | None = None,
     ) -> None:
         self._bench = bench
         self._directory = directory

@@ -62,7 +62,7 @@ class OptimizeJob:
             clear_directory(lab.output_dir)
         confirm(lab, parts.model)
         lab.announce_device()
-        lab.console.print(f"[bold]sandbox[/] {parts.sandbox.abilities()}", soft_wrap=True)
+        lab.console.print(f"[bold]sandbox[/] {parts.sandbox.protection()}", soft_wrap=True)
         with lab.tracker as tracker:
             bench = Workbench(_with_unseen_inputs(lab.config), lab.measuring_device)
             with lab.console.status("profiling the baseline"):
@@ -79,7 +79,7 @@ class OptimizeJob:
                 tracker,
                 result,
                 rebuild=lambda best: _rebuild(bench, best, parts.sandbox if result.best.parent_id else None),
-                isolation=str(parts.sandbox.abilities()),
+                isolation=str(parts.sandbox.protection()),
                 word=lab.device.identity.time_word,
             )
         show_locations(lab, lab.tracker)

@@ -23,7 +23,7 @@ from rocm_perf_lab.optimize.proposers.transforms import TransformProposer
 from rocm_perf_lab.optimize.resume import JOURNAL
 from rocm_perf_lab.optimize.search import BeamSearch, GreedySearch
 from rocm_perf_lab.optimize.transforms.base import select_transforms
-from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
+from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -131,10 +131,10 @@ def confirm(lab: Lab, model: ChatModel | None) -> None:
         raise LabError("not confirmed: the source was not sent")
 
 
-def limits_of(settings: OptimizerConfig, seconds: float) -> Limits:
+def limits_of(settings: OptimizerConfig, seconds: float) -> SandboxLimits:
     """Return the limits of a process that may run for `seconds`."""
     row = settings.isolation
-    return Limits(seconds, row.memory_mb * _MIB, row.file_mb * _MIB, row.processes)
+    return SandboxLimits(seconds, row.memory_mb * _MIB, row.file_mb * _MIB, row.processes)
 
 
 def policy_of(settings: OptimizerConfig) -> LoopPolicy:

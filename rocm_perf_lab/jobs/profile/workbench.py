@@ -1,6 +1,6 @@
-"""Source in, profile out: compile, launch on the device, check the result, read the database back, analyse.
+"""Compile a kernel, launch it on the device, verify its output, and analyse the recorded database.
 
-Both verbs of the lab stand on it: a profile is one turn of the bench, an optimization many.
+A profile is one run of the workbench, an optimization many.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """One kernel of one build."""
+    """Kernel of one build."""
 
     build: BuildResult
     kernel: KernelMetadata
@@ -71,19 +71,19 @@ class CompiledKernel:
 
     @cached_property
     def machine_code_sha256(self) -> str:
-        """Of the kernel's instructions alone: line tables and names may differ."""
+        """SHA-256 of the instructions of the kernel, without line tables and names."""
         code = parse_elf(self.build.code_object.data).read(self.kernel.entry_address, self.kernel.code_bytes)
         return hashlib.sha256(code).hexdigest()
 
     def disassembly(self) -> str:
-        """One instruction a line, with its address."""
+        """Return the listing: one instruction per line, with its address."""
         lines = disassemble(self.build.code_object, self.kernel.symbol)
         return "".join(f"{line.address:8x}  {line.text}\n" for line in lines)
 
 
 @dataclass(frozen=True)
 class ProfiledKernel:
-    """One turn of the bench. `artifacts` are the files that it left."""
+    """Profile of one build; `artifacts` are the files written for it."""
 
     compiled: CompiledKernel
     profile: Profile
@@ -95,12 +95,12 @@ class ProfiledKernel:
 
     @property
     def runtime_ns(self) -> float:
-        """Median duration of the dominant kernel."""
+        """Median duration of the kernel."""
         return self.diagnosis.stability.median_ns
 
 
 class Workbench:
-    """The bench for one kernel description on one device."""
+    """Compiles and profiles one kernel description on one device."""
 
     def __init__(self, config: LabConfig, device: Device) -> None:
         self._config = config
@@ -117,15 +117,17 @@ class Workbench:
         return read_roofline_csv(path) if path is not None else None
 
     def compile(self, source: Path, *, sandbox: Sandbox | None = None, fresh: bool = False) -> CompiledKernel:
-        """Compile a source in place of the description's own.
+        """Compile a source instead of that of the description.
 
         Args:
-            source: The file.
-            sandbox: Limits the compiler, for a source that nobody vouches for.
-            fresh: Compile even where there is an earlier result.
+            source: Source file.
+            sandbox: Limits of the compiler, for an untrusted source.
+            fresh: Ignore the compile cache.
 
         Raises:
-            CompileError, CompilerNotFound, KernelNotFound: As they say.
+            CompileError: The source does not compile.
+            CompilerNotFound: No compiler is installed.
+            KernelNotFound: The code object has no kernel of that entry.
         """
         description, target = self._config.kernel, self._config.target
         build = self.build(description, source, sandbox=sandbox, fresh=fresh)
@@ -137,10 +139,11 @@ class Workbench:
     def build(
         self, description: KernelDescription, source: Path, *, sandbox: Sandbox | None = None, fresh: bool = False
     ) -> BuildResult:
-        """Compile a source under a description that may differ from the configured one in its params.
+        """Compile a source with a description whose params may differ from the configured ones.
 
         Raises:
-            CompileError, CompilerNotFound: As they say.
+            CompileError: The source does not compile.
+            CompilerNotFound: No compiler is installed.
         """
         return compile_description(
             description,
@@ -153,15 +156,15 @@ class Workbench:
         )
 
     def inspect(self, compiled: CompiledKernel, source: Path, *, sandbox: Sandbox | None = None) -> Inspection:
-        """What guards look at.
+        """Collect the facts that guards examine.
 
         Args:
             compiled: The build.
-            source: What was built.
-            sandbox: Limits the compiler, for a source that nobody vouches for.
+            source: Its source file.
+            sandbox: Limits of the compiler, for an untrusted source.
 
         Raises:
-            SyntaxTreeError: The compiler gives no tree of the source.
+            SyntaxTreeError: The compiler returns no syntax tree of the source.
         """
         launch = build_launch(self._config.kernel, compiled.build.code_object, compiled.kernel.symbol, compiled.build.contract)
         return inspect(
@@ -176,10 +179,10 @@ class Workbench:
         )
 
     def run(self, compiled: CompiledKernel, directory: Path) -> ProfiledKernel:
-        """Launch, check, profile and analyse; everything is written below `directory`.
+        """Launch, verify, profile and analyse a kernel; all files are written to `directory`.
 
         Raises:
-            LabError: The kernel did what it must not do, or its output cannot be compared.
+            LabError: The kernel faulted, or its output cannot be compared.
         """
         build = compiled.build
         launch = build_launch(self._config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
@@ -240,10 +243,10 @@ class Workbench:
         return ProfiledKernel(compiled, profile, diagnosis, verification, passes.findings, tuple(files), passes.printed)
 
     def time_ns(self, compiled: CompiledKernel, directory: Path, *, dispatches: int) -> float:
-        """Median time of some dispatches in a process of their own; nothing is checked or counted.
+        """Return the median time of some dispatches in a separate process, without verification and counters.
 
         Raises:
-            LabError: The kernel did not run.
+            LabError: The profiler recorded no dispatch.
         """
         build = compiled.build
         launch = build_launch(self._config.kernel, build.code_object, compiled.kernel.symbol, build.contract)
@@ -258,7 +261,7 @@ class Workbench:
         return float(np.median(np.concatenate(durations)))
 
     def _verify(self, launch: Launch, outputs: Mapping[str, NDArray[Any]]) -> VerificationResult | None:
-        """None for the first run of a kernel whose truth is its own baseline."""
+        """Verify the outputs; None for the first run of a kernel without a reference, whose output becomes the reference."""
         if self._expected is None:
             known = self._device.expected_outputs(launch) if isinstance(self._device, ProvidesExpectedOutputs) else None
             reference = known if known is not None else expected_outputs(self._config.kernel, launch)
@@ -270,7 +273,7 @@ class Workbench:
 
 
 def write_findings(findings: Sequence[Finding], directory: Path) -> Path:
-    """`checks.json`: what the checks of the emulator found."""
+    """Write `checks.json`, the findings of the emulator's checks."""
     path = directory / "checks.json"
     write_text(path, json.dumps({"schema_version": "1.0", "findings": [asdict(f) for f in findings]}, indent=2) + "\n")
     return path
@@ -282,6 +285,6 @@ def _write_binaries(compiled: CompiledKernel, directory: Path) -> tuple[Path, ..
     listing = directory / "kernel.s"
     try:
         write_text(listing, compiled.disassembly())
-    except LabError:  # no disassembler here for this GPU: the code object itself is kept
+    except LabError:  # no disassembler for this GPU
         return (code_object,)
     return (code_object, listing)

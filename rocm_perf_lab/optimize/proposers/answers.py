@@ -1,4 +1,4 @@
-"""What a model may answer: one fenced code block that holds the whole file, and at most some words around it."""
+"""Parser of a model's answers, which must contain one fenced code block with the whole file."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ _LONGEST_DESCRIPTION = 100
 
 
 class AnswerError(LabError):
-    """An answer in which there is no source, or not exactly one."""
+    """An answer without exactly one complete source."""
 
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """A source, and what the model calls its change: the first words outside the block."""
+    """A source, and the model's description of the change: the first line outside the code block."""
 
     text: str
     description: str
 
 
 def read_answer(answer: str, *, parent: str, finish_reason: str | None = None, most_bytes: int) -> ParsedAnswer:
-    """The source in an answer, with the line ends and the byte order mark of the source that it rewrites.
+    """Return the source in an answer, with the line ends and the byte order mark of the parent.
 
     Args:
-        answer: All that the model wrote.
-        parent: The source that was to be rewritten.
-        finish_reason: Why the model stopped.
-        most_bytes: Longest answer.
+        answer: Answer of the model.
+        parent: Source that the model was to rewrite.
+        finish_reason: Reason of the model to stop.
+        most_bytes: Maximum size of the answer in bytes.
 
     Raises:
-        AnswerError: It is too long, incomplete, or has not exactly one code block.
+        AnswerError: The answer is too long, incomplete or empty, or does not have exactly one code block.
     """
     if finish_reason == "too long" or len(answer.encode()) > most_bytes:
         raise AnswerError(f"the answer is longer than {most_bytes:,} bytes")
     if finish_reason == "length":
-        raise AnswerError("the answer ends in the middle: the model reached its limit of tokens")
+        raise AnswerError("the answer is incomplete: the model reached its token limit")
     if not answer.strip():
         raise AnswerError("the answer is empty")
     blocks, prose = _split(answer)
     if not blocks:
-        raise AnswerError("the answer has no code block: the whole file in one fenced code block is asked for")
+        raise AnswerError("the answer has no code block: it must have the whole file in one fenced code block")
     if len(blocks) > 1:
-        raise AnswerError(f"the answer has {len(blocks)} code blocks: the whole file in one fenced code block is asked for")
+        raise AnswerError(f"the answer has {len(blocks)} code blocks: it must have the whole file in one fenced code block")
     text = "".join(f"{line}\n" for line in blocks[0])
     if not text.strip():
         raise AnswerError("the code block is empty")
     if "\0" in text:
-        raise AnswerError("the code block holds a NUL character")
+        raise AnswerError("the code block contains a NUL character")
     if "\r\n" in parent:
         text = text.replace("\n", "\r\n")
     if parent.startswith("\ufeff") and not text.startswith("\ufeff"):
@@ -59,10 +59,10 @@ def read_answer(answer: str, *, parent: str, finish_reason: str | None = None, m
 
 
 def _split(answer: str) -> tuple[list[list[str]], list[str]]:
-    """Lines of each code block, and the lines outside.
+    """Return the lines of each code block, and the lines outside.
 
     Raises:
-        AnswerError: The last block does not end.
+        AnswerError: The last block is not closed.
     """
     blocks: list[list[str]] = []
     prose: list[str] = []
@@ -79,7 +79,7 @@ def _split(answer: str) -> tuple[list[list[str]], list[str]]:
         else:
             prose.append(line)
     if fence:
-        raise AnswerError("the code block does not end: the answer is not whole")
+        raise AnswerError("the code block is not closed: the answer is incomplete")
     return blocks, prose
 
 

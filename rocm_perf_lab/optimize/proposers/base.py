@@ -1,4 +1,4 @@
-"""What a proposer is: it offers sources, one after another, and is told what became of each before it offers the next."""
+"""Protocol of proposers, which offer sources one by one and receive the verdict on each before offering the next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UnusableAnswer:
-    """An answer in which there is no source. `proposal` holds the answer itself, for the record."""
+    """An answer without a usable source. `proposal` contains the answer itself."""
 
     proposal: Proposal
     reason: str
@@ -22,17 +22,17 @@ class UnusableAnswer:
 
 Offer = Proposal | UnusableAnswer
 Offers = Generator[Offer, Verdict, str | None]
-"""Yields offers, is sent the verdict on each, and returns why there will be no more for any parent, or None."""
+"""Yields offers, receives the verdict on each, and returns the reason to stop the whole search, or None."""
 
 
 class Proposer(Protocol):
-    """Where rewrites come from."""
+    """Source of proposals."""
 
     @property
     def learns(self) -> bool:
-        """Whether verdicts change what it offers: then a round without success is no reason to stop."""
+        """Whether offers depend on verdicts. The search then continues after a round without an accepted proposal."""
         ...
 
     def offers(self, parent: Proposal, unit: SourceUnit, judged: Sequence[Verdict]) -> Offers:
-        """Rewrites of `parent`, which is parsed in `unit`; `judged` are the verdicts so far."""
+        """Offer rewrites of `parent`, parsed as `unit`; `judged` are the verdicts so far."""
         ...

@@ -1,7 +1,7 @@
-"""A model behind an OpenAI-compatible endpoint, asked through the official client.
+"""Model behind an OpenAI-compatible endpoint, called through the official client.
 
-Errors that may pass (429, 5xx, broken connections, time-outs, garbage in place of the protocol) are tried again with growing
-pauses, as long as the endpoint asks for where it says so. An answer that grows too long is not listened to to its end.
+Temporary errors (429, 5xx, broken connections, time-outs, invalid responses) are retried with increasing waits, or the wait of
+`Retry-After`. Reading stops when an answer exceeds the maximum size.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 _NO_KEY = "none"
 _LONGEST_WAIT_S = 60.0
 _LONGEST_ERROR = 300
-_ERRORS_THAT_PASS = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+_TEMPORARY_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How a model is reached and asked.
+    """Address and parameters of a model.
 
     Args:
-        base_url: With the version, for example `http://localhost:8000/v1`.
-        model: Name of the model there.
-        api_key_env: Environment variable with the key.
-        temperature: None leaves it to the endpoint.
-        seed: None leaves it to the endpoint.
-        stream: Read the answer as it is written.
-        timeout_s: Of one attempt, until the last word.
-        max_retries: After the first attempt.
-        first_wait_s: Before the second attempt; each further pause is twice as long.
-        max_answer_tokens: Asked of the endpoint.
-        max_answer_bytes: Where the lab stops listening.
+        base_url: URL with the version, for example `http://localhost:8000/v1`.
+        model: Name of the model.
+        api_key_env: Environment variable with the API key.
+        temperature: Sampling temperature; None means the endpoint's default.
+        seed: Sampling seed; None means the endpoint's default.
+        stream: Stream the answer.
+        timeout_s: Limit of one attempt in seconds, including the whole answer.
+        max_retries: Retries after the first attempt.
+        first_wait_s: Wait before the first retry in seconds; later waits double.
+        max_answer_tokens: Limit sent to the endpoint.
+        max_answer_bytes: Size at which reading stops.
     """
 
     base_url: str
@@ -61,23 +61,23 @@ class Endpoint:
     max_answer_bytes: int = 256 * 1024
 
     def key(self) -> str:
-        """The key; an endpoint on this machine does without.
+        """Return the API key; an endpoint on this machine needs none.
 
         Raises:
-            ModelError: There is none.
+            ModelError: The environment variable is not set.
         """
         key = os.environ.get(self.api_key_env, "").strip()
         if not key and not is_local(self.base_url):
             raise ModelError(
                 f"there is no API key for {self.base_url}",
                 where=f"the environment variable {self.api_key_env} (optimizer.llm.api_key_env) is not set",
-                hint=f"export {self.api_key_env}=..., or replay earlier answers with optimizer.proposer=recorded",
+                hint=f"export {self.api_key_env}=..., or replay recorded answers with optimizer.proposer=recorded",
             )
         return key or _NO_KEY
 
 
 def is_local(url: str) -> bool:
-    """Whether it is on this machine."""
+    """Return whether a URL refers to this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -87,14 +87,14 @@ def is_local(url: str) -> bool:
 
 @dataclass
 class EndpointModel:
-    """Asks one endpoint.
+    """Calls one endpoint.
 
     Args:
-        endpoint: Which one, and how.
-        sleep: Waits some seconds.
+        endpoint: Address and parameters.
+        sleep: Waits the given number of seconds.
 
     Raises:
-        ModelError: The address is none, the key is missing, or the client is not installed.
+        ModelError: The URL is invalid, the API key is missing, or the client is not installed.
     """
 
     endpoint: Endpoint
@@ -104,7 +104,7 @@ class EndpointModel:
         parts = urlsplit(self.endpoint.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ModelError(
-                f"{self.endpoint.base_url!r} is no address of an endpoint",
+                f"{self.endpoint.base_url!r} is not a valid URL of an endpoint",
                 where="optimizer.llm.base_url",
                 hint="for example http://localhost:8000/v1",
             )
@@ -116,14 +116,14 @@ class EndpointModel:
         try:
             from openai import OpenAI
         except ImportError as error:
-            raise ModelError("the client for models is not installed", hint="pip install 'rocm-perf-lab[llm]'") from error
+            raise ModelError("the client library for models is not installed", hint="pip install 'rocm-perf-lab[llm]'") from error
         return OpenAI(api_key=self._key, base_url=self.endpoint.base_url, timeout=self.endpoint.timeout_s, max_retries=0)
 
     def complete(self, conversation: Conversation) -> ModelAnswer:
-        """Ask, and ask again after errors that may pass.
+        """Return the answer to a conversation; retry after temporary errors.
 
         Raises:
-            ModelError: The last attempt failed too, or the endpoint refuses.
+            ModelError: The last attempt failed, or the error is not temporary.
         """
         from openai import APIError
 
@@ -133,9 +133,9 @@ class EndpointModel:
             try:
                 answer = self._ask(conversation)
                 return answer.model_copy(update={"failures": tuple(failures), "seconds": time.monotonic() - start})
-            except (APIError, _GarbledError, _SlowError) as error:
+            except (APIError, _ProtocolError, _TimeoutError) as error:
                 last = len(failures) >= self.endpoint.max_retries
-                if last or not _may_pass(error):
+                if last or not _is_temporary(error):
                     raise self._failed(error, len(failures) + 1) from error
                 wait = _asked_wait_s(error) or self.endpoint.first_wait_s * 2 ** len(failures)
                 failures.append(FailedAttempt(error=_in_words(error), waited_s=min(wait, _LONGEST_WAIT_S)))
@@ -151,89 +151,89 @@ class EndpointModel:
         }
         chosen = {name: value for name, value in request.items() if value is not None}
         try:
-            heard = self._listen(chosen) if self.endpoint.stream else self._receive(chosen)
-        except (ValueError, AttributeError, TypeError, LookupError) as error:  # what the client makes of garbage
-            raise _GarbledError(f"{type(error).__name__}: {error}") from error
-        usage = heard.usage
+            received = self._listen(chosen) if self.endpoint.stream else self._receive(chosen)
+        except (ValueError, AttributeError, TypeError, LookupError) as error:  # raised by the client for invalid responses
+            raise _ProtocolError(f"{type(error).__name__}: {error}") from error
+        usage = received.usage
         counted = TokenUsage(
             read=usage.prompt_tokens if usage else estimated_tokens(*(m.content for m in conversation)),
-            written=usage.completion_tokens if usage else estimated_tokens(heard.text),
+            written=usage.completion_tokens if usage else estimated_tokens(received.text),
             estimated=usage is None,
         )
-        return ModelAnswer(text=heard.text, finish_reason=heard.finish_reason, usage=counted, model=heard.model)
+        return ModelAnswer(text=received.text, finish_reason=received.finish_reason, usage=counted, model=received.model)
 
-    def _receive(self, request: dict[str, Any]) -> _Heard:
+    def _receive(self, request: dict[str, Any]) -> _Received:
         whole = self._client.chat.completions.create(**request)
         choice = whole.choices[0]
-        heard = _Heard(choice.message.content or "", choice.finish_reason, whole.usage, whole.model or "")
-        return heard.cut(self.endpoint.max_answer_bytes)
+        received = _Received(choice.message.content or "", choice.finish_reason, whole.usage, whole.model or "")
+        return received.cut(self.endpoint.max_answer_bytes)
 
-    def _listen(self, request: dict[str, Any]) -> _Heard:
-        heard = _Heard()
+    def _listen(self, request: dict[str, Any]) -> _Received:
+        received = _Received()
         size, deadline = 0, time.monotonic() + self.endpoint.timeout_s
         parts: list[str] = []
         chunks = 0
         with self._client.chat.completions.create(**request, stream=True, stream_options={"include_usage": True}) as stream:
             for chunk in stream:
                 chunks += 1
-                heard.usage = chunk.usage or heard.usage
-                heard.model = chunk.model or heard.model
+                received.usage = chunk.usage or received.usage
+                received.model = chunk.model or received.model
                 for choice in chunk.choices[:1]:
                     parts.append(choice.delta.content or "")
-                    heard.finish_reason = choice.finish_reason or heard.finish_reason
+                    received.finish_reason = choice.finish_reason or received.finish_reason
                     size += len(parts[-1].encode())
                 if size > self.endpoint.max_answer_bytes:
                     break
                 if time.monotonic() > deadline:
-                    raise _SlowError(f"no end of the answer after {self.endpoint.timeout_s:g} s")
-        heard.text = "".join(parts)
+                    raise _TimeoutError(f"the answer was not complete after {self.endpoint.timeout_s:g} s")
+        received.text = "".join(parts)
         if not chunks:
-            raise _GarbledError("a stream without any content")
-        if heard.finish_reason is None and size <= self.endpoint.max_answer_bytes:
-            raise _GarbledError("the stream ended before the answer did")
-        return heard.cut(self.endpoint.max_answer_bytes)
+            raise _ProtocolError("the stream was empty")
+        if received.finish_reason is None and size <= self.endpoint.max_answer_bytes:
+            raise _ProtocolError("the stream ended before the answer did")
+        return received.cut(self.endpoint.max_answer_bytes)
 
-    def _failed(self, error: APIError | _GarbledError | _SlowError, attempts: int) -> ModelError:
+    def _failed(self, error: APIError | _ProtocolError | _TimeoutError, attempts: int) -> ModelError:
         times = f" {attempts} times" if attempts > 1 else ""
         return ModelError(
             f"the model did not answer{times}: {_in_words(error)}",
             where=f"{self.endpoint.base_url}, model {self.endpoint.model}",
-            hint=_remedy(error, self.endpoint),
+            hint=_hint(error, self.endpoint),
         )
 
 
-class _GarbledError(Exception):
-    """Something else than the protocol."""
+class _ProtocolError(Exception):
+    """A response that violates the protocol."""
 
 
-class _SlowError(Exception):
-    """An answer that does not end."""
+class _TimeoutError(Exception):
+    """An answer that takes too long."""
 
 
 @dataclass
-class _Heard:
+class _Received:
     text: str = ""
     finish_reason: str | None = None
     usage: CompletionUsage | None = None
     model: str = ""
 
-    def cut(self, most_bytes: int) -> _Heard:
+    def cut(self, most_bytes: int) -> _Received:
         content = self.text.encode()
         if len(content) > most_bytes:
             self.text, self.finish_reason = content[:most_bytes].decode(errors="ignore"), "too long"
         return self
 
 
-def _may_pass(error: Exception) -> bool:
+def _is_temporary(error: Exception) -> bool:
     from openai import APIConnectionError, APIStatusError
 
     if isinstance(error, APIStatusError):
-        return error.status_code in _ERRORS_THAT_PASS and error.code != "insufficient_quota"
-    return isinstance(error, APIConnectionError | _GarbledError | _SlowError) or type(error).__name__ == "APIError"
+        return error.status_code in _TEMPORARY_STATUSES and error.code != "insufficient_quota"
+    return isinstance(error, APIConnectionError | _ProtocolError | _TimeoutError) or type(error).__name__ == "APIError"
 
 
 def _asked_wait_s(error: Exception) -> float | None:
-    """`Retry-After` in seconds."""
+    """Return `Retry-After` in seconds, if present."""
     from openai import APIStatusError
 
     if not isinstance(error, APIStatusError):
@@ -253,7 +253,7 @@ def _in_words(error: Exception) -> str:
     return text
 
 
-def _remedy(error: Exception, endpoint: Endpoint) -> str:
+def _hint(error: Exception, endpoint: Endpoint) -> str:
     from openai import APIStatusError
 
     if isinstance(error, APIStatusError):
@@ -263,4 +263,4 @@ def _remedy(error: Exception, endpoint: Endpoint) -> str:
             return "check optimizer.llm.base_url (with its /v1) and optimizer.llm.model"
         if error.status_code == 429:
             return "wait, or raise optimizer.llm.max_retries"
-    return "check that the endpoint is up (optimizer.llm.base_url), or replay earlier answers with optimizer.proposer=recorded"
+    return "check that the endpoint is up (optimizer.llm.base_url), or replay recorded answers with optimizer.proposer=recorded"

@@ -1,4 +1,4 @@
-"""Rewrites by a language model: one conversation per candidate, with the compiler's words until it compiles or gives up."""
+"""Proposer that asks a language model: one conversation per candidate, with compiler output until it compiles."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.proposers.transcript import TranscribedModel
     from rocm_perf_lab.optimize.source_tree import SourceUnit
 
-_MENDABLE = ("answer", "compile")
-_MOST_USELESS = 6
-"""Answers in a row without a source: more of them cost money and teach nobody anything."""
+_REPAIRABLE_STAGES = ("answer", "compile")
+_MAX_UNUSABLE = 6
+"""Consecutive answers without a usable source after which the search stops."""
 
 
 class LlmProposer:
-    """Asks a model, tells it every verdict.
+    """Asks a model for rewrites; prompts contain earlier verdicts.
 
     Args:
-        name: Of the model or the transcript; it becomes the proposals' transform.
-        model: Who answers.
-        prompt: Writes what it is told.
-        entry: The kernel.
+        name: Value of `Proposal.transform`.
+        model: Model.
+        prompt: Renders prompts.
+        entry: Name or symbol of the kernel.
         candidates: Conversations per parent and round.
-        repairs: How often an answer without a source that compiles goes back.
-        max_answer_bytes: Longest answer.
+        repairs: Maximum number of further questions after an answer that does not compile.
+        max_answer_bytes: Maximum size of an answer in bytes.
     """
 
     learns = True
@@ -58,35 +58,35 @@ class LlmProposer:
         self._candidates = candidates
         self._repairs = repairs
         self._max_answer_bytes = max_answer_bytes
-        self._useless = 0
+        self._unusable_answers = 0
         self.failure: ModelError | None = None
-        """Why no more answers came, where that was not the plan."""
+        """Error that ended the conversation, or None."""
 
     def offers(self, parent: Proposal, unit: SourceUnit, judged: Sequence[Verdict]) -> Offers:
-        """What the model makes of `parent`; ends for good when there are no more answers."""
-        told = list(judged)
+        """Offer the model's rewrites of `parent`; the search stops if the model does not answer."""
+        verdicts = list(judged)
         for _ in range(self._candidates):
             try:
-                yield from self._converse(parent, told)
+                yield from self._converse(parent, verdicts)
             except ModelError as error:
                 self.failure = error
                 return error.what
-            if self._useless >= _MOST_USELESS:
-                return f"{self._useless} answers in a row held no source that could be judged"
+            if self._unusable_answers >= _MAX_UNUSABLE:
+                return f"{self._unusable_answers} consecutive answers had no usable source"
         return None
 
-    def _converse(self, parent: Proposal, told: list[Verdict]) -> Generator[Offer, Verdict, None]:
-        conversation = self._prompt.question(parent, told)
+    def _converse(self, parent: Proposal, verdicts: list[Verdict]) -> Generator[Offer, Verdict, None]:
+        conversation = self._prompt.question(parent, verdicts)
         for attempt in range(1 + self._repairs):
             purpose = "repair" if attempt else "propose"
             answer = self._model.complete(conversation, purpose=purpose, parent=parent.id)  # type: ignore[arg-type]
             verdict = yield self._offer(answer, parent)
-            told.append(verdict)
-            self._useless = self._useless + 1 if verdict.stage == "answer" else 0
-            if verdict.stage not in _MENDABLE:
+            verdicts.append(verdict)
+            self._unusable_answers = self._unusable_answers + 1 if verdict.stage == "answer" else 0
+            if verdict.stage not in _REPAIRABLE_STAGES:
                 return
-            said = answer.text or "(nothing)"
-            conversation = [*conversation, ChatMessage(role="assistant", content=said), self._prompt.repair(verdict)]
+            text = answer.text or "(nothing)"
+            conversation = [*conversation, ChatMessage(role="assistant", content=text), self._prompt.repair(verdict)]
 
     def _offer(self, answer: ModelAnswer, parent: Proposal) -> Offer:
         try:
@@ -97,7 +97,7 @@ class LlmProposer:
         except AnswerError as error:
             return self._unusable(answer, parent, error.what)
         except SourceError as error:
-            return self._unusable(answer, parent, f"the kernel has to keep its name: {error.what}")
+            return self._unusable(answer, parent, f"the kernel must keep its name: {error.what}")
         description = rewritten.description or "a rewrite without a description"
         return Proposal.of(rewritten.text, transform=self._name, description=description, parent=parent)
 

@@ -1,4 +1,4 @@
-"""What a language model is to a proposer: messages in, one answer out."""
+"""Protocol of language models: a conversation in, one answer out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rocm_perf_lab.core.errors import LabError
 
 
 class ModelError(LabError):
-    """No answer, and none to be expected: the endpoint, the key, the budget or the transcript does not give one."""
+    """A failure to obtain an answer: because of the endpoint, the API key, the budget or the transcript."""
 
 
 class ChatMessage(BaseModel):
@@ -24,7 +24,7 @@ class ChatMessage(BaseModel):
 
 
 class TokenUsage(BaseModel):
-    """Tokens of one call; `estimated` where the endpoint does not count them."""
+    """Prompt (`read`) and completion (`written`) tokens of one call; `estimated` if the endpoint does not count them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,7 +34,7 @@ class TokenUsage(BaseModel):
 
 
 class FailedAttempt(BaseModel):
-    """An attempt that gave no answer, and how long was waited before the next one."""
+    """A failed attempt, and the wait before the next one in seconds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,7 +43,7 @@ class FailedAttempt(BaseModel):
 
 
 class ModelAnswer(BaseModel):
-    """What came back. `finish_reason` as the endpoint says it; `too long` where the lab stopped listening."""
+    """Answer of a model. `finish_reason` is that of the endpoint, or `too long` for a truncated answer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,13 +59,13 @@ Conversation = Sequence[ChatMessage]
 
 
 class ChatModel(Protocol):
-    """A model, or what stands in for one."""
+    """Model, live or recorded."""
 
     def complete(self, conversation: Conversation) -> ModelAnswer:
-        """The next message.
+        """Return the next message.
 
         Raises:
-            ModelError: There is none.
+            ModelError: The model does not answer.
         """
         ...
 
@@ -74,5 +74,5 @@ _BYTES_PER_TOKEN = 4
 
 
 def estimated_tokens(*texts: str) -> int:
-    """A rough count: four bytes a token, rounded up."""
+    """Return an estimate of the token count, at four bytes per token."""
     return sum(-(-len(text.encode()) // _BYTES_PER_TOKEN) for text in texts)

@@ -1,4 +1,4 @@
-"""What a model is told, rendered from the templates `llm_prompt*.j2`."""
+"""Prompts for language models, rendered from the templates `llm_prompt*.j2`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.optimize.proposal import Proposal, Verdict
 
-_VERDICTS_TOLD = 12
+_MAX_VERDICTS = 12
 _LONGEST_LOG = 4000
 
 
 @dataclass(frozen=True)
 class PromptRules:
-    """What every rewrite is held to, in words.
+    """Rules for rewrites in prompts.
 
     Args:
-        entry: The kernel.
-        file_name: Of the source.
+        entry: Name of the kernel.
+        file_name: File name of the source.
         guards: One sentence per guard.
-        min_improvement: What it has to save.
+        min_improvement: Required relative gain.
         time_word: `measured` or `emulated`.
     """
 
@@ -38,37 +38,37 @@ class PromptRules:
 
 @dataclass(frozen=True)
 class PromptWriter:
-    """Renders the messages.
+    """Renders the messages of conversations.
 
     Args:
-        rules: The same for the whole run.
-        facts: What the profile says of a source that was run: kernel, gpu, profile, analysis, hot_spots.
+        rules: Rules for rewrites.
+        facts: Returns the facts of an evaluated source: profile, analysis, metrics, hot spots, arguments.
     """
 
     rules: PromptRules
     facts: Callable[[Proposal], Mapping[str, Any]]
 
     def question(self, parent: Proposal, judged: Sequence[Verdict]) -> list[ChatMessage]:
-        """What a conversation begins with: the rules, then the source with all that is known of it."""
-        told = {
+        """Return the first messages of a conversation: the rules, and the source with its facts and earlier verdicts."""
+        context = {
             "source": parent.text.removeprefix("\ufeff").replace("\r\n", "\n"),
             "facts": self.facts(parent),
-            "verdicts": [_told(verdict) for verdict in judged[-_VERDICTS_TOLD:]],
+            "verdicts": [_verdict_facts(verdict) for verdict in judged[-_MAX_VERDICTS:]],
         }
         return [
             ChatMessage(role="system", content=_render("llm_prompt_system.j2", rules=asdict(self.rules))),
-            ChatMessage(role="user", content=_render("llm_prompt.j2", rules=asdict(self.rules), **told)),
+            ChatMessage(role="user", content=_render("llm_prompt.j2", rules=asdict(self.rules), **context)),
         ]
 
     def repair(self, verdict: Verdict) -> ChatMessage:
-        """What the compiler, or the reader of the answer, said to the last one."""
+        """Return the message with the compiler output, or with the reason why the last answer is unusable."""
         log = verdict.log if len(verdict.log) <= _LONGEST_LOG else verdict.log[:_LONGEST_LOG] + "\n[cut]"
         content = _render("llm_prompt_repair.j2", rules=asdict(self.rules), stage=verdict.stage, reason=verdict.reason, log=log)
         return ChatMessage(role="user", content=content)
 
 
 def guard_rules(guards: Sequence[object]) -> tuple[str, ...]:
-    """What each guard says of itself: its `rule`, which has its limits, or the first paragraph of its docstring."""
+    """Return one sentence per guard: its `rule` with its limits, or the first paragraph of its docstring."""
     sentences = []
     for guard in guards:
         first = (type(guard).__doc__ or type(guard).__name__).strip().split("\n\n")[0]
@@ -76,7 +76,7 @@ def guard_rules(guards: Sequence[object]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _told(verdict: Verdict) -> dict[str, Any]:
+def _verdict_facts(verdict: Verdict) -> dict[str, Any]:
     return {
         "description": verdict.proposal.description,
         "outcome": "accepted" if verdict.accepted else f"rejected at {verdict.stage}",

@@ -1,7 +1,7 @@
-"""Every call to a model, on disk: one JSON line each, written before the answer is used.
+"""Transcripts of calls to a model: one JSON line per call, written before the answer is used.
 
-A transcript is what a run can be repeated from without a model: :class:`RecordedModel` gives its answers byte for byte. It is
-also where an interrupted run goes on: calls that are in it already are not made, and not paid for, again.
+:class:`RecordedModel` replays a transcript without a model. A resumed run takes the answers of earlier calls from its transcript
+instead of paying for them again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Purpose = Literal["propose", "repair"]
 
 
 class RecordedCall(BaseModel):
-    """One line: what was asked, and what came back. A recorded line may leave out what was asked."""
+    """One line of a transcript: conversation and answer. The conversation is optional."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,7 +37,7 @@ class RecordedCall(BaseModel):
 
 @dataclass(frozen=True)
 class Budget:
-    """What all calls of a run together may use; prices per million tokens, cost in their currency."""
+    """Limits of all calls of a run. Prices are per million tokens, and costs are in their currency."""
 
     max_calls: int
     max_tokens: int
@@ -46,15 +46,15 @@ class Budget:
     price_per_million_written: float = 0.0
 
     def cost(self, read: int, written: int) -> float:
-        """Of so many tokens."""
+        """Return the cost of prompt (`read`) and completion (`written`) tokens."""
         return (read * self.price_per_million_read + written * self.price_per_million_written) / 1e6
 
 
 class RecordedModel:
-    """Answers from a transcript, in its order, whatever is asked.
+    """Replays the answers of a transcript in order, independent of the conversation.
 
     Raises:
-        ModelError: There is no such file, or it is no transcript.
+        ModelError: The file does not exist or is not a transcript.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,27 +63,31 @@ class RecordedModel:
         self._next = 0
 
     def skip(self, answers: int) -> None:
-        """Pass over answers that were given before an interruption."""
+        """Skip answers that were used before an interruption."""
         self._next += answers
 
     def complete(self, conversation: Conversation) -> ModelAnswer:
-        """The next answer."""
+        """Return the next answer.
+
+        Raises:
+            ModelError: There are no more answers.
+        """
         if self._next >= len(self._answers):
-            raise ModelError(f"the transcript has no more than {len(self._answers)} answers", where=str(self._path))
+            raise ModelError(f"the transcript has only {len(self._answers)} answers", where=str(self._path))
         self._next += 1
         return self._answers[self._next - 1]
 
 
 class TranscribedModel:
-    """A model whose calls are kept and counted; calls that are in the file from an interrupted run are answered from it.
+    """Model that records and counts calls, and answers the calls of an interrupted run from the transcript.
 
     Args:
-        model: Who answers.
-        path: The transcript; continued where it exists.
-        budget: What may be used.
+        model: Model that answers new calls.
+        path: Transcript; appended to if it exists.
+        budget: Limits of all calls.
 
     Raises:
-        ModelError: The file is no transcript.
+        ModelError: The file is not a transcript.
     """
 
     def __init__(self, model: ChatModel, path: Path, budget: Budget) -> None:
@@ -99,14 +103,14 @@ class TranscribedModel:
 
     @property
     def cost(self) -> float:
-        """Of all calls so far."""
+        """Cost of all calls so far."""
         return self._budget.cost(self.read, self.written)
 
     def complete(self, conversation: Conversation, *, purpose: Purpose, parent: str | None) -> ModelAnswer:
-        """The next answer.
+        """Return the next answer.
 
         Raises:
-            ModelError: There is none, or the budget does not allow to ask.
+            ModelError: The model does not answer, or the budget is exhausted.
         """
         if self.calls < len(self._earlier):
             answer = self._earlier[self.calls].answer
@@ -130,7 +134,7 @@ class TranscribedModel:
         if self.read + self.written + asked > budget.max_tokens:
             raise ModelError(
                 f"optimizer.llm.max_tokens ({budget.max_tokens:,}) reached: {self.read + self.written:,} used, "
-                f"the next question alone is about {asked:,}"
+                f"the next prompt needs about {asked:,}"
             )
         cost = self.cost + budget.cost(asked, 0)
         if budget.max_cost is not None and cost > budget.max_cost:
@@ -145,14 +149,14 @@ class TranscribedModel:
 
 
 def read_transcript(path: Path, *, cut_short: bool = False) -> tuple[RecordedCall, ...]:
-    """All calls of a file.
+    """Return the calls of a transcript.
 
     Args:
-        path: The file.
-        cut_short: Drop a last line that an interruption cut short, from the file too.
+        path: Transcript.
+        cut_short: Remove an incomplete last line, from the file too.
 
     Raises:
-        ModelError: It cannot be read, or a line is no call.
+        ModelError: The file cannot be read, or a line is invalid.
     """
     try:
         content = path.read_bytes()
@@ -160,7 +164,7 @@ def read_transcript(path: Path, *, cut_short: bool = False) -> tuple[RecordedCal
         raise ModelError(
             f"the transcript cannot be read: {error.strerror}",
             where=str(path),
-            hint="optimizer.llm.transcript names a transcript.jsonl of an earlier run",
+            hint="set optimizer.llm.transcript to a transcript.jsonl of an earlier run",
         ) from error
     if cut_short and not content.endswith(b"\n"):
         content = content[: content.rfind(b"\n") + 1]
@@ -174,8 +178,8 @@ def read_transcript(path: Path, *, cut_short: bool = False) -> tuple[RecordedCal
             except ValidationError as error:
                 first = error.errors()[0]
                 raise ModelError(
-                    f"no call of a transcript: {first['msg']} at {'.'.join(map(str, first['loc'])) or 'its top'}",
+                    f"invalid line in a transcript: {first['msg']} at {'.'.join(map(str, first['loc'])) or 'its top'}",
                     where=f"{path}:{number}",
-                    hint="optimizer.llm.transcript names a transcript.jsonl of an earlier run",
+                    hint="set optimizer.llm.transcript to a transcript.jsonl of an earlier run",
                 ) from error
     return tuple(calls)

@@ -1,4 +1,4 @@
-"""Rewrites by transforms: every transform on the parent, in the order of the configuration."""
+"""Proposer that applies every transform to the parent, in the order of the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TransformProposer:
-    """Offers what the transforms propose; verdicts change nothing."""
+    """Offers the rewrites of transforms, independent of verdicts."""
 
     learns = False
 
@@ -24,7 +24,7 @@ class TransformProposer:
         self._transforms = tuple(transforms)
 
     def offers(self, parent: Proposal, unit: SourceUnit, judged: Sequence[Verdict]) -> Offers:
-        """In a fixed order."""
+        """Offer rewrites in a deterministic order."""
         for transform in self._transforms:
             for rewrite in transform.propose(unit):
                 yield Proposal.of(rewrite.text, transform=transform.name, description=rewrite.description, parent=parent)

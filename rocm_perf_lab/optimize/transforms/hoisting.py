@@ -1,8 +1,6 @@
-"""Loop-invariant accesses to memory move out of the loop: what is read again and again, or summed up in place, stays in a
-register.
+"""Move loop-invariant memory accesses out of loops: repeated loads and in-place sums are kept in a register.
 
-The compiler cannot do this where another pointer might lead to the same place. Here it is known that it does not: the
-arguments of a kernel are distinct buffers, as its description has them.
+The compiler cannot do this if another pointer may alias. The arguments of a described kernel are distinct buffers.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ _CONDITIONS = frozenset(
 
 
 class HoistInvariants:
-    """Each invariant access alone, then all of a loop."""
+    """Moves all invariant accesses of one loop."""
 
     name = "hoist invariants"
     addresses = frozenset(
@@ -52,7 +50,7 @@ class HoistInvariants:
     )
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """One rewrite per loop with such accesses."""
+        """Return one rewrite per loop with invariant accesses."""
         rewrites = []
         for node, found in _candidates(unit):
             if isinstance(found, dict):
@@ -64,7 +62,7 @@ class HoistInvariants:
         return tuple(rewrites)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Loops that are left alone."""
+        """Return loops without such accesses, or with an obstacle."""
         return tuple(Rejection(line_of(node), why) for node, why in _candidates(unit) if isinstance(why, str))
 
 
@@ -74,10 +72,10 @@ def _candidates(unit: SourceUnit) -> list[tuple[Node, dict[str, tuple[str, bool]
 
 
 def _invariants(unit: SourceUnit, node: Node) -> dict[str, tuple[str, bool]] | str:
-    """Accesses by their text: element type and whether they are written; or why there are none."""
+    """Return element type and whether it is written for each access by its text, or the reason why there are none."""
     loop = counted_loop(node)
     if loop is None:
-        return "is no counted loop"
+        return "is not a counted loop"
     obstacle = loop_at(unit, node).obstacle
     if obstacle is not None:
         return obstacle
@@ -88,7 +86,7 @@ def _invariants(unit: SourceUnit, node: Node) -> dict[str, tuple[str, bool]] | s
         return "calls a function of this file"
     read, written = touched(function, loop.body)
     if read is None or written is None:
-        return "uses a pointer whose buffer is not plain to see"
+        return "uses a pointer to an unknown buffer"
     changing = assigned_names(node)
     found: dict[str, tuple[str, bool]] = {}
     for access in (n for n in walk(loop.body) if n.type == "subscript_expression"):
@@ -116,7 +114,7 @@ def _own_functions(unit: SourceUnit) -> list[tuple[str, Node]]:
 
 
 def _is_conditional(access: Node, body: Node) -> bool:
-    """Whether an iteration may pass without the access."""
+    """Return whether an iteration may skip the access."""
     node = access
     while node != body and node.parent is not None:
         parent = node.parent
@@ -153,7 +151,7 @@ def _edit(unit: SourceUnit, loop: CountedLoop, found: dict[str, tuple[str, bool]
 
 
 def _fresh(unit: SourceUnit, number: int) -> str:
-    """A name that the source does not use."""
+    """Return a name that the source does not use."""
     name = f"kept_{number}"
     while name.encode() in unit.content:
         name += "_"

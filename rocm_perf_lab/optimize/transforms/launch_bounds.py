@@ -1,7 +1,7 @@
-"""`__launch_bounds__` and `amdgpu_waves_per_eu`: how many registers the compiler may use.
+"""`__launch_bounds__` and `amdgpu_waves_per_eu`, which set the number of registers that the compiler may use.
 
-Without bounds the compiler prepares for workgroups of 1,024 work-items, 128 VGPRs each. The bound is the workgroup of the
-kernel's description, by the macro that stands for it where there is one: a kernel with it cannot be launched with more.
+Without bounds the compiler assumes workgroups of 1,024 work-items with 128 VGPRs each. The bound is the workgroup size of the
+kernel's description, or the macro for it; the kernel cannot be launched with a larger workgroup.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _MOST_WAVES = 8
 
 
 class LaunchBounds:
-    """The workgroup of the description as an upper bound.
+    """Adds the workgroup size of the description as an upper bound.
 
     Args:
-        kernel: The description.
+        kernel: Description.
     """
 
     name = "launch bounds"
@@ -42,15 +42,15 @@ class LaunchBounds:
         self._kernel = kernel
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """One rewrite, where the kernel has no bounds."""
+        """Return one rewrite, unless the kernel has bounds."""
         if _BOUNDS.search(_head(unit.kernel)):
             return ()
         bound = self._bound(unit)
         return (Rewrite(f"__launch_bounds__({bound})", _inserted(unit, f"__launch_bounds__({bound}) ")),)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """A kernel that has bounds."""
-        return (Rejection(line_of(unit.kernel), "has bounds of its own"),) if _BOUNDS.search(_head(unit.kernel)) else ()
+        """Return the kernel if it has bounds."""
+        return (Rejection(line_of(unit.kernel), "already has bounds"),) if _BOUNDS.search(_head(unit.kernel)) else ()
 
     def _bound(self, unit: SourceUnit) -> str:
         block = self._kernel.block
@@ -62,13 +62,13 @@ class LaunchBounds:
 
 
 class WavesPerEu:
-    """How many wavefronts a SIMD should hold.
+    """Adds a minimum number of wavefronts per SIMD.
 
     Args:
-        waves: Least numbers to try, from 1 to 8.
+        waves: Numbers to try, from 1 to 8.
 
     Raises:
-        LabError: A number out of range.
+        LabError: A number is out of range.
     """
 
     name = "waves per EU"
@@ -78,14 +78,14 @@ class WavesPerEu:
         outside = [n for n in waves if not isinstance(n, int) or not 1 <= n <= _MOST_WAVES]
         if outside or not waves:
             raise LabError(
-                f"waves must be whole numbers from 1 to {_MOST_WAVES}, not {outside}",
+                f"waves must be integers from 1 to {_MOST_WAVES}, not {outside}",
                 where="optimizer.transforms: waves",
                 hint="for example waves: [2, 4]",
             )
         self._waves = tuple(sorted(set(waves)))
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """One rewrite per number, where the kernel does not say itself."""
+        """Return one rewrite per number, unless the kernel has the attribute."""
         if "amdgpu_waves_per_eu" in _head(unit.kernel):
             return ()
         return tuple(
@@ -94,24 +94,24 @@ class WavesPerEu:
         )
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """A kernel that says so itself."""
+        """Return the kernel if it has the attribute."""
         return (
-            (Rejection(line_of(unit.kernel), "has waves per EU of its own"),)
+            (Rejection(line_of(unit.kernel), "already has amdgpu_waves_per_eu"),)
             if "amdgpu_waves_per_eu" in _head(unit.kernel)
             else ()
         )
 
 
 def work_items(kernel: KernelDescription) -> int:
-    """Of a workgroup of the description."""
+    """Return the work-items per workgroup of a description."""
     return prod(evaluate_integer(e, kernel.params, where=f"kernel.block[{i}]") for i, e in enumerate(kernel.block))
 
 
 def _head(function: Node) -> str:
-    """Everything before the kernel's name."""
+    """Return the text before the kernel's name."""
     return text_of(function)[: function_declarator(function).start_byte - function.start_byte]
 
 
-def _inserted(unit: SourceUnit, words: str) -> str:
+def _inserted(unit: SourceUnit, text: str) -> str:
     start = function_declarator(unit.kernel).start_byte
-    return apply(unit.content, [Edit(start, start, words)])
+    return apply(unit.content, [Edit(start, start, text)])

@@ -1,6 +1,6 @@
-"""Which buffer a pointer of the kernel leads to: two pointers with different roots never meet.
+"""Alias analysis of pointers in a kernel: pointers with different roots do not alias.
 
-The root is a pointer parameter or an LDS array. Arguments of a kernel are distinct buffers, as its description has them.
+A root is a pointer parameter or an LDS array. The arguments of a described kernel are distinct buffers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def root_of(function: Node, pointer: str, *, depth: int = 8) -> str | None:
-    """Name of the parameter or array that `pointer` leads to; None where that is not plain to see."""
+    """Return the parameter or array that `pointer` is derived from; None if unknown."""
     origins = _parameters(function) | _arrays(function)
     if pointer in origins:
         return pointer
@@ -27,9 +27,9 @@ def root_of(function: Node, pointer: str, *, depth: int = 8) -> str | None:
 
 
 def touched(function: Node, part: Node) -> tuple[set[str] | None, set[str] | None]:
-    """Roots that are read and roots that are written below `part`; None where one of them is unknown.
+    """Return the roots that are read and the roots that are written in `part`; None if one of them is unknown.
 
-    What is dereferenced or called with a pointer counts as both.
+    A dereferenced pointer counts as both.
     """
     read: set[str | None] = set()
     written: set[str | None] = set()

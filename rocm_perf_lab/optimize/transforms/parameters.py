@@ -1,7 +1,7 @@
-"""`__restrict__` and `const` on pointer parameters: the compiler may keep in registers what no other pointer can change.
+"""`__restrict__` and `const` on pointer parameters, so that the compiler can keep values in registers.
 
-Holds for kernels whose arguments are distinct buffers, as the kernel's description has them. `const` is added only where
-the name is not mangled and the kernel only reads through the pointer.
+This is valid because the arguments of a described kernel are distinct buffers. `const` is added only if the kernel's name is not
+mangled and the kernel only reads through the pointer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class RestrictPointers:
-    """All pointer parameters of the kernel at once."""
+    """Adds qualifiers to all pointer parameters of the kernel."""
 
     name = "restrict"
     addresses = frozenset({"memory_bandwidth_bound", "latency_bound", "compute_bound", "under_occupied", "balanced", "unknown"})
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """One rewrite, where a pointer is not restricted yet."""
+        """Return one rewrite, unless all pointers are restricted."""
         edits, names = [], []
         for parameter, pointer in _pointers(unit.kernel):
             name = pointer.named_children[-1]
@@ -40,9 +40,9 @@ class RestrictPointers:
         return (Rewrite(f"__restrict__ on {', '.join(names)}", apply(unit.content, edits)),)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Pointers to pointers."""
+        """Return pointers to pointers."""
         return tuple(
-            Rejection(line_of(p), f"parameter {text_of(p)} is no plain pointer")
+            Rejection(line_of(p), f"parameter {text_of(p)} is not a plain pointer")
             for p in _parameters(unit.kernel)
             if text_of(p).count("*") > 1
         )
@@ -54,7 +54,7 @@ def _parameters(function: Node) -> list[Node]:
 
 
 def _pointers(function: Node) -> list[tuple[Node, Node]]:
-    """Parameters that are plain pointers with a name, with their declarators."""
+    """Return named parameters that are plain pointers, with their declarators."""
     found = []
     for parameter in _parameters(function):
         declarator = parameter.child_by_field_name("declarator")
@@ -66,12 +66,12 @@ def _pointers(function: Node) -> list[tuple[Node, Node]]:
 
 
 def _is_unmangled(function: Node) -> bool:
-    """Whether the kernel stands in `extern "C"`, so that its parameters' types are not part of its name."""
+    """Return whether the kernel is declared `extern "C"`, so that parameter types are not part of its symbol."""
     return any(parent.type == "linkage_specification" and '"C"' in text_of(parent)[:16] for parent in ancestors(function))
 
 
 def _only_read(function: Node, name: str) -> bool:
-    """Whether every use of a pointer is `name[...]`, and none of them is written."""
+    """Return whether every use of a pointer is `name[...]` and is not written."""
     for node in walk(function):
         if node.type != "identifier" or text_of(node) != name or node.parent is None or node.parent.type == "pointer_declarator":
             continue

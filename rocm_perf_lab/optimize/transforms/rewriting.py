@@ -1,4 +1,4 @@
-"""What transforms share: edits of a source by byte ranges, and loops and names as a syntax tree shows them."""
+"""Helpers of transforms: edits by byte ranges, counted loops, and analysis of names and accesses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JUMPS = frozenset({"return_statement", "break_statement", "continue_statement",
 
 @dataclass(frozen=True)
 class Edit:
-    """Bytes `start` to `end` of the source become `text`."""
+    """Replacement of the bytes from `start` to `end` by `text`."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class CountedLoop:
-    """`for (type index = start; index < end; index += step) body`. `start_text` and so on are expressions as written."""
+    """Loop `for (type index = start; index < end; index += step) body`, with expressions as source text."""
 
     node: Node
     type_name: str
@@ -46,26 +46,26 @@ class CountedLoop:
 
 
 def apply(content: bytes, edits: Iterable[Edit]) -> str:
-    """The source with all edits made; they must not overlap."""
+    """Return the source after all edits, which must not overlap."""
     for edit in sorted(edits, key=lambda edit: (-edit.start, -edit.end)):
         content = content[: edit.start] + edit.text.encode() + content[edit.end :]
     return content.decode()
 
 
 def newline(content: bytes) -> str:
-    """How lines end in this source."""
+    """Return the line end of a source."""
     return "\r\n" if b"\r\n" in content else "\n"
 
 
 def indentation(content: bytes, position: int) -> str:
-    """White space at the start of the line."""
+    """Return the white space at the start of a line."""
     start = content.rfind(b"\n", 0, position) + 1
     line = content[start:position]
     return line[: len(line) - len(line.lstrip())].decode()
 
 
 def counted_loop(node: Node) -> CountedLoop | None:
-    """A `for` statement as a counted loop, or None where it is none: one index, `<`, and a step that adds."""
+    """Return a `for` statement with one index, `<` and an additive step as a counted loop; None for other loops."""
     if node.type != "for_statement":
         return None
     start, test, step, body = (node.child_by_field_name(n) for n in ("initializer", "condition", "update", "body"))
@@ -97,12 +97,12 @@ def _step(step: Node, index: str) -> str | None:
 
 
 def names_in(node: Node) -> set[str]:
-    """Identifiers below a node, those of fields left out."""
+    """Return the identifiers in a node, without fields."""
     return {text_of(inner) for inner in walk(node) if inner.type == "identifier"}
 
 
 def assigned_names(node: Node) -> set[str]:
-    """Variables that are assigned, stepped, declared or whose address is taken below a node; of `a[i] = 0`, nothing."""
+    """Return variables in a node that are assigned, incremented, declared or have their address taken; not `a` of `a[i] = 0`."""
     found: set[str] = set()
     for inner in walk(node):
         target = None
@@ -121,17 +121,17 @@ def assigned_names(node: Node) -> set[str]:
 
 
 def calls_in(node: Node) -> set[str]:
-    """Names of what is called below a node."""
+    """Return the names of called functions in a node."""
     return {called_name(inner) for inner in walk(node) if inner.type == "call_expression"}
 
 
 def jumps_in(node: Node) -> bool:
-    """Whether control can leave what is below a node other than at its end."""
+    """Return whether a node contains a jump."""
     return any(inner.type in _JUMPS for inner in walk(node))
 
 
 def loops_in(node: Node) -> bool:
-    """Whether there is a loop below a node, the node itself left out."""
+    """Return whether a node contains a loop, besides itself."""
     return any(
         inner.type in ("for_statement", "while_statement", "do_statement", "for_range_loop")
         for inner in walk(node)
@@ -140,7 +140,7 @@ def loops_in(node: Node) -> bool:
 
 
 def accesses(node: Node, base: str) -> list[Node]:
-    """Subscript expressions below a node whose array or pointer is `base`."""
+    """Return the subscript expressions of `base` in a node."""
     return [
         inner
         for inner in walk(node)
@@ -149,7 +149,7 @@ def accesses(node: Node, base: str) -> list[Node]:
 
 
 def subscript_index(access: Node) -> Node | None:
-    """The index expression of `base[index]`."""
+    """Return the index of `base[index]`."""
     indices = access.child_by_field_name("indices")
     if indices is None:
         return access.child_by_field_name("index")
@@ -158,7 +158,7 @@ def subscript_index(access: Node) -> Node | None:
 
 
 def is_written(access: Node) -> bool:
-    """Whether the expression is assigned to, stepped, or its address taken."""
+    """Return whether an expression is assigned, incremented, or has its address taken."""
     parent = access.parent
     if parent is None:
         return False
@@ -168,7 +168,7 @@ def is_written(access: Node) -> bool:
 
 
 def element_type(function: Node, pointer: str) -> str | None:
-    """Element type of a pointer that is declared in a function, without `const`; None where that is not plain to see."""
+    """Return the element type of a pointer that is declared in a function, without `const`; None if ambiguous."""
     found = set()
     for node in walk(function):
         if node.type not in ("parameter_declaration", "declaration"):
@@ -182,7 +182,7 @@ def element_type(function: Node, pointer: str) -> str | None:
 
 
 def _declares(identifier: Node, declaration: Node) -> bool:
-    """Whether an identifier is declared as something other than a pointer: an array or a scalar of the same name."""
+    """Return whether an identifier is declared as an array or a scalar."""
     parent = identifier.parent
     while parent is not None and parent != declaration:
         if parent.type == "pointer_declarator" or (
@@ -194,7 +194,7 @@ def _declares(identifier: Node, declaration: Node) -> bool:
 
 
 def initialiser(function: Node, name: str) -> Node | None:
-    """The value that a local variable is declared with, where it is declared once and never assigned again."""
+    """Return the initialiser of a local variable that is declared once and not assigned again."""
     values = [
         node.child_by_field_name("value")
         for node in walk(function)
@@ -209,17 +209,17 @@ def initialiser(function: Node, name: str) -> Node | None:
 
 
 def substituted(text: str, name: str, by: str) -> str:
-    """`text` with every word `name` replaced."""
+    """Return `text` with every identifier `name` replaced."""
     return re.sub(rf"(?<![\w.])(?<!->){re.escape(name)}\b", lambda _: by, text)
 
 
 def enclosing_function(node: Node) -> Node:
-    """The function definition around a node."""
+    """Return the function definition that contains a node."""
     return next(parent for parent in ancestors(node) if parent.type == "function_definition")
 
 
 def statements_with_pragma(unit: SourceUnit, node: Node) -> tuple[int, str]:
-    """Where a loop's own `#pragma unroll` line begins (or the loop itself), and that line."""
+    """Return the start of a loop with its `#pragma unroll` line, and that line."""
     pragma = loop_at(unit, node).pragma
     if pragma is None:
         return node.start_byte, ""

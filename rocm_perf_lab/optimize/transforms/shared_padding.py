@@ -1,7 +1,7 @@
-"""Padding of two-dimensional LDS arrays: with one element more per row, a column no longer lies in one bank.
+"""Padding of two-dimensional LDS arrays, so that the elements of a column are in different banks.
 
-LDS has 32 banks of 4 bytes (CDNA3 ISA guide): lanes that walk down a column of 32 or 64 words meet in the same bank.
-Only arrays that are always used with both indices are padded: nothing else sees where an element lies.
+LDS has 32 banks of 4 bytes (CDNA3 ISA guide): lanes that access a column with a stride of 32 or 64 words conflict. Only arrays
+that are always used with both indices are padded, because then no code depends on the position of an element.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _LARGEST = 16
 
 
 class PadSharedMemory:
-    """Each two-dimensional array in LDS alone, then all together.
+    """Pads each two-dimensional LDS array, then all together.
 
     Args:
-        elements: How many to add to a row, from 1 to 16.
+        elements: Numbers of elements to add per row, from 1 to 16.
 
     Raises:
-        LabError: A number out of range.
+        LabError: A number is out of range.
     """
 
     name = "pad LDS"
@@ -40,14 +40,14 @@ class PadSharedMemory:
         outside = [n for n in elements if not isinstance(n, int) or not 1 <= n <= _LARGEST]
         if outside or not elements:
             raise LabError(
-                f"elements must be whole numbers from 1 to {_LARGEST}, not {outside}",
+                f"elements must be integers from 1 to {_LARGEST}, not {outside}",
                 where="optimizer.transforms: elements",
                 hint="for example elements: [1]",
             )
         self._elements = tuple(sorted(set(elements)))
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """One rewrite per group of arrays and padding."""
+        """Return one rewrite per group of arrays and padding."""
         free = [(name, size) for name, size, obstacle in _arrays(unit) if obstacle is None]
         groups = [[array] for array in free] + ([free] if len(free) > 1 else [])
         return tuple(
@@ -60,12 +60,12 @@ class PadSharedMemory:
         )
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Arrays that are left alone."""
+        """Return arrays that cannot be padded."""
         return tuple(Rejection(line_of(size), f"{name} {obstacle}") for name, size, obstacle in _arrays(unit) if obstacle)
 
 
 def _arrays(unit: SourceUnit) -> Iterator[tuple[str, Node, str | None]]:
-    """Two-dimensional LDS arrays: name, size of a row, and why it must not be padded."""
+    """Yield name, row size and obstacle of each two-dimensional LDS array."""
     for function in unit.functions():
         for declaration in walk(function):
             if declaration.type != "declaration" or not any(
@@ -82,7 +82,7 @@ def _arrays(unit: SourceUnit) -> Iterator[tuple[str, Node, str | None]]:
 
 def _obstacle(function: Node, declaration: Node, name: str, size: Node) -> str | None:
     if "+" in text_of(size):
-        return "is padded already"
+        return "is already padded"
     for node in walk(function):
         if node.type != "identifier" or text_of(node) != name or declaration.start_byte <= node.start_byte < declaration.end_byte:
             continue

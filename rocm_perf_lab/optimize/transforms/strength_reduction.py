@@ -1,8 +1,8 @@
-"""Divisions in loops by what does not change become cheaper ones.
+"""Strength reduction of divisions by loop invariants.
 
-`x / d` with a float `d` becomes a product with its reciprocal, taken once: ten instructions become one, and the result may
-differ in its last bit. `i / d` and `i % d` of the loop's own index, with integers, become a quotient and a remainder that are
-carried along by additions: exact.
+`x / d` with a float `d` becomes a product with the reciprocal, computed once: one instruction instead of ten, and the result may
+differ in the last bit. `i / d` and `i % d` of an integer loop index become a quotient and a remainder that are updated by
+additions, which is exact.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INTEGERS = frozenset({"int", "unsigned", "unsigned int", "size_t", "long", "int
 
 
 class ReduceStrength:
-    """Each loop alone, then all loops together."""
+    """Rewrites all loops together, then each loop."""
 
     name = "strength reduction"
     addresses = frozenset(
@@ -41,7 +41,7 @@ class ReduceStrength:
     )
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """One rewrite per group of loops."""
+        """Return one rewrite per group of loops."""
         free = [(node, edit, what) for node, edit, what in _reduced(unit) if edit is not None]
         outer = [row for row in free if not any(o[0].start_byte < row[0].start_byte < o[0].end_byte for o in free)]
         groups = ([outer] if len(outer) > 1 else []) + [[row] for row in free]
@@ -54,7 +54,7 @@ class ReduceStrength:
         )
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Loops without such a division."""
+        """Return loops without such a division."""
         return tuple(Rejection(line_of(node), what) for node, edit, what in _reduced(unit) if edit is None)
 
 
@@ -78,12 +78,12 @@ def _reduced(unit: SourceUnit) -> list[tuple[Node, Edit | None, str]]:
                     divisor = next(iter(integers.values()))
                     rows.append((node, _carried(unit, loop, integers, divisor), f"{loop.index} / {divisor} carried along"))
                 if not floats and not integers:
-                    rows.append((node, None, "divides by nothing that stays the same"))
+                    rows.append((node, None, "has no division by a loop invariant"))
     return rows
 
 
 def _float_divisions(loop: Node) -> list[tuple[Node, str]]:
-    """Divisions by an unchanging `float` variable, with its name."""
+    """Return divisions by a loop-invariant `float` variable, with its name."""
     body = loop.child_by_field_name("body")
     if body is None:
         return []
@@ -101,7 +101,7 @@ def _float_divisions(loop: Node) -> list[tuple[Node, str]]:
 
 
 def _integer_divisions(node: Node) -> dict[Node, str]:
-    """`index / d` and `index % d` of the loop's index, all by the same unchanging integer `d`."""
+    """Return `index / d` and `index % d` of the loop index, all with the same loop-invariant integer `d`."""
     loop = counted_loop(node)
     if loop is None or jumps_in(loop.body) or loop.type_name not in _INTEGERS:
         return {}
@@ -119,7 +119,7 @@ def _integer_divisions(node: Node) -> dict[Node, str]:
 
 
 def _type_of(function: Node, name: str) -> str | None:
-    """Type of a scalar parameter or local variable that is declared once."""
+    """Return the type of a scalar parameter or local variable that is declared once."""
     found = []
     parameters = function_declarator(function).child_by_field_name("parameters")
     declarations = [n for n in walk(function) if n.type == "declaration"] + list(parameters.named_children if parameters else [])
@@ -143,7 +143,7 @@ def _with_reciprocals(unit: SourceUnit, loop: Node, divisions: list[tuple[Node, 
 
 
 def _carried(unit: SourceUnit, loop: CountedLoop, divisions: dict[Node, str], divisor: str) -> Edit:
-    """Quotient and remainder start with two divisions and grow by those of the step; all values are taken as not negative."""
+    """Return the edit that initialises quotient and remainder and adds those of the step; values must not be negative."""
     quotient, remainder = _fresh(unit, f"{loop.index}_quotient"), _fresh(unit, f"{loop.index}_remainder")
     by, over = _fresh(unit, f"{loop.index}_step_quotient"), _fresh(unit, f"{loop.index}_step_remainder")
     kind = loop.type_name
@@ -176,7 +176,7 @@ def _wrapped(unit: SourceUnit, loop: Node, edits: list[Edit], before: list[str])
 
 
 def _fresh(unit: SourceUnit, name: str) -> str:
-    """A name that the source does not use."""
+    """Return a name that the source does not use."""
     while name.encode() in unit.content:
         name += "_"
     return name

@@ -1,7 +1,7 @@
-"""Loop unrolling by `#pragma unroll N`, on loops where it cannot change what the kernel does.
+"""Loop unrolling with `#pragma unroll N`.
 
-Not touched: loops with barriers, atomics, dynamic shared memory, inline assembly, early exits, and loops that are not
-`for` loops. The compiler decides about the rest: a pragma that changes no machine code is a duplicate for the closed loop.
+Loops with barriers, atomics, dynamic shared memory, inline assembly or early exits are not changed, nor are loops other than
+`for` loops. A pragma that does not change the machine code is a duplicate for the closed loop.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _SMALLEST, _LARGEST = 2, 8
 
 
 class UnrollLoops:
-    """Each free loop at each factor, then all free loops together.
+    """Unrolls each loop by each factor, then all loops together.
 
     Args:
-        factors: From 2 to 8.
+        factors: Unroll factors, from 2 to 8.
 
     Raises:
-        LabError: No factor, or one out of range.
+        LabError: There is no factor, or one is out of range.
     """
 
     name = "unroll"
@@ -37,14 +37,14 @@ class UnrollLoops:
         outside = [f for f in factors if not isinstance(f, int) or not _SMALLEST <= f <= _LARGEST]
         if outside or not factors:
             raise LabError(
-                f"unroll factors must be whole numbers from {_SMALLEST} to {_LARGEST}, not {outside}",
+                f"unroll factors must be integers from {_SMALLEST} to {_LARGEST}, not {outside}",
                 where="optimizer.transforms: factors",
                 hint="for example factors: [2, 4, 8]",
             )
         self._factors = tuple(sorted(set(factors)))
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """One rewrite per loop and factor, and one per factor for all loops where there are several."""
+        """Return one rewrite per loop and factor, and one per factor for all loops."""
         free = [loop for loop in loops_of(unit) if loop.obstacle is None]
         groups = [[loop] for loop in free] + ([free] if len(free) > 1 else [])
         rewrites = []
@@ -56,7 +56,7 @@ class UnrollLoops:
         return tuple(rewrites)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Loops that are left alone."""
+        """Return loops that cannot be unrolled."""
         return tuple(Rejection(loop.line, loop.obstacle) for loop in loops_of(unit) if loop.obstacle is not None)
 
 
@@ -66,7 +66,7 @@ def _describe(loops: Sequence[Loop], factor: int) -> str:
 
 
 def _unrolled(content: bytes, loops: Sequence[Loop], factor: int) -> bytes:
-    """Pragmas before the loops, last loop first so that earlier positions stay right."""
+    """Insert pragmas, starting with the last loop so that earlier offsets stay valid."""
     newline = b"\r\n" if b"\r\n" in content else b"\n"
     pragma = f"#pragma unroll {factor}".encode()
     for loop in sorted(loops, key=lambda loop: -loop.start):
@@ -77,7 +77,7 @@ def _unrolled(content: bytes, loops: Sequence[Loop], factor: int) -> bytes:
             line = content[start:end]
             indent = line[: len(line) - len(line.lstrip())]
             content = content[:start] + indent + pragma + newline + content[end:]
-        elif before_loop.strip():  # something stands before the loop on its line
+        elif before_loop.strip():  # other code precedes the loop on its line
             content = content[: loop.start] + newline + pragma + newline + content[loop.start :]
         else:
             content = content[:line_start] + before_loop + pragma + newline + content[line_start:]

@@ -1,9 +1,9 @@
-"""Loads and stores of two or four elements at once, in loops whose accesses are proven to be neighbours.
+"""Vector loads and stores of two or four elements, in loops with provably consecutive accesses.
 
-Three kinds of loops are taken. `i += 1`: one work-item walks over neighbours; its iterations stay in order. Steps of the
-workgroup or of the whole grid, from the work-item's own number: the work-items together cover every index once, and each
-takes neighbours instead; sums and extremes over its share then gather other elements, which is a reassociation.
-Alignment is tested where the loop begins; the loop as it was remains for what is not aligned, and for the rest.
+Loops with a step of 1 keep the order of their iterations. In loops that start at the work-item index and step by the workgroup or
+grid size, each work-item processes consecutive elements instead; sums and extremes of a work-item then combine other elements,
+which is a reassociation. The rewritten code tests the alignment before the loop, and keeps the original loop for unaligned
+buffers and for the remaining elements.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _GATHERING_CALLS = re.compile(r"f?max[f]?|f?min[f]?|__builtin_f(?:max|min)f?|std
 
 @dataclass(frozen=True)
 class _Plan:
-    """A loop that can be vectorised. `accesses` by their text: element type, whether read, whether written."""
+    """A loop that can be vectorised. `accesses`: element type, whether read, and whether written, by source text."""
 
     loop: CountedLoop
     accesses: dict[str, tuple[str, bool, bool]]
@@ -63,14 +63,14 @@ class _Plan:
 
 
 class VectorLoads:
-    """Each loop alone, then all together, at each width.
+    """Vectorises all loops together, then each loop, for each width.
 
     Args:
-        kernel: The description: the workgroup is what steps are compared with.
-        widths: Elements at once: 2, 4, or both.
+        kernel: Description, whose workgroup size is compared with the steps of loops.
+        widths: Elements per access: 2, 4, or both.
 
     Raises:
-        LabError: Another width.
+        LabError: A width is not 2 or 4.
     """
 
     name = "vector loads"
@@ -87,7 +87,7 @@ class VectorLoads:
         self._widths = tuple(sorted(set(widths), reverse=True))
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """One rewrite per group of loops and width."""
+        """Return one rewrite per group of loops and width."""
         plans = [plan for _, plan in self._plans(unit) if isinstance(plan, _Plan)]
         groups = ([plans] if len(plans) > 1 else []) + [[plan] for plan in plans]
         rewrites = []
@@ -99,7 +99,7 @@ class VectorLoads:
         return tuple(rewrites)
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Loops that are left alone."""
+        """Return loops that cannot be vectorised."""
         return tuple(Rejection(line_of(node), why) for node, why in self._plans(unit) if isinstance(why, str))
 
     def _plans(self, unit: SourceUnit) -> list[tuple[Node, _Plan | str]]:
@@ -107,20 +107,20 @@ class VectorLoads:
         return [(node, self._plan(unit, node)) for node in loops]
 
     def _plan(self, unit: SourceUnit, node: Node) -> _Plan | str:
-        """What to do with a loop, or why nothing."""
+        """Return the plan for a loop, or the reason why it cannot be vectorised."""
         loop = counted_loop(node)
         if loop is None:
-            return "is no counted loop"
+            return "is not a counted loop"
         obstacle = loop_at(unit, node).obstacle
         if obstacle is not None and not (obstacle.startswith("contains an atomic") and _atomics_are_statements(loop.body)):
             return obstacle
         if jumps_in(loop.body) or loops_in(loop.body):
-            return "is no innermost loop that runs to its end"
+            return "is not an innermost loop without jumps"
         if any("(size_t)(&" in text_of(p.child_by_field_name("condition")) for p in ancestors(node) if p.type == "if_statement"):
-            return "is vectorised already"
+            return "is already vectorised"
         strided = self._is_strided(unit, loop)
         if loop.step_text != "1" and not strided:
-            return f"steps by {loop.step_text}, which is not proven to be the workgroup or the grid"
+            return f"has step {loop.step_text}, which is not known to be the workgroup or grid size"
         if strided and (gathered := _order_matters(loop)):
             return gathered
         return self._with_accesses(enclosing_function(node), loop, strided)
@@ -135,33 +135,33 @@ class VectorLoads:
             if base is None or index is None or base.type != "identifier" or loop.index not in names_in(index):
                 continue
             kind = element_type(function, text_of(base))
-            if not _is_neighbour(index, loop.index) or kind not in _VECTORS or (names_in(index) - {loop.index}) & changing:
+            if not _is_consecutive(index, loop.index) or kind not in _VECTORS or (names_in(index) - {loop.index}) & changing:
                 continue
             written = is_written(access)
             if written and not _is_plain_store(access, loop.body):
-                return f"stores {text_of(access)} on a condition"
+                return f"stores {text_of(access)} conditionally"
             old = found.get(text_of(access), (kind, False, False))
             found[text_of(access)] = (kind, old[1] or not written or _also_reads(access), old[2] or written)
         if not found:
-            return "has no neighbouring accesses of 4-byte elements"
+            return "has no consecutive accesses of 4-byte elements"
         return self._without_conflicts(function, loop, found, strided)
 
     def _without_conflicts(
         self, function: Node, loop: CountedLoop, found: dict[str, tuple[str, bool, bool]], strided: bool
     ) -> _Plan | str:
-        """Loads move up and stores down past each other: that is allowed between different buffers only."""
+        """Check that loads and stores, which change their order, access different buffers."""
         read, written = touched(function, loop.body)
         if read is None or written is None:
-            return "uses a pointer whose buffer is not plain to see"
+            return "uses a pointer to an unknown buffer"
         for root in written:
             texts = {t for t in found if root_of(function, t.partition("[")[0]) == root}
             others = [n for n in walk(loop.body) if _leads_to(function, n, root) and text_of(n) not in texts]
             if texts and (len(texts) > 1 or others):
-                return f"reads and writes {root} at several places"
+                return f"accesses {root} at several positions"
         return _Plan(loop, found, strided)
 
     def _is_strided(self, unit: SourceUnit, loop: CountedLoop) -> bool:
-        """Whether start and step are the work-item's number and the workgroup, or those of the whole grid."""
+        """Return whether a loop starts at the work-item index and steps by the workgroup size, or the same for the grid."""
         function = enclosing_function(loop.node)
         if function != unit.kernel or any(n != 1 for n in self._sizes()[1:]):
             return False
@@ -172,22 +172,22 @@ class VectorLoads:
         )
 
     def _normal(self, unit: SourceUnit, function: Node, text: str) -> str:
-        """With local names replaced by what they stand for, macros of the workgroup's size by `blockDim.x`."""
+        """Replace local variables by their initialisers, and macros for the workgroup size by `blockDim.x`."""
         for _ in range(4):
-            for word in set(re.findall(r"(?<![\w.])[A-Za-z_]\w*\b(?!\.)", text)):
-                value = initialiser(function, word)
+            for name in set(re.findall(r"(?<![\w.])[A-Za-z_]\w*\b(?!\.)", text)):
+                value = initialiser(function, name)
                 if value is not None:
-                    text = substituted(text, word, text_of(value))
-                elif self._is_block(unit, word):
-                    text = substituted(text, word, "blockDim.x")
+                    text = substituted(text, name, text_of(value))
+                elif self._is_block(unit, name):
+                    text = substituted(text, name, "blockDim.x")
         bare = re.sub(r"\((?:int|unsigned|unsigned int|size_t)\)|\s+", "", text)
         return "blockDim.x" if bare.isdigit() and int(bare) == self._sizes()[0] else bare
 
-    def _is_block(self, unit: SourceUnit, word: str) -> bool:
-        if word not in self._kernel.defines:
-            return unit.macro_value(word) == self._sizes()[0]
+    def _is_block(self, unit: SourceUnit, name: str) -> bool:
+        if name not in self._kernel.defines:
+            return unit.macro_value(name) == self._sizes()[0]
         try:
-            return bool(evaluate(self._kernel.defines[word], self._kernel.params, where="kernel.defines") == self._sizes()[0])
+            return bool(evaluate(self._kernel.defines[name], self._kernel.params, where="kernel.defines") == self._sizes()[0])
         except ExpressionError:
             return False
 
@@ -197,7 +197,7 @@ class VectorLoads:
 
 
 def _atomics_are_statements(body: Node) -> bool:
-    """Whether no result of an atomic is used: then their order does not matter for integers."""
+    """Return whether no result of an atomic is used, so that the order of integer atomics does not matter."""
     calls = [
         n for n in walk(body) if n.type == "call_expression" and "atomic" in text_of(n.child_by_field_name("function")).lower()
     ]
@@ -205,11 +205,11 @@ def _atomics_are_statements(body: Node) -> bool:
 
 
 def _order_matters(loop: CountedLoop) -> str | None:
-    """A variable of the work-item that carries more than a sum or an extreme from one iteration to the next."""
+    """Return the reason why the order of iterations matters: a variable that carries more than a sum or an extreme."""
     declared = {text_of(n.child_by_field_name("declarator")) for n in walk(loop.body) if n.type == "init_declarator"}
     for node in walk(loop.body):
         if node.type == "update_expression" and text_of(node.child_by_field_name("argument")) not in declared:
-            return f"counts with {text_of(node)}"
+            return f"depends on the count {text_of(node)}"
         if node.type != "assignment_expression":
             continue
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
@@ -226,24 +226,26 @@ def _order_matters(loop: CountedLoop) -> str | None:
     return None
 
 
-def _is_neighbour(index: Node, name: str) -> bool:
-    """Whether an index is a sum in which `name` stands once, alone."""
+def _is_consecutive(index: Node, name: str) -> bool:
+    """Return whether an index is a sum with `name` as exactly one of its terms."""
     if index.type == "identifier":
         return text_of(index) == name
     if index.type == "parenthesized_expression" and len(index.named_children) == 1:
-        return _is_neighbour(index.named_children[0], name)
+        return _is_consecutive(index.named_children[0], name)
     if index.type != "binary_expression" or text_of(index.child_by_field_name("operator")) not in "+-":
         return False
     left, right = index.child_by_field_name("left"), index.child_by_field_name("right")
     if left is None or right is None:
         return False
     if name in names_in(right):
-        return text_of(index.child_by_field_name("operator")) == "+" and name not in names_in(left) and _is_neighbour(right, name)
-    return _is_neighbour(left, name)
+        return (
+            text_of(index.child_by_field_name("operator")) == "+" and name not in names_in(left) and _is_consecutive(right, name)
+        )
+    return _is_consecutive(left, name)
 
 
 def _leads_to(function: Node, node: Node, root: str) -> bool:
-    """Whether a node is an access to the buffer `root`."""
+    """Return whether a node is an access to the buffer `root`."""
     return node.type == "subscript_expression" and root_of(function, text_of(node).partition("[")[0]) == root
 
 
@@ -309,7 +311,7 @@ def _vector_body(unit: SourceUnit, plan: _Plan, width: int) -> list[str]:
 
 
 def _lane(unit: SourceUnit, plan: _Plan, names: dict[str, str], lane: int) -> str:
-    """The body for one element."""
+    """Return the loop body for one element."""
     body, edits, covered = plan.loop.body, [], []
     for node in walk(body):
         if node.type == "subscript_expression" and text_of(node) in names:
@@ -328,7 +330,7 @@ def _lane(unit: SourceUnit, plan: _Plan, names: dict[str, str], lane: int) -> st
 
 
 def _fresh(unit: SourceUnit, number: int) -> str:
-    """A name that the source does not use."""
+    """Return a name that the source does not use."""
     name = f"vector_{number}"
     while name.encode() in unit.content:
         name += "_"

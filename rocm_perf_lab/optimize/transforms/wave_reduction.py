@@ -1,8 +1,8 @@
-"""Atomics of all work-items on one place become a reduction in registers and one atomic per wavefront.
+"""Replace atomics of all work-items on one address by a reduction in registers and one atomic per wavefront.
 
-Taken are statements `atomicAdd(&place, value)` (and Max, Min, And, Or, Xor) that every work-item of a workgroup of whole
-wavefronts executes, or that stand alone under a condition which then becomes a neutral value, and whose place is the same
-for all of them. A sum of floats is gathered in another order; that of atomics was never fixed.
+This applies to statements `atomicAdd(&place, value)` (and Max, Min, And, Or, Xor) with the same address for all work-items, in
+workgroups of whole wavefronts. Every work-item must execute the statement, or it must be the only statement of an `if`, whose
+condition then selects a neutral value. The order of a sum of floats changes; with atomics it is not defined anyway.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _LANE_DEPENDENT = re.compile(r"\b(?:threadIdx|__lane_id|__builtin_amdgcn_(?:work
 
 
 class WaveReduction:
-    """Each such atomic alone, then all together.
+    """Rewrites all such atomics together, then each one.
 
     Args:
-        kernel: The description: its workgroup has to consist of whole wavefronts.
+        kernel: Description; its workgroup must consist of whole wavefronts.
     """
 
     name = "wave reduction"
@@ -56,7 +56,7 @@ class WaveReduction:
         self._kernel = kernel
 
     def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
-        """One rewrite per group of atomics."""
+        """Return one rewrite per group of atomics."""
         free = [(call, edit) for call, edit, _ in self._found(unit) if edit is not None]
         groups = ([free] if len(free) > 1 else []) + [[row] for row in free]
         return tuple(
@@ -68,7 +68,7 @@ class WaveReduction:
         )
 
     def rejections(self, unit: SourceUnit) -> tuple[Rejection, ...]:
-        """Atomics that are left alone."""
+        """Return atomics that cannot be rewritten."""
         return tuple(Rejection(line_of(call), why) for call, edit, why in self._found(unit) if edit is None)
 
     def _found(self, unit: SourceUnit) -> list[tuple[Node, Edit | None, str]]:
@@ -88,19 +88,19 @@ class WaveReduction:
             return "its result is used"
         place, value = _arguments(call)
         if place is None or value is None:
-            return "it has other arguments than a place and a value"
+            return "it has arguments other than an address and a value"
         if _depends_on_lane(unit.kernel, place):
-            return "its place differs from work-item to work-item"
+            return "its address differs between work-items"
         condition = _lone_condition(statement)
         if condition is not None and _ONE_LANE.search(text_of(condition.child_by_field_name("condition"))):
-            return "one work-item executes it alone"
+            return "only one work-item executes it"
         outer = condition or statement
         if any(p.type in _CONDITIONS for p in ancestors(outer) if unit.kernel.start_byte < p.start_byte):
             return "not every work-item executes it"
         if condition is not None and called_name(call) not in _NEUTRAL_IS_ZERO:
-            return "it stands under a condition and has no neutral value"
+            return "it is conditional and has no neutral value"
         if any(n.type == "return_statement" and n.end_byte < call.start_byte for n in walk(unit.kernel)):
-            return "work-items may have returned before"
+            return "work-items may have returned earlier"
         return None
 
 
@@ -111,10 +111,10 @@ def _arguments(call: Node) -> tuple[Node | None, Node | None]:
 
 
 def _depends_on_lane(function: Node, place: Node, *, depth: int = 6) -> bool:
-    """Whether an address may differ within a workgroup: through the work-item's number, or anything that is loaded."""
+    """Return whether an address may differ within a workgroup: it depends on the work-item index or on loaded values."""
     if _LANE_DEPENDENT.search(text_of(place)):
         return True
-    if re.fullmatch(r"&\s*\w+", text_of(place)):  # the address of a variable, whatever its content
+    if re.fullmatch(r"&\s*\w+", text_of(place)):  # the address of a variable
         return False
     if any(_loads_in_index(node) for node in walk(place)):
         return True
@@ -126,7 +126,7 @@ def _depends_on_lane(function: Node, place: Node, *, depth: int = 6) -> bool:
             if node.type == "init_declarator" and text_of(node.child_by_field_name("declarator")).lstrip("*& ") == name:
                 value = node.child_by_field_name("value")
             elif node.type == "assignment_expression" and text_of(node.child_by_field_name("left")) == name:
-                return True  # assigned along the way: not followed
+                return True  # reassigned variables are not analysed
             if value is not None and (_depends_on_lane(function, value, depth=depth - 1) or "[" in text_of(value)):
                 return True
     return False
@@ -140,7 +140,7 @@ def _loads_in_index(node: Node) -> bool:
 
 
 def _lone_condition(statement: Node) -> Node | None:
-    """The `if` whose only content is this statement."""
+    """Return the `if` without `else` that contains only this statement, or None."""
     parent = statement.parent
     if parent is not None and parent.type == "compound_statement" and len(parent.named_children) == 1:
         parent = parent.parent

@@ -47,7 +47,7 @@ def test_a_longer_fence_may_hold_a_shorter_one() -> None:
         ("I would unroll the loop.", "no code block"),
         (CODE, "no code block"),
         (f"```\n{CODE}```\nor\n```\n{CODE}```", "has 2 code blocks"),
-        (f"```\n{CODE}", "does not end"),
+        (f"```\n{CODE}", "is not closed"),
         ("```\n```", "the code block is empty"),
         ("```\nint a;\0\n```", "NUL"),
         (f"```\n{'x' * 20_000}\n```", "longer than 10,000 bytes"),
@@ -59,7 +59,7 @@ def test_anything_else_is_refused(answer: str, reason: str) -> None:
 
 
 def test_an_answer_that_was_cut_off_is_refused_even_where_it_looks_whole() -> None:
-    with pytest.raises(AnswerError, match="limit of tokens"):
+    with pytest.raises(AnswerError, match="token limit"):
         read(f"```\n{CODE}```", finish_reason="length")
     with pytest.raises(AnswerError, match="longer than"):
         read(f"```\n{CODE}```", finish_reason="too long")

@@ -180,7 +180,7 @@ def test_without_a_key_only_this_machine_is_asked() -> None:
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost/v1", "", "http://"])
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(ModelError, match="is no address of an endpoint"):
+    with pytest.raises(ModelError, match="is not a valid URL of an endpoint"):
         EndpointModel(Endpoint(url, "llama"))
 
 

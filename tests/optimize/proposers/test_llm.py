@@ -110,7 +110,7 @@ def test_an_unusable_answer_is_one_too(tmp_path: Path) -> None:
 
     reasons = [o.reason for o in offers if isinstance(o, UnusableAnswer)]
     assert "no code block" in reasons[0]
-    assert reasons[1].startswith("the kernel has to keep its name: ")
+    assert reasons[1].startswith("the kernel must keep its name: ")
     assert isinstance(offers[2], Proposal)
     assert model.conversations[2][-1].content == reasons[1]
 

@@ -46,7 +46,7 @@ def test_a_transcript_answers_byte_for_byte_and_then_no_more(tmp_path: Path) -> 
     recorded = RecordedModel(path)
 
     assert [recorded.complete([]).text for _ in range(3)] == said == ["ä 1\r\n", "ä 2\r\n", "ä 3\r\n"]
-    with pytest.raises(ModelError, match="no more than 3 answers"):
+    with pytest.raises(ModelError, match="only 3 answers"):
         recorded.complete([])
 
 
@@ -94,7 +94,7 @@ def test_an_interrupted_replay_goes_on_with_the_next_answer(tmp_path: Path) -> N
     ("budget", "allowed", "reason"),
     [
         (Budget(max_calls=2, max_tokens=10**6), 2, r"optimizer\.llm\.max_calls \(2\) reached"),
-        (Budget(max_calls=9, max_tokens=370), 4, r"max_tokens \(370\) reached: 480 used, the next question alone is about 10"),
+        (Budget(max_calls=9, max_tokens=370), 4, r"max_tokens \(370\) reached: 480 used, the next prompt needs about 10"),
         (Budget(max_calls=9, max_tokens=369), 3, "max_tokens"),
         (Budget(9, 10**6, max_cost=0.5, price_per_million_read=1000, price_per_million_written=5000), 3, r"max_cost \(0\.5\)"),
     ],
@@ -115,7 +115,7 @@ def test_budgets_hold_before_a_call_is_made(tmp_path: Path, budget: Budget, allo
 def test_another_file_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
     (tmp_path / "t.jsonl").write_text("\n" + line + "\n")
 
-    with pytest.raises(ModelError, match="no call of a transcript") as error:
+    with pytest.raises(ModelError, match="invalid line in a transcript") as error:
         RecordedModel(tmp_path / "t.jsonl")
 
     assert error.value.where == f"{tmp_path / 't.jsonl'}:2"
