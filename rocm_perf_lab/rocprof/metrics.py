@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.target.model import Target
 
-_FILE = Path(__file__).with_name("metrics.yaml")
+METRICS_FILE = Path(__file__).with_name("metrics.yaml")
 _ALL = "1"
 """Upper bound of every share."""
 _ROUNDING = 1.001
@@ -85,7 +85,7 @@ class _Row(BaseModel):
 def metric_architectures() -> dict[str, tuple[str, ...]]:
     """Return every metric with the architectures that have counters for it."""
     sets = {name: architecture.counter_set for name, architecture in described_architectures().items()}
-    keys = {name: " ".join(row.expressions).split() for name, row in _rows().items()}
+    keys = {name: " ".join(row.expressions).split() for name, row in _rows(METRICS_FILE).items()}
     return {name: tuple(one for one, counter_set in sets.items() if counter_set in found) for name, found in keys.items()}
 
 
@@ -99,7 +99,7 @@ def counter_names(architecture: str) -> set[str]:
     described = find_architecture(architecture)
     if described is None:
         return set()
-    expressions = _of_counter_set(described.counter_set, {name: row.expressions for name, row in _rows().items()})
+    expressions = _of_counter_set(described.counter_set, {name: row.expressions for name, row in _rows(METRICS_FILE).items()})
     return {name for expression in expressions.values() for name in re.findall(r"\b[A-Z]\w*", expression)}
 
 
@@ -114,12 +114,12 @@ def architectures_of(counters: Iterable[str]) -> tuple[str, ...]:
 def load_metrics(architecture: str) -> Mapping[str, Metric]:
     """Return the metrics for which `architecture` (for example gfx942) has counters, by name."""
     described = find_architecture(architecture)
-    return MappingProxyType({}) if described is None else _metrics_of(described.counter_set)
+    return MappingProxyType({}) if described is None else _metrics_of(described.counter_set, METRICS_FILE)
 
 
 @cache
-def _metrics_of(counter_set: str) -> Mapping[str, Metric]:
-    rows = _rows()
+def _metrics_of(counter_set: str, file: Path) -> Mapping[str, Metric]:
+    rows = _rows(file)
     expressions = _of_counter_set(counter_set, {name: row.expressions for name, row in rows.items()})
     derived = {**expressions, **_of_counter_set(counter_set, {name: row.derived for name, row in rows.items()})}
     metrics = {}
@@ -139,8 +139,8 @@ def _of_counter_set(counter_set: str, rows: Mapping[str, Mapping[str, str]]) -> 
 
 
 @cache
-def _rows() -> Mapping[str, _Row]:
-    rows = load_yaml(_FILE.read_text())
+def _rows(file: Path) -> Mapping[str, _Row]:
+    rows = load_yaml(file.read_text())
     return MappingProxyType({name: _Row.model_validate(row) for name, row in rows.items()})
 
 
