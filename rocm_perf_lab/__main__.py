@@ -1,4 +1,4 @@
-"""`python -m rocm_perf_lab`: compose -> validate -> run the job."""
+"""`python -m rocm_perf_lab`: compose and validate the configuration, then run its job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rocm_perf_lab.cli.entry import run_lab
 
 
 def main() -> None:
-    """Entry point; never returns."""
+    """Run the command line and exit."""
     sys.exit(run_lab(sys.argv[1:]))
 
 

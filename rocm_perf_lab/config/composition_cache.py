@@ -1,7 +1,7 @@
-"""Configurations that were composed before: Hydra takes longer than everything else the lab does around a short run.
+"""Cache of composed configurations, since Hydra takes longer than the rest of a short run.
 
-A composition is kept in the user's cache under the content of every file that it can come from, so that a changed file is
-a new composition. Files that read the environment are never kept.
+The key contains the content of every file that a composition can read, so that a changed file is a new key. Configurations
+that read the environment are not cached.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _RESOLVER = b"${oc."
-"""OmegaConf's resolvers give what no file says: environment variables, and files elsewhere."""
+"""Resolvers of OmegaConf, which read environment variables and other files."""
 
 
 class Composition:
-    """What one list of overrides composes to, in one working directory."""
+    """Cache entry of a list of overrides in the working directory."""
 
     def __init__(self, overrides: Sequence[str]) -> None:
         self._overrides = tuple(overrides)
         self._path = self._entry()
 
     def recall(self) -> dict[str, Any] | None:
-        """The plain, resolved configuration; None where it has to be composed."""
+        """Return the plain, resolved configuration; None if it is not cached."""
         stored = read_sealed(self._path) if self._path is not None else None
         found: dict[str, Any] | None = json.loads(stored) if stored is not None else None
         return found
 
     def remember(self, plain: dict[str, Any]) -> None:
-        """Keep a configuration that was composed and checked. A cache that cannot be written is no cache."""
+        """Store a validated configuration; errors of the cache are ignored."""
         if self._path is None:
             return
         try:
@@ -59,7 +59,7 @@ class Composition:
 
 
 def _sources() -> Iterator[Path]:
-    """Every file that the search path of Hydra reaches, in a fixed order."""
+    """Yield every file on the search path of Hydra, in a fixed order."""
     for directory in (resource_dir("conf"), Path.cwd() / "conf"):
         yield from sorted(directory.rglob("*.yaml"))
     for directory in (resource_dir("experiments"), Path.cwd() / "experiments"):

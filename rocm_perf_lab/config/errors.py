@@ -1,4 +1,4 @@
-"""Errors of a configuration in the user's terms: key path, nearest valid key, the file or override it came from."""
+"""Configuration errors with key path, nearest valid key, and the file or override that set the value."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class ConfigError(LabError):
-    """A key or value that no config model takes."""
+    """Invalid key or value in the configuration."""
 
 
 @dataclass(frozen=True)
 class Origins:
-    """Where the parts of a composed configuration were written.
+    """Origins of a composed configuration.
 
-    `files` maps a group (first part of a key path) to the YAML files that fill it; `overrides` are the command line's
-    `key=value` words.
+    `files` maps a group (the first part of a key path) to its YAML files; `overrides` are the `key=value` arguments of the
+    command line.
     """
 
     files: Mapping[str, tuple[Path, ...]]
     overrides: tuple[str, ...] = ()
 
     def describe(self, path: str) -> str:
-        """`path`, and the override or the file (with its line) that set it."""
+        """Return `path`, and the override or the file and line that set it."""
         for override in reversed(self.overrides):
             key = override.partition("=")[0].lstrip("+~")
             chooses_group = key in self.files
@@ -47,13 +47,13 @@ class Origins:
 
 
 def unknown_key(path: str, valid: Iterable[str], origins: Origins) -> ConfigError:
-    """The error for a key that does not exist, naming the nearest one that does."""
+    """Return the error for an unknown key, with the nearest valid one."""
     *parents, key = path.split(".")
     return ConfigError(f"unknown key {path!r}", where=origins.describe(path), hint=nearest(parents, key, valid))
 
 
 def nearest(parents: Sequence[str], key: str, valid: Iterable[str], rest: Sequence[str] = ()) -> str:
-    """What the user may have meant by `key` below `parents`, or all that is valid there."""
+    """Suggest the valid key nearest to `key` below `parents`, or list all valid keys."""
     names = sorted(valid)
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
     if near:
@@ -62,8 +62,8 @@ def nearest(parents: Sequence[str], key: str, valid: Iterable[str], rest: Sequen
 
 
 def explain_validation_error(error: ValidationError, model: type[BaseModel], origins: Origins) -> ConfigError:
-    """The first problem of a pydantic error, as a :class:`ConfigError`."""
-    # A misspelt key shows up twice, as missing and as unknown: the second is the one that helps.
+    """Return the first problem of a pydantic error as a :class:`ConfigError`."""
+    # A misspelt key is reported as missing and as unknown; the second error has the better hint.
     first = min(error.errors(), key=lambda row: row["type"] != "extra_forbidden")
     located = locate(model, first["loc"])
     path = located.path
@@ -76,7 +76,7 @@ def explain_validation_error(error: ValidationError, model: type[BaseModel], ori
 
 
 def _line_of(file: Path, path: str) -> int | None:
-    """The line on which the last part of `path` stands as a key in a YAML file, or None."""
+    """Return the line of the last key of `path` in a YAML file, or None."""
     import yaml
 
     parts = re.findall(r"[^.\[\]]+", path)

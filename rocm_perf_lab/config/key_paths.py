@@ -1,4 +1,4 @@
-"""Walks the config models along a key path: which keys are valid there, and how a user would write the path."""
+"""Resolve key paths in the configuration models: valid keys, and the path as a user writes it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Located:
-    """`path` as a user writes it (`kernel.arguments[0].shape`), and the keys that are valid beside its last part."""
+    """`path` as a user writes it (`kernel.arguments[0].shape`), and the valid alternatives to its last key."""
 
     path: str
     siblings: frozenset[str]
 
 
 def locate(model: type[BaseModel], location: Sequence[int | str]) -> Located:
-    """Follow a pydantic error location; union tags and type names in it are not part of the user's path."""
+    """Follow the location of a pydantic error, without its union tags and type names."""
     annotation: Any = model
     path, siblings = "", frozenset[str]()
     for part in location:
@@ -43,7 +43,7 @@ def locate(model: type[BaseModel], location: Sequence[int | str]) -> Located:
 
 
 def valid_keys(model: type[BaseModel], parents: Sequence[str]) -> frozenset[str]:
-    """Keys below `parents`; empty where any key is allowed."""
+    """Return the valid keys below `parents`; empty if any key is allowed."""
     return locate(model, [*parents, ""]).siblings
 
 

@@ -1,4 +1,4 @@
-"""The whole validated configuration. Hydra and OmegaConf types end here; every job sees a :class:`LabConfig`."""
+"""The whole validated configuration: every job receives a :class:`LabConfig`, not types of Hydra or OmegaConf."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LabConfig(RunConfig):
-    """One composed configuration: everything that a job needs to know."""
+    """Composed configuration of a job."""
 
     device: Component
     kernel: KernelDescription
@@ -30,12 +30,12 @@ class LabConfig(RunConfig):
     optimizer: OptimizerConfig
     toolchain: ToolchainConfig = ToolchainConfig()
     measure: Literal["run", "replay"] = "run"
-    """Written as `device.measure`: how candidates are measured by autotune and optimize."""
+    """How autotune and optimize measure candidates; set by `device.measure`."""
 
     @model_validator(mode="before")
     @classmethod
     def _take_measure(cls, composed: Any) -> Any:
-        """`device.measure` says how a device is used; devices themselves do not know it."""
+        """Move `device.measure` out of the arguments of the device."""
         device = composed.get("device") if isinstance(composed, dict) else None
         if not isinstance(device, dict):
             return composed
@@ -52,7 +52,7 @@ def parse_config(composed: Mapping[str, Any], origins: Origins) -> LabConfig:
     """Validate a composed configuration (plain data).
 
     Raises:
-        ConfigError: The first wrong key or value, with its path, the nearest valid key and where it was written.
+        ConfigError: The first wrong key or value, with its path, its origin and the nearest valid key.
     """
     config = validated(LabConfig, composed, origins)
     _check_components(config, origins)

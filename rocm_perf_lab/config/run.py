@@ -1,4 +1,4 @@
-"""What every run needs of a configuration: all that an application's profile does, which has no kernel and no space."""
+"""The part of the configuration that every run needs, including profiles of applications, which have no kernel and space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RunConfig(StrictModel):
-    """The GPU, what is collected, the verb, and where its results go."""
+    """GPU, passes, job, tracking and display of a run."""
 
     target: Target
     passes: PassesConfig
@@ -34,7 +34,7 @@ def parse_run_config(composed: Mapping[str, Any], origins: Origins) -> RunConfig
     """Validate the part of a composed configuration (plain data) that every run needs.
 
     Raises:
-        ConfigError: As :func:`rocm_perf_lab.config.lab.parse_config`, of this part.
+        ConfigError: The first wrong key or value, with its path, its origin and the nearest valid key.
     """
     config = validated(RunConfig, {name: composed[name] for name in RunConfig.model_fields if name in composed}, origins)
     for where, row in (("tracking", config.tracking), ("job", config.job)):
@@ -43,10 +43,10 @@ def parse_run_config(composed: Mapping[str, Any], origins: Origins) -> RunConfig
 
 
 def validated(model: type[Model], composed: Mapping[str, Any], origins: Origins) -> Model:
-    """The model of some plain data.
+    """Validate plain data.
 
     Raises:
-        ConfigError: The first wrong key or value, with its path, the nearest valid key and where it was written.
+        ConfigError: The first wrong key or value, with its path, its origin and the nearest valid key.
     """
     try:
         return model.model_validate(composed)
@@ -55,10 +55,10 @@ def validated(model: type[Model], composed: Mapping[str, Any], origins: Origins)
 
 
 def check_component(row: Component, where: str, origins: Origins) -> None:
-    """Whether what a row names is there, and takes the row's arguments.
+    """Check that a component can be imported and accepts the arguments of its row.
 
     Raises:
-        ConfigError: It does not.
+        ConfigError: The component cannot be imported, or an argument is unknown.
     """
     try:
         accepted = accepted_arguments(resolve(row, where=where))

@@ -1,7 +1,7 @@
-"""YAML rows that become objects: `_target_` names a class or function, the other keys are its keyword arguments.
+"""Objects described in YAML: `_target_` names a class or function, the other keys are its keyword arguments.
 
-Arguments are checked against the callable's signature before anything runs, so that a misspelt key in a job, device,
-transform or guard is answered like any other wrong key.
+Arguments are checked against the signature before the job runs, so that a misspelt key of a job, device, transform or guard is
+reported like any other unknown key.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class ComponentError(LabError):
-    """A `_target_` that cannot be imported, or arguments that it does not take."""
+    """`_target_` that cannot be imported, or that rejects its arguments."""
 
 
 class Component(BaseModel):
-    """One row with a `_target_`. Nested rows stay plain data until :func:`build`."""
+    """Row with a `_target_`; nested rows remain plain data until :func:`build`."""
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
@@ -31,12 +31,12 @@ class Component(BaseModel):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of the row."""
+        """Keyword arguments of the row."""
         return dict(self.model_extra or {})
 
 
 def resolve(component: Component, *, where: str) -> Callable[..., Any]:
-    """The class or function that a row names.
+    """Import the class or function of a row.
 
     Raises:
         ComponentError: The module or the name does not exist.
@@ -48,21 +48,26 @@ def resolve(component: Component, *, where: str) -> Callable[..., Any]:
         raise ComponentError(
             f"cannot import {component.target!r}: {error}",
             where=f"{where}._target_",
-            hint="give a dotted Python path",
+            hint="use a dotted Python path",
         ) from error
 
 
 def accepted_arguments(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Keyword arguments that a row may give, by name."""
+    """Return the keyword arguments that a row may contain, by name."""
     parameters = inspect.signature(factory).parameters
     return {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
 
 
 def build(component: Component, *, where: str, **context: Any) -> Any:
-    """Instantiate a row. `context` supplies arguments that the lab knows (target, ...); only those that fit are passed.
+    """Instantiate a row.
+
+    Args:
+        component: The row.
+        where: Key path of the row, for errors.
+        context: Further arguments (target, ...), passed if the signature has them and the row does not.
 
     Raises:
-        ComponentError: A required argument is missing, or a value was refused.
+        ComponentError: A required argument is missing, or a value was rejected.
     """
     factory = resolve(component, where=where)
     accepted = accepted_arguments(factory)
@@ -74,7 +79,7 @@ def build(component: Component, *, where: str, **context: Any) -> Any:
     try:
         return factory(**arguments)
     except (TypeError, ValueError) as error:
-        raise ComponentError(f"{component.target} refuses its arguments: {error}", where=where) from error
+        raise ComponentError(f"{component.target} rejects its arguments: {error}", where=where) from error
 
 
 def _build_nested(value: Any, where: str, context: dict[str, Any]) -> Any:

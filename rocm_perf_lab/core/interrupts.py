@@ -1,6 +1,6 @@
-"""SIGTERM and SIGHUP end a command as Ctrl-C does: what it started is ended, what was finished is kept.
+"""SIGTERM and SIGHUP end a command like Ctrl-C: its child processes are terminated, and completed work is kept.
 
-Left to itself Python ends at once, and the application under the profiler, which is in a process group of its own, goes on.
+Python's default ends the process at once, while the application under the profiler, in a separate process group, continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal asked the lab to end."""
+    """Termination requested by a signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -27,20 +27,20 @@ class Terminated(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """As a shell states it."""
+        """128 + the number of the signal, as in a shell."""
         return 128 + self.number
 
 
 @contextmanager
 def termination_as_interrupt() -> Iterator[None]:
-    """Raise :class:`Terminated` in this block where a signal asks this process to end; a signal that is ignored stays so."""
+    """Raise :class:`Terminated` on SIGTERM and SIGHUP in this block; ignored signals remain ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     owner = os.getpid()
 
     def stop(number: int, _: FrameType | None) -> None:
-        if os.getpid() != owner:  # A forked child has nothing to end.
+        if os.getpid() != owner:  # a forked child ends by default
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         raise Terminated(number)

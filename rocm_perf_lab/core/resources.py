@@ -1,4 +1,4 @@
-"""Where the lab's own `conf/`, `templates/` and `experiments/` are: in the wheel, or at the top of a checkout."""
+"""Paths of `conf/`, `templates/`, `experiments/` and the cache, and a fast YAML loader."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def resource_dir(name: str) -> Path:
-    """The directory `name` that ships with the lab.
+    """Return a directory of rocm-perf-lab, in the wheel or at the top of a checkout.
 
     Raises:
-        FileNotFoundError: The installation is broken: neither the wheel nor a checkout has it.
+        FileNotFoundError: The installation is broken.
     """
     package = Path(__file__).parents[1]
     for candidate in (package / name, package.parent / name):
@@ -20,7 +20,7 @@ def resource_dir(name: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """The user's cache directory of the lab (`ROCM_PERF_LAB_CACHE` overrides it); created where missing."""
+    """Return the cache directory (`ROCM_PERF_LAB_CACHE` overrides it); create it if necessary."""
     import os
 
     from platformdirs import user_cache_path
@@ -32,10 +32,10 @@ def cache_dir() -> Path:
 
 
 def load_yaml(text: str) -> Any:
-    """As `yaml.safe_load`, by libyaml where PyYAML brings it: ten times as fast.
+    """Load YAML like `yaml.safe_load`, with libyaml if available, which is ten times as fast.
 
     Raises:
-        yaml.YAMLError: Not YAML.
+        yaml.YAMLError: The text is not valid YAML.
     """
     import yaml
 

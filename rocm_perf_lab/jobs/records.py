@@ -1,6 +1,6 @@
-"""What is logged of a turn of the bench and of a verdict: names that compare well between runs.
+"""Tags, parameters and metrics of profiles and verdicts, with names that are the same in all runs.
 
-A metric that holds an emulated time has "emulated" in its name, so that no chart can mix it with a measured one.
+A metric with an emulated time has "emulated" in its name, so that charts cannot mix it with measured times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NS_PER_US = 1e3
 
 @dataclass(frozen=True)
 class RebuildCheck:
-    """SHA-256 of the best source's code object as it was measured, and as it came out when it was built once more."""
+    """SHA-256 of the code object of the best source: the measured one, and that of a second build."""
 
     measured: str
     rebuilt: str
@@ -36,17 +36,17 @@ class RebuildCheck:
 
     @property
     def is_identical(self) -> bool:
-        """Byte for byte."""
+        """Whether both code objects are equal byte for byte."""
         return self.measured == self.rebuilt
 
     def __str__(self) -> str:
         if self.is_identical:
             return f"identical code object from the stored source and flags ({self.measured[:12]})"
-        return f"ANOTHER code object: {self.rebuilt[:12]}, measured was {self.measured[:12]}"
+        return f"DIFFERENT code object: {self.rebuilt[:12]}, the measured one was {self.measured[:12]}"
 
 
 def provenance_tags(identity: DeviceIdentity, turn: ProfiledKernel) -> dict[str, str]:
-    """Where the numbers come from."""
+    """Return the provenance of a profile: device, target, compiler, code object."""
     build = turn.compiled.build
     return {
         "device": identity.name,
@@ -61,21 +61,21 @@ def provenance_tags(identity: DeviceIdentity, turn: ProfiledKernel) -> dict[str,
 
 
 def profile_params(config: LabConfig, turn: ProfiledKernel) -> dict[str, Any]:
-    """What was run."""
+    """Return kernel, target, kernel parameters and launch geometry."""
     geometry = {"grid": "x".join(map(str, turn.profile.grid)), "block": "x".join(map(str, turn.profile.block))}
     params = {f"kernel.{name}": value for name, value in config.kernel.params.items()}
     return {"kernel": config.kernel.name, "target": config.target.name, **params, **geometry}
 
 
 def analysis_params(found: AnalyzedKernel) -> dict[str, Any]:
-    """What was looked at, where no description says so."""
+    """Return kernel, target and launch geometry from a trace."""
     profile = found.profile
     geometry = {"grid": "x".join(map(str, profile.grid)), "block": "x".join(map(str, profile.block))}
     return {"kernel": profile.kernel.name, "target": profile.target.name, **geometry}
 
 
 def optimizer_params(config: LabConfig) -> dict[str, Any]:
-    """How proposals were made and judged."""
+    """Return the settings of the optimizer."""
     settings = config.optimizer
     return {
         "optimizer.proposer": settings.proposer,
@@ -88,7 +88,7 @@ def optimizer_params(config: LabConfig) -> dict[str, Any]:
 
 
 def profile_metrics(turn: AnalyzedKernel, word: str) -> dict[str, float]:
-    """What came out."""
+    """Return time, resources, occupancy, bandwidth and error of a profile."""
     resources, occupancy, roof = turn.profile.resources, turn.profile.occupancy, turn.diagnosis.roofline
     metrics = {
         f"{word}_runtime_us": turn.runtime_ns / _NS_PER_US,
@@ -109,7 +109,7 @@ def profile_metrics(turn: AnalyzedKernel, word: str) -> dict[str, float]:
 
 
 def verdict_tags(verdict: Verdict) -> dict[str, str]:
-    """A proposal's place in the lineage, and what became of it."""
+    """Return the verdict on a proposal and its place in the lineage."""
     return {
         "verdict": "accepted" if verdict.accepted else "rejected",
         "verdict.stage": verdict.stage,
@@ -122,7 +122,7 @@ def verdict_tags(verdict: Verdict) -> dict[str, str]:
 
 
 def verdict_metrics(verdict: Verdict, word: str) -> dict[str, float]:
-    """The gain over the best source at that time, with its bounds where there are any."""
+    """Return the gain over the best source at that time, with its bounds if known."""
     if verdict.improvement is None:
         return {}
     metrics = {f"{word}_improvement": verdict.improvement}
@@ -135,7 +135,7 @@ def verdict_metrics(verdict: Verdict, word: str) -> dict[str, float]:
 def optimize_document(
     result: LoopResult, word: str, best_source: str, *, rebuild: RebuildCheck | None, isolation: str
 ) -> dict[str, Any]:
-    """optimize.json: the whole loop, for machines."""
+    """Return the content of optimize.json."""
     return {
         "schema_version": "1.1",
         "time_kind": word,

@@ -1,4 +1,4 @@
-"""Names in a run's directory, beside those of the documents; and a directory that an earlier run has used."""
+"""File names in the directory of a run, and the removal of earlier results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROCPD_DIRECTORY = ".rocpd_profile"
-"""The databases of the passes, each pass in a directory of its own."""
+"""Databases of the passes, one directory per pass."""
 ATT_DIRECTORY = "att"
-"""The decoded thread trace."""
+"""Decoded thread trace."""
 TIMELINE = "timeline.perfetto-trace"
-"""Opens in ui.perfetto.dev."""
+"""Trace for ui.perfetto.dev."""
 _LONGEST_LOGGING_S = 15.0
 _RESULTS = (
     "profile.json", "roofline.json", "dag.json", "analysis.json", "wall_time.json", "checks.json", "instruction_counts.json",
@@ -23,11 +23,11 @@ _RESULTS = (
 
 
 def forget_results(directory: Path, *, passes: bool) -> None:
-    """Remove what an earlier profile left in `directory`, so that nothing of it is taken for a result of this one.
+    """Remove the results of an earlier profile from `directory`.
 
     Args:
-        directory: Of this run; only files that the lab itself writes are removed.
-        passes: Databases and thread trace as well.
+        directory: Directory of the run; only files that rocm-perf-lab writes are removed.
+        passes: Remove databases and thread trace as well.
     """
     if not any((directory / name).exists() for name in (*_RESULTS, ROCPD_DIRECTORY)):
         return
@@ -39,7 +39,7 @@ def forget_results(directory: Path, *, passes: bool) -> None:
 
 
 def _wait_for_tracking(directory: Path) -> None:
-    """The earlier run may still be logged from these files, which the next ones would be taken for."""
+    """Wait until the background process has logged the files of the earlier run."""
     from rocm_perf_lab.tracking.deferred import FAILURE, RECORD
 
     deadline = time.monotonic() + _LONGEST_LOGGING_S

@@ -1,4 +1,4 @@
-"""A thread trace for people: where wavefronts spent their time, what they waited for, the hottest lines and instructions."""
+"""Tables of a thread trace: time by class, waits, hottest lines and instructions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _WORTH_SAYING = 0.01
 
 
 def show_thread_trace(console: Console, traced: ThreadTrace) -> None:
-    """Two tables, readable at 80 columns; paths are shortened to a file and its directory, analysis.json has all of them."""
+    """Print two tables, readable at 80 columns, with paths shortened to the file and its directory."""
     console.print(_summary(traced))
     hottest = Table(title="hottest lines and instructions", title_justify="left", expand=False)
     hottest.add_column("time", justify="right", no_wrap=True)
     hottest.add_column("exposed", justify="right", no_wrap=True)
-    hottest.add_column("where, and what it waits for", overflow="fold")
+    hottest.add_column("location and cause of the wait", overflow="fold")
     for line in traced.lines[:_LINES]:
         hottest.add_row(*_times(traced, line.spent.cycles, line.hidden_cycles), _line(traced, line))
     hottest.add_section()
@@ -56,7 +56,7 @@ def _summary(traced: ThreadTrace) -> Table:
     if any(busy):
         table.add_row("on average", ", ".join(filter(None, busy)))
     latencies = [
-        f"{kind} {found.median:,.0f} cycles (nine tenths below {found.p90:,.0f})" for kind, found in traced.memory_latency.items()
+        f"{kind} {found.median:,.0f} cycles (90 % below {found.p90:,.0f})" for kind, found in traced.memory_latency.items()
     ]
     if latencies:
         table.add_row("latency", ", ".join(latencies))
@@ -70,7 +70,7 @@ def _summary(traced: ThreadTrace) -> Table:
 def _waits(traced: ThreadTrace) -> str:
     causes = [(f"for {kind}", cycles / traced.total.cycles) for kind, cycles in traced.charged.items()]
     unknown = traced.unattributed_cycles / traced.total.cycles
-    return _parts([*causes, ("for nothing that the trace shows", unknown)]) or "none"
+    return _parts([*causes, ("for an unknown cause", unknown)]) or "none"
 
 
 def _parts(shares: Iterable[tuple[str, float]]) -> str:
@@ -107,5 +107,5 @@ def _instruction(traced: ThreadTrace, spot: HotSpot) -> Text:
 
 
 def _short(source: str) -> str:
-    """`kernels/flash.py:12` of a longer path."""
+    """Return the file and its directory, for example `kernels/flash.py:12`."""
     return "/".join(PurePosixPath(source).parts[-2:]) or source

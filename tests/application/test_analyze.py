@@ -157,9 +157,9 @@ def test_an_architecture_that_no_target_describes(workplace: Workplace, database
 @pytest.mark.parametrize(
     ("reads", "target", "said"),
     [
-        ("TCC_EA_RDREQ_sum", "gfx90a", "its counters are those of gfx90a"),
-        ("GL2C_EA_RDREQ_128B_sum", "gfx1030", "its counters are those of gfx1030"),
-        ("GL1C_STARVE_sum", "gfx1030", "its counters are those of gfx1030"),
+        ("TCC_EA_RDREQ_sum", "gfx90a", "its counters exist on gfx90a only"),
+        ("GL2C_EA_RDREQ_128B_sum", "gfx1030", "its counters exist on gfx1030 only"),
+        ("GL1C_STARVE_sum", "gfx1030", "its counters exist on gfx1030 only"),
         ("TCC_BUBBLE_sum", "gfx942", "does not name its GPU"),
         ("SQ_WAVES", "gfx942", "does not name its GPU"),
     ],

@@ -276,7 +276,7 @@ def test_a_pattern_that_matches_no_kernel_lists_those_there_are(workplace: Workp
 def test_a_pattern_that_is_none(workplace: Workplace) -> None:
     workplace.application('launch("vector_add", n=4096)')
 
-    refused(workplace, "./app", "--kernel", "(", *UNTRACKED, says="no regular expression")
+    refused(workplace, "./app", "--kernel", "(", *UNTRACKED, says="invalid regular expression")
 
 
 def test_options_that_exclude_each_other(workplace: Workplace) -> None:

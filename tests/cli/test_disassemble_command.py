@@ -212,7 +212,7 @@ def test_a_truncated_file(hsaco: str, tmp_path: Path, length: int) -> None:
 
 
 def test_a_file_or_kernel_that_is_not_there(hsaco: str) -> None:
-    refused(disassemble("nothing.hsaco"), says="No such file", where="nothing.hsaco", hint="check the path")
+    refused(disassemble("nothing.hsaco"), says="No such file", where="nothing.hsaco", hint="did you mean kernels.hsaco?")
     refused(disassemble(hsaco, "--kernel", "power"), says="no kernel 'power'", hint="Did you mean 'powers'?")
 
 

@@ -60,7 +60,7 @@ def test_json_has_each_architecture_apart() -> None:
         (("show", "occupancy"), "did you mean achieved_occupancy"),
         (("show", "zzzzzz"), "rocm-perf metrics list"),
         (("show", ""), "rocm-perf metrics list"),
-        (("show", "mfma_share", "--target", "rx6800xt"), "it is known on gfx90a, gfx942"),
+        (("show", "mfma_share", "--target", "rx6800xt"), "it exists on gfx90a, gfx942"),
         (("show", "flops", "--target", "mi300"), "Did you mean mi300x"),
         (("list", "--target", "mi300"), "Did you mean mi300x"),
     ],

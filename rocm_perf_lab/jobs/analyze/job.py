@@ -1,4 +1,4 @@
-"""`rocm-perf analyze`: what rocprofv3 left, analysed; nothing is run and nothing there is changed."""
+"""`rocm-perf analyze`: analyse existing rocprofv3 output, which is not modified."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HELPERS = ("^__amd_rocclr_", "^hip", "^hsa_")
 
 @dataclass(frozen=True)
 class AnalyzeRequest:
-    """What to analyse, and how to answer."""
+    """Arguments and options of `rocm-perf analyze`."""
 
     databases: tuple[Path, ...]
     att: Path | None = None
@@ -51,23 +51,23 @@ class AnalyzeRequest:
 
     @classmethod
     def of(cls, databases: Sequence[Path], **options: object) -> Self:
-        """From words of the command line; those that name files are texts.
+        """Create a request from options of the command line, in which paths are strings.
 
         Raises:
-            LabError: Options that exclude each other.
+            LabError: Two options exclude each other.
         """
         if options.get("as_json") and options.get("quiet"):
-            raise LabError("--json and --quiet exclude each other", hint="give one of them")
+            raise LabError("--json and --quiet exclude each other", hint="use one of them")
         paths = {name: Path(str(options.pop(name))) for name in _PATHS if options.get(name)}
         plain = {name: value for name, value in options.items() if name not in _PATHS}
         return cls(tuple(databases), **paths, **plain)  # type: ignore[arg-type]
 
 
 def run_analyze(request: AnalyzeRequest) -> None:
-    """Read, analyse, write documents, and print a table, the profile, or the runtime.
+    """Analyse the files, write the documents, and print a table, the profile, or the runtime.
 
     Raises:
-        LabError: Files that cannot be read, or that hold no dispatch.
+        LabError: A file does not exist, cannot be read, or contains no dispatch.
     """
     for path in (*request.databases, request.att, request.counters, request.roofline_csv):
         if path is not None:

@@ -1,4 +1,4 @@
-"""From traces to documents: what `profile ./app` and `analyze results.db` have in common."""
+"""Analysis of traces, shared by `profile ./app` and `analyze results.db`: select a kernel, analyse it, write the documents."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 
 class AnalyzedKernel(Protocol):
-    """A kernel with everything that is known of it: what tables and trackers show."""
+    """Profile, diagnosis and checks of one kernel, as tables and trackers show them."""
 
     @property
     def profile(self) -> Profile:
-        """What the passes gave."""
+        """Profile from all passes."""
         ...
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """What the analyses make of it."""
+        """Results of the analyses."""
         ...
 
     @property
@@ -52,28 +52,28 @@ class AnalyzedKernel(Protocol):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Of the emulator's checks."""
+        """Findings of the emulator's checks."""
         ...
 
     @property
     def verification(self) -> VerificationResult | None:
-        """Whether the outputs are right, where that was checked."""
+        """Comparison with the reference; None if the outputs were not checked."""
         ...
 
 
 @dataclass(frozen=True)
 class KernelSelector:
-    """Which kernel is looked at: by a regular expression, by its share of the critical path, or the longest."""
+    """Selects a kernel by regular expression, by its share of the critical path, or by its longest dispatch."""
 
     pattern: str | None = None
     focus_critical: bool = False
     helper_patterns: tuple[str, ...] = ()
 
     def of(self, trace: Trace, target: Target) -> RankedKernel:
-        """The kernel.
+        """Return the selected kernel.
 
         Raises:
-            ProfileError: Nothing was dispatched, or nothing matches.
+            ProfileError: The trace has no dispatch, or no kernel matches.
         """
         ranked = rank_kernels(trace, self.helper_patterns)
         if self.pattern is not None:
@@ -82,10 +82,10 @@ class KernelSelector:
         return self.critical(trace, target)[0][0] if self.focus_critical else longest
 
     def critical(self, trace: Trace, target: Target) -> list[tuple[RankedKernel, float]]:
-        """All kernels but helpers, each with its share of the critical path, largest first.
+        """Return all kernels except helpers, each with its share of the critical path, largest first.
 
         Raises:
-            ProfileError: Nothing was dispatched.
+            ProfileError: The trace has no dispatch.
         """
         ranked = rank_kernels(trace, self.helper_patterns)
         longest = select_kernel(trace, ranked)
@@ -100,7 +100,7 @@ class KernelSelector:
         try:
             wanted = re.compile(self.pattern)
         except re.error as error:
-            raise ProfileError(f"{self.pattern!r} is no regular expression: {error}", where="--kernel") from error
+            raise ProfileError(f"invalid regular expression {self.pattern!r}: {error}", where="--kernel") from error
         found = [k for k in ranked if wanted.search(k.name) or wanted.search(k.mangled_name)]
         if not found:
             names = ", ".join(kernel.name for kernel in ranked[:5]) or "none"
@@ -112,7 +112,7 @@ class KernelSelector:
 
 @dataclass(frozen=True)
 class KernelAnalysis:
-    """A profile with its diagnosis and the files that hold them; shown like a turn of the bench."""
+    """Profile and diagnosis from traces, and the files that contain them."""
 
     profile: Profile
     diagnosis: Diagnosis
@@ -127,22 +127,22 @@ class KernelAnalysis:
 
     @property
     def word(self) -> str:
-        """`measured`, or `emulated` where the trace says so."""
+        """`emulated` for traces of the emulator, else `measured`."""
         return "emulated" if self.profile.provenance.trace.emulated else "measured"
 
 
 def target_of_trace(trace: Trace, preferred: Target, counted: Sequence[Trace] = ()) -> ObservedTarget:
-    """The GPU that a trace is of, the busiest of several; `preferred` where neither the trace names one nor counters tell.
+    """Return the GPU of a trace, the busiest of several.
 
     Args:
         trace: The run.
-        preferred: Taken where nothing else is known.
-        counted: Counter passes of it.
+        preferred: Used if neither the trace nor its counters identify the GPU.
+        counted: Counter passes of the run.
 
     Raises:
-        TargetError: A GPU that no target describes, nor one like it.
+        TargetError: No target describes the GPU or a similar one.
     """
-    # One more for each dispatch: an agent with dispatches that take no time comes before one without any.
+    # The 1 ranks an agent with dispatches of zero duration above one without dispatches.
     busy = np.bincount(trace.dispatches.agent, weights=np.maximum(trace.dispatches.duration_ns, 0) + 1)
     agents = [trace.agents[int(busy.argmax())]] if len(busy) else [agent for agent in trace.agents if agent.kind == "GPU"]
     if not agents:
@@ -154,13 +154,13 @@ def target_of_trace(trace: Trace, preferred: Target, counted: Sequence[Trace] = 
 
 
 def _named_by_counters(traces: Sequence[Trace], preferred: Target) -> ObservedTarget | None:
-    """A target of the only architecture that has the counters of the traces, where that is another than the preferred one's."""
+    """Return a target of the only architecture with these counters, if that differs from the preferred one."""
     possible = architectures_of(name for trace in traces for of_pass in trace.passes for name in of_pass)
     if len(possible) != 1 or preferred.architecture in possible:
         return None
     target = target_of(possible[0], "")
-    note = f"the trace does not name its GPU, but its counters are those of {possible[0]}: {target.product_name} is assumed"
-    return ObservedTarget(target, (f"{note}, --target chooses another",))
+    note = f"the trace does not name its GPU; its counters exist on {possible[0]} only: {target.product_name} is assumed"
+    return ObservedTarget(target, (f"{note}, use --target to choose another",))
 
 
 def analyze_traces(
@@ -178,21 +178,24 @@ def analyze_traces(
     roofline_csv: Path | None = None,
     dag_nodes: int = MAX_NODES,
 ) -> KernelAnalysis:
-    """Profile, diagnose, and write the documents to `directory`.
+    """Build the profile and its diagnosis, and write the documents to `directory`.
 
     Args:
-        traces: Runs for times; the first one gives the critical path, all of them the durations.
-        directory: For the documents.
-        kernel: Which one, as ranked in the first trace.
+        traces: Timed runs: the critical path is that of the first one, the durations are those of all.
+        directory: Directory of the documents.
+        kernel: Kernel of the first trace.
         target: The GPU.
-        helper_patterns: Names of runtime helpers.
-        note: Where the numbers come from, for the provenance.
+        helper_patterns: Regular expressions of runtime helpers.
+        note: Origin of the data, for the provenance.
         counter_traces: Runs that collected counters.
-        att: A thread trace of the kernel, or why there is none.
-        problems: What went wrong on the way; it becomes notes.
-        versions: Of the tools that were used, for the provenance.
-        roofline_csv: Measured peaks of the GPU; the theoretical ones are taken without it.
-        dag_nodes: So many nodes, at most, are listed in dag.json.
+        att: Thread trace of the kernel, or the reason why there is none.
+        problems: Problems of the passes, which become notes.
+        versions: Versions of the tools, for the provenance.
+        roofline_csv: Measured peaks of the GPU; None uses the theoretical ones.
+        dag_nodes: Most nodes in dag.json.
+
+    Raises:
+        LabError: The kernel cannot be analysed, or the documents cannot be written.
     """
     first = traces[0]
     measured = _measured(roofline_csv) if roofline_csv is not None else None

@@ -1,6 +1,6 @@
-"""What `rocm-perf compare` reads: profile.json, or wall_time.json of a run without a profiler, or the directory of either.
+"""Input of `rocm-perf compare`: profile.json, wall_time.json of a run without a profiler, or the directory of either.
 
-Takes a path, gives the times of its kernels. Only what is needed is read, so that profiles of earlier and later versions do.
+Only the fields that a comparison needs are read, so that profiles of other versions are accepted.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LARGEST_PROFILE_BYTES = 1 << 30
 
 
 class CompareError(LabError):
-    """Files that are no profiles, or profiles that cannot be compared."""
+    """Invalid profile, or profiles that cannot be compared."""
 
 
 class _Loose(BaseModel):
-    """What is read of a document; versions before and after this one have less and more."""
+    """Base of the document models; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
@@ -89,7 +89,7 @@ class _WallTime(_Loose):
 
 
 def read_run(path: Path) -> RunTimes:
-    """The times in a profile.json or wall_time.json, or in that of a run's directory.
+    """Read the times in a profile.json or wall_time.json, or in the directory of a run.
 
     Raises:
         CompareError: There is no profile, or it cannot be read.
@@ -112,7 +112,7 @@ def read_run(path: Path) -> RunTimes:
     except OSError as error:
         raise CompareError(f"cannot read the profile: {error.strerror or error}", where=str(file)) from error
     except (ValueError, RecursionError) as error:
-        raise CompareError(f"no JSON: {error}", where=str(file), hint="give the profile.json of a run") from error
+        raise CompareError(f"invalid JSON: {error}", where=str(file), hint="pass the profile.json of a run") from error
     return _run_times(found, file)
 
 
@@ -132,16 +132,16 @@ def _where_profiles_are(path: Path) -> str:
         return f"did you mean {' or '.join(str(file.parent) for file in inside)}?"
     if path.is_dir() and ((path / ROCPD_DIRECTORY).is_dir() or next(path.glob("**/*.db"), None)):
         return f"there are databases: rocm-perf analyze {path} --output DIR, then compare DIR"
-    return "give the profile.json of a run, or the run's directory"
+    return "pass the profile.json or the directory of a run"
 
 
 def _run_times(found: Any, file: Path) -> RunTimes:
     version = found.get("schema_version") if isinstance(found, dict) else None
     if isinstance(version, str) and not version.startswith(_SCHEMA_MAJOR):
         raise CompareError(
-            f"this profile has schema version {version}, this version of the lab reads {_SCHEMA_MAJOR}x",
+            f"unsupported schema version {version}: this version reads {_SCHEMA_MAJOR}x",
             where=str(file),
-            hint="profile again, or update the lab",
+            hint="profile again, or update rocm-perf-lab",
         )
     try:
         if isinstance(found, dict) and "command" in found and "kernel" not in found:
@@ -151,15 +151,15 @@ def _run_times(found: Any, file: Path) -> RunTimes:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         raise CompareError(
-            f"this is no profile: {_what_is_wrong(first['type'], first['msg'])}",
+            f"invalid profile: {_problem(first['type'], first['msg'])}",
             where=f"{file}, key {key}" if key else str(file),
-            hint="give the profile.json of a run, or the run's directory",
+            hint="pass the profile.json or the directory of a run",
         ) from error
 
 
-def _what_is_wrong(kind: str, said: str) -> str:
-    """Pydantic names its models where a document has another shape."""
-    return "something else stands there" if kind == "model_type" else said[:1].lower() + said[1:]
+def _problem(kind: str, message: str) -> str:
+    """Return the message of pydantic, without the name of the model."""
+    return "an object is expected" if kind == "model_type" else message[:1].lower() + message[1:]
 
 
 def _of_profile(profile: _Profile) -> RunTimes:
@@ -175,7 +175,7 @@ def _of_profile(profile: _Profile) -> RunTimes:
 
 
 def _kernels(profile: _Profile) -> tuple[KernelTimes, ...]:
-    """The profiled kernel with all that is known of it, and the others of the run."""
+    """Return the times of the profiled kernel, then those of the other kernels of the run."""
     kernel, spread = profile.kernel, profile.stability
     x, y, z = kernel.grid
     main = KernelTimes(
@@ -198,7 +198,7 @@ def _summary_times(row: _Summary) -> KernelTimes:
 
 
 def _of_wall_time(found: _WallTime) -> RunTimes:
-    """The whole command stands for a kernel; nothing is known of the GPU."""
+    """Return the times of the whole command as those of one kernel."""
     spread = found.stability
     whole = KernelTimes(
         name="whole_command",

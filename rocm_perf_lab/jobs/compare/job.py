@@ -1,7 +1,4 @@
-"""`rocm-perf compare`: two profiles, kernel by kernel, with noise taken into account.
-
-Takes two profile.json files or the directories that hold them; prints a table, or with `--json` one document.
-"""
+"""`rocm-perf compare`: compare two profiles kernel by kernel, with regard to their noise."""
 
 from __future__ import annotations
 
@@ -27,14 +24,14 @@ if TYPE_CHECKING:
 
 _COLOURS = {"faster": "green", "slower": "red", "unclear": "yellow", "new": "cyan", "gone": "cyan"}
 _MOST_ROWS = 40
-"""Of many kernels those that changed are shown first, then the others as far as there is room."""
+"""Most rows of the table; kernels that changed have precedence."""
 _MOST_REASONS = 12
 _NAME_WIDTH = 26
 
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """The words of the command line."""
+    """Arguments and options of `rocm-perf compare`."""
 
     base: Path
     new: Path
@@ -43,19 +40,19 @@ class CompareRequest:
 
 
 def run_compare(request: CompareRequest, console: Console, *, as_json: bool) -> bool:
-    """Print the comparison; True where a kernel is significantly slower by more than the threshold.
+    """Print the comparison; return whether a kernel is significantly slower by more than the threshold.
 
     Raises:
-        CompareError: A file is no profile, the threshold no number, or the runs are of different kinds.
+        CompareError: A profile or the threshold is invalid, or the runs are not comparable.
     """
     threshold = parse_share(request.fail_over)
     base, new = read_run(request.base), read_run(request.new)
     unlike, said = differences(base, new), remarks(base, new)
     if unlike and not request.force:
         raise CompareError(
-            f"these times say nothing of each other: {'; '.join(unlike)}",
+            f"these runs are not comparable: {'; '.join(unlike)}",
             where=f"{request.base} and {request.new}",
-            hint="compare runs of one device and target, or add --force to see the numbers all the same",
+            hint="compare runs of one device and target, or add --force to compare them anyway",
         )
     rows = compare(base, new)
     if as_json:
@@ -63,17 +60,17 @@ def run_compare(request: CompareRequest, console: Console, *, as_json: bool) -> 
         document = compare_document(sides, rows, differences=unlike, remarks=said, fail_over=threshold)
         print(document.model_dump_json(indent=2))
     else:
-        for text in (*(f"compared by force, although they differ in {difference}" for difference in unlike), *said):
+        for text in (*(f"compared because of --force, although they differ in {difference}" for difference in unlike), *said):
             console.print(Text(text, style="yellow"))
         _show(console, rows, threshold, _time_word(base, new))
     return any(row.is_regression(threshold) for row in rows)
 
 
 def parse_share(text: str) -> float:
-    """`5%` and `0.05` are the same.
+    """Parse `5%` or `0.05`.
 
     Raises:
-        CompareError: Not a share.
+        CompareError: Not a number in this range.
     """
     number, is_percent = text.strip().removesuffix("%").strip(), text.strip().endswith("%")
     try:
@@ -81,7 +78,7 @@ def parse_share(text: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share < float("inf") or (share >= 1 and not is_percent):
-        raise CompareError(f"{text!r} is no share", where="--fail-over", hint="write 5% or 0.05")
+        raise CompareError(f"invalid share {text!r}", where="--fail-over", hint="write 5% or 0.05")
     return share
 
 
@@ -103,14 +100,14 @@ def _show(console: Console, rows: Sequence[KernelComparison], threshold: float, 
         table.add_row(Text(_short(row.name)), _us(row.base_ms), _us(row.new_ms), _percent(row.change), _range(row), verdict)
     console.print(table)
     if len(shown) < len(rows):
-        console.print(f"and {len(rows) - len(shown)} more kernels: --json has all of them")
+        console.print(f"and {len(rows) - len(shown)} more kernels: use --json to list all")
     _reasons(console, shown)
     console.print(", ".join(f"{count} {verdict}" for verdict, count in counted(rows).items() if count) or "no kernels")
     _conclude(console, rows, threshold)
 
 
 def _most_telling(rows: Sequence[KernelComparison], threshold: float) -> list[KernelComparison]:
-    """In the order of the run, the first of them in this order of importance: regressions, other changes, the rest."""
+    """Select rows by importance: regressions, other changes, the rest; keep their order."""
 
     def importance(row: KernelComparison) -> int:
         return 0 if row.is_regression(threshold) else 1 if row.verdict not in ("same", "unclear") else 2
@@ -120,7 +117,7 @@ def _most_telling(rows: Sequence[KernelComparison], threshold: float) -> list[Ke
 
 
 def _reasons(console: Console, rows: Sequence[KernelComparison]) -> None:
-    """Why each verdict is what it is, where that is not in the table; what holds of several kernels is said once."""
+    """Print the reasons for unclear verdicts, and notes; a text that applies to several kernels is printed once."""
     reasons = [(row, text) for row in rows for text in ((row.reason if row.verdict == "unclear" else None), row.note) if text]
     many = Counter(text for _, text in reasons)
     said = dict.fromkeys(
@@ -129,7 +126,7 @@ def _reasons(console: Console, rows: Sequence[KernelComparison]) -> None:
     for line in list(said)[:_MOST_REASONS]:
         console.print(Text(line))
     if len(said) > _MOST_REASONS:
-        console.print(f"and {len(said) - _MOST_REASONS} more reasons: --json has them, per kernel")
+        console.print(f"and {len(said) - _MOST_REASONS} more reasons: use --json to list all")
 
 
 def _conclude(console: Console, rows: Sequence[KernelComparison], threshold: float) -> None:
@@ -141,11 +138,11 @@ def _conclude(console: Console, rows: Sequence[KernelComparison], threshold: flo
         return
     console.print(Text(f"no kernel is significantly slower by more than {share}"))
     if not any(row.verdict in ("same", "slower", "faster") for row in rows):
-        console.print(Text("but not one kernel could be judged: this says nothing of a regression", style="yellow"))
+        console.print(Text("but no kernel has a clear result: a regression cannot be excluded", style="yellow"))
 
 
 def _short(name: str, width: int = 2 * _NAME_WIDTH) -> str:
-    """Without return type and parameters: what is left tells instances of a template apart."""
+    """Shorten a name to its function and template arguments."""
     bare = without_parameters(name)
     return bare if len(bare) <= width else f"{bare[: width - 3]}..."
 

@@ -1,7 +1,4 @@
-"""`rocm-perf disassemble`: the instructions of a code object's kernels, with source lines and counts where there are any.
-
-Takes a :class:`DisassembleRequest`; prints a listing, or with `--json` the same as one document.
-"""
+"""`rocm-perf disassemble`: list the instructions of a code object, optionally with source lines and execution counts."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ _LEAST_PADDING = 4
 
 @dataclass(frozen=True)
 class DisassembleRequest:
-    """The words of the command line."""
+    """Arguments and options of `rocm-perf disassemble`."""
 
     file: Path
     kernel: str | None = None
@@ -48,19 +45,19 @@ class DisassembleRequest:
 
 @dataclass(frozen=True)
 class CountedListing:
-    """One kernel's listing; `counts` by address, empty without run data."""
+    """Listing of one kernel; `counts` by address, empty without run data."""
 
     listing: Listing
     counts: Mapping[int, CountRow]
     elsewhere: int
-    """Executions of instructions that are not in the listing: functions that the kernel calls."""
+    """Executions of instructions outside the listing, in functions that the kernel calls."""
 
 
 def run_disassemble(request: DisassembleRequest, console: Console, *, as_json: bool) -> None:
-    """Print one kernel, or all of the file.
+    """Print one kernel, or all kernels of the file.
 
     Raises:
-        LabError: The file, the kernel or the counts cannot be read, or nothing here knows the processor.
+        LabError: The file or the counts cannot be read, the kernel does not exist, or the processor is not supported.
     """
     require_existing(request.file, "the code object")
     code_objects = read_kernel_file(request.file)
@@ -87,12 +84,12 @@ def run_disassemble(request: DisassembleRequest, console: Console, *, as_json: b
 def _wanted(
     code_objects: Sequence[CodeObject], name: str | None, counts: CountsDocument | None
 ) -> list[tuple[CodeObject, KernelMetadata]]:
-    """The kernel that is named, or that was counted; else all."""
+    """Return the named or the counted kernel, else all kernels."""
     name = name or (counts.symbol if counts is not None else None)
     if name is not None:
         return [choose_kernel(code_objects, name)]
     every = [(code_object, kernel) for code_object in code_objects for kernel in code_object.kernels]
-    return every or [choose_kernel(code_objects, None)]  # which says that there is none
+    return every or [choose_kernel(code_objects, None)]  # raises: there is no kernel
 
 
 def _require_same(
@@ -104,7 +101,7 @@ def _require_same(
         raise CountsError(
             f"the counts are of {f'kernel {counts.symbol}' if same_file else 'another code object'}",
             where=f"--counts {request.counts}",
-            hint=f"add --kernel {counts.symbol}" if same_file else "give the file that was emulated, or emulate this one",
+            hint=f"add --kernel {counts.symbol}" if same_file else "pass the emulated file, or emulate this one",
         )
 
 
@@ -117,7 +114,7 @@ def _counted(listing: Listing, counts: CountsDocument | None) -> CountedListing:
 
 
 def _target_of(architecture: str) -> Target | None:
-    """A GPU that the lab knows with that architecture: occupancy depends on it."""
+    """Return a known GPU of the architecture, for its occupancy."""
     known = map(load_target, target_names())
     return next((target for target in known if target.architecture == architecture), None)
 
@@ -146,7 +143,7 @@ def _lines(code_object: CodeObject, counted: CountedListing, target: Target | No
 
 
 def _runs(counted: CountedListing) -> Iterator[list[ListedInstruction]]:
-    """Equal instructions that follow each other, which is how compilers pad; a label begins a run."""
+    """Group consecutive equal instructions, which compilers use as padding; a label starts a new group."""
     run: list[ListedInstruction] = []
     for instruction in counted.listing.instructions:
         first = run[0] if run else None
@@ -165,7 +162,7 @@ def _runs(counted: CountedListing) -> Iterator[list[ListedInstruction]]:
 
 
 def _moved(row: CountRow | None, address: int) -> CountRow | None:
-    """The same counts at another address."""
+    """Return the same counts at another address."""
     return None if row is None else row.model_copy(update={"address": address})
 
 
@@ -202,19 +199,19 @@ def _instruction_text(instruction: ListedInstruction) -> str:
 
 
 def _words(encoding: bytes) -> list[str]:
-    """Dwords as LLVM prints them."""
+    """Return the dwords as LLVM prints them."""
     return [f"{int.from_bytes(encoding[start : start + 4], 'little'):08X}" for start in range(0, len(encoding), 4)]
 
 
 class _Sources:
-    """Source files that the debug information names, where they are still there."""
+    """Source files named by the debug information, if they still exist."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._files: dict[str, list[str]] = {}
 
     def text(self, line: SourceLine) -> str:
-        """`  code` of that line; empty where the file is not to be had."""
+        """Return the indented text of the line; empty if the file cannot be read."""
         if line.file not in self._files:
             self._files[line.file] = self._read(line.file)
         lines = self._files[line.file]

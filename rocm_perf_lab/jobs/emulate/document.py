@@ -1,4 +1,4 @@
-"""An emulated launch as one JSON document: what `rocm-perf emulate --json` prints."""
+"""The JSON document of an emulated launch, printed by `rocm-perf emulate --json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def emulation_document(emulation: Emulation, request: EmulateRequest, files: Mapping[str, str]) -> str:
-    """One JSON document; numbers that JSON does not have are the strings NaN, Infinity and -Infinity."""
+    """Return the document; NaN and infinities are the strings NaN, Infinity and -Infinity."""
     kernel, launch, occupancy = emulation.kernel, emulation.launch, emulation.occupancy
     document = {
         "schema_version": "1.0",

@@ -1,7 +1,4 @@
-"""`rocm-perf emulate`: one launch of a code object on the emulator, arguments from the command line, no YAML.
-
-Takes an :class:`EmulateRequest`, gives an :class:`Emulation`, prints it, and leaves its files where they are wanted.
-"""
+"""`rocm-perf emulate`: one launch of a code object on the emulator, with arguments from the command line."""
 
 from __future__ import annotations
 
@@ -39,10 +36,10 @@ DOCUMENT_NAME = "emulation.json"
 
 
 def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
-    """Run it; the rocpd database is left at `database`.
+    """Run the launch, and write its rocpd database.
 
     Raises:
-        LabError: The words make no launch, or the kernel did what it must not do.
+        LabError: The arguments are invalid, or the kernel faulted.
     """
     target = load_target(request.target)
     requested = requested_launch(request, target)
@@ -70,10 +67,11 @@ def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
 
 
 def run_emulate(request: EmulateRequest, console: Console, *, output: Path | None, as_json: bool) -> None:
-    """Run it, print it, and leave its files in `output` where one is given.
+    """Run the launch, print its results, and write its files to `output`, if given.
 
     Raises:
-        LabError: As :func:`emulate`; the directory cannot be written; or, after everything was shown, a check found a defect.
+        LabError: The arguments are invalid, the kernel faulted, or the directory cannot be written.
+        NegativeResult: A check found a defect; raised after the results are printed.
     """
     try:
         emulation, files = _emulate_into(request, output)
@@ -93,7 +91,7 @@ def run_emulate(request: EmulateRequest, console: Console, *, output: Path | Non
 
 
 def _emulate_into(request: EmulateRequest, output: Path | None) -> tuple[Emulation, dict[str, str]]:
-    """The emulation, and the files of its outputs in `output`."""
+    """Return the emulation, and the files of its outputs by argument."""
     if output is None:
         with tempfile.TemporaryDirectory() as directory:
             return emulate(request, database=Path(directory) / DATABASE_NAME), {}
@@ -105,7 +103,7 @@ def _emulate_into(request: EmulateRequest, output: Path | None) -> tuple[Emulati
         raise LabError(
             f"cannot write the output: {error.strerror or error}",
             where=str(error.filename or output),
-            hint="give --output a directory that can be written",
+            hint="use a writable directory for --output",
         ) from error
 
 
@@ -120,7 +118,7 @@ def _device(request: EmulateRequest, target: Target) -> EmulatorDevice:
 
 
 def _write_files(emulation: Emulation, request: EmulateRequest, output: Path) -> dict[str, str]:
-    """Outputs, counts and document beside the database; the outputs' file names by argument."""
+    """Write outputs, counts and document; return the file names of the outputs by argument."""
     files: dict[str, str] = {}
     for name, values in emulation.outputs.items():
         stem = re.sub(r"[^\w.-]", "_", name).lstrip(".")[:100] or "output"
@@ -139,7 +137,7 @@ def _write_files(emulation: Emulation, request: EmulateRequest, output: Path) ->
 
 
 def _storable(values: NDArray[Any]) -> NDArray[Any]:
-    """bf16 and 8-bit floats, which `.npy` does not know, as the same values in f32."""
+    """Convert types that `.npy` does not support (bf16, 8-bit floats) to f32."""
     return values if values.dtype.kind in "iuf" and values.dtype.isbuiltin == 1 else values.astype(np.float32)
 
 

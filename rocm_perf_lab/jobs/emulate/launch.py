@@ -1,6 +1,6 @@
-"""From the words of `rocm-perf emulate` to a launch: geometry, arguments, and where a kernel without metadata takes them.
+"""The launch of `rocm-perf emulate`: geometry, arguments, and the argument layout of a kernel without metadata.
 
-What the dispatch packet, the GPU or this machine cannot hold is refused here, before anything is allocated.
+Launches that exceed the limits of the dispatch packet, the GPU or this machine are rejected before memory is allocated.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 _LARGEST_WORK_ITEMS = 2**32 - 1
 _COPIES = 3
-"""Of every buffer: as it was, in device memory, as it came back."""
+"""Copies of every buffer: input, device memory, output."""
 
 
 @dataclass(frozen=True)
 class RequestedLaunch:
-    """A launch that the GPU takes, with the words that its arguments were given in."""
+    """Valid launch, with its arguments as parsed from the command line."""
 
     kernel: KernelMetadata
     launch: Launch
@@ -53,10 +53,10 @@ class RequestedLaunch:
 
 
 def requested_launch(request: EmulateRequest, target: Target) -> RequestedLaunch:
-    """The launch that the words ask for, on `target`.
+    """Return the requested launch on `target`.
 
     Raises:
-        LabError: They make no launch: bad words, another architecture, or more than fits.
+        LabError: An argument is invalid, the architecture differs, or a limit is exceeded.
     """
     geometry = _geometry(request)
     require_existing(request.file, "the code object")
@@ -73,7 +73,7 @@ def requested_launch(request: EmulateRequest, target: Target) -> RequestedLaunch
 
 
 def argument_names(kernel: KernelMetadata, count: int) -> tuple[str, ...]:
-    """One name each: the compiler's where it gave one to that argument alone, else `arg0`, `arg1`, ..."""
+    """Return the name of each argument: that in the metadata if it is unique, else `arg0`, `arg1`, ..."""
     given = [argument.name for argument in explicit_arguments(kernel)]
     names = []
     for position in range(count):
@@ -87,7 +87,7 @@ def argument_names(kernel: KernelMetadata, count: int) -> tuple[str, ...]:
 
 
 def explicit_arguments(kernel: KernelMetadata) -> tuple[KernelArgument, ...]:
-    """Those that the caller gives, in the kernel's order."""
+    """Return the arguments that the caller passes, in the kernel's order."""
     return tuple(argument for argument in kernel.arguments if not argument.value_kind.startswith("hidden_"))
 
 
@@ -104,8 +104,8 @@ def _geometry(request: EmulateRequest) -> Geometry:
     block = parse_dim3(request.block, "--block")
     if (request.grid is None) == (request.work_items is None):
         raise LabError(
-            "one of --grid and --work-items is needed",
-            where=f"--grid {request.grid} --work-items {request.work_items}" if request.grid else "neither is there",
+            "exactly one of --grid and --work-items is required",
+            where=f"--grid {request.grid} --work-items {request.work_items}" if request.grid else "neither is set",
             hint="--grid counts workgroups; --work-items counts work-items, and the last workgroup may be partial",
         )
     if request.work_items is not None:
@@ -114,7 +114,7 @@ def _geometry(request: EmulateRequest) -> Geometry:
 
 
 def _require_size(kernel: KernelMetadata, geometry: Geometry, arguments: Sequence[TextArgument]) -> None:
-    """What the dispatch packet and this machine can hold."""
+    """Check the limits of the dispatch packet and the memory of this machine."""
     if max(geometry.work_items) > _LARGEST_WORK_ITEMS:
         raise LabError(
             f"{format_dim3(geometry.grid)} workgroups of {format_dim3(geometry.block)} work-items: "
@@ -126,7 +126,7 @@ def _require_size(kernel: KernelMetadata, geometry: Geometry, arguments: Sequenc
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if _COPIES * needed > available:
         raise LabError(
-            f"the buffers have {needed:,} bytes; with copies that is more than the {available:,} of this machine",
+            f"the buffers have {needed:,} bytes; with copies they exceed the {available:,} bytes of this machine",
             where="--arg",
             hint="use smaller buffers",
         )
@@ -141,10 +141,10 @@ def _buffer_bytes(argument: TextArgument) -> int:
 def _with_argument_layout(
     code_object: CodeObject, kernel: KernelMetadata, arguments: Sequence[TextArgument]
 ) -> tuple[CodeObject, KernelMetadata]:
-    """A kernel without metadata takes the arguments as given, each at its natural alignment.
+    """Lay out the arguments of a kernel without metadata, each at its natural alignment.
 
     Raises:
-        LabError: They are larger than the kernel's argument segment.
+        LabError: They exceed the kernel's argument segment.
     """
     if kernel.arguments or not arguments:
         return code_object, kernel
@@ -158,9 +158,9 @@ def _with_argument_layout(
         end = offset + size
     if end > kernel.kernarg_bytes:
         raise LabError(
-            f"kernel {kernel.name} takes {kernel.kernarg_bytes} bytes of arguments, those given have {end}",
-            where=f"its metadata names no arguments; given: {', '.join(map(format_argument, arguments))}",
-            hint="give the arguments that it takes; hand-written assembly needs .amdhsa_kernarg_size and .args",
+            f"kernel {kernel.name} takes {kernel.kernarg_bytes} bytes of arguments, {end} bytes were passed",
+            where=f"its metadata lists no arguments; passed: {', '.join(map(format_argument, arguments))}",
+            hint="pass the arguments that it takes; hand-written assembly needs .amdhsa_kernarg_size and .args",
         )
     described = replace(kernel, arguments=tuple(laid_out))
     kernels = tuple(described if other is kernel else other for other in code_object.kernels)
@@ -180,7 +180,7 @@ def _launch(
     arguments: tuple[TextArgument, ...],
     geometry: Geometry,
 ) -> Launch:
-    """Through a kernel description, as every launch of the lab; raw bytes are put in their places."""
+    """Build the launch from a kernel description, then insert raw bytes."""
     description = KernelDescription(
         name=kernel.name,
         source=request.file,

@@ -1,4 +1,4 @@
-"""An emulated launch as tables of 80 columns."""
+"""Tables of an emulated launch, readable at 80 columns."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _CLASSES = {
 
 
 def show_emulation(console: Console, emulation: Emulation) -> None:
-    """The launch as a table of 80 columns."""
+    """Print launch, instructions and outputs."""
     kernel, launch, occupancy = emulation.kernel, emulation.launch, emulation.occupancy
     table = Table(show_header=False, expand=False)
     table.add_column(style="bold", overflow="fold", max_width=24)
     table.add_column(overflow="fold")
     waves = emulation.counters.get("SQ_WAVES", 0)
     table.add_row("kernel", Text(kernel.name))
-    of_all = f", {format_dim3(launch.geometry.work_items)} in all" if any(launch.remainder) else ""
+    of_all = f", {format_dim3(launch.geometry.work_items)} in total" if any(launch.remainder) else ""
     table.add_row(
         "grid",
         f"{format_dim3(launch.grid)} workgroups of {format_dim3(launch.block)} work-items{of_all}: {waves:,.0f} wavefronts",

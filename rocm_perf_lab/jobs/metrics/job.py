@@ -1,7 +1,4 @@
-"""`rocm-perf metrics`: what each metric over hardware counters means, and what it is computed from.
-
-`metrics.yaml` told to people, or with `--json` to programs.
-"""
+"""`rocm-perf metrics`: print the definitions in `metrics.yaml` as tables or as JSON."""
 
 from __future__ import annotations
 
@@ -26,20 +23,20 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.metrics import Metric
 
 _KINDS = {
-    "events": "counts repeat from run to run, so counters of several passes may be combined",
+    "events": "deterministic counts: counters of several passes may be combined",
     "cycles": "times: all counters have to come from one pass",
 }
 
 
 class MetricError(LabError):
-    """There is no such metric, or not on this architecture."""
+    """Metric that does not exist, or not on this architecture."""
 
 
 def list_metrics(console: Console, *, target: str | None, as_json: bool) -> None:
-    """Every metric, or those of the target's architecture.
+    """Print all metrics, or those of the target's architecture.
 
     Raises:
-        TargetError: No such target.
+        TargetError: The target does not exist.
     """
     wanted = _architecture(target)
     known = {name: found for name, found in metric_architectures().items() if wanted is None or wanted in found}
@@ -60,23 +57,23 @@ def list_metrics(console: Console, *, target: str | None, as_json: bool) -> None
 
 
 def show_metric(console: Console, name: str, *, target: str | None, as_json: bool) -> None:
-    """One metric: formula, counters, unit and source, for each architecture or for the target's.
+    """Print formula, counters, unit and source of a metric, for each architecture or for that of the target.
 
     Raises:
-        MetricError: No such metric, with the nearest names.
-        TargetError: No such target.
+        MetricError: The metric does not exist; the hint names the nearest ones.
+        TargetError: The target does not exist.
     """
     wanted = _architecture(target)
     known = metric_architectures()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [other for other in known if name and name in other][:5]
         hint = f"did you mean {' or '.join(near)}? " if near else ""
-        raise MetricError(f"there is no metric {name!r}", where="metrics show", hint=f"{hint}all: rocm-perf metrics list")
+        raise MetricError(f"there is no metric {name!r}", where="metrics show", hint=f"{hint}list all: rocm-perf metrics list")
     if wanted is not None and wanted not in known[name]:
         raise MetricError(
             f"{wanted} has no counters for {name}",
             where=f"--target {target}",
-            hint=f"it is known on {', '.join(known[name])}",
+            hint=f"it exists on {', '.join(known[name])}",
         )
     metrics = {one: load_metrics(one)[name] for one in known[name] if wanted in (None, one)}
     first = next(iter(metrics.values()))
@@ -102,11 +99,11 @@ def show_metric(console: Console, name: str, *, target: str | None, as_json: boo
             table.add_row("in counters", Text(metric.expression))
         table.add_row("counters", Text(", ".join(metric.counters)))
         if metric.at_most:
-            table.add_row("at most", Text(f"{metric.at_most}; a greater value is not given"))
+            table.add_row("at most", Text(f"{metric.at_most}; a greater value is discarded"))
         if metric.otherwise:
-            table.add_row("or", Text(f"{metric.otherwise.expression}, where the profiler derived that instead"))
+            table.add_row("or", Text(f"{metric.otherwise.expression}, if the profiler reports that derived counter instead"))
         if metric.assume_zero:
-            table.add_row("taken as 0", Text(f"{', '.join(metric.assume_zero)}, where they were not collected"))
+            table.add_row("assumed 0", Text(f"{', '.join(metric.assume_zero)}, if not collected"))
     console.print(table)
 
 
@@ -115,7 +112,7 @@ def _architecture(target: str | None) -> str | None:
 
 
 def _grouped(metrics: dict[str, Metric]) -> list[tuple[list[str], Metric]]:
-    """Architectures that share an expression together."""
+    """Group the architectures that share an expression."""
     groups: dict[str, tuple[list[str], Metric]] = {}
     for architecture, metric in metrics.items():
         groups.setdefault(metric.expression, ([], metric))[0].append(architecture)

@@ -1,4 +1,4 @@
-"""`job=application`: an application under rocprofv3, or, without it, by the clock on the wall."""
+"""`job=application`: profile an application with rocprofv3, or measure its wall-clock time."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ _NEEDED_LATER = (
     "numpy.ma",
     "numpy.random",
 )
-"""Modules by the order in which they are needed; the last ones are those that NumPy loads at first use."""
+"""Modules in the order of their use; NumPy loads the last ones at first use."""
 
 
 class ApplicationJob:
-    """Profiles a command line that launches kernels by itself.
+    """Profiles a command line that launches kernels.
 
     Args:
-        command: Program and arguments; they reach it as they are, and so does the environment.
-        runs: Runs for times.
-        kernel: Regular expression of the kernel to look at; None takes the one with the longest dispatch.
-        focus_critical: Look at the kernel that contributes most to the critical path.
-        rocprof: False measures the whole command by the clock and nothing else.
-        timeout_s: Of one run.
+        command: Program and arguments, passed on unchanged, as is the environment.
+        runs: Timed runs.
+        kernel: Regular expression of the kernel to analyse; None selects the one with the longest dispatch.
+        focus_critical: Analyse the kernel that contributes most to the critical path.
+        rocprof: False measures the wall-clock time of the command only.
+        timeout_s: Limit of one run.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class ApplicationJob:
         timeout_s: float = 3600.0,
     ) -> None:
         if not command or runs < 1:
-            raise LabError("nothing to run", where="job.command, job.runs", hint="rocm-perf profile ./app [arguments]")
-        self._command = tuple(str(word) for word in command)
+            raise LabError("no command to run", where="job.command, job.runs", hint="rocm-perf profile ./app [arguments]")
+        self._command = tuple(map(str, command))
         self._runs = runs
         self._kernel = kernel
         self._focus_critical = focus_critical
@@ -76,11 +76,15 @@ class ApplicationJob:
         self._timeout_s = timeout_s
 
     def run(self, lab: Lab) -> None:
-        """Raises LabError where the application, or the profiler, fails."""
+        """Profile the command.
+
+        Raises:
+            LabError: The application or the profiler failed.
+        """
         if not self._rocprof:
             self._time(lab)
             return
-        # The profiler runs for a second or more, in processes of its own: meanwhile this one gets ready for what it leaves.
+        # The profiler takes a second or more in other processes; this one imports modules meanwhile.
         threading.Thread(target=_import_all, args=(_NEEDED_LATER,)).start()
         profiler = Rocprofv3.find()
         check_program(self._command)
@@ -99,7 +103,7 @@ class ApplicationJob:
         lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.word))
 
     def _examine(self, lab: Lab, runs: ApplicationRuns, traces: Sequence[Trace], problems: Sequence[str]) -> KernelAnalysis:
-        """The runs that depend on the first one, and what they all say."""
+        """Run the passes that depend on the first run, and analyse all of them."""
         from rocm_perf_lab.jobs.analyze.kernel_analysis import KernelSelector, analyze_traces, target_of_trace
         from rocm_perf_lab.profiling.passes import NO_THREAD_TRACE
 
@@ -129,7 +133,7 @@ class ApplicationJob:
         )
 
     def _record(self, lab: Lab, found: KernelAnalysis, tracker: RunTracker) -> None:
-        """Show, draw and log it."""
+        """Print, plot and log the analysis."""
         from rocm_perf_lab.jobs.records import analysis_params, profile_metrics
         from rocm_perf_lab.jobs.show import show_profile
         from rocm_perf_lab.report.page import write_report
@@ -144,7 +148,7 @@ class ApplicationJob:
             tracker.log_artifact(path)
 
     def _time(self, lab: Lab) -> None:
-        """Wall time only: what can be said without a profiler."""
+        """Measure the wall-clock time of the command."""
         from rocm_perf_lab.analysis.describe import stability_part
         from rocm_perf_lab.jobs.show import runtime_text
         from rocm_perf_lab.statistics.stability import stability
@@ -162,7 +166,7 @@ class ApplicationJob:
             "runtime_ms": statistics.median(seconds) * 1e3,
             "stability": stability_part(spread, times_ns).model_dump(mode="json"),
             "wall_ms": {"runs": len(seconds), "median": statistics.median(seconds) * 1e3, "min": min(seconds) * 1e3},
-            "note": "the whole process by the clock on the wall: no kernel was profiled",
+            "note": "wall-clock time of the whole process; no kernel was profiled",
         }
         path = lab.output_dir / "wall_time.json"
         write_text(path, json.dumps(document, indent=2) + "\n")
@@ -181,7 +185,7 @@ class ApplicationJob:
         try:
             code = run_in_group(self._command, self._timeout_s)
         except OSError as error:
-            raise LabError(f"the command does not run: {error.strerror}", where=shlex.join(self._command)) from error
+            raise LabError(f"the command cannot be run: {error.strerror}", where=shlex.join(self._command)) from error
         if code is None:
             raise LabError(
                 f"the command took more than {self._timeout_s:g} s and was ended",
@@ -189,7 +193,7 @@ class ApplicationJob:
                 hint="raise --timeout",
             )
         if code != 0:
-            raise LabError(f"the command {how_it_ended(code)}", where=shlex.join(self._command), hint="run it by itself first")
+            raise LabError(f"the command {how_it_ended(code)}", where=shlex.join(self._command), hint="run it directly first")
         return time.perf_counter() - start
 
 

@@ -1,4 +1,4 @@
-"""`job=profile`: one kernel, once, with everything that is known about it."""
+"""`job=profile`: profile a described kernel."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class ProfileJob:
     """Compiles, runs, checks and analyses the configured kernel."""
 
     def run(self, lab: Lab) -> float:
-        """The runtime in ms.
+        """Profile the kernel; return its runtime in ms.
 
         Raises:
-            LabError: The kernel's output is wrong: a wrong kernel has no profile worth keeping.
+            NegativeResult: The output differs from the reference, or a check found a defect.
+            LabError: The kernel cannot be compiled or run.
         """
         word = lab.device.identity.time_word
         lab.announce_device()
@@ -58,24 +59,24 @@ class ProfileJob:
 
 
 def require_correct(turn: ProfiledKernel, lab: Lab) -> None:
-    """Refuse to go on from a kernel whose own output is wrong.
+    """Check the result of the verification.
 
     Raises:
-        LabError: With the worst element.
+        NegativeResult: The output is wrong; the message names the worst element.
     """
     if turn.verification is not None and not turn.verification.passed:
         raise NegativeResult(
-            f"kernel {lab.config.kernel.name} computes something else than its reference: {turn.verification}",
+            f"the output of kernel {lab.config.kernel.name} differs from its reference: {turn.verification}",
             where=str(lab.config.kernel.source_path),
             hint="correct the kernel, its reference, or its tolerance",
         )
 
 
 def require_clean(findings: Sequence[Finding], kernel: str) -> None:
-    """Refuse a kernel in which the chosen checks found a defect.
+    """Check that the selected checks of the emulator found no defect.
 
     Raises:
-        LabError: With every finding; they are in checks.json too.
+        NegativeResult: There are findings; they are in checks.json as well.
     """
     if findings:
         count = len(findings)
@@ -87,7 +88,7 @@ def require_clean(findings: Sequence[Finding], kernel: str) -> None:
 
 
 def log_profile(tracker: RunTracker, lab: Lab, turn: ProfiledKernel) -> None:
-    """Parameters, metrics, tags and files of one turn of the bench."""
+    """Log parameters, metrics, tags and files of a profile."""
     identity = lab.device.identity
     tracker.set_tags({"job": lab.job_name, "kernel": lab.config.kernel.name, **provenance_tags(identity, turn)})
     tracker.log_params(profile_params(lab.config, turn))
