@@ -1,1 +1,1 @@
-"""Search spaces, and the samplers that search them."""
+"""Search spaces, samplers, and the objectives that they minimise."""

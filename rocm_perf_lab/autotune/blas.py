@@ -1,4 +1,4 @@
-"""One thread for small matrices: on a few hundred rows, BLAS threads wait for each other far longer than they calculate."""
+"""Single-threaded BLAS for small matrices: with a few hundred rows, BLAS threads spend more time waiting than computing."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Hold NumPy and SciPy to one thread meanwhile; what was set before comes back."""
+    """Limit the BLAS of NumPy and SciPy to one thread; restore the previous limits afterwards."""
     with _controller().limit(limits=1, user_api="blas"):
         yield
 
 
 @cache
 def _controller() -> ThreadpoolController:
-    import scipy.linalg  # noqa: F401 -- brings a BLAS of its own, that is only found once it is loaded
+    import scipy.linalg  # noqa: F401 -- its separate BLAS is found only once it is loaded
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -1,7 +1,7 @@
-"""One configuration of a kernel, compiled: what it needs, and whether the target can run it at all. Nothing is run here.
+"""Compilation of one configuration of a kernel, its resources, and whether it fits the target. No kernel is run here.
 
-A parameter of the space is a parameter of the kernel of the same name (`kernel.params.NAME`); from there its expressions carry
-it into defines, constexprs, compiler options, shapes and geometry.
+A parameter of the space sets the kernel parameter of the same name (`kernel.params.NAME`). The expressions of the kernel
+description use it in defines, constexprs, compiler options, shapes and geometry.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A compiled configuration that fits the target; its inputs are made when it is launched."""
+    """Compiled configuration that fits the target. Its inputs are created when `launch` is first read."""
 
     description: KernelDescription
     build: BuildResult
@@ -46,29 +46,29 @@ class Candidate:
 
     @cached_property
     def launch(self) -> Launch:
-        """Ready to run.
+        """The launch with its inputs.
 
         Raises:
-            LaunchError: A shape that is not positive, an input that cannot be read, a value that does not fit.
+            LaunchError: A shape is not positive, an input cannot be read, or a value does not fit its type.
         """
         return build_launch(self.description, self.build.code_object, self.kernel.symbol, self.build.contract)
 
     @property
     def lds_bytes(self) -> int:
-        """Of a workgroup, static and dynamic."""
+        """LDS of a workgroup in bytes, static and dynamic."""
         return self.kernel.lds_bytes + self.geometry.dynamic_lds_bytes
 
 
 @dataclass(frozen=True)
 class KernelBuilder:
-    """Compiles configurations of one kernel; may be sent to another process.
+    """Compiler of the configurations of one kernel; can be pickled.
 
     Args:
-        description: The kernel as its kernel.yaml states it.
-        target: The GPU that it has to fit.
-        compilers: In order of preference.
-        optimisation: For HIP.
-        max_spills: VGPRs that a configuration may spill; None sets no limit.
+        description: The kernel as in its kernel.yaml.
+        target: The GPU.
+        compilers: Names of compilers in order of preference.
+        optimisation: Optimisation option for HIP.
+        max_spills: Largest number of spilled VGPRs; None: unlimited.
     """
 
     description: KernelDescription
@@ -82,31 +82,31 @@ class KernelBuilder:
         return find_compiler(self.compilers)
 
     def check(self, space: Space) -> None:
-        """Whether the kernel has the parameters of a space.
+        """Check that the kernel has the parameters of a space.
 
         Raises:
-            LabError: It does not have one of them.
+            LabError: The kernel does not have a parameter of the space.
         """
         known = self.description.params
         unknown = [name for name in (*space.names, *space.fixed) if name not in known]
         if unknown:
             raise LabError(
-                f"kernel {self.description.name} has no parameter {unknown[0]!r}, which the space turns",
+                f"kernel {self.description.name} has no parameter {unknown[0]!r}, which the space varies",
                 where=f"{space.where}, parameters.{unknown[0]}",
                 hint=f"parameters of the kernel (kernel.params): {', '.join(known) or 'none'}",
             )
 
     def describe(self, configuration: Configuration) -> KernelDescription:
-        """The kernel's description with the configuration's values; derived values that it does not name are left out."""
+        """Return the kernel description with the values of a configuration that are parameters of the kernel."""
         params = self.description.params
         values = {name: value for name, value in configuration.items() if name in params}
         return self.description.model_copy(update={"params": {**params, **values}})
 
     def build(self, configuration: Configuration) -> Candidate | Infeasible:
-        """Compile one configuration, or say why it cannot run on the target.
+        """Compile one configuration, or return the reason why it cannot run on the target.
 
         Raises:
-            LabError: Whatever is not the configuration's fault: no compiler, a kernel that is not in the source.
+            LabError: The cause is not the configuration: there is no compiler, or the source does not define the kernel.
         """
         description = self.describe(configuration)
         try:
@@ -128,7 +128,7 @@ class KernelBuilder:
             return Infeasible(error.what, stage="resources")
         most = kernel.max_flat_workgroup_size
         if items > most:
-            return Infeasible(f"the workgroup has {items} work-items, the kernel was compiled for {most}", stage="resources")
+            return Infeasible(f"the workgroup has {items} work-items, but the kernel was compiled for {most}", stage="resources")
         if self.max_spills is not None and kernel.vgpr_spill_count > self.max_spills:
             what = f"{kernel.vgpr_spill_count} VGPRs are spilled to memory, autotune.max_spills allows {self.max_spills}"
             return Infeasible(what, stage="resources")

@@ -1,4 +1,4 @@
-"""The classic three phases: seed, a polynomial of degree 2 that predicts and prunes, and a confirmation in predicted order."""
+"""The classic strategy: seeds, a polynomial of degree 2 that predicts and prunes, and confirmation in predicted order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Polynomial:
-    """A least-squares fit, and how well it predicts what it has not seen."""
+    """Least-squares fit with its cross-validated R² and residual."""
 
     weights: Column
     r2: float
@@ -39,7 +39,7 @@ class Polynomial:
 
     @classmethod
     def fit(cls, features: Column, times: Column) -> Polynomial:
-        """Fit, and cross-validate in five folds (every fifth point is left out, in turn)."""
+        """Fit, and cross-validate with five folds."""
         count = len(times)
         guess = np.empty(count)
         folds = min(_FOLDS, count)
@@ -52,7 +52,7 @@ class Polynomial:
         return cls(_least_squares(features, times), r2, float(np.sqrt((missed**2).mean())))
 
     def predict(self, features: Column) -> Column:
-        """Times."""
+        """Return the predicted times."""
         return np.asarray(features @ self.weights)
 
 
@@ -61,9 +61,10 @@ def _least_squares(features: Column, times: Column) -> Column:
 
 
 def polynomial_features(space: Space) -> Column:
-    """A constant, then ACC, ACC², BLOCK_K, num_warps, num_stages and threads_per_block where the space is a tiled kernel's.
+    """Return the inputs of the polynomial, one row per configuration.
 
-    ACC is the accumulators of a work-item: BLOCK_M · BLOCK_N / threads. Any other space: its own parameters, their squares
+    For the space of a tiled kernel: a constant, ACC, ACC², BLOCK_K, num_warps, num_stages and threads_per_block, with the
+    accumulators per work-item ACC = BLOCK_M · BLOCK_N / threads. For any other space: a constant, the parameters, their squares
     and products.
     """
     tiled = _tiled(space)
@@ -94,7 +95,7 @@ def _tiled(space: Space) -> Column | None:
 
 
 class ClassicSearch:
-    """Kept for comparison: where its regression is unreliable it prunes nothing and measures everything, best guess first."""
+    """Classic strategy, for comparison. If the fit is unreliable, it measures all configurations in predicted order."""
 
     name = "polynomial_2"
 
@@ -107,7 +108,7 @@ class ClassicSearch:
         self._fitted_to = -1
 
     def choose(self, seen: Observations) -> StrategyChoice | None:
-        """See :class:`rocm_perf_lab.autotune.strategy.Strategy`."""
+        """See :class:`.strategy.Strategy`."""
         free = seen.open(len(self._space))
         if not free.any():
             return None
@@ -126,7 +127,7 @@ class ClassicSearch:
         return StrategyChoice(best, "confirmation" if trusted else "prediction", decision)
 
     def assess(self, seen: Observations) -> Assessment:
-        """See :class:`rocm_perf_lab.autotune.strategy.Strategy`."""
+        """See :class:`.strategy.Strategy`."""
         if seen.feasible.sum() < 3:
             return Assessment(self.name, None, None)
         model, _, keep = self._fit(seen)
@@ -134,7 +135,7 @@ class ClassicSearch:
         return Assessment(self.name, model.r2, model.residual_std, pruned)
 
     def _fit(self, seen: Observations) -> tuple[Polynomial, Column, Column]:
-        """The model, what it predicts, and which configurations may still be the best."""
+        """Return the model, its predictions, and a mask of the configurations that may still be the best."""
         if self._model is None or self._fitted_to < self._seeds.count:
             rows = seen.rows[seen.feasible]
             self._model = Polynomial.fit(self._features[rows], seen.times[seen.feasible])

@@ -1,6 +1,6 @@
-"""Ways to time a command: kernels under rocprofv3, a time that the program prints, or the clock on the wall.
+"""Time sources for a command: kernels under rocprofv3, a time that the program prints, or wall-clock time.
 
-Each says what its times mean (`meaning`), so that a wall clock is never taken for a kernel's time.
+`meaning` describes the times, so that wall-clock time is not mistaken for kernel time.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ if TYPE_CHECKING:
 _NS_PER_MS = 1e6
 _TAIL_BYTES = 1 << 20
 _SHORTEST_MS, _LONGEST_MS = 1e-12, 1e12
-"""What a program prints outside of these is no time: zero, negative, not a number, infinite, or a sentinel like 1e38."""
+"""Range of valid printed times; excludes 0, negative numbers, NaN, infinity, and sentinels like 1e38."""
 UNITS_IN_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 
 class CommandFailed(LabError):
-    """A command that did not run to a good end, or whose time cannot be read."""
+    """Command that failed, or whose time cannot be read."""
 
 
 class Clock(Protocol):
-    """Times a command."""
+    """Interface of a time source for commands."""
 
     @property
     def meaning(self) -> str:
-        """What its times are times of."""
+        """Description of the times."""
         ...
 
     @property
     def time_kind(self) -> str:
-        """`measured`, or `emulated` where what was read says so."""
+        """`measured`, or `emulated` if the recorded times are."""
         ...
 
-    def times_ms(self, words: Sequence[str], runs: int) -> tuple[float, ...]:
-        """Run the command so many times.
+    def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:
+        """Run the command `runs` times, and return its times in ms.
 
         Raises:
-            CommandFailed: It fails, hangs, or gives no time.
+            CommandFailed: The command fails, exceeds the time limit, or reports no time.
         """
         ...
 
 
 @dataclass(frozen=True)
 class WallClock:
-    """From the start of the process to its end."""
+    """Wall-clock time of the process."""
 
     timeout_s: float
     reason: str = "chosen"
@@ -70,21 +70,21 @@ class WallClock:
     @property
     def meaning(self) -> str:
         """See :class:`Clock`."""
-        return f"wall clock of the whole process ({self.reason}); no kernel is timed"
+        return f"wall-clock time of the whole process ({self.reason}); no kernel is timed"
 
-    def times_ms(self, words: Sequence[str], runs: int) -> tuple[float, ...]:
+    def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:
         """See :class:`Clock`."""
-        return tuple(run_command(words, self.timeout_s)[1] * UNITS_IN_MS["s"] for _ in range(runs))
+        return tuple(run_command(arguments, self.timeout_s)[1] * UNITS_IN_MS["s"] for _ in range(runs))
 
 
 @dataclass(frozen=True)
 class PrintedTime:
-    """What the program says; of several lines that match the last one counts.
+    """Time that the program prints; the last match counts.
 
     Args:
-        pattern: Regular expression whose first group is the time.
-        unit: Of the printed number: s, ms, us or ns.
-        timeout_s: Of one run.
+        pattern: Regular expression whose group is the time.
+        unit: Unit of the printed number: s, ms, us or ns.
+        timeout_s: Time limit of one run.
     """
 
     pattern: re.Pattern[str]
@@ -97,46 +97,46 @@ class PrintedTime:
         """See :class:`Clock`."""
         return f"time that the command prints, in {self.unit} ({self.pattern.pattern})"
 
-    def times_ms(self, words: Sequence[str], runs: int) -> tuple[float, ...]:
+    def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:
         """See :class:`Clock`."""
-        return tuple(self._time_ms(words) for _ in range(runs))
+        return tuple(self._time_ms(arguments) for _ in range(runs))
 
-    def _time_ms(self, words: Sequence[str]) -> float:
-        output, _ = run_command(words, self.timeout_s)
+    def _time_ms(self, arguments: Sequence[str]) -> float:
+        output, _ = run_command(arguments, self.timeout_s)
         found = self.pattern.findall(output)
         if not found:
-            raise CommandFailed(f"prints nothing that {self.pattern.pattern!r} matches", where=shlex.join(words))
+            raise CommandFailed(f"no line of its output matches {self.pattern.pattern!r}", where=shlex.join(arguments))
         try:
             value = float(found[-1])
         except ValueError as error:
-            raise CommandFailed(f"prints {found[-1]!r} where a time is expected", where=shlex.join(words)) from error
+            raise CommandFailed(f"prints {found[-1]!r}, which is not a time", where=shlex.join(arguments)) from error
         if not _SHORTEST_MS <= value * UNITS_IN_MS[self.unit] <= _LONGEST_MS:
-            raise CommandFailed(f"prints a time of {value:g} {self.unit}", where=shlex.join(words))
+            raise CommandFailed(f"prints a time of {value:g} {self.unit}", where=shlex.join(arguments))
         return value * UNITS_IN_MS[self.unit]
 
 
 def printed_time(pattern: str, unit: str, timeout_s: float) -> PrintedTime:
-    """Check the pattern first.
+    """Return the time source for a pattern.
 
     Raises:
-        LabError: It is no regular expression with one group.
+        LabError: The pattern is not a regular expression with one group.
     """
     try:
         compiled = re.compile(pattern, re.MULTILINE)
     except re.error as error:
-        raise LabError(f"{pattern!r} is no regular expression: {error}", where="--time-regex") from error
+        raise LabError(f"invalid regular expression {pattern!r}: {error}", where="--time-regex") from error
     if compiled.groups != 1:
         raise LabError(
             f"{pattern!r} has {compiled.groups} groups",
             where="--time-regex",
-            hint=r"one group holds the time: 'time: ([\d.]+) ms'",
+            hint=r"write one group for the time: 'time: ([\d.]+) ms'",
         )
     return PrintedTime(compiled, unit, timeout_s)
 
 
 @dataclass
 class ProfiledTime:
-    """Dispatches of one kernel under rocprofv3: the one that a pattern names, else the one with the longest dispatch."""
+    """Dispatches of one kernel under rocprofv3: the one that matches a pattern, or the one with the longest dispatch."""
 
     profiler: Rocprofv3
     timeout_s: float
@@ -150,10 +150,10 @@ class ProfiledTime:
         which = f"matching {self.kernel.pattern!r}" if self.kernel is not None else "with the longest dispatch"
         return f"dispatches of the kernel {which}, under rocprofv3 {self.profiler.version}"
 
-    def times_ms(self, words: Sequence[str], runs: int) -> tuple[float, ...]:
+    def times_ms(self, arguments: Sequence[str], runs: int) -> tuple[float, ...]:
         """See :class:`Clock`."""
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
-            application = ApplicationRuns(self.profiler, tuple(words), Path(directory), self.timeout_s, lambda _: None)
+            application = ApplicationRuns(self.profiler, tuple(arguments), Path(directory), self.timeout_s, lambda _: None)
             try:
                 traces, _ = application.times(runs)
                 times: list[float] = []
@@ -162,7 +162,7 @@ class ProfiledTime:
                     if self.kernel is not None:
                         ranked = tuple(k for k in ranked if self.kernel.search(k.name) or self.kernel.search(k.mangled_name))
                         if not ranked:
-                            raise ProfileError(f"no kernel matches {self.kernel.pattern!r}", where=shlex.join(words))
+                            raise ProfileError(f"no kernel matches {self.kernel.pattern!r}", where=shlex.join(arguments))
                     kernel = select_kernel(trace, ranked)
                     times += [float(ns) / _NS_PER_MS for ns in trace.dispatches.duration_ns[kernel.dispatches]]
                     if trace.provenance.emulated:
@@ -172,25 +172,29 @@ class ProfiledTime:
         return tuple(times)
 
 
-def run_command(words: Sequence[str], timeout_s: float) -> tuple[str, float]:
-    """Output (its last megabyte) and seconds. The whole process group ends with the command, a timeout or an interrupt.
+def run_command(arguments: Sequence[str], timeout_s: float) -> tuple[str, float]:
+    """Run a command, and return the last megabyte of its output and its time in seconds.
+
+    The whole process group is killed when the command ends, exceeds the time limit, or is interrupted.
 
     Raises:
-        CommandFailed: It cannot be started, takes too long, or ends with another exit code than 0.
+        CommandFailed: The command cannot be started, exceeds the time limit, or does not end with exit code 0.
     """
     with tempfile.TemporaryFile() as sink:
         start = time.perf_counter()
         try:
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+                arguments, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
             )
         except OSError as error:
-            raise CommandFailed(f"does not start: {error.strerror}", where=shlex.join(words)) from error
+            raise CommandFailed(f"does not start: {error.strerror}", where=shlex.join(arguments)) from error
         try:
             code = process.wait(timeout_s)
             seconds = time.perf_counter() - start
         except subprocess.TimeoutExpired as error:
-            raise CommandFailed(f"takes more than {timeout_s:g} s", where=shlex.join(words), hint="raise --timeout") from error
+            raise CommandFailed(
+                f"takes more than {timeout_s:g} s", where=shlex.join(arguments), hint="raise --timeout"
+            ) from error
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -199,6 +203,6 @@ def run_command(words: Sequence[str], timeout_s: float) -> tuple[str, float]:
         output = sink.read().decode(errors="replace")
     if code != 0:
         last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "no output")
-        ended = f"was ended by signal {-code}" if code < 0 else f"ends with exit code {code}"
-        raise CommandFailed(f"{ended}: {last[:300]}", where=shlex.join(words))
+        ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        raise CommandFailed(f"{ended}: {last[:300]}", where=shlex.join(arguments))
     return output, seconds

@@ -1,4 +1,4 @@
-"""A command line as an objective: a template like `./kernel --bm {BLOCK_M}`, run once per configuration and timed."""
+"""A command line as an objective: a template like `./kernel --bm {BLOCK_M}` is run and timed for each configuration."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 
 
 class TemplateError(LabError):
-    """A command template that cannot be filled."""
+    """Invalid command template."""
 
 
 @dataclass(frozen=True)
 class CommandTemplate:
-    """Words with placeholders; a value stays one word, whatever is in it. `{{` and `}}` stand for braces."""
+    """Command line with placeholders. A value is always one argument; `{{` and `}}` are literal braces."""
 
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str, names: Iterable[str]) -> CommandTemplate:
-        """Split into words as a shell does, and check the placeholders.
+        """Split a template like a shell, and check its placeholders.
 
         Raises:
-            TemplateError: Unbalanced quotes or braces, or a placeholder that the space lacks.
+            TemplateError: Quotes or braces are unbalanced, or the space does not have a placeholder.
         """
         known = sorted(names)
         try:
-            words = tuple(shlex.split(text))
-            fields = [found for word in words for found in string.Formatter().parse(word) if found[1] is not None]
+            arguments = tuple(shlex.split(text))
+            fields = [found for argument in arguments for found in string.Formatter().parse(argument) if found[1] is not None]
         except ValueError as error:
             raise TemplateError(
                 f"the command template cannot be read: {error}", where=text, hint="balance quotes and braces"
             ) from error
-        if not words:
+        if not arguments:
             raise TemplateError(
                 "the command template is empty", where="--cmd-template", hint="for example './kernel --bm {BLOCK_M}'"
             )
@@ -52,21 +52,21 @@ class CommandTemplate:
             if name not in known or form or conversion:
                 shown = "{" + str(name) + "}"
                 raise TemplateError(
-                    f"the template names {shown}, which the space does not have",
+                    f"the template has the placeholder {shown}, which the space does not have",
                     where=text,
-                    hint=f"placeholders: {', '.join('{' + name + '}' for name in known)}; write {{{{ and }}}} for braces",
+                    hint=f"placeholders: {', '.join('{' + name + '}' for name in known)}; write {{{{ and }}}} for literal braces",
                 )
-        return cls(words)
+        return cls(arguments)
 
     def fill(self, configuration: Configuration) -> tuple[str, ...]:
-        """The command of one configuration; true and false are written so."""
+        """Return the command of one configuration; booleans become `true` and `false`."""
         texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in configuration.items()}
-        return tuple(word.format_map(texts) for word in self.words)
+        return tuple(argument.format_map(texts) for argument in self.arguments)
 
 
 @dataclass(frozen=True)
 class CommandObjective:
-    """Times a command for each configuration. One that fails is infeasible, with the last line that it said."""
+    """Objective that times a command. If it fails, the last line of its output is the reason."""
 
     template: CommandTemplate
     clock: Clock
@@ -75,20 +75,20 @@ class CommandObjective:
 
     @property
     def time_kind(self) -> str:
-        """`measured`, or `emulated` where the profiler's database says so."""
+        """`measured`, or `emulated` if the profiler's database is of an emulator."""
         return self.clock.time_kind
 
     def __call__(self, configuration: Configuration) -> Measurement | Infeasible:
         """Measure one configuration."""
-        words = self.template.fill(configuration)
+        arguments = self.template.fill(configuration)
         try:
-            found = measure(lambda runs: self.clock.times_ms(words, runs), self.gate, deterministic=False)
+            found = measure(lambda runs: self.clock.times_ms(arguments, runs), self.gate, deterministic=False)
         except CommandFailed as error:
             return Infeasible(error.what)
-        return Measurement(found.runtime_ms, {**found.details, "command": shlex.join(words)})
+        return Measurement(found.runtime_ms, {**found.details, "command": shlex.join(arguments)})
 
     def sample(self, configuration: Configuration, runs: int) -> tuple[float, ...] | Infeasible:
-        """More times of a configuration, in ms."""
+        """Return further times of a configuration in ms."""
         try:
             return self.clock.times_ms(self.template.fill(configuration), runs)
         except CommandFailed as error:

@@ -12,35 +12,35 @@ from rocm_perf_lab.core.models import StrictModel
 
 
 class AutotuneConfig(StrictModel):
-    """How a space is searched."""
+    """Settings of a search."""
 
     space: Path | None = None
-    """YAML or JSON; wins over the group `space`."""
+    """YAML or JSON file; overrides the group `space`."""
     budget: PositiveInt | None = None
-    """Configurations to evaluate; None: all that are worth it."""
+    """Number of configurations to evaluate; None: all that are worth measuring."""
     seed: NonNegativeInt = 0
     model: Literal["gaussian_process", "classic"] = "gaussian_process"
     sampler: Component | None = None
-    """Any Optuna sampler in place of the lab's own."""
+    """Optuna sampler or search strategy in place of the default sampler."""
     prior: str | None = None
-    """Earlier results of this space: a landscape file, a run's directory, `study:NAME@URL` or `mlflow:RUN_ID`."""
+    """Earlier results of this space: a landscape file, the directory of a run, `study:NAME@URL` or `mlflow:RUN_ID`."""
     features: tuple[Literal["parameters", "compiled"], ...] = ("parameters",)
-    """What a prediction may use: `compiled` compiles every configuration before anything runs."""
+    """Inputs of the model; `compiled` compiles every configuration before the first measurement."""
     max_compiled: PositiveInt = 5000
-    """The largest space that is compiled as a whole."""
+    """Largest space for `compiled`."""
     max_spills: NonNegativeInt | None = None
-    """VGPRs that a configuration may spill; more, and it is discarded before it runs."""
+    """Spilled VGPRs above which a configuration is discarded before it runs."""
     max_cv: float = Field(0.10, gt=0)
     """Coefficient of variation above which a trial is measured again."""
     max_rounds: PositiveInt = 3
-    """Rounds of `passes.runs` times that a trial may take."""
+    """Largest number of rounds of a trial, each of `passes.runs` measurements."""
     max_races: NonNegativeInt = 4
-    """Further rounds for configurations too close to call; 0 decides by the trials alone."""
+    """Further rounds for configurations with nearly equal times; 0 decides by the trials alone."""
     cache: bool = True
-    """Take results of earlier runs with the same code, inputs, device and versions."""
+    """Reuse results of earlier runs with the same code, inputs, device and versions."""
     workers: PositiveInt | None = None
-    """Processes that compile; None: one per core."""
+    """Number of compiler processes; None: one per core."""
     storage: str | None = None
-    """Where the study is kept (an Optuna URL); None: study.db in the run's directory."""
+    """Optuna storage URL of the study; None: study.db in the directory of the run."""
     study: str | None = None
-    """Its name; sweeps with equal name and storage share their trials."""
+    """Name of the study; sweeps with equal name and storage share their trials."""

@@ -1,4 +1,4 @@
-"""Configurations that were known to be impossible before anything ran: how many, why, and one of each kind."""
+"""Configurations discarded before the first measurement, with their number, reasons and examples."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Discarded:
-    """What was left out of a search, by row of the whole space."""
+    """Configurations excluded from a search, by row of the whole space."""
 
     reasons: Mapping[int, Infeasible] = field(default_factory=dict)
     configurations: Mapping[int, Configuration] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
-        """How many."""
+        """Number of discarded configurations."""
         return len(self.reasons)
 
     def as_json(self) -> list[dict[str, Any]]:
-        """One row a kind of reason (numbers in it aside), the most frequent first."""
+        """Return one row per kind of reason (ignoring numbers in it), the most frequent first."""
         kinds = {row: (found.stage, re.sub(r"\d+", "#", found.reason)) for row, found in self.reasons.items()}
         rows = []
         for kind, count in Counter(kinds.values()).most_common():

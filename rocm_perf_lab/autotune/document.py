@@ -1,4 +1,4 @@
-"""The model of `autotune.json`, the result of a search, and its JSON Schema."""
+"""Model of `autotune.json`, the result of a search, and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ Stage = Literal["compile", "resources", "run", "verification"]
 
 
 class KernelName(Part):
-    """The kernel, or the program of a command."""
+    """Kernel, or program of a command."""
 
     name: str
 
 
 class GpuName(Part):
-    """The GPU that is tuned for."""
+    """GPU that the search is for."""
 
     name: str
     architecture: str
 
 
 class BestConfig(Part):
-    """The fastest configuration; after a race the time is that of all its rounds."""
+    """Fastest configuration. After a race, the time is the median over all rounds."""
 
     parameters: Parameters
     runtime_ms: float
 
 
 class ModelPart(Part):
-    """What predicted; `r2` is cross-validated, null where there are too few trials."""
+    """Surrogate model; `r2` is cross-validated, and null for too few trials."""
 
     name: str
     r2: float | None
@@ -46,7 +46,7 @@ class ModelPart(Part):
 
 
 class StandingPart(Part):
-    """One contender of a race."""
+    """Contender of a race."""
 
     trial: int
     outcome: Literal["winner", "slower", "equal", "failed", "undecided"]
@@ -56,14 +56,14 @@ class StandingPart(Part):
 
 
 class RacePart(Part):
-    """How configurations that were too close to call were decided, the winner first."""
+    """Race between configurations with nearly equal times, the winner first."""
 
     decided: bool
     standings: tuple[StandingPart, ...]
 
 
 class FailurePart(Part):
-    """A configuration that could not run, or computed something wrong."""
+    """Configuration that failed, or returned wrong results."""
 
     trial: int
     parameters: Parameters
@@ -72,7 +72,7 @@ class FailurePart(Part):
 
 
 class DiscardedPart(Part):
-    """Configurations that were known to be impossible before anything ran, by kind of reason."""
+    """Configurations discarded before the first measurement, by kind of reason."""
 
     configurations: int
     stage: Stage
@@ -81,7 +81,7 @@ class DiscardedPart(Part):
 
 
 class RegionPart(Part):
-    """One value of one parameter: how many configurations have it, and what became of them."""
+    """Value of a parameter, and the number of configurations with it that exist, were evaluated and were pruned."""
 
     parameter: str
     value: Value
@@ -92,9 +92,9 @@ class RegionPart(Part):
 
 
 class TrialPart(Part):
-    """One configuration that was evaluated; `runtime_ms` is null where it failed.
+    """Evaluated configuration; `runtime_ms` is null if it failed.
 
-    `decision` says why the sampler took it, `details` how it was measured and what its code object needs.
+    `decision` is the sampler's reason, `details` describes the measurement and the resources of the code object.
     """
 
     trial: int
@@ -107,7 +107,7 @@ class TrialPart(Part):
 
 
 class OriginPart(Part):
-    """Where the times come from; `command` is the template of a command, null for a kernel, and `target` null for a command."""
+    """Provenance of the times. `command` is the template of a command (null for a kernel), `target` is null for a command."""
 
     device: str
     note: str
@@ -118,7 +118,7 @@ class OriginPart(Part):
 
 
 class AutotuneDocument(Document):
-    """`autotune.json`; times are of what `timing` says, and measured or emulated as `time_kind` says."""
+    """Result of a search. `timing` describes the times, and `time_kind` tells measured from emulated ones."""
 
     kernel: KernelName
     gpu: GpuName
@@ -144,9 +144,9 @@ class AutotuneDocument(Document):
 
 
 def export_schema(directory: Path) -> Path:
-    """Write the JSON Schema as `autotune.schema.json`; its path.
+    """Write the JSON Schema as `autotune.schema.json`, and return its path.
 
-    Fields that come later have defaults, so that earlier documents stay valid.
+    Fields that are added later have defaults, so that earlier documents stay valid.
     """
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

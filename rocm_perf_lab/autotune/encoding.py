@@ -1,4 +1,4 @@
-"""Configurations as numbers that a model can learn from: parameters alone, nothing that only a run could tell."""
+"""Encoding of configurations as inputs of a model, from their parameters alone."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Space
 
 _WIDE = 4
-"""From this ratio of largest to smallest value on, a parameter acts by its logarithm."""
+"""Ratio of largest to smallest value from which a parameter is encoded by its logarithm."""
 _FINE = 16
-"""From this value on it matters how often two divides a number (waves, banks, cache lines)."""
+"""Value from which the number of factors of two is encoded (waves, banks, cache lines)."""
 _MOST_FACTORS = 6
 
 
 def encode(space: Space, *, factors: bool = True) -> Column:
-    """One row a configuration, every column between 0 and 1.
+    """Return one row per configuration, with columns between 0 and 1.
 
-    Numbers become their logarithm where they span a wide range, text and mixtures one column a value. With `factors`, whole
-    numbers that mix powers of two with others get their factors of two besides: hardware is built in powers of two.
-    Derived values that are numbers are columns too, for somebody thought them worth a name.
+    Numbers over a wide range are encoded by their logarithm; parameters with text have one column per value. With `factors`,
+    integers that are not all powers of two have a column for their factors of two, and numeric derived values are columns too.
     """
     columns: list[Column] = []
     for position, values in enumerate(space.values.values()):
@@ -62,7 +61,7 @@ def _derived(space: Space) -> list[Column]:
 
 
 def _numbers(values: Column) -> list[Column]:
-    """One column of whatever numbers, on a logarithmic scale where they span a wide range."""
+    """Return one column for numbers, on a logarithmic scale if they span a wide range."""
     smallest = values.min()
     if smallest >= 0 and values.max() >= _WIDE * max(smallest, 1.0):
         values = np.log2(values + (smallest == 0))

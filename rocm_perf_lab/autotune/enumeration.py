@@ -1,4 +1,4 @@
-"""The valid configurations of a described space: parameters are bound in turn, and each constraint cuts as soon as it can."""
+"""Enumeration of the valid configurations of a space: parameters are bound in turn, and constraints applied early."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def build_space(description: SpaceDescription, *, where: str = "space") -> Space
     """Enumerate the valid configurations.
 
     Raises:
-        SpaceError: Duplicate values, names that clash, or constraints that leave nothing: the one that did is named.
-        ExpressionError: A derived value or constraint that cannot be evaluated.
+        SpaceError: Values are duplicated, names clash, or no configuration satisfies a constraint.
+        ExpressionError: A derived value or constraint cannot be evaluated.
     """
     values = {name: _values_of(name, given, where) for name, given in description.parameters.items()}
     _check_names(description, where)
     if not values:
-        raise SpaceError("a space without parameters", where=where, hint="state `parameters: {name: [values]}`")
+        raise SpaceError("a space without parameters", where=where, hint="add `parameters: {name: [values]}`")
     known = {*values, *description.fixed}
     derived: dict[str, Formula] = {}
     for name, text in description.derived.items():
@@ -71,9 +71,11 @@ def _check_names(description: SpaceDescription, where: str) -> None:
         for name in entries:
             place = f"{where}, {group}.{name}"
             if not name.isidentifier() or keyword.iskeyword(name) or name in FUNCTIONS:
-                raise SpaceError(f"{name!r} cannot be a name", where=place, hint="letters, digits and _; no function's name")
+                raise SpaceError(
+                    f"{name!r} cannot be a name", where=place, hint="use letters, digits and _, and no name of a function"
+                )
             if name in seen:
-                raise SpaceError(f"{name} is in {seen[name]} and in {group}", where=place, hint="keep one of them")
+                raise SpaceError(f"{name} is in both {seen[name]} and {group}", where=place, hint="keep one of them")
             seen[name] = group
 
 
@@ -81,12 +83,10 @@ def _checked_defaults(space: Space, description: SpaceDescription, constraints: 
     defaults, place = dict(description.defaults), f"{space.where}, defaults"
     odd = sorted(defaults.keys() ^ space.values.keys())
     if odd:
-        raise SpaceError(
-            f"defaults and parameters differ in {', '.join(odd)}", where=place, hint="give every parameter a default"
-        )
+        raise SpaceError(f"defaults and parameters differ in {', '.join(odd)}", where=place, hint="list every parameter once")
     for name, value in defaults.items():
         if value not in space.values[name]:
-            raise SpaceError(f"the default {value!r} of {name} is none of its values", where=place, hint="take one of them")
+            raise SpaceError(f"{value!r}, the default of {name}, is not one of its values", where=place, hint="use one of them")
     complete = space.complete(defaults)
     columns = {name: np.array([value]) for name, value in complete.items()}
     for formula in constraints:
@@ -96,7 +96,7 @@ def _checked_defaults(space: Space, description: SpaceDescription, constraints: 
 
 
 class Enumeration:
-    """Parameters are bound one after the other, those first that complete a constraint; each constraint cuts at once."""
+    """Enumeration that binds first the parameters that complete a constraint, and applies each constraint at once."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Enumeration:
         self._rows = 1
 
     def _needs(self, formula: Formula) -> frozenset[str]:
-        """Parameters that a formula reads, through derived values too."""
+        """Return the parameters that a formula reads, directly or through derived values."""
         needs: set[str] = set()
         for name in formula.names:
             if name in self._derived:
@@ -126,7 +126,7 @@ class Enumeration:
         return frozenset(needs)
 
     def run(self) -> Column:
-        """One row of value numbers a valid configuration, in lexicographic order."""
+        """Return the value indices of each valid configuration, in lexicographic order: (configurations, parameters)."""
         self._cut()
         while len(self._columns) < len(self._values):
             for name in self._next():
@@ -139,7 +139,7 @@ class Enumeration:
         return codes[order]
 
     def _next(self) -> list[str]:
-        """Parameters of the constraint that costs the fewest combinations; all the rest where none is left."""
+        """Return the unbound parameters of the constraint with the fewest combinations, or all if no constraint is left."""
         candidates = [sorted(needs - self._columns.keys(), key=list(self._values).index) for _, needs in self._open]
         if candidates:
             return min(candidates, key=lambda names: math.prod(len(self._values[name]) for name in names))
@@ -162,11 +162,9 @@ class Enumeration:
         for formula in [formula for formula, needs in self._open if needs <= bound]:
             keep = formula.holds(self._read(formula), self._rows)
             if not keep.any():
-                before = "configuration" if self._rows == 1 else f"of {self._rows:,} configurations"
+                excluded = "everything" if self._rows == 1 else f"all of {self._rows:,} configurations"
                 raise SpaceError(
-                    f"the space is empty: constraint {formula.text!r} leaves none {before}".replace(
-                        "none configuration", "nothing"
-                    ),
+                    f"the space is empty: constraint {formula.text!r} excludes {excluded}",
                     where=formula.where,
                     hint="relax it, or the constraints and values before it",
                 )

@@ -1,7 +1,7 @@
-"""How likely a configuration is to run at all, learned from those that did and those that failed.
+"""Probability that a configuration runs, learned from those that ran and those that failed.
 
-A Gaussian process of its own on the labels 1 (ran) and -1 (failed), read as a probit: limits of registers, LDS and workgroups
-lie elsewhere than the cliffs of the times, and the fastest configurations are often beside them.
+A separate Gaussian process on the labels 1 (ran) and -1 (failed), converted by a probit. The limits of registers, LDS and
+workgroups do not coincide with features of the times, and the fastest configurations are often next to a limit.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ITERATIONS = 15
 
 
 class Feasibility:
-    """The probability that a configuration runs.
+    """Model of the probability that a configuration runs.
 
     Args:
-        inputs: What is known of every configuration, one row each.
-        seed: Decides what is left out of very many measurements.
+        inputs: Encoded configurations, one row each.
+        seed: Seed of the sample of measurements, if there are too many.
     """
 
     def __init__(self, inputs: Column, *, seed: int) -> None:
@@ -36,7 +36,7 @@ class Feasibility:
         self._tuned = 0
 
     def fit(self, seen: Observations) -> None:
-        """Learn from what was measured."""
+        """Fit to the measurements."""
         count = len(seen.rows)
         used = informative(seen.times, self._seed, POINTS)
         labels = np.where(seen.feasible[used], 1.0, -1.0)
@@ -49,7 +49,7 @@ class Feasibility:
         self._model.fit(points, labels - self._base)
 
     def log_probability(self, rows: Column) -> Column:
-        """Logarithm of the probability that each of these configurations runs."""
+        """Return the logarithm of the probability that each of these configurations runs."""
         from scipy.special import log_ndtr
 
         predicted = self._model.predict(self._candidates[rows])

@@ -1,7 +1,7 @@
-"""What is known of every configuration before anything runs: registers, LDS, spills, occupancy and instruction mix.
+"""Features of compiled configurations: registers, LDS, spills, occupancy and instruction mix.
 
-Code objects are compiled without a GPU, in several processes, and kept in the build cache. A feature comes from the code
-object and the launch's geometry alone; nothing that only a run could tell (achieved occupancy, counters) is among them.
+Configurations are compiled without a GPU, in several processes, with the build cache. Features depend on the code object and
+the launch geometry only, not on a run.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _SAME = 0.999
-"""Columns with this correlation say the same."""
+"""Correlation above which a column is redundant."""
 _MIX = ("valu", "mfma", "salu", "smem", "vmem", "lds", "branch", "waitcnt", "barrier")
 
 Facts = dict[str, float]
-"""Feature -> its value, for one configuration."""
+"""Feature -> value, for one configuration."""
 
 
 @dataclass(frozen=True)
 class CompiledSpace:
-    """A space of which every configuration has been compiled.
+    """Space whose configurations are all compiled.
 
     Args:
         space: The configurations that can run.
-        facts: Of each of them.
-        discarded: The others, by their row in the space as it was.
+        facts: Features of each of them.
+        discarded: The other configurations, by row in the original space.
     """
 
     space: Space
@@ -57,11 +57,11 @@ class CompiledSpace:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Features, in the order of `facts`."""
+        """Names of the features, in the order of `facts`."""
         return tuple(self.facts[0])
 
     def columns(self) -> Column:
-        """For a model, `(configurations, features)`: logarithms between 0 and 1, without what is constant or said twice."""
+        """Return the inputs of a model (configurations, features): logarithms scaled to 0..1, without redundant columns."""
         values = np.log2(1 + np.array([list(facts.values()) for facts in self.facts]))
         kept: list[Column] = []
         for column in values.T:
@@ -78,14 +78,14 @@ def compile_space(
     """Compile every configuration.
 
     Args:
-        space: What is searched.
-        builder: Of the kernel.
-        workers: Processes; None: one per core.
-        told: Called with how many are compiled, and how many there are.
+        space: The search space.
+        builder: Compiler of the kernel.
+        workers: Number of processes; None: one per core.
+        told: Called with the number of compiled configurations and their total.
 
     Raises:
         SpaceError: No configuration can run.
-        LabError: No compiler, or a kernel that is not in the source.
+        LabError: There is no compiler, or the source does not define the kernel.
     """
     configurations = [space.complete(space.configuration(row)) for row in range(len(space))]
     found: list[Facts | Infeasible] = []
@@ -111,7 +111,7 @@ def _compiled(builder: KernelBuilder, configurations: Sequence[Configuration], w
     if workers == 1 or len(configurations) < 2:
         yield from map(_Worker(builder), configurations)
         return
-    # Spawned: a forked process would inherit locks of threads that it does not have.
+    # Spawn: a forked process would inherit locks held by threads that it does not have.
     with ProcessPoolExecutor(min(workers, len(configurations)), mp_context=get_context("spawn")) as pool:
         yield from pool.map(_Worker(builder), configurations, chunksize=4)
 
@@ -126,7 +126,7 @@ class _Worker:
 
 
 def cached_facts(candidate: Candidate) -> Facts:
-    """The features of a compiled configuration; disassembling takes longer than everything else, so they are kept."""
+    """Return the features of a compiled configuration, cached because disassembly is slow."""
     geometry = candidate.geometry
     launch = [geometry.work_items, geometry.block, geometry.dynamic_lds_bytes, candidate.occupancy.waves_per_simd]
     path = cache_dir() / "features" / digest([_FORMAT, candidate.build.code_object.sha256, candidate.kernel.symbol, launch])
@@ -140,7 +140,7 @@ def cached_facts(candidate: Candidate) -> Facts:
 
 
 def facts_of(candidate: Candidate) -> Facts:
-    """Registers, bytes, occupancy and geometry, and the share of each class of instructions in the code."""
+    """Return registers, bytes, occupancy and geometry, and the share of each class of instructions."""
     kernel, occupancy, geometry = candidate.kernel, candidate.occupancy, candidate.geometry
     facts: Facts = {
         "vgpr": kernel.vgpr_count - kernel.agpr_count,
@@ -157,7 +157,7 @@ def facts_of(candidate: Candidate) -> Facts:
     }
     try:
         static = find_language(candidate.description.language).static_features(candidate.build, kernel)
-    except LabError:  # no disassembler here for this GPU: the metadata is known all the same
+    except LabError:  # no disassembler for this GPU: use the metadata alone
         return facts
     facts["instructions"] = static.instructions
     facts |= {f"{kind}_share": getattr(static, kind) / max(static.instructions, 1) for kind in _MIX}

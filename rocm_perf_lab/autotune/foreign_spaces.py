@@ -1,4 +1,4 @@
-"""Spaces as other tuners write them, in the lab's own form: Kernel Tuner's T1 files, and lists of Triton's configurations.
+"""Conversion of spaces of other tuners: T1 files of Kernel Tuner, and lists of Triton configurations.
 
 T1: https://github.com/KernelTuner/kernel_tuner, `ConfigurationSpace` with `TuningParameters` (values as text) and `Conditions`.
 Triton: `triton.Config(kwargs, num_warps, num_stages)` as JSON, `{"kwargs": {"BLOCK_M": 64}, "num_warps": 4}`.
@@ -34,7 +34,7 @@ class _Parameter(_Foreign):
         try:
             found = ast.literal_eval(given)
         except (ValueError, SyntaxError) as error:
-            raise ValueError(f"{given!r} is no list of values") from error
+            raise ValueError(f"{given!r} is not a list of values") from error
         return list(found) if isinstance(found, list | tuple) else found
 
 
@@ -48,15 +48,15 @@ class _ConfigurationSpace(_Foreign):
 
 
 def is_t1(content: Mapping[str, Any]) -> bool:
-    """Whether a mapping is a T1 file rather than a space of the lab."""
+    """Return whether a mapping is a T1 file."""
     return _T1 in content
 
 
 def from_t1(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters and constraints of a T1 file.
+    """Return parameters and constraints of a T1 file.
 
     Raises:
-        ValueError: It is none; the message names the key.
+        ValueError: The file is invalid; the message names the key.
     """
     try:
         space = _ConfigurationSpace.model_validate(content[_T1])
@@ -67,7 +67,7 @@ def from_t1(content: Mapping[str, Any]) -> dict[str, Any]:
     names = [parameter.name for parameter in space.parameters]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"{_T1}.TuningParameters: {twice} is there twice")
+        raise ValueError(f"{_T1}.TuningParameters: {twice} is listed twice")
     return {
         "parameters": {parameter.name: parameter.values for parameter in space.parameters},
         "constraints": [condition.expression for condition in space.conditions],
@@ -75,7 +75,7 @@ def from_t1(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flattened(configurations: Sequence[Any]) -> Sequence[Any]:
-    """Triton's configurations as flat ones, what is null left out; any other list as it is."""
+    """Return Triton configurations as flat ones without null values; return any other list unchanged."""
     if not configurations or not all(isinstance(c, dict) and isinstance(c.get(_KWARGS), dict) for c in configurations):
         return configurations
     return [

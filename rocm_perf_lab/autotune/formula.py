@@ -80,7 +80,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int | None]] = {
     "min": (lambda *values: _fold(np.minimum, values), 2, None),
     "sqrt": (np.sqrt, 1, 1),
 }
-"""Name -> what it computes, its fewest and its most arguments."""
+"""Name -> function, smallest and largest number of arguments."""
 
 
 def _fold(function: Callable[[Any, Any], Any], values: tuple[Any, ...]) -> Any:
@@ -92,7 +92,7 @@ def _fold(function: Callable[[Any, Any], Any], values: tuple[Any, ...]) -> Any:
 
 @dataclass(frozen=True)
 class Formula:
-    """A checked expression. `names` are the columns that it reads."""
+    """Checked expression. `names` are the columns that it reads."""
 
     text: str
     where: str
@@ -100,10 +100,10 @@ class Formula:
     names: frozenset[str]
 
     def over(self, columns: Mapping[str, Column], rows: int) -> Column:
-        """One value a row.
+        """Evaluate the expression for each row: (rows,).
 
         Raises:
-            ExpressionError: A division by zero, a logarithm of nothing, operands of the wrong kind, or a huge result.
+            ExpressionError: An operand is invalid (division by zero, logarithm of 0, text), or the result exceeds 64 bits.
         """
         try:
             with np.errstate(divide="raise", invalid="raise", over="raise"):
@@ -113,7 +113,7 @@ class Formula:
         return np.broadcast_to(values, (rows,)) if values.ndim == 0 else values
 
     def holds(self, columns: Mapping[str, Column], rows: int) -> Column:
-        """One truth value a row."""
+        """Evaluate the expression as a truth value for each row: (rows,)."""
         return _truth(self.over(columns, rows))
 
 
@@ -121,13 +121,13 @@ _GUARD = "guard the operand, for example `n != 0 and m % n == 0`"
 
 
 def compile_formula(text: str, *, where: str, known: frozenset[str] | set[str]) -> Formula:
-    """Check `text` once, before any value exists.
+    """Parse and check an expression.
 
     Raises:
-        ExpressionError: Syntax that is not allowed, or a name that is not `known`.
+        ExpressionError: The syntax is not allowed, or a name is not in `known`.
     """
     if len(text) > _MAX_LENGTH:
-        raise ExpressionError(f"an expression of {len(text)} characters", where=where, hint=f"at most {_MAX_LENGTH} are read")
+        raise ExpressionError(f"an expression of {len(text)} characters", where=where, hint=f"use at most {_MAX_LENGTH}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -139,7 +139,7 @@ def compile_formula(text: str, *, where: str, known: frozenset[str] | set[str]) 
         raise ExpressionError(
             f"unknown name {unknown[0]!r} in {text!r}",
             where=where,
-            hint=f"names that may be used: {', '.join(sorted(known)) or 'none'}",
+            hint=f"available names: {', '.join(sorted(known)) or 'none'}",
         )
     return Formula(text.strip(), where, tree, frozenset(names))
 
@@ -186,7 +186,7 @@ def _check(node: ast.AST, text: str, where: str, names: set[str], depth: int) ->
             if len(arguments) < fewest or (most is not None and len(arguments) > most):
                 expected = str(fewest) if fewest == most else f"{fewest} or more"
                 raise ExpressionError(
-                    f"{name} takes {expected} arguments, not {len(arguments)}, in {text!r}", where=where, hint="complete it"
+                    f"{name} needs {expected} arguments, not {len(arguments)}, in {text!r}", where=where, hint="correct the call"
                 )
             inner = list(arguments)
         case _:
@@ -196,7 +196,7 @@ def _check(node: ast.AST, text: str, where: str, names: set[str], depth: int) ->
 
 
 class _Evaluation:
-    """One formula over the same rows; part of them below a condition."""
+    """Evaluation of one formula over a set of rows."""
 
     def __init__(self, columns: Mapping[str, Column], rows: int) -> None:
         self._columns = columns
@@ -283,7 +283,7 @@ def _compared(op: type[ast.cmpop], left: Any, right: Any) -> Any:
 
 
 def _equal(left: Any, right: Any) -> Any:
-    """Equality that, as in Python, is false between text and numbers."""
+    """Return elementwise equality, which as in Python is false between text and numbers."""
     kinds = {_is_text(left), _is_text(right)}
     if kinds == {True, False}:
         return np.zeros(np.broadcast_shapes(np.shape(left), np.shape(right)), bool)

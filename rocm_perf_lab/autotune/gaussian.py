@@ -1,11 +1,10 @@
-"""A Gaussian process over encoded configurations, made for a few hundred points and many thousand candidates.
+"""Gaussian process over encoded configurations, for a few hundred points and many thousand candidates.
 
-Matérn kernel of order 5/2 over a distance with one length scale a column and one learned direction across all of them (the factor
-analysis distance, Rasmussen and Williams 2006, equation 5.22): threads, LDS and registers are products of parameters, so along
-some sum of their logarithms times change at once. Beneath it lies a trend: each column adds a parabola of its own, with normal
-weights of one learned variance (the same book, section 2.7), because most of a time is a product of what its parameters
-contribute, and a trend says so far from all measurements. Everything learned is the most probable under broad priors. Candidates
-are predicted in single precision, which is far finer than any measurement.
+The kernel is Matérn 5/2 over a distance with one length scale per column and one learned direction across all columns (the factor
+analysis distance, Rasmussen and Williams 2006, equation 5.22): threads, LDS and registers are products of parameters, so times
+change along sums of their logarithms. A trend adds a parabola per column, with normal weights of one learned variance (same book,
+section 2.7), because a time is largely a product of contributions of its parameters; it extrapolates far from measurements.
+Hyperparameters maximise the posterior under broad priors. Candidates are predicted in single precision.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ _BOUNDS = {"scale": (-4.0, 4.0), "amplitude": (-4.0, 4.0), "noise": (-12.0, 1.0)
 _PRIOR_NOISE = (-5.0, 1.5)
 _PRIOR_TREND = (-2.0, 1.5)
 _PRIOR_DIRECTION = (0.3, 0.5)
-"""Mean and deviation of each weight of the direction: the product of all parameters, unless measurements say otherwise."""
+"""Mean and deviation of the prior of each weight of the direction: the product of all parameters."""
 
 _UNIMPORTANT = 1.0
-"""Length scale (as a logarithm) at which a column hardly counts."""
+"""Length scale (as a logarithm) at which a column has little influence."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Mean and standard deviation; candidates whose mean is hopeless have an infinite mean."""
+    """Mean and standard deviation of each candidate; those not evaluated have an infinite mean."""
 
     mean: Column
     deviation: Column
 
 
 class GaussianProcess:
-    """Length scales, variances (all as logarithms) and the direction are kept: each fit starts from the last."""
+    """Gaussian process that keeps its hyperparameters: each tuning starts from the previous result."""
 
     def __init__(self, columns: int) -> None:
         mean, deviation = zip(_PRIOR_NOISE, _PRIOR_TREND, _PRIOR_DIRECTION, strict=True)
@@ -49,15 +48,15 @@ class GaussianProcess:
         self._columns = columns
 
     def start_from(self, simpler: GaussianProcess) -> None:
-        """Start from what a model of all columns but the last has learned; the last one hardly counts then."""
+        """Start from the hyperparameters of a model without the last column, which gets little influence."""
         columns = simpler._columns
         learned = simpler._theta
         self._theta = np.concatenate([learned[:columns], [_UNIMPORTANT], learned[columns:], [0.0]])
 
     def tune(self, points: Column, targets: Column, iterations: int = 30) -> float:
-        """Find the most probable length scales, variances and direction; returns the logarithm of their probability.
+        """Maximise the posterior of the hyperparameters, and return its logarithm.
 
-        It is comparable between models of the same targets: an input that explains nothing does not raise it.
+        It is comparable between models of the same targets: an irrelevant input does not raise it.
         """
         from scipy.optimize import minimize
 
@@ -77,7 +76,7 @@ class GaussianProcess:
         return -float(found.fun)
 
     def fit(self, points: Column, targets: Column) -> None:
-        """Condition on measurements."""
+        """Condition the process on measurements."""
         from scipy.linalg import cho_solve
 
         covariance = self._covariance(points, points, self._theta)
@@ -87,7 +86,7 @@ class GaussianProcess:
         self._points, self._targets = points, targets
 
     def predict(self, candidates: Column, most: int | None = None) -> Prediction:
-        """Mean and deviation; with `most`, only for that many of the best means."""
+        """Return mean and deviation; with `most`, only of that many candidates with the smallest means."""
         from scipy.linalg import solve_triangular
 
         cross = self._covariance(self._points.astype(np.float32), candidates, self._theta.astype(np.float32))
@@ -101,7 +100,7 @@ class GaussianProcess:
         return Prediction(means, deviations)
 
     def left_out(self) -> Column:
-        """What each measurement is predicted as by all others: leave-one-out, in closed form."""
+        """Return the leave-one-out prediction of each measurement, in closed form."""
         from scipy.linalg import cho_solve
 
         inverse = cho_solve((self._factor, True), np.eye(len(self._targets)))
@@ -128,9 +127,14 @@ class GaussianProcess:
         return np.asarray(squares)
 
     def _loss(self, theta: Column, targets: Column, steps: Column, squares: Column, trend: Column) -> tuple[float, Column]:
-        """Negative logarithm of the posterior, and its gradient.
+        """Return the negative log posterior and its gradient.
 
-        Steps and squares are (points, points, columns), the trend's covariance at a variance of one (points, points).
+        Args:
+            theta: Hyperparameters.
+            targets: Targets (points,).
+            steps: Differences of inputs (points, points, columns).
+            squares: Squares of `steps`.
+            trend: Covariance of the trend at unit variance (points, points).
         """
         from scipy.linalg import cho_solve
 
@@ -162,6 +166,6 @@ class GaussianProcess:
 
 
 def _parabolas(points: Column) -> Column:
-    """What the trend is made of: a straight line and a parabola for every column, around its middle."""
+    """Return the basis of the trend: a line and a parabola per column, around its centre."""
     middle = points - 0.5
     return np.column_stack([middle, 2 * middle * middle - 0.25])

@@ -1,6 +1,6 @@
-"""A live kernel as an objective: compile, look whether it can run, run, check the outputs, take the time.
+"""A live kernel as an objective: compile, check resources, run, verify the outputs, return the time.
 
-A wrong output is a failure, not a slow time. Nothing is measured twice: see :mod:`.trial_cache`.
+A wrong output is a failure, not a slow time. Results are cached: see :mod:`.trial_cache`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class _Failed(Exception):
 
 @dataclass
 class KernelObjective:
-    """Measures configurations of one kernel on one device.
+    """Objective that measures configurations of one kernel on one device.
 
     Args:
-        builder: Compiles configurations.
-        device: Where they run.
-        gate: How often they are repeated.
-        cache: Where results are kept; None keeps none.
-        circumstances: What else results depend on, and the device does not say: its settings, its sources.
+        builder: Compiler of configurations.
+        device: Device that runs them.
+        gate: Number of repetitions.
+        cache: Cache of results, or None.
+        circumstances: Further inputs of the cache key: settings and sources of the device.
     """
 
     builder: KernelBuilder
@@ -62,7 +62,7 @@ class KernelObjective:
 
     @property
     def deterministic(self) -> bool:
-        """Whether one run tells all."""
+        """True if all runs of a configuration have equal times."""
         return self.device.deterministic
 
     @property
@@ -74,13 +74,13 @@ class KernelObjective:
         """Measure one configuration.
 
         Raises:
-            LabError: Whatever is not the configuration's fault.
+            LabError: The cause is not the configuration.
         """
         candidate = self.builder.build(configuration)
         if isinstance(candidate, Infeasible):
             return candidate
         try:
-            candidate.launch  # noqa: B018 - its inputs are made here
+            candidate.launch  # noqa: B018 - creates the inputs
         except (LaunchError, ExpressionError) as error:
             return Infeasible(error.what, stage="resources")
         key = launch_key(candidate.launch, **self._circumstances(candidate))
@@ -93,7 +93,7 @@ class KernelObjective:
         return replace(result, details={**result.details, "cached": known is not None, **_resources(candidate)})
 
     def sample(self, configuration: Configuration, runs: int) -> tuple[float, ...] | Infeasible:
-        """More times of a configuration, in ms; never from the cache."""
+        """Return further times of a configuration in ms, never from the cache."""
         candidate = self.builder.build(configuration)
         if isinstance(candidate, Infeasible):
             return candidate
@@ -125,7 +125,7 @@ class KernelObjective:
         return tuple(float(ns) / _NS_PER_MS for ns in durations)
 
     def _truth(self, candidate: Candidate) -> Mapping[str, NDArray[Any]]:
-        """Expected outputs; computed again only where something that they depend on has changed."""
+        """Return the expected outputs, which are computed again only if their inputs have changed."""
         description = candidate.description
         key = digest([list(_shapes(candidate)), _relevant(description)])
         if key not in self._expected:
@@ -134,17 +134,17 @@ class KernelObjective:
         return self._expected[key]
 
     def _baseline_outputs(self) -> Mapping[str, NDArray[Any]]:
-        """What the kernel computes with the parameters of its own description.
+        """Return the outputs of the kernel with the parameters of its description.
 
         Raises:
-            LabError: It does not run.
+            LabError: The kernel does not run with these parameters.
         """
         baseline = self.builder.build({})
         if isinstance(baseline, Infeasible):
             raise LabError(
-                f"the kernel's own parameters, whose output is the truth, cannot run: {baseline.reason}",
+                f"the kernel cannot run with its default parameters, whose output is the reference: {baseline.reason}",
                 where=str(self.builder.description.source_path),
-                hint="correct kernel.params, or give the kernel a reference",
+                hint="correct kernel.params, or add a reference to the kernel",
             )
         with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as directory:
             return run_passes(self.device, baseline.launch, directory=Path(directory), runs=1, counters=()).outputs
@@ -187,7 +187,7 @@ def _shapes(candidate: Candidate) -> Any:
 
 
 def _relevant(description: KernelDescription) -> list[Any]:
-    """The reference and the params that it may read: those that its text names, and those that shapes are made of."""
+    """Return the reference, and the params that the reference or the arguments name."""
     reference = description.reference
     texts = [reference] if isinstance(reference, str) else list(reference.values())
     for text in list(texts):

@@ -1,7 +1,7 @@
-"""Landscapes: spaces that somebody measured exhaustively on a GPU. One is an objective like a live kernel.
+"""Landscapes: spaces measured exhaustively on a GPU, which replace a live kernel as objective.
 
-The format is JSON, gzipped or not: `columns` names the parameters and, last, the repeats; `rows` holds one configuration
-each, with its repeats in ms or null where it failed.
+The format is JSON, optionally gzipped: `columns` names the parameters and, last, the times; each of `rows` is a configuration
+with the list of its times in ms, or null if it failed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 class LandscapeError(LabError):
-    """A file that is no landscape."""
+    """Invalid landscape file."""
 
 
 @dataclass(frozen=True)
 class Landscape:
-    """A measured space.
+    """Recorded space with the time of every configuration.
 
     Args:
-        name: What it is called in tables.
-        space: Its configurations.
-        times_ms: The time of each, the median of its repeats; infinite where it failed.
+        name: Name in tables.
+        space: The configurations.
+        times_ms: Median time of each configuration in ms; infinite if it failed.
     """
 
     name: str
@@ -46,16 +46,16 @@ class Landscape:
     times_ms: Column
 
     def __call__(self, configuration: Configuration) -> Measurement | Infeasible:
-        """What was measured for it."""
+        """Return the recorded time of a configuration."""
         index = self.space.index(configuration)
         if index is None:
-            return Infeasible("the landscape does not have it")
+            return Infeasible("the landscape does not contain it")
         time = float(self.times_ms[index])
         return Measurement(time) if math.isfinite(time) else Infeasible("it failed when the landscape was measured")
 
     @property
     def optimum_ms(self) -> float:
-        """The best time of all."""
+        """The smallest time in ms."""
         return float(self.times_ms.min())
 
 
@@ -63,7 +63,7 @@ def load_landscape(path: Path) -> Landscape:
     """Read one file.
 
     Raises:
-        LandscapeError: Not JSON, another layout, or nothing in it that ran.
+        LandscapeError: The file is not JSON, has another layout, or contains no configuration that ran.
     """
     try:
         stored = path.read_bytes()
@@ -87,7 +87,7 @@ def _rows(content: Any, path: Path) -> list[list[Any]]:
         return LandscapeError(what, where=str(path), hint=_REMEDY)
 
     if not isinstance(content, dict) or not isinstance(content.get("columns"), list) or not isinstance(content.get("rows"), list):
-        raise wrong("no landscape: columns or rows are missing")
+        raise wrong("not a landscape: columns or rows are missing")
     width = len(content["columns"])
     if width < 2 or not content["rows"]:
         raise wrong("a landscape without parameters or configurations")
@@ -106,12 +106,12 @@ def _is_time(value: Any) -> bool:
 
 
 def landscapes_in(directory: Path) -> list[Landscape]:
-    """Every landscape of a directory, by name.
+    """Return the landscapes of a directory, sorted by name.
 
     Raises:
         LandscapeError: The directory has none.
     """
     paths = sorted([*directory.glob("*.json.gz"), *directory.glob("*.json")]) if directory.is_dir() else []
     if not paths:
-        raise LandscapeError("no landscapes here", where=str(directory), hint="name a directory with *.json.gz files")
+        raise LandscapeError("the directory has no landscapes", where=str(directory), hint="name one with *.json.gz files")
     return [load_landscape(path) for path in paths]

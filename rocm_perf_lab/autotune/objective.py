@@ -62,7 +62,7 @@ class Repeatable(Protocol):
 
     @property
     def deterministic(self) -> bool:
-        """Whether all runs of a configuration take the same time."""
+        """True if all runs of a configuration have equal times."""
         ...
 
     def sample(self, configuration: Configuration, runs: int) -> Sequence[float] | Infeasible:

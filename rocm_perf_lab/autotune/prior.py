@@ -1,4 +1,4 @@
-"""Warm starts: earlier results of the same space, from another GPU or problem size."""
+"""Warm starts from earlier results of the same space, for example on another GPU or problem size."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
 _FEWEST = 5
 _POINTS = 400
 _SLOW = 0.9
-"""Quantile of the earlier times above which slow is simply slow."""
+"""Quantile of the earlier times above which differences are ignored."""
 _TESTABLE = 5
-"""Measurements below which nothing can be said of a prior."""
+"""Number of measurements from which a prior is evaluated."""
 _LOOK_AGAIN = 1.2
 _CLEAR = 2.0
-"""Logarithm of the Bayes factor from which on a prior is believed: odds of seven to one."""
+"""Logarithm of the Bayes factor from which a prior is accepted: odds of seven to one."""
 _CHANCE = 0.05
-"""Probability below which an agreement is no chance."""
+"""Significance level of an agreement with the measurements."""
 _HINT = 0.2
-"""The same for an agreement that is worth one measurement."""
+"""Significance level of an agreement that justifies one measurement."""
 _SHARE = 16
-"""Measurements after which a prior that led to nothing gets another try."""
+"""Measurements after which a prior without success may propose again."""
 
 
 class PriorError(LabError):
-    """Earlier results that do not fit the space."""
+    """Earlier results that do not match the space."""
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Earlier times.
+    """Earlier times of a space.
 
     Args:
-        logs: Logarithm of the time of every configuration of the space; what was not measured is predicted.
-        known: How many of them were measured.
-        source: Where they come from.
+        logs: Logarithm of the time of every configuration, measured or predicted.
+        known: Number of measured ones.
+        source: Origin of the results.
     """
 
     logs: Column
@@ -61,10 +61,12 @@ class Prior:
 
     @classmethod
     def from_results(cls, space: Space, results: Iterable[tuple[Mapping[str, Any], float]], source: str) -> Prior:
-        """Pairs of a configuration and its time in ms, infinite where it failed. Configurations of other spaces are left out.
+        """Create a prior from pairs of a configuration and its time in ms (infinite if it failed).
+
+        Configurations of other spaces are ignored.
 
         Raises:
-            PriorError: Fewer than five configurations of the space.
+            PriorError: Fewer than five configurations are in the space.
         """
         times = np.full(len(space), np.nan)
         for configuration, time in results:
@@ -89,14 +91,14 @@ class Prior:
 
     @classmethod
     def from_landscape(cls, space: Space, landscape: Landscape) -> Prior:
-        """The times of a landscape file."""
+        """Create a prior from a landscape."""
         rows = range(len(landscape.space))
         results = ((landscape.space.configuration(row), float(landscape.times_ms[row])) for row in rows)
         return cls.from_results(space, results, landscape.name)
 
     @classmethod
     def from_study(cls, space: Space, study: optuna.Study) -> Prior:
-        """The finished trials of a study."""
+        """Create a prior from the finished trials of a study."""
         from optuna.trial import TrialState
 
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL))
@@ -104,7 +106,7 @@ class Prior:
         return cls.from_results(space, results, f"study {study.study_name}")
 
     def feature(self) -> Column:
-        """The earlier times as one column for a model: 0 for the fastest, 1 for slow."""
+        """Return the earlier times as an input of a model: 0 for the fastest, 1 for slow."""
         fastest, slow = float(self.logs.min()), float(np.quantile(self.logs, _SLOW))
         return np.clip((self.logs - fastest) / max(slow - fastest, 1e-9), 0, 1.5)
 
@@ -126,17 +128,17 @@ def _fill(space: Space, logs: Column, known: Column) -> Column:
 
 
 class Trust:
-    """What a prior is worth: a few configurations to measure, a column for models, and whether measurements bear that column out.
+    """Evaluation of a prior: configurations that it proposes, an input of models, and whether the measurements confirm it.
 
-    Regions keep their order where whole spaces do not: of each region that the design stands for, what was fastest there is
-    worth a try. The column is believed once the models with it explain the measurements better than those without, by a clear
-    Bayes factor, and the order of times agrees; no longer when either fails. It is looked at whenever there are a fifth more
-    measurements.
+    The order within a region is often preserved even if that of the whole space is not. So for each seed, the fastest earlier
+    configuration of its region may be measured. The prior becomes an input of the models once these explain the measurements
+    better with it than without (by a clear Bayes factor) and the order of times agrees, and stops being one if either fails. It
+    is evaluated whenever the number of measurements has grown by a fifth.
 
     Args:
-        space: What is searched.
+        space: The search space.
         prior: Earlier results.
-        design: Rows that represent the space.
+        design: Rows of the seeds, which represent the space.
     """
 
     def __init__(self, space: Space, prior: Prior, design: Sequence[int]) -> None:
@@ -148,23 +150,23 @@ class Trust:
         self._looked: dict[int, int] = {}
 
     def column(self) -> Column:
-        """The prior as a column of the model's input."""
+        """Return the prior as an input of a model."""
         return self._feature
 
     def entitled(self, led: int, others: int) -> int:
-        """How many tries the prior may have had by now.
+        """Return how many proposals of the prior may have been measured by now.
 
-        One after the design, one more for each that was faster than all before it, and one for every sixteen measurements
-        beyond the design that were not its own: in vain it costs little, and less the further a search has come.
+        One after the seeds, one more for each that was faster than all before it, and one per sixteen other measurements after
+        the seeds: a misleading prior costs little, and less the longer the search.
 
         Args:
-            led: Tries that were faster than all before them.
-            others: Measurements beyond the design that it did not propose.
+            led: Number of its proposals that were faster than all before them.
+            others: Number of measurements after the seeds that it did not propose.
         """
         return 1 + led + others // _SHARE
 
     def next(self, rows: Column, times: Column, free: Column) -> int | None:
-        """The winner that would be fastest if it differed from its seed as it once did; None where the order disagrees."""
+        """Return the winner with the smallest time if earlier ratios to the seeds hold, or None if the order disagrees."""
         if not _agree(self._feature[rows], times, _HINT):
             return None
         known = dict(zip(rows.tolist(), times.tolist(), strict=True))
@@ -176,7 +178,7 @@ class Trust:
         return min(expected, key=expected.__getitem__, default=None)
 
     def proven(self, proposed: Column, design: Column) -> bool:
-        """Whether what was proposed is so much faster than the design that it is no chance (Mann and Whitney's test)."""
+        """Return whether the proposals are significantly faster than the seeds (Mann-Whitney test)."""
         from scipy.stats import mannwhitneyu
 
         if not len(proposed) or not len(design):
@@ -184,18 +186,18 @@ class Trust:
         return bool(mannwhitneyu(proposed, design, alternative="less", method="exact").pvalue < _CHANCE)
 
     def due(self, model: int, count: int) -> bool:
-        """Whether `count` measurements are enough to look at a model (of several, by number) again."""
+        """Return whether model number `model` is to be evaluated again after `count` measurements."""
         return count >= max(_TESTABLE, _LOOK_AGAIN * self._looked.get(model, 0)) or count < self._looked.get(model, 0)
 
     def judge(self, model: int, log_factor: float, rows: Column, times: Column, *, proven: bool) -> None:
-        """Decide anew whether to believe.
+        """Decide whether the prior is an input of the models.
 
         Args:
-            model: Which of several.
-            log_factor: Logarithm of the Bayes factor of this model with the prior over the same without.
-            rows: Configurations that were measured.
-            times: Their times, infinite where one cannot run.
-            proven: Whether what the prior proposed says already that it can be believed.
+            model: Number of the model.
+            log_factor: Logarithm of the Bayes factor of the model with the prior over that without.
+            rows: Measured configurations.
+            times: Their times, infinite if failed.
+            proven: Whether the proposals of the prior have already confirmed it.
         """
         self._looked[model], self._factors[model] = len(rows), log_factor
         explains = sum(self._factors.values()) / len(self._factors) > (0 if self.believed or proven else _CLEAR)
@@ -204,7 +206,7 @@ class Trust:
 
 
 def _agree(earlier: Column, times: Column, chance: float) -> bool:
-    """Whether what was fast is fast, by Spearman's rank correlation; a model alone might believe the opposite of a prior."""
+    """Return whether the orders agree, by Spearman's rank correlation; a model could also learn the opposite order."""
     from scipy.stats import rankdata, spearmanr
 
     if np.ptp(earlier) == 0 or np.ptp(rankdata(times)) == 0:
@@ -213,7 +215,7 @@ def _agree(earlier: Column, times: Column, chance: float) -> bool:
 
 
 def _fastest_nearby(space: Space, logs: Column, design: Sequence[int]) -> dict[int, int]:
-    """Of the configurations that are nearest to each row of the design the fastest, unless that row is: winner to row."""
+    """Return winner -> seed: the fastest earlier configuration nearest to each seed, unless that is the seed itself."""
     points = encode(space, factors=False)
     centres = points[list(design)]
     nearest = ((centres * centres).sum(axis=1) - 2 * points @ centres.T).argmin(axis=1)

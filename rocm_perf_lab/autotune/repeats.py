@@ -1,4 +1,4 @@
-"""Times of one configuration, repeated until they can be trusted: a median of times that vary too much decides nothing."""
+"""Measurement of one configuration, repeated while its times vary too much."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MOST_KEPT = 200
 
 @dataclass(frozen=True)
 class Gate:
-    """When a configuration is measured again.
+    """Condition for measuring a configuration again.
 
     Args:
-        runs: Times of one round.
-        max_cv: Coefficient of variation above which another round is added.
-        max_rounds: Rounds in all.
+        runs: Measurements per round.
+        max_cv: Coefficient of variation above which another round follows.
+        max_rounds: Largest number of rounds.
     """
 
     runs: int = 10
@@ -33,12 +33,12 @@ class Gate:
 
 
 def measure(sample: Callable[[int], Sequence[float]], gate: Gate, *, deterministic: bool) -> Measurement:
-    """The median of one round or more.
+    """Measure one or more rounds, and return their median.
 
     Args:
-        sample: Gives so many times, in ms.
-        gate: How many, and when they are too few.
-        deterministic: One time tells all.
+        sample: Returns that many times in ms.
+        gate: Number of measurements.
+        deterministic: Whether all runs take the same time.
     """
     times = list(sample(1 if deterministic else gate.runs))
     rounds = 1
@@ -52,7 +52,7 @@ def measure(sample: Callable[[int], Sequence[float]], gate: Gate, *, determinist
 
 
 def measurement(times_ms: Sequence[float], *, rounds: int, deterministic: bool, **details: Any) -> Measurement:
-    """What the times say: their median, spread and number; warm-up runs do not count."""
+    """Return the median of the times without warm-up runs, with their spread and number as details."""
     found = stability(_ns(times_ms), deterministic=deterministic)
     known: dict[str, Any] = {"runs": found.runs, "rounds": rounds, "cv": found.cv, "stability": found.classification}
     median_ms = float(np.median(times_ms[found.warm_up_runs :]))

@@ -1,6 +1,6 @@
-"""Which configuration to measure next: seeds that fill the space, then the largest expected improvement of a model.
+"""The default search strategy: seeds that represent the space, then the largest expected improvement of a model.
 
-Nothing here knows where a measurement comes from or where it is kept; see `sampler.py` for Optuna.
+Independent of Optuna and of the objective; :mod:`.sampler` connects it to a study.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 SEEDS = 8
 _PREDICTED = 1500
-"""Candidates, by predicted mean, whose uncertainty is worked out."""
+"""Number of candidates with the smallest predicted means whose deviation is computed."""
 _POOL = 16_000
-"""Larger spaces are searched in samples of this size, and around the best configurations."""
+"""Largest number of candidates; larger spaces are sampled, and searched around the best configurations."""
 _ENTRIES = 800_000
-"""Covariances of candidates and measurements in one step: the more measurements, the smaller the samples."""
+"""Largest number of covariances in one step, which limits the candidates if there are many measurements."""
 _AROUND = 8
 _SETTLED = 0.001
-"""Expected improvement (as a fraction of the time) below which further trials only confirm the best."""
+"""Expected improvement, relative to the time, below which further trials only confirm the best."""
 _COMPRESS = (False, True)
 
 
 class GaussianSearch:
-    """The default: Gaussian processes on the logarithm of time, and the expected improvement over the best.
+    """Strategy with Gaussian processes on the logarithm of time, and expected improvement as acquisition function.
 
-    Two models take turns: one of the times as they are, one that cares little how slow the slow half is. Where one of them
-    has settled for a region, the other has its own opinion.
+    Two models alternate, one of all times and one that compresses the slow half, so that the search does not depend on a region
+    that one of them prefers.
     """
 
     name = "gaussian_process"
@@ -60,7 +60,7 @@ class GaussianSearch:
             self._believing = [Surrogate(with_prior, seed=seed, compress=compress) for compress in _COMPRESS]
 
     def choose(self, seen: Observations) -> StrategyChoice | None:
-        """See :class:`Strategy`."""
+        """See :class:`.strategy.Strategy`."""
         free = seen.open(len(self._space))
         if not free.any():
             return None
@@ -90,7 +90,7 @@ class GaussianSearch:
         return StrategyChoice(int(pool[best]), "confirmation" if settled else "prediction", decision)
 
     def _may_run(self, learned: Observations, pool: Column, mean: Column) -> Column:
-        """Logarithm of the probability that a candidate runs; 0 where everything did, or for a mean without hope."""
+        """Return the log probability that each candidate runs; 0 if no configuration failed, or for an infinite mean."""
         found = np.zeros(len(pool))
         if not learned.feasible.all():
             self._feasibility.fit(learned)
@@ -99,7 +99,7 @@ class GaussianSearch:
         return found
 
     def _choose_what_may_run(self, learned: Observations, free: Column) -> StrategyChoice:
-        """Where (nearly) nothing ran: what represents the space further, then what is most likely to run."""
+        """Return a further seed, or after failures the configuration most likely to run; for fewer than two successes."""
         if learned.feasible.all() or not learned.feasible.any():
             return StrategyChoice(self._seeds.more(free), "seed", {"why": "too few configurations have run"})
         pool = self._pool(learned, free)
@@ -107,7 +107,7 @@ class GaussianSearch:
         return StrategyChoice(int(pool[np.argmax(likely)]), "seed", {"why": "too few configurations have run"})
 
     def _seed_choice(self, seen: Observations, free: Column) -> StrategyChoice | None:
-        """The design, then what a prior is entitled to propose."""
+        """Return the next seed, then the next proposal of the prior; None if there is neither."""
         row = self._seeds.next(seen, len(self._space))
         if row is not None:
             return StrategyChoice(row, "seed", {"why": "represents the space"})
@@ -128,14 +128,14 @@ class GaussianSearch:
         return self._trust.proven(seen.times[seen.tried], seen.times[planned])
 
     def _learned_from(self, seen: Observations) -> Observations:
-        """All measurements; without what the prior proposed in vain while it is neither proven nor believed: it costs no more."""
+        """Return the measurements to learn from: an unconfirmed prior's proposals count only if they were the fastest so far."""
         if self._trust is None or self._trust.believed or self._proven(seen):
             return seen
         kept = ~seen.tried | seen.led
         return Observations(seen.rows[kept], seen.times[kept], seen.pending)
 
     def assess(self, seen: Observations) -> Assessment:
-        """See :class:`Strategy`."""
+        """See :class:`.strategy.Strategy`."""
         learned = self._learned_from(replace(seen, pending=np.zeros(0, np.int64)))
         if learned.feasible.sum() < 3:
             return Assessment(self.name, None, None)
@@ -153,9 +153,9 @@ class GaussianSearch:
         return Assessment(self.name, r2, float(np.std(truth - guess)) * targets.scale, np.concatenate(pruned))
 
     def _fit(self, seen: Observations, turn: int) -> tuple[Surrogate, Targets]:
-        """The view whose turn it is: that with the prior where the prior is believed.
+        """Fit and return the model whose turn it is, with the prior as input if it is confirmed.
 
-        That without is fitted no less and no more often than if there were no prior, until there is belief.
+        Until then, the model without the prior is fitted as often as in a search without a prior.
         """
         turn = turn % len(self._views)
         view, count = self._views[turn], len(seen.rows)
@@ -188,7 +188,7 @@ class GaussianSearch:
 
 
 def log_expected_improvement(mean: Column, deviation: Column, best: float) -> Column:
-    """Logarithm of the improvement over `best` to expect; finite even where the improvement is not to be expected at all."""
+    """Return the logarithm of the expected improvement over `best`, which is finite even if no improvement is expected."""
     from scipy.special import ndtr
 
     z = np.maximum((best - mean) / deviation, -1e6)

@@ -1,4 +1,4 @@
-"""The configurations that are measured before anything is predicted."""
+"""Seeds: the configurations that are measured before the first prediction."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.strategy import Observations
 
 _SAMPLE = 1000
-"""Configurations that stand for the space when seeds are chosen."""
+"""Size of the sample of the space from which seeds are chosen."""
 _TRIES = 300
 
 
 class Seeds:
-    """A design that represents the valid configurations: each brings the others, on average, as near to a seed as one more can.
+    """Design that represents the valid configurations: each seed minimises the mean distance of all to their nearest seed.
 
-    Unlike a design of greatest distances it does not spend itself on corners, where GPU kernels are slow. Defaults come first.
+    Unlike a maximin design, it does not prefer corners of the space, where GPU kernels are slow. Defaults come first.
     """
 
     def __init__(self, space: Space, seed: int, count: int) -> None:
@@ -37,7 +37,7 @@ class Seeds:
         self.count = min(count, len(space))
 
     def next(self, seen: Observations, size: int) -> int | None:
-        """The first seed that nobody has taken; None when there are enough."""
+        """Return the first free seed, or None if all are taken."""
         free = seen.open(size)
         position = 0
         while position < self.count:
@@ -49,13 +49,13 @@ class Seeds:
         return None
 
     def design(self) -> list[int]:
-        """The whole plan."""
+        """Return the rows of all seeds."""
         while len(self._planned) < self.count:
             self._add(self._representative())
         return self._planned
 
     def more(self, free: Column) -> int:
-        """One beyond the plan, for a start on which nothing ran: the design goes on."""
+        """Return a free row of the continued design, for a search in which no seed ran."""
         position = 0
         while True:
             if position == len(self._planned):
@@ -80,6 +80,6 @@ class Seeds:
 
 
 def _distances(left: Column, right: Column) -> Column:
-    """Euclidean distances of shape (left, right)."""
+    """Return Euclidean distances of shape (left, right)."""
     squares = (left * left).sum(1)[:, None] + (right * right).sum(1) - 2 * left @ right.T
     return np.asarray(np.sqrt(np.maximum(squares, 0)))

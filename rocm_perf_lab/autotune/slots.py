@@ -1,6 +1,6 @@
-"""Ask and tell over slots: whenever one is free the sampler is asked, so that a slow trial holds nobody up.
+"""Asynchronous ask-and-tell loop over slots: whenever a slot is free, the next trial starts there.
 
-Where a trial runs (this process, a worker, a cluster) is the business of :class:`Slots`. Nothing here knows Hydra.
+:class:`Slots` runs trials in this process, in worker processes, or on a cluster. Independent of Hydra.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 Result = Measurement | Infeasible | Unmeasured
 _UNMEASURED_IN_A_ROW = 3
-"""Trials after which what prevents their measurement counts as here to stay."""
+"""Number of consecutive unmeasured trials that ends the sweep."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One trial on its way to a slot: its number in the study, its configuration, the phase of the search."""
+    """Trial for a slot: its number in the study, its configuration, and the phase of the search."""
 
     number: int
     slot: int
@@ -43,19 +43,19 @@ class Task:
 
 
 class Slots(Protocol):
-    """Places where trials run."""
+    """Interface of the places where trials run."""
 
     @property
     def count(self) -> int:
-        """How many run at the same time."""
+        """Number of concurrent trials."""
         ...
 
     def start(self, task: Task) -> Future[Result]:
-        """Begin; an exception in the future is a trial that failed for the reason that it states."""
+        """Begin a trial. An exception in the future is the reason for its failure."""
         ...
 
     def stop(self) -> None:
-        """End what still runs, and give the places back."""
+        """End running trials, and free the slots."""
         ...
 
 
@@ -67,29 +67,33 @@ def sweep(
     budget: int,
     finished: Callable[[Task, TrialRecord], bool] = lambda task, trial: False,
 ) -> None:
-    """Measure until the study has `budget` configurations, those of earlier and of other sweeps included.
+    """Measure until the study has `budget` configurations, including those of earlier and concurrent sweeps.
 
-    Whatever ends it early (an interrupt, a storage that is gone), what was measured is kept and what was being measured
-    becomes a failed trial with the attribute `interrupted`, whose configuration is free again.
+    If the sweep ends early (an interrupt, an unreachable storage), finished trials are kept. Running trials fail with the
+    attribute `interrupted`, which frees their configurations.
 
     Args:
-        finished: Told of every trial that has ended; True begins no further one.
+        study: Study with its sampler.
+        space: The search space.
+        slots: Slots that run the trials.
+        budget: Number of configurations.
+        finished: Called with every finished trial; returning True starts no further trial.
 
     Raises:
         StorageError: The storage fails.
-        SearchBroken: Nothing can be measured any more.
+        SearchBroken: Three trials in a row could not be measured, for a reason other than their configurations.
     """
     running: dict[Future[Result], _Running] = {}
     free = list(range(slots.count))[::-1]
     ended = False
     unmeasured = 0
     try:
-        with storage_errors(f"study {study.study_name}"), Heartbeats(study) as hearts:
+        with storage_errors(f"study {study.study_name}"), Heartbeats(study) as heartbeats:
             while True:
-                hearts.release_dead()
+                heartbeats.release_dead()
                 while free and not ended and (asked := _ask(study, space, budget)) is not None:
                     one = _Running(asked.trial, Task(asked.trial.number, free.pop(), asked.configuration, _phase(asked.trial)))
-                    hearts.begin(asked.trial)
+                    heartbeats.begin(asked.trial)
                     try:
                         running[slots.start(one.task)] = one
                     except BaseException:
@@ -100,14 +104,14 @@ def sweep(
                 done, _ = wait(running, timeout=INTERVAL_S, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=lambda future: running[future].task.number):
                     one = running.pop(future)
-                    hearts.end(one.trial)
+                    heartbeats.end(one.trial)
                     free.append(one.task.slot)
                     result = _result_of(future)
                     ended |= finished(one.task, _tell(study, one, result))
                     unmeasured = unmeasured + 1 if isinstance(result, Unmeasured) else 0
                     if isinstance(result, Unmeasured) and unmeasured >= _UNMEASURED_IN_A_ROW:
                         where = f"study {study.study_name}"
-                        raise SearchBroken(result.reason, where=where, hint="fix that, and sweep the same study again")
+                        raise SearchBroken(result.reason, where=where, hint="fix this, then start the same sweep again")
     finally:
         _give_up(study, running)
         slots.stop()
@@ -121,7 +125,7 @@ class _Running:
 
 
 def _ask(study: Study, space: Space, budget: int) -> AskedTrial | None:
-    """The next trial to measure; None where the budget or the space is used up."""
+    """Return the next trial, or None if the budget or the space is exhausted."""
     if measured(study) >= min(budget, len(space)):
         return None
     try:
@@ -142,7 +146,7 @@ def _result_of(future: Future[Result]) -> Result:
 def _tell(study: Study, ended: _Running, result: Result) -> TrialRecord:
     from optuna.exceptions import UpdateFinishedTrialError
 
-    with suppress(UpdateFinishedTrialError):  # see tell
+    with suppress(UpdateFinishedTrialError):  # released meanwhile; see tell
         ended.trial.set_user_attr("seconds", round(time.monotonic() - ended.since, 3))
     if isinstance(result, Unmeasured):
         return record(release(study, ended.trial, result.reason))
@@ -150,7 +154,7 @@ def _tell(study: Study, ended: _Running, result: Result) -> TrialRecord:
 
 
 def _give_up(study: Study, running: dict[Future[Result], _Running]) -> None:
-    """What had come to its end in the meantime is kept, the rest is released."""
+    """Record trials that have finished in the meantime, and release the others."""
     for future, one in running.items():
         with suppress(StorageError), storage_errors(f"study {study.study_name}"):
             if future.done() and not future.cancelled():

@@ -1,7 +1,7 @@
-"""Search spaces: parameters, fixed and derived values, and the valid configurations as columns of numbers.
+"""Search spaces: parameters, fixed and derived values, and all valid configurations as an array of value indices.
 
-A :class:`Space` holds one row of value numbers a valid configuration. It is enumerated from a description
-(:mod:`.enumeration`), or listed, one configuration after the other (:mod:`.space_files`).
+A :class:`Space` is enumerated from a description (:mod:`.enumeration`), or read from a list of configurations
+(:mod:`.space_files`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SpaceError(LabError):
-    """A space that cannot be read, contradicts itself, or holds nothing."""
+    """Space that is unreadable, contradictory, or empty."""
 
 
 def _finite(value: Any) -> Any:
@@ -42,16 +42,17 @@ Configuration = dict[str, bool | int | float | str]
 
 @dataclass(frozen=True)
 class Space:
-    """The valid configurations of a space.
+    """Search space as its valid configurations.
 
     Args:
-        values: Parameter -> its values.
-        codes: One row a valid configuration, one column a parameter: which of its values.
-        fixed: Values that every configuration has besides.
-        derived: Name -> formula over parameters, fixed values and earlier derived ones.
-        defaults: The configuration to measure first, if there is one.
-        combinations: How many there would be without constraints.
-        constraints: What every configuration of `codes` fulfils.
+        values: Parameter -> values.
+        codes: Value indices (configurations, parameters).
+        fixed: Further values, equal in all configurations.
+        derived: Name -> formula over parameters, fixed values and earlier derived values.
+        defaults: Configuration to measure first, or None.
+        combinations: Number of combinations without constraints.
+        where: Origin, for error messages.
+        constraints: Formulas that every configuration satisfies.
     """
 
     values: dict[str, tuple[bool | int | float | str, ...]]
@@ -68,15 +69,15 @@ class Space:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters, in the order of the description."""
+        """Names of the parameters, in the order of the description."""
         return tuple(self.values)
 
     def configuration(self, index: int) -> Configuration:
-        """Parameters of one valid configuration, as Python values."""
+        """Return the parameters of one valid configuration as Python values."""
         return {name: values[code] for (name, values), code in zip(self.values.items(), self.codes[index].tolist(), strict=True)}
 
     def complete(self, parameters: Mapping[str, Any]) -> Configuration:
-        """A configuration with fixed and derived values: all that a kernel or a command template may name."""
+        """Return a configuration with its fixed and derived values."""
         complete: Configuration = {**parameters, **self.fixed}
         for name, formula in self.derived.items():
             columns = {key: np.array([complete[key]]) for key in formula.names}
@@ -84,7 +85,7 @@ class Space:
         return complete
 
     def index(self, parameters: Mapping[str, Any]) -> int | None:
-        """The row of a configuration; None where the space does not have it. Other keys are ignored."""
+        """Return the row of a configuration, or None if it is not in the space. Further keys are ignored."""
         key = []
         for name, codes in self._codes_of_values.items():
             code = codes.get(parameters.get(name))
@@ -96,17 +97,17 @@ class Space:
         return int(self._order[row]) if row < len(self) and self._sorted_keys[row] == number else None
 
     def violated(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The constraints that a combination of values breaks, as they are written."""
+        """Return the text of the constraints that a combination of values violates."""
         complete = self.complete(parameters)
         columns = {name: np.array([value]) for name, value in complete.items()}
         return tuple(formula.text for formula in self.constraints if not formula.holds(columns, 1)[0])
 
     def column(self, name: str) -> Column:
-        """The values of one parameter over all valid configurations."""
+        """Return the values of one parameter for all valid configurations."""
         return as_column(self.values[name])[self.codes[:, self.names.index(name)]]
 
     def derived_column(self, name: str) -> Column:
-        """A derived value over all valid configurations."""
+        """Return a derived value for all valid configurations."""
         formula, columns = self.derived[name], {}
         for other in formula.names:
             if other in self.fixed:
@@ -116,7 +117,7 @@ class Space:
         return formula.over(columns, len(self))
 
     def neighbours(self, index: int) -> Column:
-        """Rows that differ from `index` in exactly one parameter, in ascending order."""
+        """Return the rows that differ from `index` in exactly one parameter, in ascending order."""
         own = self._keys[index]
         keys = np.concatenate(
             [
@@ -128,13 +129,13 @@ class Space:
         return np.sort(self._order[places[self._sorted_keys[places] == keys]])
 
     def distributions(self) -> dict[str, CategoricalDistribution]:
-        """What Optuna's `ask` and `suggest` are given."""
+        """Return the distributions for Optuna."""
         from optuna.distributions import CategoricalDistribution
 
         return {name: CategoricalDistribution(values) for name, values in self.values.items()}
 
     def fingerprint(self) -> str:
-        """Equal for equal spaces: a study must not be resumed with another one."""
+        """Return a hash that is equal for equal spaces, to refuse resuming a study with another space."""
         stated = json.dumps([list(self.values.items()), sorted(self.fixed.items())], default=str).encode()
         return hashlib.sha256(stated + np.ascontiguousarray(self.codes, np.int32).tobytes()).hexdigest()[:16]
 
@@ -144,7 +145,7 @@ class Space:
 
     @cached_property
     def _strides(self) -> Any:
-        # Python's integers: the product of many parameters does not fit 64 bits.
+        # Python integers: the product of many parameters may exceed 64 bits.
         strides, product = [], 1
         for values in reversed(self.values.values()):
             strides.append(product)
@@ -165,6 +166,7 @@ class Space:
 
 
 def as_column(values: Sequence[Any]) -> Column:
+    """Return values as an array of text, numbers, booleans, or objects for a mixture."""
     texts = sum(isinstance(value, str) for value in values)
     if texts == len(values):
         return np.array(values, dtype=str)

@@ -1,4 +1,4 @@
-"""A space as YAML states it, checked: names, values or ranges, formulas as text, and what is measured first."""
+"""Model of a space in YAML: parameters with values or ranges, formulas as text, and defaults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_VALUES = 100_000
 
 
 class Range(StrictModel):
-    """Numbers from `start` to `stop`, which is included where the steps reach it; `step` adds, `factor` multiplies."""
+    """Numbers from `start` to `stop` (inclusive), with an additive `step` or a `factor`."""
 
     start: int | float
     stop: int | float
@@ -31,7 +31,7 @@ class Range(StrictModel):
         if self.stop < self.start:
             raise ValueError(f"stop {self.stop} is below start {self.start}")
         if self.factor is not None and self.start <= 0:
-            raise ValueError("a range with a factor starts above 0")
+            raise ValueError("the start of a range with a factor must be above 0")
         if self._count() > _MAX_VALUES:
             raise ValueError(f"more than {_MAX_VALUES} values")
         return self
@@ -42,7 +42,7 @@ class Range(StrictModel):
         return int((self.stop - self.start) / (self.step or 1) + 1e-9) + 1
 
     def values(self) -> tuple[int | float, ...]:
-        """Every number of the range."""
+        """Return all numbers of the range."""
         if self.factor is not None:
             return tuple(self.start * self.factor**i for i in range(self._count()))
         return tuple(self.start + (1 if self.step is None else self.step) * i for i in range(self._count()))
@@ -56,13 +56,13 @@ Values = Annotated[Annotated[tuple[Value, ...], Tag("list")] | Annotated[Range, 
 
 
 class SpaceDescription(StrictModel):
-    """A space as YAML states it; see docs/AUTOTUNING.md."""
+    """Space in YAML; see docs/AUTOTUNING.md."""
 
     parameters: dict[str, Values] = {}
     derived: dict[str, str] = {}
     constraints: tuple[str, ...] = ()
     defaults: dict[str, Value] = Field({}, validation_alias=AliasChoices("defaults", "first"))
-    """What is measured first. In an option of a Hydra group `defaults` is Hydra's own key: there it is called `first`."""
+    """Configuration to measure first. In an option of a Hydra group, where `defaults` is a key of Hydra, use `first`."""
     fixed: dict[str, Value] = {}
 
 
@@ -70,7 +70,7 @@ def describe(content: Mapping[str, Any], *, where: str) -> SpaceDescription:
     """Validate plain data.
 
     Raises:
-        SpaceError: An unknown key or a value of the wrong kind.
+        SpaceError: A key is unknown, or a value has the wrong type.
     """
     try:
         return SpaceDescription.model_validate(content)

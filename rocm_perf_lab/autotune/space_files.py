@@ -1,4 +1,4 @@
-"""Spaces from files: a mapping as in YAML, a list of configurations, or what other tuners write."""
+"""Spaces from files: a YAML mapping, a JSON list of configurations, or a file of another tuner."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def load_space(path: Path) -> Space:
-    """The space of a file: a mapping as in YAML, a JSON list of configurations, or what other tuners write.
+    """Read a space from a file.
 
     Raises:
-        SpaceError: The file cannot be read, is neither, or its space is contradictory.
+        SpaceError: The file is unreadable, has another format, or its space is contradictory.
     """
     import yaml
 
@@ -46,7 +46,7 @@ def load_space(path: Path) -> Space:
             content = from_t1(content)
         except ValueError as error:
             raise SpaceError(
-                f"no space of Kernel Tuner: {error}", where=str(path), hint="see T1 in docs/AUTOTUNING.md"
+                f"not a valid T1 file of Kernel Tuner: {error}", where=str(path), hint="see T1 in docs/AUTOTUNING.md"
             ) from error
     return build_space(describe(content, where=str(path)), where=str(path))
 
@@ -55,15 +55,15 @@ def _unreadable(path: Path) -> SpaceError:
     return SpaceError(
         "neither a YAML mapping nor a JSON list of configurations",
         where=str(path),
-        hint='state `parameters: {name: [values]}`, or a list like [{"BLOCK_M": 64}]',
+        hint='write `parameters: {name: [values]}`, or a list like [{"BLOCK_M": 64}]',
     )
 
 
 def space_of_list(configurations: Sequence[Any], *, where: str) -> Space:
-    """The space that is exactly these configurations.
+    """Return the space that consists of these configurations.
 
     Raises:
-        SpaceError: Nothing in it, keys that differ between configurations, or one that is listed twice.
+        SpaceError: The list is empty, keys differ between configurations, or a configuration is listed twice.
     """
     if not configurations:
         raise SpaceError("an empty list of configurations", where=where, hint="list at least one")
@@ -74,7 +74,7 @@ def space_of_list(configurations: Sequence[Any], *, where: str) -> Space:
             raise SpaceError("a configuration maps names to values", where=place, hint='for example {"BLOCK_M": 64}')
         if configuration.keys() != first.keys():
             odd = sorted(configuration.keys() ^ first.keys())
-            raise SpaceError(f"{', '.join(odd)} is not in every configuration", where=place, hint="give all of them equal keys")
+            raise SpaceError(f"some configurations lack {', '.join(odd)}", where=place, hint="use the same keys in all")
         for name, value in configuration.items():
             if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
                 raise SpaceError(f"{name} is {value!r}", where=place, hint="values are numbers, text, true or false")

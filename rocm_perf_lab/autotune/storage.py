@@ -1,6 +1,6 @@
-"""Where studies are kept: SQLite in the run's directory, PostgreSQL, or Optuna's journal, by URL; several sweeps may share one.
+"""Storage of studies by URL: SQLite in the directory of the run, PostgreSQL, or Optuna's journal; several sweeps may share one.
 
-A study remembers the space that it was started with.
+A study records the space that it was started with.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _JOURNAL = "journal:///"
 _CONNECT_S = 10
 _ATTEMPTS = 5
 _CREATED_BY_ANOTHER = "already exists"
-"""SQLite reports a table that another process has just made as it reports a file that cannot be opened."""
+"""Text of the error that SQLite reports if another process has just created a table."""
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _FORMS = "sqlite:///FILE, postgresql://USER@HOST/DATABASE (pip install 'rocm-perf-lab[cluster]'), journal:///FILE"
 
 
 class StorageError(LabError):
-    """A storage that cannot be reached, or a study in it that belongs to something else."""
+    """Unreachable storage, or a study that belongs to another space."""
 
 
 def open_storage(url: str | None, *, directory: Path) -> BaseStorage:
-    """Connect, and create what a new storage needs.
+    """Connect to a storage, and create its tables if necessary.
 
     Args:
-        url: `sqlite:///FILE`, `postgresql://…`, any other URL that SQLAlchemy knows, or `journal:///FILE`; a fourth slash
-            begins an absolute path. None: `study.db` in `directory`.
-        directory: Where the default is kept.
+        url: `sqlite:///FILE`, `postgresql://…`, any other URL of SQLAlchemy, or `journal:///FILE`; a fourth slash begins an
+            absolute path. None: `study.db` in `directory`.
+        directory: Directory of the default storage.
 
     Raises:
-        StorageError: It cannot be reached or written, or its driver is not installed.
+        StorageError: The storage cannot be reached or written, or its driver is not installed.
     """
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -58,7 +58,7 @@ def open_storage(url: str | None, *, directory: Path) -> BaseStorage:
             return JournalStorage(JournalFileBackend(str(file)))
         scheme, separator, rest = where.partition("://")
         if not separator:
-            raise StorageError(f"not the URL of a storage: {where!r}", where="autotune.storage", hint=f"for example {_FORMS}")
+            raise StorageError(f"invalid storage URL: {where!r}", where="autotune.storage", hint=f"for example {_FORMS}")
         is_file = scheme.startswith("sqlite")
         if is_file:
             Path(rest.removeprefix("/").partition("?")[0]).parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def open_storage(url: str | None, *, directory: Path) -> BaseStorage:
 
 
 def _database_at(url: str, *, is_file: bool) -> RDBStorage:
-    """Tables are created where they are missing; of two processes that do so at once one fails and looks again."""
+    """Open a database, and create missing tables; retry if another process creates them at the same time."""
     from optuna.storages import RDBStorage
     from sqlalchemy.exc import DBAPIError, OperationalError
 
@@ -84,24 +84,24 @@ def _database_at(url: str, *, is_file: bool) -> RDBStorage:
 
 
 def open_study(storage: BaseStorage, name: str, space: Space, sampler: BaseSampler) -> Study:
-    """The study of that name: a new one, or one that goes on with the same space.
+    """Create or continue the study of that name.
 
     Raises:
-        StorageError: The storage fails, or the study was started with another space; the message says how they differ.
+        StorageError: The storage fails, or the study was started with another space; the message lists the differences.
     """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with storage_errors(f"study {name}"):
         study = optuna.create_study(storage=storage, sampler=sampler, study_name=name, direction="minimize", load_if_exists=True)
-        ours, theirs = _statement(space), study.user_attrs.get(_SPACE)
-        if theirs is None:
-            study.set_user_attr(_SPACE, ours)
-        elif theirs != ours:
+        current, stored = _statement(space), study.user_attrs.get(_SPACE)
+        if stored is None:
+            study.set_user_attr(_SPACE, current)
+        elif stored != current:
             raise StorageError(
-                f"the study was started with another space: {'; '.join(_differences(theirs, ours))}",
+                f"the study was started with another space: {'; '.join(_differences(stored, current))}",
                 where=f"study {name}",
-                hint="take the space that it was started with, or another name: autotune.study=NAME",
+                hint="use the space that it was started with, or another name: autotune.study=NAME",
             )
     return study
 
@@ -115,17 +115,17 @@ def _statement(space: Space) -> dict[str, Any]:
     }
 
 
-def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterable[str]:
-    """What a person has to know to see which of the two is the wrong one."""
+def _differences(stored: dict[str, Any], current: dict[str, Any]) -> Iterable[str]:
+    """Describe the differences between two spaces."""
     found = [
         f"{name} is {_shown(before.get(name))} in the study and {_shown(now.get(name))} here"
         for group in ("parameters", "fixed")
-        for before, now in [(theirs.get(group, {}), ours[group])]
+        for before, now in [(stored.get(group, {}), current[group])]
         for name in sorted(before.keys() | now.keys())
         if before.get(name) != now.get(name)
     ]
-    if not found and theirs.get("configurations") != ours["configurations"]:
-        found = [f"{theirs.get('configurations')} configurations in the study and {ours['configurations']} here"]
+    if not found and stored.get("configurations") != current["configurations"]:
+        found = [f"{stored.get('configurations')} configurations in the study and {current['configurations']} here"]
     return found or ["its constraints allow other configurations"]
 
 
@@ -135,7 +135,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def storage_errors(where: str) -> Iterator[None]:
-    """Failures of Optuna's storages and of what stands behind them, in our words."""
+    """Convert errors of Optuna, SQLAlchemy and the file system to :class:`StorageError`."""
     from optuna.exceptions import OptunaError
     from sqlalchemy.exc import SQLAlchemyError
 

@@ -1,4 +1,4 @@
-"""What a search knows, what it answers, and how far it can be trusted: shared by all ways to search a space."""
+"""Interface of search strategies: observations in, the next configuration and an assessment of the model out."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.formula import Column
 
 LOW_CONFIDENCE = 0.75
-"""R² below which predictions must not exclude anything."""
+"""R² below which predictions exclude no configuration."""
 WARNING = "low_model_confidence"
 FROM_PRIOR = "from_prior"
-"""Key of a decision: the prior proposed it."""
+"""Key in the decision of configurations that the prior proposed."""
 
 
 @dataclass(frozen=True)
 class Observations:
-    """What is known so far.
+    """Measurements so far.
 
     Args:
-        rows: Configurations that were measured.
-        times: Their times; infinite where one cannot run.
-        pending: Configurations that are being measured.
-        proposed: Those of all these that a prior proposed.
+        rows: Rows of the measured configurations.
+        times: Their times in ms, infinite if failed.
+        pending: Rows that are being measured.
+        proposed: Rows among these that a prior proposed.
     """
 
     rows: Column
@@ -35,21 +35,21 @@ class Observations:
 
     @property
     def feasible(self) -> Column:
-        """Which of them ran."""
+        """Mask of the measured rows that ran."""
         return np.isfinite(self.times)
 
     @property
     def tried(self) -> Column:
-        """Which of the measured ones a prior proposed."""
+        """Mask of the measured rows that a prior proposed."""
         return np.isin(self.rows, self.proposed)
 
     @property
     def led(self) -> Column:
-        """Which of them were faster than all before them."""
+        """Mask of the measured rows that were faster than all before them."""
         return self.times < np.minimum.accumulate(np.append(np.inf, self.times))[:-1]
 
     def open(self, count: int) -> Column:
-        """Which of `count` configurations nobody has taken."""
+        """Return a mask of the free ones among `count` configurations."""
         free = np.ones(count, bool)
         free[self.rows] = False
         free[self.pending] = False
@@ -58,7 +58,7 @@ class Observations:
 
 @dataclass(frozen=True)
 class StrategyChoice:
-    """The next configuration, the phase that it belongs to, and why it was taken (plain data)."""
+    """Next configuration, its phase of the search, and the reason as plain data."""
 
     row: int
     phase: str
@@ -67,12 +67,13 @@ class StrategyChoice:
 
 @dataclass(frozen=True)
 class Assessment:
-    """How far the model can be trusted, and what it rules out.
+    """Quality of a model, and the configurations that it rules out.
 
     Args:
-        r2: Cross-validated, of what the model was fitted to; None below three measurements.
-        residual_std: Of the same predictions and in the same unit (logarithm of time, for the default model).
-        pruned_rows: Configurations that are neither measured nor worth it; none under low confidence.
+        name: Name of the model.
+        r2: Cross-validated R² of the model; None for fewer than three measurements.
+        residual_std: Standard deviation of the residuals, in the unit of the model (default model: logarithm of time).
+        pruned_rows: Rows that are not measured and not worth measuring; empty under low confidence.
     """
 
     name: str
@@ -82,22 +83,22 @@ class Assessment:
 
     @property
     def pruned(self) -> int:
-        """How many are pruned."""
+        """Number of pruned rows."""
         return len(self.pruned_rows)
 
     @property
     def warning(self) -> str | None:
-        """`low_model_confidence`, or nothing."""
+        """`low_model_confidence`, or None."""
         return WARNING if self.r2 is None or self.r2 < LOW_CONFIDENCE else None
 
 
 class Strategy(Protocol):
-    """One way to search a space. Equal observations and seed give equal choices."""
+    """Interface of a search strategy. Equal observations and seeds return equal choices."""
 
     def choose(self, seen: Observations) -> StrategyChoice | None:
-        """The next configuration; None where the search has come to its end."""
+        """Return the next configuration, or None to end the search."""
         ...
 
     def assess(self, seen: Observations) -> Assessment:
-        """What the model makes of the measurements."""
+        """Return the quality of the model."""
         ...

@@ -1,4 +1,4 @@
-"""Times as a model learns them: on a logarithmic scale, as they are or compressed."""
+"""Surrogate models of the logarithm of times, optionally with the slow half compressed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.strategy import Observations
 
 POINTS = 240
-"""Measurements that a model learns from."""
+"""Largest number of measurements for a fit."""
 TUNED = 100
-"""Measurements of which length scales are found: more cost far more, and hardly change them."""
+"""Largest number of measurements for tuning hyperparameters; more cost far more, and change little."""
 
 
 class Surrogate:
-    """One model of the times.
+    """Surrogate model of the times.
 
     Args:
-        inputs: What is known of every configuration, one row each.
-        seed: Decides what is left out of very many measurements.
-        compress: Care little how slow the slow half is; and leave out what failed instead of taking it for slow, so that
-            a configuration beside the limits of a GPU is not blamed for them (:mod:`.feasibility` knows the limits).
+        inputs: Encoded configurations, one row each.
+        seed: Seed of the sample of measurements, if there are too many.
+        compress: Compress times above the median, and ignore failed configurations instead of counting them as slow, so that
+            configurations next to a limit of the GPU are not underrated (:mod:`.feasibility` models the limits).
     """
 
     def __init__(self, inputs: Column, *, seed: int, compress: bool) -> None:
@@ -39,9 +39,9 @@ class Surrogate:
         self._inputs, self._seed, self._compress = inputs, seed, compress
 
     def fit(self, seen: Observations) -> Targets:
-        """Learn from what was measured; what is being measured counts with the value that is expected of it.
+        """Fit to the measurements. Pending configurations count with their predicted value.
 
-        Which of the measurements were learned from is in `used`.
+        Sets `used` to the positions of the measurements that were used.
         """
         count = len(seen.rows)
         able = np.arange(count) if self.learns_failures else np.flatnonzero(seen.feasible)
@@ -62,16 +62,13 @@ class Surrogate:
 
 
 def patience(count: int) -> int:
-    """New measurements after which length scales are found anew: it takes longer and changes less, the more there are."""
+    """Return after how many new measurements hyperparameters are tuned again."""
     return max(1, min(5, count // 10), count // 20)
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Times as a model wants them: logarithms, centred and scaled.
-
-    With `compress`, differences above the median shrink: how slow the slow half is then matters little.
-    """
+    """Targets of a model: logarithms of times, centred and scaled, with the part above `knee` compressed."""
 
     values: Column
     centre: float
@@ -81,7 +78,7 @@ class Targets:
 
     @classmethod
     def of(cls, times: Column, *, compress: bool) -> Targets:
-        """Transform finite times."""
+        """Transform finite times in ms."""
         logs = np.log(times)
         knee, width = np.inf, 1.0
         if compress:
@@ -95,7 +92,7 @@ class Targets:
         return cls((logs - centre) / scale, centre, scale, knee, width)
 
     def as_time(self, value: float) -> float:
-        """Back to ms."""
+        """Return a target as a time in ms."""
         log = value * self.scale + self.centre
         if log > self.knee:
             log = self.knee + self.width * float(np.expm1(2 * (log - self.knee) / self.width))
@@ -103,7 +100,7 @@ class Targets:
 
 
 def informative(times: Column, seed: int, most: int) -> Column:
-    """Positions of what a model learns from: all, or of more than `most` the fastest half and a sample of the others."""
+    """Return the positions to learn from: all, or if there are more than `most`, the fastest half and a random sample."""
     count = len(times)
     if count <= most:
         return np.arange(count)

@@ -1,7 +1,7 @@
-"""What was measured once: by code object, launch, inputs, device and versions, so that nothing is measured twice.
+"""Cache of measurements, keyed by code object, launch, inputs, device and versions.
 
-Two configurations whose code objects and launches are equal are one entry, whatever their parameters are called. Line
-tables do not count: only what a GPU loads.
+Configurations with equal code objects and launches share an entry. Only loaded sections of the code object count, not line
+tables.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class _Entry(BaseModel):
 
 
 class TrialCache:
-    """Results below one directory, each in a file named after its key. A damaged entry is no entry."""
+    """Directory with one file per result. Damaged files are ignored."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def load(self, key: str) -> Measurement | Infeasible | None:
-        """The result of that key, or None."""
+        """Return the result for a key, or None."""
         entry = read_model(self._directory / key, _Entry)
         if entry is None:
             return None
@@ -52,7 +52,7 @@ class TrialCache:
         return Measurement(entry.runtime_ms, entry.details)
 
     def store(self, key: str, result: Measurement | Infeasible) -> None:
-        """Keep a result."""
+        """Store a result."""
         if isinstance(result, Infeasible):
             entry = _Entry(reason=result.reason, stage=result.stage)
         else:
@@ -61,11 +61,11 @@ class TrialCache:
 
 
 def launch_key(launch: Launch, **circumstances: Any) -> str:
-    """What decides the result of a launch.
+    """Return the cache key of a launch.
 
     Args:
         launch: Code, geometry and arguments with their content.
-        circumstances: Device, versions, target, tolerances, how often is measured: plain data.
+        circumstances: Device, versions, target, tolerances, number of measurements, as plain data.
     """
     arguments = [
         [a.name, str(a.data.dtype), a.data.shape, a.written, a.is_set, hashlib.sha256(a.data.tobytes()).hexdigest()]
@@ -79,7 +79,7 @@ def launch_key(launch: Launch, **circumstances: Any) -> str:
 
 
 def loaded_sha256(code_object: bytes) -> str:
-    """Of what a GPU loads: instructions, descriptors, constants, metadata; not of line tables."""
+    """Return the SHA-256 of the loaded sections: instructions, descriptors, constants and metadata."""
     file = parse_elf(code_object)
     found = hashlib.sha256()
     for section in file.sections:
@@ -89,5 +89,5 @@ def loaded_sha256(code_object: bytes) -> str:
 
 
 def digest(content: Mapping[str, Any] | list[Any]) -> str:
-    """Of plain data; equal for equal content."""
+    """Return the SHA-256 of plain data."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

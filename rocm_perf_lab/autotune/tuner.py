@@ -1,6 +1,6 @@
-"""One search from its first trial to its result: budget, end, and what is known when it has ended.
+"""A complete search: budget, stopping condition, race, and result.
 
-Knows neither kernels nor commands nor where a study is kept; an objective measures, a study holds the trials.
+Independent of kernels, commands and storages: the objective measures, and the study stores the trials.
 """
 
 from __future__ import annotations
@@ -28,34 +28,35 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.trials import TrialRecord
 
 _CONFIRMED = 8
-"""Trials from which the model expects nothing, since the best was found; after them a search without a budget ends."""
+"""Number of trials without expected improvement since the best, after which a search without a budget ends."""
 _RACE = "race"
 _HOPELESS = 50
-"""Trials that all fail, before one has run, after which a search gives up."""
+"""Number of failed trials, before any has run, after which a search ends."""
 
 USED_UP = "the budget is used up"
-EXHAUSTED = "nothing is left that is worth measuring"
+EXHAUSTED = "no configuration worth measuring is left"
 SETTLED = "the model expects no improvement"
 INTERRUPT = "interrupted"
 
 
 class NoFeasibleTrial(LabError):
-    """No configuration that was tried could be measured."""
+    """All tried configurations failed."""
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """What a search has found.
+class TuningResult:
+    """Result of a search.
 
     Args:
-        trials: Those that measured a configuration or failed on it.
-        best: The fastest; None where nothing ran.
-        pruned_rows: Configurations of the space that the model rules out, without measuring them.
+        space_size: Number of configurations of the space.
+        trials: Trials that measured a configuration or failed on it.
+        best: The fastest trial; None if all failed.
+        pruned_rows: Rows that the model rules out without measuring them.
         model: Name, cross-validated R² and standard deviation of the residuals; None for other samplers.
         warning: `low_model_confidence`, or None.
-        stop_reason: Why it ended.
-        importances: Parameter -> share of the variation of times; empty where there are too few trials.
-        race: How configurations that were too close to call were decided; None where there was nothing to decide.
+        stop_reason: Why the search ended.
+        importances: Parameter -> share of the variation of times; empty for too few trials.
+        race: Result of the race between configurations with nearly equal times, or None.
     """
 
     space_size: int
@@ -70,32 +71,33 @@ class Tuned:
 
     @property
     def pruned(self) -> int:
-        """How many configurations the model rules out."""
+        """Number of configurations that the model rules out."""
         return len(self.pruned_rows)
 
     @property
     def failures(self) -> tuple[TrialRecord, ...]:
-        """Trials whose configuration cannot run, or computes something wrong."""
+        """Trials whose configuration failed, or returned wrong results."""
         return tuple(trial for trial in self.trials if trial.runtime_ms is None)
 
     @property
     def phases(self) -> dict[str, int]:
-        """Phase -> its number of trials."""
+        """Phase -> number of trials."""
         return dict(Counter(trial.phase for trial in self.trials))
 
 
 @dataclass
 class Tuner:
-    """Searches a space.
+    """Search of a space for its fastest configuration.
 
     Args:
-        study: With its sampler.
-        space: What is searched.
+        study: Study with its sampler.
+        space: The search space.
         objective: Measures one configuration.
-        budget: Configurations in all, those of earlier runs of the study included; None: all that are worth it.
-        told: Called with every trial that has ended.
-        max_races: Further rounds for configurations that are too close to call.
-        exclusive: Nobody else uses the study: what is still running in it belongs to a process that is gone.
+        budget: Number of configurations, including those of earlier runs; None: all that are worth measuring.
+        told: Called with every finished trial.
+        max_races: Further rounds for configurations with nearly equal times.
+        exclusive: Whether no other process uses the study, so that running trials belong to a process that has ended.
+        stop_reason: Why the search ended; set by :meth:`run`.
     """
 
     study: optuna.Study
@@ -108,7 +110,7 @@ class Tuner:
     stop_reason: str = EXHAUSTED
 
     def run(self) -> None:
-        """Search until the budget is used up, or nothing is left that is worth measuring.
+        """Search until the budget is used up, or no configuration worth measuring is left.
 
         Raises:
             NoFeasibleTrial: Every configuration failed.
@@ -117,7 +119,7 @@ class Tuner:
             release_running(self.study)
         known = records(self.study, self.space)
         left = (self.budget if self.budget is not None else len(self.space)) - len(known)
-        end = End(self.budget is None, known)
+        end = StoppingCondition(self.budget is None, known)
 
         def told(trial: FrozenTrial) -> bool:
             latest = record(trial)
@@ -136,11 +138,11 @@ class Tuner:
             self._race(self.objective)
 
     def _used_up(self) -> bool:
-        """Others may share the study: what they measure counts as well."""
+        """Return whether the budget is used up, counting trials of other processes."""
         return self.budget is not None and measured(self.study) >= self.budget
 
     def _race(self, objective: Repeatable) -> None:
-        """Decide between the fastest, and keep how in the study: what a trial was told cannot change any more."""
+        """Race the fastest trials, and store the result in the study: values of finished trials cannot change."""
         ran = {trial.number: trial for trial in records(self.study, self.space) if trial.details.get("times_ms")}
 
         def sample(number: int) -> Sequence[float] | None:
@@ -152,13 +154,13 @@ class Tuner:
         found = race(times, sample, max_rounds=self.max_races)
         self.study.set_user_attr(_RACE, found.as_json() if found is not None else None)
 
-    def result(self) -> Tuned:
-        """What has been found so far; also after an interrupt."""
+    def result(self) -> TuningResult:
+        """Return the result so far, also after an interrupt."""
         return outcome(self.study, self.space, self.stop_reason)
 
 
-def outcome(study: optuna.Study, space: Space, stop_reason: str) -> Tuned:
-    """What a study has found so far."""
+def outcome(study: optuna.Study, space: Space, stop_reason: str) -> TuningResult:
+    """Return the result of a study so far."""
     trials = tuple(records(study, space))
     ran = [trial for trial in trials if trial.runtime_ms is not None]
     best = min(ran, key=lambda trial: trial.runtime_ms or 0.0, default=None)
@@ -173,14 +175,14 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str) -> Tuned:
         report = study.sampler.report(study)
         rows = tuple(study.sampler.pruned_rows(study).tolist())
         model, warning = report.model, report.warning
-    return Tuned(len(space), trials, best, rows, model, warning, stop_reason, importances(study, len(ran)), decided)
+    return TuningResult(len(space), trials, best, rows, model, warning, stop_reason, importances(study, len(ran)), decided)
 
 
 def require_a_result(study: optuna.Study, space: Space) -> None:
-    """Refuse a study in which nothing ran.
+    """Check that a trial of the study ran.
 
     Raises:
-        NoFeasibleTrial: With the commonest reasons.
+        NoFeasibleTrial: All trials failed; the message lists the most frequent reasons.
     """
     trials = records(study, space)
     if any(trial.runtime_ms is not None for trial in trials):
@@ -190,12 +192,12 @@ def require_a_result(study: optuna.Study, space: Space) -> None:
     raise NoFeasibleTrial(
         f"all {len(trials)} configurations that were tried failed:\n{listed}",
         where=space.where,
-        hint="run one configuration by hand; the space, the kernel or the command is wrong",
+        hint="run one configuration by hand, and check the space, the kernel or the command",
     )
 
 
-class End:
-    """When a search ends before its budget does."""
+class StoppingCondition:
+    """Condition that ends a search before its budget is used up."""
 
     def __init__(self, unlimited: bool, known: list[TrialRecord]) -> None:
         self._unlimited = unlimited
@@ -206,11 +208,11 @@ class End:
 
     @property
     def settled(self) -> bool:
-        """Whether the model has nothing more to gain."""
+        """True if the model expects no further improvement."""
         return self._unlimited and self._confirmed >= _CONFIRMED
 
     def reached(self, trial: TrialRecord) -> bool:
-        """Whether a trial was the last."""
+        """Add a finished trial, and return whether it was the last."""
         self._failed += trial.runtime_ms is None
         if trial.runtime_ms is not None and trial.runtime_ms < self._best_ms:
             self._best_ms = trial.runtime_ms
@@ -221,7 +223,7 @@ class End:
 
 
 def importances(study: optuna.Study, ran: int) -> dict[str, float]:
-    """How much each parameter decides (`optuna.importance`), largest first; empty below ten trials or for equal times."""
+    """Return the importance of each parameter, largest first; empty for fewer than ten trials or equal times."""
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
     values = [trial.value for trial in study.get_trials(deepcopy=False) if trial.values]

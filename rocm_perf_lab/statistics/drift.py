@@ -28,7 +28,7 @@ class Drift:
 
     @property
     def is_drifting(self) -> bool:
-        """Whether the trend is significant and at least 2 %."""
+        """True if the trend is significant and at least 2 %."""
         return self.p_value < DRIFT_P_VALUE and abs(self.change) >= _MIN_DRIFT
 
 

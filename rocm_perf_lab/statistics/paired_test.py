@@ -56,7 +56,7 @@ class PairedComparison:
 
     @property
     def is_exact(self) -> bool:
-        """Whether two times of a deterministic device were compared."""
+        """True for two times of a deterministic device."""
         return self.least == self.most
 
 

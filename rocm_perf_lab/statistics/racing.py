@@ -53,7 +53,7 @@ class RaceResult:
 
     @property
     def decided(self) -> bool:
-        """Whether every other contender was found slower, equal or failed within the allowed rounds."""
+        """True if every other contender was found slower, equal or failed within the allowed rounds."""
         return all(standing.outcome != "undecided" for standing in self.standings)
 
     def as_json(self) -> dict[str, Any]:

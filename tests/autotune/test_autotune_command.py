@@ -1,4 +1,4 @@
-"""`rocm-perf autotune` on commands: real programs, timed by what they print, under the profiler, or by the wall clock."""
+"""`rocm-perf autotune` on commands: programs timed by their output, under the profiler, or by wall-clock time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PRINTED = ("--time-regex", r"time ([\w.+]+) ms")
 
 
 class Directory:
-    """Where a user works: a space, and a program that is fastest at 32 x 64 with 1 ms."""
+    """Working directory with a space, and a program that is fastest at 32 x 64 with 1 ms."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,11 +48,11 @@ class Directory:
         path.chmod(0o755)
         return f"{path} {{BLOCK_M}} {{BLOCK_N}}"
 
-    def words(self, template: str, *more: str) -> list[str]:
+    def arguments(self, template: str, *more: str) -> list[str]:
         return ["autotune", "--space", str(self.space), "--cmd-template", template, "--output", str(self.run_dir), *more]
 
     def tune(self, template: str, *more: str) -> Any:
-        return CliRunner().invoke(main, [*self.words(template, *more), "tracking=none"], catch_exceptions=False)
+        return CliRunner().invoke(main, [*self.arguments(template, *more), "tracking=none"], catch_exceptions=False)
 
     def result(self) -> Any:
         content = json.loads((self.run_dir / "autotune.json").read_text())
@@ -66,7 +66,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
     return Directory(tmp_path)
 
 
-def test_the_fastest_configuration_by_the_times_that_the_command_prints(directory: Directory) -> None:
+def test_the_fastest_configuration_by_printed_times(directory: Directory) -> None:
     answer = directory.tune(directory.program(), *PRINTED, "--json", "--runs", "1")
 
     assert answer.exit_code == 0, answer.output
@@ -91,7 +91,7 @@ def test_times_below_a_nanosecond_keep_their_differences(directory: Directory) -
     assert "0.001 ns measured" in answer.stdout
 
 
-def test_the_budget_limits_what_is_evaluated_and_equal_seeds_take_equal_configurations(directory: Directory) -> None:
+def test_the_budget_limits_evaluations_and_equal_seeds_measure_equal_configurations(directory: Directory) -> None:
     template = directory.program()
     directory.tune(template, *PRINTED, "--budget", "4", "--seed", "3", "--runs", "1")
     first = [trial["parameters"] for trial in directory.result()["trials"]]
@@ -102,15 +102,15 @@ def test_the_budget_limits_what_is_evaluated_and_equal_seeds_take_equal_configur
     assert [trial["parameters"] for trial in directory.result()["trials"]] == first
 
 
-def test_a_budget_larger_than_the_space_measures_the_space_and_says_so(directory: Directory) -> None:
+def test_a_budget_larger_than_the_space_measures_the_space(directory: Directory) -> None:
     answer = directory.tune(directory.program(), *PRINTED, "--budget", "50", "--runs", "1")
 
     assert answer.exit_code == 0
-    assert "the budget of 50 is larger than the space: all 9 are evaluated" in " ".join(answer.stdout.split())
+    assert "the budget of 50 exceeds the space: all 9 are evaluated" in " ".join(answer.stdout.split())
     assert directory.result()["evaluated_configs"] == 9
 
 
-def test_without_a_profiler_the_wall_clock_is_taken_and_named_as_such(
+def test_without_a_profiler_wall_clock_time_is_used_and_reported(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
@@ -121,13 +121,13 @@ def test_without_a_profiler_the_wall_clock_is_taken_and_named_as_such(
 
     assert answer.exit_code == 0, answer.output
     result = directory.result()
-    assert result["timing"] == "wall clock of the whole process (rocprofv3 is not on PATH); no kernel is timed"
+    assert result["timing"] == "wall-clock time of the whole process (rocprofv3 is not on PATH); no kernel is timed"
     assert result["time_kind"] == "measured"
     for trial in result["trials"]:
         assert trial["runtime_ms"] > 1000 * trial["parameters"]["BLOCK_M"] / 200
 
 
-def test_a_profiled_command_is_judged_by_its_kernel(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profiled_command_is_timed_by_its_kernel(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Workplace(directory.path)
     place.profiler()
     monkeypatch.setenv("PATH", f"{directory.path / 'bin'}{os.pathsep}{os.environ['PATH']}")
@@ -143,22 +143,22 @@ def test_a_profiled_command_is_judged_by_its_kernel(directory: Directory, monkey
     assert result["best_config"]["parameters"] == {"SIZE": 1}
 
 
-def test_a_command_that_fails_for_some_configurations_is_infeasible_there_and_the_search_goes_on(directory: Directory) -> None:
+def test_configurations_for_which_the_command_fails_are_infeasible(directory: Directory) -> None:
     answer = directory.tune(directory.program("if m == 32: sys.exit('out of registers')"), *PRINTED, "--runs", "1")
 
     assert answer.exit_code == 0, answer.output
     result = directory.result()
     assert result["best_config"]["parameters"]["BLOCK_M"] != 32
     assert (result["evaluated_configs"], result["infeasible_configs"]) == (9, 3)
-    assert {failure["reason"] for failure in result["failures"]} == {"ends with exit code 1: out of registers"}
+    assert {failure["reason"] for failure in result["failures"]} == {"ended with exit code 1: out of registers"}
 
 
-def test_a_command_that_fails_for_all_configurations_is_an_error_with_the_reasons(directory: Directory) -> None:
+def test_a_command_that_always_fails_is_an_error_with_reasons(directory: Directory) -> None:
     answer = directory.tune(directory.program("sys.exit(f'no device for {m}')"), *PRINTED)
 
     assert answer.exit_code == 2
     assert "all 9 configurations that were tried failed" in answer.stderr
-    assert "3 x ends with exit code 1: no device for 16" in answer.stderr
+    assert "3 x ended with exit code 1: no device for 16" in answer.stderr
     assert directory.result()["best_config"] is None
 
 
@@ -166,17 +166,17 @@ def test_a_command_that_fails_for_all_configurations_is_an_error_with_the_reason
     ("body", "reason"),
     [
         ("import time; time.sleep(60)", "takes more than 0.5 s"),
-        ("print('nothing'); sys.exit()", "prints nothing that"),
-        ("print('time -1 ms'); sys.exit()", "prints nothing that"),
+        ("print('nothing'); sys.exit()", "no line of its output matches"),
+        ("print('time -1 ms'); sys.exit()", "no line of its output matches"),
         ("print('time 0 ms'); sys.exit()", "prints a time of 0 ms"),
         ("print('time nan ms'); sys.exit()", "prints a time of nan ms"),
         ("print('time inf ms'); sys.exit()", "prints a time of inf ms"),
         ("print('time 3.4e38 ms'); sys.exit()", "prints a time of 3.4e+38 ms"),
-        ("print('time 1.2.3 ms'); sys.exit()", "prints '1.2.3' where a time is expected"),
-        ("import os; os.kill(os.getpid(), 11)", "was ended by signal 11"),
+        ("print('time 1.2.3 ms'); sys.exit()", "prints '1.2.3', which is not a time"),
+        ("import os; os.kill(os.getpid(), 11)", "was killed by signal 11"),
     ],
 )
-def test_what_a_command_does_wrong_is_its_reason(directory: Directory, body: str, reason: str) -> None:
+def test_the_reason_describes_the_failure_of_a_command(directory: Directory, body: str, reason: str) -> None:
     directory.space.write_text(json.dumps(SPACE[:1]))
 
     answer = directory.tune(directory.program(body), *PRINTED, "--timeout", "0.5")
@@ -188,13 +188,13 @@ def test_what_a_command_does_wrong_is_its_reason(directory: Directory, body: str
 @pytest.mark.parametrize(
     ("template", "options", "message"),
     [
-        ("./kernel --bm {BLOCK_X}", (), "the template names {BLOCK_X}, which the space does not have"),
-        ("./kernel --bm {BLOCK_M.real}", (), "the template names {BLOCK_M.real}"),
-        ("./kernel --bm {}", (), "the template names {}"),
+        ("./kernel --bm {BLOCK_X}", (), "the template has the placeholder {BLOCK_X}, which the space does not have"),
+        ("./kernel --bm {BLOCK_M.real}", (), "the template has the placeholder {BLOCK_M.real}"),
+        ("./kernel --bm {}", (), "the template has the placeholder {}"),
         ("./kernel --bm {BLOCK_M", (), "the command template cannot be read"),
         ("./kernel 'unbalanced", (), "the command template cannot be read"),
         (" ", (), "the command template is empty"),
-        ("./kernel {BLOCK_M}", ("--time-regex", "("), "is no regular expression"),
+        ("./kernel {BLOCK_M}", ("--time-regex", "("), "invalid regular expression"),
         ("./kernel {BLOCK_M}", ("--time-regex", "time"), "has 0 groups"),
         ("./kernel {BLOCK_M}", ("--timing", "printed"), "printed times need a pattern"),
         ("./kernel {BLOCK_M}", ("--timing", "rocprof"), "rocprofv3 is not on PATH"),
@@ -223,7 +223,7 @@ def test_a_wrong_template_or_option_is_told_before_anything_runs(
         ("parameters: {BLOCK_M: [1, 2]}\nconstraints: [BLOCK_M > 2]", "BLOCK_M > 2"),
     ],
 )
-def test_a_wrong_space_is_told_with_its_place(directory: Directory, content: str, message: str) -> None:
+def test_an_invalid_space_is_reported_with_its_file(directory: Directory, content: str, message: str) -> None:
     directory.space.write_text(content)
 
     answer = directory.tune("./kernel {BLOCK_M}")
@@ -234,29 +234,29 @@ def test_a_wrong_space_is_told_with_its_place(directory: Directory, content: str
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         ((), "nothing to tune"),
         (("--cmd-template", "./kernel {X}"), "a command needs a space"),
         (("kernel=softmax", "--kernel", "x"), "--kernel applies to commands only"),
-        (("--resume", "nowhere"), "this is not the directory of a run"),
+        (("--resume", "nowhere"), "not the directory of a run"),
         (("--resume", ".", "--seed", "1"), "--seed cannot change in a resumed run"),
-        (("kernel=softmax", "tracking=none", "device=emulator"), "there is no space to search"),
+        (("kernel=softmax", "tracking=none", "device=emulator"), "no search space is configured"),
         (("kernel=softmax", "--space", "missing.yaml", "tracking=none"), "missing.yaml"),
     ],
 )
-def test_words_that_do_not_go_together(directory: Directory, words: tuple[str, ...], message: str) -> None:
-    answer = CliRunner().invoke(main, ["autotune", *words], catch_exceptions=False)
+def test_invalid_combinations_of_arguments(directory: Directory, arguments: tuple[str, ...], message: str) -> None:
+    answer = CliRunner().invoke(main, ["autotune", *arguments], catch_exceptions=False)
 
     assert answer.exit_code == 2
     assert message in answer.stderr
 
 
 def started(directory: Directory, template: str) -> subprocess.Popen[bytes]:
-    """The command in a process of its own; Ctrl-C counts, also where a shell began the tests with `&`."""
-    words = [*directory.words(template, *PRINTED, "--runs", "1"), "tracking=none"]
+    """Start the command in a separate process that handles SIGINT even if the tests run in the background."""
+    arguments = [*directory.arguments(template, *PRINTED, "--runs", "1"), "tracking=none"]
     begin = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = f"{begin}; sys.path.insert(0, {str(REPOSITORY)!r}); from rocm_perf_lab.cli import main; main({words!r})"
+    program = f"{begin}; sys.path.insert(0, {str(REPOSITORY)!r}); from rocm_perf_lab.cli import main; main({arguments!r})"
     return subprocess.Popen(
         [sys.executable, "-c", program], cwd=directory.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -271,14 +271,14 @@ RECORDING = "open('calls', 'a').write(f'{m}x{n}\\n'); import time; time.sleep(0.
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
-def test_a_search_that_was_ended_goes_on_and_measures_nothing_twice(directory: Directory, sign: signal.Signals) -> None:
+def test_an_interrupted_search_resumes_without_repeating_measurements(directory: Directory, sign: signal.Signals) -> None:
     process = started(directory, directory.program(RECORDING))
     deadline = time.monotonic() + 60
     while len(calls(directory)) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(sign)
     assert process.wait(60) == (-sign if sign == signal.SIGKILL else 130)
-    done = len(calls(directory)) - 1  # the last one was in hand
+    done = len(calls(directory)) - 1  # the last one was running
     if sign == signal.SIGINT:
         assert directory.result()["evaluated_configs"] == done
         assert directory.result()["stop_reason"] == "interrupted"
@@ -289,12 +289,12 @@ def test_a_search_that_was_ended_goes_on_and_measures_nothing_twice(directory: D
     result = json.loads(answer.stdout)
     assert result["evaluated_configs"] == 9
     assert result["best_config"]["parameters"] == {"BLOCK_M": 32, "BLOCK_N": 64}
-    assert len(calls(directory)) - len(set(calls(directory))) <= 1  # only what was in hand is repeated
+    assert len(calls(directory)) - len(set(calls(directory))) <= 1  # only the running trial is repeated
     assert len(set(calls(directory))) == 9
 
 
 def failing_store(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
-    """MLflow's client refuses everything from the trial of that number on, as when its server is gone."""
+    """Let the MLflow client fail from that run on, as if its server were unreachable."""
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
@@ -303,32 +303,32 @@ def failing_store(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise MlflowException("connection refused")
 
-    def counted(*words: Any, **options: Any) -> Any:
+    def counted(*args: Any, **options: Any) -> Any:
         if next(created) >= after:
             for name in ("create_run", "log_batch", "log_artifact", "set_terminated", "search_runs", "get_experiment_by_name"):
                 monkeypatch.setattr(MlflowClient, name, refuse)
             refuse()
-        return create(*words, **options)
+        return create(*args, **options)
 
     monkeypatch.setattr(MlflowClient, "create_run", counted)
 
 
-def test_a_store_that_fails_on_the_way_costs_its_record_and_not_the_search(
+def test_the_search_continues_if_the_store_fails(
     directory: Directory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing_store(monkeypatch, after=3)  # the search, two trials
-    words = directory.words(
+    arguments = directory.arguments(
         directory.program(RECORDING), *PRINTED, "--runs", "1", "--budget", "5", f"tracking.uri=sqlite:///{directory.path}/m.db"
     )
 
-    answer = CliRunner().invoke(main, words, catch_exceptions=False)
+    answer = CliRunner().invoke(main, arguments, catch_exceptions=False)
 
     assert answer.exit_code == 0, answer.output
     assert directory.result()["evaluated_configs"] == len(calls(directory)) == 5
-    assert [record.message for record in caplog.records if "the search goes on without it" in record.message] == [
+    assert [record.message for record in caplog.records if "the search continues without tracking" in record.message] == [
         (
             f"the MLflow store cannot be used: connection refused (sqlite:///{directory.path}/m.db); "
-            "the search goes on without it, and keeps its study and files"
+            "the search continues without tracking, and keeps its study and files"
         )
     ]
 
@@ -338,7 +338,7 @@ def test_a_store_that_fails_on_the_way_costs_its_record_and_not_the_search(
     assert directory.result()["evaluated_configs"] == len(calls(directory)) == 7
 
 
-def test_a_run_that_has_ended_can_be_given_more_budget(directory: Directory) -> None:
+def test_a_finished_run_continues_with_a_larger_budget(directory: Directory) -> None:
     directory.tune(directory.program(RECORDING), *PRINTED, "--runs", "1", "--budget", "2", "autotune.max_races=0")
 
     answer = CliRunner().invoke(main, ["autotune", "--resume", str(directory.run_dir), "--budget", "5"], catch_exceptions=False)
@@ -347,7 +347,7 @@ def test_a_run_that_has_ended_can_be_given_more_budget(directory: Directory) -> 
     assert directory.result()["evaluated_configs"] == len(calls(directory)) == 5
 
 
-def test_a_run_does_not_go_on_with_another_space(directory: Directory) -> None:
+def test_a_run_does_not_resume_with_another_space(directory: Directory) -> None:
     directory.tune(directory.program(), *PRINTED, "--runs", "1", "--budget", "2")
     other = directory.path / "other.json"
     other.write_text(json.dumps([{"BLOCK_M": 8, "BLOCK_N": 8}, {"BLOCK_M": 16, "BLOCK_N": 8}]))

@@ -119,13 +119,13 @@ def test_kernel_tuner_is_asked_for_only_where_it_is_installed(tmp_path: Path, ca
 
 
 def test_a_directory_without_landscapes_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(LandscapeError, match="no landscapes here"):
+    with pytest.raises(LandscapeError, match="the directory has no landscapes"):
         landscapes_in(tmp_path)
     with pytest.raises(SystemExit) as ended:
         main(["--data", str(tmp_path), "--seeds", "1"])
 
     assert ended.value.code == 2
-    assert "no landscapes here" in capsys.readouterr().err
+    assert "the directory has no landscapes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

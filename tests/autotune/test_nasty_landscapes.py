@@ -159,7 +159,7 @@ def test_one_configuration_is_a_space() -> None:
     tuner.run()
 
     assert [trial.runtime_ms for trial in tuner.result().trials] == [4.0]
-    assert tuner.stop_reason == "nothing is left that is worth measuring"
+    assert tuner.stop_reason == "no configuration worth measuring is left"
 
 
 class Bowl:

@@ -11,7 +11,7 @@ from rocm_perf_lab.autotune.objective import Measurement
 from rocm_perf_lab.autotune.sampler import RegressionSampler
 from rocm_perf_lab.autotune.space_files import space_of_list
 from rocm_perf_lab.autotune.trials import TrialRecord
-from rocm_perf_lab.autotune.tuner import End, Tuner
+from rocm_perf_lab.autotune.tuner import StoppingCondition, Tuner
 
 if TYPE_CHECKING:
     from rocm_perf_lab.autotune.space import Configuration
@@ -23,7 +23,7 @@ def trial(phase: str, runtime_ms: float | None) -> TrialRecord:
 
 
 def length(trials: list[TrialRecord], *, unlimited: bool = True) -> int | None:
-    end = End(unlimited, [])
+    end = StoppingCondition(unlimited, [])
     return next((number for number, each in enumerate(trials, start=1) if end.reached(each)), None)
 
 

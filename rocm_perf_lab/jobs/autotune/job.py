@@ -1,4 +1,4 @@
-"""`job=autotune`: search a space of configurations for the fastest one that computes the right result."""
+"""`job=autotune`: search a space for the fastest configuration with correct results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rocm_perf_lab.jobs.autotune.records import TrialLog, write_result
 from rocm_perf_lab.jobs.autotune.samplers import configured_sampler
 from rocm_perf_lab.jobs.autotune.show import show_result
 from rocm_perf_lab.jobs.autotune.spaces import configured_space
-from rocm_perf_lab.jobs.autotune.subject import CommandSettings, Subject, command_subject, kernel_subject
+from rocm_perf_lab.jobs.autotune.subject import CommandSettings, TuningSubject, command_subject, kernel_subject
 from rocm_perf_lab.jobs.show import runtime_text, show_locations
 from rocm_perf_lab.tracking.failsafe import FailsafeTracker, StoreWatch
 from rocm_perf_lab.tracking.run import NullTracker, TrackingError
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 STUDY_FILE = "study.db"
 TRACKING_RUN = "tracking_run"
-"""User attribute of a study: the run in the store that a resumed search goes on with."""
+"""User attribute of a study: the tracking run that a resumed search continues."""
 
 
 class AutotuneJob:
-    """Searches the configured space; every trial is kept as soon as it has ended.
+    """Job that searches the configured space and stores every trial as soon as it ends.
 
     Args:
-        command: A command line with placeholders (`./kernel --bm {BLOCK_M}`); None tunes the configured kernel.
-        settings: Of a command: timing, time_regex, time_unit, kernel, runs, timeout_s; see :class:`CommandSettings`.
+        command: A command line with placeholders (`./kernel --bm {BLOCK_M}`); None: the configured kernel.
+        timing, time_regex, time_unit, kernel, runs, timeout_s: Settings of a command; see :class:`CommandSettings`.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class AutotuneJob:
         )
 
     def run(self, lab: Lab) -> float:
-        """The best time, in ms.
+        """Search, and return the best time in ms.
 
         Raises:
-            LabError: The space is contradictory, the kernel or template does not go with it, or nothing runs.
+            LabError: The space is contradictory, the kernel or template does not match it, or every configuration fails.
         """
         settings, whole = lab.config.autotune, configured_space(lab.config)
         subject = command_subject(lab, whole, self._command) if self._command else kernel_subject(lab, whole)
@@ -65,7 +65,7 @@ class AutotuneJob:
         study = open_study(storage, settings.study or f"autotune-{subject.name}", subject.space, sampler)
         lab.console.print(f"[bold]times[/]   {subject.timing}", soft_wrap=True)
         if prior is not None:
-            lab.console.print(f"[bold]prior[/]   {prior.known:,} configurations of {prior.source}", soft_wrap=True)
+            lab.console.print(f"[bold]prior[/]   {prior.known:,} configurations from {prior.source}", soft_wrap=True)
         with _tracker(lab) as tracker:
             if tracker.run_id is not None:
                 study.set_user_attr(TRACKING_RUN, tracker.run_id)
@@ -73,11 +73,11 @@ class AutotuneJob:
 
 
 def _tracker(lab: Lab) -> RunTracker:
-    """A new search wants its store; one that goes on does so without it, as does one whose store fails on the way."""
+    """Return a tracker. A new search requires its store; a resumed one continues without, as after a failure of the store."""
 
     def warn(error: TrackingError) -> None:
-        said = f"{error.what} ({error.where}); the search goes on without it, and keeps its study and files"
-        logging.getLogger(__name__).warning(said)
+        message = f"{error.what} ({error.where}); the search continues without tracking, and keeps its study and files"
+        logging.getLogger(__name__).warning(message)
 
     try:
         return FailsafeTracker(lab.tracker, StoreWatch(warn))
@@ -88,11 +88,11 @@ def _tracker(lab: Lab) -> RunTracker:
         return NullTracker()
 
 
-def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: Subject) -> float:
+def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningSubject) -> float:
     settings, space = lab.config.autotune, subject.space
     budget = settings.budget
     if budget is not None and budget > len(space):
-        lab.console.print(f"[bold]note[/]    the budget of {budget} is larger than the space: all {len(space)} are evaluated")
+        lab.console.print(f"[bold]note[/]    the budget of {budget} exceeds the space: all {len(space)} are evaluated")
     with lab.console.status("starting") as status:
         log = TrialLog(tracker, budget, lambda: subject.objective.time_kind, status.update)
         alone = settings.storage is None

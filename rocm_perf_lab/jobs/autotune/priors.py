@@ -1,4 +1,4 @@
-"""Earlier results to start from (`autotune.prior`): of a landscape file, a run's directory, a study, or an MLflow run."""
+"""Earlier results named by `autotune.prior`: a landscape file, the directory of a run, a study, or an MLflow run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FORMS = "a landscape file, the directory of an autotune run, study:NAME@URL, or
 
 
 def configured_prior(config: LabConfig, space: Space) -> Prior | None:
-    """The earlier results that the configuration names.
+    """Return the earlier results that the configuration names, or None.
 
     Raises:
-        LabError: They cannot be read, or share too few configurations with the space.
+        LabError: The results cannot be read, or share too few configurations with the space.
     """
     text = config.autotune.prior
     if text is None:
@@ -50,14 +50,14 @@ def _of_path(space: Space, path: Path) -> Prior:
     if path.is_dir() and not result.is_file() and (path / STUDY).is_file():
         return _of_study(space, f"sqlite:///{(path / STUDY).absolute()}", None)
     if not result.is_file():
-        raise PriorError("there are no earlier results", where=str(path), hint=f"name {_FORMS}")
+        raise PriorError("no earlier results found", where=str(path), hint=f"name {_FORMS}")
     if result.suffix == ".json" and '"trials"' in (text := result.read_text(encoding="utf-8", errors="replace")):
         return Prior.from_results(space, results_of(text, str(result)), str(result))
     return Prior.from_landscape(space, load_landscape(result))
 
 
 def _of_study(space: Space, url: str, name: str | None) -> Prior:
-    """A study by name; None takes the only one of a storage."""
+    """Return the prior of a study by name; None: the only study of the storage."""
     import optuna
 
     with storage_errors(url):
@@ -66,10 +66,10 @@ def _of_study(space: Space, url: str, name: str | None) -> Prior:
 
 
 def results_of(text: str, where: str) -> Iterator[tuple[Configuration, float]]:
-    """Configurations and times in ms of an autotune.json."""
+    """Yield the configurations and times in ms of an autotune.json."""
     try:
         trials: list[dict[str, Any]] = json.loads(text)["trials"]
         for trial in trials:
             yield trial["parameters"], math.inf if trial["runtime_ms"] is None else float(trial["runtime_ms"])
     except (ValueError, KeyError, TypeError) as error:
-        raise PriorError("this is no result of an autotune run", where=where, hint=f"name {_FORMS}") from error
+        raise PriorError("not the result of an autotune run", where=where, hint=f"name {_FORMS}") from error

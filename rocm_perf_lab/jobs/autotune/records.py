@@ -1,4 +1,4 @@
-"""What is kept of a search: autotune.json, and in MLflow one child run per trial."""
+"""Records of a search: autotune.json, report.html, and a tracking run with a child run per trial."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
-    from rocm_perf_lab.autotune.tuner import Tuned
+    from rocm_perf_lab.autotune.tuner import TuningResult
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.device.protocol import DeviceIdentity
     from rocm_perf_lab.jobs.lab import Lab
@@ -31,7 +31,7 @@ _NS_PER_MS = 1e6
 
 @dataclass
 class TrialLog:
-    """Told of every trial: a child run in the store, a line on the console."""
+    """Log of finished trials: a child run in the store, and a line on the console."""
 
     tracker: RunTracker
     budget: int | None
@@ -41,16 +41,16 @@ class TrialLog:
     best_ms: float | None = None
 
     def told(self, trial: TrialRecord) -> None:
-        """Keep one trial."""
+        """Log one trial."""
         self.trials += 1
         if trial.runtime_ms is not None and (self.best_ms is None or trial.runtime_ms < self.best_ms):
             self.best_ms = trial.runtime_ms
         best = f", best {time_text(self.best_ms * _NS_PER_MS, self.word())}" if self.best_ms is not None else ""
         of = f" of {self.budget}" if self.budget is not None else ""
         self.say(f"trial {self.trials}{of} ({trial.phase}){best}")
-        self._keep(trial)
+        self._track(trial)
 
-    def _keep(self, trial: TrialRecord) -> None:
+    def _track(self, trial: TrialRecord) -> None:
         child = self.tracker.child(f"trial {trial.number}", {"phase": trial.phase, "trial": str(trial.number)})
         child.log_params(trial.parameters)
         metrics = {name: float(value) for name, value in trial.details.items() if _is_number(value)}
@@ -70,14 +70,14 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the times of a search come from.
+    """Provenance of the times of a search.
 
     Args:
-        name: Of the kernel, or the program.
-        timing: What the times are times of, in words.
+        name: Name of the kernel or the program.
+        timing: Description of the times.
         word: `measured` or `emulated`.
-        provenance: Device, versions: plain data.
-        discarded: What was known to be impossible before anything ran.
+        provenance: Device and versions as plain data.
+        discarded: Configurations discarded before the first measurement.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Origin:
 
     @classmethod
     def of_kernel(cls, config: LabConfig, identity: DeviceIdentity, discarded: Discarded | None = None) -> Origin:
-        """Of the configured kernel on a device."""
+        """Return the provenance of the configured kernel on a device."""
         provenance = {
             "device": identity.name,
             "note": f"{identity.name}: {identity.reason}",
@@ -100,19 +100,19 @@ class Origin:
         return cls(config.kernel.name, timing, identity.time_word, provenance, discarded or Discarded())
 
 
-def write_result(lab: Lab, tracker: RunTracker, tuned: Tuned, space: Space, origin: Origin) -> Path:
-    """`autotune.json` and `report.html` into the run's directory, and the outcome into the store; the path of the former."""
+def write_result(lab: Lab, tracker: RunTracker, tuned: TuningResult, space: Space, origin: Origin) -> Path:
+    """Write `autotune.json` and `report.html`, and track the result; return the path of `autotune.json`."""
     path = lab.output_dir / NAME
     text = result_document(lab.config, tuned, space, origin).model_dump_json(indent=2)
     write_text(path, text + "\n")
-    page = write_autotune_report(lab.output_dir, json.loads(text))  # what cannot be in JSON (an infinite figure) is null in both
+    page = write_autotune_report(lab.output_dir, json.loads(text))  # numbers that JSON does not have (infinity) are null in both
     for file in (path, page, lab.output_dir / "config.json"):
         tracker.log_artifact(file)
     _log_outcome(lab, tracker, tuned, origin.word)
     return path
 
 
-def _log_outcome(lab: Lab, tracker: RunTracker, tuned: Tuned, word: str) -> None:
+def _log_outcome(lab: Lab, tracker: RunTracker, tuned: TuningResult, word: str) -> None:
     metrics = {
         "search_space_size": float(tuned.space_size),
         "evaluated_configs": float(len(tuned.trials)),
@@ -127,7 +127,7 @@ def _log_outcome(lab: Lab, tracker: RunTracker, tuned: Tuned, word: str) -> None
         metrics[f"{word}_best_runtime_ms"] = tuned.best.runtime_ms
     best = tuned.best.parameters if tuned.best is not None else {}
     tracker.log_metrics(metrics)
-    tracker.set_tags(  # the best is a tag, since parameters of a run that goes on later cannot change
+    tracker.set_tags(  # tags, since parameters of a resumed run cannot change
         {
             **{f"best.{name}": str(value) for name, value in best.items()},
             "job": lab.job_name,
@@ -140,14 +140,14 @@ def _log_outcome(lab: Lab, tracker: RunTracker, tuned: Tuned, word: str) -> None
     )
 
 
-def result_document(config: LabConfig, tuned: Tuned, space: Space, origin: Origin) -> AutotuneDocument:
-    """The result of a search, for machines.
+def result_document(config: LabConfig, tuned: TuningResult, space: Space, origin: Origin) -> AutotuneDocument:
+    """Return the result of a search as a document.
 
     Args:
-        config: For the GPU.
-        tuned: What was found.
-        space: What was searched: without what `origin.discarded` names.
-        origin: Of the times.
+        config: Configuration, for the GPU.
+        tuned: Result of the search.
+        space: The search space, without discarded configurations.
+        origin: Provenance of the times.
     """
     best = tuned.best
     content = {
@@ -178,7 +178,7 @@ def result_document(config: LabConfig, tuned: Tuned, space: Space, origin: Origi
     return AutotuneDocument.model_validate(content)
 
 
-def pruned_region(tuned: Tuned, space: Space) -> list[dict[str, Any]]:
+def pruned_region(tuned: TuningResult, space: Space) -> list[dict[str, Any]]:
     """For each value of each parameter: configurations, how many are evaluated and pruned, and the best time."""
     pruned = np.zeros(len(space), bool)
     pruned[list(tuned.pruned_rows)] = True

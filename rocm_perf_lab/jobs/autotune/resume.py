@@ -1,4 +1,4 @@
-"""A search that was ended goes on: its configuration and its study are in the run's directory."""
+"""Resumption of a search from the configuration and the study in the directory of its run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def resume(run: Path, changes: Mapping[str, Any]) -> None:
-    """Run the job of `run` again in its directory; its study knows what is measured.
+    """Continue the search of a run in its directory; finished trials are not repeated.
 
     Args:
-        run: The directory.
+        run: Directory of the run.
         changes: Dotted keys of the configuration, and their new values.
 
     Raises:
-        LabError: Not the directory of a search, or one that cannot go on.
+        LabError: The directory is not that of a search, or the search cannot continue.
     """
     content = _configuration(run)
     for key, value in changes.items():
@@ -39,7 +39,7 @@ def resume(run: Path, changes: Mapping[str, Any]) -> None:
 
 
 def _tracking_run(run: Path) -> str | None:
-    """The run in the store that the search began with, where its study is its own."""
+    """Return the tracking run of the search, or None if the study is not in the directory of the run."""
     import optuna
 
     if not (run / STUDY_FILE).is_file():
@@ -59,9 +59,9 @@ def _configuration(run: Path) -> dict[str, Any]:
         job = str(content["job"]["_target_"])
         storage = content["autotune"]["storage"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LabError("this is not the directory of a run", where=str(path), hint=hint) from error
+        raise LabError("not the directory of a run", where=str(path), hint=hint) from error
     if not job.endswith(".AutotuneJob"):
         raise LabError("the run is not a search", where=f"{path}, job", hint=hint)
     if storage is None and not (run / STUDY_FILE).is_file():
-        raise LabError("the run has no study: it ended before its first trial", where=str(run), hint="start it anew")
+        raise LabError("the run has no study: it ended before its first trial", where=str(run), hint="start a new run")
     return content

@@ -1,4 +1,4 @@
-"""What a search prints: its outcome and the best configurations, at 80 columns."""
+"""Console output of a search: its result and the best configurations, at 80 columns."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rocm_perf_lab.autotune.trials import TrialRecord
-    from rocm_perf_lab.autotune.tuner import Tuned
+    from rocm_perf_lab.autotune.tuner import TuningResult
 
 _SHOWN = 8
 _NS_PER_MS = 1e6
 _TWO_DECIMALS = 0.1
-"""Smaller numbers are shown with three digits."""
+"""Smaller numbers are printed with three digits."""
 
 
-def show_result(console: Console, tuned: Tuned, word: str, name: str) -> None:
-    """The best configurations, and how they were found."""
+def show_result(console: Console, tuned: TuningResult, word: str, name: str) -> None:
+    """Print the best configurations and the facts of the search."""
     ran = sorted((t for t in tuned.trials if t.runtime_ms is not None), key=lambda t: t.runtime_ms or 0.0)
     unit, in_unit = ("ms", 1.0) if ran and (ran[0].runtime_ms or 0) >= 1 else ("us", 1e3)
     title = f"best of {len(tuned.trials)} configurations of {name}"
@@ -50,7 +50,7 @@ def show_result(console: Console, tuned: Tuned, word: str, name: str) -> None:
         console.print(f"[yellow]failed[/]  {len(tuned.failures) - 3} more: see autotune.json")
 
 
-def _facts(tuned: Tuned, word: str) -> list[tuple[str, str]]:
+def _facts(tuned: TuningResult, word: str) -> list[tuple[str, str]]:
     best = tuned.best
     phases = ", ".join(f"{count} {phase}" for phase, count in tuned.phases.items())
     facts = [
@@ -64,7 +64,7 @@ def _facts(tuned: Tuned, word: str) -> list[tuple[str, str]]:
     if tuned.model is not None and tuned.model["r2"] is not None:
         facts.append(("model", f"{tuned.model['name']}, cross-validated R² {tuned.model['r2']:.2f}"))
     if tuned.warning:
-        facts.append(("warning", f"{tuned.warning}: nothing was pruned on the model's word"))
+        facts.append(("warning", f"{tuned.warning}: the model pruned no configuration"))
     if tuned.importances:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in list(tuned.importances.items())[:4])
         facts.append(("decisive", shares))
@@ -76,5 +76,5 @@ def _number(time: float) -> str:
 
 
 def _parameters(trial: TrialRecord) -> str:
-    """Rows of names and values: names may be many and long, and a column for each does not fit 80 columns."""
+    """Return `name=value` pairs: a column per parameter would not fit into 80 columns."""
     return " ".join(f"{name}={value}" for name, value in trial.parameters.items())

@@ -1,4 +1,4 @@
-"""Which space a configuration means: `autotune.space`, else the group `space`, else the space.yaml beside the kernel."""
+"""The space that a configuration names: `autotune.space`, else the group `space`, else the space.yaml of the kernel."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SHIPPED = ("conf", "experiments")
 
 
 def configured_space(config: LabConfig) -> Space:
-    """The space.
+    """Return the configured space.
 
     Raises:
-        SpaceError: There is none, or it contradicts itself.
-        ExpressionError: A constraint that cannot be evaluated.
+        SpaceError: No space is configured, or it is contradictory.
+        ExpressionError: A constraint cannot be evaluated.
     """
     if config.autotune.space is not None:
         return load_space(find_space(config.autotune.space))
@@ -33,14 +33,14 @@ def configured_space(config: LabConfig) -> Space:
     if own.is_file():
         return load_space(own)
     raise SpaceError(
-        "there is no space to search",
+        "no search space is configured",
         where="autotune.space",
-        hint="name a file, autotune.space=conf/space/gemm.yaml, or an option, space=gemm",
+        hint="name a file (autotune.space=conf/space/gemm.yaml) or an option (space=gemm)",
     )
 
 
 def find_space(path: Path) -> Path:
-    """The file itself, or the one of that name that ships with the lab."""
+    """Return the file itself, or the installed file of that name."""
     if not path.is_absolute() and not path.is_file() and path.parts[0] in _SHIPPED:
         shipped = resource_dir(path.parts[0]).joinpath(*path.parts[1:])
         return shipped if shipped.is_file() else path

@@ -1,4 +1,4 @@
-"""What a search measures: the configured kernel on the configured device, or any command line."""
+"""The subject of a search: the configured kernel on the configured device, or any command line."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _PROFILED_RUNS = 3
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What is tuned.
+class TuningSubject:
+    """Subject of a search.
 
     Args:
-        name: For titles.
-        timing: What its times are times of, in words.
+        name: Name for titles.
+        timing: Description of the times.
         objective: Measures a configuration.
-        space: What is searched: without configurations that are known to be impossible.
-        origin: Says where the times come from; asked after the last of them was taken.
-        features: What is known of every configuration of `space` besides its parameters.
+        space: The search space, without discarded configurations.
+        origin: Returns the provenance of the times, after the last measurement.
+        features: Further inputs of the model for each configuration of `space`.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class CommandSettings:
-    """How a command is run and timed: the keys of `job` with a `command`."""
+    """Settings for running and timing a command: the keys of `job` with a `command`."""
 
     template: str
     timing: str = "auto"
@@ -67,10 +67,10 @@ class CommandSettings:
     timeout_s: float = 600.0
 
     def clock(self, helper_patterns: tuple[str, ...]) -> Clock:
-        """The clock that was asked for; `auto` takes the printed time where a pattern is given, else rocprofv3, else the wall.
+        """Return the time source. `auto` is the printed time if there is a pattern, else rocprofv3, else wall-clock time.
 
         Raises:
-            LabError: Settings that contradict each other, or rocprofv3 is asked for and not here.
+            LabError: Settings contradict each other, or rocprofv3 is required but not installed.
         """
         if self.timing not in TIMINGS:
             raise LabError(f"unknown timing {self.timing!r}", where="job.timing", hint=f"one of {', '.join(TIMINGS)}")
@@ -93,14 +93,14 @@ class CommandSettings:
         try:
             return re.compile(self.kernel) if self.kernel is not None else None
         except re.error as error:
-            raise LabError(f"{self.kernel!r} is no regular expression: {error}", where="--kernel") from error
+            raise LabError(f"invalid regular expression {self.kernel!r}: {error}", where="--kernel") from error
 
 
-def command_subject(lab: Lab, space: Space, settings: CommandSettings) -> Subject:
-    """A command template over the space's names.
+def command_subject(lab: Lab, space: Space, settings: CommandSettings) -> TuningSubject:
+    """Return a command as the subject.
 
     Raises:
-        LabError: The template or the settings are wrong.
+        LabError: The template or the settings are invalid.
     """
     template = CommandTemplate.parse(settings.template, space.complete(space.configuration(0)))
     clock = settings.clock(lab.config.passes.helper_kernels)
@@ -108,19 +108,19 @@ def command_subject(lab: Lab, space: Space, settings: CommandSettings) -> Subjec
     gate = Gate(runs, lab.config.autotune.max_cv, lab.config.autotune.max_rounds)
     versions = {"rocprofv3": clock.profiler.version} if isinstance(clock, ProfiledTime) else {}
     provenance = {"device": "command", "command": settings.template, "note": clock.meaning, "versions": versions}
-    name = Path(template.words[0]).name
+    name = Path(template.arguments[0]).name
 
     def origin() -> Origin:
         return Origin(name, clock.meaning, clock.time_kind, {**provenance, "emulated": clock.time_kind == "emulated"})
 
-    return Subject(name, clock.meaning, CommandObjective(template, clock, gate), space, origin)
+    return TuningSubject(name, clock.meaning, CommandObjective(template, clock, gate), space, origin)
 
 
-def kernel_subject(lab: Lab, space: Space) -> Subject:
-    """The configured kernel on the configured device; with `autotune.features: [compiled]` all of it is compiled first.
+def kernel_subject(lab: Lab, space: Space) -> TuningSubject:
+    """Return the configured kernel as the subject; with `autotune.features: [compiled]`, compile all configurations first.
 
     Raises:
-        LabError: The kernel does not have the parameters of the space, or no configuration of it can run.
+        LabError: The kernel does not have the parameters of the space, or no configuration can run.
     """
     config, settings, identity = lab.config, lab.config.autotune, lab.measuring_device.identity
     builder = KernelBuilder(
@@ -136,10 +136,10 @@ def kernel_subject(lab: Lab, space: Space) -> Subject:
     )
     if "compiled" not in settings.features:
         origin = Origin.of_kernel(config, identity)
-        return Subject(config.kernel.name, origin.timing, objective, space, lambda: origin)
+        return TuningSubject(config.kernel.name, origin.timing, objective, space, lambda: origin)
     compiled = _compile(lab, space, builder)
     origin = Origin.of_kernel(config, identity, compiled.discarded)
-    return Subject(config.kernel.name, origin.timing, objective, compiled.space, lambda: origin, compiled.columns())
+    return TuningSubject(config.kernel.name, origin.timing, objective, compiled.space, lambda: origin, compiled.columns())
 
 
 def _compile(lab: Lab, space: Space, builder: KernelBuilder) -> CompiledSpace:
@@ -148,7 +148,7 @@ def _compile(lab: Lab, space: Space, builder: KernelBuilder) -> CompiledSpace:
         raise LabError(
             f"{len(space):,} configurations are too many to compile",
             where="autotune.features",
-            hint=f"add constraints, raise autotune.max_compiled ({settings.max_compiled:,}), or take features: [parameters]",
+            hint=f"add constraints, raise autotune.max_compiled ({settings.max_compiled:,}), or use features: [parameters]",
         )
     with lab.console.status("compiling") as status:
         compiled = compile_space(
@@ -160,7 +160,7 @@ def _compile(lab: Lab, space: Space, builder: KernelBuilder) -> CompiledSpace:
 
 
 def _circumstances(lab: Lab) -> dict[str, Any]:
-    """What a device's results depend on beside its name and versions."""
+    """Return further inputs of the cache key: target, settings and implementation of the device."""
     row = lab.config.device
     found: dict[str, Any] = {"device_target": row.target, "settings": row.arguments}
     if lab.measuring_device.identity.emulated:

@@ -1,6 +1,6 @@
-"""A search whose trials are jobs of their own, several at a time: what `--multirun` does with a space.
+"""A search whose trials are separate, concurrent jobs: `--multirun` with a space.
 
-The sweeper brings the places where jobs run; everything else is as in `job=autotune`: study, budget, end, result.
+The Hydra sweeper provides the slots in which jobs run. Study, budget, stopping condition and result are those of `job=autotune`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rocm_perf_lab.autotune.objective import SearchBroken
 from rocm_perf_lab.autotune.slots import sweep
 from rocm_perf_lab.autotune.storage import open_storage, open_study
 from rocm_perf_lab.autotune.trials import records
-from rocm_perf_lab.autotune.tuner import EXHAUSTED, INTERRUPT, SETTLED, USED_UP, End, outcome, require_a_result
+from rocm_perf_lab.autotune.tuner import EXHAUSTED, INTERRUPT, SETTLED, USED_UP, StoppingCondition, outcome, require_a_result
 from rocm_perf_lab.core.components import build
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.device.protocol import DeviceIdentity
@@ -41,37 +41,37 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.slots import Slots, Task
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
-    from rocm_perf_lab.autotune.tuner import Tuned
+    from rocm_perf_lab.autotune.tuner import TuningResult
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.tracking.run import RunTracker, TrackingError
 
 RESULTS = "optimization_results.yaml"
-"""The name that Hydra's sweepers give to it."""
+"""Name of the result file of Hydra's sweepers."""
 _NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One sweep over a space.
+    """Sweep over a space.
 
     Args:
-        lab: Its directory is that of the sweep.
-        space: What is searched.
-        places: Gives the slots, told the MLflow run that jobs belong to.
-        launcher: What is said of the places.
-        features: What is known of every configuration of `space` besides its parameters.
-        discarded: What was known to be impossible, and is not in `space`.
+        lab: Configuration, console, and the directory of the sweep.
+        space: The search space.
+        slots: Returns the slots for jobs whose parent is that MLflow run.
+        launcher: Description of the launcher.
+        features: Further inputs of the model for each configuration of `space`.
+        discarded: Configurations that are not in `space` because they cannot run.
     """
 
     lab: Lab
     space: Space
-    places: Callable[[str | None], Slots]
+    slots: Callable[[str | None], Slots]
     launcher: str
     features: Column | None = None
     discarded: Discarded = field(default_factory=Discarded)
 
     def compiled(self) -> Sweep:
-        """With `autotune.features: [compiled]`: what is known once all configurations are compiled, on this machine.
+        """With `autotune.features: [compiled]`, compile all configurations on this machine, and return the sweep of the others.
 
         Raises:
             LabError: No configuration can run.
@@ -81,8 +81,8 @@ class Sweep:
         subject = kernel_subject(self.lab, self.space)
         return replace(self, space=subject.space, features=subject.features, discarded=subject.origin().discarded)
 
-    def run(self) -> Tuned:
-        """Search, keep and show the result; also of a search that was interrupted.
+    def run(self) -> TuningResult:
+        """Search, then write and print the result, also of an interrupted search.
 
         Raises:
             NoFeasibleTrial: Every configuration failed.
@@ -110,10 +110,10 @@ class Sweep:
         lab.answer(lab.output_dir / "autotune.json", runtime_text(tuned.best.runtime_ms * _NS_PER_MS, word))
         return tuned
 
-    def _search(self, study: Study, tracker: RunTracker) -> tuple[Tuned, str]:
-        """The outcome, and the word for its times."""
+    def _search(self, study: Study, tracker: RunTracker) -> tuple[TuningResult, str]:
+        """Return the result, and whether times are `measured` or `emulated`."""
         lab, settings = self.lab, self.lab.config.autotune
-        slots = self.places(tracker.run_id)
+        slots = self.slots(tracker.run_id)
         tracker.log_params(
             {
                 "kernel": lab.config.kernel.name,
@@ -125,7 +125,7 @@ class Sweep:
             }
         )
         lab.console.print(f"[bold]sweep[/]   {len(self.space):,} configurations, {self.launcher}, {_plural(slots.count, 'slot')}")
-        log = _Log(lab, End(settings.budget is None, records(study, self.space)))
+        log = _TrialPrinter(lab, StoppingCondition(settings.budget is None, records(study, self.space)))
         budget = settings.budget if settings.budget is not None else len(self.space)
         try:
             sweep(study, self.space, slots, budget=budget, finished=log.finished)
@@ -136,7 +136,7 @@ class Sweep:
             tracker.end_children("KILLED")
         return self._keep(study, tracker, SETTLED if log.end.settled else EXHAUSTED if settings.budget is None else USED_UP)
 
-    def _keep(self, study: Study, tracker: RunTracker, stop_reason: str) -> tuple[Tuned, str]:
+    def _keep(self, study: Study, tracker: RunTracker, stop_reason: str) -> tuple[TuningResult, str]:
         lab = self.lab
         tuned = outcome(study, self.space, stop_reason)
         identity = _identity(lab, tuned)
@@ -149,15 +149,15 @@ class Sweep:
 
 
 @dataclass
-class _Log:
-    """A line on the console for every trial; knows when a search without a budget has come to its end."""
+class _TrialPrinter:
+    """Log of finished trials on the console, with the stopping condition of a search without a budget."""
 
     lab: Lab
-    end: End
+    end: StoppingCondition
     best_ms: float | None = None
 
     def finished(self, task: Task, trial: TrialRecord) -> bool:
-        """Whether it was the last."""
+        """Print a trial, and return whether it was the last."""
         values = " ".join(f"{name}={value}" for name, value in trial.parameters.items())
         if trial.runtime_ms is None:
             said = f"[yellow]failed[/] {escape((trial.reason or '').splitlines()[0])}"
@@ -171,16 +171,16 @@ class _Log:
 
 
 def _warn(error: TrackingError) -> None:
-    said = f"{error.what} ({error.where}); the sweep's own run is not kept there any more, its study and files are"
-    logging.getLogger(__name__).warning(said)
+    message = f"{error.what} ({error.where}); the sweep continues without a tracking run, and keeps its study and files"
+    logging.getLogger(__name__).warning(message)
 
 
 def _name(study: Study) -> str:
     return study.sampler.name if isinstance(study.sampler, ClaimingSampler) else type(study.sampler).__name__
 
 
-def _identity(lab: Lab, tuned: Tuned) -> DeviceIdentity:
-    """Of the device that measured: it may be on another machine than the sweep."""
+def _identity(lab: Lab, tuned: TuningResult) -> DeviceIdentity:
+    """Return the identity of the device that measured, which may be on another machine."""
     own = lab.device.identity
     for trial in tuned.trials:
         if "time_kind" in trial.details:
@@ -191,8 +191,8 @@ def _identity(lab: Lab, tuned: Tuned) -> DeviceIdentity:
     return own
 
 
-def _results(study: Study, tuned: Tuned) -> str:
-    """The keys of Hydra's own Optuna sweeper, and what it leaves out."""
+def _results(study: Study, tuned: TuningResult) -> str:
+    """Return the keys of Hydra's Optuna sweeper, and further ones."""
     import yaml
 
     best = tuned.best
