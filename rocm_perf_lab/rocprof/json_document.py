@@ -67,7 +67,7 @@ class Rows:
         return columns
 
 
-class Document:
+class ProcessDocument:
     """Content of the object of one process."""
 
     def __init__(self, path: Path, stream: JsonStream) -> None:

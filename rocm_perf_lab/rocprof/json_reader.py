@@ -15,7 +15,7 @@ import numpy as np
 
 from rocm_perf_lab.rocprof.counter_values import per_dispatch
 from rocm_perf_lab.rocprof.descriptions import KERNEL_SIZES, provenance_of, traced_kernel, unknown_kernel
-from rocm_perf_lab.rocprof.json_document import UNKNOWN, Document, handle, signed
+from rocm_perf_lab.rocprof.json_document import UNKNOWN, ProcessDocument, handle, signed
 from rocm_perf_lab.rocprof.json_files import COLLECT, ROOT, opened, refuse_other
 from rocm_perf_lab.rocprof.json_stream import JsonError, JsonStream
 from rocm_perf_lab.rocprof.merging import in_order
@@ -68,9 +68,9 @@ def read_results(path: Path) -> list[Trace]:
                 refuse_other(path, key)
                 stream.skip()
             elif stream.peek() == "[":
-                processes += [_Process(path, Document(path, stream)) for _ in stream.entries()]
+                processes += [_Process(path, ProcessDocument(path, stream)) for _ in stream.entries()]
             else:
-                processes.append(_Process(path, Document(path, stream)))
+                processes.append(_Process(path, ProcessDocument(path, stream)))
         if stream.peek():
             raise JsonError(
                 "unexpected content after the end of the document", where=str(path), hint="pass each document separately"
@@ -91,7 +91,7 @@ def read_results(path: Path) -> list[Trace]:
 class _Process:
     """Trace of the document of one process."""
 
-    def __init__(self, path: Path, document: Document) -> None:
+    def __init__(self, path: Path, document: ProcessDocument) -> None:
         self._path = path
         self._document = document
         self._notes: list[str] = []
