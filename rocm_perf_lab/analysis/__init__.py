@@ -1,0 +1,1 @@
+"""Pure functions from a profile to conclusions, and the documents that state them."""

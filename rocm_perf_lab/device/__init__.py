@@ -1,0 +1,1 @@
+"""The device protocol and its implementations: a GPU under ROCm, and the emulator."""

@@ -1,0 +1,1 @@
+"""One package per command; jobs combine the packages below them."""

@@ -1,0 +1,1 @@
+"""Kernel languages behind one interface: HIP, Triton and assembly."""

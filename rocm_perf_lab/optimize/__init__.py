@@ -1,0 +1,1 @@
+"""Rewrites: transforms, proposers, guards, search and acceptance."""

@@ -1,0 +1,1 @@
+"""Readers and writers for the formats of AMD profilers, and counter metrics."""

@@ -1,0 +1,1 @@
+"""GPU products as data, occupancy and peaks."""

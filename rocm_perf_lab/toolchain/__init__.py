@@ -1,0 +1,1 @@
+"""Compilers, code objects, disassembly, line tables, syntax trees and sandbox."""

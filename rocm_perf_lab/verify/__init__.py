@@ -1,0 +1,1 @@
+"""Correctness of outputs: references, tolerances, trial inputs, application outputs."""

@@ -1,0 +1,1 @@
+"""Instructions: decoding, classes, and properties that the decoder tables lack."""

@@ -1,0 +1,1 @@
+"""AMD's instruction pseudo-code: parser and compiler to LLVM IR."""

@@ -1,0 +1,1 @@
+"""Timing model: issue, caches, memory, and emulated counters and thread traces."""

@@ -1,0 +1,1 @@
+"""`analyze`: profile documents from recorded output of a profiler."""

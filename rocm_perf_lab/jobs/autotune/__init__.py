@@ -1,0 +1,1 @@
+"""`autotune`: search of a configuration space, also as a Hydra sweep."""

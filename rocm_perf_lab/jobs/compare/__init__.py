@@ -1,0 +1,1 @@
+"""`compare`: differences between two profiles."""

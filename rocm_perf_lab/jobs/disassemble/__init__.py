@@ -1,0 +1,1 @@
+"""`disassemble`: instructions of a code object."""

@@ -1,0 +1,1 @@
+"""`emulate`: one kernel of a code object on the emulator."""

@@ -1,0 +1,1 @@
+"""`metrics`: counter metrics by architecture."""

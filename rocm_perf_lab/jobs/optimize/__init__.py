@@ -1,0 +1,1 @@
+"""`optimize`: rewrites of a described kernel or of an application."""

@@ -1,0 +1,1 @@
+"""`profile`: a described kernel or an application."""

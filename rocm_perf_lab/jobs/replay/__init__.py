@@ -1,0 +1,1 @@
+"""`replay`: captures of single dispatches, and their replay."""

@@ -1,0 +1,1 @@
+"""Sources of rewrites: transforms, language models and recorded answers."""

@@ -1,0 +1,1 @@
+"""Source-to-source transforms, one class per module."""

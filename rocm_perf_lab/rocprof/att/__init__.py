@@ -1,0 +1,1 @@
+"""Decoded thread traces of rocprofv3."""
