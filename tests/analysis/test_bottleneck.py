@@ -45,7 +45,7 @@ WORDS = {"memory_level": "dram", "arithmetic_unit": "vector f32", "limiter": "vg
         ({"duration_us": 0.5, "device_fill": 0.01}, "launch_bound"),
     ],
 )
-def test_each_class_is_named_by_its_evidence(changes: dict[str, float], name: str) -> None:
+def test_evidence_determines_the_class(changes: dict[str, float], name: str) -> None:
     found = classify(Evidence({**HEALTHY, **changes}, WORDS))
 
     assert found.name == name
@@ -62,27 +62,27 @@ def test_confidence_grows_with_the_evidence() -> None:
     assert strong.confidence == pytest.approx(0.975)
 
 
-def test_reasons_carry_the_numbers() -> None:
+def test_reasons_contain_the_numbers() -> None:
     found = classify(Evidence({**HEALTHY, "memory": 0.85, "memory_load": 1.06}, WORDS))
 
     assert found.reasons == ("dram runs at 85% of its peak bandwidth",)
 
 
-def test_weaker_matches_are_reported_beside_the_strongest() -> None:
+def test_weaker_matches_are_listed_after_the_strongest() -> None:
     found = classify(Evidence({**HEALTHY, "occupancy": 0.125, "active_lanes": 0.5}, WORDS))
 
     assert (found.name, found.others) == ("under_occupied", ("divergence_limited",))
 
 
 @pytest.mark.parametrize("cause", [{"occupancy": 0.125}, {"device_fill": 0.2}, {"duration_us": 3.0}])
-def test_waiting_is_not_called_latency_where_its_cause_is_known(cause: dict[str, float]) -> None:
+def test_waiting_with_a_known_cause_is_not_latency(cause: dict[str, float]) -> None:
     found = classify(Evidence({**HEALTHY, "wait_share": 0.9, **cause}, WORDS))
 
     assert found.name != "latency_bound"
     assert "latency_bound" not in found.others
 
 
-def test_a_rule_without_its_evidence_is_not_judged() -> None:
+def test_a_rule_without_evidence_is_not_evaluated() -> None:
     numbers = {name: value for name, value in HEALTHY.items() if name != "wait_share"}
 
     found = classify(Evidence(numbers, WORDS))
@@ -91,7 +91,7 @@ def test_a_rule_without_its_evidence_is_not_judged() -> None:
     assert "latency_bound (no wait_share)" in found.not_judged
 
 
-def test_saturated_memory_is_no_lack_of_occupancy() -> None:
+def test_saturated_memory_is_not_a_lack_of_occupancy() -> None:
     found = classify(Evidence({**HEALTHY, "occupancy": 0.125, "memory_load": 0.9}, WORDS))
 
     assert (found.name, found.others) == ("memory_bandwidth_bound", ())
@@ -126,7 +126,7 @@ def test_a_copy_three_times_slower_than_its_roof_that_waits_is_latency_bound(tmp
     assert found.reasons[0] == "wavefronts wait 90% of their lifetime"
 
 
-def test_a_level_is_measured_by_what_it_can_achieve_and_an_empirical_roof_is_all_of_it(tmp_path: Path) -> None:
+def test_a_level_is_relative_to_its_achievable_share_and_an_empirical_roof_is_fully_achievable(tmp_path: Path) -> None:
     profile = vec_copy_profile(tmp_path)
     metrics = evaluate_metrics(profile)
     measured = MeasuredPeaks("roofline.csv", memory={"dram": 4000.0}, compute={})
@@ -137,7 +137,7 @@ def test_a_level_is_measured_by_what_it_can_achieve_and_an_empirical_roof_is_all
     assert evidence.numbers["memory_load"] == evidence.numbers["memory"] == pytest.approx(16792512 / VEC_COPY_NS / 4000)
 
 
-def test_lookups_of_wide_lanes_count_half_where_they_exceed_the_roof_of_vector_l1(tmp_path: Path) -> None:
+def test_lookups_above_the_vector_l1_roof_count_half(tmp_path: Path) -> None:
     # 1.5 lookups for every clock of the 304 caches: at least three quarters of their 64 bytes per clock.
     lookups = 1.5 * 304 * 2.1 * VEC_COPY_NS
     profile = vec_copy_profile(tmp_path, {**vec_copy_counters(), "TCP_TOTAL_CACHE_ACCESSES_sum": lookups})
@@ -169,7 +169,7 @@ def test_a_busy_lds_is_a_lack_of_bandwidth_or_of_free_banks(tmp_path: Path, conf
     assert classify(evidence).name == expected
 
 
-def test_scalar_instructions_have_one_slot_per_clock_and_compute_unit(tmp_path: Path) -> None:
+def test_scalar_instructions_have_one_slot_per_clock_and_cu(tmp_path: Path) -> None:
     instructions = 0.9 * 304 * 2.1 * VEC_COPY_NS
     counters = {**vec_copy_counters(), "SQ_INSTS_SALU": instructions, "SQ_INSTS_SMEM": 0.0}
     profile = vec_copy_profile(tmp_path, counters)
@@ -181,7 +181,7 @@ def test_scalar_instructions_have_one_slot_per_clock_and_compute_unit(tmp_path: 
     assert evidence.numbers["arithmetic"] == pytest.approx(0.9)
 
 
-def test_more_than_dram_can_give_came_from_mall(tmp_path: Path) -> None:
+def test_traffic_above_the_dram_peak_is_attributed_to_mall(tmp_path: Path) -> None:
     # 14 TB/s from behind L2: 2.6 times what DRAM gives, 81 % of what MALL gives.
     requests = 14000 * VEC_COPY_NS / 128
     counters = {
@@ -219,7 +219,7 @@ RADEON_IDLE = {
 
 
 @pytest.mark.parametrize(("waves", "instructions_per_slot"), [(4096 * 8, 1.0), (4096 * 4, 0.5)])
-def test_rdna_without_counters_of_arithmetic_is_judged_by_its_instructions(
+def test_rdna_without_flop_counters_is_classified_by_instructions(
     tmp_path: Path, waves: int, instructions_per_slot: float
 ) -> None:
     # A SIMD issues a wave32 instruction in a clock and a wave64 one in two.
@@ -243,7 +243,7 @@ def test_rdna_that_waits_is_latency_bound(tmp_path: Path) -> None:
     assert found.name == "latency_bound"
 
 
-def test_instructions_stand_for_issue_slots_that_were_not_counted(tmp_path: Path) -> None:
+def test_instructions_replace_missing_issue_counters(tmp_path: Path) -> None:
     # An instruction of 64 lanes holds one of four SIMDs for four clocks.
     counters = {**vec_copy_counters(), "SQ_INSTS_VALU": 0.7 * 304 * 2.1 * VEC_COPY_NS}
     del counters["SQ_ACTIVE_INST_VALU"]

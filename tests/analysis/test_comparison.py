@@ -40,7 +40,7 @@ def test_a_change_beyond_the_noise_has_a_direction(factor: float, verdict: str) 
     assert row.interval[0] <= factor - 1 <= row.interval[1]
 
 
-def test_a_large_change_within_larger_noise_is_none() -> None:
+def test_a_large_change_within_larger_noise_is_not_significant() -> None:
     wild = (1.0, 3.0, 0.5, 2.0, 0.8, 1.5)
 
     row = only(kernel("a", times=wild), kernel("a", 1.2, times=wild))
@@ -69,7 +69,7 @@ def test_one_emulated_run_is_enough_as_it_repeats_exactly() -> None:
     assert (row.verdict, row.basis, row.significant) == ("slower", "exact", True)
 
 
-def test_a_summary_stands_in_for_times_and_says_so() -> None:
+def test_a_summary_replaces_missing_times_with_a_note() -> None:
     # 1.2533 * 0.01 / sqrt(25) = 0.25 % per median, 0.35 % together, times 1.96 = 0.69 %.
     base = KernelTimes("a", "a", 1.0, 25, stddev_ms=0.01)
 
@@ -80,7 +80,7 @@ def test_a_summary_stands_in_for_times_and_says_so() -> None:
     assert "contains no times" in str(beyond.note)
 
 
-def test_without_any_spread_nothing_is_claimed() -> None:
+def test_without_spread_the_verdict_is_unclear() -> None:
     base = KernelTimes("a", "a", 1.0, 25)
 
     assert only(base, replace(base, time_ms=3.0)).verdict == "unclear"
@@ -94,7 +94,7 @@ def test_a_time_of_zero_has_no_ratio() -> None:
     assert (row.verdict, row.change, row.interval) == ("unclear", None, None)
 
 
-def test_kernels_are_matched_by_mangled_name_else_by_name_else_new_or_gone() -> None:
+def test_kernels_match_by_mangled_name_then_by_name() -> None:
     base = run(kernel("_Z1av", name="a()"), kernel("_Z1bIiEvv", name="b()"), kernel("_Z1cv", name="c()"))
     new = run(kernel("_Z1bIfEvv", 2.0, name="b()"), kernel("_Z1av", name="a() [clone]"), kernel("_Z1dv", name="d()"))
 
@@ -109,13 +109,13 @@ def test_two_kernels_of_one_name_are_not_matched_to_the_same_one() -> None:
     assert [row.verdict for row in rows] == ["same", "new"]
 
 
-def test_another_launch_is_mentioned() -> None:
+def test_a_different_launch_is_noted() -> None:
     base = replace(kernel("a"), launch="4096x1x1 of 256x1x1")
 
     assert "launched as" in str(only(base, replace(base, launch="2048x1x1 of 256x1x1")).note)
 
 
-def test_runs_of_different_kinds_say_what_differs() -> None:
+def test_differences_between_runs_are_listed() -> None:
     emulated = RunTimes(True, (("time_kind", "emulated"), ("architecture", "gfx90a")), ())
 
     assert differences(run(), emulated) == ("time_kind: measured and emulated", "architecture: gfx942 and gfx90a")
@@ -133,13 +133,13 @@ def test_a_run_never_differs_from_itself(times: tuple[float, ...]) -> None:
 
 @given(TIMES, TIMES)
 @settings(deadline=None)
-def test_there_and_back_never_agree_on_a_direction(first: tuple[float, ...], second: tuple[float, ...]) -> None:
+def test_swapping_the_runs_reverses_the_direction(first: tuple[float, ...], second: tuple[float, ...]) -> None:
     a, b = kernel("a", times=first), kernel("a", times=second)
 
     assert {only(a, b).verdict, only(b, a).verdict} not in ({"slower"}, {"faster"})
 
 
-def test_the_reason_of_a_verdict_names_bounds_and_chance() -> None:
+def test_the_reason_contains_interval_and_p_value() -> None:
     same, slower = only(kernel("a"), kernel("a")), only(kernel("a"), kernel("a", 1.1))
 
     assert same.reason.startswith("no difference beyond the noise: between -0.")
@@ -147,7 +147,7 @@ def test_the_reason_of_a_verdict_names_bounds_and_chance() -> None:
     assert slower.p_value == pytest.approx(2 / 12_870)
 
 
-def test_a_difference_that_chance_makes_among_many_kernels_is_unclear() -> None:
+def test_a_chance_difference_among_many_kernels_is_unclear() -> None:
     base = tuple(1 + 0.01 * i for i in (0, 5, 2, 7, 1, 6, 3, 4))
     shifted = tuple(time + 0.045 for time in base)  # p = 0.0047: one of 210 equal kernels is as far apart
     others = [kernel(f"k{i}") for i in range(40)]
@@ -161,7 +161,7 @@ def test_a_difference_that_chance_makes_among_many_kernels_is_unclear() -> None:
     assert not among.is_regression(0.05)
 
 
-def test_six_runs_cannot_be_significant_among_hundreds_of_kernels_and_the_reason_says_how_many_can() -> None:
+def test_too_few_runs_for_hundreds_of_kernels_report_the_required_number() -> None:
     few = [kernel(f"k{i}", times=NOISE[:6]) for i in range(300)]
 
     row = compare(run(*few), run(kernel("k0", 2.0, times=NOISE[:6]), *few[1:]))[0]
@@ -185,7 +185,7 @@ def test_a_difference_smaller_than_the_drift_within_a_run_is_unclear() -> None:
     assert "consecutive runs are correlated" in str(large.note)
 
 
-def test_the_first_slow_calls_of_a_kernel_are_warm_up_and_do_not_count() -> None:
+def test_slow_first_calls_are_warm_up() -> None:
     warm = (5.0, 4.0, *NOISE * 2)
 
     row = only(kernel("a", times=warm), kernel("a", times=NOISE))
@@ -193,7 +193,7 @@ def test_the_first_slow_calls_of_a_kernel_are_warm_up_and_do_not_count() -> None
     assert (row.verdict, row.base_runs, row.new_runs) == ("same", 16, 8)
 
 
-def test_another_instance_of_a_template_is_compared_and_its_old_name_told() -> None:
+def test_another_template_instance_is_compared_with_a_note() -> None:
     base = kernel("_Z4gemmILi64EEvv", name="void gemm<64>()")
 
     row = only(base, kernel("_Z4gemmILi128EEvv", 1.2, name="void gemm<128>()"))
@@ -202,13 +202,13 @@ def test_another_instance_of_a_template_is_compared_and_its_old_name_told() -> N
     assert row.note == "was void gemm<64>()"
 
 
-def test_emulated_times_are_exact_however_many_there_are() -> None:
+def test_emulated_times_are_exact_for_any_number_of_runs() -> None:
     row = only(kernel("a"), kernel("a", 1.0001), emulated=True)
 
     assert (row.verdict, row.basis, row.p_value) == ("slower", "exact", None)
 
 
-def test_other_versions_and_one_run_twice_are_remarked() -> None:
+def test_version_changes_and_identical_runs_are_remarks() -> None:
     old = replace(run(), versions=(("rocprofv3", "1.1.0"),), source="abc")
     young = replace(old, versions=(("rocprofv3", "1.3.0"),))
 
@@ -217,18 +217,18 @@ def test_other_versions_and_one_run_twice_are_remarked() -> None:
 
 
 @pytest.mark.parametrize("name", INDEPENDENT)
-def test_equal_runs_are_called_different_in_at_most_one_of_twenty(name: str) -> None:
+def test_equal_runs_differ_in_at_most_5_percent(name: str) -> None:
     different, _ = claims(INDEPENDENT[name], INDEPENDENT[name], 10, 300)
 
     # Of 300 pairs 15 are expected at 5 %; more than 27 come with a chance of 0.001.
     assert different <= 27 / 300
 
 
-def test_profiles_of_many_equal_kernels_hardly_ever_fail() -> None:
+def test_profiles_of_many_equal_kernels_rarely_fail() -> None:
     assert family_claims(normal(0.03), 10, 4)[1] == 0
 
 
-def test_a_loss_of_a_tenth_is_seen_in_ten_runs_that_vary_by_three_percent() -> None:
+def test_ten_runs_show_a_10_percent_loss_at_3_percent_spread() -> None:
     _, regressions = claims(normal(0.03), slowed(normal(0.03), 0.10), 10, 100)
 
     assert regressions >= 0.98

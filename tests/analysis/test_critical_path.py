@@ -47,7 +47,7 @@ def test_two_independent_queues_leave_slack_on_the_shorter() -> None:
     assert path.slack_ns.tolist() == [0, 60]
 
 
-def test_a_queue_that_waits_for_another_depends_on_it() -> None:
+def test_work_that_starts_when_another_queue_ends_depends_on_it() -> None:
     # A (queue 0) -> B (queue 1) starts as A ends; C (queue 0) starts as B ends.
     path = critical_path(dispatches([(0, 10, 0), (10, 30, 1), (30, 35, 0)]))
 
@@ -59,7 +59,7 @@ FORK_AND_JOIN: list[Row] = [(0, 10_000, 0), (11_000, 61_000, 1), (11_000, 111_00
 """A (10 us) on queue 0, then B (50 us) and C (100 us) on queues of their own, then D (10 us) on queue 0, 1 us in between."""
 
 
-def test_branches_that_join_are_all_waited_for_however_early_they_ended() -> None:
+def test_a_join_waits_for_every_branch() -> None:
     path = critical_path(dispatches(FORK_AND_JOIN))
 
     # By hand: A -> B -> D takes 70 us, A -> C -> D 120 us, so B has 50 us of slack and the others none.
@@ -68,7 +68,7 @@ def test_branches_that_join_are_all_waited_for_however_early_they_ended() -> Non
     assert path.slack_ns.tolist() == [0, 50_000, 0, 0]
 
 
-def test_what_a_faster_branch_gains_ends_where_the_other_branch_is_longer() -> None:
+def test_the_gain_of_a_faster_branch_is_limited_by_the_other() -> None:
     path = critical_path(dispatches(FORK_AND_JOIN))
     only_c = np.array([False, False, True, False])
 
@@ -78,14 +78,14 @@ def test_what_a_faster_branch_gains_ends_where_the_other_branch_is_longer() -> N
     assert what_if(path, only_c, 1).wall_ns == path.wall_ns == 122_000
 
 
-def test_a_join_looks_back_to_the_last_work_of_its_own_lane_and_no_further() -> None:
+def test_a_join_covers_work_since_the_lane_predecessor() -> None:
     # Queue 1 ended before queue 0 worked last: what waits now has waited for that already.
     path = critical_path(dispatches([(0, 100, 1), (200, 300, 0), (310, 400, 2), (405, 500, 0)]), max_gap_ns=150)
 
     assert set(path.edges) == {(0, 1), (1, 2), (1, 3), (2, 3)}
 
 
-def test_a_long_pause_is_no_dependence_across_queues() -> None:
+def test_a_long_gap_is_not_a_dependence_across_queues() -> None:
     rows = [(0, 10, 0), (20_011, 20_020, 1)]
 
     assert critical_path(dispatches(rows)).edges == ()
@@ -103,18 +103,18 @@ def test_processes_never_depend_on_each_other() -> None:
     assert critical_path(dispatches([(0, 10, 0), (10, 20, 0)], process=[0, 1])).edges == ()
 
 
-def test_dispatches_of_zero_length_at_one_instant_make_no_cycle() -> None:
+def test_simultaneous_dispatches_of_zero_duration_form_no_cycle() -> None:
     path = critical_path(dispatches([(5, 5, 0), (5, 5, 0), (5, 9, 0)]))
 
     assert path.edges == ((0, 1), (1, 2))
     assert path.length_ns == 4
 
 
-def test_a_dispatch_that_ends_before_it_starts_takes_no_time() -> None:
+def test_a_dispatch_that_ends_before_it_starts_counts_as_zero() -> None:
     assert critical_path(dispatches([(10, 5, 0), (20, 24, 0)])).length_ns == 4
 
 
-def test_no_dispatch_has_no_path() -> None:
+def test_an_empty_run_has_an_empty_path() -> None:
     path = critical_path(dispatches([]))
 
     assert (path.length_ns, path.dispatches, path.wall_ns) == (0, (), 0)

@@ -39,7 +39,7 @@ def document(trace: Trace, **options: int) -> dict[str, Any]:
     return dag_document(profile, diagnose(profile, trace, deterministic=True), trace, **options).model_dump(mode="json")
 
 
-def test_gaps_overlap_and_sums_are_stated(tmp_path: Path) -> None:
+def test_gaps_overlap_and_sums(tmp_path: Path) -> None:
     dag = document(traced(tmp_path, [dispatch(100, 200), dispatch(150, 250, kernel=REDUCE, queue=1), dispatch(300, 340)]))
 
     assert (dag["wall_ns"], dag["busy_ns"], dag["idle_ns"], dag["work_ns"], dag["overlap_ns"]) == (240, 190, 50, 240, 50)
@@ -65,7 +65,7 @@ def test_the_largest_kernels_are_tried_twice_as_fast(tmp_path: Path) -> None:
     assert found["wall_speedup"] == pytest.approx(250 / 150)
 
 
-def test_copies_and_launches_are_part_of_it(tmp_path: Path) -> None:
+def test_copies_and_launches_are_included(tmp_path: Path) -> None:
     one, zero = np.array([1]), np.array([0])
     trace = replace(
         traced(tmp_path, [dispatch(100, 200)]),
@@ -83,7 +83,7 @@ def test_copies_and_launches_are_part_of_it(tmp_path: Path) -> None:
     assert (dag["launches"]["count"], dag["launches"]["overhead_ns"], dag["launches_reason"]) == (1, 10, None)
 
 
-def test_of_a_large_run_the_longest_of_the_path_are_listed(tmp_path: Path) -> None:
+def test_a_large_run_lists_the_longest_nodes_of_the_path(tmp_path: Path) -> None:
     trace = traced(tmp_path, [dispatch(100 * i, 100 * i + i + 1) for i in range(20)])
 
     dag = document(trace, max_nodes=3)
@@ -94,7 +94,7 @@ def test_of_a_large_run_the_longest_of_the_path_are_listed(tmp_path: Path) -> No
     assert (dag["kernels"][0]["calls"], dag["critical_path_ns"]) == (20, 210)
 
 
-def test_a_generated_run_of_many_pages_is_read_as_its_views_show_it(tmp_path: Path) -> None:
+def test_a_large_generated_run_matches_its_views(tmp_path: Path) -> None:
     generate_database(tmp_path / "x.db", dispatches=20_000, queues=8)
     trace = read_database(tmp_path / "x.db")
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection:

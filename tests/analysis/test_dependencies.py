@@ -37,7 +37,7 @@ def edges(graph: Graph) -> list[list[int]]:
     return graph.edges().tolist()  # type: ignore[no-any-return]
 
 
-def test_a_kernel_waits_for_the_copy_of_its_stream_however_long_ago_it_ended() -> None:
+def test_a_kernel_waits_for_the_last_copy_of_its_stream() -> None:
     path = critical_path(dispatches([(50_000, 50_010, 0)]), copies([(0, 100, 0)]))
 
     assert path.edges == ((1, 0),)
@@ -48,7 +48,7 @@ def test_a_copy_waits_for_the_kernel_of_its_stream() -> None:
     assert critical_path(dispatches([(0, 10, 0)]), copies([(90_000, 90_005, 0)])).edges == ((0, 1),)
 
 
-def test_copies_of_other_streams_and_of_none_wait_by_time_only() -> None:
+def test_copies_of_other_streams_depend_by_time_only() -> None:
     kernel = dispatches([(50_000, 50_010, 0)])
 
     assert critical_path(kernel, copies([(0, 100, 1)])).edges == ()
@@ -56,7 +56,7 @@ def test_copies_of_other_streams_and_of_none_wait_by_time_only() -> None:
     assert critical_path(kernel, copies([(0, 49_000, 1)])).edges == ((1, 0),)
 
 
-def test_a_copy_that_the_lane_waited_for_already_is_not_named_again() -> None:
+def test_a_copy_that_the_lane_already_waited_for_is_omitted() -> None:
     path = critical_path(dispatches([(200, 300, 0), (400, 500, 0)]), copies([(0, 100, 0)]))
 
     assert path.edges == ((2, 0), (0, 1))
@@ -113,7 +113,7 @@ def test_a_synchronisation_waits_for_every_queue() -> None:
     [((6, 90, "hipDeviceSynchronize", 2), 1), ((6, 120, "hipMemcpyAsync", 2), 1), ((6, 120, "hipDeviceSynchronize", 2), 9)],
     ids=["nothing ended in it", "does not block", "another thread"],
 )
-def test_calls_that_waited_for_nothing_order_nothing(blocking: tuple[int, int, str, int], thread_of_launch: int) -> None:
+def test_nonblocking_calls_create_no_dependence(blocking: tuple[int, int, str, int], thread_of_launch: int) -> None:
     kernels = replace(dispatches([(0, 100, 0), (900_000, 900_050, 1)]), correlation=np.array([1, 3]))
     found = calls([(0, 5, "hipLaunchKernel", 1), blocking, (800_000, 800_004, "hipLaunchKernel", 3)])
     thread = found.thread.copy()
@@ -144,7 +144,7 @@ def test_a_graph_launch_counts_once_however_many_kernels_it_has() -> None:
     assert (found.count, found.overhead_ns, found.median_latency_ns, found.late) == (1, 50, 60.0, 0)
 
 
-def test_the_wait_of_a_synchronous_copy_is_no_launch_overhead() -> None:
+def test_the_wait_of_a_synchronous_copy_is_not_launch_overhead() -> None:
     kernels = replace(dispatches([(100, 110, 0)]), correlation=np.array([2]))
     moved = replace(copies([(20, 60, 0)]), correlation=np.array([1]))
     regions = calls([(0, 70, "hipMemcpy", 1), (80, 85, "hipLaunchKernel", 2)])

@@ -87,7 +87,7 @@ def test_without_counters_the_roofline_is_null_with_a_reason(tmp_path: Path) -> 
     assert documents["analysis.json"]["bottleneck"] == "unknown"
 
 
-def test_analysis_json_places_the_copy_on_the_memory_side(tmp_path: Path) -> None:
+def test_analysis_json_classifies_the_copy_as_memory_bound(tmp_path: Path) -> None:
     analysis = written(tmp_path)["analysis.json"]
 
     assert (analysis["operational_intensity"], analysis["roofline_position"]) == (0.0, "memory_bound")
@@ -113,7 +113,7 @@ def test_dag_json_shares_the_critical_path_between_kernels(tmp_path: Path) -> No
     assert [node["start_ns"] for node in dag["nodes"]] == [0, 300]
 
 
-def test_a_counter_that_is_not_a_number_ends_in_a_reason_not_in_the_json(tmp_path: Path) -> None:
+def test_a_nan_counter_becomes_a_reason(tmp_path: Path) -> None:
     documents = written(tmp_path, {**vec_copy_counters(), "SQ_LDS_IDX_ACTIVE": -5.0})
 
     assert "impossible counter values" in documents["analysis.json"]["metric_reasons"]["lds_bytes"]

@@ -25,7 +25,7 @@ def on_simds(trace: AttTrace, *simds: int) -> AttTrace:
     return replace(trace, waves=waves)
 
 
-def test_a_wait_is_hidden_by_what_others_of_its_simd_issue() -> None:
+def test_waiting_is_hidden_while_other_wavefronts_issue() -> None:
     # The first waits from 4 to 104; the second issues for it from 20 to 60, and pauses, which is no use of a pipe.
     trace = thread_trace(CODE, [(1, 0, 0, 4), (2, 0, 100, 100)], [(3, 20, 0, 40), (4, 0, 30, 30)])
 
@@ -58,7 +58,7 @@ INSTRUCTION = st.tuples(st.integers(1, len(CODE)), st.integers(0, 9), st.integer
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.lists(INSTRUCTION, max_size=8), st.integers(0, 1), st.booleans()), min_size=1, max_size=4))
-def test_hidden_is_what_counting_cycles_gives(drawn: list[tuple[list[tuple[int, int, int, int]], int, bool]]) -> None:
+def test_hidden_time_matches_cycle_by_cycle_counting(drawn: list[tuple[list[tuple[int, int, int, int]], int, bool]]) -> None:
     trace = thread_trace(CODE, *([(row, idle, stall, stall + issue) for row, idle, stall, issue in one] for one, _, _ in drawn))
     trace = on_simds(trace, *(simd for _, simd, _ in drawn))
     overlapping = []

@@ -9,7 +9,7 @@ def named(*names: str) -> list[KernelNames]:
     return [KernelNames(f"_Z{name}", name) for name in names]
 
 
-def test_the_symbol_comes_before_the_name() -> None:
+def test_the_symbol_takes_precedence_over_the_name() -> None:
     base = [KernelNames("a", "f()"), KernelNames("b", "f()")]
 
     assert pair_kernels(base, base[::-1]) == (KernelPair(1, 0, "symbol"), KernelPair(0, 1, "symbol"))
@@ -24,14 +24,14 @@ def test_kernels_of_one_name_are_paired_in_order() -> None:
     assert pair_kernels(base, new) == (KernelPair(0, 0, "name"), KernelPair(1, 1, "name"), KernelPair(None, 2))
 
 
-def test_other_template_arguments_are_the_same_kernel_where_nothing_else_can_be() -> None:
+def test_a_single_candidate_with_other_template_arguments_matches() -> None:
     base = named("void ns::gemm<float, 64>(float*)", "void sum<int>(int*)")
     new = named("void sum<int>(int*)", "void ns::gemm<float, 128>(float*)")
 
     assert pair_kernels(base, new) == (KernelPair(1, 0, "symbol"), KernelPair(0, 1, "template"))
 
 
-def test_of_several_instances_nobody_can_tell_which_is_which() -> None:
+def test_several_template_instances_are_ambiguous() -> None:
     base, new = named("void gemm<1>()", "void gemm<2>()"), named("void gemm<3>()")
 
     assert pair_kernels(base, new) == (KernelPair(None, 0), KernelPair(0, None), KernelPair(1, None))

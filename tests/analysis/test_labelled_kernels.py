@@ -26,15 +26,15 @@ def wrong(outcomes: list[Outcome]) -> list[tuple[str, str, str]]:
     return [(o.case.kernel, o.case.label, o.name) for o in outcomes if o.name != o.case.label]
 
 
-def test_every_labelled_kernel_is_recognised(outcomes: list[Outcome]) -> None:
+def test_every_labelled_kernel_is_classified_correctly(outcomes: list[Outcome]) -> None:
     assert wrong(outcomes) == []
 
 
-def test_every_answer_carries_its_evidence(outcomes: list[Outcome]) -> None:
+def test_every_classification_has_evidence(outcomes: list[Outcome]) -> None:
     assert all(any(letter.isdigit() for letter in o.reason) for o in outcomes)
 
 
-def test_the_level_of_memory_and_what_limits_the_occupancy_are_named(outcomes: list[Outcome]) -> None:
+def test_memory_level_and_occupancy_limiter_are_named(outcomes: list[Outcome]) -> None:
     assert_names(outcomes)
 
 
@@ -49,7 +49,7 @@ def assert_names(outcomes: list[Outcome]) -> None:
 
 
 @pytest.mark.slow
-def test_those_that_take_long_are_recognised_but_for_the_misses_that_the_documentation_explains() -> None:
+def test_slow_kernels_are_classified_except_for_documented_misses() -> None:
     cases: list[Case] = [case for case in FIRST + HELD_OUT + UNSEEN if case.kernel not in QUICK]
 
     outcomes = list(classify_all(cases))

@@ -25,7 +25,7 @@ def placed(directory: Path, counters: Mapping[str, float] | None = None) -> Roof
     return found
 
 
-def test_a_copy_has_no_intensity_and_is_bound_by_memory(tmp_path: Path) -> None:
+def test_a_copy_has_zero_intensity_and_is_memory_bound(tmp_path: Path) -> None:
     found = placed(tmp_path)
 
     assert found.dram_bytes == pytest.approx(16 * MIB, rel=0.005)
@@ -54,7 +54,7 @@ def test_every_level_of_memory_has_its_own_traffic(tmp_path: Path) -> None:
     assert rows["dram"].utilisation == pytest.approx(16792512 / VEC_COPY_NS / 5324.8)
 
 
-def test_many_fmas_on_few_bytes_are_bound_by_arithmetic(tmp_path: Path) -> None:
+def test_many_fmas_on_few_bytes_are_compute_bound(tmp_path: Path) -> None:
     # 1e6 wavefront FMAs = 128e6 FLOP in 10 us = 12 800 GFLOP/s, on 16.8 MB: intensity 7.6, so still below the ridge;
     # five times as many lie above it.
     below = placed(tmp_path, {**vec_copy_counters(), "SQ_INSTS_VALU_FMA_F32": 1e6})
@@ -102,7 +102,7 @@ def test_missing_dram_counters_are_named(tmp_path: Path) -> None:
     assert "TCC_EA0_RDREQ_sum" in found.reason
 
 
-def test_missing_flop_counters_leave_the_place_open(tmp_path: Path) -> None:
+def test_without_flop_counters_the_position_is_unknown(tmp_path: Path) -> None:
     counters = vec_copy_counters()
     del counters["SQ_INSTS_VALU_MFMA_MOPS_F8"]
 
@@ -128,7 +128,7 @@ def test_headroom_is_the_time_under_the_nearest_roof(tmp_path: Path) -> None:
 MEASURED = MeasuredPeaks("roofline.csv, device 0", {"dram": 4000.0}, {("vector", "f32"): 60000.0})
 
 
-def test_measured_peaks_take_the_place_of_theoretical_ones(tmp_path: Path) -> None:
+def test_measured_peaks_replace_theoretical_ones(tmp_path: Path) -> None:
     profile = vec_copy_profile(tmp_path, {**vec_copy_counters(), "SQ_INSTS_VALU_FMA_F32": 1e6})
 
     found = roofline(profile, evaluate_metrics(profile), measured=MEASURED)
@@ -150,7 +150,7 @@ def test_without_measured_peaks_a_note_says_so(tmp_path: Path) -> None:
     assert found.notes[0].startswith("theoretical peaks")
 
 
-def test_the_infinity_cache_has_a_roof_and_no_traffic_of_its_own(tmp_path: Path) -> None:
+def test_the_infinity_cache_has_a_roof_without_traffic(tmp_path: Path) -> None:
     (row,) = [row for row in placed(tmp_path).memory if row.level == "mall"]
 
     assert (row.bytes, row.peak_gb_per_s) == (None, 17200)

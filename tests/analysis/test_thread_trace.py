@@ -89,7 +89,7 @@ def test_lines_sum_their_instructions_and_are_ordered_by_time() -> None:
     ]
 
 
-def test_a_wait_is_charged_to_its_load_and_moves_its_time_to_that_line() -> None:
+def test_a_wait_is_charged_to_its_load() -> None:
     trace = thread_trace([LOAD_A, wait("vmcnt(0)"), ADD, END], [(1, 0, 0, 4), (2, 0, 700, 700), (3, 0, 0, 4), (4, 0, 0, 4)])
 
     result = analysed(trace)
@@ -114,7 +114,7 @@ def test_a_partial_wait_is_charged_to_the_oldest_load_only() -> None:
     assert charged(result) == {(3, 1): 500, (4, 2): 60}
 
 
-def test_a_wait_for_several_is_shared_among_those_that_were_still_under_way() -> None:
+def test_a_wait_for_several_loads_is_divided_among_outstanding_ones() -> None:
     # Issued at 0, 4, 8, 12; the wait lasts from 16 to 416. By lgkmcnt the youngest took 412 cycles, by vmcnt 404: the older
     # one of either counter came 4 cycles before the end. 396 cycles are shared by four, 4 by two.
     code = [SMEM, LDS, LOAD_A, LOAD_B, wait("vmcnt(0) lgkmcnt(0)"), END]
@@ -126,7 +126,7 @@ def test_a_wait_for_several_is_shared_among_those_that_were_still_under_way() ->
     assert result.memory_latency == {}  # which of the counters was last cannot be told
 
 
-def test_a_load_whose_data_had_come_is_not_charged() -> None:
+def test_a_completed_load_is_not_charged() -> None:
     # The second load was under way from 1004 to 1208; the first would have come at 204, before the wait.
     code = [LOAD_A, ADD, LOAD_B, wait("vmcnt(0)"), END]
 
@@ -136,7 +136,7 @@ def test_a_load_whose_data_had_come_is_not_charged() -> None:
     assert result.memory_latency["vmem"].mean == 204
 
 
-def test_a_load_of_the_iteration_before_is_found_in_a_loop() -> None:
+def test_a_load_of_the_previous_iteration_is_charged() -> None:
     code = [wait("vmcnt(0)"), ADD, LOAD_A, LOOP, END]
     once = [(2, 0, 0, 4), (3, 0, 0, 4), (4, 0, 0, 8)]
 
@@ -146,7 +146,7 @@ def test_a_load_of_the_iteration_before_is_found_in_a_loop() -> None:
     assert (result.wait_cycles, result.unattributed_cycles) == (504, 4)
 
 
-def test_memory_latency_runs_from_issue_to_the_end_of_the_wait_that_waited() -> None:
+def test_memory_latency_is_measured_from_issue_to_the_end_of_a_stalling_wait() -> None:
     code = [LOAD_A, ADD, wait("vmcnt(0)"), LDS, wait("lgkmcnt(0)"), END]
     first = [(1, 0, 4, 8), (2, 0, 0, 4), (3, 0, 600, 600), (4, 0, 0, 4), (5, 0, 60, 60), (6, 0, 0, 4)]
     second = [(1, 0, 0, 4), (2, 0, 0, 4), (3, 0, 4, 4), (4, 0, 0, 4), (5, 0, 100, 100), (6, 0, 0, 4)]
@@ -173,7 +173,7 @@ def test_charges_add_up_over_wavefronts() -> None:
     assert (result.waves, charged(result)) == (3, {(2, 1): 300})
 
 
-def test_without_timelines_waits_are_charged_in_the_order_of_the_code_and_it_is_said() -> None:
+def test_without_timelines_waits_are_charged_in_code_order_with_a_note() -> None:
     code = [LOAD_A, LOAD_B, wait("vmcnt(0)"), END]
     trace = thread_trace(code, [(1, 0, 0, 4), (2, 0, 0, 4), (3, 0, 100, 100), (4, 0, 0, 4)])
 
@@ -203,20 +203,20 @@ def test_limits_say_how_many_wavefronts_were_seen() -> None:
     assert limits[-1] == "2 of 3 wave files are missing"
 
 
-def test_the_trace_of_another_kernel_is_not_taken_for_that_of_the_kernel_in_question() -> None:
+def test_the_trace_of_another_kernel_is_rejected() -> None:
     trace = thread_trace([("v_nop", "a.hip:1")], [(1, 0, 0, 4)])
 
     assert analyse(trace, symbol="reduce") == Unavailable("the thread trace is of kernel(float*), not of reduce")
 
 
 @pytest.mark.parametrize("name", ["_Z6kernelPf", "_Z6kernelPf.kd", "kernel(float*)", "kernel"])
-def test_a_kernel_is_known_by_any_of_its_names(name: str) -> None:
+def test_a_kernel_matches_by_any_of_its_names(name: str) -> None:
     trace = thread_trace([("v_nop", "a.hip:1")], [(1, 0, 0, 4)])
 
     assert isinstance(analyse(trace, symbol=name), ThreadTrace)
 
 
-def test_rows_of_another_dispatched_kernel_are_left_out() -> None:
+def test_rows_of_another_dispatched_kernel_are_excluded() -> None:
     trace = thread_trace([ADD, END, MFMA, END], [(1, 0, 0, 4), (2, 0, 0, 4)])
     rows = (*trace.rows[:2], replace(trace.rows[2], line=4, hits=1, latency=1000), replace(trace.rows[3], line=5))
     two = replace(
@@ -245,7 +245,7 @@ def test_rows_of_another_dispatched_kernel_are_left_out() -> None:
         (replace(thread_trace([END], [(1, 0, 0, 4)]), has_cycles=False), "PC samples"),
     ],
 )
-def test_what_holds_no_cycles_is_unavailable_with_its_reason(trace: AttTrace, reason: str) -> None:
+def test_a_trace_without_cycles_is_unavailable_with_a_reason(trace: AttTrace, reason: str) -> None:
     result = analyse(trace)
 
     assert isinstance(result, Unavailable)

@@ -80,13 +80,13 @@ def test_no_stall_is_charged_twice(trace: AttTrace) -> None:
         assert all(cycles <= stalls[line] + 1e-6 for line, cycles in charged.items())
 
 
-def test_one_after_the_other_is_the_life_of_the_wavefront() -> None:
+def test_sequential_instructions_cover_the_lifetime() -> None:
     trace = thread_trace(CODE, [(1, 4, 4, 8), (2, 0, 700, 700), (8, 8, 0, 4)])
 
     assert balance(trace, trace.rows) == TimeBalance(724, 724, 0, 0, 0, 0)
 
 
-def test_what_overlaps_is_told_apart() -> None:
+def test_overlapping_cycles_are_separate() -> None:
     """As of GFX10: the load is executed from 0 to 100, the next instruction begins at 4 and ends at 24, with the wave."""
     trace = thread_trace(CODE, [(1, 0, 0, 100), (7, 0, 0, 20)])
     moved = trace.waves[0].instructions.copy()

@@ -42,7 +42,7 @@ def test_a_loop_has_turns_and_cycles_per_turn() -> None:
     assert loop.source == "k:3-4"
 
 
-def test_an_inner_loop_is_in_its_outer_one() -> None:
+def test_an_outer_loop_includes_its_inner_loop() -> None:
     trace = executed([1, 2, 3, 4, 2, 3, 4, 5, 1, 2, 3, 4, 5, 7])
 
     outer, inner = loops(trace, trace.rows)
@@ -52,7 +52,7 @@ def test_an_inner_loop_is_in_its_outer_one() -> None:
     assert outer.cycles == 4 * 13
 
 
-def test_a_call_to_code_further_up_is_no_loop() -> None:
+def test_a_call_backwards_is_not_a_loop() -> None:
     assert loops(executed([1, 6, 2, 3, 7]), executed([1]).rows) == ()
 
 
@@ -67,7 +67,7 @@ def events(*rows: tuple[int, int, int, int, int, int]) -> np.ndarray[tuple[int, 
     return np.array(rows, dtype=np.int64).reshape(-1, 6)
 
 
-def test_waves_per_simd_is_their_time_by_that_of_the_simds() -> None:
+def test_waves_per_simd_is_wavefront_time_over_simd_time() -> None:
     # On SIMD 0 one wave from 0 to 100 and one from 50 to 100; on SIMD 1 one from 0 to 50: 200 cycles of 2 x 100.
     table = events((0, 1, 0, 0, 1, 1), (0, 1, 1, 0, 1, 1), (50, 1, 0, 1, 1, 1), (50, 1, 1, 0, 0, 1), (100, 1, 0, 0, 0, 1),
                    (100, 1, 0, 1, 0, 1))  # fmt: skip
@@ -78,7 +78,7 @@ def test_waves_per_simd_is_their_time_by_that_of_the_simds() -> None:
     assert waves_per_simd(replace(trace, occupancy={})) is None
 
 
-def test_a_wave_that_began_before_the_trace_only_ends_in_it() -> None:
+def test_a_wave_that_started_before_the_trace_only_ends_in_it() -> None:
     trace = replace(thread_trace(CODE), occupancy={0: events((40, 1, 0, 0, 1, 1), (50, 1, 0, 1, 0, 1), (60, 1, 0, 0, 0, 1))})
 
     assert waves_per_simd(trace) == pytest.approx(30 / 20)
@@ -93,7 +93,7 @@ def test_a_wave_that_began_before_the_trace_only_ends_in_it() -> None:
         ({0: [(0, 0), (2100, 100)], 1: [(7, 3), (7 + 1900, 103)]}, 2.0e9),
     ],
 )
-def test_the_shader_clock_is_told_by_two_moments(pairs: dict[int, list[tuple[int, int]]], hertz: float | None) -> None:
+def test_the_shader_clock_needs_two_samples(pairs: dict[int, list[tuple[int, int]]], hertz: float | None) -> None:
     clocks = Clocks(100_000_000, {engine: np.array(rows, dtype=np.int64) for engine, rows in pairs.items()})
 
     assert shader_clock_hz(clocks) == hertz

@@ -40,7 +40,7 @@ class Scripted(Rocprofv3):
         return ProfiledRun((path,), ("data lost",) if "SQ_EVENT_0" in options else (), 0.1)
 
 
-def test_passes_stay_in_order_and_a_failed_one_costs_its_own_counters_only(tmp_path: Path) -> None:
+def test_a_failed_pass_loses_only_its_own_counters(tmp_path: Path) -> None:
     told: list[str] = []
     runs = ApplicationRuns(Scripted("rocprofv3", "1.1.0"), ("./app",), tmp_path, 1.0, told.append)
 
@@ -63,7 +63,7 @@ class Countless(Scripted):
         return super().run(tuple(word for word in options if word not in COUNTERS), command, directory, **others)
 
 
-def test_a_profiler_that_collects_nothing_is_told_once(tmp_path: Path) -> None:
+def test_a_profiler_without_counters_is_reported_once(tmp_path: Path) -> None:
     runs = ApplicationRuns(Countless("rocprofv3", "1.1.0"), ("./app",), tmp_path, 1.0, lambda _: None)
 
     _, problems = runs.counters("gfx942", COUNTERS, VEC_COPY.mangled_name)

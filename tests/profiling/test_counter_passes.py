@@ -63,11 +63,11 @@ def test_a_counter_of_two_ratios_is_collected_with_both() -> None:
         assert any(ratio <= set(one) for one in passes)
 
 
-def test_in_flight_counters_come_one_to_a_pass() -> None:
+def test_each_in_flight_counter_needs_its_own_pass() -> None:
     assert len(plan_passes("gfx942", ["SQ_INST_LEVEL_VMEM", "SQ_INST_LEVEL_LDS"])) == 2
 
 
-def test_no_counters_need_no_pass() -> None:
+def test_without_counters_there_is_no_pass() -> None:
     assert plan_passes("gfx942", []) == ()
 
 
@@ -103,7 +103,7 @@ DRAM_READS = ("TCC_BUBBLE_sum", "TCC_EA0_RDREQ_sum", "TCC_EA0_RDREQ_32B_sum")
         ("gfx1030", tuple(f"GL2C_EA_RDREQ_{size}B_sum" for size in (32, 64, 96, 128))),
     ],
 )
-def test_reads_of_dram_have_other_counters_on_other_gpus(architecture: str, expected: tuple[str, ...]) -> None:
+def test_dram_reads_use_architecture_specific_counters(architecture: str, expected: tuple[str, ...]) -> None:
     found = counters_for(architecture, ("SQ_WAVES", "TCC_REQ_sum", "SQ_INSTS_SALU", *DRAM_READS))
 
     assert set(expected) <= set(found)
@@ -120,7 +120,7 @@ def test_counters_of_one_architecture_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["gfx942", "gfx90a", "gfx950", "gfx1030"])
-def test_the_shipped_counters_give_the_traffic_of_dram_on_every_architecture(architecture: str) -> None:
+def test_the_shipped_counters_cover_dram_traffic_on_every_architecture(architecture: str) -> None:
     shipped = load_yaml((resource_dir("conf") / "passes" / "default.yaml").read_text())["counters"]
 
     collected = {counter for one in plan_passes(architecture, shipped) for counter in one}

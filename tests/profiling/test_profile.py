@@ -44,7 +44,7 @@ def metadata(*, vgprs: int, agprs: int, sgprs: int) -> KernelMetadata:
     )  # fmt: skip
 
 
-def test_the_kernel_with_the_longest_dispatch_is_selected_whatever_the_totals(tmp_path: Path) -> None:
+def test_the_kernel_with_the_longest_dispatch_is_selected(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, [dispatch(0, 60), dispatch(100, 160), dispatch(200, 300, kernel=REDUCE)])
 
     ranked = rank_kernels(trace, HELPERS)
@@ -57,13 +57,13 @@ def test_the_kernel_with_the_longest_dispatch_is_selected_whatever_the_totals(tm
     assert ranked[0].share == pytest.approx(120 / 220)
 
 
-def test_runtime_helpers_are_passed_over(tmp_path: Path) -> None:
+def test_runtime_helpers_are_skipped(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, [dispatch(0, 1000, kernel=FILL), dispatch(2000, 2010, kernel=REDUCE)])
 
     assert build_profile(trace, target=TARGET, helper_patterns=HELPERS).kernel.name == "reduce"
 
 
-def test_where_only_helpers_ran_the_longest_is_taken_and_said(tmp_path: Path) -> None:
+def test_if_only_helpers_ran_the_longest_is_used_with_a_note(tmp_path: Path) -> None:
     profile = build_profile(trace_of(tmp_path, [dispatch(0, 9, kernel=FILL)]), target=TARGET, helper_patterns=HELPERS)
 
     assert profile.kernel.name == FILL.display_name
@@ -105,7 +105,7 @@ def test_counters_are_the_mean_over_the_kernels_own_dispatches(tmp_path: Path) -
     assert build_profile(trace_of(tmp_path, run), target=TARGET).counter_passes == ({"SQ_WAVES": 15.0},)
 
 
-def test_every_counter_run_is_a_pass_of_its_own(tmp_path: Path) -> None:
+def test_every_counter_run_is_a_separate_pass(tmp_path: Path) -> None:
     timed = trace_of(tmp_path, [dispatch(0, 5)])
     counted = trace_of(tmp_path, [dispatch(0, 9, counters={"SQ_WAVES": 4})])
 
@@ -129,19 +129,19 @@ def test_counters_in_csv_are_of_the_kernel_by_its_demangled_name(tmp_path: Path)
     assert profile.counter_passes == ({"SQ_WAVES": 16.0},)
 
 
-def test_dispatches_that_end_before_they_start_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_dispatches_that_end_before_they_start_are_ignored_and_counted(tmp_path: Path) -> None:
     profile = build_profile(trace_of(tmp_path, [dispatch(100, 50), dispatch(200, 230)]), target=TARGET)
 
     assert profile.durations_ns == (30,)
     assert "1 dispatches end before they start and were ignored" in profile.notes
 
 
-def test_a_clock_that_only_goes_backwards_gives_no_profile(tmp_path: Path) -> None:
+def test_decreasing_times_yield_no_profile(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="clocks"):
         build_profile(trace_of(tmp_path, [dispatch(100, 50)]), target=TARGET)
 
 
-def test_no_dispatch_gives_no_profile(tmp_path: Path) -> None:
+def test_a_run_without_dispatches_yields_no_profile(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="no kernel was dispatched"):
         build_profile(trace_of(tmp_path, []), target=TARGET)
 
@@ -169,7 +169,7 @@ def test_provenance_names_the_device_and_hashes_the_database(tmp_path: Path) -> 
     assert len(profile.provenance.database_sha256) == 64
 
 
-def test_names_are_demangled_even_if_the_profiler_was_told_not_to(tmp_path: Path) -> None:
+def test_mangled_names_are_demangled(tmp_path: Path) -> None:
     mangled = dataclasses.replace(VEC_COPY, display_name=VEC_COPY.mangled_name)
     write_database(tmp_path / "m.db", recorded_run(TARGET, [dispatch(0, 1)], kernels=(mangled,)))
 
@@ -195,7 +195,7 @@ def test_registers_that_the_compiler_only_pads_do_not_limit(tmp_path: Path, agpr
     assert (occupancy.waves_per_simd, occupancy.limiter, occupancy.what_if) == (2, limiter, (what_if,))
 
 
-def test_a_launch_that_ran_has_an_occupancy_whatever_the_rules_say(tmp_path: Path) -> None:
+def test_a_launch_that_ran_always_has_an_occupancy(tmp_path: Path) -> None:
     # 1024 work-items are 16 wavefronts, 4 on each SIMD, which has 512 registers for them.
     wide = KernelSymbolRecord(9, 1, "wide", "wide", 128, 128, 16, 0, 0)
     run = recorded_run(
@@ -206,7 +206,7 @@ def test_a_launch_that_ran_has_an_occupancy_whatever_the_rules_say(tmp_path: Pat
     assert build_profile(read_database(tmp_path / "x.db"), target=TARGET).occupancy.waves_per_simd == 4
 
 
-def test_registers_that_a_trace_does_not_state_are_said_to_be_unknown(tmp_path: Path) -> None:
+def test_missing_register_counts_are_noted(tmp_path: Path) -> None:
     bare = KernelSymbolRecord(9, 1, "bare", "bare", 0, 0, 0, 0, 0)
     write_database(tmp_path / "x.db", recorded_run(TARGET, [dispatch(0, 5, kernel=bare)], kernels=(bare,)))
 
@@ -215,7 +215,7 @@ def test_registers_that_a_trace_does_not_state_are_said_to_be_unknown(tmp_path: 
     assert "the trace does not state the kernel's register counts: the occupancy shown is an upper bound" in notes
 
 
-def test_a_launch_of_compiled_code_that_cannot_be_is_an_error(tmp_path: Path) -> None:
+def test_an_impossible_launch_of_compiled_code_is_an_error(tmp_path: Path) -> None:
     run = recorded_run(TARGET, [dataclasses.replace(dispatch(0, 5, kernel=REDUCE), workgroup=(1024, 1, 1))])
     write_database(tmp_path / "x.db", run)
 
@@ -224,7 +224,7 @@ def test_a_launch_of_compiled_code_that_cannot_be_is_an_error(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("waves", "lanes"), [(4096 * 8, 32), (4096 * 4, 64), (7, 32), (None, 32)])
-def test_counted_wavefronts_say_how_many_lanes_they_have(tmp_path: Path, waves: int | None, lanes: int) -> None:
+def test_counted_wavefronts_determine_the_wave_size(tmp_path: Path, waves: int | None, lanes: int) -> None:
     radeon = load_target("rx6800xt")
     counters = {} if waves is None else {"SQ_WAVES": float(waves)}
     write_database(tmp_path / "x.db", recorded_run(radeon, [dispatch(0, 60, counters=counters)], kernels=(VEC_COPY,)))

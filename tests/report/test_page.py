@@ -28,7 +28,7 @@ def read(directory: Path, name: str) -> dict[str, Any]:
     return document
 
 
-def test_an_emulated_time_carries_its_word(documents: Path) -> None:
+def test_an_emulated_time_is_labelled(documents: Path) -> None:
     page = write_report(documents, documents=documents, title="vecCopy").read_text()
 
     assert "10.000 us emulated" in page

@@ -129,7 +129,7 @@ def test_every_queue_is_a_track_and_the_critical_path_is_one(tmp_path: Path) -> 
     assert found.flows == {1: 2}
 
 
-def test_kernels_of_one_queue_that_overlap_get_tracks_of_their_own(tmp_path: Path) -> None:
+def test_overlapping_kernels_of_one_queue_get_separate_tracks(tmp_path: Path) -> None:
     found = exported(traced(tmp_path, [dispatch(0, 100), dispatch(50, 150), dispatch(120, 130)]))
 
     assert [(start, end) for start, end, _ in found.slices["Queue 0"]] == [(0, 100), (120, 130)]
@@ -161,7 +161,7 @@ def test_copies_and_launches_are_shown_with_an_arrow_to_the_kernel(tmp_path: Pat
     assert sorted(found.flows.values()) == [2, 2]
 
 
-def test_processes_with_equal_pids_have_tracks_of_their_own(tmp_path: Path) -> None:
+def test_processes_with_equal_pids_have_separate_tracks(tmp_path: Path) -> None:
     one = traced(tmp_path, [dispatch(0, 10)])
     two = traced(tmp_path, [dispatch(5, 30)], guid=make_guid(1, "other"))
 
@@ -171,7 +171,7 @@ def test_processes_with_equal_pids_have_tracks_of_their_own(tmp_path: Path) -> N
     assert sum("(process 4242, " in name for name in found.tracks.values()) == 2
 
 
-def test_of_a_large_run_the_longest_are_kept(tmp_path: Path) -> None:
+def test_a_large_run_keeps_the_longest_slices(tmp_path: Path) -> None:
     trace = traced(tmp_path, [dispatch(100 * i, 100 * i + i + 1) for i in range(20)])
     path = critical_path(trace.dispatches)
 
@@ -198,9 +198,7 @@ TIMES = st.lists(st.tuples(st.integers(0, 60), st.integers(-3, 20), st.integers(
 
 @settings(max_examples=60, deadline=None)
 @given(rows=TIMES)
-def test_whatever_ran_slices_nest_and_none_is_lost(
-    rows: list[tuple[int, int, int]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_slices_nest_and_are_complete(rows: list[tuple[int, int, int]], tmp_path_factory: pytest.TempPathFactory) -> None:
     trace = traced(tmp_path_factory.mktemp("perfetto"), [dispatch(s, s + d, queue=q) for s, d, q in rows])
 
     found = exported(trace)
@@ -210,7 +208,7 @@ def test_whatever_ran_slices_nest_and_none_is_lost(
     assert all(count == 2 for count in found.flows.values())
 
 
-def test_perfettos_own_classes_read_the_same(tmp_path: Path) -> None:
+def test_perfettos_classes_read_the_same_trace(tmp_path: Path) -> None:
     messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     trace = traced(tmp_path, [dispatch(10, 20, counters={"SQ_WAVES": 5.0}), dispatch(20, 50, queue=1)])
 

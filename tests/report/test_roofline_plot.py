@@ -84,14 +84,14 @@ def test_a_rate_above_its_roof_is_flagged_and_its_number_is_not_shown(tmp_path: 
     assert "136" not in table
 
 
-def test_measured_peaks_are_told_from_theoretical_ones(tmp_path: Path) -> None:
+def test_measured_peaks_are_distinguished_from_theoretical_ones(tmp_path: Path) -> None:
     plot = plot_of(document(run(tmp_path, FMAS, MeasuredPeaks("roofline.csv, device 0", {"dram": 4000.0}, {}))), gpu="x")
 
     assert {line.level: line.peak_kind for line in plot.memory}["dram"] == "empirical"
     assert "empirical peaks of roofline.csv, device 0" in plot.subtitle
 
 
-def test_roofs_too_near_for_a_line_of_text_each_share_one(tmp_path: Path) -> None:
+def test_close_roofs_share_a_label(tmp_path: Path) -> None:
     near: dict[tuple[Unit, str], float] = {("vector", "f64"): 81000.0, ("vector", "f32"): 82000.0, ("matrix", "f32"): 90000.0}
     plot = plot_of(document(run(tmp_path, FMAS, MeasuredPeaks("roofline.csv", {}, near))), gpu="x")
 
@@ -140,7 +140,7 @@ def test_without_a_roofline_there_is_no_plot(tmp_path: Path) -> None:
     assert not (tmp_path / "roofline.html").exists()
 
 
-def test_the_page_needs_no_network_and_holds_its_data(tmp_path: Path) -> None:
+def test_the_page_is_self_contained(tmp_path: Path) -> None:
     html = render_html(plot_of(document(run(tmp_path, FMAS)), gpu="MI300X"))
 
     assert set(re.findall(r"https?://[^\"' ]+", html)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
@@ -151,7 +151,7 @@ def test_the_page_needs_no_network_and_holds_its_data(tmp_path: Path) -> None:
     assert (len(data["memory"]), data["time_word"]) == (5, "emulated")
 
 
-def test_a_hostile_kernel_name_stays_a_name(tmp_path: Path) -> None:
+def test_a_hostile_kernel_name_is_escaped(tmp_path: Path) -> None:
     hostile = document(run(tmp_path, FMAS)) | {"kernel": "</script><script>alert(1)</script>$\\frac$" + "y" * 70_000}
 
     plot = plot_of(hostile, gpu="MI300X")
@@ -161,7 +161,7 @@ def test_a_hostile_kernel_name_stays_a_name(tmp_path: Path) -> None:
     assert render_png(plot).startswith(b"\x89PNG")
 
 
-def test_the_plot_says_emulated_where_times_are(tmp_path: Path) -> None:
+def test_the_plot_labels_emulated_times(tmp_path: Path) -> None:
     measured = document(run(tmp_path, FMAS)) | {"time_kind": "measured"}
 
     assert "emulated" not in render_html(plot_of(measured, gpu="MI300X")).replace("(emulated)", "emulated")

@@ -65,7 +65,7 @@ def alone(path: Path) -> tuple[str, dict[str, list[float]]]:
 
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(NUMBERS, st.one_of(st.floats(allow_nan=False), st.integers(-(2**50), 2**50))), max_size=60))
-def test_every_width_of_number_is_read(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_integers_of_every_width_are_read(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = database(tmp_path_factory.mktemp("arrow") / "x.db", rows)
 
     guid, found = alone(path)
@@ -77,7 +77,7 @@ def test_every_width_of_number_is_read(rows: list[Row], tmp_path_factory: pytest
 
 
 @pytest.mark.parametrize("page_bytes", [512, 4096, 65536])
-def test_a_table_of_many_pages_equals_the_query(tmp_path: Path, page_bytes: int) -> None:
+def test_a_large_table_matches_the_query(tmp_path: Path, page_bytes: int) -> None:
     random = np.random.default_rng(page_bytes)
     values = random.integers(-(2**40), 2**40, 20_000) >> random.integers(0, 41, 20_000)
     rows = [(None if i % 97 == 0 else int(v), None if i % 89 == 0 else float(v) / 3) for i, v in enumerate(values)]
@@ -130,7 +130,7 @@ def test_a_text_where_a_real_belongs_is_refused(tmp_path: Path) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
-def test_damaged_pages_are_told_and_never_crash(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_damaged_pages_are_reported(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = database(tmp_path_factory.mktemp("arrow") / "x.db", [(i * 1000, 0.5) for i in range(400)])
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 20))):
@@ -143,7 +143,7 @@ def test_damaged_pages_are_told_and_never_crash(data: st.DataObject, tmp_path_fa
         assert str(error)
 
 
-def test_a_number_that_is_not_whole_is_refused_wherever_it_stands(tmp_path: Path) -> None:
+def test_a_fraction_in_an_integer_column_is_refused(tmp_path: Path) -> None:
     for name, row in (("first.db", 0), ("last.db", 39_999)):
         path = database(tmp_path / name, [(1.5 if i == row else i, 0.5) for i in range(40_000)])
 
@@ -152,7 +152,7 @@ def test_a_number_that_is_not_whole_is_refused_wherever_it_stands(tmp_path: Path
                 read(path, arrow=arrow)
 
 
-def test_a_column_of_nothing_but_null_is_a_column_of_fills(tmp_path: Path) -> None:
+def test_a_column_of_nulls_is_filled(tmp_path: Path) -> None:
     path = database(tmp_path / "x.db", [(None, None)] * 3)
 
     ((_, ids, a, b),) = read(path, arrow=True)

@@ -94,7 +94,7 @@ def test_a_whole_directory(tmp_path: Path) -> None:
     assert (trace.has_cycles, trace.notes) == (True, ())
 
 
-def test_version_2_without_a_header_has_no_stall_which_the_wave_files_have(tmp_path: Path) -> None:
+def test_version_2_without_header_takes_stalls_from_wave_files(tmp_path: Path) -> None:
     rows = [row[:8] for row in (LABEL, LOAD, WAIT)]
 
     trace = read_directory(directory_with(tmp_path, {**complete(), "code.json": code(*rows, header=None, version="2.1.0")}))
@@ -155,7 +155,7 @@ def test_a_directory_of_pc_samples_alone_has_no_cycles(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("empty", [None, []])
-def test_null_code_is_said(tmp_path: Path, empty: Any) -> None:
+def test_null_code_is_reported(tmp_path: Path, empty: Any) -> None:
     trace = read_directory(directory_with(tmp_path, {**complete(), "code.json": {"code": empty, "version": "3.0.0"}}))
 
     assert trace.rows == ()
@@ -180,7 +180,7 @@ def test_optional_files_may_be_missing(tmp_path: Path) -> None:
     assert (trace.clocks, trace.states, trace.counters, trace.snapshots, trace.notes) == (None, {}, {}, {}, ())
 
 
-def test_a_lost_wave_file_and_a_damaged_one_are_noted_and_the_others_read(tmp_path: Path) -> None:
+def test_missing_and_damaged_wave_files_are_noted(tmp_path: Path) -> None:
     files = complete()
     slots = files["filenames.json"]["wave_filenames"]["4"]["2"]["3"]
     slots |= {"1": ["se4_sm2_sl3_wv1.json", 0, 1], "2": ["se4_sm2_sl3_wv2.json", 0, 1]}
@@ -224,7 +224,7 @@ def test_waves_of_several_engines_with_long_gaps_and_categories_not_seen_yet(tmp
     assert "of the wavefronts' cycles 100.0% belong to instructions outside this kernel's code" in found.limits
 
 
-def test_no_wave_at_all_says_what_to_choose(tmp_path: Path) -> None:
+def test_a_trace_without_waves_has_a_hint(tmp_path: Path) -> None:
     trace = read_directory(directory_with(tmp_path, {"code.json": code(LABEL, END)}))
 
     assert any("--att-target-cu" in note for note in trace.notes)
@@ -232,7 +232,7 @@ def test_no_wave_at_all_says_what_to_choose(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", ["filenames.json", "occupancy.json", "snapshots.json", "realtime.json", "wstates3.json"])
 @pytest.mark.parametrize("content", ["{", "", "[]", "7", "\x00"])
-def test_a_damaged_side_file_costs_a_note_only(tmp_path: Path, damaged: str, content: str) -> None:
+def test_a_damaged_optional_file_is_a_note(tmp_path: Path, damaged: str, content: str) -> None:
     trace = read_directory(directory_with(tmp_path, complete() | {damaged: content}))
 
     assert len(trace.rows) == 3
@@ -259,7 +259,7 @@ def test_instruction_lists_of_any_shape(tmp_path: Path, instructions: Any) -> No
 
 
 @pytest.mark.parametrize("instructions", [[["a", 0, 0, 0, 0]], [[1, 2, 3, 4]], [1, 2, 3, 4, 5], "x"])
-def test_instructions_that_are_none_make_a_damaged_wave(tmp_path: Path, instructions: Any) -> None:
+def test_invalid_instructions_make_a_wave_damaged(tmp_path: Path, instructions: Any) -> None:
     files = complete() | {"se4_sm2_sl3_wv0.json": wave_document(instructions=instructions)}
 
     trace = read_directory(directory_with(tmp_path, files))
@@ -268,7 +268,7 @@ def test_instructions_that_are_none_make_a_damaged_wave(tmp_path: Path, instruct
     assert "damaged" in trace.notes[0]
 
 
-def test_directories_are_found_below_what_rocprofv3_was_told(tmp_path: Path) -> None:
+def test_directories_are_found_below_the_output_directory(tmp_path: Path) -> None:
     first = directory_with(tmp_path, complete())
     second = tmp_path / "ui_output_agent_14065_dispatch_3"
     first.rename(second)
@@ -278,7 +278,7 @@ def test_directories_are_found_below_what_rocprofv3_was_told(tmp_path: Path) -> 
     assert find_directories(first) == (first,)
 
 
-def test_what_is_no_trace_is_refused_by_name(tmp_path: Path) -> None:
+def test_other_content_is_refused_with_a_description(tmp_path: Path) -> None:
     with pytest.raises(AttError, match="no such directory"):
         find_directories(tmp_path / "none")
     with pytest.raises(AttError, match=r"no code\.json"):
@@ -345,7 +345,7 @@ def test_any_numbers_are_analysed(
         assert all(charge.cycles > 0 for charge in found.charges)
 
 
-def test_directories_are_found_however_deep(tmp_path: Path) -> None:
+def test_directories_are_found_at_any_depth(tmp_path: Path) -> None:
     directory = directory_with(tmp_path, complete())
     deep = tmp_path / "host" / "att"
     deep.mkdir(parents=True)
@@ -364,7 +364,7 @@ def test_a_kernel_is_found_by_any_of_its_names(tmp_path: Path, name: str) -> Non
     assert read_kernel_trace(tmp_path, name).provenance.dispatch == 12
 
 
-def test_of_several_directories_of_a_kernel_the_first_is_taken_and_a_damaged_one_left_out(tmp_path: Path) -> None:
+def test_the_first_readable_directory_of_a_kernel_is_used(tmp_path: Path) -> None:
     for dispatch in (3, 5):
         directory_with(tmp_path, complete()).rename(tmp_path / f"ui_output_agent_14065_dispatch_{dispatch}")
     directory_with(tmp_path, {**complete(), "code.json": "{"})
@@ -378,7 +378,7 @@ def test_of_several_directories_of_a_kernel_the_first_is_taken_and_a_damaged_one
     ]
 
 
-def test_of_several_damaged_directories_the_first_says_what_is_wrong(tmp_path: Path) -> None:
+def test_the_first_of_several_damaged_directories_is_reported(tmp_path: Path) -> None:
     directory_with(tmp_path, {**complete(), "code.json": "{"})
 
     with pytest.raises(AttError, match=r"code\.json is damaged"):
@@ -394,7 +394,7 @@ def test_the_trace_of_a_kernel_is_read_without_its_curves(tmp_path: Path) -> Non
     assert len(trace.waves[0].instructions) == 2
 
 
-def test_wave_files_may_have_names_of_their_own_but_only_inside_the_directory(tmp_path: Path) -> None:
+def test_wave_files_may_have_any_name_inside_the_directory(tmp_path: Path) -> None:
     files = complete()
     files["first.json"] = files.pop("se4_sm2_sl3_wv0.json")
     slots = files["filenames.json"]["wave_filenames"]["4"]["2"]["3"]
@@ -455,7 +455,7 @@ def test_rows_may_have_any_number(tmp_path: Path, line: int) -> None:
     assert [(charge.victim.line, charge.cause.line, charge.cycles) for charge in found.charges] == [(line + 1, line, 400)]
 
 
-def test_counters_and_curves_are_tables_whatever_else_their_rows_hold(tmp_path: Path) -> None:
+def test_counters_and_curves_ignore_extra_columns(tmp_path: Path) -> None:
     occupancy = {"0": [[8, 1, 0, 0, 1, 1, "x"]], "1": [[8, 1]], "2": [[2**40, 1, 0, 0, 1, 1]], "dispatches": {"1": "k [1, 2]"}}
     files = complete() | {"occupancy.json": occupancy, "wstates3.json": {"time": [1, 2, 3], "state": [1, 0], "name": "WAIT"}}
 

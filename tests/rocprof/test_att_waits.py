@@ -47,7 +47,7 @@ def test_counters_of_gfx9(texts: list[str], expected: dict[int, list[int]]) -> N
     assert waited(*texts, gfxip=None) == expected
 
 
-def test_gfx10_counts_stores_apart() -> None:
+def test_gfx10_counts_stores_separately() -> None:
     store = "global_store_dword v0, v1, off"
 
     assert waited(store, A, "s_waitcnt vmcnt(0)", "s_waitcnt_vscnt null, 0x0", gfxip=10) == {2: [1], 3: [0]}
@@ -62,7 +62,7 @@ def test_gfx12_has_counters_for_lds_and_scalar_loads() -> None:
     assert waited(A, A, LDS, "s_wait_loadcnt_dscnt 0x100", gfxip=12) == {3: [0, 2]}
 
 
-def test_a_result_of_the_matrix_core_is_what_its_reader_waits_for() -> None:
+def test_a_reader_waits_for_the_result_of_a_matrix_instruction() -> None:
     first = "v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]"
     second = "v_mfma_f32_32x32x8_f16 a[16:31], v[0:1], v[2:3], a[16:31]"
 
@@ -72,7 +72,7 @@ def test_a_result_of_the_matrix_core_is_what_its_reader_waits_for() -> None:
     assert waited(first, "global_store_dword v40, a2, s[0:1]") == {1: [0]}
 
 
-def test_a_pause_is_there_for_the_instruction_behind_it() -> None:
+def test_a_pause_belongs_to_the_following_instruction() -> None:
     first = "v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]"
 
     assert waited(first, "s_nop 7", "s_nop 7", "v_accvgpr_read_b32 v9, a3") == {1: [0], 2: [0], 3: [0]}

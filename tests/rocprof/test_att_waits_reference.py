@@ -148,7 +148,7 @@ def linked(stream: Sequence[Told], gfxip: int) -> dict[int, set[int]]:
 
 
 @pytest.mark.parametrize("gfxip", GENERATIONS)
-def test_links_are_what_every_possible_history_agrees_on(gfxip: int) -> None:
+def test_links_hold_in_every_possible_history(gfxip: int) -> None:
     @settings(max_examples=400, deadline=None)
     @given(st.lists(st.sampled_from(GENERATIONS[gfxip]), max_size=9))
     def agrees(stream: list[Told]) -> None:
@@ -159,7 +159,7 @@ def test_links_are_what_every_possible_history_agrees_on(gfxip: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(GFX9), min_size=1, max_size=4), st.integers(1, 3))
-def test_links_reach_through_the_turns_of_a_loop(body: list[Told], turns: int) -> None:
+def test_links_cross_loop_iterations(body: list[Told], turns: int) -> None:
     assert linked(body * turns, 9) == certain(body * turns)
 
 
@@ -198,7 +198,7 @@ def matrix_causes(stream: Sequence[int], stalled: Sequence[bool]) -> dict[int, i
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(MATRIX) - 1), st.booleans()), max_size=40))
-def test_matrix_results_are_found_as_by_looking_back(drawn: list[tuple[int, bool]]) -> None:
+def test_matrix_links_match_a_backward_search(drawn: list[tuple[int, bool]]) -> None:
     rows, stalled = [row for row, _ in drawn], [one for _, one in drawn]
     follower = Follower({row: row_effects(told.text, 9) for row, told in enumerate(MATRIX)}, 9)
 

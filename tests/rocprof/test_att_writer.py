@@ -101,7 +101,7 @@ def test_round_trip(trace: AttTrace) -> None:
     assert plain(read) == plain(trace)
 
 
-def test_the_directory_is_named_and_found_as_rocprofv3_names_it(tmp_path: Path) -> None:
+def test_the_directory_is_named_as_by_rocprofv3(tmp_path: Path) -> None:
     trace = thread_trace([("v_nop", "a.hip:1")], [(1, 0, 0, 4)])
 
     decoded = write_trace(trace, tmp_path)
@@ -110,7 +110,7 @@ def test_the_directory_is_named_and_found_as_rocprofv3_names_it(tmp_path: Path) 
     assert find_directories(tmp_path) == (decoded,)
 
 
-def test_an_empty_code_is_null_as_the_decoder_writes_it(tmp_path: Path) -> None:
+def test_empty_code_is_null(tmp_path: Path) -> None:
     trace = replace(thread_trace([]), kernels=())
 
     assert '"code":null' in (write_trace(trace, tmp_path) / "code.json").read_text()

@@ -58,7 +58,7 @@ def workload(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rocprofv3_of_rocm_6_calls_lds_a_group_segment(tmp_path: Path) -> None:
+def test_rocm_6_names_lds_group_segment(tmp_path: Path) -> None:
     (tmp_path / "1_kernel_trace.csv").write_text(
         '"Kind","Agent_Id","Queue_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp",'
         f'"End_Timestamp","Private_Segment_Size","Group_Segment_Size",{SIZES}\n'
@@ -70,7 +70,7 @@ def test_rocprofv3_of_rocm_6_calls_lds_a_group_segment(tmp_path: Path) -> None:
     assert (found.lds_bytes.tolist(), found.scratch_bytes.tolist()) == ([2048], [1024])
 
 
-def test_rocm_6_2_does_not_number_its_dispatches(tmp_path: Path) -> None:
+def test_rocm_6_2_has_no_dispatch_ids(tmp_path: Path) -> None:
     (tmp_path / "1_kernel_trace.csv").write_text(
         f'"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp",{SIZES}\n'
         '"KERNEL_DISPATCH",1,139690710949888,15,"transpose(float*)",0,100,350,4,4,1,1024,1024,1\n'
@@ -80,7 +80,7 @@ def test_rocm_6_2_does_not_number_its_dispatches(tmp_path: Path) -> None:
     assert read_csv([tmp_path]).dispatches.duration_ns.tolist() == [250, 200]
 
 
-def test_the_columns_of_rocpd_convert_are_capitalised_otherwise(tmp_path: Path) -> None:
+def test_columns_of_rocpd_convert_differ_in_case(tmp_path: Path) -> None:
     (tmp_path / "out_kernel_trace.csv").write_text(
         '"Guid","Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id",'
         f'"Start_Timestamp","End_Timestamp","Lds_Block_Size","Scratch_Size","Vgpr_Count","Accum_Vgpr_Count","Sgpr_Count",{SIZES}\n'
@@ -105,7 +105,7 @@ def test_each_table_of_a_workload_is_a_pass(workload: Path) -> None:
     assert "2 runs with different counters are here" in first.notes[-1]
 
 
-def test_the_machine_of_a_workload_is_in_its_sysinfo(workload: Path) -> None:
+def test_the_machine_of_a_workload_is_read_from_sysinfo(workload: Path) -> None:
     (agent,) = read_passes([workload])[0].agents
 
     assert (agent.name, agent.product_name) == ("gfx942", "AMD Instinct MI300X")
@@ -113,7 +113,7 @@ def test_the_machine_of_a_workload_is_in_its_sysinfo(workload: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_joined_table_stands_for_passes_that_are_gone(workload: Path, packed: bool) -> None:
+def test_a_joined_table_replaces_missing_passes(workload: Path, packed: bool) -> None:
     for path in workload.glob("results_*.csv"):
         path.unlink()
     if packed:
@@ -128,7 +128,7 @@ def test_a_joined_table_stands_for_passes_that_are_gone(workload: Path, packed: 
     assert "joins counters of several runs" in " ".join(trace.notes)
 
 
-def test_a_table_of_rocprof_is_told_by_its_header(tmp_path: Path) -> None:
+def test_a_table_of_rocprof_is_recognised_by_its_header(tmp_path: Path) -> None:
     path = tmp_path / "metrics_copy.csv"
     path.write_text(
         "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,grd,wgr,lds,scr,arch_vgpr,accum_vgpr,sgpr,wave_size,sig,obj,"
@@ -154,7 +154,7 @@ def test_passes_in_csv_are_not_counted_twice(tmp_path: Path) -> None:
     assert (len(first.dispatches), [sorted(trace.counters) for trace in others]) == (1, [["TCC_HIT_sum"]])
 
 
-def test_processes_that_ran_at_one_time_are_no_passes(workload: Path) -> None:
+def test_concurrent_processes_are_not_passes(workload: Path) -> None:
     table = workload / "results_pmc_perf_1.csv"
     table.write_text(table.read_text().replace("5000,5100", "1050,1150"))
 
@@ -170,7 +170,7 @@ def test_processes_that_ran_at_one_time_are_no_passes(workload: Path) -> None:
         (b"\x1f\x8b broken", "cannot be decompressed"),
     ],
 )
-def test_what_is_no_table_of_a_profiler_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:
+def test_other_tables_are_refused(tmp_path: Path, content: bytes, complaint: str) -> None:
     path = tmp_path / ("table.csv" if content.startswith(b"a") else "table.csv.gz")
     path.write_bytes(content)
 
@@ -178,18 +178,18 @@ def test_what_is_no_table_of_a_profiler_is_refused(tmp_path: Path, content: byte
         read_csv([path])
 
 
-def test_a_table_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_table_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CsvError, match="cannot open the file"):
         read_csv([tmp_path / "gone.csv"])
 
 
-def test_statistics_are_no_traces(tmp_path: Path) -> None:
+def test_statistics_are_not_traces(tmp_path: Path) -> None:
     (tmp_path / "1_kernel_stats.csv").write_text('"Name","Calls","TotalDurationNs"\n"copy",1,5\n')
 
     assert find_csv(tmp_path) == ()
 
 
-def test_counters_of_rocprof_compute_beside_a_database_belong_to_its_dispatches(tmp_path: Path) -> None:
+def test_native_counters_belong_to_the_dispatches_of_the_database(tmp_path: Path) -> None:
     for number, start in enumerate([100, 9000], start=1):
         directory = tmp_path / "out" / f"pmc_perf_{number}"
         (directory / "77").mkdir(parents=True)
@@ -211,7 +211,7 @@ def test_counters_of_rocprof_compute_beside_a_database_belong_to_its_dispatches(
     assert "1 counter values belong to dispatches missing in the kernel trace" in first.notes[1]
 
 
-def test_processes_that_rocpd_convert_put_in_one_file_stay_apart(tmp_path: Path) -> None:
+def test_processes_in_one_converted_file_stay_separate(tmp_path: Path) -> None:
     header = f'"Guid","Agent_Id","Queue_Id","Dispatch_Id","Kernel_Name","Start_Timestamp","End_Timestamp",{SIZES}\n'
     rows = ['"a-1","Agent 4",1,1,"copy",100,350,64,1,1,64,1,1', '"b-2","Agent 4",1,1,"sum",200,260,64,1,1,64,1,1']
     (tmp_path / "out_kernel_trace.csv").write_text(header + "\n".join(rows) + "\n")

@@ -86,7 +86,7 @@ def test_a_kernel_trace_is_read(directory: Path) -> None:
     assert trace.provenance.time_kind == "measured"
 
 
-def test_agents_are_described_where_the_file_is_there(directory: Path) -> None:
+def test_agents_are_described_by_agent_info(directory: Path) -> None:
     rows = [
         {
             "Node_Id": 0, "Logical_Node_Id": 0, "Agent_Type": "CPU", "Cu_Count": 0, "Num_Xcc": 0, "Name": "EPYC",
@@ -105,7 +105,7 @@ def test_agents_are_described_where_the_file_is_there(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["GPU 0", "4"])
-def test_agents_are_found_however_they_are_numbered(tmp_path: Path, label: str) -> None:
+def test_agents_are_found_in_any_numbering(tmp_path: Path, label: str) -> None:
     write(tmp_path / "agent_info.csv", ["Node_Id", "Agent_Type", "Name"], [{"Node_Id": 4, "Agent_Type": "GPU", "Name": "gfx942"}])
     write(tmp_path / "kernel_trace.csv", KERNEL, [kernel(1, 0, 1, Agent_Id=label)])
 
@@ -125,7 +125,7 @@ def test_counters_are_joined_by_dispatch(directory: Path) -> None:
     )
 
 
-def test_counters_alone_give_dispatches(tmp_path: Path) -> None:
+def test_dispatches_are_read_from_counters_alone(tmp_path: Path) -> None:
     write(tmp_path / "x_counter_collection.csv", COUNTER, [counter(1, "SQ_WAVES", "8.0"), counter(1, "GRBM_COUNT", "5.0")])
 
     trace = read_csv([tmp_path / "x_counter_collection.csv"])
@@ -169,7 +169,7 @@ def test_names_with_commas_quotes_and_newlines(tmp_path: Path) -> None:
     assert [trace.kernels[k].name for k in trace.dispatches.kernel] == [name, "vecCopy(double*, int)"]
 
 
-def test_instances_in_rows_of_their_own_are_summed(tmp_path: Path) -> None:
+def test_instances_in_separate_rows_are_summed(tmp_path: Path) -> None:
     dimensions = [*COUNTER, "DIMENSION_XCC"]
     rows = [{**counter(1, "SQ_WAVES", f"{value}.000000"), "DIMENSION_XCC": xcc} for xcc, value in enumerate((3, 4))]
     rows += [{**counter(1, "TCC_HIT_max", f"{value}.000000"), "DIMENSION_XCC": xcc} for xcc, value in enumerate((3, 4))]
@@ -178,7 +178,7 @@ def test_instances_in_rows_of_their_own_are_summed(tmp_path: Path) -> None:
     assert read_csv([tmp_path]).counters_of(0) == {"SQ_WAVES": 7.0, "TCC_HIT_max": 4.0}
 
 
-def test_columns_of_any_order_with_others_between_and_a_byte_order_mark(tmp_path: Path) -> None:
+def test_columns_in_any_order_with_byte_order_mark(tmp_path: Path) -> None:
     path = write(tmp_path / "kernel_trace.csv", [*reversed(KERNEL), "Extra"], [{**kernel(1, 5, 9), "Extra": "?"}])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
 
@@ -187,7 +187,7 @@ def test_columns_of_any_order_with_others_between_and_a_byte_order_mark(tmp_path
     assert (trace.dispatches.grid.tolist(), trace.dispatches.duration_ns.tolist()) == ([[1024, 2, 1]], [4])
 
 
-def test_an_agent_whose_node_is_no_number_is_agent_0(tmp_path: Path) -> None:
+def test_an_agent_without_numeric_node_is_agent_0(tmp_path: Path) -> None:
     write(
         tmp_path / "agent_info.csv", ["Node_Id", "Agent_Type", "Name"], [{"Node_Id": "?", "Agent_Type": "GPU", "Name": "gfx942"}]
     )
@@ -203,7 +203,7 @@ def test_counters_of_several_processes_in_one_file_are_refused(tmp_path: Path) -
     assert "several processes" in failing(path)
 
 
-def test_processes_with_equal_ids_stay_apart(directory: Path) -> None:
+def test_processes_with_equal_ids_stay_separate(directory: Path) -> None:
     write(directory / "43_kernel_trace.csv", KERNEL, [kernel(1, 200, 300)])
 
     trace = read_csv([directory])
@@ -216,7 +216,7 @@ def test_a_profile_is_built_without_agents(directory: Path) -> None:
     assert build_profile(read_csv([directory]), target=load_target("mi300x")).kernel.longest_ns == 400
 
 
-def test_a_run_is_read_by_what_its_directory_holds(directory: Path) -> None:
+def test_a_run_is_read_by_the_content_of_its_directory(directory: Path) -> None:
     assert read_run([directory]).schema_version == "csv"
     assert read_run([directory / "42_kernel_trace.csv"]).schema_version == "csv"
 
@@ -282,7 +282,7 @@ def test_counters_of_rocm_6_2_have_no_times(tmp_path: Path) -> None:
     assert not any("have a duration of 0" in note for note in profile.notes)
 
 
-def test_counters_without_times_go_with_the_kernel_trace_beside_them(tmp_path: Path) -> None:
+def test_counters_without_times_use_the_kernel_trace(tmp_path: Path) -> None:
     write(tmp_path / "7_kernel_trace.csv", KERNEL, [kernel(1, 100, 350), kernel(2, 400, 900)])
     columns = [name for name in COUNTER if not name.endswith("_Timestamp")]
     row = {**ROW, "Correlation_Id": 2, "Dispatch_Id": 2, "Counter_Name": "SQ_WAVES", "Counter_Value": 16.0}

@@ -57,7 +57,7 @@ def changed(tmp_path: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("characters_at_once", [1, 7, 1 << 20])
-def test_json_and_database_of_one_run_say_the_same(
+def test_json_and_database_of_one_run_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, characters_at_once: int, indent: int | None
 ) -> None:
     monkeypatch.setattr(json_stream, "_CHARACTERS_AT_ONCE", characters_at_once)
@@ -92,7 +92,7 @@ def test_profiles_of_both_are_equal(tmp_path: Path) -> None:
     assert (found.occupancy, found.resources, found.grid) == (database.occupancy, database.resources, database.grid)
 
 
-def test_an_emulator_that_is_named_stays_one(tmp_path: Path) -> None:
+def test_an_emulated_run_stays_emulated(tmp_path: Path) -> None:
     emulated = process_of(recorded_run(TARGET, [dispatch(0, 5)], emulated=True))
 
     assert read_run([write_json(tmp_path / "x.json", emulated)]).provenance.time_kind == "emulated"
@@ -145,7 +145,7 @@ def test_counters_of_rocm_6_2_have_no_times(tmp_path: Path) -> None:
     assert trace.notes == (NO_TIMES,)
 
 
-def test_passes_of_kernel_replay_stay_apart(tmp_path: Path) -> None:
+def test_passes_of_kernel_replay_stay_separate(tmp_path: Path) -> None:
     """All passes of a dispatch have one id; a counter that each of them collects is not counted twice."""
     counters = {"SQ_WAVES": 4.0, "GRBM_GUI_ACTIVE": 800.0, "TCC_HIT_sum": 3.0}
     run = recorded_run(TARGET, [dispatch(100, 350, counters=counters)], emulated=False)
@@ -181,14 +181,14 @@ def test_replayed_dispatches_of_several_processes_are_merged_by_pass(tmp_path: P
     ]
 
 
-def test_instances_are_put_together(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_instances_are_combined(tmp_path: Path, document: dict[str, Any]) -> None:
     records = document["callback_records"]["counter_collection"][0]["records"]
     records += [{"counter_id": {"handle": COUNTERS}, "value": 6}, {"counter_id": {"handle": COUNTERS + 1}, "value": 3}]
 
     assert read_run([write_json(tmp_path / "x.json", document)]).counters_of(0) == {"SQ_WAVES": 10.0, "TCC_HIT_max": 9.0}
 
 
-def test_values_that_belong_to_nothing_are_left_out_with_a_note(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_values_without_owner_are_ignored_with_a_note(tmp_path: Path, document: dict[str, Any]) -> None:
     records = document["callback_records"]["counter_collection"]
     records[0]["records"].append({"counter_id": {"handle": 1}, "value": 1.0})
     records[1]["dispatch_data"]["dispatch_info"]["dispatch_id"] = 99
@@ -202,7 +202,7 @@ def test_values_that_belong_to_nothing_are_left_out_with_a_note(tmp_path: Path, 
     assert trace.counters["SQ_WAVES"].value.tolist() == [4.0]
 
 
-def test_what_rapidjson_writes_and_json_does_not_know(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_nonstandard_json_of_rapidjson_is_read(tmp_path: Path, document: dict[str, Any]) -> None:
     text = json.dumps({"rocprofiler-sdk-tool": [document]}).replace('"value": 8.0', '"value": NaN')
     raw = text.encode().replace(b"vecCopy(double*", b"vec\x8dCopy\x01(double*")
     path = tmp_path / "x.json"
@@ -227,7 +227,7 @@ def test_handles_may_be_larger_than_signed_numbers(tmp_path: Path, document: dic
     assert set(trace.dispatches.agent.tolist()) == {1}
 
 
-def test_a_kernel_that_is_not_described_has_a_name_of_its_own(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_an_undescribed_kernel_is_named_by_number(tmp_path: Path, document: dict[str, Any]) -> None:
     document["buffer_records"]["kernel_dispatch"][0]["dispatch_info"]["kernel_id"] = 0
 
     trace = read_run([write_json(tmp_path / "x.json", document)])
@@ -253,7 +253,7 @@ def test_a_process_each_in_one_document_or_in_several(tmp_path: Path) -> None:
         assert trace.dispatches.duration_ns.tolist() == [250, 400, 400, 100]
 
 
-def test_passes_of_one_directory_are_told_apart(tmp_path: Path) -> None:
+def test_passes_of_one_directory_are_separated(tmp_path: Path) -> None:
     write_json(tmp_path / "pass_1" / "1_results.json", process_of(RUN))
     later = recorded_run(TARGET, [dispatch(5000, 5100, counters={"TCC_HIT_sum": 3.0})], emulated=False)
     second = process_of(later, kernel_trace=False)
@@ -267,7 +267,7 @@ def test_passes_of_one_directory_are_told_apart(tmp_path: Path) -> None:
     assert [set(found.counters) for found in read_counter_passes(tmp_path)] == [{"SQ_WAVES", "TCC_HIT_max"}, {"TCC_HIT_sum"}]
 
 
-def test_found_by_content_packed_or_not(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_files_are_found_by_content_compressed_or_not(tmp_path: Path, document: dict[str, Any]) -> None:
     write_json(tmp_path / "whatever", document)
     (tmp_path / "x.json").write_text('{"traceEvents": []}')
     (tmp_path / "y.json.gz").write_bytes(gzip.compress((tmp_path / "whatever").read_bytes()))
@@ -317,12 +317,12 @@ def test_json_says_more_than_csv_and_less_than_a_database(tmp_path: Path, docume
         ('{"x": ' + "9" * 5000 + "}", "damaged or truncated"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, text: str, what: str) -> None:
+def test_unreadable_documents_are_refused_with_a_description(tmp_path: Path, text: str, what: str) -> None:
     with pytest.raises(DatabaseError, match=what):
         read_run([changed(tmp_path, text)])
 
 
-def test_every_beginning_of_a_document_is_refused_as_cut_short(tmp_path: Path) -> None:
+def test_every_prefix_of_a_document_is_refused_as_truncated(tmp_path: Path) -> None:
     text = json.dumps({"rocprofiler-sdk-tool": [process_of(recorded_run(TARGET, [dispatch(0, 5)]))]})
     for length in range(30, len(text), 97):
         with pytest.raises(DatabaseError, match="damaged or truncated"):
@@ -384,7 +384,7 @@ def test_records_that_contradict_the_rest_are_refused(tmp_path: Path, document: 
         read_run([write_json(tmp_path / "x.json", document)])
 
 
-def test_a_packed_file_that_is_cut_short(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_a_truncated_compressed_file_is_refused(tmp_path: Path, document: dict[str, Any]) -> None:
     whole = gzip.compress(write_json(tmp_path / "x", document).read_bytes())
     (tmp_path / "x.json.gz").write_bytes(whole[:-200])
 
@@ -392,12 +392,12 @@ def test_a_packed_file_that_is_cut_short(tmp_path: Path, document: dict[str, Any
         read_results(tmp_path / "x.json.gz")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_json_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="cannot open"):
         read_run([tmp_path / "gone_results.json"])
 
 
-def test_no_dispatch_is_no_error_of_the_reader(tmp_path: Path) -> None:
+def test_a_run_without_dispatches_is_read(tmp_path: Path) -> None:
     trace = read_run([write_json(tmp_path / "x.json", process_of(recorded_run(TARGET, [])))])
 
     assert (len(trace.dispatches), len(trace.memory_copies), trace.counters) == (0, 0, {})
@@ -414,7 +414,7 @@ JSON = st.recursive(
 @given(
     value=st.dictionaries(st.text(max_size=5), JSON, max_size=4), at_once=st.integers(1, 40), indent=st.sampled_from([None, 2])
 )
-def test_a_stream_gives_what_the_whole_document_holds(
+def test_streaming_matches_parsing_the_whole_document(
     tmp_path_factory: pytest.TempPathFactory, value: dict[str, Any], at_once: int, indent: int | None
 ) -> None:
     path = tmp_path_factory.mktemp("json") / "x.json"
@@ -439,7 +439,7 @@ def test_a_stream_gives_what_the_whole_document_holds(
     assert kept == {key: inner for index, (key, inner) in enumerate(value.items()) if index % 2 == 0}
 
 
-def test_memory_is_that_of_the_columns(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_memory_use_is_that_of_the_columns(tmp_path: Path, document: dict[str, Any]) -> None:
     import tracemalloc
 
     (one, *_) = document["buffer_records"]["kernel_dispatch"]

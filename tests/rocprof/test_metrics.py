@@ -69,7 +69,7 @@ def test_cycles_of_the_device_are_divided_by_its_xcds() -> None:
     assert evaluate_metric(GFX942["achieved_occupancy"], [counters], FACTS).value == 0.5
 
 
-def test_a_missing_counter_is_no_zero() -> None:
+def test_a_missing_counter_is_not_zero() -> None:
     found = evaluate_metric(GFX942["dram_write_bytes"], [{"TCC_EA0_WRREQ_sum": 5.0}], FACTS)
 
     assert (found.value, found.reason) == (None, "not collected: TCC_EA0_WRREQ_64B_sum")
@@ -87,20 +87,18 @@ def test_a_missing_counter_is_no_zero() -> None:
         ("achieved_occupancy", {"OccupancyPercent": 62.5}, 0.625),
     ],
 )
-def test_counters_that_the_profiler_derives_stand_in_for_missing_ones(
-    name: str, counters: dict[str, float], value: float
-) -> None:
+def test_derived_counters_replace_missing_ones(name: str, counters: dict[str, float], value: float) -> None:
     found = evaluate_metric(GFX942[name], [counters], FACTS)
 
     assert found.value == pytest.approx(value)
     assert found.notes == (f"{name} is from {', '.join(counters)}, which the profiler derives",)
 
 
-def test_rocprof_calls_derived_counters_otherwise() -> None:
+def test_rocprof_names_derived_counters_differently() -> None:
     assert evaluate_metric(GFX942["dram_bytes"], [{"FetchSize": 1.0}, {"WriteSize": 2.0}], FACTS).value == 3072
 
 
-def test_counters_are_preferred_to_what_is_derived_from_them() -> None:
+def test_basic_counters_are_preferred_to_derived_ones() -> None:
     counters = {"TCC_HIT_sum": 1.0, "TCC_MISS_sum": 1.0, "L2CacheHit": 99.0}
 
     assert evaluate_metric(GFX942["l2_hit_rate"], [counters], FACTS).value == 0.5
@@ -110,7 +108,7 @@ def test_a_counter_without_sum_in_its_name_is_the_sum_of_its_instances() -> None
     assert evaluate_metric(GFX942["l2_hit_rate"], [{"TCC_HIT": 3.0, "TCC_MISS": 1.0}], FACTS).value == 0.75
 
 
-def test_what_is_assumed_is_said() -> None:
+def test_assumptions_are_noted() -> None:
     found = evaluate_metric(GFX942["l2_bytes"], [{"TCP_TCC_READ_REQ_sum": 1.0, "TCP_TCC_WRITE_REQ_sum": 0.0}], FACTS)
 
     assert found.value == 128
@@ -126,7 +124,7 @@ def test_times_of_different_passes_are_not_divided() -> None:
     assert "different passes" in str(found.reason)
 
 
-def test_events_of_different_passes_are_put_together() -> None:
+def test_events_of_different_passes_are_combined() -> None:
     passes = [{"TCC_HIT_sum": 30.0}, {"TCC_MISS_sum": 10.0}]
 
     assert evaluate_metric(GFX942["l2_hit_rate"], passes, FACTS).value == 0.75
@@ -139,7 +137,7 @@ def test_one_pass_with_all_counters_is_preferred() -> None:
 
 
 @pytest.mark.parametrize("broken", [float("nan"), -1.0])
-def test_an_impossible_counter_gives_no_metric(broken: float) -> None:
+def test_an_impossible_counter_yields_no_metric(broken: float) -> None:
     found = evaluate_metric(GFX942["l2_hit_rate"], [{"TCC_HIT_sum": broken, "TCC_MISS_sum": 1.0}], FACTS)
 
     assert found.value is None
@@ -170,7 +168,7 @@ def test_every_expression_is_over_known_names(architecture: str) -> None:
 
 @pytest.mark.parametrize("architecture", ["gfx90a", "gfx942", "gfx950", "gfx1030"])
 @given(data=st.data())
-def test_no_counters_whatever_give_a_value_that_cannot_be(architecture: str, data: st.DataObject) -> None:
+def test_no_counter_values_yield_an_impossible_metric(architecture: str, data: st.DataObject) -> None:
     metric = data.draw(st.sampled_from(list(load_metrics(architecture).values())))
     counters = {name: data.draw(st.floats(-1e3, 1e18) | st.just(math.nan), label=name) for name in metric.counters}
 
@@ -194,14 +192,14 @@ def test_no_counters_whatever_give_a_value_that_cannot_be(architecture: str, dat
         ("instructions_per_cycle", {"SQ_INSTS": 51.0, "SQ_BUSY_CU_CYCLES": 10.0}, "5.1 of at most 5"),
     ],
 )
-def test_an_impossible_value_is_a_reason_and_no_value(name: str, counters: dict[str, float], number: str) -> None:
+def test_an_impossible_value_becomes_a_reason(name: str, counters: dict[str, float], number: str) -> None:
     found = evaluate_metric(GFX942[name], [counters], FACTS)
 
     assert found.value is None
     assert number in str(found.reason)
 
 
-def test_a_share_that_rounding_puts_above_all_is_all() -> None:
+def test_a_share_rounded_above_one_is_one() -> None:
     counters = {"SQ_ACTIVE_INST_VALU": 304 * 1000.2, "GRBM_GUI_ACTIVE": 8000.0}
 
     assert evaluate_metric(GFX942["valu_utilisation"], [counters], FACTS).value == 1.0
@@ -241,7 +239,7 @@ def test_metrics_of_the_copy_on_a_real_mi300x(name: str, value: float) -> None:
     assert evaluate_metric(GFX942[name], [VEC_COPY[0]], FACTS).value == pytest.approx(value)
 
 
-def test_shares_of_instructions_and_what_no_counter_names_are_all_of_them() -> None:
+def test_shares_of_instructions_add_up() -> None:
     shares = [
         name for name in GFX942 if name in ("valu_share", "salu_share", "smem_share", "vmem_share", "lds_share", "branch_share")
     ]
@@ -277,7 +275,7 @@ def test_every_share_of_the_copy_is_a_share(dispatch: dict[str, float]) -> None:
         ("uncached_read_bytes", {"TCC_EA0_RD_UNCACHED_32B_sum": 4.0}, 128),
     ],
 )
-def test_metrics_whose_value_is_known_by_hand(name: str, counters: dict[str, float], value: float) -> None:
+def test_metrics_with_hand_computed_values(name: str, counters: dict[str, float], value: float) -> None:
     assert evaluate_metric(GFX942[name], [counters], FACTS).value == pytest.approx(value)
 
 
@@ -285,7 +283,7 @@ def test_every_metric_says_where_it_comes_from() -> None:
     assert all(metric.source and metric.description.endswith(".") for metric in GFX942.values())
 
 
-def test_sums_stand_for_the_counters_that_they_are_sums_of_and_the_other_way_round() -> None:
+def test_counters_and_their_sums_are_interchangeable() -> None:
     radeon, facts = load_metrics("gfx1030"), target_facts(load_target("rx6800xt"), duration_ns=1000.0)
 
     assert evaluate_metric(radeon["wait_share"], [{"SQ_WAIT_ANY_sum": 1.0, "SQ_WAVE_CYCLES_sum": 4.0}], facts).value == 0.25

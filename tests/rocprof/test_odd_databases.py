@@ -122,7 +122,7 @@ def test_copies_and_api_calls_are_read_with_their_correlation(database: Path) ->
     assert trace.dispatches.correlation.tolist() == [1, 2]
 
 
-def test_instances_are_put_together_as_the_counter_defines(database: Path) -> None:
+def test_instances_are_combined_as_the_counter_defines(database: Path) -> None:
     change(database, f'INSERT INTO "rocpd_pmc_event{SUFFIX}" (event_id, pmc_id, value) VALUES (1, 1, 6.0), (1, 2, 3.0)')
 
     assert read_database(database).counters_of(0) == {"SQ_WAVES": 10.0, "TCC_HIT_max": 9.0}
@@ -141,7 +141,7 @@ def test_a_counter_described_for_two_agents_belongs_to_the_agent_of_its_dispatch
     assert [trace.counters_of(i).get("SQ_WAVES") for i in range(2)] == [4.0, 5.0]
 
 
-def test_values_that_are_no_numbers_are_left_out_with_a_note(database: Path) -> None:
+def test_nan_values_are_ignored_with_a_note(database: Path) -> None:
     change(database, f'UPDATE "rocpd_pmc_event{SUFFIX}" SET value = NULL WHERE pmc_id = 1')
 
     trace = read_database(database)
@@ -166,13 +166,13 @@ def test_a_sum_does_not_hide_a_negative_instance(database: Path) -> None:
     assert "SQ_WAVES" not in read_database(database).counters_of(0)
 
 
-def test_counters_of_an_unknown_kind_are_left_out_with_a_note(database: Path) -> None:
+def test_unknown_counters_are_ignored_with_a_note(database: Path) -> None:
     change(database, f'INSERT INTO "rocpd_pmc_event{SUFFIX}" (event_id, pmc_id, value) VALUES (1, 999, 1.0)')
 
     assert read_database(database).notes == ("1 counter values belong to counters that the database does not describe; ignored",)
 
 
-def test_no_time_and_a_clock_that_goes_backwards_are_survived(database: Path) -> None:
+def test_missing_and_decreasing_times_are_accepted(database: Path) -> None:
     change(
         database,
         f'UPDATE "rocpd_kernel_dispatch{SUFFIX}" SET "end" = start WHERE id = 1',
@@ -197,7 +197,7 @@ def test_no_time_and_a_clock_that_goes_backwards_are_survived(database: Path) ->
         ((), "not a rocpd database; its tables: none"),
     ],
 )
-def test_databases_of_other_tools_are_refused_by_name(tmp_path: Path, tables: tuple[str, ...], name: str) -> None:
+def test_databases_of_other_tools_are_identified(tmp_path: Path, tables: tuple[str, ...], name: str) -> None:
     change(tmp_path / "x.db", "PRAGMA user_version = 1", *(f"CREATE TABLE {table} (id INTEGER)" for table in tables))
 
     with pytest.raises(DatabaseError, match=name):
@@ -211,14 +211,14 @@ def test_databases_of_other_tools_are_refused_by_name(tmp_path: Path, tables: tu
         ("out_results.pftrace", b"\n\x10\x08\x01", r"viewer trace \(\.pftrace\)"),
     ],
 )
-def test_other_outputs_of_the_profiler_are_refused_by_name(tmp_path: Path, name: str, content: bytes, what: str) -> None:
+def test_other_profiler_outputs_are_identified(tmp_path: Path, name: str, content: bytes, what: str) -> None:
     (tmp_path / name).write_bytes(content)
 
     with pytest.raises(DatabaseError, match=what):
         read_database(tmp_path / name)
 
 
-def test_a_directory_is_no_database(tmp_path: Path) -> None:
+def test_a_directory_is_not_a_database(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="cannot open the database: Is a directory"):
         read_database(tmp_path)
 
@@ -233,7 +233,7 @@ def test_write_ahead_mode_is_read_without_a_trace(database: Path) -> None:
     assert [entry.name for entry in database.parent.iterdir()] == [database.name]
 
 
-def test_what_lies_in_a_write_ahead_log_is_read_and_stays_there(database: Path, tmp_path: Path) -> None:
+def test_a_write_ahead_log_is_read_and_left_unchanged(database: Path, tmp_path: Path) -> None:
     directory = tmp_path / "copied"
     directory.mkdir()
     with closing(sqlite3.connect(database)) as writer:
@@ -255,7 +255,7 @@ def test_what_lies_in_a_write_ahead_log_is_read_and_stays_there(database: Path, 
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
 
 
-def test_all_of_a_database_may_lie_in_its_log(database: Path, tmp_path: Path) -> None:
+def test_a_database_may_be_entirely_in_its_log(database: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "fresh.db")) as fresh:
         fresh.execute("PRAGMA journal_mode = WAL")
         fresh.execute("PRAGMA wal_autocheckpoint = 0")
@@ -273,7 +273,7 @@ def test_a_killed_writer_leaves_a_partial_database(database: Path) -> None:
         read_database(database)
 
 
-def test_a_directory_that_cannot_be_written_does_not_matter(database: Path) -> None:
+def test_a_read_only_directory_is_accepted(database: Path) -> None:
     database.chmod(0o444)
     database.parent.chmod(0o555)
     try:

@@ -56,7 +56,7 @@ def test_mangled_names_lose_their_descriptor_suffix(database: Path) -> None:
     assert [kernel.mangled_name for kernel in read_database(database).kernels] == ["_Z7vecCopyPdS_S_ii", "reduce"]
 
 
-def test_an_emulated_run_says_so_and_a_real_one_is_measured(database: Path, tmp_path: Path) -> None:
+def test_emulated_and_measured_runs_are_distinguished(database: Path, tmp_path: Path) -> None:
     write_database(tmp_path / "real.db", recorded_run(TARGET, [dispatch(0, 1)], emulated=False))
     change(tmp_path / "real.db", f"""UPDATE "rocpd_info_agent{SUFFIX}" SET extdata = '{{"cu_count": 304}}'""")
 
@@ -70,7 +70,7 @@ def test_instances_of_a_counter_are_summed(database: Path) -> None:
     assert read_database(database).counters_of(0) == {"SQ_WAVES": 16400.0}
 
 
-def test_streaming_samples_are_no_counter_values(database: Path) -> None:
+def test_streaming_samples_are_not_counter_values(database: Path) -> None:
     change(
         database,
         f'ALTER TABLE "rocpd_pmc_event{SUFFIX}" ADD COLUMN sample_id INTEGER',
@@ -100,7 +100,7 @@ def test_tables_are_found_without_their_plain_views(database: Path) -> None:
     assert len(read_database(database).dispatches) == 2
 
 
-def test_two_processes_of_one_file_keep_equal_ids_apart(database: Path, tmp_path: Path) -> None:
+def test_equal_ids_of_two_processes_in_one_file_stay_separate(database: Path, tmp_path: Path) -> None:
     other = make_guid(1_700_000_000_001, "other")
     write_database(tmp_path / "b.db", recorded_run(TARGET, [dispatch(0, 7, kernel=REDUCE)], guid=other))
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
@@ -242,13 +242,13 @@ def test_a_reference_to_a_missing_row_is_refused(database: Path) -> None:
     assert "row 1" in failing(database)
 
 
-def test_a_time_that_is_no_number_is_refused(database: Path) -> None:
+def test_a_nonnumeric_time_is_refused(database: Path) -> None:
     change(database, f"""UPDATE "rocpd_kernel_dispatch{SUFFIX}" SET start = 'soon' WHERE id = 1""")
 
     assert "not an integer" in failing(database)
 
 
-def test_extdata_that_is_no_json_is_refused(database: Path) -> None:
+def test_extdata_must_be_json(database: Path) -> None:
     change(database, f"""UPDATE "rocpd_info_agent{SUFFIX}" SET extdata = '{{' WHERE id = 1""")
 
     assert "not contain JSON" in failing(database)

@@ -72,7 +72,7 @@ def assert_whole(trace: Trace) -> None:
     assert trace.notes == ()
 
 
-def test_where_only_views_have_the_plain_names_they_are_read(tmp_path: Path) -> None:
+def test_views_are_read_if_tables_have_other_names(tmp_path: Path) -> None:
     path = written(tmp_path / "x.db")
     with closing(sqlite3.connect(path)) as connection, connection:
         named = connection.execute("SELECT name, type FROM sqlite_master WHERE name LIKE 'rocpd%'").fetchall()
@@ -97,13 +97,13 @@ def test_registers_that_are_not_in_the_table_are_unknown(tmp_path: Path) -> None
     assert "the trace does not state the kernel's register counts" in " ".join(build_profile(trace, target=TARGET).notes)
 
 
-def test_agents_may_lack_what_only_some_writers_say(tmp_path: Path) -> None:
+def test_agents_may_lack_optional_properties(tmp_path: Path) -> None:
     path = written(tmp_path / "x.db")
 
     assert_whole(read_database(change(path, *without_column("rocpd_info_agent", "product_name", "extdata", "model_name"))))
 
 
-def test_what_cannot_be_told_apart_without_is_needed(tmp_path: Path) -> None:
+def test_identifying_columns_are_required(tmp_path: Path) -> None:
     path = written(tmp_path / "x.db")
 
     with pytest.raises(DatabaseError, match="incomplete: no such column: pid"):
@@ -111,7 +111,7 @@ def test_what_cannot_be_told_apart_without_is_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["event", "pmc_event", "kernel_dispatch"])
-def test_a_guid_that_is_no_text_is_no_guid_of_the_run(tmp_path: Path, table: str) -> None:
+def test_a_guid_must_be_text(tmp_path: Path, table: str) -> None:
     path = change(written(tmp_path / "x.db"), f"""UPDATE "rocpd_{table}{{s}}" SET guid = x'ff00'""")
 
     if table == "kernel_dispatch":
@@ -135,7 +135,7 @@ def test_a_dispatch_without_queue_or_stream_is_read(tmp_path: Path) -> None:
     assert (trace.dispatches.queue.tolist(), trace.dispatches.stream.tolist()) == ([0, 0, 0, -1], [0, 0, 0, -1])
 
 
-def test_a_kernel_that_no_table_describes_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_an_undescribed_kernel_is_named_by_its_id(tmp_path: Path) -> None:
     def unknown(database: Database) -> None:
         database.dispatch(98, 0, 1300, 1400, agent=1)
         database.dispatch(99, 0, 1500, 1600, agent=1)
@@ -149,13 +149,13 @@ def test_a_kernel_that_no_table_describes_has_a_name_of_its_own(tmp_path: Path) 
     assert build_profile(trace, target=TARGET).kernel.name == "unknown_kernel_0"
 
 
-def test_a_kernel_without_any_name_has_one(tmp_path: Path) -> None:
+def test_an_unnamed_kernel_gets_a_name(tmp_path: Path) -> None:
     path = change(written(tmp_path / "x.db"), 'UPDATE "rocpd_info_kernel_symbol{s}" SET display_name = NULL, kernel_name = NULL')
 
     assert read_database(path).kernels[0].name == "unknown_kernel_5"
 
 
-def test_a_name_ends_where_c_ends_it(tmp_path: Path) -> None:
+def test_a_name_ends_at_nul(tmp_path: Path) -> None:
     names = "display_name = 'f(int)' || char(0) || 'x', kernel_name = '_Z1fi.kd' || char(0)"
 
     (kernel,) = read_database(change(written(tmp_path / "x.db"), f'UPDATE "rocpd_info_kernel_symbol{{s}}" SET {names}')).kernels
@@ -188,7 +188,7 @@ def test_values_without_a_dispatch_are_counted_in_a_note(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("environment", "noted"), [({"ROCPROF_KERNEL_REPLAY": "1"}, True), ({"ROCPROF_KERNEL_REPLAY": "0"}, False)]
 )
-def test_a_database_cannot_tell_passes_of_kernel_replay_apart(tmp_path: Path, environment: dict[str, str], noted: bool) -> None:
+def test_kernel_replay_in_a_database_is_noted(tmp_path: Path, environment: dict[str, str], noted: bool) -> None:
     path = written(tmp_path / "x.db", lambda d: d.execute("UPDATE {info_process} SET environment = ?", json.dumps(environment)))
 
     assert any("their sum; collect with rocprofv3 -f json" in note for note in read_database(path).notes) == noted
@@ -201,13 +201,13 @@ def test_without_events_there_are_still_dispatches_and_counters(tmp_path: Path) 
     assert trace.dispatches.correlation.tolist() == [-1, -1, -1]
 
 
-def test_only_calls_is_no_error_of_the_reader(tmp_path: Path) -> None:
+def test_a_run_with_api_calls_only_is_read(tmp_path: Path) -> None:
     trace = read_database(change(written(tmp_path / "x.db"), 'DELETE FROM "rocpd_kernel_dispatch{s}"'))
 
     assert (len(trace.dispatches), len(trace.regions)) == (0, 1)
 
 
-def test_marked_ranges_are_called_what_the_user_called_them(tmp_path: Path) -> None:
+def test_marked_ranges_have_the_users_text(tmp_path: Path) -> None:
     def marked(database: Database) -> None:
         database.text(2, "roctxRangePushA")
         database.region(800, 2000, name=2, event=600, stack=1)
@@ -295,7 +295,7 @@ def with_tracks(path: Path) -> Path:
     return change(path, *statements)
 
 
-def test_schema_4_says_whose_a_row_is_by_its_track(tmp_path: Path) -> None:
+def test_schema_4_identifies_owners_by_track(tmp_path: Path) -> None:
     path = with_tracks(
         written(tmp_path / "x.db", lambda d: d.execute("UPDATE {kernel_dispatch} SET queue_id = 3, stream_id = 4, tid = 7"))
     )
@@ -308,7 +308,7 @@ def test_schema_4_says_whose_a_row_is_by_its_track(tmp_path: Path) -> None:
     assert trace.regions.thread.tolist() == [77]
 
 
-def test_schema_4_may_compress_what_the_runtime_reports(tmp_path: Path) -> None:
+def test_schema_4_may_compress_properties(tmp_path: Path) -> None:
     text = json.dumps(dict(MI300X)).encode()
     packed = b"LZ4F" + len(text).to_bytes(4, "little") + pyarrow.compress(text, codec="lz4", asbytes=True)
     path = written(tmp_path / "x.db", lambda d: d.execute("UPDATE {info_agent} SET extdata = ?", packed))
@@ -318,7 +318,7 @@ def test_schema_4_may_compress_what_the_runtime_reports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [b"LZ4F\x10\0\0\0broken", b"LZ4F", b"\x0c\x0d"])
-def test_what_is_packed_wrongly_is_refused(tmp_path: Path, packed: bytes) -> None:
+def test_invalid_compression_is_refused(tmp_path: Path, packed: bytes) -> None:
     path = written(tmp_path / "x.db", lambda d: d.execute("UPDATE {info_agent} SET extdata = ?", packed))
 
     with pytest.raises(DatabaseError, match="an extdata column does not contain JSON"):

@@ -35,7 +35,7 @@ def test_each_device_has_its_row(tmp_path: Path) -> None:
     assert read_roofline_csv(csv(tmp_path), device=1).memory["dram"] == 4000
 
 
-def test_newer_releases_measure_more_types_and_name_the_device_otherwise(tmp_path: Path) -> None:
+def test_newer_releases_have_more_types_and_another_device_column(tmp_path: Path) -> None:
     text = "devID,HBMBw,HBMBwLow,hbmBwHigh,FP16Flops,BF16Flops,I8Ops,MFMAF4Flops\n1,6237.3,6233,6241,38558,5764,81175,9\n"
 
     peaks = read_roofline_csv(csv(tmp_path, text), device=1)
@@ -44,7 +44,7 @@ def test_newer_releases_measure_more_types_and_name_the_device_otherwise(tmp_pat
     assert peaks.compute == {("vector", "f16"): 38558, ("vector", "bf16"): 5764, ("vector", "i8"): 81175}
 
 
-def test_what_was_not_measured_has_no_peak(tmp_path: Path) -> None:
+def test_zero_means_not_measured(tmp_path: Path) -> None:
     peaks = read_roofline_csv(csv(tmp_path, "device,HBMBw,MALLBw,FP32Flops,MFMAF8Flops\n0,1600,0,,0\n"))
 
     assert (peaks.memory, peaks.compute) == ({"dram": 1600}, {})
@@ -62,7 +62,7 @@ def test_what_was_not_measured_has_no_peak(tmp_path: Path) -> None:
         ("x" * (1 << 20) + "\n", "too large"),
     ],
 )
-def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, what: str) -> None:
+def test_other_csv_files_are_refused(tmp_path: Path, text: str, what: str) -> None:
     with pytest.raises(RooflineCsvError, match=r"roofline\.csv") as refusal:
         read_roofline_csv(csv(tmp_path, text))
 

@@ -56,7 +56,7 @@ def test_one_symbol_of_several_processes_is_one_kernel(two: tuple[Path, Path]) -
     assert [(kernel.name, kernel.total_ns) for kernel in ranked] == [("reduce", 400), (VEC_COPY.display_name, 100)]
 
 
-def test_a_directory_stands_for_the_databases_in_it(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_directory_means_the_databases_in_it(two: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("no database")
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection, connection:
         connection.execute("CREATE TABLE runs (id INTEGER)")
@@ -72,14 +72,14 @@ def test_a_directory_without_a_database_is_refused(tmp_path: Path) -> None:
         read_databases([tmp_path])
 
 
-def test_a_damaged_database_of_a_directory_is_an_error_not_left_out(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_damaged_database_in_a_directory_is_an_error(two: tuple[Path, Path], tmp_path: Path) -> None:
     two[1].write_bytes(two[1].read_bytes()[:5000])
 
     with pytest.raises(DatabaseError, match="truncated"):
         read_databases([tmp_path])
 
 
-def test_a_tracking_database_in_use_beside_them_does_not_matter(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_open_tracking_database_is_ignored(two: tuple[Path, Path], tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE runs (id INTEGER)")
@@ -96,7 +96,7 @@ def test_a_copy_of_a_file_counts_once(two: tuple[Path, Path], tmp_path: Path) ->
     assert trace.notes == ("copy.db equals 1_results.db and was ignored",)
 
 
-def test_copies_of_one_name_are_told_apart_by_their_directories(two: tuple[Path, Path], tmp_path: Path) -> None:
+def test_equal_file_names_are_shown_with_directories(two: tuple[Path, Path], tmp_path: Path) -> None:
     for directory in ("trace", "counters_1"):
         (tmp_path / directory).mkdir()
         shutil.copy(two[0], tmp_path / directory / "run_results.db")

@@ -70,7 +70,7 @@ def test_summary_views_count_in_microseconds_and_percent(tmp_path: Path) -> None
     assert (busy["GpuTime"], busy["WallTime"]) == (4000, 6000)
 
 
-def test_tables_carry_the_guid_and_plain_views_stand_for_them(tmp_path: Path) -> None:
+def test_tables_have_guid_suffixes_and_plain_views(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     write_database(path, recorded_run(TARGET, [dispatch(0, 1)]))
 
@@ -115,7 +115,7 @@ def test_the_users_environment_is_not_recorded(tmp_path: Path, monkeypatch: pyte
     assert b"do-not-leak" not in (tmp_path / "x.db").read_bytes()
 
 
-def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
+def test_equal_runs_result_in_equal_bytes(tmp_path: Path) -> None:
     run = recorded_run(TARGET, [dispatch(0, 5, counters={"SQ_WAVES": 4})])
 
     write_database(tmp_path / "a.db", run)
@@ -130,7 +130,7 @@ def test_a_guid_orders_by_time_and_differs_by_seed() -> None:
     assert uuid.UUID(make_guid(1000, "a")).variant == uuid.RFC_4122
 
 
-def test_a_failed_write_leaves_the_old_database_and_no_rubbish(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_database_only(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     write_database(path, recorded_run(TARGET, [dispatch(0, 1)]))
     before = path.read_bytes()
@@ -162,7 +162,7 @@ def test_a_dispatch_of_an_unknown_kernel_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "x.db").exists()
 
 
-def test_an_agent_of_another_target_takes_that_targets_facts() -> None:
+def test_an_agent_has_the_facts_of_its_target() -> None:
     agent = AgentRecord.from_target(load_target("rx6800xt"), device="emulator", emulated=True, versions={})
 
     assert (agent.name, agent.properties["wave_front_size"], agent.properties["simd_per_cu"]) == ("gfx1030", 32, 2)
