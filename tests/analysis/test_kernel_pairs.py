@@ -1,4 +1,4 @@
-"""Which kernel of one run is which of another."""
+"""Pairing of the kernels of two runs."""
 
 from __future__ import annotations
 

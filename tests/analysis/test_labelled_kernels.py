@@ -1,4 +1,4 @@
-"""Kernels that were built to show one bottleneck each are classified as what they were built to be."""
+"""Classification of kernels built to show one bottleneck each."""
 
 import pytest
 
@@ -14,7 +14,7 @@ QUICK = {
     "lone_lane", "few_conflicts", "one_counter", "static_lds", "dynamic_lds", "long_loop", "rare_work", "own_trips",
     "two_way", "eight_way", "reset", "add_some",
 }  # fmt: skip
-"""Some of each class, which take the emulator less than a second each; the others are slow together."""
+"""Fast cases of each class (less than a second each on the emulator); the others are slow tests."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""How passes are run: on a device that writes a database for each run, and fails where a test wants it."""
+"""Passes on a device that writes a database for each run, and fails on request."""
 
 from __future__ import annotations
 

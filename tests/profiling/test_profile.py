@@ -1,4 +1,4 @@
-"""Selection of the kernel and what a profile takes from trace, target and compiler."""
+"""Selection of the kernel, and the profile built from trace, target and compiler metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page shows what the documents hold, escaped."""
+"""The page shows the content of the documents, escaped."""
 
 import json
 from pathlib import Path

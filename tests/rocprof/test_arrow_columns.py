@@ -1,4 +1,4 @@
-"""Columns read with Arrow equal what the standard library says, and what Arrow cannot hold is left to it."""
+"""Columns read with Arrow equal those of the standard library, and types that Arrow cannot represent are refused."""
 
 from __future__ import annotations
 

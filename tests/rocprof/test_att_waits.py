@@ -1,4 +1,4 @@
-"""What waits wait for, in small sequences with known answers."""
+"""Causes of waits, in small sequences with known answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rocm_perf_lab.rocprof.att.waits import Follower, counter_of
 
 
 def waited(*texts: str, gfxip: int | None = 9) -> dict[int, list[int]]:
-    """Place of a waiting instruction -> places of what it waited for."""
+    """Position of a waiting instruction -> positions of its causes."""
     follower = Follower({row: row_effects(text, gfxip) for row, text in enumerate(texts)}, gfxip)
     rows = np.arange(len(texts))
     found: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What is written is read back unchanged."""
+"""A written trace reads back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other releases and tools call the columns of a trace, and how they spread counters over files."""
+"""Column names of other releases and tools, and counters spread over several files."""
 
 from __future__ import annotations
 

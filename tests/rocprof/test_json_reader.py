@@ -1,4 +1,4 @@
-"""JSON of rocprofv3: what it says is what the database of the same run says."""
+"""JSON of rocprofv3: it contains the same as the database of the same run."""
 
 from __future__ import annotations
 

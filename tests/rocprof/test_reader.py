@@ -1,4 +1,4 @@
-"""Reading back what was written, databases of several processes, and files that are something else."""
+"""Databases read back after writing, databases of several processes, and refused files."""
 
 from __future__ import annotations
 
