@@ -1,6 +1,6 @@
-"""One gfx90a or gfx942 instruction from its bytes, in LLVM's syntax as far as tinygrad's instruction tables carry.
+"""Disassembly of one CDNA instruction with tinygrad's instruction tables.
 
-Registers, literals and `s_waitcnt` read as in LLVM; rarer modifiers follow as `name:value` of their encoding field.
+Registers, literals and `s_waitcnt` are written as in LLVM; rarer modifiers are written as `name:value` of their encoding field.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _DWORD = 4
 _LONGEST_INSTRUCTION = 16
 _LITERAL = 255
-"""Operand number that stands for the constant after the instruction."""
+"""Operand number of the constant that follows the instruction."""
 _NO_SCALAR_BASE = 0x7F
 _SCALAR_MEMORY_MODIFIERS = ("imm", "soffset_en", "offset", "soffset")
 _SIGN_FIELDS = ("neg", "abs")
@@ -26,14 +26,14 @@ _CARRY_READERS = ("v_addc_co_u32_e32", "v_subb_co_u32_e32", "v_subbrev_co_u32_e3
 
 
 def decode_instruction(code: bytes, decoder: InstructionDecoder) -> tuple[str, int]:
-    """Text and size in bytes of the first instruction in `code`; what does not decode becomes `.long`."""
+    """Return text and size in bytes of the first instruction in `code`; `.long` for bytes that do not decode."""
     from tinygrad.renderer.amd import decode_inst
 
     try:
         instruction = decode_inst(code[:_LONGEST_INSTRUCTION].ljust(_LONGEST_INSTRUCTION, b"\0"), decoder.tables)
         size = instruction.size()
         text = _text(instruction, decoder)
-    except (ValueError, AssertionError, RuntimeError):  # tinygrad's ways to say that the bits mean nothing
+    except (ValueError, AssertionError, RuntimeError):  # raised by tinygrad for invalid encodings
         size, text = len(code) + 1, ""
     if size > len(code):
         return f".long {int.from_bytes(code[:_DWORD], 'little'):#010x}", min(_DWORD, len(code))
@@ -55,7 +55,7 @@ def _text(instruction: Any, decoder: InstructionDecoder) -> str:
 
 
 def _fields(instruction: Any) -> dict[str, tuple[Any, Any]]:
-    """Name -> (value, value at rest), without opcode and fixed bits."""
+    """Return name -> (value, default), without opcode and fixed bits."""
     from tinygrad.renderer.amd.dsl import FixedBitField
 
     return {
@@ -66,7 +66,7 @@ def _fields(instruction: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def _registers(instruction: Any, fields: dict[str, tuple[Any, Any]]) -> list[str]:
-    """The operands that the opcode has; fields that it does not use are left out."""
+    """Return the operands of the opcode, without fields that it does not use."""
     used = instruction.operands
     return [
         _register(name, value, fields, instruction)
@@ -90,8 +90,8 @@ def _register(name: str, value: Any, fields: dict[str, tuple[Any, Any]], instruc
 
 
 def _signed(text: str, name: str, instruction: Any) -> str:
-    """VOP3's negation and absolute value, one bit for each source."""
-    if name not in _SOURCES or hasattr(instruction, "neg_hi"):  # packed instructions state theirs as modifiers
+    """Apply the negation and absolute value of VOP3, one bit for each source."""
+    if name not in _SOURCES or hasattr(instruction, "neg_hi"):  # packed instructions have modifiers instead
         return text
     bit = 1 << _SOURCES.index(name)
     if int(getattr(instruction, "abs", 0)) & bit:
@@ -118,8 +118,8 @@ def _scalar_offset(fields: dict[str, tuple[Any, Any]]) -> str:
 
 
 def _immediates(fields: dict[str, tuple[Any, Any]]) -> list[str]:
-    value, at_rest = fields.get("simm16", (0, 0))
-    return [f"{value:#x}"] if value != at_rest else []
+    value, default = fields.get("simm16", (0, 0))
+    return [f"{value:#x}"] if value != default else []
 
 
 def _modifiers(fields: dict[str, tuple[Any, Any]]) -> list[str]:
@@ -128,6 +128,6 @@ def _modifiers(fields: dict[str, tuple[Any, Any]]) -> list[str]:
         hidden.update(_SCALAR_MEMORY_MODIFIERS)
     return [
         name if value == 1 and name != "offset" else f"{name}:{value}"
-        for name, (value, at_rest) in fields.items()
-        if name not in hidden and not hasattr(value, "fmt") and value != at_rest
+        for name, (value, default) in fields.items()
+        if name not in hidden and not hasattr(value, "fmt") and value != default
     ]

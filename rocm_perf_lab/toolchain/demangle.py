@@ -1,10 +1,10 @@
-"""C++ symbol names as their authors wrote them."""
+"""Demangling of C++ symbol names."""
 
 from __future__ import annotations
 
 
 def demangle(symbol: str) -> str:
-    """`vecCopy(double*, double*)` for `_Z7vecCopyPdS_`; a symbol that is not C++ stays as it is."""
+    """Return `vecCopy(double*, double*)` for `_Z7vecCopyPdS_`; a symbol that is not mangled is returned unchanged."""
     if not symbol.startswith("_Z"):
         return symbol
     import pycxxfilt
@@ -16,14 +16,14 @@ def demangle(symbol: str) -> str:
 
 
 def base_name(demangled: str) -> str:
-    """`ns::gemm` for `void ns::gemm<16, true>(float*)`: without return type, template arguments and parameters."""
+    """Return `ns::gemm` for `void ns::gemm<16, true>(float*)`: without return type, template arguments and parameters."""
     visible = _outside_brackets(demangled.replace("(anonymous namespace)", "{anonymous}"))
     head = visible.partition("(")[0].strip()
     return head.rpartition(" ")[2].replace("{anonymous}", "(anonymous namespace)")
 
 
 def without_parameters(demangled: str) -> str:
-    """`ns::gemm<16, true>` for `void ns::gemm<16, true>(float*)`: without return type and parameters."""
+    """Return `ns::gemm<16, true>` for `void ns::gemm<16, true>(float*)`: without return type and parameters."""
     depth = 0
     start = 0
     for position, character in enumerate(demangled):

@@ -1,4 +1,4 @@
-"""The 64-byte kernel descriptor that the command processor reads, and what its fields say of registers.
+"""Kernel descriptors: the 64 bytes that the command processor reads, and the register allocation that they encode.
 
 Layout and field meanings: LLVM "User Guide for AMDGPU Backend", sections Kernel Descriptor and compute_pgm_rsrc1..3.
 """
@@ -39,17 +39,17 @@ def parse_descriptor(data: bytes) -> KernelDescriptor:
 
 
 def wavefront_size(descriptor: KernelDescriptor) -> int:
-    """Lanes of a wavefront."""
+    """Return the number of lanes of a wavefront."""
     return 32 if descriptor.kernel_code_properties & _WAVEFRONT_SIZE_32 else 64
 
 
 def uses_workgroup_processor(descriptor: KernelDescriptor) -> bool:
-    """Whether workgroups are spread over the two CUs of a WGP (gfx10 and later; `-mcumode` leaves it out)."""
+    """Return whether workgroups use both CUs of a WGP (GFX10 and later, without `-mcumode`)."""
     return bool(descriptor.compute_pgm_rsrc1 & _WGP_MODE)
 
 
 def uses_dynamic_stack(descriptor: KernelDescriptor) -> bool:
-    """Whether scratch beyond the stated size may be needed."""
+    """Return whether the kernel may need more scratch than its descriptor states."""
     return bool(descriptor.kernel_code_properties & _DYNAMIC_STACK)
 
 

@@ -1,7 +1,7 @@
-"""The instructions of a kernel as text: `disassemble(code_object, symbol) -> tuple[AssemblyLine, ...]`.
+"""Disassembly of kernels: `disassemble(code_object, symbol) -> tuple[AssemblyLine, ...]`.
 
-LLVM's own disassembler writes them where one is installed that knows the processor; elsewhere tinygrad's tables of
-AMD's published instruction set decode them (gfx90a and gfx942).
+llvm-objdump is used if it is installed and knows the processor; otherwise tinygrad's instruction tables are used for
+architectures with a `decoder` in `arch/*.yaml`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OBJDUMP_LINE = re.compile(r"^\s+(?P<text>\S.*?)\s*// (?P<address>[0-9A-F]{12}):
 
 
 class DisassemblyError(LabError):
-    """No disassembler for the processor."""
+    """Missing disassembler for a processor."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class AssemblyLine:
 
 
 def disassemble(code_object: CodeObject, symbol: str, *, search: ToolSearch | None = None) -> tuple[AssemblyLine, ...]:
-    """The instructions of a kernel in address order.
+    """Return the instructions of a kernel in address order.
 
     Args:
-        code_object: Where the kernel is.
-        symbol: Any name that :func:`find_kernel` takes.
-        search: Where to look for llvm-objdump.
+        code_object: Code object with the kernel.
+        symbol: Any name that :func:`find_kernel` accepts.
+        search: Search paths for llvm-objdump.
 
     Raises:
-        KernelNotFound: No such kernel.
-        DisassemblyError: No tool here knows the processor.
+        KernelNotFound: There is no such kernel.
+        DisassemblyError: No installed tool knows the processor.
     """
     kernel = find_kernel(code_object, symbol)
     for objdump in _objdumps(search or ToolSearch()):
@@ -67,7 +67,7 @@ def disassemble(code_object: CodeObject, symbol: str, *, search: ToolSearch | No
     processor = find_processor(code_object.architecture)
     if processor is None or processor.decoder is None:
         raise DisassemblyError(
-            f"nothing here can disassemble {code_object.architecture}",
+            f"no disassembler for {code_object.architecture} is installed",
             where=kernel.symbol,
             hint="Install ROCm or LLVM 18 or later (llvm-objdump).",
         )
@@ -84,7 +84,7 @@ def _objdumps(search: ToolSearch) -> Iterator[str]:
 
 
 def _run_objdump(objdump: str, code_object: CodeObject, kernel: KernelMetadata) -> tuple[AssemblyLine, ...]:
-    """Its output for one kernel; nothing when it does not know the processor."""
+    """Return the output of llvm-objdump for one kernel; empty if it does not know the processor."""
     first, end = kernel.entry_address, kernel.entry_address + kernel.code_bytes
     with tempfile.NamedTemporaryFile(suffix=".hsaco") as file:
         file.write(code_object.data)

@@ -1,7 +1,7 @@
-"""Reads a compiled code object: takes the bytes of an HSACO (or a bundle around it), gives a :class:`CodeObject`.
+"""Reader of compiled code objects: the bytes of an HSACO, or of a bundle with one, become a :class:`CodeObject`.
 
 The kernels come from the AMDGPU metadata note (code object versions 3 to 6: MessagePack); a hand-written object without
-that note falls back on its `.kd` kernel descriptors. Version 2 has other notes and descriptors, read by
+that note is read from its `.kd` kernel descriptors. Version 2 has other notes and descriptors, read by
 :mod:`rocm_perf_lab.toolchain.version2`. Source: LLVM "User Guide for AMDGPU Backend".
 """
 
@@ -52,7 +52,7 @@ def read_code_object(data: bytes, *, bundle_architecture: str = "gfx942") -> Cod
     """Parse an HSACO, or the one code object for `bundle_architecture` in an offload bundle or HIP executable.
 
     Raises:
-        CodeObjectError: Damaged, of another machine, without kernels' descriptors, or more than one code object.
+        CodeObjectError: The file is damaged, for another machine or without kernel descriptors, or has several code objects.
     """
     code_objects = unpack_code_objects(data, bundle_architecture)
     if len(code_objects) > 1:
@@ -64,7 +64,11 @@ def read_code_object(data: bytes, *, bundle_architecture: str = "gfx942") -> Cod
 
 
 def read_code_objects(data: bytes, *, bundle_architecture: str = "gfx942") -> tuple[CodeObject, ...]:
-    """All code objects for one architecture in a bundle or executable, in file order."""
+    """Return all code objects for one architecture in a bundle or executable, in file order.
+
+    Raises:
+        CodeObjectError: The file is damaged, for another machine or without kernel descriptors.
+    """
     return tuple(_parse(content, bundle_architecture) for content in unpack_code_objects(data, bundle_architecture))
 
 
@@ -124,7 +128,7 @@ def _descriptor_symbols(elf: ElfFile) -> list[str]:
 
 
 def _kernel_of_note(elf: ElfFile, note: KernelNote, architecture: str) -> KernelMetadata:
-    """The compiler's word where there is a note; address and code size are in the file itself."""
+    """Return the kernel of a metadata note; address and code size are read from the file."""
     kernel = _kernel_of_descriptor(elf, note.symbol.removesuffix(_DESCRIPTOR_SUFFIX), architecture)
     return replace(
         kernel,
@@ -165,7 +169,7 @@ def _kernels_of_version_2(elf: ElfFile, architecture: str) -> list[KernelMetadat
 
 
 def _kernel_of_version_2(elf: ElfFile, symbol: str, note: KernelNoteV2 | None, architecture: str) -> KernelMetadata:
-    """What the amd_kernel_code_t tells, and over it what the note says."""
+    """Return a kernel from its amd_kernel_code_t; values of the note take precedence."""
     code = read_kernel_code(elf, symbol, architecture)
     kernel = _described_kernel(elf, symbol, elf.symbols[symbol].address, code.descriptor, architecture)
     kernel = replace(
@@ -180,7 +184,7 @@ def _kernel_of_version_2(elf: ElfFile, symbol: str, note: KernelNoteV2 | None, a
 def _described_kernel(
     elf: ElfFile, symbol: str, descriptor_address: int, descriptor: KernelDescriptor, architecture: str
 ) -> KernelMetadata:
-    """What the descriptor alone tells: registers as allocated, no arguments, no spill counts."""
+    """Return a kernel from its descriptor alone: allocated registers, without arguments and spill counts."""
     registers = allocated_registers(descriptor, architecture)
     entry_address = descriptor_address + descriptor.entry_offset
     return KernelMetadata(
@@ -219,7 +223,7 @@ def _descriptor_address(elf: ElfFile, symbol: str) -> int:
 
 
 def _code_bytes(elf: ElfFile, symbol: str, entry_address: int) -> int:
-    """Size of the kernel's code: its symbol's, or for assembly without `.size` up to the next function or kernel, or the end."""
+    """Return the code size: that of the symbol, or for assembly without `.size` up to the next function, kernel or the end."""
     section = next(
         (s for s in elf.sections if s.is_code and s.is_loaded and s.address <= entry_address < s.address + s.size), None
     )
@@ -236,6 +240,6 @@ def _code_bytes(elf: ElfFile, symbol: str, entry_address: int) -> int:
         other.address
         for other in elf.symbols.values()
         if entry_address < other.address < section_end
-        and (other.kind != _STT_NOTYPE or other.size or other.name + _DESCRIPTOR_SUFFIX in elf.symbols)  # no mere label
+        and (other.kind != _STT_NOTYPE or other.size or other.name + _DESCRIPTOR_SUFFIX in elf.symbols)  # not a label
     )
     return min(later, default=section_end) - entry_address

@@ -1,7 +1,7 @@
-"""The few ELF64 structures that a code object needs, read with every offset checked.
+"""Reader of the ELF64 structures that a code object needs, with bounds checks for untrusted files.
 
-Takes untrusted bytes, gives sections, symbols and notes, or a :class:`CodeObjectError`. Written on `struct` because a
-general ELF library answers a damaged file with whatever exception it happens to meet. Layout: System V gABI, ELF-64.
+Every damaged file raises a :class:`CodeObjectError`; general ELF libraries raise arbitrary exceptions. Layout: System V
+gABI, ELF-64.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHN_UNDEF = 0
 
 @dataclass(frozen=True)
 class Section:
-    """One section header; `address` is its virtual address, `offset` its place in the file."""
+    """One section header; `address` is its virtual address, `offset` its position in the file."""
 
     name: str
     kind: int
@@ -42,12 +42,12 @@ class Section:
 
     @property
     def is_code(self) -> bool:
-        """Whether the section holds instructions."""
+        """True if the section contains instructions."""
         return bool(self.flags & _SHF_EXECINSTR)
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the section has bytes in the file that are mapped at its address."""
+        """True if the section has bytes in the file that are mapped at its address."""
         return bool(self.flags & _SHF_ALLOC) and self.kind != _SHT_NOBITS
 
 
@@ -63,7 +63,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Note:
-    """One note record: `owner` names the vendor whose `kind` it is."""
+    """One note record; `kind` is a number defined by the vendor `owner`."""
 
     owner: str
     kind: int
@@ -83,7 +83,7 @@ class ElfFile:
 
     @cached_property
     def symbols(self) -> dict[str, Symbol]:
-        """Defined symbols by name; the full symbol table wins over the dynamic one."""
+        """Defined symbols by name; the full symbol table takes precedence over the dynamic one."""
         tables = sorted(
             (section for section in self.sections if section.kind in (_SHT_SYMTAB, _SHT_DYNSYM)),
             key=lambda section: section.kind == _SHT_SYMTAB,
@@ -98,24 +98,24 @@ class ElfFile:
                 yield from _notes_in(self.content(section))
 
     def section(self, name: str) -> Section | None:
-        """The first section of that name."""
+        """Return the first section of that name."""
         return next((section for section in self.sections if section.name == name), None)
 
     def content(self, section: Section) -> bytes:
-        """The bytes of a section in the file."""
+        """Return the bytes of a section in the file."""
         return _slice(self.data, section.offset, section.size, f"section {section.name!r}")
 
     def read(self, address: int, size: int) -> bytes:
-        """`size` bytes at a virtual address.
+        """Return `size` bytes at a virtual address.
 
         Raises:
-            CodeObjectError: No section of the file has bytes there.
+            CodeObjectError: No section contains these bytes.
         """
         for section in self.sections:
             start = address - section.address
             if section.is_loaded and start >= 0 and start + size <= section.size:
                 return _slice(self.data, section.offset + start, size, f"address {address:#x}")
-        raise CodeObjectError(f"no section holds the {size} bytes at address {address:#x}", hint=_REBUILD)
+        raise CodeObjectError(f"no section contains the {size} bytes at address {address:#x}", hint=_REBUILD)
 
     def _symbols_of(self, table: Section) -> Iterator[Symbol]:
         if table.link >= len(self.sections):
@@ -132,7 +132,7 @@ def parse_elf(data: bytes) -> ElfFile:
     """Read the ELF header and the section headers.
 
     Raises:
-        CodeObjectError: Not an ELF64 little-endian file, or cut short.
+        CodeObjectError: The file is not ELF64 little-endian, or is truncated.
     """
     if not data.startswith(ELF_MAGIC):
         raise CodeObjectError("these bytes are not an ELF file", hint="Pass a code object (.hsaco) or a bundle.")
@@ -155,7 +155,7 @@ def parse_elf(data: bytes) -> ElfFile:
     return ElfFile(data, kind, machine, flags, abi_version=identity[8], sections=sections)
 
 
-_REBUILD = "The file is damaged or was cut short: compile or copy it again."
+_REBUILD = "The file is damaged or truncated: compile or copy it again."
 
 
 def _notes_in(content: bytes) -> Iterator[Note]:
@@ -184,5 +184,5 @@ def _slice(data: bytes, offset: int, size: int, what: str) -> bytes:
 def _string(table: bytes, start: int) -> str:
     end = table.find(b"\0", start)
     if end < 0:
-        raise CodeObjectError(f"a name lies outside its string table (offset {start})", hint=_REBUILD)
+        raise CodeObjectError(f"a name is outside its string table (offset {start})", hint=_REBUILD)
     return table[start:end].decode("utf-8", errors="replace")

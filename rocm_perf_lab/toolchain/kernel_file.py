@@ -1,6 +1,6 @@
-"""A kernel out of a file: code object, offload bundle, or an object file or executable that carries one.
+"""Kernels in files: code objects, offload bundles, and object files or executables with a bundle.
 
-`read_kernel_file(path)` gives the code objects in it, `choose_kernel` one kernel of them and where it is.
+`read_kernel_file(path)` returns the code objects of a file, `choose_kernel` selects one of their kernels.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _TYPE_OFFSET = 16
 
 
 def read_kernel_file(path: Path, *, architecture: str = "gfx942") -> tuple[CodeObject, ...]:
-    """The code objects of a file; of a bundle those for `architecture`.
+    """Return the code objects of a file; of a bundle those for `architecture`.
 
     Raises:
-        CodeObjectError: Unreadable, damaged, not linked, or nothing for the architecture.
+        CodeObjectError: The file is unreadable, damaged or not linked, or has no code for the architecture.
     """
     try:
         data = path.read_bytes()
@@ -37,7 +37,7 @@ def read_kernel_file(path: Path, *, architecture: str = "gfx942") -> tuple[CodeO
         raise CodeObjectError(f"cannot read the code object: {error.strerror}", where=str(path), hint="check the path") from error
     if _is_relocatable(data):
         raise CodeObjectError(
-            "this object file of a GPU is not linked, so that its addresses are not known",
+            "the GPU object file is not linked: its addresses are not known",
             where=str(path),
             hint=f"link it: ld.lld -shared {path.name} -o {path.stem}.hsaco",
         )
@@ -48,10 +48,10 @@ def read_kernel_file(path: Path, *, architecture: str = "gfx942") -> tuple[CodeO
 
 
 def choose_kernel(code_objects: Sequence[CodeObject], name: str | None) -> tuple[CodeObject, KernelMetadata]:
-    """The kernel of that name, or the only one where no name is given.
+    """Return the kernel of that name, or the only one if `name` is None.
 
     Raises:
-        KernelNotFound: None, or several.
+        KernelNotFound: No kernel or several kernels match.
     """
     every = [(code_object, kernel) for code_object in code_objects for kernel in code_object.kernels]
     if name is None and len(every) == 1:
@@ -59,8 +59,8 @@ def choose_kernel(code_objects: Sequence[CodeObject], name: str | None) -> tuple
     if name is None:
         listed = "".join(f"\n  {kernel.name}" for _, kernel in every)
         raise KernelNotFound(
-            f"which of {len(every)} kernels?{listed}" if every else "there is no kernel in the file",
-            hint="add --kernel NAME" if every else "mark the entry function __global__",
+            f"the file has {len(every)} kernels:{listed}" if every else "the file contains no kernels",
+            hint="select one with --kernel NAME" if every else "mark the entry function __global__",
         )
     refused: list[KernelNotFound] = []
     for code_object in code_objects:

@@ -1,4 +1,4 @@
-"""Finds the kernel that a user means among those of a code object."""
+"""Lookup of kernels by name in a code object."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class KernelNotFound(LabError):
-    """No kernel, or more than one, answers to the name."""
+    """Kernel name that matches no kernel or several kernels."""
 
 
 def find_kernel(code_object: CodeObject, entry: str) -> KernelMetadata:
-    """The kernel called `entry`: mangled symbol, extern "C" name, or C++ name with or without template and parameters.
+    """Return the kernel called `entry`: mangled symbol, extern "C" name, or C++ name with or without template and parameters.
 
     Raises:
-        KernelNotFound: None, or several (overloads, template instances); the message lists them.
+        KernelNotFound: No kernel or several kernels match (overloads, template instances); the message lists them.
     """
     wanted = _without_spaces(entry)
     spellings = [(kernel, _spellings(kernel)) for kernel in code_object.kernels]
@@ -32,21 +32,21 @@ def find_kernel(code_object: CodeObject, entry: str) -> KernelMetadata:
             return matches[0]
         if matches:
             raise KernelNotFound(
-                f"{entry!r} may be any of {len(matches)} kernels:\n{_listed(matches)}",
-                hint="Give the name with template arguments and parameters, or the mangled symbol.",
+                f"{entry!r} matches {len(matches)} kernels:\n{_listed(matches)}",
+                hint="Write the name with template arguments and parameters, or the mangled symbol.",
             )
     if not code_object.kernels:
         raise KernelNotFound("the code object has no kernels", hint="Mark the entry function __global__.")
     names = [base_name(kernel.name) for kernel in code_object.kernels]
     near = difflib.get_close_matches(entry, names, n=1)
     raise KernelNotFound(
-        f"no kernel {entry!r} in the code object, which has:\n{_listed(code_object.kernels)}",
+        f"no kernel {entry!r} in the code object; its kernels:\n{_listed(code_object.kernels)}",
         hint=f"Did you mean {near[0]!r}?" if near else "Use one of these names as `entry`.",
     )
 
 
 def _spellings(kernel: KernelMetadata) -> tuple[str, str, str, str]:
-    """Exact first, then ever looser."""
+    """Return the accepted spellings, the most exact first."""
     return (
         kernel.symbol,
         _without_spaces(kernel.name),

@@ -1,4 +1,4 @@
-"""A compiled kernel's resources in the words of :mod:`rocm_perf_lab.target.occupancy`."""
+"""Resources of a compiled kernel as a request of :mod:`rocm_perf_lab.target.occupancy`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def occupancy_request(
     kernel: KernelMetadata, *, workgroup_size: int | None = None, dynamic_lds_bytes: int = 0
 ) -> OccupancyRequest:
-    """What one kernel asks of the target.
+    """Return the occupancy request of a kernel.
 
     Args:
-        kernel: The kernel's metadata.
-        workgroup_size: Work-items of a launch; None for all that the kernel was compiled for.
-        dynamic_lds_bytes: LDS that the launch adds to the kernel's own.
+        kernel: Metadata of the kernel.
+        workgroup_size: Work-items per workgroup; None for the whole range that the kernel was compiled for.
+        dynamic_lds_bytes: Dynamic LDS of the launch, in addition to the static LDS.
     """
     if workgroup_size is not None:
         sizes = (workgroup_size, workgroup_size)

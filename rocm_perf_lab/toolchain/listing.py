@@ -1,7 +1,7 @@
-"""A kernel's listing: instructions with labels at branch targets and the source line that each comes from.
+"""Listing of a kernel: instructions with labels at branch targets, and the source line of each instruction.
 
-`list_kernel(code_object, kernel) -> Listing`. Branches of all GCN, CDNA and RDNA processors count words from the
-instruction after them (AMD's ISA guides, SOPP and SOPK).
+`list_kernel(code_object, kernel) -> Listing`. Branch distances of all GCN, CDNA and RDNA processors count dwords from the
+next instruction (AMD's ISA guides, SOPP and SOPK).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INDIRECT = ("s_cbranch_g_fork", "s_cbranch_join")
 
 @dataclass(frozen=True)
 class ListedInstruction:
-    """One instruction. `text` names labels; `label` is its own where a branch leads here, `target` an address."""
+    """One instruction; `label` is set if it is a branch target, `target` if it is a branch."""
 
     address: int
     encoding: bytes
@@ -44,16 +44,16 @@ class Listing:
 
 
 def list_kernel(code_object: CodeObject, kernel: KernelMetadata, *, with_source: bool) -> Listing:
-    """Disassemble and name the branch targets `L0`, `L1`, ... by address.
+    """Disassemble a kernel and label its branch targets `L0`, `L1`, ... in address order.
 
     Args:
-        code_object: Where the kernel is.
+        code_object: Code object with the kernel.
         kernel: One of its kernels.
-        with_source: Look up source lines; without debug information there are none.
+        with_source: Whether to look up source lines, which needs debug information.
 
     Raises:
-        DisassemblyError: Nothing here knows the processor.
-        CodeObjectError: Damaged debug information.
+        DisassemblyError: No installed disassembler knows the processor.
+        CodeObjectError: The debug information is damaged.
     """
     lines = disassemble(code_object, kernel.symbol)
     targets = {line.address: branch_target(line) for line in lines}
@@ -75,7 +75,7 @@ def list_kernel(code_object: CodeObject, kernel: KernelMetadata, *, with_source:
 
 
 def branch_target(line: AssemblyLine) -> int | None:
-    """Where a direct branch or call leads; None for any other instruction."""
+    """Return the target address of a direct branch or call; None for any other instruction."""
     name = line.mnemonic
     is_branch = name == "s_branch" or name.startswith(("s_cbranch_", "s_call_b64"))
     if not is_branch or name in _INDIRECT or len(line.encoding) < _WORD:
@@ -85,7 +85,7 @@ def branch_target(line: AssemblyLine) -> int | None:
 
 
 def _with_label(line: AssemblyLine, target: int | None, labels: Mapping[int, str]) -> str:
-    """The text with its last operand, which is the distance, as a label; an address outside of the kernel stays one."""
+    """Replace the last operand, the branch distance, by a label; by an address if the target is outside the kernel."""
     if target is None:
         return line.text
     name, _, operands = line.text.partition(" ")

@@ -1,6 +1,6 @@
-"""The AMDGPU metadata note: a MessagePack map that says what the compiler knows of each kernel.
+"""AMDGPU metadata note: a MessagePack map with the properties of each kernel, as validated records.
 
-Takes a parsed ELF file, gives validated records. Keys and defaults: LLVM "User Guide for AMDGPU Backend", code object
+Keys and defaults: LLVM "User Guide for AMDGPU Backend", code object
 V3 to V6 metadata.
 """
 
@@ -36,7 +36,7 @@ class ArgumentNote(_Record):
     access: str = Field("", alias=".access")
 
     def as_argument(self) -> KernelArgument:
-        """The same in the vocabulary of the lab."""
+        """Return the argument as a :class:`KernelArgument`."""
         return KernelArgument(
             name=self.name,
             offset=self.offset,
@@ -70,7 +70,7 @@ class KernelNote(_Record):
 
 
 class MetadataNote(_Record):
-    """The whole note. `target` exists from code object V4 on."""
+    """Content of the note. `target` exists in code object V4 and later."""
 
     version: tuple[int, int] = Field(alias="amdhsa.version")
     target: str = Field("", alias="amdhsa.target")
@@ -79,15 +79,15 @@ class MetadataNote(_Record):
 
     @property
     def target_id(self) -> str:
-        """`gfx942:sramecc+:xnack-` of `amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-`; the environment may be `unknown`."""
+        """Target id without triple: `gfx942:sramecc+` of `amdgcn-amd-amdhsa--gfx942:sramecc+` or `...-unknown-gfx942:...`."""
         return re.sub(r"^[^-]*-[^-]*-[^-]*-[^-]*-", "", self.target)
 
 
 def read_metadata_note(elf: ElfFile) -> MetadataNote | None:
-    """The metadata of a code object; None where it has no note, or one of version 2.
+    """Return the metadata of a code object; None if it has no note, or one of version 2.
 
     Raises:
-        CodeObjectError: The note does not decode.
+        CodeObjectError: The note cannot be decoded.
     """
     for note in elf.notes:
         if (note.owner, note.kind) == (_OWNER, _KIND):
@@ -108,5 +108,5 @@ def _decode(note: Note) -> MetadataNote:
         first = error.errors()[0]
         key = " ".join(str(part) for part in first["loc"])
         raise CodeObjectError(
-            f"the AMDGPU metadata note is invalid at {key or 'its top'}: {first['msg']}", hint=_REBUILD
+            f"the AMDGPU metadata note is invalid at {key or 'the top level'}: {first['msg']}", hint=_REBUILD
         ) from error

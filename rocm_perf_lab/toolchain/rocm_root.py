@@ -1,8 +1,8 @@
-"""A ROCm-shaped directory for clang on machines without ROCm.
+"""ROCm directory for clang on machines without ROCm.
 
-The triton wheel carries AMD's HIP headers and device libraries (`ocml.bc`, `ockl.bc`); clang also wants a version file
-and the small `oclc_*` control modules, which are written here. The directory lives in the lab's cache, one per wheel
-version and place, and appears by one rename. Names of the control constants: LLVM's AMD device libraries.
+The triton wheel contains AMD's HIP headers and device libraries (`ocml.bc`, `ockl.bc`); clang also needs a version file
+and the small `oclc_*` control modules, which this module writes. There is one directory per version and path of the wheel
+in the cache; it is created by one rename. Names of the control constants: LLVM's AMD device libraries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rocm_perf_lab.arch.registry import isa_number, processors
 from rocm_perf_lab.core.errors import LabError
 
 _LAYOUT = 2
-"""Raise it when what this module writes changes, so that older directories are not taken."""
+"""Increase it if the content written by this module changes, so that older directories are not used."""
 _ABI_VERSIONS = (400, 500, 600)
 _SWITCHES = {
     "unsafe_math": "__oclc_unsafe_math_opt",
@@ -32,35 +32,35 @@ _EMPTY_MODULES = ("opencl", "hip")
 
 
 class RocmRootError(LabError):
-    """The directory could not be made."""
+    """ROCm directory that cannot be created."""
 
 
 @dataclass(frozen=True)
 class BundledRocm:
-    """Where the triton wheel keeps AMD's headers and device libraries."""
+    """Paths of AMD's headers and device libraries in the triton wheel."""
 
     include_dir: Path
     library_dir: Path
     version: str
-    """Of the wheel."""
+    """Version of the wheel."""
 
     @property
     def identity(self) -> str:
-        """What decides the content of the directory that is made of it, and the paths in line tables: part of cache keys."""
+        """Key of the directory content and of the paths in line tables, for cache keys."""
         return f"{_LAYOUT} {self.version} {self.include_dir}"
 
 
 def ensure_rocm_root(bundled: BundledRocm, clang: tuple[str, ...], linker: tuple[str, ...] | None, cache_dir: Path) -> Path:
-    """The directory for these wheels, made on first use.
+    """Return the directory for these wheels; it is created on first use.
 
     Args:
         bundled: Headers and libraries to use.
-        clang: Command that compiles the control modules to bitcode (so that it can also read them).
-        linker: Command that clang should find as `lld`; None where it finds its own.
-        cache_dir: The lab's cache.
+        clang: Command that compiles the control modules to bitcode.
+        linker: Command for clang to use as `lld`; None if clang finds a linker itself.
+        cache_dir: Cache directory.
 
     Raises:
-        RocmRootError: clang refused the control modules.
+        RocmRootError: clang rejects the control modules.
     """
     identity = "\0".join([bundled.identity, *clang, *(linker or ()), *processors()])
     root = cache_dir / "rocm" / f"{bundled.version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
@@ -73,7 +73,7 @@ def ensure_rocm_root(bundled: BundledRocm, clang: tuple[str, ...], linker: tuple
         try:
             scratch.rename(root)
         except OSError:
-            if not root.is_dir():  # otherwise another process was faster, with the same content
+            if not root.is_dir():  # otherwise another process has created the same directory
                 raise
     return root
 
@@ -107,7 +107,7 @@ def _write_control_modules(directory: Path, clang: tuple[str, ...]) -> None:
     run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise RocmRootError(
-            f"the compiler could not make the device-library control modules:\n{run.stderr.strip()}",
+            f"the compiler cannot compile the control modules of the device libraries:\n{run.stderr.strip()}",
             where=" ".join(clang),
             hint="Use clang 18 or later with the AMDGPU target.",
         )
@@ -116,7 +116,7 @@ def _write_control_modules(directory: Path, clang: tuple[str, ...]) -> None:
 
 
 def _control_modules() -> dict[str, str]:
-    """LLVM IR by module name; each holds one constant that the device libraries read."""
+    """Return LLVM IR by module name; each module defines one constant of the device libraries."""
     modules = dict.fromkeys(_EMPTY_MODULES, "; empty\n")
     for isa, number in filter(None, map(isa_number, processors())):
         modules[f"oclc_isa_version_{isa}"] = _constant("__oclc_ISA_version", "i32", number)
@@ -135,8 +135,8 @@ def _constant(symbol: str, kind: str, value: int) -> str:
 
 
 def _write_linker_shim(path: Path, linker: tuple[str, ...]) -> None:
-    """clang runs `lld -flavor gnu ...`; the wheels' linker is a subcommand that takes no flavour."""
+    """Write an `lld` script: clang runs `lld -flavor gnu ...`, but the linker of the wheels has no option `-flavor`."""
     path.parent.mkdir()
-    words = " ".join(f"'{word}'" for word in linker)
-    path.write_text(f'#!/bin/sh\nshift 2\nexec {words} "$@"\n')
+    command = " ".join(f"'{part}'" for part in linker)
+    path.write_text(f'#!/bin/sh\nshift 2\nexec {command} "$@"\n')
     path.chmod(path.stat().st_mode | 0o111)

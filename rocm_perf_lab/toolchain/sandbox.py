@@ -1,8 +1,8 @@
-"""Runs a compiler over a source that nobody vouches for: limited, with nothing of this process's environment.
+"""Sandbox for compilers of untrusted sources.
 
-The command gets a time, memory, file sizes, processes, an empty standard input, the few variables that tools need to be
-found, and a private directory as home and for temporary files. Where the kernel permits it there is no network, and no file
-can be opened but tools, headers and the private directory; :meth:`Sandbox.abilities` says what holds here.
+Commands run with limits on time, memory, file size and processes, an empty standard input, only the environment variables that
+tools need, and a private directory for home and temporary files. If the kernel supports it, they have no network and can open
+only tools, headers and the private directory; see :meth:`Sandbox.protection`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LONGEST_LOG = 1 << 20
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one command may use. `seconds` by the clock; memory and files in bytes."""
+class SandboxLimits:
+    """Limits of one command: wall-clock seconds, bytes of memory and per file, number of processes."""
 
     seconds: float = 60.0
     memory_bytes: int = 4096 * _MIB
@@ -40,21 +40,21 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Abilities:
-    """What the kernel lets a command give up."""
+class SandboxProtection:
+    """Protection that the kernel supports: no network, no access to other files."""
 
     network: bool
     files: bool
 
     def __str__(self) -> str:
-        network = "no network" if self.network else "network not cut off (user namespaces are not permitted here)"
-        files = "no foreign files" if self.files else "files not restricted (no Landlock in this kernel)"
-        return f"limits of time, memory, file size and processes; {network}; {files}"
+        network = "no network" if self.network else "network access (the kernel does not permit user namespaces)"
+        files = "no access to other files" if self.files else "access to all files (the kernel has no Landlock)"
+        return f"limits on time, memory, file size and processes; {network}; {files}"
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a command ended. `reason` says what it did to be stopped by a limit, or is None."""
+class SandboxResult:
+    """Exit code and output of a command; `reason` names the limit that it exceeded, or is None."""
 
     returncode: int
     stdout: str
@@ -64,30 +64,30 @@ class Ended:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Where foreign sources are compiled.
+    """Sandbox in which commands run.
 
     Args:
-        limits: Of each command.
-        readable: Files and directories that commands may read besides the system's tools.
+        limits: Limits of each command.
+        readable: Files and directories that commands may read in addition to system tools.
     """
 
-    limits: Limits = Limits()
+    limits: SandboxLimits = SandboxLimits()
     readable: tuple[Path, ...] = ()
 
-    def abilities(self) -> Abilities:
-        """What holds on this machine."""
-        return _abilities()
+    def protection(self) -> SandboxProtection:
+        """Return the protection on this machine."""
+        return _protection()
 
     def run(
         self, command: Sequence[str], private: Path, *, readable: Sequence[Path] = (), longest_output: int = _LONGEST_LOG
-    ) -> Ended:
-        """Run it to its end, or to the end of its limits; all its processes end with it.
+    ) -> SandboxResult:
+        """Run a command until it ends or exceeds a limit; its child processes are then killed.
 
         Args:
             command: Program and arguments.
-            private: Directory that it may write to.
-            readable: Further files and directories for this command.
-            longest_output: Bytes of what it prints that are kept.
+            private: Directory that the command may write to.
+            readable: Additional files and directories that this command may read.
+            longest_output: Maximum number of bytes of standard output to keep.
         """
         paths = (*self.readable, *readable, Path(sys.prefix), Path(sys.base_prefix), Path(command[0]).parent)
         request: dict[str, object] = {
@@ -117,7 +117,7 @@ class Sandbox:
         said = _text(stderr)
         if reason is None and process.returncode != 0:
             reason = self._broken_limit(process.returncode, said)
-        return Ended(process.returncode, _text(stdout, longest_output), said, reason)
+        return SandboxResult(process.returncode, _text(stdout, longest_output), said, reason)
 
     def _limits(self) -> dict[str, int]:
         return {
@@ -148,7 +148,7 @@ def _environment(private: Path) -> dict[str, str]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The command leads a session of its own, so its children end with it."""
+    """Kill the command and its children: it is the leader of a separate session."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -160,10 +160,10 @@ def _text(output: bytes, longest: int = _LONGEST_LOG) -> str:
 
 
 @cache
-def _abilities() -> Abilities:
+def _protection() -> SandboxProtection:
     request: dict[str, object] = {"limits": {}, "readable": list(_TOOLS), "writable": [], "probe": True}
     run = subprocess.run(_child_command(request), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     try:
-        return Abilities(**json.loads(run.stdout))
+        return SandboxProtection(**json.loads(run.stdout))
     except ValueError:
-        return Abilities(network=False, files=False)
+        return SandboxProtection(network=False, files=False)

@@ -1,10 +1,10 @@
-"""A program of its own: gives up what a compiler of foreign code does not need, then becomes that compiler.
+"""Separate program that restricts itself and then executes a compiler of untrusted code.
 
 `python -I -S sandbox_child.py REQUEST COMMAND...` with a JSON object: `limits` (names of the resource module -> value),
-`readable` and `writable` (paths), `probe` (print what worked as JSON and exit). Uses the standard library alone.
+`readable` and `writable` (paths), `probe` (print the supported restrictions as JSON and exit). Uses the standard library only.
 
-What cannot be given up on a kernel is kept: limits always hold, the network goes where user namespaces may be made, files
-outside the given paths go where Landlock is (Linux 5.13, see landlock(7)).
+Limits always apply. Network access is removed if the kernel permits user namespaces; access to other files is removed if it
+has Landlock (Linux 5.13, see landlock(7)).
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """System calls of Landlock: the same numbers on every architecture."""
 _EXECUTE, _WRITE, _READ, _READ_DIR = 1, 2, 4, 8
 _ALL_OF_VERSION = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
-"""Access rights that a version of Landlock knows; version 5 adds ioctl on devices."""
+"""Access rights by version of Landlock; version 5 adds ioctl on devices."""
 _IOCTL_VERSION, _IOCTL_ALL = 5, (1 << 16) - 1
 _FOR_FILES = _EXECUTE | _WRITE | _READ | (1 << 14) | (1 << 15)
 
@@ -37,12 +37,12 @@ class _PathRule(ctypes.Structure):
 
 
 def leave_the_network() -> bool:
-    """A namespace without interfaces."""
+    """Enter a namespace without network interfaces; return whether that worked."""
     return bool(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC) == 0)
 
 
 def keep_files(readable: list[str], writable: list[str]) -> bool:
-    """Nothing but these paths, and what is below them, can be opened from here on."""
+    """Allow access only to these paths and the files below them; return whether that worked."""
     version = _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
         return False
@@ -64,7 +64,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what does not exist cannot be opened either
+        return  # a missing file needs no rule
     if not stat.S_ISDIR(os.fstat(handle).st_mode):
         access &= _FOR_FILES
     rule = _PathRule(access, handle)
@@ -73,7 +73,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
 
 
 def main() -> None:
-    """Give up, then become the command."""
+    """Apply the restrictions, then execute the command."""
     request = json.loads(sys.argv[1])
     for name, value in request["limits"].items():
         number = getattr(resource, name)

@@ -1,7 +1,7 @@
-"""Which source line an instruction comes from, out of a code object's DWARF line table (version 5 from clang, 4 from Triton).
+"""Source lines of instructions, from the DWARF line table of a code object (version 5 from clang, 4 from Triton).
 
-An instruction of an inlined function of HIP, Triton or the compiler counts for the user's line that called it: that is
-the line somebody can change. Takes a :class:`CodeObject`, gives a function from addresses to lines.
+An instruction of an inlined function of HIP, Triton or the compiler is attributed to the line of the user's source that called
+the function.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOOLCHAIN_DIRECTORIES = ("include/hip/", "lib/clang/", "libcxx/include/", "tool
 
 
 class SourceLine(NamedTuple):
-    """File as the compiler recorded it (the lab's builds: relative to the source's directory), and line from 1."""
+    """File as recorded by the compiler (relative to the directory of the source), and line number from 1."""
 
     file: str
     line: int
@@ -29,7 +29,7 @@ class SourceLine(NamedTuple):
 
 @dataclass(frozen=True)
 class _Inlined:
-    """A call that was inlined into [low, high)."""
+    """Call that was inlined into the addresses [low, high)."""
 
     low: int
     high: int
@@ -37,7 +37,7 @@ class _Inlined:
 
 
 def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
-    """A function that gives the source line of an address; None for code without one, or without debug information.
+    """Return a function from addresses to source lines; it returns None for code without a line or debug information.
 
     Raises:
         CodeObjectError: The debug information is damaged.
@@ -50,7 +50,7 @@ def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
             inlined += unit_inlined
     except _damage_errors() as error:
         raise CodeObjectError(
-            f"the debug information does not decode: {error}", hint="Compile again; or without line tables."
+            f"the debug information cannot be decoded: {error}", hint="Compile again, or without line tables."
         ) from error
     rows.sort(key=lambda row: row[0])
     innermost_first = sorted(inlined, key=lambda call: call.high - call.low)
@@ -68,7 +68,7 @@ def line_table(code_object: CodeObject) -> Callable[[int], SourceLine | None]:
 
 
 def _damage_errors() -> tuple[type[Exception], ...]:
-    """What pyelftools answers damaged debug information with: its own errors, and those of lookups in what it read."""
+    """Return the exceptions that pyelftools raises for damaged debug information, including those of failed lookups."""
     import zlib
 
     from elftools.common.exceptions import DWARFError, ELFError
@@ -81,7 +81,7 @@ def _damage_errors() -> tuple[type[Exception], ...]:
 
 
 def _units(data: bytes) -> Iterator[tuple[list[tuple[int, SourceLine | None]], list[_Inlined]]]:
-    """Line rows and inlined calls of each compilation unit."""
+    """Yield line rows and inlined calls of each compilation unit."""
     from elftools.elf.elffile import ELFFile
 
     elf = ELFFile(io.BytesIO(data))
@@ -97,7 +97,7 @@ def _units(data: bytes) -> Iterator[tuple[list[tuple[int, SourceLine | None]], l
 
 
 def _file_names(header: Any) -> list[str]:
-    """By the numbers that rows use: from 0 in DWARF 5; before that from 1, and 0 is the compiler's own directory."""
+    """Return file names by their number in the line table: from 0 in DWARF 5, from 1 in older versions."""
     counts_from_one = header.version < 5
     directories = [directory.decode(errors="replace") for directory in header.include_directory]
     directories = ["", *directories] if counts_from_one else directories
@@ -110,7 +110,7 @@ def _file_names(header: Any) -> list[str]:
 
 
 def _rows(program: Any, files: list[str]) -> Iterator[tuple[int, SourceLine | None]]:
-    """Rows that start a new line; a sequence's end, and code that belongs to no line, is None."""
+    """Yield addresses with their line; None at the end of a sequence and for code without a line."""
     for entry in program.get_entries():
         state = entry.state
         if state is None:

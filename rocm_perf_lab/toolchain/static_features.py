@@ -1,6 +1,6 @@
-"""What can be said of a kernel without running it: its instruction mix, code size, registers and spills.
+"""Static features of a kernel: instruction mix, code size, registers and spills.
 
-Counts are of the code as written, each instruction once, however often it executes.
+Every instruction of the code counts once, independently of how often it executes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _CLASS_OF_PREFIX: dict[str, InstructionClass] = {
     "s_trap": "other",
     "s_": "salu",
 }
-"""The first prefix that fits decides."""
+"""The first matching prefix decides."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class StaticFeatures:
 
     @property
     def instructions(self) -> int:
-        """All of them."""
+        """Number of instructions of all classes."""
         return (
             self.valu + self.mfma + self.salu + self.smem + self.vmem + self.lds
             + self.branch + self.waitcnt + self.barrier + self.other
@@ -108,7 +108,11 @@ class StaticFeatures:
 
 
 def static_features(code_object: CodeObject, kernel: KernelMetadata) -> StaticFeatures:
-    """Count the kernel's instructions; the rest is its metadata."""
+    """Return the features of a kernel: instruction counts from its disassembly, the others from its metadata.
+
+    Raises:
+        DisassemblyError: No installed disassembler knows the processor.
+    """
     from rocm_perf_lab.toolchain.disassembly import disassemble
 
     mix = Counter(instruction_class(line.mnemonic) for line in disassemble(code_object, kernel.symbol))
@@ -135,5 +139,5 @@ def static_features(code_object: CodeObject, kernel: KernelMetadata) -> StaticFe
 
 
 def instruction_class(mnemonic: str) -> InstructionClass:
-    """The execution unit that an instruction is for."""
+    """Return the class of an instruction."""
     return next((kind for prefix, kind in _CLASS_OF_PREFIX.items() if mnemonic.startswith(prefix)), "other")

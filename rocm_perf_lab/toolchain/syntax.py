@@ -1,8 +1,7 @@
-"""The compiler's own syntax tree of a source: `read_syntax(CompileRequest(...)) -> SyntaxNode`.
+"""Syntax tree of a source, as parsed by the compiler: `read_syntax(CompileRequest(...)) -> SyntaxNode`.
 
-The headers at the top of the source are compiled once into a precompiled header, kept in the cache: clang then
-dumps what the source itself declares and nothing else, in a tenth of the time. Macros, includes and templates are
-resolved as the build resolves them, so nothing that the compiler sees can hide from a reader of this tree.
+The headers at the top of the source are precompiled once and cached, so that clang dumps only the declarations of the source
+itself, in a tenth of the time. Macros, includes and templates are resolved as in the build.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ _INCLUDE = re.compile(rf"^\s*{_HEADER}".encode(), re.MULTILINE)
 
 
 class SyntaxTreeError(LabError):
-    """The compiler gave no syntax tree."""
+    """Source for which the compiler produces no syntax tree."""
 
 
 @dataclass(frozen=True)
 class SyntaxNode:
     """One node of clang's tree; `kind` as clang names it (FunctionDecl, GCCAsmStmt, CUDAGlobalAttr).
 
-    `type` is the qualified type, behind its aliases; `value` and `opcode` those of literals and operators; `referenced` the name
-    of the declaration that an expression refers to, `referenced_kind` its kind; `cast` the kind of a cast. `line` counts
-    from 1 in `file`; both are those of the nearest enclosing node where clang gives none. `implicit`: not written by the user.
+    `type` is the qualified type without aliases; `value` and `opcode` are those of literals and operators; `referenced` is the
+    name of the declaration that an expression refers to, `referenced_kind` its kind; `cast` is the kind of a cast. `line`
+    counts from 1 in `file`; both are inherited from the enclosing node if clang records none. `implicit`: not in the source.
     """
 
     kind: str
@@ -67,7 +66,7 @@ class SyntaxNode:
     children: tuple[SyntaxNode, ...]
 
     def walk(self) -> Iterator[SyntaxNode]:
-        """This node and all below it, in source order."""
+        """Yield this node and its descendants in source order."""
         pending = [self]
         while pending:
             node = pending.pop()
@@ -75,13 +74,13 @@ class SyntaxNode:
             pending.extend(reversed(node.children))
 
     def attributes(self) -> tuple[str, ...]:
-        """Kinds of the attributes that the user wrote on this declaration."""
+        """Return the kinds of the attributes in the source of this declaration."""
         return tuple(child.kind for child in self.children if child.kind.endswith("Attr") and not child.implicit)
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where the compiler runs: below `cache_dir`, and in the sandbox where there is one."""
+class _Runner:
+    """Runs the compiler with a cache directory, and in the sandbox if there is one."""
 
     cache_dir: Path
     readable: tuple[Path, ...]
@@ -92,7 +91,7 @@ class _Place:
         return self.cache_dir / "syntax"
 
     def run(self, command: Sequence[str], private: Path) -> tuple[int, str, str]:
-        """Exit code, output and messages of a command that may write to `private`."""
+        """Return exit code, output and messages of a command that may write to `private`."""
         if self.sandbox is None:
             try:
                 run = subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_S)
@@ -112,65 +111,65 @@ class _Place:
 def read_syntax(
     request: CompileRequest, *, compiler: Compiler, cache_dir: Path | None = None, sandbox: Sandbox | None = None
 ) -> SyntaxNode:
-    """Everything that the source declares, as a tree whose root is the translation unit.
+    """Return the declarations of a source as a tree whose root is the translation unit.
 
     Args:
-        request: What would be compiled; flags and macros decide about the tree.
+        request: Source, macros and flags, as for a build.
         compiler: A clang.
-        cache_dir: Where precompiled headers are kept; the user's cache by default.
-        sandbox: Runs the compiler with limits, for a source that nobody vouches for.
+        cache_dir: Directory for precompiled headers; default: the user's cache.
+        sandbox: Sandbox for untrusted sources.
 
     Raises:
-        SyntaxTreeError: The source does not compile, or the compiler takes too long.
+        SyntaxTreeError: The source does not compile, or the compiler exceeds its time limit.
     """
     cache_dir = cache_dir or default_cache_dir()
-    place = _Place(cache_dir, (request.source.parent, *request.include_dirs, cache_dir, _LAB), sandbox)
-    place.directory.mkdir(parents=True, exist_ok=True)
+    runner = _Runner(cache_dir, (request.source.parent, *request.include_dirs, cache_dir, _LAB), sandbox)
+    runner.directory.mkdir(parents=True, exist_ok=True)
     flags = (*compiler.hip_flags(cache_dir), "-fuse-cuid=none", *request_flags(request))
     base = (*compiler.command, "-x", request.language, "--cuda-device-only", *flags)
     includes = leading_includes(request.source.read_bytes())
-    of_the_system = tuple(name for name in includes if name.startswith("<"))
+    system_headers = tuple(name for name in includes if name.startswith("<"))
     said = ""
-    for headers in dict.fromkeys((includes, of_the_system)):  # a header of the user's own may not bear to be read twice
-        header = _precompiled(headers, base, compiler, place)
+    for headers in dict.fromkeys((includes, system_headers)):  # a header of the user may fail if it is included twice
+        header = _precompiled(headers, base, compiler, runner)
         for attempt in (1, 2):
             dump = _cc1("-include-pch", str(header), "-ast-dump=json")
             with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as private:
-                code, output, said = place.run((*base, "-fsyntax-only", *dump, str(request.source)), Path(private))
+                code, output, said = runner.run((*base, "-fsyntax-only", *dump, str(request.source)), Path(private))
             if code == 0:
                 return _tree(output)
-            if attempt == 1:  # headers changed since it was made: clang refuses it, and it is made again
+            if attempt == 1:  # clang rejects a precompiled header whose headers have changed: compile it again
                 header.unlink(missing_ok=True)
-                header = _precompiled(headers, base, compiler, place)
-    raise SyntaxTreeError(f"the compiler gives no syntax tree: {said.strip()[:500]}", where=str(request.source))
+                header = _precompiled(headers, base, compiler, runner)
+    raise SyntaxTreeError(f"the compiler produces no syntax tree: {said.strip()[:500]}", where=str(request.source))
 
 
 def leading_includes(content: bytes) -> tuple[str, ...]:
-    """Headers that are included before anything else stands in the source, with their brackets or quotes."""
+    """Return the headers that are included before any other code, with their brackets or quotes."""
     end = 0
     while end < len(content) and (match := _PREAMBLE_LINE.match(content, end)) and match.end() > end:
         end = match.end()
     return tuple(name.decode(errors="replace") for name in _INCLUDE.findall(content[:end]))
 
 
-def _cc1(*words: str) -> tuple[str, ...]:
-    return tuple(part for word in words for part in ("-Xclang", word))
+def _cc1(*arguments: str) -> tuple[str, ...]:
+    return tuple(part for argument in arguments for part in ("-Xclang", argument))
 
 
-def _precompiled(headers: Sequence[str], base: Sequence[str], compiler: Compiler, place: _Place) -> Path:
-    """The precompiled header of a source's leading includes; made where it is not there."""
+def _precompiled(headers: Sequence[str], base: Sequence[str], compiler: Compiler, runner: _Runner) -> Path:
+    """Return the precompiled header of the leading includes; it is created if it does not exist."""
     text = "".join(f"#include {name}\n" for name in headers)
     key = hashlib.sha256("\0".join([compiler.fingerprint, *base, text]).encode()).hexdigest()[:32]
-    finished = place.directory / f"{key}.pch"
+    finished = runner.directory / f"{key}.pch"
     if finished.is_file():
         return finished
-    header = place.directory / f"{key}.h"
+    header = runner.directory / f"{key}.h"
     if not header.is_file():  # clang compares its time stamp with the one in the precompiled header
         write_text(header, text)
-    with tempfile.TemporaryDirectory(dir=place.directory) as private:
+    with tempfile.TemporaryDirectory(dir=runner.directory) as private:
         temporary = Path(private) / "made.pch"
         command = (*base, "-fsyntax-only", *_cc1("-emit-pch", "-o", str(temporary)), str(header))
-        code, _, said = place.run(command, Path(private))
+        code, _, said = runner.run(command, Path(private))
         if code != 0:
             raise SyntaxTreeError(f"the headers do not compile: {said.strip()[:500]}", where=str(header))
         temporary.replace(finished)
@@ -182,13 +181,13 @@ def _tree(dump: str) -> SyntaxNode:
 
 
 class _Reader:
-    """Clang leaves out file and line where they are those of the location printed before: so order matters."""
+    """Reader of clang's JSON; nodes must be read in order, because clang omits file and line if they have not changed."""
 
     def __init__(self) -> None:
         self._file, self._line = "", 0
 
     def _location(self, place: Mapping[str, Any]) -> tuple[str, int]:
-        """The place where a macro is expanded counts, not where it is defined."""
+        """Return file and line; for a macro those of its expansion."""
         found = (self._file, self._line)
         for part in (place.get("spellingLoc", {}), place.get("expansionLoc", {})) if "expansionLoc" in place else (place,):
             self._file, self._line = part.get("file", self._file), part.get("line", self._line)
@@ -196,7 +195,7 @@ class _Reader:
         return found
 
     def node(self, raw: Mapping[str, Any]) -> SyntaxNode:
-        """One node, those below it included."""
+        """Return a node with its descendants."""
         location = self._location(raw.get("loc", {}))
         span = raw.get("range", {})
         begin = self._location(span.get("begin", {}))

@@ -1,6 +1,6 @@
-"""Code objects of version 2 (ROCm 3 and before): notes of `AMD`, metadata in YAML, and amd_kernel_code_t before the code.
+"""Code objects of version 2 (ROCm 3 and older): notes of owner `AMD`, metadata in YAML, and amd_kernel_code_t before the code.
 
-Takes a parsed ELF file, gives notes, the processor and kernel descriptors in today's form. Sources: LLVM "User Guide for AMDGPU
+Notes, processor and kernel descriptors are converted to the form of later versions. Sources: LLVM "User Guide for AMDGPU
 Backend", Code Object V2 Note Records and Code Object V2 Metadata; AMDKernelCodeT.h of LLVM 16 and amd_hsa_kernel_code.h of ROCr
 for the 256 bytes of amd_kernel_code_t, which begin at the kernel's symbol (of type STT_AMDGPU_HSA_KERNEL).
 """
@@ -28,11 +28,11 @@ STT_AMDGPU_HSA_KERNEL = 10
 _OWNER = "AMD"
 _CODE_OBJECT_VERSION, _ISA_VERSION, _METADATA, _ISA_NAME = 1, 3, 10, 11
 _ISA = struct.Struct("<HHIII")
-"""Sizes of the names of vendor and architecture, major, minor and stepping; the names follow."""
+"""Sizes of the vendor and architecture names, then major, minor and stepping; the names follow."""
 _KERNEL_CODE = struct.Struct("<I12xq24xIIIIIIQ4xHH12xB2xB24x128x")
 _SUPPORTED_KERNEL_CODE = 1
 _SAME_PROPERTIES = 0x7FF
-"""Bits 0 to 10: the user SGPRs, with the counts of workgroups that later versions reserve, and wavefronts of 32."""
+"""Bits 0 to 10: user SGPRs, workgroup counts (reserved in later versions) and wave32."""
 _DYNAMIC_STACK, _DYNAMIC_STACK_V2 = 1 << 11, 1 << 20
 _WAVEFRONT_SIZE_32 = 1 << 10
 _LARGEST_ALIGNMENT = 12
@@ -41,9 +41,9 @@ _REBUILD = "The file is damaged: compile or copy it again."
 
 @dataclass(frozen=True)
 class KernelCode:
-    """An amd_kernel_code_t: the descriptor's fields, and the counts that later versions have in the metadata only.
+    """An amd_kernel_code_t: the fields of a descriptor, and register counts that later versions keep in the metadata.
 
-    A count is 0 where hand-written assembly leaves it out.
+    A count is 0 if hand-written assembly omits it.
     """
 
     descriptor: KernelDescriptor
@@ -53,7 +53,7 @@ class KernelCode:
 
 
 def _snake_case(name: object) -> object:
-    """`HiddenGlobalOffsetX` as version 3 writes it."""
+    """Return `HiddenGlobalOffsetX` in the spelling of version 3."""
     if not isinstance(name, str):
         return name
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower().replace("multi_grid", "multigrid")
@@ -81,7 +81,7 @@ class _AttributesV2(_Record):
 
 
 class _CodePropertiesV2(_Record):
-    """0 is what the note does not say."""
+    """Properties of a kernel; 0 if the note omits a value."""
 
     kernarg_bytes: NonNegativeInt = Field(0, alias="KernargSegmentSize")
     kernarg_alignment: NonNegativeInt = Field(0, alias="KernargSegmentAlign")
@@ -107,33 +107,33 @@ class KernelNoteV2(_Record):
 
     @property
     def symbol(self) -> str:
-        """The ELF symbol: `SymbolName` is `NAME@kd`."""
+        """Name of the ELF symbol: `SymbolName` is `NAME@kd`."""
         return (self.symbol_name or self.name).removesuffix("@kd")
 
     def over(self, kernel: KernelMetadata) -> KernelMetadata:
-        """What the note says in place of what the amd_kernel_code_t says, which is `kernel`."""
-        said = self.properties
+        """Return `kernel`, which comes from the amd_kernel_code_t, with the values of the note in place of its own."""
+        noted = self.properties
         return replace(
             kernel,
-            sgpr_count=said.sgpr_count or kernel.sgpr_count,
-            vgpr_count=said.vgpr_count or kernel.vgpr_count,
-            sgpr_spill_count=said.sgpr_spill_count,
-            vgpr_spill_count=said.vgpr_spill_count,
-            lds_bytes=said.lds_bytes or kernel.lds_bytes,
-            scratch_bytes=said.scratch_bytes or kernel.scratch_bytes,
-            kernarg_bytes=said.kernarg_bytes or kernel.kernarg_bytes,
-            kernarg_alignment=said.kernarg_alignment or kernel.kernarg_alignment,
-            wavefront_size=said.wavefront_size or kernel.wavefront_size,
-            max_flat_workgroup_size=said.max_flat_workgroup_size or kernel.max_flat_workgroup_size,
+            sgpr_count=noted.sgpr_count or kernel.sgpr_count,
+            vgpr_count=noted.vgpr_count or kernel.vgpr_count,
+            sgpr_spill_count=noted.sgpr_spill_count,
+            vgpr_spill_count=noted.vgpr_spill_count,
+            lds_bytes=noted.lds_bytes or kernel.lds_bytes,
+            scratch_bytes=noted.scratch_bytes or kernel.scratch_bytes,
+            kernarg_bytes=noted.kernarg_bytes or kernel.kernarg_bytes,
+            kernarg_alignment=noted.kernarg_alignment or kernel.kernarg_alignment,
+            wavefront_size=noted.wavefront_size or kernel.wavefront_size,
+            max_flat_workgroup_size=noted.max_flat_workgroup_size or kernel.max_flat_workgroup_size,
             required_workgroup_size=self.attributes.required_workgroup_size,
-            uses_dynamic_stack=said.uses_dynamic_stack or kernel.uses_dynamic_stack,
+            uses_dynamic_stack=noted.uses_dynamic_stack or kernel.uses_dynamic_stack,
             arguments=self.arguments,
             has_metadata=True,
         )
 
     @property
     def arguments(self) -> tuple[KernelArgument, ...]:
-        """With the offsets that the note leaves to its reader: each behind the one before, at its alignment."""
+        """Arguments with their offsets, which the note omits: each follows the previous one at its alignment."""
         return tuple(self._placed_arguments())
 
     def _placed_arguments(self) -> Iterator[KernelArgument]:
@@ -157,18 +157,18 @@ class _MetadataV2(_Record):
 
 
 def is_version_2(elf: ElfFile) -> bool:
-    """For an object without a note of `AMDGPU`. Old linkers wrote ABI version 0 into every object: the content decides."""
+    """Return whether an object without a note of owner `AMDGPU` has version 2, by its content: old linkers write ABI 0."""
     kinds = {note.kind for note in elf.notes if note.owner == _OWNER}
     return bool(kinds & {_CODE_OBJECT_VERSION, _ISA_VERSION, _METADATA}) or bool(kernel_symbols(elf))
 
 
 def kernel_symbols(elf: ElfFile) -> list[str]:
-    """The kernels, whether or not the metadata name them."""
+    """Return the symbols of all kernels, including those without metadata."""
     return [symbol.name for symbol in elf.symbols.values() if symbol.kind == STT_AMDGPU_HSA_KERNEL]
 
 
 def isa_of_notes(elf: ElfFile) -> str | None:
-    """`gfx900` or `gfx900:xnack+`: the processor where the ELF flags do not say it, as before LLVM 7."""
+    """Return the processor in the notes, for objects without it in the ELF flags (before LLVM 7): `gfx900`, `gfx900:xnack+`."""
     notes = {note.kind: note.content for note in elf.notes if note.owner == _OWNER}
     named = re.search(rb"(gfx[0-9a-f]+)((?:\+[a-z-]+)*)", notes.get(_ISA_NAME, b""))
     if named is not None:
@@ -183,10 +183,10 @@ def isa_of_notes(elf: ElfFile) -> str | None:
 
 
 def read_kernel_notes(elf: ElfFile) -> tuple[KernelNoteV2, ...]:
-    """The metadata of all kernels; none where the object has no such note.
+    """Return the metadata of all kernels; empty if the object has no such note.
 
     Raises:
-        CodeObjectError: The note does not decode.
+        CodeObjectError: The note cannot be decoded.
     """
     import yaml
 
@@ -194,7 +194,7 @@ def read_kernel_notes(elf: ElfFile) -> tuple[KernelNoteV2, ...]:
     if content is None:
         return ()
     try:
-        # All scalars stay text: an argument may be called `no` or `1e3`.
+        # BaseLoader keeps scalars as text: an argument may be called `no` or `1e3`.
         document = yaml.load(content.rstrip(b"\0").decode(), Loader=yaml.BaseLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
@@ -205,34 +205,34 @@ def read_kernel_notes(elf: ElfFile) -> tuple[KernelNoteV2, ...]:
         first = error.errors()[0]
         key = " ".join(str(part) for part in first["loc"])
         raise CodeObjectError(
-            f"the metadata note of version 2 is invalid at {key or 'its top'}: {first['msg']}", hint=_REBUILD
+            f"the metadata note of version 2 is invalid at {key or 'the top level'}: {first['msg']}", hint=_REBUILD
         ) from error
 
 
 def read_kernel_code(elf: ElfFile, symbol: str, architecture: str) -> KernelCode:
-    """The amd_kernel_code_t at a kernel's symbol.
+    """Return the amd_kernel_code_t at the symbol of a kernel.
 
     Raises:
-        CodeObjectError: No such symbol, fewer than 256 bytes there, or something else.
+        CodeObjectError: The symbol does not exist, or there is no complete amd_kernel_code_t of version 1 at its address.
     """
     place = elf.symbols.get(symbol)
     if place is None:
         raise CodeObjectError(
-            f"the metadata name kernel {symbol}, which has no symbol",
+            f"kernel {symbol} of the metadata has no symbol",
             hint="Do not strip the dynamic symbol table of a code object.",
         )
     try:
         content = elf.read(place.address, KERNEL_CODE_BYTES)
     except CodeObjectError as error:
         raise CodeObjectError(
-            f"the amd_kernel_code_t of kernel {symbol} is cut short", where=error.what, hint=_REBUILD
+            f"the amd_kernel_code_t of kernel {symbol} is truncated", where=error.what, hint=_REBUILD
         ) from error
     (version, entry, rsrc1, rsrc2, properties, scratch, lds, _, kernarg, sgprs, vgprs, alignment, lanes) = _KERNEL_CODE.unpack(
         content
     )
     if version != _SUPPORTED_KERNEL_CODE:
         raise CodeObjectError(
-            f"kernel {symbol} has no amd_kernel_code_t of version {_SUPPORTED_KERNEL_CODE} at its symbol (it says {version})",
+            f"kernel {symbol} has no amd_kernel_code_t of version {_SUPPORTED_KERNEL_CODE} (found version {version})",
             hint=_REBUILD,
         )
     same = properties & _SAME_PROPERTIES | (_WAVEFRONT_SIZE_32 if lanes == 5 else 0)
@@ -251,5 +251,5 @@ def read_kernel_code(elf: ElfFile, symbol: str, architecture: str) -> KernelCode
 
 
 def _all_architectural(rsrc1: int) -> int:
-    """COMPUTE_PGM_RSRC3 with no accumulation registers, of which version 2 knows nothing: offset in fours, less one."""
+    """Return COMPUTE_PGM_RSRC3 without AGPRs, which version 2 does not support: ACCUM_OFFSET is in units of 4, minus one."""
     return (2 * (rsrc1 & 0x3F) + 1) & 0x3F

@@ -75,9 +75,9 @@ def test_the_newest_system_clang_is_taken_with_rocms_headers(tmp_path: Path) -> 
     ("tools", "reason"),
     [
         ({"clang": "echo clang version 14.0.6", "lld": ""}, "is too old: clang version 14.0.6"),
-        ({"clang-22": "echo clang version 22.1.0"}, "has no lld beside it"),
+        ({"clang-22": "echo clang version 22.1.0"}, "needs lld to link GPU code"),
         ({"clang-22": "echo broken >&2; exit 1", "lld": ""}, "--version failed: broken"),
-        ({"clang-22": "echo clang version 22.1.0", "lld": ""}, "triton, which carries AMD's HIP headers"),
+        ({"clang-22": "echo clang version 22.1.0", "lld": ""}, "triton, which contains AMD's HIP headers"),
     ],
 )
 def test_an_unusable_system_clang_is_passed_over_with_the_reason(tmp_path: Path, tools: dict[str, str], reason: str) -> None:

@@ -153,7 +153,7 @@ def test_what_is_not_a_code_object_is_refused_with_the_reason(vec_copy: CodeObje
         (vec_copy.data.replace(b"\x7fELF\x02", b"\x7fELF\x01"), "not 64-bit"),
         (host_executable(b"x").replace(b".hip_fatbin", b".hip_fatbit"), "machine 62, not AMDGPU"),
         (vec_copy.data.replace(b".vgpr_count", b".vgpr_cound"), "vgpr_count"),
-        (bundle(("hipv4-amdgcn-amd-amdhsa--gfx942", vec_copy.data))[:300], "cut short"),
+        (bundle(("hipv4-amdgcn-amd-amdhsa--gfx942", vec_copy.data))[:300], "truncated"),
     ):
         with pytest.raises(CodeObjectError, match=reason):
             read_code_object(data)

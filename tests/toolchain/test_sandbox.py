@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.toolchain.build import CompileError, CompileRequest, compile_source
-from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
+from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 KERNEL = "#include <hip/hip_runtime.h>\n__global__ void k(float* x) { x[threadIdx.x] = expf(1.0f); }\n"
 MIB = 1 << 20
-NEEDS_LANDLOCK = pytest.mark.skipif(not Sandbox().abilities().files, reason="no Landlock in this kernel")
-NEEDS_NAMESPACES = pytest.mark.skipif(not Sandbox().abilities().network, reason="user namespaces are not permitted here")
+NEEDS_LANDLOCK = pytest.mark.skipif(not Sandbox().protection().files, reason="no Landlock in this kernel")
+NEEDS_NAMESPACES = pytest.mark.skipif(not Sandbox().protection().network, reason="user namespaces are not permitted here")
 
 
 def compiled(tmp_path: Path, source: str, **limits: float) -> bytes:
     path = tmp_path / "k.hip"
     path.write_text(source)
-    sandbox = Sandbox(Limits(**limits))  # type: ignore[arg-type]
+    sandbox = Sandbox(SandboxLimits(**limits))  # type: ignore[arg-type]
     return compile_source(CompileRequest(path), sandbox=sandbox, fresh=True).code_object.data
 
 
 def python(code: str, tmp_path: Path, **limits: float) -> tuple[int, str, str | None]:
-    sandbox = Sandbox(Limits(**limits))  # type: ignore[arg-type]
+    sandbox = Sandbox(SandboxLimits(**limits))  # type: ignore[arg-type]
     ended = sandbox.run([sys.executable, "-c", code], tmp_path)
     return ended.returncode, ended.stdout + ended.stderr, ended.reason
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rocm_perf_lab.toolchain.build import CompileRequest
-from rocm_perf_lab.toolchain.sandbox import Limits, Sandbox
+from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
 from rocm_perf_lab.toolchain.syntax import SyntaxTreeError, leading_includes, read_syntax
 from tests.builders.candidates import the_compiler
 from tests.builders.kernels import write_source
@@ -84,7 +84,7 @@ def test_in_the_sandbox_the_tree_is_the_same_and_other_files_cannot_be_read(tmp_
     assert [
         n.name for n in read_syntax(CompileRequest(curious), compiler=the_compiler()).walk() if n.kind == "TranslationUnitDecl"
     ]
-    if sandbox.abilities().files:
+    if sandbox.protection().files:
         with pytest.raises(SyntaxTreeError, match="secret"):
             read_syntax(CompileRequest(curious), compiler=the_compiler(), cache_dir=tmp_path / "cache", sandbox=sandbox)
 
@@ -97,7 +97,7 @@ def test_in_the_sandbox_a_source_that_takes_too_long_to_parse_is_stopped(tmp_pat
     request = CompileRequest(source, flags=("-fconstexpr-steps=2147483647",))
 
     with pytest.raises(SyntaxTreeError, match=r"it took more than 2 s"):
-        read_syntax(request, compiler=the_compiler(), sandbox=Sandbox(Limits(seconds=2)))
+        read_syntax(request, compiler=the_compiler(), sandbox=Sandbox(SandboxLimits(seconds=2)))
 
 
 @pytest.mark.parametrize(

@@ -150,9 +150,9 @@ def test_what_is_damaged_or_missing_is_refused_with_the_reason() -> None:
     short = TEXT.replace("k:\n", "unused:\n", 1).replace(BODY, f"{BODY}\nk:\n.fill 50,4,0")
     for text, reason in (
         (f".text\nk:\n{BODY}\n" + notes_text(None), "version 2 has neither metadata"),
-        (short, "amd_kernel_code_t of kernel k is cut short"),
-        (TEXT.replace("is_ptr64", "amd_code_version_major = 7\nis_ptr64"), "it says 7"),
-        (kernel_text_v2("k", BODY) + notes_text(metadata_yaml("absent")), "kernel absent, which has no symbol"),
+        (short, "amd_kernel_code_t of kernel k is truncated"),
+        (TEXT.replace("is_ptr64", "amd_code_version_major = 7\nis_ptr64"), "found version 7"),
+        (kernel_text_v2("k", BODY) + notes_text(metadata_yaml("absent")), "kernel absent of the metadata has no symbol"),
         (kernel_text_v2("k", BODY) + notes_text("Kernels: ["), "is not YAML"),
         (kernel_text_v2("k", BODY) + notes_text(metadata_yaml("k").replace("Align:  ", "Wrong:  ")), "Kernels 0 Args 0 Align"),
         (kernel_text_v2("k", BODY) + notes_text(metadata_yaml("k").replace("Align:           8", "Align: 0")), "greater than 0"),
