@@ -32,7 +32,7 @@ PROFILE = ("job=profile", "kernel=twice", "device=emulator", "tracking=none")
 
 
 class Directory:
-    """A user's working directory with one experiment in it."""
+    """Working directory with one experiment."""
 
     def __init__(self, path: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.path = path
@@ -70,7 +70,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 def refused(answer: Answer, *, says: str, where: str = "", hint: str = "") -> None:
-    """One error of three parts at most, and no profile left behind."""
+    """Check that there is one error, and no profile."""
     assert answer.code == 2
     first, *rest = [line for line in answer.err.splitlines() if line]
     assert first.startswith("error: ")
@@ -99,11 +99,11 @@ def test_the_experiment_itself_runs(directory: Directory) -> None:
         ("+toolchain.compiler=1", "did you mean toolchain.compilers?"),
     ],
 )
-def test_an_unknown_key_on_the_command_line_is_answered_with_the_nearest(directory: Directory, word: str, hint: str) -> None:
+def test_an_unknown_key_on_the_command_line_suggests_the_nearest(directory: Directory, word: str, hint: str) -> None:
     refused(directory.run(word), says="unknown key", where=word, hint=hint)
 
 
-def test_an_unknown_key_in_a_file_is_answered_with_its_file_and_line(directory: Directory) -> None:
+def test_an_unknown_key_in_a_file_is_reported_with_file_and_line(directory: Directory) -> None:
     directory.change(directory.description, "grid: [1]", "gird: [1]")
 
     refused(
@@ -124,7 +124,7 @@ def test_a_value_of_the_wrong_type_names_its_origin(directory: Directory) -> Non
 @pytest.mark.parametrize(
     ("word", "hint"), [("kernel=twise", "did you mean kernel=twice?"), ("target=mi300", "did you mean target=mi300x?")]
 )
-def test_an_unknown_option_of_a_group_is_answered_with_the_nearest(directory: Directory, word: str, hint: str) -> None:
+def test_an_unknown_option_of_a_group_suggests_the_nearest(directory: Directory, word: str, hint: str) -> None:
     refused(directory.run(word), says="there is no", where=word, hint=hint)
 
 
@@ -141,7 +141,7 @@ def test_a_choice_of_a_group_is_explained(directory: Directory, word: str, says:
     refused(directory.run(word), says=says, hint=hint)
 
 
-def test_yaml_that_does_not_parse_names_file_and_line(directory: Directory) -> None:
+def test_invalid_yaml_is_reported_with_file_and_line(directory: Directory) -> None:
     directory.change(directory.description, "grid: [1]", "grid: [1")
 
     refused(directory.run(), says="YAML", where=f"{directory.description}:12", hint="bracket")
@@ -153,7 +153,7 @@ def test_a_missing_source_file(directory: Directory) -> None:
     refused(directory.run(), says="source file does not exist", where=str(directory.source), hint="path")
 
 
-def test_an_entry_that_the_code_object_does_not_have_lists_those_it_has(directory: Directory) -> None:
+def test_an_unknown_entry_suggests_the_nearest(directory: Directory) -> None:
     refused(directory.run("kernel.entry=thrice"), says="no kernel 'thrice'", where="twice", hint="Did you mean 'twice'?")
 
 
@@ -170,7 +170,7 @@ def test_a_reference_of_the_wrong_shape(directory: Directory, reference: str) ->
     refused(directory.run(), says="y", where="kernel.reference")
 
 
-def test_a_kernel_that_computes_something_else_than_its_reference(directory: Directory) -> None:
+def test_output_that_differs_from_the_reference_exits_with_1(directory: Directory) -> None:
     directory.change(directory.source, "2.0f * x[i]", "3.0f * x[i]")
 
     answer = directory.run()
@@ -192,11 +192,11 @@ def test_a_kernel_that_never_ends_stops_at_its_instruction_budget_and_names_the_
     refused(directory.run("device.max_instructions=100000"), says="100,000", where="twice.hip:4", hint="max_instructions")
 
 
-def test_no_compiler_says_what_to_install(directory: Directory) -> None:
+def test_a_missing_compiler_has_an_installation_hint(directory: Directory) -> None:
     refused(directory.run("toolchain.compilers=[hipcc]"), says="no compiler", hint="rocm-perf-lab[emulator]")
 
 
-def test_an_outputs_directory_that_cannot_be_written(directory: Directory) -> None:
+def test_an_unwritable_output_directory(directory: Directory) -> None:
     (directory.path / "outputs").write_text("a file stands where the directory should be")
 
     refused(directory.run(), says="cannot", where="outputs", hint="hydra.run.dir=")
@@ -212,7 +212,7 @@ def test_an_argument_too_few(directory: Directory) -> None:
     refused(directory.run(), says="has 3 arguments, but 2 were passed", hint="argument")
 
 
-def test_an_expression_that_names_nothing(directory: Directory) -> None:
+def test_an_expression_with_an_unknown_name(directory: Directory) -> None:
     refused(directory.run("kernel.grid=[m]"), says="cannot evaluate 'm'", where="kernel.grid[0]", hint="n")
 
 
@@ -220,7 +220,7 @@ def test_no_gpu_for_the_rocm_device(directory: Directory) -> None:
     refused(directory.run("device=rocm"), says="no GPU", where="device=rocm", hint="device=emulator")
 
 
-def test_a_check_that_finds_something_fails_the_run_and_keeps_what_was_found(directory: Directory) -> None:
+def test_a_finding_of_a_check_exits_with_1_and_is_stored(directory: Directory) -> None:
     directory.change(directory.source, "y[i] = 2.0f * x[i];", "y[i] = 2.0f * x[i];\n  if (i == 0) y[200] = 1.0f;")
 
     answer = directory.run("device.check=all")
@@ -231,7 +231,7 @@ def test_a_check_that_finds_something_fails_the_run_and_keeps_what_was_found(dir
     assert list(directory.path.rglob("checks.json"))
 
 
-def test_a_check_that_does_not_exist(directory: Directory) -> None:
+def test_an_unknown_check(directory: Directory) -> None:
     refused(directory.run("device.check=race"), says="unknown check 'race'", where="device.check", hint="lds_races")
 
 

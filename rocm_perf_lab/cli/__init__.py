@@ -1,6 +1,6 @@
 """`rocm-perf`: one thin module per command, which composes the same configuration as `python -m rocm_perf_lab`.
 
-Only click is imported at start-up; each command imports what it needs when it runs.
+Only click is imported at start-up; each command imports its dependencies when it runs.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ from rocm_perf_lab.cli.options import DEBUG, FOCUS_CRITICAL, KERNEL_REGEX, QUIET
 @FOCUS_CRITICAL
 @click.option("--roofline", is_flag=True, help="Write roofline.png and roofline.html.")
 @ROOFLINE_CSV
-@click.option("--json", "as_json", is_flag=True, help="Print profile.json and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print only profile.json.")
 @QUIET
 @click.option(
     "--output", type=click.Path(file_okay=False), metavar="DIR", help="Directory of the documents (default: a new one)."
 )
 @DEBUG
 def analyze(databases: tuple[str, ...], debug: bool, **options: Any) -> None:
-    """Analyse rocprofv3 output: rocpd databases, JSON or CSV files, or directories of them. Runs nothing, needs no GPU."""
+    """Analyse rocprofv3 output: rocpd databases, JSON or CSV files, or directories of them."""
 
     def run() -> None:
         from pathlib import Path

@@ -15,7 +15,7 @@ from rocm_perf_lab.core.errors import EXIT_BAD_INPUT
 @JSON
 @DEBUG
 def doctor(as_json: bool, debug: bool) -> None:
-    """Check GPU, ROCm, compilers and emulator, and show how to install what is missing.
+    """Check GPU, ROCm, compilers and emulator, and show hints for missing parts.
 
     Exits with 2 if neither a GPU nor the emulator can be used.
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 DEBUG = click.option("--debug", is_flag=True, help="Print the traceback of an error.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
-QUIET = click.option("--quiet", is_flag=True, help="Print the runtime and nothing else.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print only one JSON document.")
+QUIET = click.option("--quiet", is_flag=True, help="Print only the runtime.")
 KERNEL_REGEX = click.option("--kernel", metavar="REGEX", help="Kernel to analyse (default: the one with the longest dispatch).")
 FOCUS_CRITICAL = click.option(
     "--focus-critical", is_flag=True, help="Analyse the kernel with the largest share of the critical path."

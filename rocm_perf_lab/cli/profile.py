@@ -13,7 +13,7 @@ from rocm_perf_lab.cli.options import DEBUG, FOCUS_CRITICAL, KERNEL_REGEX, PASS_
 
 @click.command(context_settings=PASS_THROUGH, short_help="Profile an application or a described kernel.")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_overrides)
-@click.option("--json", "as_json", is_flag=True, help="Print profile.json and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print only profile.json.")
 @QUIET
 @click.option("--runs", type=click.IntRange(min=1), metavar="N", help="Timed runs; use 10 or more for a comparison.")
 @KERNEL_REGEX

@@ -1,61 +1,57 @@
-"""`rocm-perf replay`: capture one dispatch, look at it, replay it at the same virtual addresses."""
+"""`rocm-perf replay`: capture one dispatch, inspect the capture, replay it at the same virtual addresses."""
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rocm_perf_lab.cli.completion import complete_overrides
 from rocm_perf_lab.cli.exit_codes import answer
+from rocm_perf_lab.cli.options import DEBUG, JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocm_perf_lab.jobs.replay.commands import ReplayTarget
+    from rocm_perf_lab.replay.application_capture import CaptureRequest
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
-_EXIT_USAGE = 5
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+_DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 
 
-class _ReplayGroup(click.Group):
-    """Here 2 means relocation, so that wrong usage has a code of its own."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            error.exit_code = _EXIT_USAGE  # type: ignore[misc]  # click declares it for the class and reads it from the error
-            raise
-
-
-@click.group(cls=_ReplayGroup, short_help="Freeze one dispatch with its memory; run it again.")
+@click.group(short_help="Capture one dispatch with its memory, and replay it.")
 def replay() -> None:
-    """Freeze one dispatch with its memory, and run it again at the same virtual addresses.
+    """Capture one dispatch with its memory, and replay it at the same virtual addresses.
 
     \b
-    Exit codes of full-vm and reserve-check:
-      0 done
-      1 not possible here, or a damaged capture
-      2 addresses were relocated
-      3 the kernel faulted or hung
-      4 --check failed
-      5 wrong usage
+    Exit codes:
+      0 success
+      1 negative answer: --check failed, the kernel faulted or hung,
+        the addresses cannot be reserved, or the capture is invalid (verify)
+      2 bad input, or something missing on this machine
+      3 internal error
     """
 
 
-_DEBUG = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
-
-
-def _where(command: _Command) -> _Command:
-    """The options that say which capture, and where."""
+def _replay_options(command: _Command) -> _Command:
+    """Add the options that select the capture and the device."""
     options = (
-        click.option("--capture-dir", type=click.Path(), metavar="DIR", help="The capture; isolate_capture by default."),
-        click.option("--device", type=click.Choice(["auto", "rocm", "emulator"]), default="auto", show_default=True),
-        click.option("--target", default="mi300x", show_default=True, help="GPU that the emulator takes."),
-        click.option("--agent", type=click.IntRange(min=0), metavar="N", help="Which GPU; the captured one by default."),
-        click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, help="Seconds."),
+        click.option("--capture-dir", type=click.Path(), metavar="DIR", help="The capture. Default: isolate_capture."),
+        click.option(
+            "--device",
+            type=click.Choice(["auto", "rocm", "emulator"]),
+            default="auto",
+            show_default=True,
+            help="Device to replay on.",
+        ),
+        click.option("--target", default="mi300x", show_default=True, help="GPU that the emulator models."),
+        click.option("--agent", type=click.IntRange(min=0), metavar="N", help="Index of the GPU. Default: the captured one."),
+        click.option("--timeout", type=_POSITIVE, default=600.0, show_default=True, help="Time limit in seconds."),
     )
     for option in reversed(options):
         command = option(command)
@@ -63,22 +59,32 @@ def _where(command: _Command) -> _Command:
 
 
 @replay.command(short_help="Capture one dispatch with its memory.")
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--kernel", metavar="NAME", help="Kernel to capture: its name, mangled or not, or /regular expression/.")
-@click.option("--dispatch", type=click.IntRange(min=0), default=0, show_default=True, help="Which of its dispatches, from 0.")
+@click.argument("args", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=complete_overrides)
+@click.option("--kernel", metavar="NAME", help="Kernel to capture: mangled or demangled name, or /regular expression/.")
 @click.option(
-    "--output", type=click.Path(file_okay=False), default="isolate_capture", show_default=True, help="The directory to make."
+    "--dispatch", type=click.IntRange(min=0), default=0, show_default=True, help="Index among the dispatches of the kernel."
 )
-@click.option("--mode", type=click.Choice(["reachable", "full", "arguments"]), default="reachable", show_default=True)
-@click.option("--limit", "limit_mib", type=click.IntRange(min=0), default=0, metavar="MIB", help="Largest capture; 0: none.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="To drain the GPU.")
-@click.option("--application-timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Of the application.")
-@click.option("--preload", is_flag=True, help="Load the tool with LD_PRELOAD, where the application sets HSA_TOOLS_LIB itself.")
-@click.option("--rocprofiler-sdk", is_flag=True, help="Load the tool through rocprofiler-sdk, where neither way works.")
-@click.option("--no-command", is_flag=True, help="Leave the command line out of the capture.")
-@_DEBUG
-def capture(words: tuple[str, ...], debug: bool, **options: Any) -> None:
-    """Capture one dispatch: memory before it, the pages that it changed, code object, arguments.
+@click.option(
+    "--output", type=click.Path(file_okay=False), default="isolate_capture", show_default=True, help="Directory to create."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["reachable", "full", "arguments"]),
+    default="reachable",
+    show_default=True,
+    help="Memory to capture: reachable from the arguments, all, or what the arguments point to.",
+)
+@click.option(
+    "--limit", "limit_mib", type=click.IntRange(min=0), default=0, metavar="MIB", help="Largest capture in MiB; 0 for no limit."
+)
+@click.option("--timeout", type=_POSITIVE, default=60.0, show_default=True, help="Seconds to wait for other work on the GPU.")
+@click.option("--application-timeout", type=_POSITIVE, metavar="SECONDS", help="Time limit of the application.")
+@click.option("--preload", is_flag=True, help="Load the tool with LD_PRELOAD, if the application sets HSA_TOOLS_LIB itself.")
+@click.option("--rocprofiler-sdk", is_flag=True, help="Load the tool through rocprofiler-sdk, if the other ways fail.")
+@click.option("--no-command", is_flag=True, help="Do not store the command line in the capture.")
+@DEBUG
+def capture(args: tuple[str, ...], debug: bool, **options: Any) -> None:
+    """Capture one dispatch: memory before it, changed pages, code object, arguments.
 
     \b
     rocm-perf replay capture --kernel softmax_kernel --dispatch 3 -- ./app --n 9
@@ -86,86 +92,61 @@ def capture(words: tuple[str, ...], debug: bool, **options: Any) -> None:
     rocm-perf replay capture kernel=softmax kernel.params.cols=2048
         a described kernel, on the emulator
     """
+    if all("=" in argument for argument in args):
+        answer(lambda: _capture_described(args, options), debug=debug)
+    if options["kernel"] is None:
+        raise click.UsageError("an application dispatches many kernels: select one with --kernel NAME")
 
     def run() -> None:
-        if all("=" in word for word in words):
-            from rocm_perf_lab.cli.entry import run_hydra
-
-            given = {"job.output": options["output"], "job.mode": options["mode"], "job.entry": options["kernel"]}
-            overrides = [f"{key}={value}" for key, value in given.items() if value is not None]
-            run_hydra(["job=replay_capture", "device=emulator", *words, *overrides, f"job.dispatch={options['dispatch']}"])
-            return
-        if options["kernel"] is None:
-            raise click.UsageError("an application dispatches many kernels: name one with --kernel NAME")
-        from pathlib import Path
-
         from rich.console import Console
 
         from rocm_perf_lab.jobs.replay.commands import run_capture
-        from rocm_perf_lab.replay.application_capture import CaptureRequest
 
-        request = CaptureRequest(
-            command=words,
-            kernel=options["kernel"],
-            output=Path(options["output"]),
-            dispatch=options["dispatch"],
-            mode=options["mode"],
-            limit_bytes=options["limit_mib"] << 20,
-            timeout_s=options["timeout"],
-            application_timeout_s=options["application_timeout"],
-            preload=options["preload"],
-            rocprofiler_sdk=options["rocprofiler_sdk"],
-            record_command=not options["no_command"],
-        )
-        run_capture(request, Console(highlight=False))
+        run_capture(_capture_request(args, options), Console(highlight=False))
 
     answer(run, debug=debug)
 
 
-@replay.command(short_help="Say what a capture holds.")
-@click.argument("directory", metavar="DIR", type=click.Path())
-@_JSON
-@_DEBUG
-def info(directory: str, as_json: bool, debug: bool) -> None:
-    """Say what the capture in DIR holds: kernel, geometry, memory."""
+@replay.command(short_help="Print the contents of a capture.")
+@_DIRECTORY
+@JSON
+@DEBUG
+def info(directory: Path, as_json: bool, debug: bool) -> None:
+    """Print the contents of the capture in DIR: kernel, geometry, memory."""
 
     def run() -> None:
-        from pathlib import Path
-
         from rich.console import Console
 
         from rocm_perf_lab.jobs.replay.commands import run_info
 
-        run_info(Path(directory), Console(highlight=False), as_json=as_json)
+        run_info(directory, Console(highlight=False), as_json=as_json)
 
     answer(run, debug=debug)
 
 
-@replay.command(short_help="Check a capture: manifest, checksums, sizes.")
-@click.argument("directory", metavar="DIR", type=click.Path())
-@_JSON
-@_DEBUG
-def verify(directory: str, as_json: bool, debug: bool) -> None:
-    """Check the capture in DIR: manifest, checksums, sizes. Needs no GPU; exit code 2 where something is wrong."""
+@replay.command(short_help="Check the files of a capture.")
+@_DIRECTORY
+@JSON
+@DEBUG
+def verify(directory: Path, as_json: bool, debug: bool) -> None:
+    """Check the capture in DIR: manifest, checksums, sizes, consistency. Needs no GPU. Exit code 1 if it is invalid."""
 
     def run() -> None:
-        from pathlib import Path
-
         from rich.console import Console
 
         from rocm_perf_lab.jobs.replay.commands import run_verify
 
-        sys.exit(run_verify(Path(directory), Console(highlight=False), as_json=as_json))
+        sys.exit(run_verify(directory, Console(highlight=False), as_json=as_json))
 
     answer(run, debug=debug)
 
 
-@replay.command("reserve-check", short_help="Say whether the addresses can be had here.")
-@_where
-@_JSON
-@_DEBUG
+@replay.command("reserve-check", short_help="Check that the captured addresses can be reserved.")
+@_replay_options
+@JSON
+@DEBUG
 def reserve_check(as_json: bool, debug: bool, **options: Any) -> None:
-    """Say whether the captured addresses can be reserved here exactly: exit code 0, 1 (failure) or 2 (relocation)."""
+    """Check that the captured addresses can be reserved exactly. Exit code 1 if they cannot."""
 
     def run() -> None:
         from rich.console import Console
@@ -178,30 +159,30 @@ def reserve_check(as_json: bool, debug: bool, **options: Any) -> None:
 
 
 @replay.command("full-vm", short_help="Replay a capture at its addresses.")
-@_where
-@click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True, help="Replays.")
-@click.option("--warmup", type=click.IntRange(min=0), default=0, show_default=True, help="Replays before them, reported apart.")
+@_replay_options
+@click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True, help="Number of replays.")
+@click.option("--warmup", type=click.IntRange(min=0), default=0, show_default=True, help="Warm-up replays, reported separately.")
 @click.option("--no-recopy", is_flag=True, help="Restore memory before the first iteration only.")
-@click.option("--hsaco", type=click.Path(), metavar="FILE", help="Replay this code object in place of the captured one.")
-@click.option("--force", is_flag=True, help="Take it although it breaks rules.")
-@click.option("--check", is_flag=True, help="Compare the memory after each replay with what the dispatch had left.")
+@click.option("--hsaco", type=click.Path(), metavar="FILE", help="Replay this code object instead of the captured one.")
+@click.option("--force", is_flag=True, help="Replay the code object of --hsaco even if it breaks rules.")
+@click.option("--check", is_flag=True, help="Compare the memory after each replay with the captured result.")
 @click.option("--rtol", type=click.FloatRange(min=0), default=0.0, help="Relative tolerance of --check for floats.")
 @click.option("--atol", type=click.FloatRange(min=0), default=0.0, help="Absolute tolerance of --check for floats.")
 @click.option(
-    "--nan", type=click.Choice(["equal", "exact", "forbid"]), help="NaN in --check: equal with a tolerance, else exact."
+    "--nan",
+    type=click.Choice(["equal", "exact", "forbid"]),
+    help="Comparison of NaN in --check. Default: equal with a tolerance, else exact.",
 )
 @click.option(
-    "--type", "types", multiple=True, metavar="ARG=DTYPE", help="Elements behind an argument (name or @offset): out=f32."
+    "--type", "types", multiple=True, metavar="ARG=DTYPE", help="Element type of an argument (name or @offset), as in out=f32."
 )
-@_JSON
-@_DEBUG
+@JSON
+@DEBUG
 def full_vm(as_json: bool, debug: bool, **options: Any) -> None:
-    """Reconstruct the captured memory at its addresses in a fresh process, and replay the dispatch."""
+    """Reconstruct the captured memory at its addresses in a new process, and replay the dispatch."""
     types = _types(options.pop("types"))
 
     def run() -> None:
-        from pathlib import Path
-
         from rich.console import Console
 
         from rocm_perf_lab.jobs.replay.commands import FullVmRequest, run_full_vm
@@ -224,22 +205,50 @@ def full_vm(as_json: bool, debug: bool, **options: Any) -> None:
     answer(run, debug=debug)
 
 
-def _types(words: tuple[str, ...]) -> dict[str, str]:
+def _capture_described(overrides: tuple[str, ...], options: dict[str, Any]) -> None:
+    from rocm_perf_lab.cli.entry import run_hydra
+
+    values = {
+        "job.output": options["output"],
+        "job.mode": options["mode"],
+        "job.entry": options["kernel"],
+        "job.dispatch": options["dispatch"],
+    }
+    added = [f"{key}={value}" for key, value in values.items() if value is not None]
+    run_hydra(["job=replay_capture", "device=emulator", *overrides, *added])
+
+
+def _capture_request(command: tuple[str, ...], options: dict[str, Any]) -> CaptureRequest:
+    from rocm_perf_lab.replay.application_capture import CaptureRequest
+
+    return CaptureRequest(
+        command=command,
+        kernel=options["kernel"],
+        output=Path(options["output"]),
+        dispatch=options["dispatch"],
+        mode=options["mode"],
+        limit_bytes=options["limit_mib"] << 20,
+        timeout_s=options["timeout"],
+        application_timeout_s=options["application_timeout"],
+        preload=options["preload"],
+        rocprofiler_sdk=options["rocprofiler_sdk"],
+        record_command=not options["no_command"],
+    )
+
+
+def _types(arguments: tuple[str, ...]) -> dict[str, str]:
     from rocm_perf_lab.languages.data_types import DTYPES
 
     types = {}
-    for word in words:
-        name, _, dtype = word.partition("=")
+    for argument in arguments:
+        name, _, dtype = argument.partition("=")
         if dtype not in DTYPES:
-            raise click.UsageError(f"--type {word}: write ARG=DTYPE with one of {', '.join(DTYPES)}")
+            raise click.UsageError(f"--type {argument}: expected ARG=DTYPE, with one of {', '.join(DTYPES)}")
         types[name] = dtype
     return types
 
 
 def _target(options: dict[str, Any]) -> ReplayTarget:
-    import os
-    from pathlib import Path
-
     from rocm_perf_lab.jobs.replay.commands import ReplayTarget
 
     return ReplayTarget(

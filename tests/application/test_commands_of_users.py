@@ -67,7 +67,7 @@ def test_how_a_command_ended_in_words(code: int, text: str) -> None:
     assert how_it_ended(code) == text
 
 
-def test_an_application_that_may_not_read_its_own_file_is_not_told_about_counters(workplace: Workplace) -> None:
+def test_a_permission_error_of_the_application_is_not_attributed_to_counters(workplace: Workplace) -> None:
     workplace.application('sys.exit("data.bin: Permission denied")')
 
     answer = workplace.rocm_perf("profile", *FAST, "./app")
@@ -86,7 +86,7 @@ def test_a_crash_is_named_by_its_signal(workplace: Workplace) -> None:
     assert "SIGSEGV" in answer.stderr
 
 
-def test_nothing_of_an_earlier_run_in_the_same_directory_is_taken_for_a_result(workplace: Workplace) -> None:
+def test_results_of_an_earlier_run_in_the_directory_are_removed(workplace: Workplace) -> None:
     workplace.application('launch("vector_add", n=4096)')
     assert workplace.rocm_perf("profile", *FAST, "./app").exit_code == 0
     for name in ("notes.md", "roofline.png", "roofline.html", "att/code.json", ".rocpd_profile/counters_1/run_results.db"):
@@ -114,7 +114,7 @@ def test_a_failed_run_leaves_no_profile_of_an_earlier_one(workplace: Workplace) 
 
 @pytest.mark.parametrize("without", [(), ("--no-rocprof",)], ids=["rocprofv3", "wall clock"])
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_whatever_ends_the_lab_ends_the_application_and_its_children(
+def test_a_signal_terminates_the_application_and_its_children(
     workplace: Workplace, sign: signal.Signals, code: int, without: tuple[str, ...]
 ) -> None:
     workplace.application(
@@ -146,7 +146,7 @@ def test_whatever_ends_the_lab_ends_the_application_and_its_children(
     assert not (workplace.directory / "run" / "profile.json").exists()
 
 
-def test_a_disk_that_is_full_is_bad_input_wherever_it_is_met(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "run/x")
 
@@ -188,7 +188,7 @@ def test_every_run_of_an_application_reads_the_same_input(workplace: Workplace, 
     assert (workplace.directory / "seen").read_text() == "'4096\\n' '4096\\n' "
 
 
-def test_a_pipe_that_nobody_writes_to_is_not_waited_for(workplace: Workplace) -> None:
+def test_an_idle_pipe_is_not_waited_for(workplace: Workplace) -> None:
     workplace.application("pass")
     command = [sys.executable, "-c", "from rocm_perf_lab.cli import main; main()", "profile", "--no-rocprof", *FAST, "./app"]
     lab = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, stdin=subprocess.PIPE)
@@ -196,7 +196,7 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(workplace: Workplace) ->
     assert lab.wait(60) == 0
 
 
-def test_input_without_end_is_refused(workplace: Workplace) -> None:
+def test_endless_input_is_rejected(workplace: Workplace) -> None:
     workplace.application("pass")
     lab = shlex.join(
         [sys.executable, "-c", "from rocm_perf_lab.cli import main; main()", "profile", "--no-rocprof", *FAST, "./app"]

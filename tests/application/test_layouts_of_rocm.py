@@ -144,7 +144,7 @@ def test_processes_with_different_counters_stay_one_run(workplace: Workplace, st
     assert analysed(workplace, "run")["profile"]["kernels"][0]["calls"] == 2
 
 
-def test_tables_without_suffix_and_with_a_suffix_that_is_no_guid(workplace: Workplace) -> None:
+def test_tables_without_suffix_and_with_an_unusual_suffix(workplace: Workplace) -> None:
     with Database(workplace.directory / "plain.db", suffixed=False) as database:
         fill(database, FIRST, 100)
     with Database(workplace.directory / "run1.db", views=False) as database:
@@ -195,7 +195,7 @@ def test_a_finished_write_ahead_log_in_a_directory_that_cannot_be_written(workpl
         ("UPDATE {info_agent} SET extdata = '['", "no JSON"),
     ],
 )
-def test_values_that_cannot_be_are_named(workplace: Workplace, statement: str, says: str) -> None:
+def test_invalid_values_are_named(workplace: Workplace, statement: str, says: str) -> None:
     with Database(workplace.directory / "x.db") as database:
         fill(database, FIRST, 100)
         database.execute(statement)
@@ -207,7 +207,7 @@ def test_values_that_cannot_be_are_named(workplace: Workplace, statement: str, s
 
 
 @pytest.mark.parametrize("properties", ["[]", "null", '{"num_xcc": null, "cu_count": "many", "rocm_perf_lab": {"versions": 3}}'])
-def test_agents_that_say_nothing_of_themselves(workplace: Workplace, properties: str) -> None:
+def test_agents_without_properties(workplace: Workplace, properties: str) -> None:
     with Database(workplace.directory / "x.db") as database:
         fill(database, FIRST, 100)
         database.execute("UPDATE {info_agent} SET extdata = ?", properties)
@@ -231,7 +231,7 @@ def is_read_or_refused(path: Path, content: bytes) -> None:
         assert str(path) in str(error)
 
 
-def test_a_file_cut_anywhere_is_refused(intact: bytes, tmp_path: Path) -> None:
+def test_a_truncated_file_is_rejected(intact: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     lengths = [*range(120), *random.Random(1).sample(range(120, len(intact)), 80), len(intact) - 1]
 
@@ -242,7 +242,7 @@ def test_a_file_cut_anywhere_is_refused(intact: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_flipped_bytes_are_a_clear_error_or_do_not_matter(intact: bytes, tmp_path: Path, seed: int) -> None:
+def test_flipped_bytes_are_an_error_or_have_no_effect(intact: bytes, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     used = [place for place, byte in enumerate(intact) if byte]
 

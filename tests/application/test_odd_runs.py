@@ -68,7 +68,7 @@ def test_only_helper_kernels(workplace: Workplace) -> None:
     assert "only runtime helper kernels were dispatched" in profile["notes"]
 
 
-def test_dispatches_that_take_no_time(workplace: Workplace) -> None:
+def test_dispatches_of_zero_duration(workplace: Workplace) -> None:
     recorded(workplace.directory, dispatch(1000, 1000, counters=vec_copy_counters()))
 
     answer, profile = analysed(workplace)
@@ -119,7 +119,7 @@ def with_read_requests(place: Workplace, value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["NULL", "-1", "9e999"])
-def test_counters_that_are_no_counts_give_no_roofline(workplace: Workplace, value: str) -> None:
+def test_invalid_counters_have_no_roofline(workplace: Workplace, value: str) -> None:
     with_read_requests(workplace, value)
 
     _, profile = analysed(workplace)
@@ -129,7 +129,7 @@ def test_counters_that_are_no_counts_give_no_roofline(workplace: Workplace, valu
     assert "NaN" not in (workplace.directory / "out" / "analysis.json").read_text()
 
 
-def test_a_counter_that_is_text_is_refused(workplace: Workplace) -> None:
+def test_a_counter_that_is_text_is_rejected(workplace: Workplace) -> None:
     with_read_requests(workplace, "'much'")
 
     assert "holds a value that is no" in refused(workplace, "x.db")
@@ -155,7 +155,7 @@ def test_a_missing_table_or_column_is_named(workplace: Workplace, statement: str
     assert what in refused(workplace, "x.db")
 
 
-def test_counter_runs_of_a_directory_are_passes_of_their_own(workplace: Workplace) -> None:
+def test_counter_runs_of_a_directory_are_separate_passes(workplace: Workplace) -> None:
     recorded(workplace.directory, dispatch(1000, END))
     waves, others = {"SQ_WAVES": 16384.0}, {"SQ_INSTS": 5.0, "SQ_WAIT_ANY": 2.0}
     groups: tuple[Mapping[str, float], ...] = (waves, waves, others)
@@ -171,7 +171,7 @@ def test_counter_runs_of_a_directory_are_passes_of_their_own(workplace: Workplac
     assert profile["counters"] == [waves, others]
 
 
-def test_a_counter_directory_without_counters_is_refused(workplace: Workplace) -> None:
+def test_a_counter_directory_without_counters_is_rejected(workplace: Workplace) -> None:
     recorded(workplace.directory, dispatch(1000, END))
 
     assert "no counters were collected" in refused(workplace, "x.db", "--counters", ".")
@@ -190,7 +190,7 @@ def test_the_roofline_is_drawn_under_measured_peaks(workplace: Workplace) -> Non
     assert "<svg" in (out / "roofline.html").read_text() or "<canvas" in (out / "roofline.html").read_text()
 
 
-def test_a_full_disk_leaves_no_half_written_document(workplace: Workplace) -> None:
+def test_a_full_disk_leaves_no_partial_document(workplace: Workplace) -> None:
     path = recorded(workplace.directory, dispatch(1000, END, counters=vec_copy_counters()))
     limited = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));from rocm_perf_lab.cli import main; main()"
@@ -209,7 +209,7 @@ def test_a_full_disk_leaves_no_half_written_document(workplace: Workplace) -> No
         json.loads(file.read_text())
 
 
-def test_a_log_for_which_there_is_no_room_does_not_stop_the_application(workplace: Workplace) -> None:
+def test_a_full_disk_for_the_log_does_not_stop_the_application(workplace: Workplace) -> None:
     workplace.profiler()
     workplace.application('print("x" * 500_000, flush=True); launch("vector_add", n=4096)')
     limited = (

@@ -1,4 +1,4 @@
-"""`rocm-perf optimize ./app --source ... --build ...`: the user's own application, against a stand-in rocprofv3."""
+"""`rocm-perf optimize ./app --source ... --build ...`: an application under a simulated rocprofv3."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ BUILD = f"{shlex.quote(sys.executable)} {shlex.quote(str(BUILDER))} {{source}} {
 TRANSCRIPT = resource_dir("experiments") / "softmax" / "transcript.jsonl"
 
 
-def optimize(workplace: Workplace, *words: str, build: str = BUILD) -> Result:
+def optimize(workplace: Workplace, *arguments: str, build: str = BUILD) -> Result:
     given = ["optimizer=llm", f"optimizer.llm.transcript={TRANSCRIPT}", "passes.counters=[]", "./app", "--rows", "8"]
     given += ["--source", "my kernel.hip", "--build", build, "--proposer", "recorded", "--output", "run"]
-    return workplace.rocm_perf("optimize", *given, *words)
+    return workplace.rocm_perf("optimize", *given, *arguments)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_application_is_built_profiled_rewritten_and_compared(placed: Workpl
 
     assert answer.exit_code == 0, answer.output
     verdicts = [("accepted" if v["accepted"] else v["stage"], v["reason"]) for v in summary()["verdicts"]]
-    # No trials of unseen shapes here: an application brings its own inputs. The second answer reads past no end of theirs.
+    # An application has its own inputs, so there are no other shapes, and the second answer stays within its buffers.
     assert [stage for stage, _ in verdicts] == ["compile", "verification", "verification", "measurement", "accepted"]
     assert "standard output" in verdicts[1][1]
     assert summary()["time_kind"] == "emulated"
@@ -68,7 +68,7 @@ else:
 
 
 @pytest.mark.slow
-def test_of_several_kernels_the_one_with_most_to_save_is_rewritten_though_another_takes_longer(workplace: Workplace) -> None:
+def test_the_kernel_with_the_largest_possible_gain_is_rewritten(workplace: Workplace) -> None:
     experiments = resource_dir("experiments")
     texts = [(experiments / name / f"{name}.hip").read_text() for name in ("vector_add", "softmax")]
     (workplace.directory / "two.hip").write_text("\n".join(text.replace("#pragma once", "") for text in texts))
@@ -92,48 +92,49 @@ def test_of_several_kernels_the_one_with_most_to_save_is_rewritten_though_anothe
     assert ranks[0].startswith("rank 1  softmax_kernel: ")
     assert ranks[1].startswith("rank 2  vector_add(")
     assert shares[1] > shares[0]
-    assert [v["improvement"] is not None for v in summary()["verdicts"]] == [
-        True
-    ]  # of softmax: vector_add has nothing to rewrite
+    # the rewrite is of softmax: no transform applies to vector_add
+    assert [v["improvement"] is not None for v in summary()["verdicts"]] == [True]
 
 
 @pytest.mark.parametrize(
-    ("words", "build", "said"),
+    ("arguments", "build", "message"),
     [
         ((), "make", "the build command has no {source} and no {binary}"),
         ((), "false {source} {binary}", "the build command failed"),
-        ((), "true {source} {binary}", "no executable file was made"),
-        ((), "no-such-compiler {source} {binary}", "the build command does not run: No such file"),
+        ((), "true {source} {binary}", "it wrote no executable file"),
+        ((), "no-such-compiler {source} {binary}", "the build command cannot be started: No such file"),
         (("--kernel", "other"), BUILD, "no kernel matches 'other'"),
     ],
 )
-def test_what_cannot_be_built_or_found_is_told(placed: Workplace, words: tuple[str, ...], build: str, said: str) -> None:
-    answer = optimize(placed, *words, build=build)
+def test_failed_builds_and_unknown_kernels_are_reported(
+    placed: Workplace, arguments: tuple[str, ...], build: str, message: str
+) -> None:
+    answer = optimize(placed, *arguments, build=build)
 
     assert answer.exit_code == 2
-    assert said in " ".join(answer.output.split())
+    assert message in " ".join(answer.output.split())
     assert not Path("run/optimize.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
-        (("./app",), "Beside the application is no file with a __global__ function"),
-        (("kernel=softmax", "--build", "x"), "--build is for applications"),
-        (("--resume", "run", "--max-iterations", "3"), "--resume does not go with max_iterations"),
-        (("--resume", "nowhere"), "there is no run to go on with"),
+        (("./app",), "no source file with a __global__ function"),
+        (("kernel=softmax", "--build", "x"), "--build applies to applications only"),
+        (("--resume", "run", "--max-iterations", "3"), "cannot be combined with max_iterations"),
+        (("--resume", "nowhere"), "there is no run to resume"),
         (("kernel=softmax", "--json", "--quiet"), "exclude each other"),
     ],
 )
-def test_words_that_do_not_go_together_are_told(workplace: Workplace, words: tuple[str, ...], said: str) -> None:
-    answer = workplace.rocm_perf("optimize", *words)
+def test_conflicting_arguments_are_reported(workplace: Workplace, arguments: tuple[str, ...], message: str) -> None:
+    answer = workplace.rocm_perf("optimize", *arguments)
 
     assert answer.exit_code == 2
-    assert said in " ".join(answer.output.split())
+    assert message in " ".join(answer.output.split())
 
 
 @pytest.mark.parametrize("name", ["app.cu", "other.cpp"])
-def test_without_a_word_the_source_is_the_one_of_that_name_or_the_only_one(workplace: Workplace, name: str) -> None:
+def test_the_default_source_has_the_name_of_the_application_or_is_the_only_one(workplace: Workplace, name: str) -> None:
     (workplace.directory / "host.cpp").write_text("int main() {}")
     (workplace.directory / name).write_text(SOURCE.read_text())
     hipcc = workplace.directory / "bin" / "hipcc"
@@ -143,8 +144,8 @@ def test_without_a_word_the_source_is_the_one_of_that_name_or_the_only_one(workp
 
     answer = workplace.rocm_perf("optimize", "passes.counters=[]", "./app", "--rows", "8", "--output", "run", "--kernel", "none")
 
-    assert f"/{name}\nbuild   hipcc -O3 {{source}} -o {{binary}}\n        (assumed; --source and --build" in answer.output
-    assert "no kernel matches 'none'" in answer.output  # so it was built and profiled
+    assert f"/{name}\nbuild   hipcc -O3 {{source}} -o {{binary}}\n        (default; set --source and --build" in answer.output
+    assert "no kernel matches 'none'" in answer.output  # it was built and profiled
 
 
 def test_several_files_with_kernels_are_listed(workplace: Workplace) -> None:
@@ -154,4 +155,4 @@ def test_several_files_with_kernels_are_listed(workplace: Workplace) -> None:
     answer = workplace.rocm_perf("optimize", "./app")
 
     assert answer.exit_code == 2
-    assert "which source file is to be rewritten? Beside the application are a.hip, b.hip" in " ".join(answer.output.split())
+    assert "several source files have kernels: a.hip, b.hip" in " ".join(answer.output.split())

@@ -52,9 +52,7 @@ def test_counters_come_from_as_few_runs_as_the_blocks_allow_and_times_from_a_run
     assert len(document(workplace.directory)["counters"]) == len(passes) - 1
 
 
-def test_kernel_replay_collects_all_counters_in_one_run_where_rocprofv3_has_it(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernel_replay_collects_all_counters_in_one_run(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_VERSION", "1.4.1")
     workplace.application('open("ran", "a").write("x"); launch("softmax", rows=8)')
 
@@ -68,7 +66,7 @@ def test_kernel_replay_collects_all_counters_in_one_run_where_rocprofv3_has_it(
     assert replayed["counters"] == document(workplace.directory)["counters"]
 
 
-def test_where_kernel_replay_fails_the_application_is_run_once_per_pass(
+def test_if_kernel_replay_fails_the_application_is_run_once_per_pass(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STAND_IN_VERSION", "1.4.1")
@@ -82,7 +80,7 @@ def test_where_kernel_replay_fails_the_application_is_run_once_per_pass(
     assert any("kernel replay failed" in note for note in profile["notes"])
 
 
-def test_failed_counter_passes_leave_a_profile_that_says_why_there_is_no_roofline(
+def test_failed_counter_passes_are_reported_as_the_reason_for_a_missing_roofline(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STAND_IN_FAULT", "counters")
@@ -98,9 +96,7 @@ def test_failed_counter_passes_leave_a_profile_that_says_why_there_is_no_rooflin
     assert profile["runtime_ms"] > 0
 
 
-def test_arguments_and_environment_reach_the_application_as_they_are(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arguments_and_environment_are_passed_on_unchanged(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SETTING", "two words; $HOME")
     workplace.application(
         'import json; json.dump([sys.argv[1:], os.environ["MY_SETTING"], os.environ["HOME"]], open("seen.json", "w"));'
@@ -114,7 +110,7 @@ def test_arguments_and_environment_reach_the_application_as_they_are(
     assert json.loads((workplace.directory / "seen.json").read_text()) == [words, "two words; $HOME", os.environ["HOME"]]
 
 
-def test_json_is_the_profile_and_nothing_else(workplace: Workplace) -> None:
+def test_json_prints_only_the_profile(workplace: Workplace) -> None:
     workplace.application('print("chatter"); launch("vector_add", n=4096)')
 
     answer = workplace.rocm_perf("profile", "./app", "--json", *UNTRACKED)
@@ -122,7 +118,7 @@ def test_json_is_the_profile_and_nothing_else(workplace: Workplace) -> None:
     assert json.loads(answer.stdout) == document(workplace.directory)
 
 
-def test_quiet_is_the_runtime_with_its_kind(workplace: Workplace) -> None:
+def test_quiet_prints_only_the_runtime_with_its_kind(workplace: Workplace) -> None:
     workplace.application('launch("vector_add", n=4096)')
 
     answer = workplace.rocm_perf("profile", "./app", "--quiet", *UNTRACKED)
@@ -130,7 +126,7 @@ def test_quiet_is_the_runtime_with_its_kind(workplace: Workplace) -> None:
     assert answer.stdout == f"{document(workplace.directory)['runtime_ms']:.6f} ms emulated\n"
 
 
-def test_runs_repeats_the_pass_that_gives_the_times(workplace: Workplace) -> None:
+def test_runs_repeats_the_timed_pass(workplace: Workplace) -> None:
     workplace.application('launch("vector_add", n=4096); launch("vector_add", n=4096)')
 
     workplace.rocm_perf("profile", "./app", "--runs", "3", *UNTRACKED)
@@ -146,7 +142,7 @@ def test_a_kernel_is_chosen_by_a_regular_expression(workplace: Workplace) -> Non
     assert document(workplace.directory)["kernel"]["name"].startswith("vector_add")
 
 
-def test_focus_critical_takes_what_the_critical_path_spends_most_time_in(workplace: Workplace) -> None:
+def test_focus_critical_selects_the_largest_share_of_the_critical_path(workplace: Workplace) -> None:
     workplace.application('launch("softmax", rows=8)\nfor _ in range(9): launch("vector_add", n=65536)')
 
     workplace.rocm_perf("profile", "./app", "--focus-critical", *UNTRACKED)
@@ -154,7 +150,7 @@ def test_focus_critical_takes_what_the_critical_path_spends_most_time_in(workpla
     assert document(workplace.directory)["kernel"]["name"].startswith("vector_add")
 
 
-def test_deep_analysis_takes_a_thread_trace_of_that_kernel(workplace: Workplace) -> None:
+def test_deep_analysis_records_a_thread_trace_of_that_kernel(workplace: Workplace) -> None:
     workplace.application(TWO_KERNELS)
 
     answer = workplace.rocm_perf("profile", "./app", "--deep-analysis", *UNTRACKED)
@@ -163,7 +159,7 @@ def test_deep_analysis_takes_a_thread_trace_of_that_kernel(workplace: Workplace)
     assert document(workplace.directory, "analysis")["att"] is not None
 
 
-def test_a_missing_trace_decoder_costs_the_thread_trace_only(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_trace_decoder_prevents_the_thread_trace_only(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_DECODER", "missing")
     workplace.application('launch("vector_add", n=4096)')
 
@@ -184,7 +180,7 @@ def test_an_older_database_is_never_read(workplace: Workplace) -> None:
     assert [k["name"] for k in document(workplace.directory)["kernels"]] == ["softmax_kernel"]
 
 
-def test_without_rocprof_the_wall_clock_is_all_there_is(workplace: Workplace) -> None:
+def test_without_rocprof_only_the_wall_clock_time_is_measured(workplace: Workplace) -> None:
     workplace.application("pass")
 
     answer = workplace.rocm_perf("profile", "./app", "--no-rocprof", "--runs", "2", "--json", "--output", "run")
@@ -193,7 +189,7 @@ def test_without_rocprof_the_wall_clock_is_all_there_is(workplace: Workplace) ->
     assert "no kernel was profiled" in json.loads(answer.stdout)["note"]
 
 
-def test_wall_times_that_spread_are_called_unstable(workplace: Workplace) -> None:
+def test_varying_wall_times_are_unstable(workplace: Workplace) -> None:
     workplace.application('import time; time.sleep(0.4 * os.path.exists("ran")); open("ran", "w")')
 
     answer = workplace.rocm_perf("profile", "./app", "--no-rocprof", "--runs", "2", "--output", "run")
@@ -221,7 +217,7 @@ def test_a_command_that_does_not_exist(workplace: Workplace) -> None:
     refused(workplace, "./nothing", *UNTRACKED, says="./nothing")
 
 
-def test_a_command_that_fails_shows_what_it_said(workplace: Workplace) -> None:
+def test_a_command_that_fails_shows_its_error_output(workplace: Workplace) -> None:
     workplace.application('print("out of cheese", file=sys.stderr); sys.exit(3)')
 
     error = refused(workplace, "./app", *UNTRACKED, says="ended with exit code 3")
@@ -229,7 +225,7 @@ def test_a_command_that_fails_shows_what_it_said(workplace: Workplace) -> None:
     assert "out of cheese" in error
 
 
-def test_a_command_that_hangs_is_ended_with_all_its_children(workplace: Workplace) -> None:
+def test_a_command_that_hangs_is_terminated_with_its_children(workplace: Workplace) -> None:
     workplace.application(
         'import subprocess; child = subprocess.Popen(["sleep", "300"]); open("child", "w").write(str(child.pid)); child.wait()'
     )
@@ -242,7 +238,7 @@ def test_a_command_that_hangs_is_ended_with_all_its_children(workplace: Workplac
     assert not _is_alive(child)
 
 
-def test_a_command_that_prints_without_end_costs_neither_memory_nor_disk(workplace: Workplace) -> None:
+def test_endless_output_is_bounded_in_memory_and_on_disk(workplace: Workplace) -> None:
     workplace.application('[sys.stdout.write("x" * 1_000_000) for _ in range(100)]; launch("vector_add", n=4096)')
 
     answer = workplace.rocm_perf("profile", "./app", *UNTRACKED)
@@ -265,7 +261,7 @@ def test_no_rocprofv3(workplace: Workplace) -> None:
     refused(workplace, "./app", *UNTRACKED, says="rocprofv3 is not on PATH")
 
 
-def test_a_pattern_that_matches_no_kernel_lists_those_there_are(workplace: Workplace) -> None:
+def test_a_pattern_without_a_match_lists_the_kernels(workplace: Workplace) -> None:
     workplace.application('launch("vector_add", n=4096)')
 
     error = refused(workplace, "./app", "--kernel", "gemm", *UNTRACKED, says="no kernel matches 'gemm'")
@@ -273,7 +269,7 @@ def test_a_pattern_that_matches_no_kernel_lists_those_there_are(workplace: Workp
     assert "vector_add" in error
 
 
-def test_a_pattern_that_is_none(workplace: Workplace) -> None:
+def test_an_invalid_pattern(workplace: Workplace) -> None:
     workplace.application('launch("vector_add", n=4096)')
 
     refused(workplace, "./app", "--kernel", "(", *UNTRACKED, says="invalid regular expression")
@@ -283,7 +279,7 @@ def test_options_that_exclude_each_other(workplace: Workplace) -> None:
     refused(workplace, "./app", "--json", "--quiet", says="exclude each other")
 
 
-def test_options_that_only_applications_take(workplace: Workplace) -> None:
+def test_options_for_applications_only(workplace: Workplace) -> None:
     refused(workplace, "kernel=softmax", "--focus-critical", says="--focus-critical is for applications")
 
 

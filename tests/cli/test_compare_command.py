@@ -101,7 +101,7 @@ def test_the_document_follows_its_schema_and_counts_the_verdicts(tmp_path: Path)
     assert [row["regression"] for row in document["kernels"]] == [True, False]
 
 
-def test_a_verdict_that_could_not_be_had_has_its_reason_below_the_table(tmp_path: Path) -> None:
+def test_the_reason_for_an_unclear_verdict_is_below_the_table(tmp_path: Path) -> None:
     def one_run(document: dict[str, Any]) -> None:
         document["stability"] |= {"runs": 1, "durations_ms": document["stability"]["durations_ms"][:1]}
         for row in document["kernels"]:
@@ -118,7 +118,7 @@ def test_a_verdict_that_could_not_be_had_has_its_reason_below_the_table(tmp_path
     assert "no kernel has a clear result" in answer.out
 
 
-def test_of_hundreds_of_kernels_the_table_shows_those_that_changed(tmp_path: Path) -> None:
+def test_the_table_of_hundreds_of_kernels_shows_the_changed_ones(tmp_path: Path) -> None:
     def many(factor: float) -> Callable[[dict[str, Any]], None]:
         def change(document: dict[str, Any]) -> None:
             last = document["kernels"][-1]
@@ -141,7 +141,7 @@ def test_of_hundreds_of_kernels_the_table_shows_those_that_changed(tmp_path: Pat
     assert len(answer.out.splitlines()) < 60
 
 
-def test_whole_commands_timed_by_the_clock_are_compared_with_each_other_only(tmp_path: Path) -> None:
+def test_wall_clock_times_are_compared_with_each_other_only(tmp_path: Path) -> None:
     stability = json.loads((profile(tmp_path / "p") / "profile.json").read_text())["stability"]
 
     def wall(directory: str, factor: float) -> Path:
@@ -165,7 +165,7 @@ def test_whole_commands_timed_by_the_clock_are_compared_with_each_other_only(tmp
     assert "timed: whole command and kernels" in compare(base, tmp_path / "p").err
 
 
-def test_databases_are_refused_with_the_command_that_makes_a_profile_of_them(tmp_path: Path) -> None:
+def test_the_hint_for_a_database_is_the_analyze_command(tmp_path: Path) -> None:
     run = profile(tmp_path / "a")
     (tmp_path / "runs").mkdir()
     (run / "x.db").rename(tmp_path / "runs" / "x.db")
@@ -187,13 +187,13 @@ def test_another_partition_of_the_same_gpu_is_another_device(tmp_path: Path) -> 
     assert "compute_units: 304 and 38" in answer.err
 
 
-def test_one_run_on_both_sides_is_remarked(tmp_path: Path) -> None:
+def test_comparing_a_run_with_itself_is_noted(tmp_path: Path) -> None:
     base = profile(tmp_path / "a")
 
     assert "of the same run" in compare(base, base).out
 
 
-def test_json_holds_everything_and_nothing_else_is_printed(tmp_path: Path) -> None:
+def test_json_prints_only_the_document(tmp_path: Path) -> None:
     answer = compare(profile(tmp_path / "a"), profile(tmp_path / "b", 0.8, reduce_factor=None), "--json")
 
     document = json.loads(answer.out)
@@ -206,7 +206,7 @@ def test_json_holds_everything_and_nothing_else_is_printed(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("other", [{"emulated": True}, {"target": "mi325x"}, {"target": "mi250x"}])
-def test_runs_of_different_kinds_are_compared_by_force_only(tmp_path: Path, other: dict[str, Any]) -> None:
+def test_runs_of_different_kinds_need_force(tmp_path: Path, other: dict[str, Any]) -> None:
     base, new = profile(tmp_path / "a"), profile(tmp_path / "b", **other)
 
     refused, forced = compare(base, new), compare(base, new, "--force")
@@ -218,7 +218,7 @@ def test_runs_of_different_kinds_are_compared_by_force_only(tmp_path: Path, othe
     assert "compared because of --force" in forced.out
 
 
-def test_a_profile_of_an_older_version_has_a_summary_only_and_that_is_said(tmp_path: Path) -> None:
+def test_a_profile_of_an_older_version_is_compared_by_its_summary(tmp_path: Path) -> None:
     def forget(document: dict[str, Any]) -> None:
         for part in (document["stability"], *document["kernels"]):
             part.pop("durations_ms")
@@ -246,7 +246,7 @@ def test_a_profile_of_an_older_version_has_a_summary_only_and_that_is_said(tmp_p
         (PROFILE_WITH.replace("TIME", "-1"), "key runtime_ms"),
     ],
 )
-def test_a_file_that_is_no_profile_is_refused(tmp_path: Path, text: str | None, what: str) -> None:
+def test_an_invalid_profile_is_rejected(tmp_path: Path, text: str | None, what: str) -> None:
     good, bad = profile(tmp_path / "a"), tmp_path / "bad.json"
     if text is not None:
         bad.write_bytes(text.encode(errors="surrogateescape"))
@@ -258,7 +258,7 @@ def test_a_file_that_is_no_profile_is_refused(tmp_path: Path, text: str | None, 
     assert "bad.json" in answer.err
 
 
-def test_another_document_of_a_run_is_no_profile(tmp_path: Path) -> None:
+def test_another_document_of_a_run_is_rejected(tmp_path: Path) -> None:
     run = profile(tmp_path / "a")
 
     answer = compare(run, run / "roofline.json")
@@ -278,7 +278,7 @@ def test_a_directory_without_a_profile_names_those_below_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("share", ["five", "-1%", "5", "nan", ""])
-def test_a_threshold_that_is_no_share_is_refused(tmp_path: Path, share: str) -> None:
+def test_an_invalid_threshold_is_rejected(tmp_path: Path, share: str) -> None:
     answer = compare(tmp_path, tmp_path, "--fail-over", share)
 
     assert answer.code == 2

@@ -88,7 +88,7 @@ def test_addresses_and_encodings_are_those_of_the_file(hsaco: str, tmp_path: Pat
     assert [row["address"] for row in kernel["instructions"]] == [kernel["entry_address"], *ends[:-1]]
 
 
-def test_branches_name_the_labels_that_stand_at_their_targets(hsaco: str) -> None:
+def test_branches_name_the_labels_of_their_targets(hsaco: str) -> None:
     (kernel,) = disassemble(hsaco, *POWERS, "--json").document["kernels"]
     label_at = {row["address"]: row["label"] for row in kernel["instructions"] if row["label"]}
     branches = [row for row in kernel["instructions"] if row["text"].startswith(("s_branch", "s_cbranch"))]
@@ -100,7 +100,7 @@ def test_branches_name_the_labels_that_stand_at_their_targets(hsaco: str) -> Non
     assert any(row["target"] < row["address"] for row in branches), "the loop jumps back"
 
 
-def test_the_listing_shows_labels_on_lines_of_their_own(hsaco: str) -> None:
+def test_the_listing_shows_labels_on_separate_lines(hsaco: str) -> None:
     answer = disassemble(hsaco, *POWERS)
 
     labels = re.findall(r"^(L\d+):$", answer.out, flags=re.MULTILINE)
@@ -123,7 +123,7 @@ def test_padding_takes_two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [row["text"] for row in kernel["instructions"]].count("s_nop 3") == 5
 
 
-def test_source_lines_stand_before_their_instructions(built: Path) -> None:
+def test_source_lines_precede_their_instructions(built: Path) -> None:
     answer = disassemble(str(built / "kernels.hsaco"), *POWERS, "--source")
 
     assert "\n; kernel.hip:5  value = value * x[i] + y[threadIdx.x];\n" in answer.out
@@ -136,7 +136,7 @@ def test_without_the_source_file_its_lines_are_still_named(hsaco: str) -> None:
     assert {"file": "kernel.hip", "line": 5} in [row["source"] for row in kernel["instructions"]]
 
 
-def test_counts_of_a_run_stand_beside_the_instructions(hsaco: str, counted: str) -> None:
+def test_counts_of_a_run_are_shown_with_the_instructions(hsaco: str, counted: str) -> None:
     (kernel,) = disassemble(hsaco, "--counts", counted, "--json").document["kernels"]
 
     rows = kernel["instructions"]
@@ -160,7 +160,7 @@ def test_counts_are_found_by_directory_database_or_file(hsaco: str, counted: str
     assert re.search(r"^ +2 +- +[0-9a-f]+  s_endpgm", answer.out, flags=re.MULTILINE)
 
 
-def test_executions_in_called_functions_are_said(hsaco: str) -> None:
+def test_executions_in_called_functions_are_reported(hsaco: str) -> None:
     answer = rocm_perf(
         "emulate", hsaco, "--kernel", "calls", "--grid", "1", "--block", "64", "--arg", "f32[64]:ones:inout", "--output", "run"
     )
@@ -177,7 +177,7 @@ def test_executions_in_called_functions_are_said(hsaco: str) -> None:
 
 
 @pytest.mark.parametrize("pack", ["bundle", "object"])
-def test_bundles_and_object_files_give_the_same_listing(hsaco: str, tmp_path: Path, pack: str) -> None:
+def test_bundles_and_object_files_have_the_same_listing(hsaco: str, tmp_path: Path, pack: str) -> None:
     data = bundle(("hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-", (tmp_path / hsaco).read_bytes()))
     (tmp_path / "packed.o").write_bytes(data if pack == "bundle" else host_executable(data))
 
@@ -211,7 +211,7 @@ def test_a_truncated_file(hsaco: str, tmp_path: Path, length: int) -> None:
     refused(disassemble(hsaco, "--source"), says="", where=hsaco)
 
 
-def test_a_file_or_kernel_that_is_not_there(hsaco: str) -> None:
+def test_a_missing_file_or_kernel(hsaco: str) -> None:
     refused(disassemble("nothing.hsaco"), says="No such file", where="nothing.hsaco", hint="did you mean kernels.hsaco?")
     refused(disassemble(hsaco, "--kernel", "power"), says="no kernel 'power'", hint="Did you mean 'powers'?")
 
@@ -223,7 +223,7 @@ def test_a_bundle_without_this_gpu(hsaco: str, tmp_path: Path) -> None:
     refused(disassemble("other.o"), says="no code object for gfx942, only for: gfx1100", where="other.o")
 
 
-def test_counts_that_are_not_there_or_are_damaged(hsaco: str, tmp_path: Path) -> None:
+def test_missing_or_damaged_counts(hsaco: str, tmp_path: Path) -> None:
     refused(disassemble(hsaco, "--counts", "nowhere"), says="cannot read instruction counts", hint="emulate")
     (tmp_path / "empty").mkdir()
     refused(disassemble(hsaco, "--counts", "empty"), says="cannot read instruction counts", where="instruction_counts.json")

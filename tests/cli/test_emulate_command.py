@@ -79,7 +79,7 @@ def hsaco(kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def refused(answer: Answer, *, says: str, where: str = "", hint: str = "") -> None:
-    """One error of what, where and how to hint it; nothing on the standard output."""
+    """Check that there is one error with place and hint, and no output."""
     assert answer.code == 2, answer.err
     assert answer.out == ""
     assert answer.err.startswith("error: ")
@@ -89,7 +89,7 @@ def refused(answer: Answer, *, says: str, where: str = "", hint: str = "") -> No
         assert part in answer.err
 
 
-def test_the_outputs_are_what_the_kernel_computes(hsaco: str, tmp_path: Path) -> None:
+def test_the_outputs_are_correct(hsaco: str, tmp_path: Path) -> None:
     answer = emulate(hsaco, *SAXPY, "--output", "run", "--json", arguments=SAXPY_ARGUMENTS)
 
     assert answer.code == 0, answer.err
@@ -176,7 +176,7 @@ def test_dynamic_lds(hsaco: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "run" / "out.npy"), np.arange(64)[::-1])
 
 
-def test_a_struct_by_value_is_given_as_its_bytes(hsaco: str, tmp_path: Path) -> None:
+def test_a_struct_by_value_is_passed_as_bytes(hsaco: str, tmp_path: Path) -> None:
     line = struct.pack("<ff", 0.5, 3.0).hex()
     answer = emulate(
         hsaco, "--kernel", "line", "--grid", "1", "--block", "64", "--output", "run", arguments=("f32[64]:out", f"hex={line}")
@@ -199,7 +199,7 @@ def test_a_template_instance_is_found_by_its_cpp_name_and_files_are_read(hsaco: 
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])
-def test_floats_that_npy_does_not_know_are_written_as_f32(hsaco: str, tmp_path: Path, dtype: str) -> None:
+def test_floats_without_a_npy_type_are_written_as_f32(hsaco: str, tmp_path: Path, dtype: str) -> None:
     answer = emulate(
         hsaco, "--kernel", "mark", "--grid", "1", "--block", "2", "--output", "run", "--json",
         arguments=(f"{dtype}[16]:arange:inout", "i32=0"),
@@ -211,7 +211,7 @@ def test_floats_that_npy_does_not_know_are_written_as_f32(hsaco: str, tmp_path: 
     np.testing.assert_array_equal(np.load(tmp_path / "run" / "out.npy"), expected)
 
 
-def test_values_that_json_does_not_have_are_words(hsaco: str) -> None:
+def test_nan_and_infinities_are_strings_in_json(hsaco: str) -> None:
     answer = emulate(
         hsaco, "--kernel", "mark", "--grid", "1", "--block", "1", "--json",
         arguments=("f32[4]:constant:value=-inf:inout", f"i32={0x7FC00000}"),
@@ -222,14 +222,14 @@ def test_values_that_json_does_not_have_are_words(hsaco: str) -> None:
     assert (output["nan_count"], output["min"], output["mean"]) == (1, "-Infinity", "-Infinity")
 
 
-def test_an_output_that_nobody_wrote_shows_as_nan(hsaco: str) -> None:
+def test_an_unwritten_output_is_nan(hsaco: str) -> None:
     answer = emulate(hsaco, "--kernel", "mark", "--grid", "1", "--block", "1", arguments=("f32[4]:out", "i32=0"))
 
     assert "3 NaN" in answer.out
 
 
 @pytest.mark.parametrize("wrap", [lambda data: bundle(("hip-amdgcn-amd-amdhsa--gfx942", data)), None])
-def test_offload_bundles_and_object_files_are_taken(hsaco: str, tmp_path: Path, wrap: Any) -> None:
+def test_offload_bundles_and_object_files_are_accepted(hsaco: str, tmp_path: Path, wrap: Any) -> None:
     data = (tmp_path / hsaco).read_bytes()
     packed = bundle(("host-x86_64-unknown-linux", b""), ("hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+", data))
     (tmp_path / "packed.o").write_bytes(wrap(data) if wrap else host_executable(packed))
@@ -237,7 +237,7 @@ def test_offload_bundles_and_object_files_are_taken(hsaco: str, tmp_path: Path, 
     assert emulate("packed.o", *SAXPY, arguments=SAXPY_ARGUMENTS).code == 0
 
 
-def test_a_code_object_without_metadata_takes_the_arguments_as_they_are_given(hsaco: str, tmp_path: Path) -> None:
+def test_arguments_of_a_code_object_without_metadata(hsaco: str, tmp_path: Path) -> None:
     (tmp_path / "bare.hsaco").write_bytes(without_notes((tmp_path / hsaco).read_bytes()))
     words = ("bare.hsaco", "--kernel", "mark", "--grid", "1", "--block", "64", "--output", "run")
 
@@ -256,7 +256,7 @@ def test_a_truncated_file(hsaco: str, tmp_path: Path, length: int) -> None:
     refused(emulate(hsaco, *SAXPY, arguments=SAXPY_ARGUMENTS), says="", where=hsaco)
 
 
-def test_a_file_that_is_no_code_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_a_code_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kernel.hip").write_text(SOURCE)
 
@@ -285,7 +285,7 @@ def test_a_code_object_for_another_gpu(tmp_path: Path, monkeypatch: pytest.Monke
     refused(emulate("bundle.hsaco", *SAXPY, arguments=SAXPY_ARGUMENTS), says="no code object for gfx942, only for: gfx90a")
 
 
-def test_a_kernel_has_to_be_named_where_there_are_several(hsaco: str) -> None:
+def test_one_of_several_kernels_must_be_named(hsaco: str) -> None:
     words = ("--grid", "1", "--block", "64")
 
     refused(emulate(hsaco, *words), says="the file has 12 kernels", hint="--kernel")
@@ -331,7 +331,7 @@ def test_wrong_arguments(hsaco: str, tmp_path: Path, arguments: tuple[str, ...],
         ("1048576000", "256", "4,294,967,295 per dimension"),
     ],
 )
-def test_a_geometry_that_no_gpu_takes(hsaco: str, grid: str, block: str, says: str) -> None:
+def test_an_invalid_geometry(hsaco: str, grid: str, block: str, says: str) -> None:
     words = ("--kernel", "saxpy", f"--grid={grid}", f"--block={block}")
 
     refused(emulate(hsaco, *words, arguments=SAXPY_ARGUMENTS), says=says, hint="hint:")
@@ -345,19 +345,19 @@ def test_a_geometry_that_no_gpu_takes(hsaco: str, grid: str, block: str, says: s
         (("--check", "everything"), "unknown check 'everything'", "lds_races"),
     ],
 )
-def test_options_that_cannot_be(hsaco: str, words: tuple[str, ...], says: str, hint: str) -> None:
+def test_invalid_values_of_options(hsaco: str, words: tuple[str, ...], says: str, hint: str) -> None:
     refused(emulate(hsaco, *SAXPY, *words, arguments=SAXPY_ARGUMENTS), says=says, hint=hint)
 
 
 @pytest.mark.parametrize("words", [("--lds", "-1"), ("--lds", "many"), ("--max-instructions", "0"), ("--bogus",)])
-def test_options_that_click_refuses(hsaco: str, words: tuple[str, ...]) -> None:
+def test_options_rejected_by_click(hsaco: str, words: tuple[str, ...]) -> None:
     answer = emulate(hsaco, *SAXPY, *words, arguments=SAXPY_ARGUMENTS)
 
     assert answer.code == 2
     assert "Usage:" in answer.err
 
 
-def test_work_items_in_place_of_the_grid_leave_the_last_workgroup_partial(hsaco: str) -> None:
+def test_with_work_items_the_last_workgroup_may_be_partial(hsaco: str) -> None:
     words = ("--kernel", "mark", "--work-items", "40", "--block", "64", "--output", "run", "--json")
     answer = emulate(hsaco, *words, arguments=("i32[64]:zeros:out", "i32=9"))
 
@@ -394,7 +394,7 @@ def test_a_trap(hsaco: str) -> None:
     refused(emulate(hsaco, *words, arguments=("i32[1]:out",)), says="s_trap", where="kernel.hip:")
 
 
-def test_what_a_kernel_prints_is_shown_under_a_heading_and_kept(hsaco: str, tmp_path: Path) -> None:
+def test_kernel_output_is_shown_under_a_heading_and_stored(hsaco: str, tmp_path: Path) -> None:
     words = ("--kernel", "says", "--grid", "1", "--block", "2", "--output", str(tmp_path / "run"))
     answer = emulate(hsaco, *words, arguments=("i32[2]:arange:inout",))
 
@@ -404,7 +404,7 @@ def test_what_a_kernel_prints_is_shown_under_a_heading_and_kept(hsaco: str, tmp_
     assert (tmp_path / "run" / "printed.txt").read_text() == "0!\n1!\n"
 
 
-def test_json_keeps_what_is_printed_in_its_document(hsaco: str) -> None:
+def test_json_contains_the_kernel_output(hsaco: str) -> None:
     words = ("--kernel", "says", "--grid", "1", "--block", "2", "--json")
     document = emulate(hsaco, *words, arguments=("i32[2]:arange:inout",)).document
 
@@ -413,7 +413,7 @@ def test_json_keeps_what_is_printed_in_its_document(hsaco: str) -> None:
     assert len(document["notes"]) == 1
 
 
-def test_what_was_printed_before_an_error_is_shown(hsaco: str) -> None:
+def test_output_before_an_error_is_shown(hsaco: str) -> None:
     words = ("--kernel", "falls", "--grid", "1", "--block", "1")
     arguments = ("i32[1]:out", "i64=0x10000000000")
 
@@ -425,7 +425,7 @@ def test_what_was_printed_before_an_error_is_shown(hsaco: str) -> None:
     assert quiet.err.splitlines()[-2:] == ["  the kernel printed:", "    on the way"]
 
 
-def test_a_directory_that_cannot_be_written(hsaco: str, tmp_path: Path) -> None:
+def test_an_unwritable_directory(hsaco: str, tmp_path: Path) -> None:
     (tmp_path / "blocked").write_text("a file stands here")
     words = (*SAXPY, "--output", "blocked/run")
 
@@ -462,7 +462,7 @@ def test_a_kernel_without_defects_passes_all_checks(hsaco: str) -> None:
         ([], 0, ()),
     ],
 )
-def test_every_argument_has_a_name_of_its_own(kernels: Path, given: list[str], count: int, names: tuple[str, ...]) -> None:
+def test_argument_names_are_unique(kernels: Path, given: list[str], count: int, names: tuple[str, ...]) -> None:
     kernel = read_code_object(kernels.read_bytes()).kernels[0]
     arguments = (*(KernelArgument(name, 8 * n, 8, "by_value") for n, name in enumerate(given)),)
     hidden = KernelArgument("", 800, 8, "hidden_none")
@@ -470,13 +470,13 @@ def test_every_argument_has_a_name_of_its_own(kernels: Path, given: list[str], c
     assert argument_names(replace(kernel, arguments=(*arguments, hidden)), count) == names
 
 
-def test_a_summary_leaves_nan_out_of_smallest_and_largest() -> None:
+def test_a_summary_excludes_nan() -> None:
     row = summarise_output("x", np.array([[np.nan, 2.0], [-1.0, np.nan]], dtype=np.float16))
 
     assert (row.dtype, row.shape, row.smallest, row.largest, row.mean, row.nan_count) == ("f16", (2, 2), -1.0, 2.0, 0.5, 2)
 
 
-def test_a_summary_of_nothing_but_nan_has_no_numbers() -> None:
+def test_a_summary_of_nan_only_has_no_numbers() -> None:
     row = summarise_output("x", np.full(3, np.nan, dtype=np.float32))
 
     assert (row.smallest, row.largest, row.mean, row.nan_count) == (None, None, None, 3)
@@ -488,7 +488,7 @@ def test_a_summary_of_integers_is_exact() -> None:
     assert (row.smallest, row.largest, row.nan_count, row.first) == (0, 2**64 - 1, 0, (2**64 - 1, 0))
 
 
-def test_the_command_line_starts_with_click_alone() -> None:
+def test_the_command_line_imports_only_click_at_start() -> None:
     heavy = "{'numpy', 'rich', 'hydra', 'yaml', 'pydantic', 'mlflow'} & set(sys.modules)"
     program = f"import sys, rocm_perf_lab.cli; sys.exit(str({heavy} or ''))"
 

@@ -20,7 +20,7 @@ def test_the_list_has_every_metric_in_80_columns() -> None:
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
-def test_the_list_of_a_target_has_what_its_architecture_has() -> None:
+def test_the_list_of_a_target_has_the_metrics_of_its_architecture() -> None:
     document = metrics("list", "--target", "rx6800xt", "--json").document
 
     assert [row["name"] for row in document["metrics"]] == list(load_metrics("gfx1030"))
@@ -45,7 +45,7 @@ def test_a_metric_is_shown_with_formula_counters_unit_and_source() -> None:
     assert "rocprofiler-sdk" in text
 
 
-def test_json_has_each_architecture_apart() -> None:
+def test_json_separates_architectures() -> None:
     document = metrics("show", "vector_l1_hit_rate", "--json").document
 
     assert set(document["architectures"]) == {"gfx90a", "gfx942", "gfx950"}
@@ -65,7 +65,7 @@ def test_json_has_each_architecture_apart() -> None:
         (("list", "--target", "mi300"), "Did you mean mi300x"),
     ],
 )
-def test_a_wrong_name_is_answered_with_the_nearest(words: tuple[str, ...], what: str) -> None:
+def test_an_unknown_name_suggests_the_nearest(words: tuple[str, ...], what: str) -> None:
     answer = metrics(*words)
 
     assert answer.code == 2

@@ -29,7 +29,7 @@ def composed(**changes: Any) -> dict[str, Any]:
     return {**plain, **changes}
 
 
-def test_what_only_other_jobs_need_may_be_missing_or_wrong() -> None:
+def test_parts_for_other_jobs_may_be_missing_or_invalid() -> None:
     config = parse_run_config(composed(kernel={"no": "such thing"}), NOWHERE)
 
     assert config.target.name == "mi300x"
@@ -50,12 +50,12 @@ def test_what_only_other_jobs_need_may_be_missing_or_wrong() -> None:
         ({"tracking": {"_target_": "no.such.module"}}, "cannot import 'no.such.module'", "dotted Python path"),
     ],
 )
-def test_a_wrong_key_or_value_is_named(changes: dict[str, Any], says: str, mends: str | None) -> None:
+def test_an_invalid_key_or_value_is_named(changes: dict[str, Any], says: str, hint: str | None) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_run_config(composed(**changes), NOWHERE)
 
     assert says in refused.value.what
-    assert mends is None or mends in str(refused.value.hint)
+    assert hint is None or hint in str(refused.value.hint)
 
 
 def test_the_whole_configuration_is_read_when_a_job_asks_for_it(tmp_path: Path) -> None:

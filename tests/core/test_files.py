@@ -26,14 +26,14 @@ def _umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_umask")
-def test_files_have_the_rights_that_the_umask_leaves(tmp_path: Path) -> None:
+def test_files_have_the_permissions_of_the_umask(tmp_path: Path) -> None:
     write_text(tmp_path / "profile.json", "{}")
     write_database(tmp_path / "x.db", recorded_run(load_target("mi300x"), [dispatch(0, 1)]))
 
     assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {"profile.json": 0o640, "x.db": 0o640}
 
 
-def test_a_long_name_is_written_all_the_same(tmp_path: Path) -> None:
+def test_a_file_with_a_long_name_is_written(tmp_path: Path) -> None:
     write_text(tmp_path / ("n" * 250), "whole")
 
     assert [path.read_text() for path in tmp_path.iterdir()] == ["whole"]

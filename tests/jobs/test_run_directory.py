@@ -19,13 +19,13 @@ def used(directory: Path, *names: str) -> Path:
     return directory
 
 
-def test_results_go_and_other_files_stay(tmp_path: Path) -> None:
+def test_results_are_removed_and_other_files_are_kept(tmp_path: Path) -> None:
     forget_results(used(tmp_path, "notes.md"), passes=True)
 
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "notes.md"}
 
 
-def test_a_directory_that_no_run_has_used_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_without_a_run_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "att").mkdir()
 
     forget_results(tmp_path, passes=True)
@@ -33,7 +33,7 @@ def test_a_directory_that_no_run_has_used_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "att").is_dir()
 
 
-def test_a_run_that_is_still_being_logged_keeps_its_files_until_that_is_done(tmp_path: Path) -> None:
+def test_files_are_kept_until_the_earlier_run_is_logged(tmp_path: Path) -> None:
     used(tmp_path, RECORD)
     there: list[bool] = []
 
@@ -50,7 +50,7 @@ def test_a_run_that_is_still_being_logged_keeps_its_files_until_that_is_done(tmp
     assert not (tmp_path / "profile.json").exists()
 
 
-def test_a_run_that_could_not_be_logged_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_run_whose_logging_failed_is_not_waited_for(tmp_path: Path) -> None:
     start = time.monotonic()
 
     forget_results(used(tmp_path, RECORD, FAILURE), passes=True)
