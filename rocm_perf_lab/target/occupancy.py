@@ -1,7 +1,7 @@
-"""How many wavefronts a SIMD can hold, what stops it from holding more, and what would give one more.
+"""Occupancy: wavefronts per SIMD, the resource that limits them, and the smallest saving that allows more.
 
-:func:`occupancy` gives the number that LLVM prints (`; Occupancy: N`), the optimistic end of a range of
-workgroup sizes; :func:`launch_occupancy` what the hardware does for one workgroup size. Source: LLVM's GCNSubtarget and
+:func:`occupancy` returns the number that LLVM prints (`; Occupancy: N`), the optimistic end of a range of workgroup sizes;
+:func:`launch_occupancy` returns the occupancy of the hardware for one workgroup size. Source: LLVM's GCNSubtarget and
 AMDGPUBaseInfo, checked against LLVM 22; LDS granules and whole workgroups from AMD's CDNA and RDNA ISA guides.
 """
 
@@ -26,7 +26,7 @@ Limiter = Literal["vgpr", "sgpr", "lds", "workgroup slots", "wave slots"]
 
 
 class LaunchImpossible(LabError):
-    """A workgroup that no compute unit of the target can hold."""
+    """Launch whose workgroups do not fit on a compute unit of the target."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class OccupancyRequest:
     Args:
         vgprs: Architectural VGPRs.
         agprs: Accumulation VGPRs.
-        sgprs: SGPRs, VCC and other extras included.
+        sgprs: SGPRs, including VCC and other special registers.
         lds_bytes: Static and dynamic LDS of one workgroup.
-        workgroup_size: Smallest and largest number of work-items.
-        mode: One of the target's modes; when None the one of the two below, or the default mode.
-        wave_size: Lanes of a wavefront, where the kernel says so.
-        workgroup_processor: Whether its workgroups are spread over a WGP (RDNA), where the kernel says so.
+        workgroup_size: Smallest and largest number of work-items per workgroup.
+        mode: One of the modes of the target; if None it follows from `wave_size` and `workgroup_processor`.
+        wave_size: Lanes of a wavefront, if known.
+        workgroup_processor: Whether workgroups use both CUs of a WGP (RDNA), if known.
         waves_per_eu_max: Upper end of an `amdgpu_waves_per_eu` attribute.
     """
 
@@ -58,10 +58,10 @@ class OccupancyRequest:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Wavefronts per SIMD and why not more.
+    """Wavefronts per SIMD with their limits.
 
-    `by_limit` says how many each resource alone would allow. `workgroups_per_cu` counts per WGP in RDNA's WGP modes.
-    `waves_per_simd` is whole for a compiled kernel; a launch may leave SIMDs unequally filled.
+    `by_limit` has the wavefronts that each resource alone allows. `workgroups_per_cu` counts per WGP in the WGP modes of RDNA.
+    `waves_per_simd` is an integer for a compiled kernel; in a launch SIMDs may hold different numbers of wavefronts.
     """
 
     waves_per_simd: float
@@ -73,36 +73,40 @@ class Occupancy:
 
     @property
     def fraction(self) -> float:
-        """Share of the wavefront slots that are filled."""
+        """Used share of the wavefront slots."""
         return self.waves_per_simd / self.max_waves_per_simd
 
     @property
     def what_if(self) -> tuple[str, ...]:
-        """The improvement as a sentence; empty where nothing (or no saving) gives more."""
+        """Improvement as a sentence; empty if no saving raises the occupancy."""
         return () if self.improvement is None else (str(self.improvement),)
 
 
 @dataclass(frozen=True)
 class Improvement:
-    """The least saving that raises the occupancy, all of it together."""
+    """Smallest saving of resources that raises the occupancy."""
 
     vgprs: int
     sgprs: int
     lds_bytes: int
     waves_per_simd: float
     gain: float
-    """Wavefronts per SIMD more than without the saving."""
+    """Additional wavefronts per SIMD."""
 
     def __str__(self) -> str:
-        lds = "byte of LDS" if self.lds_bytes == 1 else "bytes of LDS"
-        savings = {"VGPR": self.vgprs, "SGPR": self.sgprs, lds: self.lds_bytes}
-        fewer = " and ".join(f"{count} {what}" for what, count in savings.items() if count)
+        savings = {"VGPR": self.vgprs, "SGPR": self.sgprs, "byte": self.lds_bytes}
+        parts = [f"{count} {unit}{'' if count == 1 else 's'}" for unit, count in savings.items() if count]
+        saved = " and ".join(parts) + (" of LDS" if self.lds_bytes else "")
         number = "one" if self.gain == 1 else f"{self.gain:g}"
-        return f"{fewer} fewer gives {number} more {'wave' if self.gain <= 1 else 'waves'} per SIMD"
+        return f"saving {saved} allows {number} more {'wave' if self.gain <= 1 else 'waves'} per SIMD"
 
 
 def occupancy(target: Target, request: OccupancyRequest) -> Occupancy:
-    """The occupancy that LLVM reports for a kernel whose workgroup size is known only as a range."""
+    """Return the occupancy that LLVM reports for a kernel whose workgroup size is known as a range.
+
+    Raises:
+        LaunchImpossible: The target does not have the requested mode.
+    """
     limits, pool = _mode_of(target, request)
     by_limit = _compiled_limits(limits, pool, request)
     waves = min(by_limit.values())
@@ -119,10 +123,10 @@ def occupancy(target: Target, request: OccupancyRequest) -> Occupancy:
 
 
 def launch_occupancy(target: Target, request: OccupancyRequest) -> Occupancy:
-    """The occupancy that the hardware reaches with whole workgroups of one size and LDS in its allocation granules.
+    """Return the occupancy on hardware: whole workgroups of one size, and LDS in allocation granules.
 
     Raises:
-        LaunchImpossible: One workgroup alone does not fit.
+        LaunchImpossible: A single workgroup does not fit, or the target does not have the requested mode.
     """
     limits, pool = _mode_of(target, request)
     _check_that_one_fits(target, limits, pool, request)
@@ -139,7 +143,7 @@ def launch_occupancy(target: Target, request: OccupancyRequest) -> Occupancy:
 
 
 def mode_of(target: Target, request: OccupancyRequest) -> str:
-    """The mode of the target in which the request runs: its own, else the one of its wave size and WGP mode, else the default."""
+    """Return the mode in which the request runs: as requested, else by wave size and WGP mode, else the default mode."""
     if request.mode is not None:
         return request.mode
     fitting = [name for name, limits in target.modes.items() if request.wave_size in (None, limits.wave_size)]
@@ -195,7 +199,7 @@ def _waves_by_sgprs(limits: WaveLimits, sgprs: int) -> int:
 
 
 def _waves_by_groups(limits: WaveLimits, pool: LdsPool, lds_bytes: int, sizes: tuple[int, int]) -> int:
-    """LLVM's rule for workgroup slots and LDS: the best that any size of the range could reach."""
+    """Return LLVM's limit by workgroup slots and LDS: the maximum over the range of workgroup sizes."""
     few, many = (_wavefronts(size, limits) for size in sizes)
     groups_of_few = _groups_that_fit(few, limits, pool, lds_bytes)
     groups_of_many = _groups_that_fit(many, limits, pool, lds_bytes)
@@ -214,7 +218,7 @@ def _groups_that_fit(in_group: int, limits: WaveLimits, pool: LdsPool, lds_bytes
 
 
 def _workgroup_slots(in_group: int, limits: WaveLimits, pool: LdsPool) -> int:
-    """Workgroups by wavefront and barrier slots; a workgroup of one wavefront needs no barrier."""
+    """Return the limit by wavefront and barrier slots; a workgroup of one wavefront needs no barrier slot."""
     by_waves = limits.max_waves_per_simd * pool.simds // in_group
     return by_waves if in_group == 1 else min(by_waves, pool.workgroup_slots)
 
@@ -225,7 +229,7 @@ def _wave_slots(limits: WaveLimits, request: OccupancyRequest) -> int:
 
 
 def _limiter(by_limit: Mapping[Limiter, float]) -> Limiter:
-    """The tightest limit; the hardware's own wavefront slots where nothing is tighter."""
+    """Return the lowest limit; the wavefront slots if several limits are equal to them."""
     tightest = min(by_limit.values())
     return "wave slots" if by_limit["wave slots"] == tightest else min(by_limit, key=by_limit.__getitem__)
 
@@ -249,7 +253,7 @@ _SAVABLE: dict[Limiter, str] = {"vgpr": "vgprs", "sgpr": "sgprs", "lds": "lds_by
 
 
 def _least_saving(request: OccupancyRequest, resource: str, limits_of: _LimitsOf, limit: Limiter) -> int | None:
-    """How much less of a resource lifts its limit above the present occupancy; by bisection: less never lowers it."""
+    """Return the smallest saving that raises a limit above the present occupancy, by bisection; None if there is none."""
     waves = min(limits_of(request).values())
     present = getattr(request, resource)
 
@@ -267,14 +271,17 @@ def _saved(request: OccupancyRequest, **savings: int) -> OccupancyRequest:
 def _mode_of(target: Target, request: OccupancyRequest) -> tuple[WaveLimits, LdsPool]:
     mode = mode_of(target, request)
     if mode not in target.modes:
-        raise LaunchImpossible(f"{target.name} has no mode {mode!r}", hint=f"Choose among: {', '.join(sorted(target.modes))}.")
+        raise LaunchImpossible(f"{target.name} has no mode {mode!r}", hint=f"Modes: {', '.join(sorted(target.modes))}.")
     return target.modes[mode], target.lds[mode]
 
 
 def _check_that_one_fits(target: Target, limits: WaveLimits, pool: LdsPool, request: OccupancyRequest) -> None:
     smallest, size = request.workgroup_size
     if smallest != size:
-        raise LaunchImpossible(f"a launch has one workgroup size, not {smallest} to {size}", hint="Give the same twice.")
+        raise LaunchImpossible(
+            f"a launch has one workgroup size, not {smallest} to {size}",
+            hint="Use the same value for both ends of workgroup_size.",
+        )
     in_group = _wavefronts(size, limits)
     held = min(_waves_by_vgprs(limits, request), _waves_by_sgprs(limits, request.sgprs)) * pool.simds
     registers = request.vgprs + request.agprs

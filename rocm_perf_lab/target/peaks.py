@@ -1,4 +1,4 @@
-"""Roofs of a target in GFLOP/s and GB/s: theoretical, from its operations per CU and clock at the maximum clock, or measured."""
+"""Roofs of a target in GFLOP/s and GB/s: measured, or theoretical at the maximum clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MEASURING_ERROR = 1.02
 
 @dataclass(frozen=True)
 class MeasuredPeaks:
-    """What benchmarks reached on a GPU; a roof that was not measured has no entry."""
+    """Peaks measured by benchmarks on a GPU; roofs that were not measured have no entry."""
 
     source: str
     memory: Mapping[MemoryLevel, float]
@@ -30,7 +30,7 @@ class MeasuredPeaks:
 
 @dataclass(frozen=True)
 class ComputeRoof:
-    """The most that one kind of arithmetic unit does; operations of `i8` are integer operations."""
+    """Peak rate of one kind of arithmetic unit and data type; `i8` counts integer operations."""
 
     unit: Unit
     data_type: str
@@ -40,7 +40,7 @@ class ComputeRoof:
 
 @dataclass(frozen=True)
 class MemoryRoof:
-    """The most that one level of the memory hierarchy delivers, over the whole device."""
+    """Peak bandwidth of one level of the memory hierarchy, over the whole device."""
 
     level: MemoryLevel
     gb_per_s: float
@@ -48,7 +48,7 @@ class MemoryRoof:
 
 
 def compute_roofs(target: Target, measured: MeasuredPeaks | None = None) -> tuple[ComputeRoof, ...]:
-    """Every arithmetic roof of the target, vector units first; a measured peak takes the place of the theoretical one."""
+    """Return all arithmetic roofs of the target, vector units first; measured peaks replace theoretical ones."""
     cu_clocks_per_ns = target.compute_units * target.max_clock_mhz / 1000
     units: tuple[tuple[Unit, dict[str, float]], ...] = (
         ("vector", target.peaks.vector_flops_per_cu_clock),
@@ -65,10 +65,11 @@ def compute_roofs(target: Target, measured: MeasuredPeaks | None = None) -> tupl
 
 
 def _with_packed(measured: Mapping[tuple[Unit, str], float], target: Target) -> dict[tuple[Unit, str], float]:
-    """What was measured, with a rate of packed instructions under the name of packed ones.
+    """Return the measured rates, with rates of packed instructions as `<type>_packed`.
 
-    rocprofiler-compute's benchmark of vector FP32 issues packed instructions where there are some (it reaches 150 TFLOP/s on
-    an MI355X, whose plain ones end at 79): counters count a packed instruction once, so the plain roof is the smaller share.
+    rocprofiler-compute's benchmark of vector FP32 uses packed instructions if the GPU has them: it reaches 150 TFLOP/s on an
+    MI355X, whose plain instructions are limited to 79. Counters count a packed instruction once, so
+    the plain roof is scaled down.
     """
     rates = target.peaks.vector_flops_per_cu_clock
     clocks = target.compute_units * target.max_clock_mhz / 1000
@@ -83,7 +84,7 @@ def _with_packed(measured: Mapping[tuple[Unit, str], float], target: Target) -> 
 
 
 def memory_roofs(target: Target, measured: MeasuredPeaks | None = None) -> tuple[MemoryRoof, ...]:
-    """Every bandwidth roof of the target, the nearest to the arithmetic units first; measured peaks come before theoretical."""
+    """Return all bandwidth roofs, the level nearest to the arithmetic units first; measured peaks replace theoretical ones."""
     peaks = target.peaks
     levels: tuple[tuple[MemoryLevel, float | None], ...] = (
         ("lds", peaks.lds_gb_per_s),

@@ -1,4 +1,4 @@
-"""Parameters of the emulator's timing model; values and their sources are in `conf/target/*.yaml`."""
+"""Parameters of the emulator's timing model; values and sources are in `arch/*.yaml` and `conf/target/*.yaml`."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ class TimingParameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     valu_cycles: int
-    """A SIMD is busy this long with one wave64 vector instruction."""
+    """Issue time of one wave64 vector instruction on a SIMD."""
     valu_f64_cycles: int
     transcendental_cycles: int
     matrix_flops_per_simd_clock: int
-    """Rate of float16 matrix instructions; others scale with the target's matrix peaks."""
+    """Rate of float16 matrix instructions; rates of other types scale with the matrix peaks of the target."""
     scalar_cycles: int
-    """Before the same wavefront can issue again."""
+    """Clocks until the same wavefront can issue again."""
     branch_cycles: int
     issue_cycles: int
-    """Of memory, LDS, wait and internal instructions, before the same wavefront can issue again."""
+    """Clocks until the same wavefront can issue again after a memory, LDS, wait or internal instruction."""
     barrier_cycles: int
     scalar_load_latency: int
     lds_latency: int
-    """From issue to data, without conflicts."""
+    """Clocks from issue to data, without bank conflicts."""
     vector_l1_latency: int
     l2_latency: int
     mall_latency: int
     dram_latency: int
     vector_l1_bytes_per_clock: int
     l2_bytes_per_clock_per_cu: float
-    """What one CU can draw from L2 when alone."""
+    """L2 bandwidth of a single active CU."""
     achievable_dram_gb_per_s: float
-    """What streaming kernels reach, all CUs together."""
+    """Bandwidth that streaming kernels reach with all CUs."""
     achievable_l2_gb_per_s: float
     achievable_mall_gb_per_s: float
     atomic_cycles: int = 0
-    """Memory is busy this long with what one instruction of a wavefront does to one segment of 64 bytes; 0: not modelled."""
+    """Clocks that memory is occupied per atomic instruction and 64-byte segment; 0: not modelled."""
     workgroup_launch_cycles: int
-    """Between two workgroups launched on one CU."""
+    """Clocks between two workgroup launches on one CU."""
     launch_overhead_ns: int
-    """Start of a dispatch to its first wavefront, and its last to the end."""
+    """Time from the start of a dispatch to its first wavefront, plus from its last wavefront to its end."""

@@ -182,8 +182,8 @@ def test_mangled_names_are_demangled(tmp_path: Path) -> None:
     ("agprs", "limiter", "what_if"),
     [
         # 65536 / 32768 = 2 groups of 4 waves: 2 per SIMD. LLVM then allocates 176 registers, with which 3 do not fit either.
-        (176 - 32, "lds", "11264 bytes of LDS fewer gives one more wave per SIMD"),
-        (184 - 32, "vgpr", "16 VGPR and 11264 bytes of LDS fewer gives one more wave per SIMD"),
+        (176 - 32, "lds", "saving 11264 bytes of LDS allows one more wave per SIMD"),
+        (184 - 32, "vgpr", "saving 16 VGPRs and 11264 bytes of LDS allows one more wave per SIMD"),
     ],
 )
 def test_registers_that_the_compiler_only_pads_do_not_limit(tmp_path: Path, agprs: int, limiter: str, what_if: str) -> None:

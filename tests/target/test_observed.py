@@ -1,4 +1,4 @@
-"""The target of a trace: the catalog's, corrected by what the GPU says of itself."""
+"""Target of a trace: the target of the catalog, corrected by recorded properties of the GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MI300X = load_target("mi300x")
 
 
 @pytest.mark.parametrize("name", target_names())
-def test_a_gpu_of_the_catalog_is_its_target(name: str) -> None:
+def test_a_gpu_of_the_catalog_has_its_target(name: str) -> None:
     target = load_target(name)
     agent = AgentRecord.from_target(target, device="rocm", emulated=False, versions={})
 
@@ -32,7 +32,7 @@ def test_a_partition_has_its_own_units_and_bandwidths() -> None:
     assert found.notes == ("the GPU is AMD Instinct MI300X and reports compute units 38, xcds 1, shader engines 4",)
 
 
-def test_a_product_that_is_not_in_the_catalog_keeps_its_name_and_units() -> None:
+def test_an_unknown_product_keeps_its_name_and_units() -> None:
     found = observed_target("gfx90a", "AMD Instinct MI210", {"cu_count": 104, "num_xcc": 1}, MI300X)
 
     assert (found.target.name, found.target.product_name, found.target.compute_units) == ("mi210", "AMD Instinct MI210", 104)
@@ -50,13 +50,13 @@ def test_an_architecture_without_a_target_has_no_peaks() -> None:
     assert "no target describes gfx1251: occupancy uses the limits of gfx1030" in found.notes[0]
 
 
-def test_a_gpu_without_a_name_is_the_preferred_one_and_that_is_said() -> None:
+def test_an_unnamed_gpu_uses_the_preferred_target_with_a_note() -> None:
     found = observed_target("", "", {}, MI300X)
 
     assert found.target == MI300X
     assert found.notes == ("the trace does not name its GPU: AMD Instinct MI300X is assumed, --target chooses another",)
 
 
-def test_an_architecture_that_resembles_none_is_refused() -> None:
+def test_an_architecture_of_no_known_generation_is_an_error() -> None:
     with pytest.raises(TargetError, match="no target describes sm_90"):
         observed_target("sm_90", "H100", {}, MI300X)

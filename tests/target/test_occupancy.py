@@ -1,4 +1,4 @@
-"""Occupancy: the compiler's figure on measured rows, the hardware's on cases worked out by hand."""
+"""Occupancy: LLVM's number on measured rows, that of the hardware on cases computed by hand."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def request_of(row: dict[str, str]) -> OccupancyRequest:
     )
 
 
-def test_the_occupancy_is_llvms_on_every_measured_kernel() -> None:
+def test_the_occupancy_equals_llvms_for_every_measured_kernel() -> None:
     rows = measured_rows()
 
     wrong = [row for row in rows if occupancy(TARGETS[row["arch"]], request_of(row)).waves_per_simd != int(row["occupancy"])]
@@ -65,10 +65,10 @@ def test_83_vgprs_allow_five_waves_and_three_fewer_would_allow_six() -> None:
     result = occupancy(mi300x(), OccupancyRequest(vgprs=83))
 
     assert (result.waves_per_simd, result.limiter) == (5, "vgpr")
-    assert result.what_if == ("3 VGPR fewer gives one more wave per SIMD",)
+    assert result.what_if == ("saving 3 VGPRs allows one more wave per SIMD",)
 
 
-def test_accumulation_registers_come_out_of_the_same_file() -> None:
+def test_agprs_are_allocated_from_the_same_file() -> None:
     # 61 rounds up to 64 architectural registers, plus 64 accumulation ones: 128 of 512.
     assert occupancy(mi300x(), OccupancyRequest(vgprs=61, agprs=64)).waves_per_simd == 4
 
@@ -84,17 +84,17 @@ def test_a_launch_counts_whole_workgroups_only() -> None:
 
 
 def test_a_launch_allocates_lds_in_granules() -> None:
-    # 65536 / 16384 = 4 groups of 4 waves; one byte more is a granule of 512 bytes more: 3 groups.
+    # 65536 / 16384 = 4 groups of 4 waves; one more byte needs another granule of 512 bytes: 3 groups.
     full = launch_occupancy(mi300x(), OccupancyRequest(vgprs=32, lds_bytes=16384, workgroup_size=(256, 256)))
-    spilt = launch_occupancy(mi300x(), OccupancyRequest(vgprs=32, lds_bytes=16385, workgroup_size=(256, 256)))
+    over = launch_occupancy(mi300x(), OccupancyRequest(vgprs=32, lds_bytes=16385, workgroup_size=(256, 256)))
 
     assert (full.workgroups_per_cu, full.waves_per_simd, full.limiter) == (4, 4, "lds")
-    assert (spilt.workgroups_per_cu, spilt.waves_per_simd) == (3, 3)
-    assert spilt.what_if == ("1 byte of LDS fewer gives one more wave per SIMD",)
+    assert (over.workgroups_per_cu, over.waves_per_simd) == (3, 3)
+    assert over.what_if == ("saving 1 byte of LDS allows one more wave per SIMD",)
 
 
-def test_small_workgroups_run_out_of_barrier_slots() -> None:
-    # Groups of 65 work-items are 2 waves: 16 of the 32 wave slots per CU would do, 16 groups are the most.
+def test_barrier_slots_limit_small_workgroups() -> None:
+    # Groups of 33 work-items are 2 waves of 32: the 32 wave slots of a CU would hold 16 groups, which is also the maximum.
     result = launch_occupancy(rx6800xt(), OccupancyRequest(vgprs=16, workgroup_size=(33, 33), mode="wave32-cu"))
 
     assert (result.workgroups_per_cu, result.waves_per_simd) == (16, 16)
@@ -107,7 +107,7 @@ def test_two_limits_at_once_need_both_savings() -> None:
 
     result = launch_occupancy(mi300x(), request)
 
-    assert result.what_if == ("1 VGPR and 5120 bytes of LDS fewer gives one more wave per SIMD",)
+    assert result.what_if == ("saving 1 VGPR and 5120 bytes of LDS allows one more wave per SIMD",)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ def test_two_limits_at_once_need_both_savings() -> None:
         (OccupancyRequest(vgprs=8, workgroup_size=(64, 64), mode="wave32-cu"), "no mode 'wave32-cu'"),
     ],
 )
-def test_a_launch_that_cannot_be_says_what_is_too_much(request_: OccupancyRequest, complaint: str) -> None:
+def test_an_impossible_launch_reports_the_exceeded_limit(request_: OccupancyRequest, complaint: str) -> None:
     with pytest.raises(LaunchImpossible, match=complaint):
         launch_occupancy(mi300x(), request_)
 
 
 @given(requests)
-def test_the_suggested_saving_gives_what_it_promises_and_nothing_less_does(request_: OccupancyRequest) -> None:
+def test_the_suggested_saving_is_sufficient_and_minimal(request_: OccupancyRequest) -> None:
     before = occupancy(mi300x(), request_)
     step = before.improvement
     if step is None:
@@ -174,7 +174,7 @@ def test_gfx950_has_more_lds(lds_bytes: int, waves: int) -> None:
         (None, None, "wave32-wgp", 6, 12),
     ],
 )
-def test_a_kernel_says_in_which_mode_of_rdna_it_runs(
+def test_the_kernel_selects_the_mode_of_rdna(
     wave_size: int | None, spread: bool | None, mode: str, groups: int, waves: float
 ) -> None:
     request = OccupancyRequest(
@@ -187,5 +187,5 @@ def test_a_kernel_says_in_which_mode_of_rdna_it_runs(
     assert (result.workgroups_per_cu, result.waves_per_simd, result.limiter) == (groups, waves, "lds")
 
 
-def test_cdna_has_one_mode_whatever_a_kernel_says() -> None:
+def test_cdna_has_one_mode_for_all_kernels() -> None:
     assert mode_of(mi300x(), OccupancyRequest(vgprs=8, wave_size=64, workgroup_processor=False)) == "wave64"
