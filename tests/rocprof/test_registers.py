@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rocm_perf_lab.rocprof.registers import ReportedRegisters, reported_registers
+from rocm_perf_lab.rocprof.registers import ReportedRegisters, corrected_vgprs, reported_registers
 
 
 def test_an_mi300x_copy_kernel_reports_four_agprs_that_it_does_not_have() -> None:
@@ -28,3 +28,14 @@ def test_gfx908_reports_as_many_agprs_as_vgprs() -> None:
     found = reported_registers("gfx908", compute_pgm_rsrc1=3, compute_pgm_rsrc3=0, wavefront_size=64)
 
     assert (found.arch_vgprs, found.accum_vgprs) == (16, 16)
+
+
+def test_the_halved_vgprs_of_gfx950_are_corrected() -> None:
+    """A vector copy on an MI350 is reported with 4 VGPRs and no AGPRs; its descriptor allocates one unit of 8."""
+    reported = reported_registers("gfx950", compute_pgm_rsrc1=0, compute_pgm_rsrc3=0, wavefront_size=64)
+
+    assert (reported.arch_vgprs, reported.accum_vgprs) == (4, 0)
+    assert corrected_vgprs("gfx950", 4, 0, [0, 0]) == (8, 0)
+    assert corrected_vgprs("gfx950", 160, 0, []) == (256, 64)  # 320 registers, of which 256 are architectural
+    assert corrected_vgprs("gfx950", 8, 0, [0, 4]) == (8, 0)  # a version of rocprofv3 that reports AGPRs
+    assert corrected_vgprs("gfx942", 4, 0, [0]) == (4, 0)

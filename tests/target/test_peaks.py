@@ -39,9 +39,7 @@ def test_a_missing_memory_level_has_no_roof() -> None:
     ("measured", "plain", "packed"),
     [(140_000.0, 70_000.0, 140_000.0), (75_000.0, 75_000.0, 163_430.4)],
 )
-def test_a_measured_rate_above_the_plain_roof_belongs_to_packed_instructions(
-    measured: float, plain: float, packed: float
-) -> None:
+def test_a_measured_rate_above_the_plain_roof_is_that_of_packed_code(measured: float, plain: float, packed: float) -> None:
     peaks = MeasuredPeaks("roofline.csv", memory={}, compute={("vector", "f32"): measured})
 
     roofs = {roof.data_type: roof.gflop_per_s for roof in compute_roofs(mi300x(), peaks) if roof.unit == "vector"}

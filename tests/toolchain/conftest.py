@@ -1,4 +1,4 @@
-"""What the tests of this directory share and only read: one real code object, and the ROCm-shaped directory."""
+"""Shared read-only fixtures: one compiled code object, and the ROCm directory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def vec_copy(tmp_path_factory: pytest.TempPathFactory) -> CodeObject:
-    """The vecCopy kernel for gfx942, with line tables."""
+    """Return the vecCopy kernel for gfx942, with line tables."""
     return build_hip(VEC_COPY, tmp_path_factory.mktemp("vec_copy")).code_object
 
 
 @pytest.fixture
 def cache_dir(tmp_path: Path) -> Path:
-    """A cache without builds, with the user's ROCm-shaped directory: making that anew takes time."""
+    """Return a cache without builds that shares the ROCm directory of the user, which is slow to create."""
     shared = user_cache_dir() / "rocm"
     shared.mkdir(exist_ok=True)
     directory = tmp_path / "cache"

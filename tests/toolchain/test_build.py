@@ -1,4 +1,4 @@
-"""Compiling: what a user gets back, what an error says, and when the cache may answer."""
+"""Compilation: results, error messages and use of the cache."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def code(result: BuildResult) -> bytes:
     return elf.content(section)
 
 
-def test_a_second_compilation_comes_out_of_the_cache_at_once(tmp_path: Path, cache_dir: Path) -> None:
+def test_a_second_compilation_is_read_from_the_cache(tmp_path: Path, cache_dir: Path) -> None:
     source = write_source(DOUBLE, tmp_path)
     first = build(source, cache_dir)
 
@@ -63,7 +63,7 @@ def test_the_directory_of_the_source_changes_neither_the_bytes_nor_the_key(tmp_p
     assert here.key == there.key
 
 
-def test_line_tables_leave_the_instructions_as_they_are(tmp_path: Path, cache_dir: Path) -> None:
+def test_line_tables_do_not_change_the_instructions(tmp_path: Path, cache_dir: Path) -> None:
     source = write_source(DOUBLE, tmp_path)
 
     with_lines = build(source, cache_dir)
@@ -73,7 +73,7 @@ def test_line_tables_leave_the_instructions_as_they_are(tmp_path: Path, cache_di
     assert code(with_lines) == code(without)
 
 
-def test_whatever_may_change_the_code_changes_the_key(tmp_path: Path, cache_dir: Path) -> None:
+def test_every_input_of_the_code_changes_the_key(tmp_path: Path, cache_dir: Path) -> None:
     source = write_source(DOUBLE, tmp_path)
 
     keys = [
@@ -87,7 +87,7 @@ def test_whatever_may_change_the_code_changes_the_key(tmp_path: Path, cache_dir:
     assert len(set(keys)) == len(keys)
 
 
-def test_a_changed_header_is_noticed(tmp_path: Path, cache_dir: Path) -> None:
+def test_a_changed_header_causes_a_new_build(tmp_path: Path, cache_dir: Path) -> None:
     source = write_source(WITH_HEADER, tmp_path)
     header = tmp_path / "factor.h"
     header.write_text("#define FACTOR 2.0f")
@@ -101,7 +101,7 @@ def test_a_changed_header_is_noticed(tmp_path: Path, cache_dir: Path) -> None:
     assert build(source, cache_dir).cached
 
 
-def test_the_same_source_beside_another_header_is_another_build(tmp_path: Path, cache_dir: Path) -> None:
+def test_the_same_source_with_another_header_is_another_build(tmp_path: Path, cache_dir: Path) -> None:
     results = []
     for name, factor in (("double", "2.0f"), ("triple", "3.0f")):
         directory = tmp_path / name
@@ -137,7 +137,7 @@ def test_defines_reach_the_source(tmp_path: Path, cache_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["truncated", "altered", "missing", "entry is not JSON", "entry of an older format"])
-def test_a_damaged_cache_is_compiled_again_never_trusted(tmp_path: Path, cache_dir: Path, damage: str) -> None:
+def test_a_damaged_cache_entry_is_compiled_again(tmp_path: Path, cache_dir: Path, damage: str) -> None:
     source = write_source(DOUBLE, tmp_path)
     good = build(source, cache_dir)
     (stored,) = (cache_dir / "builds" / "objects").iterdir()
@@ -192,7 +192,7 @@ def test_a_missing_source_is_reported_with_its_path(tmp_path: Path, cache_dir: P
         build(tmp_path / "none.hip", cache_dir)
 
 
-def test_warnings_are_kept_and_come_back_from_the_cache(tmp_path: Path, cache_dir: Path) -> None:
+def test_warnings_are_cached(tmp_path: Path, cache_dir: Path) -> None:
     source = write_source('extern "C" __global__ void k(int* a) { int unused; a[0] = 1; }', tmp_path)
 
     logs = [build(source, cache_dir, flags=("-Wall",)).log for _ in range(2)]
@@ -201,7 +201,9 @@ def test_warnings_are_kept_and_come_back_from_the_cache(tmp_path: Path, cache_di
     assert logs[0].startswith("kernel.hip:1:44: warning: unused variable 'unused'")
 
 
-def test_a_relative_source_path_gives_the_same_build(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_source_path_results_in_the_same_build(
+    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "factor.h").write_text("#define FACTOR 2.0f")
     source = write_source(WITH_HEADER, tmp_path)
     first = build(source, cache_dir)

@@ -1,4 +1,4 @@
-"""Offload bundles: compressed ones, several variants of a processor, generic code, damage."""
+"""Offload bundles: compression, variants of a processor, generic code and damaged files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_compressed_bundles_are_unpacked(vec_copy: CodeObject, version: int, met
     assert read_code_object(host_executable(packed)) == vec_copy
 
 
-def test_compressed_and_plain_bundles_of_several_units_follow_each_other(vec_copy: CodeObject) -> None:
+def test_compressed_and_plain_bundles_of_several_units_are_read(vec_copy: CodeObject) -> None:
     unit = bundle((PLAIN, vec_copy.data))
     packed = compressed(unit, 3, 1)
 
@@ -57,23 +57,23 @@ def test_compressed_and_plain_bundles_of_several_units_follow_each_other(vec_cop
         (("gfx90a", "gfx9-4-generic:xnack-"), "gfx9-4-generic:xnack-"),
     ],
 )
-def test_the_variant_that_the_gpu_would_take_is_taken(targets: tuple[str, ...], chosen: str) -> None:
+def test_the_variant_for_default_gpu_settings_is_selected(targets: tuple[str, ...], chosen: str) -> None:
     packed = bundle(*[(f"hipv4-amdgcn-amd-amdhsa--{t}", t.encode()) for t in targets])
 
     assert unpack_code_objects(packed, "gfx942") == (chosen.encode(),)
 
 
-def test_the_environment_in_a_target_may_be_named() -> None:
+def test_the_environment_of_a_target_may_be_present() -> None:
     assert unpack_code_objects(bundle(("hip-amdgcn-amd-amdhsa-unknown-gfx942", b"x")), "gfx942") == (b"x",)
 
 
-def test_a_compression_that_nobody_knows_is_refused() -> None:
+def test_an_unsupported_compression_is_an_error() -> None:
     for version, method in ((4, 1), (2, 7)):
         with pytest.raises(CodeObjectError, match=f"compressed in an unsupported format .version {version}, method {method}"):
             unpack_code_objects(struct.pack("<4sHH", b"CCOB", version, method) + bytes(64), "gfx942")
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_a_decompression_bomb_is_not_unpacked() -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 28))
     packed = struct.pack("<4sHHIIQ", b"CCOB", 2, 1, 24 + len(bomb), 1000, 0) + bomb
 
@@ -83,7 +83,7 @@ def test_a_bomb_is_not_unpacked() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_a_damaged_compressed_bundle_is_refused_or_unpacked(data: st.DataObject) -> None:
+def test_a_damaged_compressed_bundle_is_an_error_or_unpacked(data: st.DataObject) -> None:
     version, method = data.draw(st.sampled_from([(1, 0), (2, 1), (3, 1), (2, 0)]))
     damaged = bytearray(compressed(ONE, version, method))
     for place, value in data.draw(st.lists(st.tuples(st.integers(0, len(damaged) - 1), st.integers(0, 255)), max_size=4)):

@@ -1,4 +1,4 @@
-"""Which compiler is taken on which machine. Absent tools are simulated by where the search may look."""
+"""Selection of the compiler. Missing tools are simulated with search paths."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def wheels() -> tuple[str, ...]:
     return tuple(sys.path)
 
 
-def test_nothing_installed_says_what_to_install_and_why_each_fails(tmp_path: Path) -> None:
+def test_without_compilers_the_error_lists_reasons_and_packages(tmp_path: Path) -> None:
     search = ToolSearch(executables=str(tmp_path), packages=(), rocm=NOWHERE)
 
     with pytest.raises(CompilerNotFound) as refusal:
@@ -59,7 +59,7 @@ def test_rocms_hipcc_comes_first(tmp_path: Path) -> None:
     assert compiler.bundled_rocm is None
 
 
-def test_the_newest_system_clang_is_taken_with_rocms_headers(tmp_path: Path) -> None:
+def test_the_newest_system_clang_is_used_with_rocms_headers(tmp_path: Path) -> None:
     rocm = put_rocm(tmp_path / "rocm")
     put_executable(tmp_path / "bin", "clang-18", "echo clang version 18.1.0")
     newest = put_executable(tmp_path / "bin", "clang-21", "echo clang version 21.1.0")
@@ -80,7 +80,7 @@ def test_the_newest_system_clang_is_taken_with_rocms_headers(tmp_path: Path) -> 
         ({"clang-22": "echo clang version 22.1.0", "lld": ""}, "triton, which contains AMD's HIP headers"),
     ],
 )
-def test_an_unusable_system_clang_is_passed_over_with_the_reason(tmp_path: Path, tools: dict[str, str], reason: str) -> None:
+def test_an_unusable_system_clang_is_skipped_with_the_reason(tmp_path: Path, tools: dict[str, str], reason: str) -> None:
     for name, script in tools.items():
         put_executable(tmp_path, name, script)
 
@@ -97,7 +97,7 @@ def test_a_configured_order_is_kept(tmp_path: Path) -> None:
     assert "ziglang" in compiler.version
 
 
-def test_an_unknown_compiler_name_is_refused() -> None:
+def test_an_unknown_compiler_name_is_an_error() -> None:
     with pytest.raises(CompilerNotFound, match="unknown compiler 'nvcc'"):
         find_compiler(("nvcc",))
 
@@ -116,7 +116,7 @@ def test_a_second_installation_has_another_fingerprint(tmp_path: Path, monkeypat
     shutil.copytree(compilers._HEADERS, tmp_path / "headers")
     monkeypatch.setattr(compilers, "_HEADERS", tmp_path / "headers")
 
-    # Line tables name the headers where they are, so that equal sources give other code objects.
+    # Line tables contain the paths of headers, so that equal sources result in different code objects.
     assert find_compiler(("pip",)).fingerprint != before.fingerprint
 
 

@@ -1,4 +1,4 @@
-"""Device libraries without ROCm: every control constant that they read is there, with the value of gfx942."""
+"""Device libraries without ROCm: every control constant exists and has the value for gfx942."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ extern "C" __global__ void votes(const int* x, int* out) {
 
 
 def test_votes_of_a_workgroup_link_and_count(tmp_path: Path) -> None:
-    """They reduce over wavefronts, and read how long one is: `__oclc_wavefrontsize_log2`."""
+    """The votes reduce over wavefronts and read their size from `__oclc_wavefrontsize_log2`."""
     build = compile_source(CompileRequest(write_source(VOTES, tmp_path)), compiler=find_compiler(("pip",)))
     some = (np.arange(256) % 3 == 0).astype(np.int32)
     with EmulatorBench(build.code_object) as bench:

@@ -1,4 +1,4 @@
-"""Disassembly by the tables and, where installed, by LLVM: they must tell the same story."""
+"""Disassembly with instruction tables, compared with LLVM if it is installed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ extern "C" __global__ void mixed(float* a, const double* b, int n) {
 """
 
 
-def test_vec_copy_reads_as_llvm_writes_it(vec_copy: CodeObject) -> None:
+def test_vec_copy_is_disassembled_as_by_llvm(vec_copy: CodeObject) -> None:
     lines = disassemble(vec_copy, "vecCopy", search=NO_TOOLS)
 
     assert [line.text for line in lines] == [

@@ -1,4 +1,4 @@
-"""Reading code objects: what a real compiler wrote, what a user may pass by mistake, and arbitrary damage."""
+"""Reader of code objects: compiler output, wrong files and damaged files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def bundle(*entries: tuple[str, bytes]) -> bytes:
-    """An uncompressed clang offload bundle."""
+    """Return an uncompressed clang offload bundle."""
     header_size = 24 + 8 + sum(24 + len(target) for target, _ in entries)
     table, contents = b"", b""
     for target, content in entries:
@@ -29,7 +29,7 @@ def bundle(*entries: tuple[str, bytes]) -> bytes:
 
 
 def host_executable(fat_binary: bytes) -> bytes:
-    """A minimal x86-64 ELF file with a `.hip_fatbin` section."""
+    """Return a minimal x86-64 ELF file with a `.hip_fatbin` section."""
     names = b"\0.hip_fatbin\0.shstrtab\0"
     fat_offset, names_offset = 64, 64 + len(fat_binary)
     table_offset = names_offset + len(names)
@@ -43,7 +43,7 @@ def host_executable(fat_binary: bytes) -> bytes:
 
 
 def without_notes(data: bytes) -> bytes:
-    """The same code object with its note section made into an unknown kind of section."""
+    """Return the code object with its note section changed to an unknown kind of section."""
     return with_patched_section(data, ".note", kind=0x60000000)
 
 
@@ -56,7 +56,7 @@ def with_patched_section(data: bytes, name: str, *, kind: int) -> bytes:
     return bytes(patched)
 
 
-def test_a_kernels_metadata_is_what_the_compiler_wrote(vec_copy: CodeObject) -> None:
+def test_the_metadata_of_a_kernel_is_read(vec_copy: CodeObject) -> None:
     (kernel,) = vec_copy.kernels
 
     assert vec_copy.architecture == "gfx942"
@@ -99,7 +99,7 @@ def test_lds_workgroup_size_and_accumulation_registers_are_read(tmp_path: Path) 
     assert (kernel.agpr_count, kernel.vgpr_count) == (8, 4 + 8)
 
 
-def test_without_a_note_the_descriptor_tells_what_it_can(vec_copy: CodeObject) -> None:
+def test_without_a_note_the_descriptor_is_read(vec_copy: CodeObject) -> None:
     (described,) = read_code_object(without_notes(vec_copy.data)).kernels
     (noted,) = vec_copy.kernels
 
@@ -117,7 +117,7 @@ def test_other_processors_are_recognised(tmp_path: Path, architecture: str) -> N
     assert code_object.kernels[0].wavefront_size == (32 if architecture == "gfx1030" else 64)
 
 
-def test_the_right_entry_of_a_bundle_is_taken(vec_copy: CodeObject) -> None:
+def test_the_entry_for_the_architecture_is_selected(vec_copy: CodeObject) -> None:
     packed = bundle(
         ("host-x86_64-unknown-linux--", b""),
         ("hipv4-amdgcn-amd-amdhsa--gfx90a", b"other"),
@@ -127,7 +127,7 @@ def test_the_right_entry_of_a_bundle_is_taken(vec_copy: CodeObject) -> None:
     assert read_code_object(packed) == vec_copy
 
 
-def test_a_host_executable_gives_the_code_objects_of_all_its_translation_units(vec_copy: CodeObject) -> None:
+def test_the_code_objects_of_all_translation_units_of_an_executable_are_read(vec_copy: CodeObject) -> None:
     unit = bundle(("hipv4-amdgcn-amd-amdhsa--gfx942", vec_copy.data))
     program = host_executable(unit + bytes(100) + unit)
 
@@ -136,14 +136,14 @@ def test_a_host_executable_gives_the_code_objects_of_all_its_translation_units(v
         read_code_object(program)
 
 
-def test_a_missing_architecture_is_named_with_those_present(vec_copy: CodeObject) -> None:
+def test_a_missing_architecture_is_reported_with_those_present(vec_copy: CodeObject) -> None:
     packed = bundle(("hipv4-amdgcn-amd-amdhsa--gfx90a", vec_copy.data))
 
     with pytest.raises(CodeObjectError, match="no code object for gfx942, only for: gfx90a"):
         read_code_object(packed)
 
 
-def test_what_is_not_a_code_object_is_refused_with_the_reason(vec_copy: CodeObject) -> None:
+def test_a_file_that_is_no_code_object_is_an_error_with_a_reason(vec_copy: CodeObject) -> None:
     for data, reason in (
         (b"", "neither an ELF file nor an offload bundle"),
         (b"hello", "neither an ELF file nor an offload bundle"),
@@ -161,7 +161,7 @@ def test_what_is_not_a_code_object_is_refused_with_the_reason(vec_copy: CodeObje
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_damage_never_gives_anything_but_a_code_object_or_a_reason(vec_copy: CodeObject, data: st.DataObject) -> None:
+def test_a_damaged_file_is_read_or_reported(vec_copy: CodeObject, data: st.DataObject) -> None:
     damaged = bytearray(vec_copy.data)
     metadata_end = 0xB00  # headers, notes and symbols come before the code
     places = st.one_of(st.integers(0, metadata_end), st.integers(0, len(damaged) - 1))
@@ -173,15 +173,15 @@ def test_damage_never_gives_anything_but_a_code_object_or_a_reason(vec_copy: Cod
 
     try:
         result = read_code_object(bundle(("hipv4-amdgcn-amd-amdhsa--gfx942", content)) if framed else content)
-    except CodeObjectError as refusal:
-        assert refusal.hint
+    except CodeObjectError as error:
+        assert error.hint
     else:
         assert isinstance(result, CodeObject)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
-def test_random_bytes_are_refused(data: bytes) -> None:
+def test_random_bytes_are_an_error(data: bytes) -> None:
     for prefix in (b"", b"\x7fELF\x02\x01", b"__CLANG_OFFLOAD_BUNDLE__"):
         with pytest.raises(CodeObjectError):
             read_code_object(prefix + data)

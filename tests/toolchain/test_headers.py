@@ -1,4 +1,4 @@
-"""The HIP headers for machines without ROCm: kernels compile, to the instructions that the hardware has for them."""
+"""HIP headers for machines without ROCm: kernels compile to the expected hardware instructions."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_bfloat16_is_converted_and_computed_in_float(tmp_path: Path, cache_dir: 
     assert used["v_lshlrev_b32"]  # bfloat16 to float
 
 
-def test_both_16_bit_floats_live_in_one_source(tmp_path: Path, cache_dir: Path) -> None:
+def test_both_16_bit_floats_can_be_used_in_one_source(tmp_path: Path, cache_dir: Path) -> None:
     used = mnemonics(HALF_AND_BFLOAT, tmp_path, cache_dir)
 
     assert any(re.fullmatch(r"v_(pk_)?(add|fma|mad)\w*_f16", name) for name in used)

@@ -1,4 +1,4 @@
-"""The names by which a user may call a kernel."""
+"""Accepted names of kernels."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ def code_object(tmp_path_factory: pytest.TempPathFactory) -> CodeObject:
         ("void blas::tile<16, float>(float*)", "_ZN4blas4tileILi16EfEEvPT0_"),
     ],
 )
-def test_a_kernel_answers_to(code_object: CodeObject, entry: str, symbol: str) -> None:
+def test_a_kernel_is_found_by(code_object: CodeObject, entry: str, symbol: str) -> None:
     assert find_kernel(code_object, entry).symbol == symbol
 
 
-def test_overloads_must_be_told_apart(code_object: CodeObject) -> None:
+def test_ambiguous_overloads_are_an_error(code_object: CodeObject) -> None:
     with pytest.raises(KernelNotFound, match="matches 2 kernels") as refusal:
         find_kernel(code_object, "scale")
 
     assert "scale(double*)  [_Z5scalePd]" in refusal.value.what
 
 
-def test_template_instances_must_be_told_apart(code_object: CodeObject) -> None:
+def test_ambiguous_template_instances_are_an_error(code_object: CodeObject) -> None:
     with pytest.raises(KernelNotFound, match="matches 2 kernels"):
         find_kernel(code_object, "blas::tile")
 
 
-def test_an_unknown_name_gets_the_nearest_and_the_list(code_object: CodeObject) -> None:
+def test_an_unknown_name_is_reported_with_the_nearest_and_the_list(code_object: CodeObject) -> None:
     with pytest.raises(KernelNotFound, match="Did you mean 'plain'") as refusal:
         find_kernel(code_object, "plane")
 
@@ -82,5 +82,5 @@ def test_symbols_are_demangled(symbol: str, full: str, bare: str) -> None:
     assert (demangle(symbol), base_name(demangle(symbol))) == (full, bare)
 
 
-def test_template_arguments_stay_when_only_parameters_go() -> None:
+def test_template_arguments_are_kept_without_parameters() -> None:
     assert without_parameters("void (anonymous namespace)::k<4, float>(float const*)") == ("(anonymous namespace)::k<4, float>")

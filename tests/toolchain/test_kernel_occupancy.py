@@ -1,4 +1,4 @@
-"""From a compiled kernel to its occupancy."""
+"""Occupancy of compiled kernels."""
 
 from __future__ import annotations
 

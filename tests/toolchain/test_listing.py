@@ -1,4 +1,4 @@
-"""Labels of a listing: where branches lead, by the encoding and not by the text."""
+"""Labels of a listing: branch targets are decoded from the encoding."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def line(text: str, *words: int) -> AssemblyLine:
         (line(".long 0xffffffff", 0xFFFFFFFF), None),
     ],
 )
-def test_a_branch_counts_words_from_the_instruction_after_it(instruction: AssemblyLine, target: int | None) -> None:
+def test_a_branch_counts_dwords_from_the_next_instruction(instruction: AssemblyLine, target: int | None) -> None:
     assert branch_target(instruction) == target
 
 
-def test_a_listing_without_source_looks_up_no_lines(vec_copy: CodeObject) -> None:
+def test_a_listing_without_source_has_no_lines(vec_copy: CodeObject) -> None:
     (kernel,) = vec_copy.kernels
     without, with_lines = (list_kernel(vec_copy, kernel, with_source=source) for source in (False, True))
 

@@ -1,4 +1,4 @@
-"""The ROCm-shaped directory: complete, made once, and never half there."""
+"""ROCm directory: complete, created once and atomically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_root(cache_dir: Path, clang: tuple[str, ...] | None = None) -> Path:
     return ensure_rocm_root(pip.bundled_rocm, clang or pip.command, pip.linker, cache_dir)
 
 
-def test_it_holds_what_clang_looks_for(tmp_path: Path) -> None:
+def test_it_contains_the_files_that_clang_needs(tmp_path: Path) -> None:
     root = make_root(tmp_path)
 
     assert (root / "include" / "hip" / "hip_runtime.h").is_file()
@@ -37,7 +37,7 @@ def test_it_holds_what_clang_looks_for(tmp_path: Path) -> None:
     assert (root / "amdgcn" / "bitcode" / "oclc_daz_opt_on.bc").read_bytes()[:4] == b"BC\xc0\xde"
 
 
-def test_concurrent_first_uses_end_with_one_directory(tmp_path: Path) -> None:
+def test_concurrent_first_uses_create_one_directory(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         roots = set(pool.map(lambda _: make_root(tmp_path), range(4)))
 

@@ -1,4 +1,4 @@
-"""What a compiler of foreign code cannot do: real compilers, real limits."""
+"""Sandbox of compilers: real compilers run with real limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def python(code: str, tmp_path: Path, **limits: float) -> tuple[int, str, str | 
     return ended.returncode, ended.stdout + ended.stderr, ended.reason
 
 
-def test_an_honest_source_compiles_to_the_same_bytes_as_outside(tmp_path: Path) -> None:
+def test_a_valid_source_compiles_to_the_same_bytes_as_without_sandbox(tmp_path: Path) -> None:
     inside = compiled(tmp_path, KERNEL)
 
     assert inside == compile_source(CompileRequest(tmp_path / "k.hip"), fresh=True).code_object.data
@@ -42,7 +42,7 @@ def test_an_honest_source_compiles_to_the_same_bytes_as_outside(tmp_path: Path) 
 
 @NEEDS_LANDLOCK
 @pytest.mark.parametrize("path", ["/dev/zero", "/etc/passwd", "/proc/1/environ"])
-def test_foreign_files_cannot_be_included(tmp_path: Path, path: str) -> None:
+def test_files_of_other_directories_cannot_be_included(tmp_path: Path, path: str) -> None:
     with pytest.raises(CompileError) as refused:
         compiled(tmp_path, f'#include "{path}"\n{KERNEL}', seconds=30)
 
@@ -70,7 +70,7 @@ def test_a_compiler_that_does_not_end_is_stopped(tmp_path: Path, source: str) ->
     assert time.monotonic() - start < 10
 
 
-def test_a_hanging_command_takes_its_children_with_it(tmp_path: Path) -> None:
+def test_children_of_a_stopped_command_are_killed(tmp_path: Path) -> None:
     code = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); p.wait()"
 
     _, said, reason = python(code, tmp_path, seconds=1.5)
@@ -91,7 +91,7 @@ def test_memory_and_files_are_limited(tmp_path: Path) -> None:
     assert target.stat().st_size <= MIB
 
 
-def test_nothing_of_this_environment_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
 
     _, said, _ = python("import os; print(sorted(os.environ), os.environ['HOME'])", tmp_path)
@@ -110,7 +110,7 @@ def test_there_is_no_network(tmp_path: Path) -> None:
 
 
 @NEEDS_LANDLOCK
-def test_nothing_is_written_outside_the_private_directory(tmp_path: Path) -> None:
+def test_other_directories_are_not_writable(tmp_path: Path) -> None:
     private, outside = tmp_path / "private", tmp_path / "outside"
     private.mkdir()
     outside.mkdir()

@@ -1,4 +1,4 @@
-"""Conversions and pairs of the lab's own headers, run on the emulator and compared with ml_dtypes, value by value."""
+"""Conversions and pairs of the bundled headers, executed on the emulator and compared with ml_dtypes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorBench]:
 
 
 def values() -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Edges, and numbers of all magnitudes; every midpoint of the coarser kinds is among them."""
+    """Return edge cases and numbers of all magnitudes, including every midpoint of the narrower types."""
     rng = np.random.default_rng(1)
     wide = rng.normal(size=2000) * np.exp2(rng.integers(-20, 17, 2000))
     midpoints = np.arange(16, 33) / 16 * np.exp2(np.arange(-18, 16))[:, None]
@@ -99,7 +99,7 @@ def values() -> np.ndarray[Any, np.dtype[np.float32]]:
         ("e4m3_fnuz", ml_dtypes.float8_e4m3fnuz, 240), ("e5m2_fnuz", ml_dtypes.float8_e5m2fnuz, 57344),
     ],
 )  # fmt: skip
-def test_a_kind_of_8_bits_rounds_as_its_definition_and_saturates(
+def test_an_8_bit_type_rounds_as_specified_and_saturates(
     bench: EmulatorBench, kernel: str, dtype: type[Any], largest: float
 ) -> None:
     x = values()
@@ -129,7 +129,7 @@ def test_four_values_are_packed_in_order(bench: EmulatorBench) -> None:
     np.testing.assert_array_equal(bench.read(y, np.float32), x.astype(ml_dtypes.float8_e4m3fnuz).astype(np.float32))
 
 
-def test_pairs_are_added_in_memory_compared_and_taken_apart(bench: EmulatorBench) -> None:
+def test_pairs_are_added_in_memory_compared_and_split(bench: EmulatorBench) -> None:
     x = np.arange(-32, 32, dtype=np.float16) / np.float16(4)
     total, wide = bench.buffer(np.zeros(2, np.float16)), bench.buffer(np.zeros(2, np.uint16))
     out, old = bench.buffer(np.zeros(128, np.float16)), bench.buffer(np.zeros(64, np.uint16))

@@ -1,4 +1,4 @@
-"""Instructions find their way back to the line that a user can change."""
+"""Source lines of instructions, with inlined functions of headers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_instruction_of_vec_copy_has_its_line(vec_copy: CodeObject) -> Non
     line_of = line_table(vec_copy)
     lines = {line.text: line_of(line.address) for line in disassemble(vec_copy, "vecCopy")}
 
-    # blockIdx and threadIdx are functions of HIP's headers: their instructions count for the line that used them.
+    # blockIdx and threadIdx are functions of HIP headers: their instructions are attributed to the calling line.
     assert lines["v_add_u32_e32 v0, s2, v0"] == SourceLine("kernel.hip", 3)
     assert lines["s_load_dword s3, s[0:1], 0x2c"] == SourceLine("kernel.hip", 3)
     assert lines["s_and_saveexec_b64 s[2:3], vcc"] == SourceLine("kernel.hip", 4)
@@ -33,7 +33,7 @@ def test_every_instruction_of_vec_copy_has_its_line(vec_copy: CodeObject) -> Non
     assert lines["s_endpgm"] == SourceLine("kernel.hip", 5)
 
 
-def test_a_users_own_function_keeps_its_lines_when_inlined(tmp_path: Path) -> None:
+def test_an_inlined_function_of_the_user_keeps_its_lines(tmp_path: Path) -> None:
     source = "\n".join(
         [
             "#include <hip/hip_runtime.h>",
@@ -71,7 +71,7 @@ def test_without_line_tables_there_are_no_lines(tmp_path: Path) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_damaged_debug_information_is_refused_or_read_but_never_crashes(vec_copy: CodeObject, data: st.DataObject) -> None:
+def test_damaged_debug_information_is_read_or_reported(vec_copy: CodeObject, data: st.DataObject) -> None:
     debug = [section for section in parse_elf(vec_copy.data).sections if section.name.startswith(".debug_")]
     damaged = bytearray(vec_copy.data)
     for section, value in data.draw(st.lists(st.tuples(st.sampled_from(debug), st.integers(0, 255)), max_size=4)):

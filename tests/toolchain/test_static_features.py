@@ -1,4 +1,4 @@
-"""Static features, on kernels whose instructions are known."""
+"""Static features of kernels with known instructions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_vec_copy_has_the_instructions_that_an_mi300x_counts(vec_copy: CodeObjec
     assert features.code_bytes == 120
 
 
-def test_spills_and_scratch_are_the_compilers(tmp_path: Path) -> None:
+def test_spills_and_scratch_are_those_of_the_compiler(tmp_path: Path) -> None:
     source = """
     #include <hip/hip_runtime.h>
     extern "C" __global__ __launch_bounds__(1024) __attribute__((amdgpu_waves_per_eu(8, 8))) void crowded(float* a) {
@@ -79,7 +79,7 @@ def test_spills_and_scratch_are_the_compilers(tmp_path: Path) -> None:
         (".long", "other"),
     ],
 )
-def test_each_mnemonic_belongs_to_one_unit(mnemonic: str, expected: str) -> None:
+def test_each_mnemonic_has_one_class(mnemonic: str, expected: str) -> None:
     assert instruction_class(mnemonic) == expected
 
 
@@ -100,13 +100,13 @@ def test_each_mnemonic_belongs_to_one_unit(mnemonic: str, expected: str) -> None
         ("cdna", ("SOP2Op", "SOPCOp", "SOPKOp", "SOP1Op"), {"salu", "branch"}),
     ],
 )
-def test_every_instruction_of_an_encoding_is_of_its_unit(
+def test_every_instruction_of_an_encoding_has_the_class_of_its_unit(
     architecture: str, encodings: tuple[str, ...], expected: set[str]
 ) -> None:
-    """Opcode tables that were generated from AMD's machine-readable ISA."""
+    """Opcode tables are generated from AMD's machine-readable ISA."""
     tables = importlib.import_module(f"tinygrad.runtime.autogen.amd.{architecture}.enum")
 
-    # An instruction cache is no memory operation of a wavefront, wherever its opcode stands.
+    # Operations on the instruction cache are not memory operations of a wavefront, whatever their encoding.
     names = [op.name.lower() for encoding in encodings for op in getattr(tables, encoding) if "ICACHE" not in op.name]
 
     found = {name: instruction_class(name) for name in names}

@@ -1,4 +1,4 @@
-"""The compiler's tree of a source: what it declares, with lines, and nothing of the system's headers."""
+"""Syntax tree of a source: its declarations with lines, without those of system headers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ extern "C" __global__ void k(float* x, int n) {
 """
 
 
-def test_only_what_the_source_declares_is_in_the_tree_with_macros_and_templates_resolved(tmp_path: Path) -> None:
+def test_the_tree_has_the_declarations_of_the_source_with_macros_and_templates_resolved(tmp_path: Path) -> None:
     request = CompileRequest(write_source(SOURCE, tmp_path), defines={"WIDTH": 3})
 
     root = read_syntax(request, compiler=the_compiler())
@@ -45,14 +45,14 @@ def test_only_what_the_source_declares_is_in_the_tree_with_macros_and_templates_
     assert {n.type for n in root.walk() if n.kind == "FunctionDecl" and n.name == "same"} == {"T (T)", "float (float)"}
 
 
-def test_the_second_reading_uses_the_precompiled_headers_of_the_first(tmp_path: Path) -> None:
+def test_precompiled_headers_are_reused(tmp_path: Path) -> None:
     request = CompileRequest(write_source(SOURCE, tmp_path), defines={"WIDTH": 3})
     first = read_syntax(request, compiler=the_compiler())
 
     assert read_syntax(request, compiler=the_compiler()) == first
 
 
-def test_headers_of_the_users_own_may_bring_those_of_the_system(tmp_path: Path) -> None:
+def test_headers_of_the_user_may_include_system_headers(tmp_path: Path) -> None:
     header = "#pragma once\n#include <hip/hip_runtime.h>\n__device__ inline int one() { return 1; }\n"
     (tmp_path / "own.h").write_text(header)
     source = write_source('#include "own.h"\n__global__ void k(int* x) { x[0] = one(); }\n', tmp_path)
@@ -69,7 +69,7 @@ def test_a_source_that_does_not_compile_has_no_tree(tmp_path: Path) -> None:
         read_syntax(request, compiler=the_compiler())
 
 
-def test_in_the_sandbox_the_tree_is_the_same_and_other_files_cannot_be_read(tmp_path: Path) -> None:
+def test_the_sandbox_does_not_change_the_tree_and_hides_other_files(tmp_path: Path) -> None:
     sandbox = Sandbox()
     source = write_source(SOURCE, tmp_path)
     request = CompileRequest(source, defines={"WIDTH": 3})
@@ -89,7 +89,7 @@ def test_in_the_sandbox_the_tree_is_the_same_and_other_files_cannot_be_read(tmp_
             read_syntax(CompileRequest(curious), compiler=the_compiler(), cache_dir=tmp_path / "cache", sandbox=sandbox)
 
 
-def test_in_the_sandbox_a_source_that_takes_too_long_to_parse_is_stopped(tmp_path: Path) -> None:
+def test_parsing_in_the_sandbox_has_a_time_limit(tmp_path: Path) -> None:
     loop = (
         "constexpr long f(long n) { long s = 0; for (long i = 0; i < n; ++i) s += i; return s; }\nconstexpr long v = f(1L << 60);"
     )

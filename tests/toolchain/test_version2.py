@@ -1,4 +1,4 @@
-"""Code objects of version 2: what the notes and amd_kernel_code_t say, in the words of later versions."""
+"""Code objects of version 2: notes and amd_kernel_code_t in the form of later versions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def with_flags(text: str, flags: int) -> bytes:
     return bytes(data)
 
 
-def test_the_metadata_are_read() -> None:
+def test_the_metadata_is_read() -> None:
     kernel = kernel_of(TEXT)
 
     assert (kernel.symbol, kernel.name, kernel.has_metadata) == ("k", "k", True)
@@ -64,7 +64,7 @@ def test_arguments_follow_each_other_at_their_alignment_with_the_names_of_later_
     ]
 
 
-def test_without_metadata_amd_kernel_code_t_tells_what_it_can() -> None:
+def test_without_metadata_amd_kernel_code_t_is_read() -> None:
     more = "workgroup_group_segment_byte_size = 512\nworkitem_private_segment_byte_size = 16\nis_dynamic_callstack = 1"
     kernel = kernel_of(kernel_text_v2("k", BODY, more=more) + notes_text(None))
 
@@ -73,7 +73,7 @@ def test_without_metadata_amd_kernel_code_t_tells_what_it_can() -> None:
     assert (kernel.wavefront_size, kernel.uses_dynamic_stack, kernel.has_metadata) == (64, True, False)
 
 
-def test_counts_that_assembly_leaves_out_are_those_of_the_allocation() -> None:
+def test_counts_that_assembly_omits_are_those_of_the_allocation() -> None:
     kernel = kernel_of(kernel_text_v2("k", BODY, more="workitem_vgpr_count = 0\nwavefront_sgpr_count = 0"))
 
     assert (kernel.vgpr_count, kernel.sgpr_count) == (32, 64)
@@ -85,7 +85,7 @@ def test_a_required_workgroup_size_is_an_attribute() -> None:
     assert kernel_of(kernel_text_v2("k", BODY) + notes_text(yaml)).required_workgroup_size == (8, 4, 2)
 
 
-def test_every_kernel_is_found_with_metadata_or_without() -> None:
+def test_kernels_with_and_without_metadata_are_found() -> None:
     text = kernel_text_v2("first", BODY) + kernel_text_v2("second", "s_endpgm") + notes_text(metadata_yaml("second"))
 
     kernels = read(text).kernels
@@ -96,7 +96,7 @@ def test_every_kernel_is_found_with_metadata_or_without() -> None:
     ]
 
 
-def test_the_code_begins_behind_amd_kernel_code_t() -> None:
+def test_the_code_follows_amd_kernel_code_t() -> None:
     code_object = read(TEXT)
     (kernel,) = code_object.kernels
 
@@ -123,13 +123,13 @@ def test_registers_and_bounds_decide_the_occupancy() -> None:
         (note_text(ISA_NAME, b"amdgcn-amd-amdhsa--gfx906+xnack+sram-ecc"), "gfx906", "gfx906:xnack+"),
     ],
 )
-def test_notes_name_the_processor_where_the_flags_do_not(notes: str, architecture: str, target_id: str) -> None:
+def test_the_processor_is_read_from_notes_if_the_flags_have_none(notes: str, architecture: str, target_id: str) -> None:
     code_object = read_code_object(with_flags(TEXT + notes, 1))  # EF_AMDGPU_FEATURE_XNACK_V2
 
     assert (code_object.architecture, code_object.target_id) == (architecture, target_id)
 
 
-def test_the_flags_win_over_the_notes() -> None:
+def test_flags_take_precedence_over_notes() -> None:
     assert read(TEXT + isa_note_text(9, 0, 0), "gfx906").target_id == "gfx906"
 
 
@@ -146,7 +146,7 @@ def test_a_bundle_of_rocm_3_names_the_processor_after_one_dash() -> None:
     assert read_code_object(packed, bundle_architecture="gfx906").kernels[0].symbol == "k"
 
 
-def test_what_is_damaged_or_missing_is_refused_with_the_reason() -> None:
+def test_damaged_or_missing_parts_are_an_error_with_a_reason() -> None:
     short = TEXT.replace("k:\n", "unused:\n", 1).replace(BODY, f"{BODY}\nk:\n.fill 50,4,0")
     for text, reason in (
         (f".text\nk:\n{BODY}\n" + notes_text(None), "version 2 has neither metadata"),
@@ -163,14 +163,14 @@ def test_what_is_damaged_or_missing_is_refused_with_the_reason() -> None:
         assert caught.value.hint
 
 
-def test_an_unknown_processor_is_named() -> None:
+def test_an_unknown_processor_is_reported() -> None:
     with pytest.raises(CodeObjectError, match="unknown processor gfx803 in the notes"):
         read_code_object(with_flags(TEXT + isa_note_text(8, 0, 3), 0))
 
 
 @given(st.lists(st.tuples(st.integers(0, 0x1600), st.integers(0, 255)), max_size=8), st.integers(0, 0x1800))
 @example([], 0)
-def test_damage_gives_a_code_object_or_a_reason(changes: list[tuple[int, int]], cut: int) -> None:
+def test_a_damaged_file_is_read_or_reported(changes: list[tuple[int, int]], cut: int) -> None:
     data = bytearray(assemble_code_object(TEXT, version=2))
     for place, value in changes:
         data[place % len(data)] = value

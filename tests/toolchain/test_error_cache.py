@@ -1,4 +1,4 @@
-"""What a compiler refused is not asked again, as long as nothing that decides it has changed."""
+"""Cached compiler errors: the compiler is not started again until one of its inputs changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def total(x_ptr, BLOCK: tl.constexpr):
 
 
 class Compilers:
-    """Counts how often a compiler was started."""
+    """Counter of compiler starts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.started = 0
@@ -64,7 +64,7 @@ def refused(request: CompileRequest, cache_dir: Path, **options: Any) -> Compile
     return caught.value
 
 
-def test_a_refusal_is_told_again_without_a_compiler(source: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_error_is_reported_without_a_compiler(source: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = find_compiler()
     compilers = Compilers(monkeypatch)
 
@@ -75,7 +75,7 @@ def test_a_refusal_is_told_again_without_a_compiler(source: Path, cache_dir: Pat
     assert (second.what, second.log, second.where, second.hint) == (first.what, first.log, first.where, first.hint)
 
 
-def test_a_changed_header_is_compiled_anew(source: Path, cache_dir: Path) -> None:
+def test_a_changed_header_is_compiled_again(source: Path, cache_dir: Path) -> None:
     refused(CompileRequest(source), cache_dir)
 
     (source.parent / "tile.h").write_text("#define TILE 256\n")
@@ -83,7 +83,7 @@ def test_a_changed_header_is_compiled_anew(source: Path, cache_dir: Path) -> Non
     assert compile_source(CompileRequest(source), cache_dir=cache_dir).code_object.kernels[0].lds_bytes == 1024
 
 
-def test_another_version_of_the_compiler_is_asked_anew(source: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_the_compiler_compiles_again(source: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = find_compiler()
     refused(CompileRequest(source), cache_dir, compiler=compiler)
     compilers = Compilers(monkeypatch)
@@ -93,7 +93,7 @@ def test_another_version_of_the_compiler_is_asked_anew(source: Path, cache_dir: 
     assert compilers.started == 1
 
 
-def test_a_missing_header_may_come(source: Path, cache_dir: Path) -> None:
+def test_a_header_that_is_added_later_is_used(source: Path, cache_dir: Path) -> None:
     (source.parent / "tile.h").unlink()
     refused(CompileRequest(source), cache_dir)
 
@@ -102,7 +102,7 @@ def test_a_missing_header_may_come(source: Path, cache_dir: Path) -> None:
     assert compile_source(CompileRequest(source), cache_dir=cache_dir).code_object.kernels
 
 
-def test_what_the_machine_did_is_not_kept(source: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_machine_are_not_cached(source: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler, run = find_compiler(), subprocess.run
 
     def killed(*words: Any, **options: Any) -> Any:
@@ -115,7 +115,7 @@ def test_what_the_machine_did_is_not_kept(source: Path, cache_dir: Path, monkeyp
     assert "local memory" in refused(CompileRequest(source), cache_dir, compiler=compiler).what
 
 
-def test_a_damaged_entry_is_none(source: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_entry_is_ignored(source: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = find_compiler()
     refused(CompileRequest(source), cache_dir, compiler=compiler)
     (entry,) = (cache_dir / "refusals").iterdir()
@@ -127,9 +127,7 @@ def test_a_damaged_entry_is_none(source: Path, cache_dir: Path, monkeypatch: pyt
     assert compilers.started == 1
 
 
-def test_triton_s_refusals_are_kept_but_not_those_of_modules_that_may_come(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_triton_are_cached_except_for_missing_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     kernel = tmp_path / "kernel.py"
     request = TritonRequest(
