@@ -1,4 +1,4 @@
-"""Unrolling: what text comes out, and that the compiler makes of it what was meant."""
+"""Unrolling: the rewritten text, and its effect on the machine code."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
 from tests.builders.kernels import build_hip
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 HEAD = 'extern "C" __global__ void k(float* a, int n) {\n'
@@ -35,20 +36,22 @@ def unrolled(body: str, factor: int = 2) -> list[str]:
     return [rewrite.text.removeprefix(HEAD).removesuffix("}\n") for rewrite in propose(f"{HEAD}{body}}}\n", factor)]
 
 
-def machine_code(source: str, directory: Path) -> bytes:
-    code_object = build_hip(source, directory).code_object
-    kernel = find_kernel(code_object, "k")
-    return parse_elf(code_object.data).read(kernel.entry_address, kernel.code_bytes)
+def machine_codes(sources: Sequence[str], directory: Path) -> list[bytes]:
+    """Compile several versions of the kernel `k` in one build and return the machine code of each."""
+    named = [source.replace("void k(", f"void k{number}(") for number, source in enumerate(sources)]
+    code_object = build_hip("\n".join(named), directory).code_object
+    elf, kernels = parse_elf(code_object.data), [find_kernel(code_object, f"k{number}") for number in range(len(sources))]
+    return [elf.read(kernel.entry_address, kernel.code_bytes) for kernel in kernels]
 
 
 # The text
 
 
-def test_a_pragma_stands_before_the_loop_at_its_indentation() -> None:
+def test_a_pragma_is_inserted_before_the_loop_with_its_indentation() -> None:
     assert unrolled(f"  a[0] = 1;\n\t {LOOP}\n", 4) == [f"  a[0] = 1;\n\t #pragma unroll 4\n\t {LOOP}\n"]
 
 
-def test_each_loop_at_each_factor_then_all_together() -> None:
+def test_each_loop_is_unrolled_by_each_factor_then_all_together() -> None:
     rewrites = propose(TWO_LOOPS, 4, 2)
 
     assert [rewrite.description for rewrite in rewrites] == [
@@ -65,11 +68,11 @@ def test_each_loop_at_each_factor_then_all_together() -> None:
     )
 
 
-def test_a_lone_loop_is_not_proposed_twice() -> None:
+def test_a_single_loop_is_not_proposed_twice() -> None:
     assert len(propose(f"{HEAD}{LOOP}\n}}\n", 2, 4, 8)) == 3
 
 
-def test_equal_factors_are_one() -> None:
+def test_repeated_factors_are_merged() -> None:
     assert propose(TWO_LOOPS, 2, 2) == propose(TWO_LOOPS, 2)
 
 
@@ -77,11 +80,11 @@ def test_equal_factors_are_one() -> None:
     "old", ["#pragma unroll", "#pragma unroll 8", "#pragma unroll(8)", "# pragma unroll 8 // why", "#pragma unroll 1"]
 )
 @pytest.mark.parametrize("between", ["", "\n", "  // a comment\n"])
-def test_an_existing_pragma_is_replaced_where_it_stands(old: str, between: str) -> None:
+def test_an_existing_pragma_is_replaced_in_place(old: str, between: str) -> None:
     assert unrolled(f"  {old}\n{between}  {LOOP}\n") == [f"  #pragma unroll 2\n{between}  {LOOP}\n"]
 
 
-def test_a_loop_that_is_unrolled_so_already_is_not_proposed() -> None:
+def test_a_loop_with_the_same_factor_is_not_proposed() -> None:
     assert unrolled(f"#pragma unroll 4\n{LOOP}\n", 4) == []
 
 
@@ -94,7 +97,7 @@ def test_a_loop_that_is_unrolled_so_already_is_not_proposed() -> None:
         (f"  }} else {LOOP}", f"  }} else \n#pragma unroll 2\n{LOOP}"),
     ],
 )
-def test_what_stands_before_the_loop_on_its_line_keeps_its_place(line: str, expected: str) -> None:
+def test_code_before_the_loop_on_its_line_is_preserved(line: str, expected: str) -> None:
     before = "if (n > 9) {\n" if line.startswith("  }") else ""
 
     assert unrolled(f"{before}{line}\n") == [f"{before}{expected}\n"]
@@ -188,53 +191,57 @@ def test_a_rewrite_has_the_same_loops_as_the_source(statements: list[str], facto
         assert [(loop.header, (loop.obstacle or "").partition(" (")[0]) for loop in found] == loops
 
 
-# What the compiler makes of it
+# The machine code
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "if (n > 3) LOOP\na[9] = 1;\n",
-        "if (n > 3)\n  LOOP\nelse\n  LOOP\na[9] = 1;\n",
-        "if (n > 3) a[8] = 2; else LOOP\na[9] = 1;\n",
-        "for (int j = 0; j < n; ++j)\n  LOOP\na[9] = 1;\n",
-        "while (a[7] > 0) LOOP\na[9] = 1;\n",
-        "switch (n) { case 0: LOOP break; default: a[9] = 1; }\n",
-        "[[clang::nomerge]] LOOP\n",
-    ],
+BODIES = (
+    "if (n > 3) LOOP\na[9] = 1;\n",
+    "if (n > 3)\n  LOOP\nelse\n  LOOP\na[9] = 1;\n",
+    "if (n > 3) a[8] = 2; else LOOP\na[9] = 1;\n",
+    "for (int j = 0; j < n; ++j)\n  LOOP\na[9] = 1;\n",
+    "while (a[7] > 0) LOOP\na[9] = 1;\n",
+    "switch (n) { case 0: LOOP break; default: a[9] = 1; }\n",
+    "[[clang::nomerge]] LOOP\n",
 )
-def test_unrolling_the_body_of_a_statement_without_braces_is_unrolling_it_within_braces(body: str, tmp_path: Path) -> None:
-    loop = "for (int i = 0; i < n; ++i) a[i] += a[i + n];"
-    source = f"{HEAD}{body.replace('LOOP', loop)}}}\n"
-    within_braces = source.replace(loop, "{ " + loop + " }")
-
-    plain = next(r for r in propose(source, 4)[::-1])
-    braced = next(r for r in propose(within_braces, 4)[::-1])
-
-    assert plain.text.count("#pragma unroll 4") == braced.text.count("#pragma unroll 4") >= 1
-    assert machine_code(plain.text, tmp_path) == machine_code(braced.text, tmp_path)
+INNER_LOOP = "for (int i = 0; i < n; ++i) a[i] += a[i + n];"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def plain_and_braced(body: str) -> tuple[str, str]:
+    """Return the unrolled kernel, and the one with braces around its loops."""
+    source = f"{HEAD}{body.replace('LOOP', INNER_LOOP)}}}\n"
+    return propose(source, 4)[-1].text, propose(source.replace(INNER_LOOP, "{ " + INNER_LOOP + " }"), 4)[-1].text
+
+
+@pytest.fixture(scope="module")
+def compiled_bodies(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """Machine code of both versions of every body, from one build."""
+    return machine_codes([text for body in BODIES for text in plain_and_braced(body)], tmp_path_factory.mktemp("bodies"))
+
+
+@pytest.mark.parametrize("number", range(len(BODIES)))
+def test_unrolling_does_not_depend_on_braces_around_the_loop(number: int, compiled_bodies: list[bytes]) -> None:
+    plain, braced = plain_and_braced(BODIES[number])
+
+    assert plain.count("#pragma unroll 4") == braced.count("#pragma unroll 4") >= 1
+    assert compiled_bodies[2 * number] == compiled_bodies[2 * number + 1]
+
+
+def test_the_compiler_accepts_every_rewrite(tmp_path: Path) -> None:
+    bodies = (
         "#pragma unroll(8)\n\n// why\nLOOP\n",
         "#pragma clang loop vectorize(disable)\nLOOP\n",
         "int v[3] = {1, 2, 3};\nfor (int x : v) a[x * n] += 1;\n",
         "auto f = [&](int m) { LOOP };\nf(1);\n",
-    ],
-)
-def test_the_compiler_takes_every_rewrite(body: str, tmp_path: Path) -> None:
-    rewrites = propose(f"{HEAD}{body.replace('LOOP', LOOP)}}}\n", 2)
+    )
+    rewrites = [propose(f"{HEAD}{body.replace('LOOP', LOOP)}}}\n", 2) for body in bodies]
 
-    assert rewrites
-    for rewrite in rewrites:
-        assert machine_code(rewrite.text, tmp_path)
+    assert all(rewrites)
+    assert all(machine_codes([rewrite.text for group in rewrites for rewrite in group], tmp_path))
 
 
 def test_a_pragma_changes_the_code_of_its_loop(tmp_path: Path) -> None:
     source = HEAD + "for (int i = 0; i < n; ++i) a[i] = a[i] * a[i] + 1;\n}\n"
 
-    versions = {machine_code(text, tmp_path) for text in (source, *(r.text for r in propose(source, 2, 8)))}
+    versions = set(machine_codes([source, *(r.text for r in propose(source, 2, 8))], tmp_path))
 
     assert len(versions) == 3
