@@ -32,7 +32,7 @@ def code_object(theme: str, optimisation: str) -> CodeObject:
         return build_hip(source, Path(directory), optimisation=optimisation).code_object
 
 
-@pytest.mark.parametrize("optimisation", ["-O1", "-O2", "-O3"])
+@pytest.mark.parametrize("optimisation", [*(pytest.param(level, marks=pytest.mark.slow) for level in ("-O1", "-O2")), "-O3"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.theme}-{case.kernel}")
 def test_a_kernel_agrees_with_its_reference(case: Case, optimisation: str) -> None:
     run = case.make(np.random.default_rng(zlib.crc32(case.kernel.encode())))
@@ -58,5 +58,5 @@ def test_a_kernel_agrees_with_its_reference(case: Case, optimisation: str) -> No
 
 def test_every_kernel_of_the_corpus_has_a_case() -> None:
     for theme in THEMES:
-        kernels = {kernel.symbol.removesuffix(".kd") for kernel in code_object(theme, "-O1").kernels}
+        kernels = {kernel.symbol.removesuffix(".kd") for kernel in code_object(theme, "-O3").kernels}
         assert kernels == {case.kernel for case in CASES if case.theme == theme}

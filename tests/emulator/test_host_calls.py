@@ -132,10 +132,16 @@ extern "C" __global__ void heap(int* n, int what, long bytes, long index) {  // 
 OBJECTS, LISTS, BLOCK, AFTER_FREE, TWICE, KEEP, USE, EXHAUST = range(8)
 
 
+OUTLINED = ("-mllvm", "-inline-threshold=0")
+"""Keeps functions of the device libraries out of line, so that kernels are small and quick to translate."""
+
+
 @cache
 def code_object(source: str, version: int = 5) -> CodeObject:
+    """Compile for a version of code objects; those other than 5 have inlined device libraries, as by default."""
+    flags = (f"-mcode-object-version={version}", *(OUTLINED if version == 5 else ()))
     with TemporaryDirectory() as directory:
-        return build_hip(source, Path(directory), flags=(f"-mcode-object-version={version}",)).code_object
+        return build_hip(source, Path(directory), flags=flags).code_object
 
 
 def text(result: LaunchResult) -> str:
