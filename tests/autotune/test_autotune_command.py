@@ -110,9 +110,7 @@ def test_a_budget_larger_than_the_space_measures_the_space(directory: Directory)
     assert directory.result()["evaluated_configs"] == 9
 
 
-def test_without_a_profiler_wall_clock_time_is_used_and_reported(
-    directory: Directory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_profiler_wall_clock_time_is_used_and_reported(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
 
     answer = directory.tune(
@@ -139,7 +137,7 @@ def test_a_profiled_command_is_timed_by_its_kernel(directory: Directory, monkeyp
     assert answer.exit_code == 0, answer.output
     result = directory.result()
     assert result["timing"].startswith("dispatches of the kernel matching 'vector_add', under rocprofv3")
-    assert result["time_kind"] == "emulated"  # the stand-in's databases say so
+    assert result["time_kind"] == "emulated"  # as recorded by the fake profiler
     assert result["best_config"]["parameters"] == {"SIZE": 1}
 
 
@@ -200,7 +198,7 @@ def test_the_reason_describes_the_failure_of_a_command(directory: Directory, bod
         ("./kernel {BLOCK_M}", ("--timing", "rocprof"), "rocprofv3 is not on PATH"),
     ],
 )
-def test_a_wrong_template_or_option_is_told_before_anything_runs(
+def test_an_invalid_template_or_option_is_an_error_before_any_run(
     directory: Directory, template: str, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))

@@ -1,4 +1,4 @@
-"""`job=autotune` on described kernels: tuned end to end on the emulator, warm starts, any sampler, what MLflow keeps."""
+"""`job=autotune` on kernels: searches on the emulator, warm starts, samplers, and tracking."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, store: str) -> tuple[Path, Any
     return directory, tuned(directory, "autotune.features=[parameters,compiled]", "autotune.budget=6", f"tracking.uri={store}")
 
 
-def test_what_cannot_run_is_discarded_before_anything_is_measured(run: tuple[Path, Any]) -> None:
+def test_configurations_that_cannot_run_are_discarded_before_the_search(run: tuple[Path, Any]) -> None:
     _, result = run
 
     assert result["search_space_size"] == 9
@@ -72,7 +72,7 @@ def test_the_best_is_the_fastest_of_verified_emulated_times(run: tuple[Path, Any
     assert result["race"] is None
 
 
-def test_the_page_shows_predictions_the_pruned_region_and_what_was_discarded(run: tuple[Path, Any]) -> None:
+def test_the_report_shows_predictions_pruned_and_discarded_configurations(run: tuple[Path, Any]) -> None:
     page = (run[0] / "report.html").read_text()
 
     for text in (
@@ -87,7 +87,7 @@ def test_the_page_shows_predictions_the_pruned_region_and_what_was_discarded(run
     assert "http" not in page
 
 
-def test_mlflow_has_a_child_run_for_every_trial_with_phase_and_time(run: tuple[Path, Any], store: str) -> None:
+def test_mlflow_has_a_child_run_for_every_trial(run: tuple[Path, Any], store: str) -> None:
     _, result = run
     client = MlflowClient(tracking_uri=store)
     (experiment,) = client.search_experiments(filter_string="name = 'rocm-perf-lab'")
@@ -105,7 +105,7 @@ def test_mlflow_has_a_child_run_for_every_trial_with_phase_and_time(run: tuple[P
     assert parent.data.tags["best.block_k"] == "16"
 
 
-def test_a_resumed_search_goes_on_in_the_same_run_of_the_store(run: tuple[Path, Any], store: str, tmp_path: Path) -> None:
+def test_a_resumed_search_continues_its_tracking_run(run: tuple[Path, Any], store: str, tmp_path: Path) -> None:
     directory = tmp_path / "first"
     tuned(directory, "autotune.features=[parameters,compiled]", "autotune.budget=3", f"tracking.uri={store}")
     client = MlflowClient(tracking_uri=store)
@@ -120,7 +120,7 @@ def test_a_resumed_search_goes_on_in_the_same_run_of_the_store(run: tuple[Path, 
     assert len(after - before) == 2  # the two new trials
 
 
-def test_an_equal_run_gives_an_equal_result_and_measures_nothing(run: tuple[Path, Any], tmp_path: Path) -> None:
+def test_an_equal_run_reads_its_results_from_the_cache(run: tuple[Path, Any], tmp_path: Path) -> None:
     again = tuned(tmp_path / "again", "autotune.features=[parameters,compiled]", "autotune.budget=6", "tracking=none")
 
     assert all(trial["details"].pop("cached") for trial in again["trials"])
@@ -130,9 +130,7 @@ def test_an_equal_run_gives_an_equal_result_and_measures_nothing(run: tuple[Path
 
 
 @pytest.mark.parametrize("source", ["directory", "file", "study", "mlflow"])
-def test_a_warm_start_measures_the_best_of_before_among_its_first(
-    run: tuple[Path, Any], store: str, tmp_path: Path, source: str
-) -> None:
+def test_a_warm_start_measures_the_earlier_best_early(run: tuple[Path, Any], store: str, tmp_path: Path, source: str) -> None:
     directory, result = run
     client = MlflowClient(tracking_uri=store)
     (experiment,) = client.search_experiments(filter_string="name = 'rocm-perf-lab'")
@@ -152,12 +150,12 @@ def test_a_warm_start_measures_the_best_of_before_among_its_first(
 @pytest.mark.parametrize(
     ("prior", "message"),
     [
-        ("nowhere.json.gz", "there are no earlier results"),
+        ("nowhere.json.gz", "no earlier results found"),
         ("study:x", "names no storage"),
         ("space.yaml", "cannot read the landscape"),
     ],
 )
-def test_a_prior_that_cannot_be_read_is_told(
+def test_an_unreadable_prior_is_an_error(
     prior: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -170,7 +168,7 @@ def test_a_prior_that_cannot_be_read_is_told(
 
 
 @pytest.mark.parametrize("sampler", ["TPESampler", "RandomSampler"])
-def test_any_sampler_of_optuna_searches_without_measuring_anything_twice(sampler: str, tmp_path: Path) -> None:
+def test_an_optuna_sampler_measures_no_configuration_twice(sampler: str, tmp_path: Path) -> None:
     result = tuned(
         tmp_path / "run", f"+autotune.sampler._target_=optuna.samplers.{sampler}", "autotune.budget=5", "tracking=none"
     )
@@ -187,7 +185,7 @@ def test_the_classic_model_is_selectable(tmp_path: Path) -> None:
     assert result["model"]["name"] == "polynomial_2"
 
 
-def test_a_space_that_ships_with_the_lab_is_found_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_space_is_found_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     assert len(load_space(find_space(Path("conf/space/gemm.yaml")))) == 864
@@ -196,7 +194,7 @@ def test_a_space_that_ships_with_the_lab_is_found_from_any_directory(tmp_path: P
     assert len(load_space(find_space(Path("conf/space/gemm.yaml")))) == 9
 
 
-def test_a_storage_that_cannot_be_reached_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_storage_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "space.yaml").write_text(SPACE)
     words = ["job=autotune", "kernel=gemm_hip", f"autotune.space={tmp_path}/space.yaml", *SMALL, "tracking=none"]
 

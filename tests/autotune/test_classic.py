@@ -1,4 +1,4 @@
-"""The classic model: its numbers by hand, and what it does when they are bad."""
+"""The classic strategy: its features and fit by hand, and low confidence."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_cross_validation_by_hand() -> None:
     assert model.residual_std == pytest.approx((15.625 / 5) ** 0.5)
 
 
-def test_a_quadratic_is_found_exactly() -> None:
+def test_a_quadratic_is_fitted_exactly() -> None:
     x = np.arange(10.0)
     model = Polynomial.fit(np.column_stack([np.ones(10), x, x * x]), 2 + 3 * x - 0.5 * x * x)
 
@@ -50,7 +50,7 @@ def test_the_features_of_a_tiled_kernel() -> None:
     assert polynomial_features(a).tolist() == [[1, 32, 1024, 16, 4, 2, 256], [1, 32, 1024, 32, 4, 2, 256]]
 
 
-def test_the_features_of_any_other_space_are_its_parameters_squares_and_products() -> None:
+def test_the_features_of_other_spaces_are_parameters_squares_and_products() -> None:
     a = space(u=[1, 2, 3], v=[0, 1])
 
     assert polynomial_features(a)[3].tolist() == [1, 0.5, 1, 0.25, 0.5, 1]  # u = 2, v = 1, scaled to 0..1
@@ -71,7 +71,7 @@ def test_a_model_that_fits_prunes_and_ends_the_search_early() -> None:
     assert report.phases.keys() == {"seed", "confirmation"}
 
 
-def test_a_model_that_does_not_fit_prunes_nothing_and_says_so() -> None:
+def test_a_model_with_low_confidence_prunes_nothing() -> None:
     a = space(u=list(range(8)), v=list(range(6)))
     times = np.random.default_rng(3).lognormal(size=len(a))
     strategy = ClassicSearch(a, seeds=15)

@@ -1,4 +1,4 @@
-"""`autotune.json`: its schema is the committed one, and documents of earlier releases stay readable."""
+"""`autotune.json`: the committed schema, and documents of earlier releases."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ EARLIER = REPOSITORY / "tests" / "data" / "autotune_1_0.json"
 """As the first release with version 1.0 wrote it: 20 configurations of a command, 4 of them infeasible."""
 
 
-def test_the_committed_schema_is_that_of_the_model(tmp_path: Path) -> None:
+def test_the_committed_schema_equals_that_of_the_model(tmp_path: Path) -> None:
     assert export_schema(tmp_path).read_text() == SCHEMA.read_text()
 
 
-def test_an_earlier_document_fits_the_schema_and_the_model() -> None:
+def test_an_earlier_document_is_valid() -> None:
     content = json.loads(EARLIER.read_text())
 
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(content)
@@ -42,7 +42,7 @@ def test_an_earlier_document_is_a_prior() -> None:
     assert all(tuple(space.configuration(row).values()) in times for row in range(len(space)))
 
 
-def test_figures_that_json_does_not_have_are_null() -> None:
+def test_numbers_that_json_does_not_have_are_null() -> None:
     content = json.loads(EARLIER.read_text())
     content["model"]["r2"] = float("nan")
 

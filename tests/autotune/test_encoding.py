@@ -1,4 +1,4 @@
-"""Configurations as numbers, by hand."""
+"""Encoding of configurations, by hand."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def space(parameters: dict[str, Any], **more: Any) -> Space:
     return build_space(describe({"parameters": parameters, **more}, where="test"))
 
 
-def test_wide_ranges_are_logarithms_and_narrow_ones_are_not() -> None:
+def test_only_wide_ranges_are_encoded_by_their_logarithm() -> None:
     assert encode(space({"x": [1, 2, 4, 16]}))[:, 0].tolist() == [0, 0.25, 0.5, 1]
     assert encode(space({"x": [2, 3, 4]}), factors=False)[:, 0].tolist() == [0, 0.5, 1]
 
 
-def test_text_is_a_column_a_value_and_a_parameter_with_one_value_is_none() -> None:
+def test_text_has_a_column_per_value_and_a_single_value_has_none() -> None:
     assert encode(space({"a": ["p", "q", "r"], "b": [7]})).tolist() == np.eye(3).tolist()
 
 
-def test_numbers_that_mix_powers_of_two_with_others_get_their_factors() -> None:
+def test_mixtures_of_powers_of_two_and_other_numbers_have_columns_for_factors() -> None:
     columns = encode(space({"x": [16, 24, 32, 48, 64]}))
 
     assert columns[:, 1].tolist() == [0, 1, 0, 1, 0]  # no power of two

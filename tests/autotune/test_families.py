@@ -1,7 +1,8 @@
-"""Drawn landscapes have the structure that their names promise, and noise is simulated as it is said."""
+"""Families of landscapes: their structure, and simulated noise."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"huge"}))
-def test_a_number_always_draws_the_same_landscape_and_another_draws_another(family: str) -> None:
+def test_a_landscape_is_determined_by_its_number(family: str) -> None:
     first, again, other = drawn(family, 0), drawn(family, 0), drawn(family, 1)
 
     assert np.array_equal(first.times_ms, again.times_ms) and first.space.fingerprint() == again.space.fingerprint()
@@ -29,7 +30,7 @@ def test_development_and_held_out_share_no_landscape() -> None:
     assert not set(PARTS["development"]) & set(PARTS["held-out"])
 
 
-def test_families_are_what_they_are_called() -> None:
+def test_families_have_the_properties_of_their_names() -> None:
     assert 0.85 < np.isinf(drawn("invalid", 1).times_ms).mean() < 0.95
     assert len(np.unique(drawn("plateau", 1).times_ms)) <= 8
     assert len(drawn("small", 1).space) == 60
@@ -39,7 +40,7 @@ def test_families_are_what_they_are_called() -> None:
     assert (needle.times_ms < 1.1 * needle.optimum_ms).mean() < 0.02
 
 
-def test_the_separable_one_has_its_optimum_where_every_parameter_has_its_own() -> None:
+def test_the_separable_optimum_combines_the_optima_of_the_parameters() -> None:
     landscape = drawn("separable", 1)
     codes, best = landscape.space.codes, int(np.argmin(landscape.times_ms))
 
@@ -48,7 +49,7 @@ def test_the_separable_one_has_its_optimum_where_every_parameter_has_its_own() -
         assert means[codes[best, position]] == pytest.approx(min(means))
 
 
-def test_runs_scatter_around_the_true_time_by_the_noise() -> None:
+def test_runs_vary_around_the_true_time_by_the_noise() -> None:
     landscape = drawn("small", 0)
     noisy = NoisyLandscape(landscape, 0.05, np.random.default_rng(0))
     configuration = landscape.space.configuration(7)
@@ -76,7 +77,7 @@ def test_without_noise_the_winner_is_the_best_measured() -> None:
         (["--families", "held-out", "--only", "small_1", "--prior", "anywhere"], "families have no priors"),
     ],
 )
-def test_what_cannot_be_searched_is_an_error(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_family_is_an_error(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([*words, "--seeds", "1", "--sampler", "random"])
 
@@ -90,4 +91,5 @@ def test_the_command_searches_chosen_families(tmp_path: Path, capsys: pytest.Cap
     main(["--families", "held-out", "--only", "small", "--seeds", "1", "--sampler", "random", *output])
 
     printed = capsys.readouterr().out
-    assert "small_1" in printed and "small_3" in printed and "line_1" not in printed
+    assert "small" in printed and "line" not in printed
+    assert json.loads((tmp_path / "figures.json").read_text())["data"]["landscapes"].keys() == {"small_1", "small_3"}

@@ -1,4 +1,4 @@
-"""What is learned of failures: where configurations run, and that a search keeps to it."""
+"""The model of failures, and searches of spaces with many failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def learned(times: dict[int, float]) -> Feasibility:
     return feasibility
 
 
-def test_beside_what_ran_configurations_run_and_beside_what_failed_they_fail() -> None:
+def test_the_probability_to_run_follows_the_nearest_observations() -> None:
     probability = np.exp(
         learned({0: 1.0, 4: 1.0, 8: 1.0, 12: math.inf, 16: math.inf, 20: math.inf}).log_probability(np.arange(21))
     )
@@ -44,13 +44,13 @@ def test_beside_what_ran_configurations_run_and_beside_what_failed_they_fail() -
     assert 0.2 < probability[10] < 0.8
 
 
-def test_where_everything_failed_the_farthest_point_is_the_likeliest_to_run() -> None:
+def test_if_everything_failed_the_farthest_point_is_the_most_likely_to_run() -> None:
     probability = learned({0: math.inf, 2: math.inf, 4: math.inf}).log_probability(np.arange(21))
 
     assert np.argmax(probability) == 20
 
 
-def test_a_search_learns_where_nine_of_ten_configurations_fail() -> None:
+def test_a_search_learns_in_which_region_configurations_run() -> None:
     space = build_space(describe({"parameters": {"a": list(range(1, 21)), "b": list(range(1, 21))}}, where="test"))
 
     def objective(configuration: Configuration) -> Measurement | Infeasible:
@@ -68,7 +68,7 @@ def test_a_search_learns_where_nine_of_ten_configurations_fail() -> None:
     assert max(found) <= 1.05
 
 
-def test_a_design_on_which_nothing_ran_goes_on() -> None:
+def test_the_design_continues_if_no_seed_ran() -> None:
     space = build_space(describe({"parameters": {"a": list(range(9)), "b": list(range(9))}}, where="test"))
     seeds = Seeds(space, seed=0, count=4)
     plan = list(seeds.design())
@@ -82,7 +82,7 @@ def test_a_design_on_which_nothing_ran_goes_on() -> None:
     assert seeds.more(free) not in {*plan, further}
 
 
-def test_while_the_design_is_being_measured_further_workers_go_on_with_it() -> None:
+def test_further_workers_continue_the_design_while_seeds_are_measured() -> None:
     space = build_space(describe({"parameters": {"a": list(range(9)), "b": list(range(9))}}, where="test"))
     strategy = GaussianSearch(space, seed=0, seeds=4)
     design = Seeds(space, seed=0, count=5).design()

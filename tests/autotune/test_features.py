@@ -1,4 +1,4 @@
-"""Compile-time features: what code objects say of every configuration before anything runs."""
+"""Features of compiled configurations."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ def tiles() -> Space:
     return space(block_m=[32, 64], block_k=[16, 32, 256], num_warps=[4])
 
 
-def test_every_configuration_is_compiled_and_those_that_cannot_run_are_discarded_with_the_reason(
-    builder: KernelBuilder, tiles: Space
-) -> None:
+def test_configurations_that_cannot_run_are_discarded_with_the_reason(builder: KernelBuilder, tiles: Space) -> None:
     compiled = compile_space(tiles, builder, workers=2)
 
     assert len(compiled.space) == 4
@@ -69,7 +67,7 @@ def test_no_feature_needs_a_run(builder: KernelBuilder, tiles: Space) -> None:
     assert not [name for name in names if any(word in name for word in RUNTIME_ONLY)]
 
 
-def test_columns_lie_between_0_and_1_and_say_nothing_twice(builder: KernelBuilder, tiles: Space) -> None:
+def test_columns_are_between_0_and_1_and_not_redundant(builder: KernelBuilder, tiles: Space) -> None:
     columns = compile_space(tiles, builder, workers=1).columns()
 
     assert columns.shape[0] == 4
@@ -117,7 +115,7 @@ def test_spills_above_a_threshold_discard_a_configuration(builder: KernelBuilder
     assert "VGPRs are spilled to memory, autotune.max_spills allows 8" in strict.discarded.as_json()[0]["reason"]
 
 
-def test_a_default_that_cannot_run_is_no_default_any_more(builder: KernelBuilder) -> None:
+def test_a_default_that_cannot_run_is_removed(builder: KernelBuilder) -> None:
     content = {"parameters": {"block_k": [16, 512]}, "defaults": {"block_k": 512}}
 
     compiled = compile_space(build_space(describe(content, where="s")), builder, workers=1)
@@ -126,6 +124,6 @@ def test_a_default_that_cannot_run_is_no_default_any_more(builder: KernelBuilder
     assert len(compiled.space) == 1
 
 
-def test_a_space_in_which_nothing_can_run_is_an_error(builder: KernelBuilder) -> None:
+def test_a_space_without_runnable_configurations_is_an_error(builder: KernelBuilder) -> None:
     with pytest.raises(SpaceError, match="no configuration of the space can run"):
         compile_space(space(block_k=[512, 1024]), builder, workers=1)

@@ -1,4 +1,4 @@
-"""Spaces as other tuners write them."""
+"""Spaces of other tuners."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_t1_file_of_kernel_tuner(tmp_path: Path) -> None:
     assert len(space) == 2 * (2 + 3 + 2)  # 16 x {2, 4}, 32 x {1, 2, 4}, 64 x {1, 2}
 
 
-def test_triton_s_configurations(tmp_path: Path) -> None:
+def test_a_list_of_triton_configurations(tmp_path: Path) -> None:
     content = [
         {"kwargs": {"BLOCK_M": 64, "BLOCK_N": 32}, "num_warps": 4, "num_stages": 2, "maxnreg": None},
         {"kwargs": {"BLOCK_M": 128, "BLOCK_N": 32}, "num_warps": 8, "num_stages": 2, "maxnreg": None},
@@ -62,17 +62,17 @@ def test_triton_s_configurations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (t1([{"Name": "x", "Values": "range(3)"}], []), "ConfigurationSpace.TuningParameters.0.Values: 'range(3)' is no list"),
+        (t1([{"Name": "x", "Values": "range(3)"}], []), "ConfigurationSpace.TuningParameters.0.Values: 'range(3)' is not a list"),
         (t1([{"Name": "x"}], []), "ConfigurationSpace.TuningParameters.0.Values: Field required"),
-        (t1([{"Name": "x", "Values": "[1]"}] * 2, []), "x is there twice"),
-        ({"ConfigurationSpace": 3}, "no space of Kernel Tuner: ConfigurationSpace"),
+        (t1([{"Name": "x", "Values": "[1]"}] * 2, []), "x is listed twice"),
+        ({"ConfigurationSpace": 3}, "not a valid T1 file of Kernel Tuner: ConfigurationSpace"),
         (t1([{"Name": "x", "Values": "[1]"}], [{"Expression": "y > 1"}]), "unknown name 'y'"),
         (t1([{"Name": "x", "Values": "[1]"}], [{"Expression": "x > 1"}]), "'x > 1' leaves"),
         (t1([{"Name": "x", "Values": "[[1], [2]]"}], []), "invalid space"),
         ([{"kwargs": {"x": [1]}, "num_warps": 4}], "x is [1]"),
     ],
 )
-def test_what_is_wrong_in_them_is_told_with_its_place(content: Any, message: str, tmp_path: Path) -> None:
+def test_an_error_names_the_key(content: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(LabError) as caught:
         load_space(written(tmp_path, content))
 
@@ -80,6 +80,6 @@ def test_what_is_wrong_in_them_is_told_with_its_place(content: Any, message: str
     assert "space.json" in str(caught.value)
 
 
-def test_the_lab_s_own_mapping_is_not_taken_for_another(tmp_path: Path) -> None:
+def test_a_plain_space_is_not_mistaken_for_a_t1_file(tmp_path: Path) -> None:
     with pytest.raises(SpaceError, match="Extra inputs are not permitted"):
         load_space(written(tmp_path, {"parameters": {"x": [1]}, "General": 1}))

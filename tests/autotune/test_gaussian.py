@@ -1,4 +1,4 @@
-"""The Gaussian process: its gradient, what it learns, and leave-one-out predictions against a fit without the point."""
+"""The Gaussian process: gradient, predictions, and leave-one-out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def points_of(count: int, columns: int, seed: int = 0) -> Column:
     return np.random.default_rng(seed).random((count, columns))
 
 
-def test_the_gradient_of_the_posterior_is_that_of_finite_differences() -> None:
+def test_the_gradient_of_the_posterior_agrees_with_finite_differences() -> None:
     random = np.random.default_rng(1)
     points, targets = points_of(15, 3), random.normal(size=15)
     model = GaussianProcess(3)
@@ -34,7 +34,7 @@ def test_the_gradient_of_the_posterior_is_that_of_finite_differences() -> None:
     assert off < 1e-3 * np.abs(loss(theta)[1]).max()
 
 
-def test_what_parameters_add_up_to_is_known_far_from_all_measurements() -> None:
+def test_the_trend_extrapolates_far_from_measurements() -> None:
     # A straight line of five columns, learned from its slow half alone: the fast end is extrapolated.
     points = points_of(400, 5)
     times = points @ np.array([3.0, -2.0, 1.0, 0.5, 0.0])
@@ -47,7 +47,7 @@ def test_what_parameters_add_up_to_is_known_far_from_all_measurements() -> None:
     assert np.sqrt(np.mean(off**2)) < 0.4  # 0.56 without a trend
 
 
-def test_what_was_measured_is_predicted_with_certainty_and_what_is_far_is_not() -> None:
+def test_the_deviation_grows_with_the_distance_from_measurements() -> None:
     points = points_of(40, 2)
     targets = np.sin(5 * points[:, 0]) + points[:, 1]
     model = GaussianProcess(2)
@@ -60,7 +60,7 @@ def test_what_was_measured_is_predicted_with_certainty_and_what_is_far_is_not() 
     assert near.deviation.max() < 0.1 < far.deviation[0]
 
 
-def test_only_the_best_means_get_a_deviation_when_few_are_asked_for() -> None:
+def test_deviations_are_computed_for_the_smallest_means_only() -> None:
     points = points_of(20, 2)
     model = GaussianProcess(2)
     model.fit(points, points[:, 0])
@@ -84,7 +84,7 @@ def test_a_product_of_parameters_is_learned_as_one_direction() -> None:
     assert 1 - ((guess - times(fresh)) ** 2).mean() / times(fresh).var() > 0.9
 
 
-def test_leave_one_out_in_closed_form_is_that_of_a_fit_without_the_point() -> None:
+def test_leave_one_out_agrees_with_a_fit_without_the_point() -> None:
     points, targets = points_of(12, 2), np.random.default_rng(2).normal(size=12)
     model, without = GaussianProcess(2), GaussianProcess(2)
     model.fit(points, targets)

@@ -1,4 +1,4 @@
-"""A live kernel as an objective: what runs is measured, what cannot run is told why, nothing is measured twice."""
+"""A live kernel as an objective: measurements, failures, and the cache."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def test_a_configuration_that_runs_is_measured_with_what_its_code_object_needs(bench: Bench) -> None:
+def test_a_measurement_includes_the_resources_of_the_code_object(bench: Bench) -> None:
     result = bench.objective()({"block": 128})
 
     assert isinstance(result, Measurement)
@@ -107,16 +107,14 @@ def test_a_configuration_that_runs_is_measured_with_what_its_code_object_needs(b
         ({"far": 5000}, "run", "right at the end of buffer 'x'"),
     ],
 )
-def test_a_configuration_that_cannot_run_or_is_wrong_says_where_it_failed_and_why(
-    bench: Bench, configuration: dict[str, Any], stage: str, reason: str
-) -> None:
+def test_a_failure_has_a_stage_and_a_reason(bench: Bench, configuration: dict[str, Any], stage: str, reason: str) -> None:
     result = bench.objective()(configuration)
 
     assert isinstance(result, Infeasible)
     assert (result.stage, reason in result.reason) == (stage, True), result
 
 
-def test_what_was_measured_is_not_measured_again_by_another_process(bench: Bench) -> None:
+def test_another_process_reuses_cached_measurements(bench: Bench) -> None:
     first = bench.objective()({"block": 128})
     second = bench.objective()({"block": 128})
 
@@ -135,7 +133,7 @@ def test_configurations_with_equal_code_objects_are_measured_once(bench: Bench) 
     assert bench.device.runs == 1
 
 
-def test_a_wrong_output_is_remembered_as_well(bench: Bench) -> None:
+def test_a_wrong_output_is_cached(bench: Bench) -> None:
     objective = bench.objective()
 
     assert objective({"scale": 3}) == objective({"scale": 3})
@@ -143,7 +141,7 @@ def test_a_wrong_output_is_remembered_as_well(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("change", ["source", "input size", "circumstances", "no cache"])
-def test_whatever_changes_the_result_is_measured_anew(bench: Bench, change: str) -> None:
+def test_a_change_that_affects_the_result_is_measured_again(bench: Bench, change: str) -> None:
     bench.objective()({"block": 64})
     objective = bench.objective()
     configuration: dict[str, Any] = {"block": 64}
@@ -162,7 +160,7 @@ def test_whatever_changes_the_result_is_measured_anew(bench: Bench, change: str)
     assert bench.device.runs == 2
 
 
-def test_a_comment_in_the_source_changes_nothing_that_a_gpu_loads(bench: Bench) -> None:
+def test_a_comment_in_the_source_does_not_invalidate_the_cache(bench: Bench) -> None:
     before = bench.objective().builder.build({})
     (bench.directory / "twice.hip").write_text(SOURCE + "// a remark\n")
     after = bench.objective().builder.build({})
@@ -171,7 +169,7 @@ def test_a_comment_in_the_source_changes_nothing_that_a_gpu_loads(bench: Bench) 
     assert loaded_sha256(before.build.code_object.data) == loaded_sha256(after.build.code_object.data)
 
 
-def test_a_damaged_entry_of_the_cache_is_measured_again(bench: Bench) -> None:
+def test_a_damaged_cache_entry_is_measured_again(bench: Bench) -> None:
     bench.objective()({})
     (entry,) = (bench.directory / "trials").iterdir()
     entry.write_bytes(entry.read_bytes()[:-5] + b"xxxxx")
@@ -185,14 +183,14 @@ def test_spills_above_the_limit_discard_a_configuration_before_it_runs(bench: Be
     candidate = bench.objective().builder.build({})
     assert isinstance(candidate, Candidate)
 
-    strict = replace(bench.objective().builder, max_spills=-1)  # what compiles here spills nothing
+    strict = replace(bench.objective().builder, max_spills=-1)  # no code compiled here spills
 
     result = strict.build({})
     assert isinstance(result, Infeasible)
     assert (result.stage, result.reason) == ("resources", "0 VGPRs are spilled to memory, autotune.max_spills allows -1")
 
 
-def test_the_own_output_of_the_kernel_is_the_truth_where_there_is_no_reference(bench: Bench) -> None:
+def test_without_a_reference_the_default_configuration_is_the_reference(bench: Bench) -> None:
     objective = bench.objective()
     builder = objective.builder
     objective.builder = replace(builder, description=builder.description.model_copy(update={"reference": "baseline output"}))
@@ -203,7 +201,7 @@ def test_the_own_output_of_the_kernel_is_the_truth_where_there_is_no_reference(b
     assert isinstance(wrong, Infeasible) and wrong.stage == "verification"
 
 
-def test_a_space_may_only_turn_what_the_kernel_has(bench: Bench) -> None:
+def test_a_space_with_an_unknown_kernel_parameter_is_an_error(bench: Bench) -> None:
     space = build_space(describe({"parameters": {"block": [64], "blok": [1]}}, where="space.yaml"), where="space.yaml")
 
     with pytest.raises(LabError) as error:

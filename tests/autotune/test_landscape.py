@@ -1,4 +1,4 @@
-"""Landscapes: read, searched like a kernel, and what is none is refused."""
+"""Landscapes: reading, searching, and invalid files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(path: Path, content: Any) -> Path:
     return path
 
 
-def test_a_time_is_the_median_of_its_repeats_and_null_has_failed(tmp_path: Path) -> None:
+def test_a_time_is_the_median_and_null_is_a_failure(tmp_path: Path) -> None:
     a = load_landscape(write(tmp_path / "sum_GPU.json.gz", landscape()))
 
     assert a.name == "sum_GPU" and len(a.space) == 30
@@ -44,7 +44,7 @@ def test_a_time_is_the_median_of_its_repeats_and_null_has_failed(tmp_path: Path)
 
 
 @pytest.mark.parametrize("sampler", ["regression", "classic", "tpe", "random"])
-def test_every_sampler_ends_at_the_optimum_of_a_small_landscape(tmp_path: Path, sampler: str) -> None:
+def test_every_sampler_finds_the_optimum_of_a_small_landscape(tmp_path: Path, sampler: str) -> None:
     a = load_landscape(write(tmp_path / "sum_GPU.json.gz", landscape()))
     result = run(a, sampler, seed=1)
 
@@ -53,7 +53,7 @@ def test_every_sampler_ends_at_the_optimum_of_a_small_landscape(tmp_path: Path, 
     assert 1 <= result.close <= 30
 
 
-def test_the_command_writes_figures_by_landscape_and_in_total(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_results_per_landscape_and_in_total(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, prior = tmp_path / "data", tmp_path / "prior"
     data.mkdir()
     prior.mkdir()
@@ -69,7 +69,7 @@ def test_the_command_writes_figures_by_landscape_and_in_total(tmp_path: Path, ca
     assert "sum_GPU" in capsys.readouterr().out
 
 
-def test_a_spoilt_prior_is_the_same_space_with_other_times(tmp_path: Path) -> None:
+def test_a_misleading_prior_has_the_same_space_with_other_times(tmp_path: Path) -> None:
     write(tmp_path / "sum_OLD.json.gz", landscape())
     spoilt = {how: earlier(Source(tmp_path, tmp_path, how), "sum_GPU") for how in (None, *MISLEADING)}
 
@@ -80,7 +80,7 @@ def test_a_spoilt_prior_is_the_same_space_with_other_times(tmp_path: Path) -> No
     assert earlier(Source(tmp_path, tmp_path, None), "other_GPU") is None
 
 
-def test_synthetic_landscapes_are_alike_every_time_and_have_what_makes_spaces_hard() -> None:
+def test_synthetic_landscapes_are_deterministic_and_hard() -> None:
     first, second = synthetic_landscapes(1), synthetic_landscapes(1)
 
     assert [a.name for a in first] == [
@@ -106,7 +106,7 @@ def test_the_prior_of_a_synthetic_landscape_is_its_kernel_on_another_gpu(tmp_pat
     assert 0.3 < spearmanr(a.times_ms[both], prior.times_ms[both]).statistic < 0.999
 
 
-def test_kernel_tuner_is_asked_for_only_where_it_is_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernel_tuner_is_optional(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if kernel_tuner_peer.installed():
         a = load_landscape(write(tmp_path / "sum_GPU.json.gz", landscape()))
         times = kernel_tuner_peer.times_of(a, seed=0, budget=20)
@@ -139,7 +139,7 @@ def test_a_directory_without_landscapes_is_an_error(tmp_path: Path, capsys: pyte
         ({"columns": ["x", "times_ms"], "rows": [[1, None]]}, "no configuration of the landscape ran"),
     ],
 )
-def test_what_is_no_landscape_is_refused(tmp_path: Path, content: Any, message: str) -> None:
+def test_an_invalid_landscape_is_refused(tmp_path: Path, content: Any, message: str) -> None:
     with pytest.raises(LandscapeError, match=message):
         load_landscape(write(tmp_path / "a.json.gz", content))
 

@@ -1,4 +1,4 @@
-"""Landscapes that nobody draws in a paper: a search of them does not crash, measures nothing twice and keeps its budget."""
+"""Searches of degenerate landscapes."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ def spaces(draw: st.DrawFn) -> Space:
 
 @settings(max_examples=25, deadline=None)
 @given(space=spaces(), data=st.data(), model=st.sampled_from(MODELS))
-def test_any_space_with_any_times_is_searched_within_its_budget_and_nothing_twice(
-    space: Space, data: st.DataObject, model: str
-) -> None:
+def test_any_space_is_searched_within_its_budget_without_repetition(space: Space, data: st.DataObject, model: str) -> None:
     times = data.draw(st.lists(TIMES, min_size=len(space), max_size=len(space)))
     budget = data.draw(st.integers(1, len(space) + 2))
     asked: list[int] = []
@@ -114,7 +112,7 @@ LANDSCAPES: dict[str, Callable[[int], float | None]] = {
 
 @pytest.mark.parametrize("name", LANDSCAPES)
 @pytest.mark.parametrize("budget", [None, 40])
-def test_a_search_comes_to_its_end(name: str, budget: int | None) -> None:
+def test_a_search_terminates(name: str, budget: int | None) -> None:
     space, time_of = tiles(), LANDSCAPES[name]
     study = optuna.create_study(sampler=RegressionSampler(space, seed=1))
     asked: list[int] = []
@@ -141,17 +139,17 @@ def test_a_search_comes_to_its_end(name: str, budget: int | None) -> None:
 
 
 @pytest.mark.parametrize("time", [math.nan, math.inf, -math.inf, 0.0, -1.0])
-def test_what_is_no_time_is_a_failure_with_its_reason(time: float) -> None:
+def test_an_invalid_time_is_a_failure(time: float) -> None:
     space = space_of_list([{"x": 1}], where="test")
     study = optuna.create_study(sampler=RegressionSampler(space))
 
     search(study, space, lambda _: Measurement(time, {"runs": 1}), 1)
 
     (trial,) = study.trials
-    assert (trial.state, trial.user_attrs["reason"]) == (TrialState.FAIL, f"a time of {time:g} ms is no time")
+    assert (trial.state, trial.user_attrs["reason"]) == (TrialState.FAIL, f"a time of {time:g} ms is not valid")
 
 
-def test_one_configuration_is_a_space() -> None:
+def test_a_space_may_have_one_configuration() -> None:
     space = build_space(describe({"parameters": {"x": [4]}, "fixed": {"y": "a"}}, where="test"))
     study = optuna.create_study(sampler=RegressionSampler(space))
     tuner = Tuner(study, space, lambda configuration: Measurement(float(configuration["x"])), budget=10)
@@ -163,7 +161,7 @@ def test_one_configuration_is_a_space() -> None:
 
 
 class Bowl:
-    """A smooth time whose optimum is (8, "b", True), in a unit of its own."""
+    """A smooth time whose optimum is (8, "b", True), in an arbitrary unit."""
 
     def __init__(self, unit: float) -> None:
         self._unit = unit
@@ -177,7 +175,7 @@ MIXED = {"parameters": {"tile": [1, 2, 4, 8, 16, 32, 64, 128], "order": ["a", "b
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
-def test_the_unit_of_the_times_does_not_matter(unit: float) -> None:
+def test_the_search_does_not_depend_on_the_unit_of_time(unit: float) -> None:
     space = build_space(describe(MIXED, where="test"))
     study = optuna.create_study(sampler=RegressionSampler(space, seed=2))
 
@@ -187,7 +185,7 @@ def test_the_unit_of_the_times_does_not_matter(unit: float) -> None:
     assert study.best_value == unit
 
 
-def test_eight_workers_that_ask_before_anything_is_known_still_find_the_optimum() -> None:
+def test_eight_concurrent_workers_find_the_optimum() -> None:
     space = build_space(describe(MIXED, where="test"))
     study = optuna.create_study(sampler=RegressionSampler(space, seed=2))
     objective = Bowl(1.0)
@@ -204,7 +202,7 @@ def test_eight_workers_that_ask_before_anything_is_known_still_find_the_optimum(
     assert study.best_params == {"tile": 8, "order": "b", "fast": True}
 
 
-def test_one_parameter_of_many_values_is_searched_like_any_other() -> None:
+def test_a_single_parameter_with_many_values_is_searched() -> None:
     space = build_space(describe({"parameters": {"block": {"start": 1, "stop": 400, "step": 1}}}, where="test"))
     study = optuna.create_study(sampler=RegressionSampler(space, seed=0))
 

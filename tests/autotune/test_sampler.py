@@ -1,4 +1,4 @@
-"""The sampler: every configuration once, equal seeds give equal trials, what cannot run is avoided, decisions are told."""
+"""The default sampler: no repetition, determinism, failures, and priors."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_whole_space_is_measured_once_and_then_exhausted(model: str) -> None:
         study.ask(dict(space.distributions()))
 
 
-def test_optimize_stops_where_the_space_ends() -> None:
+def test_optimize_stops_when_the_space_is_exhausted() -> None:
     space = build_space(describe({"parameters": {"x": [1, 2, 4, 8], "y": [1, 2]}}, where="t"))
     study = study_of(RegressionSampler(space))
 
@@ -107,7 +107,7 @@ def test_equal_seeds_give_equal_trials_and_others_differ(model: str) -> None:
     assert trials(3) != trials(4)
 
 
-def test_the_best_of_a_smooth_space_is_found_early_and_no_configuration_comes_twice() -> None:
+def test_the_optimum_of_a_smooth_space_is_found_without_repetition() -> None:
     found = []
     for seed in range(3):
         study = study_of(RegressionSampler(tiles(), seed=seed))
@@ -139,7 +139,7 @@ def test_phases_and_decisions_are_in_the_study() -> None:
     assert report.as_json()["model"]["name"] == "gaussian_process"
 
 
-def test_noise_without_structure_is_reported_as_low_confidence_and_prunes_nothing() -> None:
+def test_noise_is_reported_as_low_confidence() -> None:
     sampler = RegressionSampler(tiles())
     study = study_of(sampler)
     noise = np.random.default_rng(0)
@@ -150,7 +150,7 @@ def test_noise_without_structure_is_reported_as_low_confidence_and_prunes_nothin
     assert report.pruned_configs == 0
 
 
-def test_configurations_that_cannot_run_are_told_as_failed_and_avoided() -> None:
+def test_configurations_that_cannot_run_fail_and_are_avoided() -> None:
     def objective(configuration: Configuration) -> Measurement | Infeasible:
         return Infeasible("too many registers") if float(configuration["x"]) > 64 else measure(configuration)
 
@@ -164,7 +164,7 @@ def test_configurations_that_cannot_run_are_told_as_failed_and_avoided() -> None
     assert sampler.report(study).infeasible_configs == len(failed)
 
 
-def test_a_start_on_which_nothing_runs_is_survived() -> None:
+def test_a_search_continues_if_the_first_configurations_fail() -> None:
     tried = 0
 
     def objective(configuration: Configuration) -> Measurement | Infeasible:
@@ -202,7 +202,7 @@ def test_threads_that_share_a_study_take_different_configurations() -> None:
     assert len({str(c) for c in configurations(study)}) == 40
 
 
-def test_a_claim_that_another_worker_holds_is_given_up() -> None:
+def test_a_claim_of_another_worker_is_respected() -> None:
     space = tiles()
     study = study_of(RegressionSampler(space, seed=1))
     alone = study_of(RegressionSampler(space, seed=1))
@@ -212,7 +212,7 @@ def test_a_claim_that_another_worker_holds_is_given_up() -> None:
     assert study.ask(dict(space.distributions())).params != first
 
 
-def test_an_interrupted_measurement_is_made_again() -> None:
+def test_an_interrupted_measurement_is_repeated() -> None:
     space = tiles()
     study = study_of(RegressionSampler(space, seed=1))
 
@@ -227,7 +227,7 @@ def test_an_interrupted_measurement_is_made_again() -> None:
     assert study.trials[0].state == TrialState.FAIL
 
 
-def test_a_resumed_study_goes_on_without_measuring_anything_twice() -> None:
+def test_a_resumed_study_measures_no_configuration_twice() -> None:
     space = tiles()
     study = study_of(RegressionSampler(space, seed=5))
     search(study, space, measure, 14)
@@ -247,7 +247,7 @@ def test_a_study_of_another_space_is_refused() -> None:
         study.ask(dict(other.distributions()))
 
 
-def test_what_the_sampler_cannot_serve_is_refused() -> None:
+def test_unsupported_settings_and_studies_are_refused() -> None:
     with pytest.raises(SamplerError, match="unknown model 'forest'"):
         RegressionSampler(tiles(), model="forest")
     study = optuna.create_study(sampler=RegressionSampler(tiles()), direction="maximize")
@@ -258,7 +258,7 @@ def test_what_the_sampler_cannot_serve_is_refused() -> None:
         study.ask().suggest_int("z", 0, 3)
 
 
-def test_features_that_tell_the_time_shorten_the_search() -> None:
+def test_informative_features_shorten_the_search() -> None:
     space = tiles()
     noise = np.random.default_rng(4).lognormal(size=len(space))
 
@@ -274,12 +274,12 @@ def test_features_that_tell_the_time_shorten_the_search() -> None:
     assert best_of(np.log(noise)[:, None] / 10) == noise.min() < best_of(None)
 
 
-def test_features_that_do_not_fit_are_refused() -> None:
+def test_features_of_another_length_are_refused() -> None:
     with pytest.raises(SamplerError, match="features of 3 configurations"):
         RegressionSampler(tiles(), features=np.zeros((3, 1)))
 
 
-def test_a_prior_shortens_the_search_and_a_misleading_one_hardly_lengthens_it() -> None:
+def test_a_good_prior_shortens_the_search_and_a_bad_one_hardly_lengthens_it() -> None:
     space = tiles()
     everything = [space.configuration(i) for i in range(len(space))]
 
@@ -299,7 +299,7 @@ def test_a_prior_shortens_the_search_and_a_misleading_one_hardly_lengthens_it() 
     assert evaluations(bad) <= alone + 6
 
 
-def test_a_prior_proposes_the_fastest_of_a_region_where_the_design_agrees_with_it() -> None:
+def test_a_prior_proposes_the_fastest_of_a_region_if_the_seeds_agree() -> None:
     space = tiles()
     everything = [space.configuration(i) for i in range(len(space))]
 
@@ -329,7 +329,7 @@ def _smallest_tiles_first(rows: Column) -> Column:
 
 
 @pytest.mark.parametrize("spoil", [_inverted, _shuffled, _smallest_tiles_first])
-def test_a_prior_that_misleads_costs_what_it_proposed_and_changes_nothing_else(spoil: Callable[[Column], Column]) -> None:
+def test_a_misleading_prior_costs_only_its_proposals(spoil: Callable[[Column], Column]) -> None:
     space = tiles()
     times = spoil(np.array([bowl(space.configuration(i)) for i in range(len(space))]))
     bad = Prior.from_results(space, [(space.configuration(i), float(t)) for i, t in enumerate(times)], "bad")
@@ -345,7 +345,7 @@ def test_a_prior_that_misleads_costs_what_it_proposed_and_changes_nothing_else(s
     assert others == [t.params for t in trials(None)][: len(others)]
 
 
-def test_a_prior_is_believed_once_measurements_bear_it_out_and_the_study_says_so() -> None:
+def test_a_prior_is_used_once_measurements_confirm_it() -> None:
     space = tiles()
     prior = Prior.from_results(
         space, [(space.configuration(i), bowl(space.configuration(i)) ** 2) for i in range(len(space))], "old"
@@ -364,7 +364,7 @@ def _trust() -> Trust:
     return Trust(space, prior, range(10, 90, 10))
 
 
-def test_winners_are_the_fastest_of_those_that_are_nearest_to_a_row_of_the_design() -> None:
+def test_winners_are_the_fastest_rows_nearest_to_each_seed() -> None:
     space = tiles()
     points, logs, design = encode(space, factors=False), np.arange(len(space), dtype=float), range(10, 90, 10)
     distances = np.linalg.norm(points[:, None] - points[None, list(design)], axis=2)
@@ -375,20 +375,18 @@ def test_winners_are_the_fastest_of_those_that_are_nearest_to_a_row_of_the_desig
 
 
 @pytest.mark.parametrize(("led", "others", "tries"), [(0, 0, 1), (1, 0, 2), (0, 15, 1), (0, 16, 2), (3, 33, 6)])
-def test_a_prior_is_entitled_to_one_try_one_for_each_that_led_and_one_for_every_sixteen_others(
-    led: int, others: int, tries: int
-) -> None:
+def test_the_number_of_proposals_of_a_prior_is_limited(led: int, others: int, tries: int) -> None:
     assert _trust().entitled(led, others) == tries
 
 
-def test_what_was_proposed_and_what_led_is_told_by_the_observations() -> None:
+def test_observations_mark_proposed_and_leading_rows() -> None:
     seen = Observations(np.array([4, 7, 9, 2]), np.array([3.0, math.inf, 2.0, 2.5]), np.array([5]), np.array([2, 5, 9]))
 
     assert seen.tried.tolist() == [False, False, True, True]
     assert seen.led.tolist() == [True, False, True, False]
 
 
-def test_the_winner_that_is_tried_is_the_one_that_would_be_fastest_if_its_region_kept_its_ratios() -> None:
+def test_the_next_winner_is_the_fastest_by_earlier_ratios() -> None:
     trust = _trust()
     design = np.arange(10, 90, 10)
     free = np.ones(len(tiles()), bool)
@@ -403,14 +401,14 @@ def test_the_winner_that_is_tried_is_the_one_that_would_be_fastest_if_its_region
 @pytest.mark.parametrize(
     ("proposed", "design", "proven"), [(1, 8, False), (2, 4, False), (2, 8, True), (3, 4, True), (0, 8, False)]
 )
-def test_proposals_prove_a_prior_when_that_they_all_lead_is_no_chance(proposed: int, design: int, proven: bool) -> None:
+def test_significantly_faster_proposals_confirm_a_prior(proposed: int, design: int, proven: bool) -> None:
     # 1/9, 1/15, 1/45 and 1/35 by chance; one in twenty is the limit
     fast, slow = np.linspace(1.0, 1.5, proposed), np.linspace(2.0, 2.5, design)
     assert _trust().proven(fast, slow) is proven
     assert not _trust().proven(np.append(fast, 3.0), slow)
 
 
-def test_belief_takes_a_clear_bayes_factor_and_an_order_that_agrees_and_ends_without_them() -> None:
+def test_a_prior_needs_a_clear_bayes_factor_and_an_agreeing_order() -> None:
     trust, rows = _trust(), np.arange(100, 120)
     fast_stays_fast, reversed_order = rows.astype(float), -rows.astype(float)
 
@@ -426,7 +424,7 @@ def test_belief_takes_a_clear_bayes_factor_and_an_order_that_agrees_and_ends_wit
     assert not believes(-0.5, fast_stays_fast)
 
 
-def test_models_are_looked_at_again_after_a_fifth_more_measurements() -> None:
+def test_a_prior_is_evaluated_again_after_a_fifth_more_measurements() -> None:
     trust, rows = _trust(), np.arange(100, 120)
     assert not trust.due(0, 4) and trust.due(0, 5)
 
@@ -436,7 +434,7 @@ def test_models_are_looked_at_again_after_a_fifth_more_measurements() -> None:
     assert trust.due(1, 20)
 
 
-def test_a_prior_of_a_study_is_completed_where_it_measured_nothing() -> None:
+def test_the_prior_of_a_study_predicts_unmeasured_configurations() -> None:
     space = tiles()
     study = study_of(RegressionSampler(space))
     search(study, space, measure, 40)
@@ -456,7 +454,7 @@ def test_a_prior_of_another_space_is_refused() -> None:
         RegressionSampler(tiles(), model="classic", prior=prior)
 
 
-def test_the_expected_improvement_is_finite_and_orders_hopeless_candidates() -> None:
+def test_the_expected_improvement_is_finite_and_monotonic() -> None:
     means = np.array([-1.0, 0.0, 1.0, 10.0, 1e3, np.inf])
     gain = log_expected_improvement(means, np.full(6, 0.1), 0.0)
 

@@ -1,4 +1,4 @@
-"""Spaces: what their descriptions mean, and that what is wrong in them is told."""
+"""Spaces: descriptions, enumeration, expressions, and invalid input."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_range_of_fractions_ends_at_its_stop() -> None:
     assert len(space(parameters={"x": {"start": 0.1, "stop": 0.5, "step": 0.1}})) == 5
 
 
-def test_every_configuration_is_found_by_its_values_and_no_other() -> None:
+def test_configurations_are_found_by_their_values() -> None:
     a = space(parameters={"x": [3, 1, 2], "flag": [True, False]}, constraints=["x > 1 or flag"])
 
     assert [a.index(a.configuration(i)) for i in range(len(a))] == list(range(5))
@@ -72,7 +72,7 @@ def test_neighbours_differ_in_one_parameter() -> None:
 
 
 @pytest.mark.parametrize("parameters", [4, 30])  # the keys of thirty parameters do not fit 64 bits
-def test_neighbours_are_those_that_a_look_at_every_row_finds(parameters: int) -> None:
+def test_neighbours_agree_with_a_comparison_of_all_rows(parameters: int) -> None:
     random = np.random.default_rng(parameters)
     start = random.integers(0, 7, parameters)
     codes = np.tile(start, (60, 1))
@@ -86,7 +86,7 @@ def test_neighbours_are_those_that_a_look_at_every_row_finds(parameters: int) ->
         assert a.neighbours(row).tolist() == np.flatnonzero((codes != codes[row]).sum(axis=1) == 1).tolist()
 
 
-def test_spaces_are_equal_by_what_they_hold() -> None:
+def test_equal_spaces_have_equal_fingerprints() -> None:
     a, b = space(parameters={"x": [1, 2, 3]}, constraints=["x < 3"]), space(parameters={"x": [1, 2, 3]}, constraints=["x <= 2"])
 
     assert a.fingerprint() == b.fingerprint()
@@ -109,7 +109,7 @@ _VALUES = st.lists(st.integers(0, 6), min_size=1, max_size=4, unique=True)
 
 @settings(deadline=None, max_examples=150)
 @given(a=_VALUES, b=_VALUES, c=_VALUES, constraints=st.lists(_CONSTRAINT, max_size=4))
-def test_enumeration_is_what_trying_everything_gives(a: list[int], b: list[int], c: list[int], constraints: list[str]) -> None:
+def test_enumeration_agrees_with_brute_force(a: list[int], b: list[int], c: list[int], constraints: list[str]) -> None:
     code = [compile(text, "constraint", "eval") for text in constraints]
     scope = {"min": min, "abs": abs}
     expected = [
@@ -135,7 +135,7 @@ def test_enumeration_is_what_trying_everything_gives(a: list[int], b: list[int],
         ("flag + 1", 2), ("not flag", 0), ("5 if x == 3 else 1 // 0", 5), ("x == 0 or 6 % x == 0", 1), ("x not in (1, 2)", 1),
     ],
 )  # fmt: skip
-def test_expressions_mean_what_python_means(text: str, value: float) -> None:
+def test_expressions_have_the_semantics_of_python(text: str, value: float) -> None:
     columns = {"x": np.array([3]), "name": np.array(["row"]), "flag": np.array([True])}
 
     assert compile_formula(text, where="test", known=set(columns)).over(columns, 1).tolist() == [value]
@@ -148,7 +148,7 @@ def test_expressions_mean_what_python_means(text: str, value: float) -> None:
         ("__import__('os')", "unknown function"),
         ("(lambda: 1)()", "Call is not allowed"), ("[y for y in (1, 2)]", "ListComp is not allowed"),
         ("x[0]", "Subscript is not"),
-        ("x >", "cannot read"), ("x := 3", "cannot read"), ("min(x)", "min takes 2 or more arguments"),
+        ("x >", "cannot read"), ("x := 3", "cannot read"), ("min(x)", "min needs 2 or more arguments"),
         ("x is 3", "Compare is not"),
         ("ceil_div(x, y=1)", "Call is not allowed"),
         ("f'{x}'", "JoinedStr is not"), ("1j", "Constant is not"),
@@ -171,7 +171,7 @@ def test_forbidden_expressions_are_refused_before_anything_is_evaluated(text: st
         ("log2(x) > 0", "divide by zero"), ("s + 1 > 0", "text can only be compared"), ("1 << (x - 9) > 0", "shift"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_evaluated_is_an_error_that_names_the_expression(text: str, message: str) -> None:
+def test_an_evaluation_error_names_the_expression(text: str, message: str) -> None:
     with pytest.raises(ExpressionError, match=message):
         space(parameters={"x": [0, 1, 3]}, fixed={"s": "text"}, constraints=[text])
 
@@ -225,7 +225,7 @@ def test_a_list_of_configurations_is_a_space(tmp_path: Path) -> None:
     [
         ([], "empty list"),
         ([{"a": 1}, {"a": 1}], "more than once"),
-        ([{"a": 1}, {"b": 1}], "not in every configuration"),
+        ([{"a": 1}, {"b": 1}], "some configurations lack"),
         ([3], "maps names to values"),
         ([{"a": None}], "a is None"),
     ],
@@ -246,7 +246,7 @@ def test_a_file_that_is_neither_yaml_nor_json_is_refused(tmp_path: Path, text: s
     assert error.value.where == str(path)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpaceError, match="cannot read the space"):
         load_space(tmp_path / "none.yaml")
 
@@ -266,7 +266,7 @@ def test_a_million_combinations_with_ten_constraints_take_less_than_two_seconds(
     assert 100_000 < len(a) < 500_000
 
 
-def test_constraints_cut_before_the_product_is_made() -> None:
+def test_constraints_are_applied_before_the_product_is_complete() -> None:
     a = space(parameters={f"p{i}": list(range(20)) for i in range(10)}, constraints=[f"p{i} == p{i + 1}" for i in range(9)])
 
     assert len(a) == 20

@@ -1,4 +1,4 @@
-"""When a search without a budget ends, and when one on which nothing runs gives up."""
+"""The stopping condition of a search."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ def length(trials: list[TrialRecord], *, unlimited: bool = True) -> int | None:
     return next((number for number, each in enumerate(trials, start=1) if end.reached(each)), None)
 
 
-def test_eight_trials_that_promise_nothing_end_a_search_also_where_others_lie_between_them() -> None:
+def test_eight_confirmations_end_a_search() -> None:
     best, hope, none = trial("seed", 1.0), trial("prediction", 2.0), trial("confirmation", 1.5)
 
     assert length([best, *([none] * 20)]) == 9
     assert length([best, *([none, hope] * 20)]) == 16
 
 
-def test_a_better_time_begins_the_count_anew() -> None:
+def test_a_better_time_restarts_the_count() -> None:
     none, better = trial("confirmation", 1.5), trial("prediction", 0.5)
 
     assert length([trial("seed", 1.0), *([none] * 7), better, *([none] * 20)]) == 17
 
 
-def test_with_a_budget_the_budget_decides() -> None:
+def test_a_budget_overrides_the_confirmations() -> None:
     assert length([trial("seed", 1.0), *([trial("confirmation", 1.5)] * 100)], unlimited=False) is None
 
 
-def test_a_search_in_which_nothing_runs_gives_up_after_fifty() -> None:
+def test_a_search_ends_after_fifty_failures() -> None:
     failed = trial("seed", None)
 
     assert length([failed] * 100) == 50
     assert length([trial("seed", 1.0), *([failed] * 100)]) is None
 
 
-def test_the_budget_counts_what_others_measure_in_the_same_study() -> None:
+def test_the_budget_counts_trials_of_other_processes() -> None:
     space = space_of_list([{"x": x} for x in range(1, 11)], where="test")
     study = optuna.create_study(sampler=RegressionSampler(space))
     asked: list[int] = []

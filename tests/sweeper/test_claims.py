@@ -1,4 +1,4 @@
-"""Any sampler of Optuna on a space: no combination twice, constraints by Optuna's own mechanism, only valid ones measured."""
+"""Optuna samplers on a space with constraints."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def new_study(directory: Path, inner: BaseSampler) -> Study:
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_a_sampler_measures_every_valid_configuration_once_and_nothing_else(name: str, tmp_path: Path) -> None:
+def test_a_sampler_measures_exactly_the_valid_configurations(name: str, tmp_path: Path) -> None:
     kind, settings = SAMPLERS[name]
     study = new_study(tmp_path, kind(seed=1, **settings))
 
@@ -57,7 +57,7 @@ def test_a_sampler_measures_every_valid_configuration_once_and_nothing_else(name
     assert study.best_params == {"x": 3, "y": 2, "order": "a"}
 
 
-def test_what_breaks_a_constraint_is_told_with_that_constraint(tmp_path: Path) -> None:
+def test_a_violated_constraint_is_reported_to_optuna(tmp_path: Path) -> None:
     study = new_study(tmp_path, optuna.samplers.RandomSampler(seed=1))
 
     sweep(study, SPACE, ThreadSlots(1), budget=20)
@@ -70,7 +70,7 @@ def test_what_breaks_a_constraint_is_told_with_that_constraint(tmp_path: Path) -
         assert trial.constraints == expected
 
 
-def test_a_sampler_that_insists_on_what_is_excluded_gets_the_nearest_valid_configuration(tmp_path: Path) -> None:
+def test_after_repeated_violations_the_nearest_valid_configuration_is_measured(tmp_path: Path) -> None:
     excluded = {"x": 6, "y": 3, "order": "b"}
 
     class Stubborn(optuna.samplers.RandomSampler):
@@ -88,7 +88,7 @@ def test_a_sampler_that_insists_on_what_is_excluded_gets_the_nearest_valid_confi
         assert sum(trial.params[name] != excluded[name] for name in excluded) == 1
 
 
-def test_two_samplers_of_one_study_do_not_take_what_the_other_has(tmp_path: Path) -> None:
+def test_two_samplers_of_one_study_claim_different_configurations(tmp_path: Path) -> None:
     a = new_study(tmp_path, optuna.samplers.RandomSampler(seed=1))
     b = new_study(tmp_path, optuna.samplers.RandomSampler(seed=1))
 

@@ -1,4 +1,4 @@
-"""Heartbeats: what a process that died had in hand is free again, in every kind of storage."""
+"""Heartbeats: trials of dead processes are released, in every kind of storage."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def opened(form: str, directory: Path) -> Study:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_a_dead_process_was_measuring_is_free_again(form: str, tmp_path: Path) -> None:
+def test_the_trial_of_a_dead_process_is_released(form: str, tmp_path: Path) -> None:
     dead, alive = opened(form, tmp_path), opened(form, tmp_path)
     trial, other = (study.ask(dict(SPACE.distributions())) for study in (dead, alive))
     Heartbeats(dead).begin(trial)
@@ -54,7 +54,7 @@ def test_what_a_dead_process_was_measuring_is_free_again(form: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_who_died_before_the_first_heartbeat_is_given_time_by_the_clock_of_who_looks(
+def test_a_trial_without_a_heartbeat_is_released_after_the_grace_period(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = opened(form, tmp_path)
@@ -70,7 +70,7 @@ def test_who_died_before_the_first_heartbeat_is_given_time_by_the_clock_of_who_l
     assert released == [0, 0, 1]
 
 
-def test_heartbeats_go_on_while_a_trial_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeats_continue_during_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeats, "INTERVAL_S", 0.05)
     study = opened(FORMS[1], tmp_path)
     trial = study.ask(dict(SPACE.distributions()))
@@ -85,7 +85,7 @@ def test_heartbeats_go_on_while_a_trial_is_measured(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_who_slept_for_too_long_has_lost_the_trial_and_goes_on(form: str, tmp_path: Path) -> None:
+def test_the_result_of_a_released_trial_is_dropped(form: str, tmp_path: Path) -> None:
     slept, other = opened(form, tmp_path), opened(form, tmp_path)
     trials = [slept.ask(dict(SPACE.distributions())) for _ in range(2)]
     for trial in trials:
@@ -99,7 +99,7 @@ def test_who_slept_for_too_long_has_lost_the_trial_and_goes_on(form: str, tmp_pa
     assert measured(slept) == 0
 
 
-def test_a_heartbeat_is_no_detail_of_a_trial(tmp_path: Path) -> None:
+def test_a_heartbeat_is_not_a_detail_of_a_trial(tmp_path: Path) -> None:
     study = opened(FORMS[0], tmp_path)
 
     search(study, SPACE, time_of, 1)
@@ -122,7 +122,7 @@ search(study, space, lambda configuration: os.kill(os.getpid(), signal.SIGKILL),
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_search_measures_what_a_killed_one_had_in_hand(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_repeats_the_trial_of_a_killed_process(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED, form.format(tmp_path)], check=False)
     assert killed.returncode == -signal.SIGKILL
     study = opened(form, tmp_path)

@@ -1,4 +1,4 @@
-"""`--multirun` with a space, through each launcher, as a user calls it."""
+"""`--multirun` with a space, through each launcher."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_jobs_are_child_runs_of_the_sweep(place: SweepPlace) -> None:
     assert {"autotune.json", "optimization_results.yaml"} <= {a.path for a in client.list_artifacts(parents[0].info.run_id)}
 
 
-def test_a_sampler_of_optuna_is_named_in_yaml(place: SweepPlace) -> None:
+def test_an_optuna_sampler_is_named_in_yaml(place: SweepPlace) -> None:
     code = run_lab(place.words("autotune.sampler={_target_: optuna.samplers.GridSampler}", "autotune.budget=4"))
 
     assert code == 0
@@ -101,7 +101,7 @@ def test_a_space_is_an_option_of_its_group(place: SweepPlace) -> None:
     assert [job["block"] for job in place.told()] == [256], "what the space calls `first`"
 
 
-def test_hydra_s_own_key_in_an_option_is_explained(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_key_defaults_in_an_option_is_explained(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
     (place.directory / "experiments" / "mine").mkdir(parents=True)
     (place.directory / "experiments" / "mine" / "space.yaml").write_text("parameters: {block: [64]}\ndefaults: {block: 64}")
 
@@ -110,7 +110,7 @@ def test_hydra_s_own_key_in_an_option_is_explained(place: SweepPlace, capsys: py
     assert "write `first:`" in text
 
 
-def test_a_job_that_searches_by_itself_runs_once_for_each_combination(place: SweepPlace) -> None:
+def test_an_autotune_job_runs_once_per_combination(place: SweepPlace) -> None:
     code = run_lab(
         [
             "job=autotune", "kernel=vector_add", "kernel.params.n=64,128", "space=vector_add", "autotune.budget=1",
@@ -123,7 +123,7 @@ def test_a_job_that_searches_by_itself_runs_once_for_each_combination(place: Swe
 
 
 @needs("joblib")
-def test_joblib_runs_a_worker_for_each_slot_and_outlives_a_killed_one(place: SweepPlace) -> None:
+def test_joblib_runs_a_worker_per_slot_and_replaces_a_killed_one(place: SweepPlace) -> None:
     done = place.sweep(
         "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.sweeper.gpus=[5,7]", "+job.kill=512", "+job.pause=0.3"
     )
@@ -158,7 +158,7 @@ def test_submitit_submits_each_trial(place: SweepPlace) -> None:
 
 @pytest.mark.slow
 @needs("ray")
-def test_ray_finds_places_for_trials(place: SweepPlace) -> None:
+def test_ray_schedules_trials(place: SweepPlace) -> None:
     done = place.sweep("hydra/launcher=ray", "+hydra.launcher.ray.init.num_cpus=2", "+job.kill=1024", "+job.refuse=96")
 
     assert done.returncode == 0, done.stderr
@@ -181,7 +181,7 @@ def interrupt(place: SweepPlace, kind: signal.Signals, trials: int, *words: str)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def test_a_scheduler_s_sigterm_ends_a_sweep_like_ctrl_c(place: SweepPlace) -> None:
+def test_sigterm_ends_a_sweep_like_ctrl_c(place: SweepPlace) -> None:
     place.space.write_text("parameters: {block: [64, 128]}\ndefaults: {block: 64}")
 
     done = interrupt(place, signal.SIGTERM, 2, "+job.hang=128")
@@ -193,7 +193,7 @@ def test_a_scheduler_s_sigterm_ends_a_sweep_like_ctrl_c(place: SweepPlace) -> No
 
 @pytest.mark.slow
 @needs("joblib")
-def test_an_interrupt_keeps_what_was_measured_and_the_sweep_can_go_on(place: SweepPlace) -> None:
+def test_an_interrupted_sweep_keeps_its_trials_and_resumes(place: SweepPlace) -> None:
     store = f"sqlite:///{place.directory}/runs.db"
     words = [
         "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", f"autotune.storage=sqlite:///{place.directory}/study.db",
@@ -226,7 +226,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return text
 
 
-def test_an_unknown_launcher_is_named_with_those_that_are_there(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_launcher_is_reported_with_the_available_ones(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
     text = refused(place.words("hydra/launcher=slumr"), capsys)
 
     assert "no hydra/launcher named 'slumr'" in text
@@ -235,9 +235,7 @@ def test_an_unknown_launcher_is_named_with_those_that_are_there(place: SweepPlac
     assert not (place.directory / "swept").exists()
 
 
-def test_a_space_that_the_kernel_does_not_know_is_refused_before_anything_runs(
-    place: SweepPlace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_kernel_parameter_is_refused_before_any_run(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
     place.space.write_text("parameters: {tile: [1, 2]}")
 
     text = refused(place.words(), capsys)
@@ -254,7 +252,7 @@ def test_lists_and_a_space_exclude_each_other(place: SweepPlace, capsys: pytest.
 
 
 @needs("psycopg")
-def test_a_storage_that_cannot_be_reached_is_one_clear_error(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_storage_is_one_error(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
     text = refused(place.words("autotune.storage=postgresql://lab:secret@127.0.0.1:1/none"), capsys)
 
     assert "refused" in text
@@ -277,7 +275,7 @@ def test_more_slots_than_the_launcher_has_is_an_error(place: SweepPlace, capsys:
     assert "hydra/launcher=joblib" in text
 
 
-def test_a_sweep_in_which_nothing_runs_says_why(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_without_results_reports_the_reasons(place: SweepPlace, capsys: pytest.CaptureFixture[str]) -> None:
     place.space.write_text("parameters: {block: [96]}")
 
     text = refused(place.words("+job.refuse=96"), capsys)

@@ -1,4 +1,4 @@
-"""Several sweeps, each a process of its own, on one study: every configuration is measured once, by one of them."""
+"""Concurrent sweeps of one study in separate processes."""
 
 from __future__ import annotations
 

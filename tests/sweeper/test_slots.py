@@ -1,4 +1,4 @@
-"""Ask and tell over slots: nobody waits for a slow trial, failures are told as such, an interrupt keeps what was measured."""
+"""The asynchronous loop over slots."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_configuration_is_measured_once_and_the_fastest_is_found() -> None
     assert (study.best_params, study.best_value) == ({"x": 3, "y": 2, "order": "a"}, 1.0)
 
 
-def test_a_slow_trial_does_not_hold_the_others_up() -> None:
+def test_a_slow_trial_does_not_delay_others() -> None:
     study = new_study()
     others_done = threading.Event()
     first: list[Configuration] = []
@@ -72,7 +72,7 @@ def test_a_slot_has_one_trial_at_a_time() -> None:
     assert slots.stopped
 
 
-def test_a_failed_trial_is_told_as_failed_with_its_reason() -> None:
+def test_a_failed_trial_has_its_reason() -> None:
     study = new_study()
 
     def measure(configuration: Configuration) -> Measurement | Infeasible:
@@ -95,7 +95,7 @@ def test_a_failed_trial_is_told_as_failed_with_its_reason() -> None:
     assert study.best_value == 3.0
 
 
-def test_what_is_not_the_fault_of_a_configuration_leaves_it_free() -> None:
+def test_an_unmeasured_configuration_stays_free() -> None:
     study = new_study()
     refused = iter([True, True])
 
@@ -108,7 +108,7 @@ def test_what_is_not_the_fault_of_a_configuration_leaves_it_free() -> None:
     assert [trial.user_attrs["reason"] for trial in study.trials if trial.state == TrialState.FAIL] == ["the store is locked"] * 2
 
 
-def test_what_nothing_gets_past_ends_the_sweep_and_keeps_what_was_measured() -> None:
+def test_repeated_unmeasured_trials_end_the_sweep() -> None:
     study = new_study()
     measured = iter(range(5))
     slots = ThreadSlots(2, lambda c: time_of(c) if next(measured, None) is not None else Unmeasured("the store is gone"))
@@ -130,7 +130,7 @@ def test_derived_values_reach_the_job() -> None:
     assert all(task.configuration["tile"] == int(c["x"]) * int(c["y"]) for task in slots.begun for c in [task.configuration])
 
 
-def test_a_budget_counts_what_the_study_has_already() -> None:
+def test_the_budget_counts_earlier_trials() -> None:
     storage = InMemoryStorage()
     sweep(new_study(storage), SPACE, ThreadSlots(2), budget=7)
 
@@ -140,7 +140,7 @@ def test_a_budget_counts_what_the_study_has_already() -> None:
     assert len(again.trials) == len(set(proposed(again))) == 10
 
 
-def test_who_shows_progress_may_end_the_sweep() -> None:
+def test_the_callback_may_end_the_sweep() -> None:
     study = new_study()
 
     sweep(study, SPACE, ThreadSlots(2), budget=20, finished=lambda task, trial: trial.number >= 3)
@@ -149,7 +149,7 @@ def test_who_shows_progress_may_end_the_sweep() -> None:
     assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
 
 
-def test_an_interrupt_keeps_what_was_measured_and_frees_the_rest() -> None:
+def test_an_interrupt_keeps_finished_trials_and_releases_others() -> None:
     storage = InMemoryStorage()
     study = new_study(storage)
     go_on = threading.Event()

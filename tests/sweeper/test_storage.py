@@ -1,4 +1,4 @@
-"""Storages by URL, and studies that know their space."""
+"""Storages by URL, and studies that record their space."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPACE = small_space()
 
 
 @pytest.mark.parametrize("form", ["sqlite:///{}/deep/study.db", "journal:///{}/deep/study.log"])
-def test_a_file_is_made_with_its_directory_and_found_again(form: str, tmp_path: Path) -> None:
+def test_a_database_file_is_created_with_its_directory(form: str, tmp_path: Path) -> None:
     url = form.format(tmp_path)
     open_study(open_storage(url, directory=tmp_path), "s", SPACE, RegressionSampler(SPACE)).ask()
 
@@ -45,7 +45,7 @@ def test_without_a_url_the_study_is_in_the_directory(tmp_path: Path) -> None:
         ("nonsense://host/name", "Can't load plugin"),
     ],
 )
-def test_a_storage_that_cannot_be_reached_is_one_clear_error(url: str, what: str, tmp_path: Path) -> None:
+def test_an_unreachable_storage_is_one_error(url: str, what: str, tmp_path: Path) -> None:
     if url.startswith("postgresql"):
         pytest.importorskip("psycopg")
 
@@ -67,9 +67,7 @@ def test_a_storage_that_cannot_be_reached_is_one_clear_error(url: str, what: str
         ({"constraints": ["tile <= 12", "tile != 3 or x != 3", "tile != 10"]}, "its constraints allow other configurations"),
     ],
 )  # fmt: skip
-def test_a_study_that_was_started_with_another_space_says_how_they_differ(
-    more: dict[str, object], what: str, tmp_path: Path
-) -> None:
+def test_a_study_of_another_space_is_refused_with_the_differences(more: dict[str, object], what: str, tmp_path: Path) -> None:
     storage = open_storage(None, directory=tmp_path)
     open_study(storage, "s", SPACE, RegressionSampler(SPACE))
     other = small_space(**more)
@@ -81,7 +79,7 @@ def test_a_study_that_was_started_with_another_space_says_how_they_differ(
     assert "autotune.study" in str(caught.value)
 
 
-def test_processes_that_begin_a_storage_together_all_get_it(tmp_path: Path) -> None:
+def test_concurrent_processes_create_one_storage(tmp_path: Path) -> None:
     begin = (
         "import sys, time; from pathlib import Path; import optuna; from rocm_perf_lab.autotune.storage import open_storage;"
         "time.sleep(max(0, float(sys.argv[2]) - time.time())); open_storage(sys.argv[1], directory=Path())"
