@@ -131,7 +131,7 @@ class SpaceSweeper(Sweeper):
             WorkerSlots,
         )
         from hydra_plugins.rocm_perf_lab_plugins._trial_job import TrialJob
-        from rocm_perf_lab.device.gpus import gpu_ids
+        from rocm_perf_lab.device.machine import gpu_ids
 
         assert self.config is not None and self.hydra_context is not None and self._task is not None
         launcher = self.config.hydra.launcher

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ACCESS_GROUPS = ("render", "video")
 _DECODER = "librocprof-trace-decoder.so"
+_THIS_TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
 
 
 def _own_groups() -> frozenset[str]:
@@ -105,6 +106,19 @@ def gpus(machine: Machine) -> tuple[Gpu, ...]:
             )
         )
     return tuple(found)
+
+
+def gpu_ids(nodes: Path = _THIS_TOPOLOGY) -> tuple[str, ...]:
+    """Return the GPUs in HIP_VISIBLE_DEVICES, or all GPUs if it is not set.
+
+    Args:
+        nodes: Topology of the driver; nodes without SIMDs are CPUs.
+    """
+    allowed = os.environ.get("HIP_VISIBLE_DEVICES")
+    if allowed is not None:
+        return tuple(number.strip() for number in allowed.split(",") if number.strip())
+    described = [path.read_text(encoding="utf-8") for path in nodes.glob("*/properties")]
+    return tuple(str(number) for number in range(sum(_properties(text).get("simd_count", 0) > 0 for text in described)))
 
 
 def rocm_version(root: Path) -> str | None:

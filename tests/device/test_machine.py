@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.device.gpus import gpu_ids
+from rocm_perf_lab.device.machine import gpu_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
