@@ -79,9 +79,9 @@ def main(arguments: list[str] | None = None) -> None:
         print("\n".join(error.lines()), file=sys.stderr)
         raise SystemExit(error.exit_code) from error
     kind = "measured, used for development" if options.data else drawn
-    columns = ("landscape", "sampler", "fraction", *(f"after {count}" for count in BUDGETS), "to 5 %", "ms each")
-    title = f"optimum_time / best_time, {options.seeds} seeds, landscapes: {kind}"
-    publisher.publish(title, columns, _rows(document), document, width=130)
+    title = f"optimum_time / best_time, mean after 20, 50, 100 and 200 evaluations, {options.seeds} seeds, {kind} landscapes"
+    rows = _rows(document, by_family=drawn in PARTS)
+    publisher.publish(title, ("landscape", *samplers), rows, document, width=130)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -321,23 +321,16 @@ def summarise(runs: list[Run]) -> dict[str, Any]:
     }
 
 
-def _rows(document: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    rows: dict[str, tuple[str, ...]] = {}
+def _rows(document: dict[str, Any], *, by_family: bool) -> dict[str, tuple[str, ...]]:
+    """Return the mean fractions of each sampler by family or landscape, and over all."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for name, samplers in document["landscapes"].items():
-        for sampler, figures in samplers.items():
-            close = figures["median_evaluations_to_5_percent"]
-            fractions = [figures["fraction"], *figures["by_budget"].values()]
-            cells = [f"{value:.3f}" for value in fractions]
-            rows[f"{name}:{sampler}"] = (
-                name,
-                sampler,
-                *cells,
-                "never" if close is None else f"{close:g}",
-                f"{figures['overhead_ms']:.0f}",
-            )
-    for sampler, figures in document["aggregate"].items():
-        rows[f"aggregate:{sampler}"] = ("aggregate", sampler, f"{figures['fraction']:.3f}", *[""] * (len(BUDGETS) + 2))
-    return rows
+        groups.setdefault(name.rpartition("_")[0] if by_family else name, []).append(samplers)
+    rows = {
+        group: (group, *(f"{statistics.mean(one[sampler]['fraction'] for one in found):.3f}" for sampler in found[0]))
+        for group, found in groups.items()
+    }
+    return rows | {"aggregate": ("aggregate", *(f"{figures['fraction']:.3f}" for figures in document["aggregate"].values()))}
 
 
 if __name__ == "__main__":
