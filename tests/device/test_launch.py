@@ -6,42 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.device.launch import LaunchError, build_launch
-from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue
-from rocm_perf_lab.languages.description import KernelDescription
+from rocm_perf_lab.device.launch import LaunchError
+from rocm_perf_lab.device.protocol import ScalarValue
 from rocm_perf_lab.languages.hip import HipLanguage
-from rocm_perf_lab.toolchain.code_object import CodeObject
-from rocm_perf_lab.verify.reference import KernelReferenceError, expected_outputs
+from rocm_perf_lab.verify.reference import expected_outputs
+from tests.builders.descriptions import buffer, describe, launch_of
 
 PARTIAL: dict[str, Any] = {"grid": (), "work_items": ["n"]}
-EMPTY = CodeObject(data=b"", architecture="gfx942", target_id="gfx942", kernels=())
-
-
-def describe(**changes: Any) -> KernelDescription:
-    base: dict[str, Any] = {
-        "name": "scale",
-        "source": "scale.hip",
-        "entry": "scale",
-        "params": {"n": 1000, "block": 256},
-        "defines": {"BLOCK": "block", "TWICE": "block * 2"},
-        "arguments": [
-            {"name": "x", "kind": "buffer", "dtype": "f32", "shape": ["n"], "init": {"kind": "normal", "seed": 3}},
-            {"name": "y", "kind": "buffer", "dtype": "f32", "shape": ["n"], "access": "out"},
-            {"name": "n", "kind": "scalar", "dtype": "i32", "value": "n"},
-        ],
-        "grid": ["ceil_div(n, block)"],
-        "block": ["block"],
-        "reference": {"y": "2 * x"},
-    }
-    return KernelDescription.model_validate(base | changes)
-
-
-def launch_of(description: KernelDescription) -> Launch:
-    return build_launch(description, EMPTY, "scale")
-
-
-def buffer(launch: Launch, name: str) -> BufferValue:
-    return next(a for a in launch.arguments if isinstance(a, BufferValue) and a.name == name)
 
 
 def test_geometry_is_evaluated_over_params_and_has_three_dimensions() -> None:
@@ -134,68 +105,3 @@ def test_a_grid_of_zero_is_refused() -> None:
 def test_an_input_without_initial_values_is_refused() -> None:
     with pytest.raises(LaunchError, match="no init"):
         launch_of(describe(arguments=[{"name": "x", "kind": "buffer", "dtype": "f32", "shape": [4]}]))
-
-
-def test_a_reference_is_computed_in_float64_and_rounded_once() -> None:
-    description = describe(reference={"y": "x / 3"})
-    launch = launch_of(description)
-
-    expected = expected_outputs(description, launch)
-
-    assert expected is not None
-    x = buffer(launch, "x").data.astype(np.float64)
-    np.testing.assert_array_equal(expected["y"], (x / 3).astype(np.float32))
-
-
-def test_a_reference_of_another_shape_is_refused_with_both_shapes() -> None:
-    description = describe(reference={"y": "sum(x)"})
-
-    with pytest.raises(KernelReferenceError, match=r"shape \(\), the output \(1000,\)"):
-        expected_outputs(description, launch_of(description))
-
-
-def test_a_reference_may_be_a_function_in_a_file(tmp_path: Path) -> None:
-    (tmp_path / "truth.py").write_text("def double(x, **rest):\n    return x * 2\n")
-    description = describe(directory=tmp_path, reference="truth.py:double")
-    launch = launch_of(description)
-
-    expected = expected_outputs(description, launch)
-
-    assert expected is not None
-    np.testing.assert_array_equal(expected["y"], buffer(launch, "x").data * 2)
-
-
-def test_a_missing_reference_function_is_named() -> None:
-    description = describe(reference="truth.py:double")
-
-    with pytest.raises(KernelReferenceError, match="no reference named"):
-        expected_outputs(description, launch_of(description))
-
-
-def test_baseline_output_means_no_expectation() -> None:
-    description = describe(reference="baseline output")
-
-    assert expected_outputs(description, launch_of(description)) is None
-
-
-def test_one_output_may_come_from_a_function(tmp_path: Path) -> None:
-    (tmp_path / "truth.py").write_text("def double(x, **_):\n    return 2 * x\n")
-    description = describe(directory=tmp_path, reference={"y": "truth.py:double"})
-
-    launch = launch_of(description)
-    expected = expected_outputs(description, launch)
-
-    assert expected is not None
-    np.testing.assert_array_equal(expected["y"], buffer(launch, "x").data * 2)
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [("def double(x, **_):\n    return 1 / 0\n", "ZeroDivisionError"), ("import nowhere_to_be_found\n", "cannot be imported")],
-)
-def test_a_reference_that_fails_is_the_users_error(tmp_path: Path, source: str, message: str) -> None:
-    (tmp_path / "truth.py").write_text(source)
-    description = describe(directory=tmp_path, reference="truth.py:double")
-
-    with pytest.raises(KernelReferenceError, match=message):
-        expected_outputs(description, launch_of(description))

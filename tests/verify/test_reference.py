@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.device.launch import build_launch
-from rocm_perf_lab.languages.description import KernelDescription
-from rocm_perf_lab.toolchain.code_object import CodeObject
 from rocm_perf_lab.verify.reference import KernelReferenceError, expected_outputs
+from tests.builders.descriptions import buffer, describe, launch_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,11 +24,8 @@ def expected(reference: Any, directory: Path) -> NDArray[Any]:
         {"name": "scale", "kind": "scalar", "dtype": "f32", "value": 0.1},
         {"name": "offset", "kind": "scalar", "dtype": "i32", "value": "n // 2"},
     ]
-    values = {"name": "k", "source": "k.hip", "entry": "k", "params": {"n": 8}, "grid": [1], "block": [64]}
-    description = KernelDescription.model_validate(
-        {**values, "arguments": arguments, "reference": reference, "directory": directory}
-    )
-    launch = build_launch(description, CodeObject(data=b"", architecture="gfx942", target_id="gfx942", kernels=()), "k")
+    description = describe(arguments=arguments, params={"n": 8, "block": 64}, reference=reference, directory=directory)
+    launch = launch_of(description)
     outputs = expected_outputs(description, launch)
     assert outputs is not None
     return outputs["out"]
@@ -62,3 +57,68 @@ def test_a_parameter_that_no_argument_fills_is_an_error_with_the_known_names(tmp
         expected("reference.py:f", tmp_path)
 
     assert "scale, offset" in (caught.value.hint or "")
+
+
+def test_a_reference_is_computed_in_float64_and_rounded_once() -> None:
+    description = describe(reference={"y": "x / 3"})
+    launch = launch_of(description)
+
+    expected = expected_outputs(description, launch)
+
+    assert expected is not None
+    x = buffer(launch, "x").data.astype(np.float64)
+    np.testing.assert_array_equal(expected["y"], (x / 3).astype(np.float32))
+
+
+def test_a_reference_of_another_shape_is_refused_with_both_shapes() -> None:
+    description = describe(reference={"y": "sum(x)"})
+
+    with pytest.raises(KernelReferenceError, match=r"shape \(\), the output \(1000,\)"):
+        expected_outputs(description, launch_of(description))
+
+
+def test_a_reference_may_be_a_function_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "truth.py").write_text("def double(x, **rest):\n    return x * 2\n")
+    description = describe(directory=tmp_path, reference="truth.py:double")
+    launch = launch_of(description)
+
+    expected = expected_outputs(description, launch)
+
+    assert expected is not None
+    np.testing.assert_array_equal(expected["y"], buffer(launch, "x").data * 2)
+
+
+def test_a_missing_reference_function_is_named() -> None:
+    description = describe(reference="truth.py:double")
+
+    with pytest.raises(KernelReferenceError, match="no reference named"):
+        expected_outputs(description, launch_of(description))
+
+
+def test_baseline_output_means_no_expectation() -> None:
+    description = describe(reference="baseline output")
+
+    assert expected_outputs(description, launch_of(description)) is None
+
+
+def test_one_output_may_come_from_a_function(tmp_path: Path) -> None:
+    (tmp_path / "truth.py").write_text("def double(x, **_):\n    return 2 * x\n")
+    description = describe(directory=tmp_path, reference={"y": "truth.py:double"})
+
+    launch = launch_of(description)
+    expected = expected_outputs(description, launch)
+
+    assert expected is not None
+    np.testing.assert_array_equal(expected["y"], buffer(launch, "x").data * 2)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("def double(x, **_):\n    return 1 / 0\n", "ZeroDivisionError"), ("import nowhere_to_be_found\n", "cannot be imported")],
+)
+def test_a_reference_that_fails_is_the_users_error(tmp_path: Path, source: str, message: str) -> None:
+    (tmp_path / "truth.py").write_text(source)
+    description = describe(directory=tmp_path, reference="truth.py:double")
+
+    with pytest.raises(KernelReferenceError, match=message):
+        expected_outputs(description, launch_of(description))
