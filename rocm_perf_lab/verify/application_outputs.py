@@ -155,15 +155,14 @@ def _has_results(first: bytes, second: bytes) -> bool:
 def _compare(name: str, first: bytes, second: bytes, new: bytes) -> OutputCheck:
     if first == second == new:  # no division into lines or bytes is needed
         return _check(name, 0, _count_lines(first) if _is_text(first) else len(first))
-    unit, count, compare = "bytes", len, _compare_bytes
-    if _is_text(first) and _is_text(second):
-        unit, count, compare = "lines", _count_lines, _compare_lines
-    old_count, new_count = count(first), count(new)
-    if old_count != count(second):
+    is_text = _is_text(first) and _is_text(second)
+    unit = "lines" if is_text else "bytes"
+    old_count, again_count, new_count = (_count_lines(c) if is_text else len(c) for c in (first, second, new))
+    if old_count != again_count:
         return _check(f"{name} (not compared: the number of {unit} differs between two runs of the unmodified application)", 0, 0)
     if old_count != new_count:
         return _check(f"{name} ({new_count:,} {unit} instead of {old_count:,})", max(old_count, 1), max(old_count, 1))
-    result = compare(first, second, new)
+    result = _compare_lines(first, second, new) if is_text else _compare_bytes(first, second, new)
     if result.first_wrong is None:
         return _check(name, 0, result.compared)
     place, found, expected = result.first_wrong

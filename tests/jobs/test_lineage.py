@@ -54,7 +54,7 @@ def shown(directory: Path, *, with_diff: bool = False) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
-def test_children_stand_below_their_parents_with_outcome_and_gain(finished: Path) -> None:
+def test_children_are_listed_below_their_parents(finished: Path) -> None:
     lines = shown(finished).splitlines()
 
     assert lines[0] == "baseline the unmodified source base"
@@ -65,11 +65,11 @@ def test_children_stand_below_their_parents_with_outcome_and_gain(finished: Path
     assert lines[5] == "speed-up 1.33x (emulated); stopped: no further proposal was accepted"
 
 
-def test_where_no_terminal_is_the_patch_is_printed_as_it_is(finished: Path) -> None:
+def test_the_patch_is_printed_verbatim_without_a_terminal(finished: Path) -> None:
     assert shown(finished, with_diff=True).endswith(PATCH)
 
 
-def test_of_a_killed_run_what_clears_the_bar_is_not_called_rejected(tmp_path: Path) -> None:
+def test_fast_enough_proposals_of_a_killed_run_are_not_rejected(tmp_path: Path) -> None:
     baseline = Proposal.of("a", transform="none", description="as it is", parent=None)
     journal = Journal(tmp_path / JOURNAL)
     journal.begin(JournalHeader(baseline=baseline.id, runtime_ns=100.0))
@@ -87,7 +87,7 @@ def test_of_a_killed_run_what_clears_the_bar_is_not_called_rejected(tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "said"), [(None, "this directory does not contain an optimization"), ("{}", "this is not a valid optimize.json")]
 )
-def test_another_directory_is_told(tmp_path: Path, content: str | None, said: str) -> None:
+def test_a_directory_without_an_optimization_is_reported(tmp_path: Path, content: str | None, said: str) -> None:
     if content is not None:
         (tmp_path / "optimize.json").write_text(content)
 

@@ -1,4 +1,4 @@
-"""How two sources are compared on a device whose times vary."""
+"""Comparison of two sources on a device with varying times."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ NEW = Proposal.of("new", transform="none", description="", parent=OLD)
 
 @dataclass
 class Drifting:
-    """A GPU that gets slower with every run; the new source takes four fifths of the old one's time."""
+    """A GPU that gets slower with every run; the new source needs 80 % of the old time."""
 
     order: list[str] = field(default_factory=list)
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
 
     def time_ns(self, compiled: Any, directory: Path, *, dispatches: int) -> float:
-        """Of the proposal that the directory is named after."""
+        """Return the time of the proposal that the directory is named after."""
         self.order.append(directory.name)
         drift = 1 + 0.05 * len(self.order)
         return float((800 if directory.name == NEW.id else 1000) * drift * self.random.normal(1, 0.005))
 
 
-def test_old_and_new_take_turns_so_that_drift_favours_neither(tmp_path: Path) -> None:
+def test_old_and_new_alternate_so_that_drift_cancels(tmp_path: Path) -> None:
     device: Any = Drifting()
     unused: Any = None
     bench = KernelBench(device, tmp_path, "k.hip", deterministic=False, dispatches=3, sandbox=unused, checker=unused)
@@ -47,7 +47,7 @@ def test_old_and_new_take_turns_so_that_drift_favours_neither(tmp_path: Path) ->
     assert AcceptanceRule(0.02).accepts(comparison)
 
 
-def test_on_a_deterministic_device_nothing_is_run_again(tmp_path: Path) -> None:
+def test_a_deterministic_device_is_not_measured_again(tmp_path: Path) -> None:
     unused: Any = None
     bench = KernelBench(unused, tmp_path, "k.hip", deterministic=True, dispatches=3, sandbox=unused, checker=unused)
 

@@ -1,4 +1,4 @@
-"""The demo, end to end on the emulator: what is printed, written and kept in MLflow."""
+"""The demo on the emulator: output, files and MLflow runs."""
 
 import json
 import shutil
@@ -57,18 +57,18 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     return Demo((directory / "printed.txt").read_text(), run, f"sqlite:///{directory / 'mlflow.db'}")
 
 
-def test_it_says_which_device_and_why(demo: Demo) -> None:
+def test_the_device_and_its_reason_are_printed(demo: Demo) -> None:
     assert demo.printed.startswith("device  emulator: ")
 
 
-def test_every_time_carries_its_word(demo: Demo) -> None:
+def test_every_time_is_labelled_measured_or_emulated(demo: Demo) -> None:
     times = [line for line in demo.printed.splitlines() if " us" in line]
 
     assert times
     assert all("emulated" in line for line in times)
 
 
-def test_at_least_five_proposals_are_judged_and_the_user_sees_each_step(demo: Demo) -> None:
+def test_every_proposal_is_printed_step_by_step(demo: Demo) -> None:
     verdicts = demo.summary["verdicts"]
 
     assert isinstance(verdicts, list)
@@ -77,14 +77,14 @@ def test_at_least_five_proposals_are_judged_and_the_user_sees_each_step(demo: De
         assert word in demo.printed
 
 
-def test_nothing_printed_is_wider_than_the_terminal_except_paths_and_reasons(demo: Demo) -> None:
+def test_output_fits_the_terminal_except_paths_and_reasons(demo: Demo) -> None:
     tables = [line for line in demo.printed.splitlines() if line and line[0] in "┃│┡└┏┌├"]
 
     assert tables
     assert all(len(line) <= 80 for line in tables)
 
 
-def test_the_best_is_faster_than_the_baseline_by_the_bar(demo: Demo) -> None:
+def test_the_best_gains_the_required_improvement(demo: Demo) -> None:
     summary = demo.summary
     accepted = [v for v in summary["verdicts"] if v["accepted"]]  # type: ignore[attr-defined]
 
@@ -95,7 +95,7 @@ def test_the_best_is_faster_than_the_baseline_by_the_bar(demo: Demo) -> None:
     )
 
 
-def test_the_users_source_is_untouched_and_the_diff_leads_from_it_to_the_best(demo: Demo, tmp_path: Path) -> None:
+def test_the_source_is_unchanged_and_the_diff_leads_to_the_best(demo: Demo, tmp_path: Path) -> None:
     shutil.copy(SOURCE, tmp_path / "softmax.hip")
     diff = demo.directory / "best" / "softmax.hip.diff"
 
@@ -141,7 +141,7 @@ def test_a_measured_proposal_keeps_params_metrics_tags_and_artifacts(demo: Demo)
     } <= artifacts
 
 
-def test_a_proposal_that_a_guard_stopped_was_never_run(demo: Demo) -> None:
+def test_a_proposal_rejected_by_a_guard_was_not_run(demo: Demo) -> None:
     stopped = [v for v in demo.summary["verdicts"] if v["stage"] == "guard"]  # type: ignore[attr-defined]
 
     assert stopped

@@ -102,20 +102,20 @@ def gemm(workplace: Path) -> Run:
     "experiment",
     ["softmax", pytest.param("histogram", marks=pytest.mark.slow), pytest.param("gemm", marks=pytest.mark.slow)],
 )
-def test_each_recorded_answer_gets_the_verdict_that_it_deserves(experiment: str, request: pytest.FixtureRequest) -> None:
+def test_recorded_answers_get_their_expected_verdicts(experiment: str, request: pytest.FixtureRequest) -> None:
     verdicts = request.getfixturevalue(experiment).verdicts
 
     assert [stage for stage, _ in verdicts] == [stage for stage, _ in EXPECTED[experiment]]
     assert all(reason.startswith(expected) for (_, reason), (_, expected) in zip(verdicts, EXPECTED[experiment], strict=True))
 
 
-def test_the_transcript_of_a_replay_has_the_same_answers_and_what_was_asked(softmax: Run) -> None:
+def test_a_replay_records_answers_and_conversations(softmax: Run) -> None:
     recorded = read_transcript(resource_dir("experiments") / "softmax" / "transcript.jsonl")
     replayed = read_transcript(softmax.directory / "transcript.jsonl")
 
     assert [call.answer for call in replayed] == [call.answer for call in recorded]
     assert [call.purpose for call in replayed] == ["propose", "repair", "propose", "propose", "propose"]
-    assert "expected ';'" in replayed[1].conversation[-1].content  # the compiler's words
+    assert "expected ';'" in replayed[1].conversation[-1].content  # compiler output
     told = replayed[2].conversation[-1].content
     assert "rejected at gate" in told
     assert "past the end of buffer 'input'" in told
@@ -125,7 +125,7 @@ def test_the_transcript_of_a_replay_has_the_same_answers_and_what_was_asked(soft
 
 
 @pytest.mark.slow
-def test_a_replay_is_the_same_from_run_to_run(workplace: Path, softmax: Run) -> None:
+def test_a_replay_is_deterministic(workplace: Path, softmax: Run) -> None:
     again = optimize(workplace, "again", "softmax", "optimizer.proposer=recorded", "tracking=none")
 
     assert (again.directory / "optimize.json").read_text() == (softmax.directory / "optimize.json").read_text()
@@ -140,12 +140,12 @@ def test_the_winner_is_rebuilt_to_the_same_code_object(softmax: Run) -> None:
     assert "-O3" in rebuild["command"]
 
 
-def test_the_report_says_that_a_deterministic_device_is_only_compared(softmax: Run) -> None:
+def test_the_report_names_the_comparison_of_a_deterministic_device(softmax: Run) -> None:
     assert softmax.summary["comparison"]["pairs"] == 1
     assert "deterministic" in softmax.summary["comparison"]["method"]
 
 
-def test_mlflow_has_transcript_verdicts_and_what_it_cost(softmax: Run) -> None:
+def test_mlflow_has_transcript_verdicts_and_cost(softmax: Run) -> None:
     client = MlflowClient(tracking_uri=softmax.store)
     (experiment,) = [e for e in client.search_experiments() if e.name == "rocm-perf-lab"]
     runs = client.search_runs([experiment.experiment_id])
@@ -196,7 +196,7 @@ def test_a_live_endpoint_with_errors_gives_the_same_verdicts(workplace: Path, so
     ],
     ids=["nothing", "prose", "two blocks", "renamed", "megabyte"],
 )
-def test_an_answer_without_a_usable_source_is_a_verdict(workplace: Path, answer: str, reason: str) -> None:
+def test_an_answer_without_a_usable_source_is_rejected(workplace: Path, answer: str, reason: str) -> None:
     with chat_server([Says(answer)]) as server:
         words = live(server, "optimizer.llm.repairs=0", "optimizer.max_iterations=1", "kernel.params.rows=4")
         run = optimize(workplace, f"answer {len(answer)}", "softmax", *words)
@@ -218,9 +218,7 @@ def test_an_endpoint_that_never_answers_ends_the_run_with_an_error(workplace: Pa
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_nothing_had_been(
-    workplace: Path, softmax: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_run_resumes_with_the_same_result(workplace: Path, softmax: Run, capsys: pytest.CaptureFixture[str]) -> None:
     directory, store = workplace / "killed", f"sqlite:///{workplace}/killed.db"
     words = ["+experiment=softmax_llm", *SMALL["softmax"], "optimizer.proposer=recorded", f"hydra.run.dir={directory}"]
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The closed loop, on a bench whose runtimes are written down: what is accepted, what is rolled back, when it stops.
+"""The closed loop, with a bench of fixed runtimes: acceptance, rollback and stopping.
 
 A source here is a kernel and a name in a comment; `RULES` of a test say which names follow from which.
 """
@@ -108,7 +108,7 @@ class TableBench:
     evaluated: list[str] = field(default_factory=list)
 
     def build(self, proposal: Proposal) -> BuiltCandidate:
-        """Names stand for machine code."""
+        """Names replace machine code."""
         name = name_of(proposal)
         self.built.append(name)
         if name not in self.runtimes:
@@ -133,7 +133,7 @@ class TableBench:
 
 @dataclass
 class Diary:
-    """An observer that writes down what it is told."""
+    """An observer that records events."""
 
     lines: list[str] = field(default_factory=list)
 
@@ -211,7 +211,7 @@ def verdicts(result: LoopResult) -> dict[str, Verdict]:
         (1250.0, False, "25.0% more time"),
     ],
 )
-def test_a_proposal_is_accepted_when_it_is_faster_by_the_bar(runtime: float, accepted: bool, reason: str) -> None:
+def test_a_proposal_is_accepted_if_it_gains_the_required_improvement(runtime: float, accepted: bool, reason: str) -> None:
     result = search(TableBench({"a": runtime}), {"base": ["a"]}, min_improvement=0.1)
 
     verdict = verdicts(result)["a"]
@@ -222,12 +222,12 @@ def test_a_proposal_is_accepted_when_it_is_faster_by_the_bar(runtime: float, acc
     assert result.best_runtime_ns == (runtime if accepted else BASELINE_NS)
 
 
-def test_without_a_bar_an_equal_time_is_still_no_improvement() -> None:
+def test_an_equal_time_is_never_an_improvement() -> None:
     assert not verdicts(search(TableBench({"a": 1000.0}), {"base": ["a"]}, min_improvement=0.0))["a"].accepted
     assert verdicts(search(TableBench({"a": 999.0}), {"base": ["a"]}, min_improvement=0.0))["a"].accepted
 
 
-def test_the_fastest_of_an_iteration_wins_and_the_others_say_who_it_was() -> None:
+def test_the_fastest_proposal_of_a_round_wins_and_the_others_name_it() -> None:
     result = search(TableBench({"a": 800.0, "b": 500.0, "c": 700.0}), {"base": ["a", "b", "c"]})
 
     found = verdicts(result)
@@ -241,7 +241,7 @@ def test_of_equally_fast_proposals_the_first_wins() -> None:
     assert name_of(search(TableBench({"a": 500.0, "b": 500.0}), {"base": ["a", "b"]}).best) == "a"
 
 
-def test_the_winner_is_the_parent_of_the_next_iteration_and_the_time_to_beat() -> None:
+def test_the_winner_is_the_parent_and_reference_of_the_next_round() -> None:
     bench = TableBench({"a": 500.0, "b": 480.0, "c": 300.0, "d": 100.0})
 
     result = search(bench, {"base": ["a"], "a": ["b", "c"], "b": ["d"]}, min_improvement=0.1)
@@ -251,13 +251,13 @@ def test_the_winner_is_the_parent_of_the_next_iteration_and_the_time_to_beat() -
     assert found["c"].proposal.parent_id == found["a"].proposal.id
     assert found["c"].improvement == pytest.approx(0.4)  # of 500, not of 1000
     assert found["b"].reason == "only 4.0% less time, 10.0% required"
-    assert "d" not in bench.built  # b was rolled back: nothing follows from it
+    assert "d" not in bench.built  # b was rolled back and has no children
 
 
 # What is not even run
 
 
-def test_a_compile_error_becomes_a_verdict_and_the_loop_goes_on() -> None:
+def test_a_compile_error_rejects_one_proposal_only() -> None:
     bench = TableBench({"b": 500.0})
 
     result = search(bench, {"base": ["broken", "b"]})
@@ -269,7 +269,7 @@ def test_a_compile_error_becomes_a_verdict_and_the_loop_goes_on() -> None:
     assert name_of(result.best) == "b"
 
 
-def test_a_rewrite_in_which_the_kernel_cannot_be_found_becomes_a_verdict() -> None:
+def test_a_rewrite_without_the_kernel_is_rejected() -> None:
     @dataclass
     class Rename(Steps):
         def propose(self, unit: SourceUnit) -> tuple[Rewrite, ...]:
@@ -290,7 +290,7 @@ def test_a_rewrite_in_which_the_kernel_cannot_be_found_becomes_a_verdict() -> No
     assert [(v.stage, v.reason) for v in result.verdicts] == [("compile", "the source has no kernel 'k'")]
 
 
-def test_what_a_guard_refuses_is_not_run() -> None:
+def test_a_proposal_that_a_guard_rejects_is_not_run() -> None:
     bench = TableBench({"longname": 1.0, "b": 500.0})
 
     result = search(bench, {"base": ["longname", "b"]}, guards=(FewRegisters(4), FewRegisters(6)))
@@ -339,7 +339,7 @@ def test_a_wrong_output_is_rejected_however_fast_it_is() -> None:
     assert name_of(result.best) == "b"
 
 
-def test_a_run_that_fails_is_rejected_with_all_that_the_error_says() -> None:
+def test_a_failing_run_is_rejected_with_the_whole_error_message() -> None:
     verdict = verdicts(search(TableBench({"a": 1.0}, crashing={"a"}), {"base": ["a"]}))["a"]
 
     assert (verdict.stage, verdict.reason) == ("verification", "memory fault\n   at: k\n hint: look at the index")
@@ -349,21 +349,21 @@ def test_a_run_that_fails_is_rejected_with_all_that_the_error_says() -> None:
 # When it stops
 
 
-def test_it_stops_when_an_iteration_accepts_nothing() -> None:
+def test_the_loop_stops_after_a_round_without_accepted_proposals() -> None:
     result = search(TableBench({"a": 500.0, "b": 499.0}), {"base": ["a"], "a": ["b"], "b": ["a"]})
 
     assert result.stop_reason == "no further proposal was accepted"
     assert len(result.verdicts) == 2
 
 
-def test_it_stops_at_once_when_there_is_nothing_to_propose() -> None:
+def test_the_loop_stops_without_proposals() -> None:
     result = search(TableBench({}), {})
 
     assert (result.verdicts, result.stop_reason, result.speedup) == ((), "no further proposal was accepted", 1.0)
     assert result.best is result.baseline
 
 
-def test_it_stops_after_the_last_iteration() -> None:
+def test_the_loop_stops_after_the_last_round() -> None:
     chain = {"base": ["a"], "a": ["b"], "b": ["c"]}
 
     result = search(TableBench({"a": 500.0, "b": 250.0, "c": 125.0}), chain, max_iterations=2)
@@ -371,7 +371,7 @@ def test_it_stops_after_the_last_iteration() -> None:
     assert (name_of(result.best), result.stop_reason) == ("b", "optimizer.max_iterations (2) reached")
 
 
-def test_it_stops_when_the_budget_is_spent_and_keeps_the_best_so_far() -> None:
+def test_the_loop_stops_at_the_proposal_limit_and_keeps_the_best() -> None:
     bench = TableBench({"a": 500.0, "b": 400.0, "c": 1.0})
 
     result = search(bench, {"base": ["a", "b", "c"]}, max_proposals=2)
@@ -380,7 +380,7 @@ def test_it_stops_when_the_budget_is_spent_and_keeps_the_best_so_far() -> None:
     assert (name_of(result.best), result.stop_reason) == ("b", "optimizer.max_proposals reached")
 
 
-def test_the_budget_counts_over_all_iterations_and_failures() -> None:
+def test_the_proposal_limit_includes_all_rounds_and_failures() -> None:
     bench = TableBench({"a": 500.0, "b": 250.0})
 
     result = search(bench, {"base": ["broken", "a"], "a": ["b", "c"]}, max_proposals=3)
@@ -389,14 +389,14 @@ def test_the_budget_counts_over_all_iterations_and_failures() -> None:
     assert (name_of(result.best), result.stop_reason) == ("b", "optimizer.max_proposals reached")
 
 
-def test_a_budget_that_was_just_enough_is_not_why_it_stops() -> None:
+def test_a_sufficient_proposal_limit_is_not_the_stop_reason() -> None:
     result = search(TableBench({"a": 2000.0, "b": 3000.0}), {"base": ["a", "b"]}, max_proposals=2)
 
     assert result.stop_reason == "no further proposal was accepted"
 
 
 @pytest.mark.parametrize(("headroom", "stops"), [(1.05, True), (2.0, False)])
-def test_it_stops_when_too_little_is_left_to_gain(headroom: float, stops: bool) -> None:
+def test_the_loop_stops_if_the_possible_gain_is_too_small(headroom: float, stops: bool) -> None:
     bench = TableBench({"a": 500.0, "b": 400.0}, headroom={"a": headroom})
 
     result = search(bench, {"base": ["a"], "a": ["b"]}, min_improvement=0.1)
@@ -408,14 +408,14 @@ def test_it_stops_when_too_little_is_left_to_gain(headroom: float, stops: bool) 
 # What is followed
 
 
-def test_a_greedy_search_loses_a_combination_whose_first_step_does_not_pay() -> None:
+def test_greedy_search_misses_combinations_with_a_slow_first_step() -> None:
     follows = {"base": ["a", "b"], "b": ["c"]}
     bench = TableBench({"a": 800.0, "b": 830.0, "c": 400.0})
 
     assert name_of(search(bench, follows).best) == "a"
 
 
-def test_a_beam_finds_it() -> None:
+def test_beam_search_finds_combinations_with_a_slow_first_step() -> None:
     follows = {"base": ["a", "b", "slow"], "b": ["c"], "slow": ["d"]}
     bench = TableBench({"a": 800.0, "b": 830.0, "slow": 900.0, "c": 400.0, "d": 1.0})
 
@@ -426,7 +426,7 @@ def test_a_beam_finds_it() -> None:
     assert "d" not in bench.built  # 900 is more than 5 % above 800
 
 
-def test_a_beam_is_no_wider_than_asked_for() -> None:
+def test_beam_search_respects_its_width() -> None:
     follows = {"base": ["a", "b", "c"], "a": ["aa"], "b": ["bb"], "c": ["cc"]}
     bench = TableBench({"a": 801.0, "b": 800.0, "c": 802.0, "aa": 1e6, "bb": 1e6, "cc": 1e6})
 
@@ -457,7 +457,7 @@ class Student:
         return self.end if not self.names else None
 
 
-def test_a_proposer_that_learns_goes_on_after_a_round_without_success() -> None:
+def test_a_learning_proposer_continues_after_a_round_without_success() -> None:
     student = Student(["broken", "?", "bad", "a", "a", "b"], end="that was all")
     bench = TableBench({"bad": 1.0, "a": 500.0, "b": 400.0}, wrong={"bad"})
 
@@ -470,7 +470,7 @@ def test_a_proposer_that_learns_goes_on_after_a_round_without_success() -> None:
     ]
 
 
-def test_a_proposer_that_learns_is_not_asked_beyond_the_budget() -> None:
+def test_a_learning_proposer_respects_the_proposal_limit() -> None:
     student = Student(["a", "b"])
 
     result = search(TableBench({"a": 500.0, "b": 400.0}), {}, proposer=student, max_proposals=1)
@@ -483,7 +483,7 @@ def test_a_proposer_that_learns_is_not_asked_beyond_the_budget() -> None:
 
 
 @pytest.mark.parametrize("ends_after", [1, 2, 3, 4, 5])
-def test_an_interrupted_loop_ends_as_one_that_was_not(ends_after: int, tmp_path: Path) -> None:
+def test_a_resumed_loop_has_the_result_of_an_uninterrupted_one(ends_after: int, tmp_path: Path) -> None:
     follows = {"base": ["a", "broken", "b"], "b": ["bad", "c"]}
 
     def bench() -> TableBench:
@@ -496,14 +496,14 @@ def test_an_interrupted_loop_ends_as_one_that_was_not(ends_after: int, tmp_path:
     result = search(second, follows, store=Journal(tmp_path / "cut.jsonl"))
 
     assert result == whole
-    assert len(second.built) == 5 - ends_after  # nothing is judged twice
+    assert len(second.built) == 5 - ends_after  # no proposal is evaluated twice
     assert (tmp_path / "cut.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
-# What the observer is told
+# Events
 
 
-def test_the_observer_is_told_in_order() -> None:
+def test_the_observer_receives_events_in_order() -> None:
     diary = Diary()
     bench = TableBench({"a": 800.0, "b": 500.0, "bad": 1.0, "twin": 1.0, "c": 600.0}, wrong={"bad"}, same_code={"twin": "a"})
 
@@ -542,7 +542,7 @@ names = st.sampled_from("abcdefgh")
     bar=st.sampled_from([0.0, 0.05, 0.5]),
     budget=st.integers(1, 10),
 )
-def test_the_best_is_right_and_every_accepted_step_clears_the_bar(
+def test_the_best_is_correct_and_every_accepted_step_improves_enough(
     runtimes: dict[str, float], follows: dict[str, list[str]], wrong: set[str], bar: float, budget: int
 ) -> None:
     bench = TableBench(runtimes, wrong=wrong)

@@ -105,7 +105,7 @@ def test_very_deep_expressions_are_walked() -> None:
         "while (a[0] > 0)\n#pragma unroll 2\n{LOOP}\n{LOOP} while (0) {}",
     ],
 )
-def test_a_pragma_before_the_body_of_an_if_or_a_loop_hides_nothing_behind_it(body: str) -> None:
+def test_a_pragma_before_a_body_does_not_hide_later_code(body: str) -> None:
     without = body.replace("#pragma unroll 2\n", "").replace("#pragma unroll 4\n", "")
 
     found, expected = in_kernel(body.replace("{LOOP}", LOOP)), in_kernel(without.replace("{LOOP}", LOOP))
@@ -139,7 +139,7 @@ def test_a_pragma_before_the_body_of_an_if_or_a_loop_hides_nothing_behind_it(bod
         ("a[i] = = 1;", "cannot be parsed"),
     ],
 )
-def test_what_makes_a_loop_order_dependent_or_irregular_forbids_to_unroll_it(statement: str, obstacle: str) -> None:
+def test_irregular_and_order_dependent_loops_have_obstacles(statement: str, obstacle: str) -> None:
     assert obstacles(f"for (int i = 0; i < n; ++i) {{\n  {statement}\n}}\nout: a[0] = 1;") == [f"{obstacle} (line 3)"]
 
 
@@ -155,21 +155,21 @@ def test_what_makes_a_loop_order_dependent_or_irregular_forbids_to_unroll_it(sta
         "a[i] = __shfl_xor(a[i], 1);",
     ],
 )
-def test_what_stays_within_an_iteration_forbids_nothing(statement: str) -> None:
+def test_statements_within_an_iteration_are_no_obstacles(statement: str) -> None:
     assert obstacles(f"for (int i = 0; i < n; ++i) {{ {statement} }}") == [None]
 
 
 @pytest.mark.parametrize(
     "inner", ["while (1) { BREAK }", "do { BREAK } while (1);", "for (;;) { BREAK }", "for (int x : v) { BREAK }"]
 )
-def test_a_break_concerns_the_innermost_loop_alone(inner: str) -> None:
+def test_a_break_affects_the_innermost_loop_only(inner: str) -> None:
     outer, innermost = obstacles(f"int v[2];\nfor (int i = 0; i < n; ++i)\n{inner.replace('BREAK', 'if (a[i] > 0) break;')}")
 
     assert outer is None
     assert innermost in ("is not a for loop", "contains break (line 4)")
 
 
-def test_a_barrier_concerns_every_loop_around_it_and_no_other() -> None:
+def test_a_barrier_affects_every_enclosing_loop() -> None:
     found = obstacles(f"for (int i = 0; i < n; ++i) {{\n  for (int j = 0; j < n; ++j) a[j] = 0;\n  __syncthreads();\n}}\n{LOOP}")
 
     assert found == ["contains a barrier (line 4)", None, None]
@@ -187,11 +187,11 @@ def test_a_barrier_concerns_every_loop_around_it_and_no_other() -> None:
         ("#define f(a) do { if (a[0]) return; } while (0)\n", "may contain return in the macro f (line 3)"),
     ],
 )
-def test_called_functions_and_macros_are_looked_into(helper: str, obstacle: str) -> None:
+def test_called_functions_and_macros_are_analysed(helper: str, obstacle: str) -> None:
     assert obstacles("for (int i = 0; i < n; ++i) f(a);", helper) == [obstacle]
 
 
-def test_a_return_of_a_called_function_does_not_leave_the_loop() -> None:
+def test_a_return_in_a_called_function_is_no_obstacle() -> None:
     helper = "__device__ float f(float* a) { for (int j = 0; j < 2; ++j) { if (a[j] > 0) break; } return a[0]; }\n"
 
     assert obstacles("for (int i = 0; i < n; ++i) a[i] = f(a);", helper) == ["contains break (line 1)", None]
@@ -207,7 +207,7 @@ def test_a_return_of_a_called_function_does_not_leave_the_loop() -> None:
         "HIP_DYNAMIC_SHARED(float, s);",
     ],
 )
-def test_dynamic_shared_memory_is_known_under_all_its_names(declaration: str) -> None:
+def test_dynamic_shared_memory_is_found_through_aliases(declaration: str) -> None:
     body = f"{LOOP}\nfor (int i = 0; i < n; ++i) a[i] = s[i];"
 
     assert obstacles(f"{declaration}\n{body}") == [None, "uses dynamic shared memory (line 4)"]
@@ -231,7 +231,7 @@ def test_a_loop_in_the_arguments_of_a_macro_cannot_have_a_pragma() -> None:
 @pytest.mark.parametrize(
     "pragma", ["#pragma nounroll", "#pragma clang loop unroll_count(4)", "#pragma GCC unroll 4", '_Pragma("unroll 4")']
 )
-def test_a_decision_about_unrolling_in_other_words_is_respected(pragma: str) -> None:
+def test_other_unrolling_pragmas_are_respected(pragma: str) -> None:
     assert obstacles(f"{pragma}\n{LOOP}") == [f"has another pragma: {pragma}"]
 
 
@@ -239,7 +239,7 @@ def test_a_decision_about_unrolling_in_other_words_is_respected(pragma: str) -> 
 @pytest.mark.parametrize(
     "pragma", ["#pragma unroll\n", "#pragma unroll 4\n", "  # pragma unroll(4)\n", "#pragma unroll 1 // why\n"]
 )
-def test_the_pragma_of_a_loop_is_found_beyond_comments(pragma: str, between: str) -> None:
+def test_the_pragma_of_a_loop_is_found_across_comments(pragma: str, between: str) -> None:
     source = f"__global__ void k(float* a) {{\n{pragma}{between}{LOOP}\n}}\n"
 
     (loop,) = loops(source)
@@ -249,11 +249,11 @@ def test_the_pragma_of_a_loop_is_found_beyond_comments(pragma: str, between: str
 
 
 @pytest.mark.parametrize("between", ["a[0] = 1;\n", "/* a */ a[0] = 1; /* b */\n", f"{LOOP}\n", "if (a[0] > 0)\n"])
-def test_the_pragma_of_something_else_is_not_the_loops(between: str) -> None:
+def test_the_pragma_of_another_statement_is_ignored(between: str) -> None:
     assert in_kernel(f"#pragma unroll\n{between}for (;;) {{}}")[-1].pragma is None
 
 
-def test_a_pragma_in_a_comment_is_none() -> None:
+def test_a_pragma_in_a_comment_is_ignored() -> None:
     (loop,) = in_kernel(f"/*\n#pragma unroll 4\n*/\n// #pragma unroll 2\n{LOOP}")
 
     assert (loop.pragma, loop.obstacle) == (None, None)

@@ -17,14 +17,14 @@ def test_equal_seeds_give_equal_mutants_and_every_one_changes_the_source() -> No
     assert CONTENT.decode() not in {mutant.text for mutant in drawn}
 
 
-def test_every_kind_is_among_all_of_them() -> None:
+def test_every_kind_of_mutation_occurs() -> None:
     everything = " ".join(mutant.what for mutant in mutants(CONTENT, "softmax_kernel", 10_000, seed=1))
 
     for kind in ("without __syncthreads();", "<= for <", "fminf for fmaxf", "next to row_in[i]", "cheat: return at once"):
         assert kind in everything
 
 
-def test_a_mutation_knows_what_it_does() -> None:
+def test_mutations_have_the_expected_effect() -> None:
     content = (resource_dir("experiments") / "reduction" / "reduction.hip").read_bytes()
     effects = {m.what: m.effect for m in mutants(content, "reduction", 10_000, seed=1)}
 

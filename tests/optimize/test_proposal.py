@@ -60,7 +60,7 @@ def test_an_id_is_the_start_of_the_sha256_of_the_text() -> None:
     assert source("a\nb\nc\n").id == "880553fca8fc"  # printf 'a\nb\nc\n' | sha256sum
 
 
-def test_equal_texts_are_one_proposal_wherever_they_come_from() -> None:
+def test_equal_texts_have_equal_ids() -> None:
     parent = source(LOOP)
 
     one = Proposal.of(UNROLLED, transform="unroll", description="by 4", parent=parent)
@@ -71,11 +71,11 @@ def test_equal_texts_are_one_proposal_wherever_they_come_from() -> None:
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
-def test_different_texts_are_different_proposals(one: str, other: str) -> None:
+def test_different_texts_have_different_ids(one: str, other: str) -> None:
     assert (source(one).id == source(other).id) is (one == other)
 
 
-def test_a_diff_reads_like_one_of_git() -> None:
+def test_a_diff_has_the_format_of_git() -> None:
     assert source(LOOP).diff(source(UNROLLED), "k.hip") == (
         "--- a/k.hip\n"
         "+++ b/k.hip\n"
@@ -87,7 +87,7 @@ def test_a_diff_reads_like_one_of_git() -> None:
     )  # fmt: skip
 
 
-def test_a_diff_says_where_the_final_newline_is_missing() -> None:
+def test_a_diff_marks_a_missing_final_newline() -> None:
     assert source("a").diff(source("a\n"), "k") == (
         "--- a/k\n+++ b/k\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n"
     )  # fmt: skip
@@ -99,7 +99,7 @@ def test_equal_sources_have_an_empty_diff() -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("rewrite", REWRITES)
-def test_applied_to_the_baseline_a_diff_gives_the_best_source(rewrite: str, tool: tuple[str, ...], tmp_path: Path) -> None:
+def test_applying_a_diff_to_the_baseline_yields_the_best_source(rewrite: str, tool: tuple[str, ...], tmp_path: Path) -> None:
     before, after = REWRITES[rewrite]
 
     diff = source(before).diff(source(after), "k.hip")

@@ -1,4 +1,4 @@
-"""The journal of an interrupted loop: what it gives back, and what it makes of damage."""
+"""The journal of an interrupted loop: verdicts, and damaged files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def verdict_on(text: str) -> Verdict:
     return Verdict(proposal, False, "compile", "no ;", log="k.hip:1:2: error: no ;\n")
 
 
-def test_a_verdict_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_verdict_survives_the_journal_unchanged(tmp_path: Path) -> None:
     verdict = verdict_on("int a;\r\n")
     Journal(tmp_path / "j").remember(verdict)
 
@@ -27,7 +27,7 @@ def test_a_verdict_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
-def test_a_line_that_was_cut_short_was_never_written(tmp_path: Path, cut: int) -> None:
+def test_an_incomplete_line_is_dropped(tmp_path: Path, cut: int) -> None:
     first, second = verdict_on("int a;"), verdict_on("int b;")
     journal = Journal(tmp_path / "j")
     journal.remember(first)
@@ -43,7 +43,7 @@ def test_a_line_that_was_cut_short_was_never_written(tmp_path: Path, cut: int) -
     assert (tmp_path / "j").read_bytes() == whole
 
 
-def test_it_goes_on_from_the_same_baseline_only(tmp_path: Path) -> None:
+def test_a_journal_requires_the_same_baseline(tmp_path: Path) -> None:
     begun = Journal(tmp_path / "j").begin(JournalHeader(baseline="aaa", runtime_ns=100.0, tracking_run="run"))
 
     assert Journal(tmp_path / "j").begin(JournalHeader(baseline="aaa", runtime_ns=101.0)) == begun
@@ -51,7 +51,7 @@ def test_it_goes_on_from_the_same_baseline_only(tmp_path: Path) -> None:
         Journal(tmp_path / "j").begin(JournalHeader(baseline="bbb", runtime_ns=100.0))
 
 
-def test_what_the_tracker_has_is_known_again(tmp_path: Path) -> None:
+def test_tracked_proposals_are_remembered(tmp_path: Path) -> None:
     verdict = verdict_on("int a;")
     Journal(tmp_path / "j").tracked(verdict.proposal)
 
@@ -60,7 +60,7 @@ def test_what_the_tracker_has_is_known_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["{}", "[1]", "no json", '{"verdict": {"reason": "x"}}', '{"begin": {"baseline": "a"}}',
                                   '{"begin": {"baseline": "a", "runtime_ns": 1.0, "format": 9}}'])  # fmt: skip
-def test_another_file_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+def test_an_invalid_file_is_rejected_with_the_line(tmp_path: Path, line: str) -> None:
     (tmp_path / "j").write_text(line + "\n")
 
     with pytest.raises(ResumeError) as refused:

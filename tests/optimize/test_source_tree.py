@@ -37,7 +37,7 @@ def loops(source: str, entry: str = "k") -> tuple[Loop, ...]:
         "\ufeff__global__ void k(float* a) { LOOP }",
     ],
 )
-def test_a_kernel_is_found_however_it_is_declared(definition: str) -> None:
+def test_a_kernel_is_found_in_every_form_of_declaration(definition: str) -> None:
     source = definition.replace("LOOP", LOOP)
 
     (loop,) = loops(source)
@@ -46,7 +46,7 @@ def test_a_kernel_is_found_however_it_is_declared(definition: str) -> None:
     assert (loop.function, loop.header, loop.obstacle) == ("k", "for (int i = 0; i < 4; ++i)", None)
 
 
-def test_of_several_kernels_the_entry_is_meant() -> None:
+def test_the_entry_selects_one_of_several_kernels() -> None:
     source = f"__global__ void one(float* a) {{ {LOOP} }}\n__global__ void two(float* a) {{ {LOOP} {LOOP} }}\n"
 
     assert [loop.line for loop in loops(source, "one")] == [1]
@@ -58,21 +58,21 @@ def test_an_entry_may_be_mangled(entry: str) -> None:
     assert len(loops(f"__global__ void scale(float* a) {{ {LOOP} }}", entry)) == 1
 
 
-def test_kernels_of_one_name_are_told_apart_by_their_namespaces() -> None:
+def test_kernels_of_one_name_are_distinguished_by_namespace() -> None:
     source = "namespace one { __global__ void k(float* a) {} }\nnamespace two { __global__ void k(float* a) { " + LOOP + " } }"
 
     assert len(loops(source, "_ZN3one1kEPf")) == 0
     assert len(loops(source, "_ZN3two1kEPf")) == 1
 
 
-def test_a_missing_kernel_is_reported_with_those_there_are() -> None:
+def test_a_missing_kernel_is_reported_with_the_existing_ones() -> None:
     with pytest.raises(SourceError) as caught:
         parse_source(b"__global__ void b() {}\n__global__ void a() {}\n__device__ void k() {}\n", "k")
 
     assert caught.value.lines() == ["the source has no kernel 'k'", "   at: kernel.entry", " hint: kernels in it: a, b"]
 
 
-def test_overloads_are_refused_with_their_lines() -> None:
+def test_overloads_are_rejected_with_their_lines() -> None:
     with pytest.raises(SourceError) as caught:
         parse_source(b"__global__ void k(int* a) {}\n\n__global__ void k(float* a) {}\n", "k")
 
@@ -80,7 +80,7 @@ def test_overloads_are_refused_with_their_lines() -> None:
 
 
 @pytest.mark.parametrize("source", ["", "\n", "// __global__ void k() {}", 'const char* s = "__global__ void k() {}";'])
-def test_a_kernel_in_a_comment_or_a_string_is_none(source: str) -> None:
+def test_kernels_in_comments_and_strings_are_ignored(source: str) -> None:
     with pytest.raises(SourceError, match="kernels in it: none"):
         parse_source(source.encode(), "k")
 
@@ -94,7 +94,7 @@ def test_a_source_that_cannot_be_parsed_is_reported_with_a_line() -> None:
         parse_source(split_by_preprocessor.encode(), "k")
 
 
-def test_a_signature_is_the_same_for_other_white_space_and_comments() -> None:
+def test_a_signature_ignores_white_space_and_comments() -> None:
     one = parse_source(b"__global__ void k(const float* __restrict__ a, int n) {}", "k")
     other = parse_source(b"__global__ void k( const float *__restrict__ a, // in\n\tint n ) { n += 1; }", "k")
 

@@ -1,4 +1,4 @@
-"""A process of its own for what was proposed: results, errors, limits, crashes."""
+"""Isolated execution: results, errors, limits, crashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.core.errors import LabError
-from rocm_perf_lab.optimize.loop import GateError
+from rocm_perf_lab.optimize.bench import GateError
 from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
 from rocm_perf_lab.verify.isolation import IsolationError, run_isolated
 
@@ -19,20 +19,20 @@ MIB = 1 << 20
 PLENTY = SandboxLimits(seconds=30, memory_bytes=1024 * MIB)
 
 
-def test_a_result_comes_back_whole() -> None:
+def test_a_result_is_returned_completely() -> None:
     values = np.arange(3_000_000)
 
     assert (run_isolated(lambda: values * 2, PLENTY) == values * 2).all()
 
 
-def test_nothing_of_its_memory_comes_back() -> None:
+def test_changes_to_memory_stay_in_the_child() -> None:
     kept: dict[str, int] = {}
 
     assert run_isolated(lambda: kept.setdefault("written", 1), PLENTY) == 1
     assert kept == {}
 
 
-def test_errors_of_the_user_arrive_as_what_they_are() -> None:
+def test_lab_errors_keep_their_type_and_text() -> None:
     def action() -> None:
         raise GateError("a race", where="k.hip:3", hint="add a barrier")
 
@@ -42,12 +42,12 @@ def test_errors_of_the_user_arrive_as_what_they_are() -> None:
     assert error.value.lines() == LabError("a race", where="k.hip:3", hint="add a barrier").lines()
 
 
-def test_a_defect_arrives_as_a_defect_with_its_traceback() -> None:
+def test_other_exceptions_become_runtime_errors_with_their_traceback() -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         run_isolated(lambda: 1 // 0, PLENTY)
 
 
-def test_an_endless_run_is_ended() -> None:
+def test_an_endless_run_is_stopped() -> None:
     start = time.monotonic()
 
     with pytest.raises(IsolationError, match=r"took more than 0\.5 s"):
@@ -56,12 +56,12 @@ def test_an_endless_run_is_ended() -> None:
     assert time.monotonic() - start < 5
 
 
-def test_a_crash_costs_one_result() -> None:
+def test_a_crash_is_an_isolation_error() -> None:
     with pytest.raises(IsolationError, match="ended without a result: SIGKILL"):
         run_isolated(lambda: os.kill(os.getpid(), signal.SIGKILL), PLENTY)
 
 
-def test_memory_is_limited_beyond_what_was_there_before() -> None:
+def test_additional_memory_is_limited() -> None:
     with pytest.raises(IsolationError, match=r"exceeded optimizer\.isolation\.memory_mb"):
         run_isolated(lambda: len(bytearray(2048 * MIB)), PLENTY)
 

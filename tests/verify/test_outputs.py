@@ -55,7 +55,7 @@ def test_a_wrong_value_of_every_float_type_is_found(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOAT_TYPES)
-def test_nan_is_right_only_where_nan_is_expected(dtype: Any) -> None:
+def test_nan_matches_only_nan(dtype: Any) -> None:
     assert check([math.nan, 1], [math.nan, 1], dtype).passed
     assert check([math.nan, 1], [1, 1], dtype).worst_index == (0,)
     assert check([1, 1], [1, math.nan], dtype).worst_index == (1,)
@@ -73,7 +73,7 @@ def test_nan_is_right_only_where_nan_is_expected(dtype: Any) -> None:
         (math.inf, math.nan, False),
     ],
 )
-def test_an_infinity_must_be_the_same_infinity(actual: float, expected: float, passed: bool) -> None:
+def test_infinities_must_have_equal_signs(actual: float, expected: float, passed: bool) -> None:
     assert check([actual], [expected], tolerance=Tolerance(rtol=0.5, atol=1.0)).passed is passed
 
 
@@ -87,21 +87,21 @@ def test_an_infinity_must_be_the_same_infinity(actual: float, expected: float, p
         (4.0, 5.0, Tolerance(rtol=0.2, atol=0), True),
         (6.25, 5.0, Tolerance(rtol=0.2, atol=0), False),  # relative to the expected value, not to the actual one
         (-5.5, -4.0, Tolerance(rtol=0.25, atol=0.5), True),  # both add up
-        (0.5, 0.0, Tolerance(rtol=100, atol=0), False),  # nothing is relative to 0
+        (0.5, 0.0, Tolerance(rtol=100, atol=0), False),  # no error is relative to 0
         (0.0, -0.0, EXACT, True),
     ],
 )
-def test_the_edge_of_the_tolerance_is_still_right(actual: float, expected: float, tolerance: Tolerance, passed: bool) -> None:
+def test_the_tolerance_is_inclusive(actual: float, expected: float, tolerance: Tolerance, passed: bool) -> None:
     assert check([actual], [expected], tolerance=tolerance).passed is passed
 
 
-def test_floats_without_a_tolerance_of_their_own_are_compared_at_1e_5() -> None:
+def test_the_default_tolerance_of_floats_is_1e_5() -> None:
     assert check([1000.005], [1000.0], tolerance=None).passed
     assert not check([1000.02], [1000.0], tolerance=None).passed
 
 
 @pytest.mark.parametrize("dtype", INTEGER_TYPES)
-def test_integers_without_a_tolerance_of_their_own_must_be_equal(dtype: Any) -> None:
+def test_integers_must_be_equal_by_default(dtype: Any) -> None:
     top = np.iinfo(dtype).max
 
     assert check([top, 0], [top, 0], dtype, tolerance=None).passed
@@ -109,7 +109,7 @@ def test_integers_without_a_tolerance_of_their_own_must_be_equal(dtype: Any) -> 
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
-def test_integers_beyond_2_to_the_53_are_told_apart(dtype: Any) -> None:
+def test_integers_beyond_2_to_the_53_are_compared_exactly(dtype: Any) -> None:
     found = check([2**53 + 1], [2**53], dtype)
 
     assert (found.passed, found.max_abs_error) == (False, 1.0)
@@ -137,14 +137,14 @@ def test_the_worst_element_is_the_one_furthest_outside_its_own_tolerance() -> No
     assert str(found) == "y: 1 of 4 elements are wrong, worst at [1, 0]: 2 instead of 1"
 
 
-def test_what_is_not_finite_is_worse_than_any_number() -> None:
+def test_a_wrong_nan_or_infinity_is_the_worst_element() -> None:
     found = check([1e300, math.nan], [0.0, 0.0])
 
     assert (found.mismatches, found.worst_index, found.max_abs_error) == (2, (1,), 1e300)
     assert math.isnan(found.actual)
 
 
-def test_a_right_output_names_its_largest_error() -> None:
+def test_a_correct_output_reports_its_largest_error() -> None:
     found = check([1.0, 2.25, 3.125], [1.0, 2.0, 3.0], tolerance=Tolerance(rtol=0, atol=0.5))
 
     assert (found.worst_index, found.max_abs_error, found.max_rel_error) == ((1,), 0.25, 0.125)
@@ -153,7 +153,7 @@ def test_a_right_output_names_its_largest_error() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("shape", [(0,), (3, 0)])
-def test_an_output_without_elements_is_right(dtype: Any, shape: tuple[int, ...]) -> None:
+def test_an_output_without_elements_is_correct(dtype: Any, shape: tuple[int, ...]) -> None:
     found = check(np.zeros(shape), np.zeros(shape), dtype)
 
     assert (found.passed, found.elements, found.worst_index) == (True, 0, ())
@@ -176,7 +176,7 @@ def test_an_output_may_be_a_single_number(actual: float, passed: bool) -> None:
         (np.zeros((3, 2), np.int32), "output 'y' is int32 (3, 2), but its reference is float32 (3, 2)"),
     ],
 )
-def test_another_shape_or_type_cannot_be_compared(actual: NDArray[Any], message: str) -> None:
+def test_a_different_shape_or_type_is_an_error(actual: NDArray[Any], message: str) -> None:
     with pytest.raises(VerificationError) as caught:
         verify_outputs({"y": actual}, {"y": np.zeros((3, 2), np.float32)}, {})
 
@@ -184,14 +184,14 @@ def test_another_shape_or_type_cannot_be_compared(actual: NDArray[Any], message:
     assert caught.value.where == "kernel.reference.y"
 
 
-def test_an_output_that_the_kernel_does_not_have_is_refused() -> None:
+def test_an_unknown_output_is_an_error() -> None:
     with pytest.raises(VerificationError, match="the kernel has no output 'z'") as caught:
         verify_outputs({"x": np.zeros(1), "y": np.zeros(1)}, {"z": np.zeros(1)}, {})
 
     assert caught.value.hint == "outputs: x, y"
 
 
-def test_the_result_is_right_when_every_output_is_and_names_the_wrong_ones() -> None:
+def test_the_result_names_wrong_outputs() -> None:
     expected = {"a": np.array([1.0]), "b": np.array([1.0])}
 
     right = verify_outputs(expected, expected, {})
@@ -204,7 +204,7 @@ def test_the_result_is_right_when_every_output_is_and_names_the_wrong_ones() -> 
 
 
 @given(nps.arrays(np.float64, nps.array_shapes(max_dims=2, max_side=3), elements=st.floats()))
-def test_whatever_was_computed_equals_itself(values: NDArray[np.float64]) -> None:
+def test_any_output_equals_itself(values: NDArray[np.float64]) -> None:
     assert check(values, values).passed
 
 
@@ -214,14 +214,14 @@ def test_whatever_was_computed_equals_itself(values: NDArray[np.float64]) -> Non
     rtol=st.floats(0, 1),
     atol=st.floats(0, 1e6),
 )
-def test_the_answer_is_numpys(actual: float, expected: float, rtol: float, atol: float) -> None:
+def test_the_result_agrees_with_numpy(actual: float, expected: float, rtol: float, atol: float) -> None:
     with np.errstate(over="ignore"):
         close = bool(np.isclose(actual, expected, rtol=rtol, atol=atol))
 
     assert check([actual], [expected], tolerance=Tolerance(rtol=rtol, atol=atol)).passed is close
 
 
-def test_distances_in_units_in_the_last_place_are_counted_by_class() -> None:
+def test_the_ulp_histogram_counts_distances_by_bin() -> None:
     one = np.float32(1.0)
     near = np.nextafter(one, np.float32(2.0))
     expected = np.array([1.0, 1.0, -1.0, 0.0, np.nan, np.nan, 1.0, 1.0], np.float32)

@@ -1,4 +1,4 @@
-"""Trials: which shapes and inputs are drawn, what lies in memory before, and what the runners notice."""
+"""Trials: shapes, inputs, initial memory content, and runners."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def contents(build: BuildResult, trial: Trial, poison: int = 1) -> list[dict[str
     return [{a.name: a.data for a in launch.arguments if isinstance(a, BufferValue)} for launch in launches]
 
 
-def test_sizes_that_no_macro_depends_on_are_changed_and_others_are_not() -> None:
+def test_only_sizes_without_macros_are_changed() -> None:
     shapes = [t.params for t in planned_trials(KERNEL, 1) if t.name.startswith("other shape")]
 
     assert shapes
@@ -71,13 +71,13 @@ def test_sizes_that_no_macro_depends_on_are_changed_and_others_are_not() -> None
     assert {"rows": 5, "cols": 133, "block": 64} in shapes
 
 
-def test_one_shape_is_larger_than_what_is_measured() -> None:
+def test_one_shape_is_larger_than_the_measured_one() -> None:
     (larger,) = [t.params for t in planned_trials(KERNEL, 1) if t.name.startswith("larger shape")]
 
     assert (larger["rows"], larger["cols"], larger["block"]) == (113, 1126, 64)
 
 
-def test_shapes_of_the_description_take_the_place_of_those() -> None:
+def test_shapes_of_the_description_replace_generated_ones() -> None:
     given = KERNEL.model_copy(update={"trials": ({"rows": 3}, {"rows": 4, "cols": 8})})
 
     shapes = [t.params for t in planned_trials(given, 1) if t.name.startswith("other shape")]
@@ -85,7 +85,7 @@ def test_shapes_of_the_description_take_the_place_of_those() -> None:
     assert [(s["rows"], s["cols"]) for s in shapes] == [(3, 1000), (4, 8)]
 
 
-def test_every_trial_has_inputs_of_its_own_and_equal_seeds_give_the_same() -> None:
+def test_trials_have_different_inputs_that_depend_on_the_seed() -> None:
     rounds = [r for t in planned_trials(KERNEL, 1) for r in t.rounds]
 
     assert len(set(rounds)) == len(rounds)
@@ -93,7 +93,7 @@ def test_every_trial_has_inputs_of_its_own_and_equal_seeds_give_the_same() -> No
     assert not set(rounds) & {r for t in planned_trials(KERNEL, 2) for r in t.rounds}
 
 
-def test_random_inputs_are_drawn_anew_and_nothing_else_changes() -> None:
+def test_only_random_inputs_are_redrawn() -> None:
     other = reseeded(KERNEL, 5)
 
     assert other.arguments[0] != KERNEL.arguments[0]
@@ -101,14 +101,14 @@ def test_random_inputs_are_drawn_anew_and_nothing_else_changes() -> None:
     assert described(KERNEL, small()).params["cols"] == 10
 
 
-def test_outputs_begin_with_leftovers_that_depend_on_the_run(copy: BuildResult) -> None:
+def test_uninitialised_outputs_differ_between_runs(copy: BuildResult) -> None:
     (first,), (second,) = contents(copy, small(), 1), contents(copy, small(), 2)
 
     assert first["x"].tobytes() == second["x"].tobytes()
     assert first["y"].tobytes() != second["y"].tobytes()
 
 
-def test_special_values_and_zeros_are_put_into_the_inputs(copy: BuildResult) -> None:
+def test_inputs_contain_special_values_or_zeros(copy: BuildResult) -> None:
     (special,) = contents(copy, small(params={"rows": 20, "cols": 50, "block": 64}, inputs="special"))
     (zeros,) = contents(copy, small(inputs="zeros"))
 
@@ -117,7 +117,7 @@ def test_special_values_and_zeros_are_put_into_the_inputs(copy: BuildResult) -> 
     assert not zeros["x"].any()
 
 
-def test_large_inputs_have_rows_of_mixed_signs_rows_below_zero_and_rows_above(copy: BuildResult) -> None:
+def test_large_inputs_have_mixed_negative_and_positive_rows(copy: BuildResult) -> None:
     (large,) = contents(copy, small(params={"rows": 8, "cols": 50, "block": 64}, inputs="large", factor=64.0))
 
     drawn, below, above = large["x"][[0, 4]], large["x"][1], large["x"][[2, 3, 5, 6, 7]]
@@ -126,19 +126,19 @@ def test_large_inputs_have_rows_of_mixed_signs_rows_below_zero_and_rows_above(co
     assert above.min() >= 128
 
 
-def test_the_first_large_inputs_that_the_kernel_can_take_are_enough() -> None:
+def test_only_the_first_supported_trial_of_a_family_is_used() -> None:
     family = [t for t in planned_trials(KERNEL, 1) if t.family == "large"]
 
     assert [t.factor for t in family] == [64.0, 64.0, 8.0, 8.0, 1.0, 1.0]  # each at a long shape, then at a small one
 
 
-def test_one_size_is_long_where_the_others_are_small() -> None:
+def test_long_shapes_have_one_large_size() -> None:
     long = [t.params for t in planned_trials(KERNEL, 1) if t.name.startswith("long shape")]
 
     assert [(p["rows"], p["cols"]) for p in long] == [(5, 8001)]  # 801 rows would be 801 workgroups
 
 
-def test_floating_point_arguments_get_another_value_and_integers_keep_theirs() -> None:
+def test_only_floating_point_scalars_are_changed() -> None:
     scale = ScalarArgument(kind="scalar", name="scale", dtype="f32", value="2 * 3.0")
     scaled = KERNEL.model_copy(update={"arguments": (*KERNEL.arguments, scale)})
     (trial,) = [t for t in planned_trials(scaled, 1) if "other scalars" in t.name]
@@ -149,7 +149,7 @@ def test_floating_point_arguments_get_another_value_and_integers_keep_theirs() -
     assert changed[2] == KERNEL.arguments[2]
 
 
-def test_what_is_added_to_begins_with_something_else_than_the_description_says(copy: BuildResult) -> None:
+def test_accumulated_outputs_have_other_initial_content(copy: BuildResult) -> None:
     sums = BufferArgument(name="y", dtype="f32", shape=("rows", "cols"), access="inout", init=ConstantInit(value=0))
     adding = KERNEL.model_copy(update={"arguments": (KERNEL.arguments[0], sums, KERNEL.arguments[2])})
     (trial,) = [t for t in planned_trials(adding, 1) if t.inputs == "content"]
@@ -161,12 +161,12 @@ def test_what_is_added_to_begins_with_something_else_than_the_description_says(c
     assert not [t for t in planned_trials(KERNEL, 1) if t.inputs == "content"]
 
 
-def test_an_output_has_an_input_of_its_shape_to_lie_on() -> None:
+def test_in_place_outputs_share_an_input_of_their_shape() -> None:
     assert in_place_pairs(KERNEL, small(in_place=True)) == {"y": "x"}
     assert in_place_pairs(KERNEL, small()) == {}
 
 
-def test_dispatches_follow_one_another_on_the_same_memory(copy: BuildResult) -> None:
+def test_repeated_dispatches_share_memory(copy: BuildResult) -> None:
     trial = small(rounds=(1, 2, 3))
     launches = trial_launches(KERNEL, trial, copy, "copy", poison=1)
 
@@ -177,12 +177,12 @@ def test_dispatches_follow_one_another_on_the_same_memory(copy: BuildResult) -> 
     assert run.instructions > 0
 
 
-def test_a_kernel_that_takes_too_long_is_stopped(copy: BuildResult) -> None:
+def test_an_endless_kernel_is_stopped(copy: BuildResult) -> None:
     with pytest.raises(InstructionBudgetExceeded):
         EmulatorRunner(mi300x()).run(trial_launches(KERNEL, small(), copy, "copy", poison=1), {}, budget=3)
 
 
-def test_a_canary_behind_a_buffer_shows_what_a_device_does_not_notice(copy: BuildResult, tmp_path: Path) -> None:
+def test_a_canary_detects_writes_past_a_buffer(copy: BuildResult, tmp_path: Path) -> None:
     runner = DeviceRunner(EmulatorDevice(target=mi300x()))
     beyond = build_hip(COPY.format(more=1), tmp_path)
 
@@ -194,7 +194,7 @@ def test_a_canary_behind_a_buffer_shows_what_a_device_does_not_notice(copy: Buil
         runner.run(trial_launches(KERNEL, small(), beyond, "copy", poison=1), {})
 
 
-def test_a_launch_of_a_trial_reads_every_buffer_back(copy: BuildResult) -> None:
+def test_trials_read_all_buffers_back(copy: BuildResult) -> None:
     (launch,) = trial_launches(KERNEL, small(), copy, "copy", poison=1)
     plain = build_launch(described(KERNEL, small()), copy.code_object, "copy", None)
 

@@ -29,7 +29,7 @@ def test_one_block_is_the_source(answer: str) -> None:
     assert read(answer).text == CODE
 
 
-def test_the_first_words_outside_describe_it() -> None:
+def test_the_first_line_outside_the_block_is_the_description() -> None:
     assert read(f"\n## **Vector loads**\nand more\n```\n{CODE}```").description == "Vector loads"
     assert read(f"```\n{CODE}```").description == ""
     assert read(f"{'a' * 500}\x1b[31m\n```\n{CODE}```").description == "a" * 99 + "…"
@@ -53,26 +53,26 @@ def test_a_longer_fence_may_hold_a_shorter_one() -> None:
         (f"```\n{'x' * 20_000}\n```", "longer than 10,000 bytes"),
     ],
 )
-def test_anything_else_is_refused(answer: str, reason: str) -> None:
+def test_other_answers_are_rejected(answer: str, reason: str) -> None:
     with pytest.raises(AnswerError, match=reason):
         read(answer)
 
 
-def test_an_answer_that_was_cut_off_is_refused_even_where_it_looks_whole() -> None:
+def test_a_truncated_answer_is_rejected_even_if_it_looks_complete() -> None:
     with pytest.raises(AnswerError, match="token limit"):
         read(f"```\n{CODE}```", finish_reason="length")
     with pytest.raises(AnswerError, match="longer than"):
         read(f"```\n{CODE}```", finish_reason="too long")
 
 
-def test_line_ends_and_byte_order_mark_stay_those_of_the_source() -> None:
+def test_line_ends_and_byte_order_mark_of_the_source_are_kept() -> None:
     windows = read(f"```\n{CODE}```", parent="\ufeffint a;\r\nint b;\r\n").text
 
     assert windows == "\ufeff" + CODE.replace("\n", "\r\n")
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_read_or_refused(answer: str) -> None:
+def test_any_text_is_parsed_or_rejected(answer: str) -> None:
     try:
         assert read(answer).text.strip()
     except AnswerError as error:

@@ -1,4 +1,4 @@
-"""The official client against a real server: what is asked, what is heard, what is tried again."""
+"""The official client against a local server: requests, answers, retries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_an_answer_arrives_whole_with_its_tokens(stream: bool) -> None:
+def test_an_answer_is_complete_and_has_its_token_counts(stream: bool) -> None:
     text = "früher\n```\nint x;\n```\n" * 40
 
     answer, server, _ = ask(Says(text, usage=(321, 45)), stream=stream, temperature=0.5, seed=7, max_answer_tokens=99)
@@ -47,20 +47,20 @@ def test_an_answer_arrives_whole_with_its_tokens(stream: bool) -> None:
     assert (request["model"], request["temperature"], request["seed"], request["max_tokens"]) == ("llama", 0.5, 7, 99)
 
 
-def test_what_is_not_set_is_left_to_the_endpoint() -> None:
+def test_unset_parameters_are_not_sent() -> None:
     _, server, _ = ask(Says("x"))
 
     assert not {"temperature", "seed", "max_tokens"} & server.requests[0].keys()
 
 
-def test_tokens_that_nobody_counted_are_estimated_and_marked() -> None:
+def test_missing_token_counts_are_estimated_and_marked() -> None:
     answer, _, _ = ask(Says("123456789", usage=None))
 
     assert answer.usage == TokenUsage(read=2 + 2, written=3, estimated=True)  # four bytes a token, rounded up
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 408])
-def test_errors_that_pass_are_tried_again_with_growing_pauses(status: int) -> None:
+def test_temporary_errors_are_retried_with_increasing_waits(status: int) -> None:
     answer, server, waits = ask(Fails(status), Fails(status), Says("at last"), first_wait_s=0.5)
 
     assert answer.text == "at last"
@@ -70,7 +70,7 @@ def test_errors_that_pass_are_tried_again_with_growing_pauses(status: int) -> No
     assert all(str(status) in failure.error for failure in answer.failures)
 
 
-def test_it_waits_as_long_as_the_endpoint_asks_for() -> None:
+def test_retry_after_is_respected() -> None:
     _, _, waits = ask(Fails(429, headers={"Retry-After": "7"}), Fails(429, headers={"Retry-After": "9999"}), Says("x"))
 
     assert waits == [7.0, 60.0]
@@ -89,7 +89,7 @@ def test_it_waits_as_long_as_the_endpoint_asks_for() -> None:
     ],
     ids=["json", "empty", "html", "shape", "delta", "error", "cut"],
 )
-def test_garbage_is_tried_again(garbage: Step) -> None:
+def test_an_invalid_response_is_retried(garbage: Step) -> None:
     answer, server, _ = ask(garbage, Says("proper"))
 
     assert answer.text == "proper"
@@ -97,7 +97,7 @@ def test_garbage_is_tried_again(garbage: Step) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"{}", b"null", b"[1]", b'{"choices": []}', b"no json at all"])
-def test_garbage_without_streaming_is_tried_again(garbage: bytes) -> None:
+def test_an_invalid_response_without_streaming_is_retried(garbage: bytes) -> None:
     answer, server, _ = ask(Sends(garbage), Says("proper"), stream=False)
 
     assert answer.text == "proper"
@@ -105,7 +105,7 @@ def test_garbage_without_streaming_is_tried_again(garbage: bytes) -> None:
 
 
 @pytest.mark.parametrize("slow", [Hangs(2.0), Says("never ends " * 40, pause_s=0.1)], ids=["silent", "dripping"])
-def test_an_endpoint_that_is_too_slow_is_asked_again(slow: Step) -> None:
+def test_a_slow_answer_is_retried(slow: Step) -> None:
     start = time.monotonic()
 
     answer, _, _ = ask(slow, Says("quick"), timeout_s=0.4)
@@ -114,7 +114,7 @@ def test_an_endpoint_that_is_too_slow_is_asked_again(slow: Step) -> None:
     assert time.monotonic() - start < 2.0
 
 
-def test_an_answer_that_grows_too_long_is_not_listened_to_to_its_end() -> None:
+def test_reading_stops_if_an_answer_is_too_long() -> None:
     answer, _, _ = ask(Says("x" * 1_000_000), max_answer_bytes=10_000)
 
     assert len(answer.text) == 10_000
@@ -144,7 +144,7 @@ def test_retries_have_a_limit() -> None:
         (Fails(429, code="insufficient_quota"), "wait, or raise optimizer.llm.max_retries"),
     ],
 )
-def test_errors_that_do_not_pass_are_told_at_once(failure: Fails, hint: str) -> None:
+def test_permanent_errors_are_reported_without_retries(failure: Fails, hint: str) -> None:
     error, server = refused(failure)
 
     assert len(server.requests) == 1
@@ -152,7 +152,7 @@ def test_errors_that_do_not_pass_are_told_at_once(failure: Fails, hint: str) -> 
     assert error.hint.startswith(hint)
 
 
-def test_an_endpoint_that_is_down_is_told_as_such() -> None:
+def test_an_unreachable_endpoint_is_reported() -> None:
     with chat_server([Says("x")]) as server:
         pass
 
@@ -162,7 +162,7 @@ def test_an_endpoint_that_is_down_is_told_as_such() -> None:
     assert error.value.where == f"{server.url}, model llama"
 
 
-def test_the_key_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_key_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sesame")
 
     _, server, _ = ask(Says("x"), api_key_env="MY_KEY")
@@ -170,7 +170,7 @@ def test_the_key_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert server.keys == ["Bearer sesame"]
 
 
-def test_without_a_key_only_this_machine_is_asked() -> None:
+def test_only_a_local_endpoint_works_without_a_key() -> None:
     with pytest.raises(ModelError, match=r"there is no API key for https://api\.example\.org/v1") as error:
         EndpointModel(Endpoint("https://api.example.org/v1", "llama"))
 
@@ -179,11 +179,11 @@ def test_without_a_key_only_this_machine_is_asked() -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost/v1", "", "http://"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(ModelError, match="is not a valid URL of an endpoint"):
         EndpointModel(Endpoint(url, "llama"))
 
 
-def test_which_addresses_are_this_machine() -> None:
+def test_local_addresses_are_recognised() -> None:
     assert [is_local(f"http://{host}/v1") for host in ("localhost:8000", "127.0.0.1", "[::1]:80", "127.1.2.3")] == [True] * 4
     assert [is_local(f"http://{host}/v1") for host in ("10.0.0.1", "localhost.example.org", "api.openai.com")] == [False] * 3

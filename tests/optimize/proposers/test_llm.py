@@ -1,4 +1,4 @@
-"""The proposer that asks a model: one conversation per candidate, repairs, and what the model is told."""
+"""The proposer that asks a model: one conversation per candidate, repairs, and prompts."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Scripted:
 
 
 class Short:
-    """A prompt of one word, and a repair that repeats the reason."""
+    """A minimal prompt, and a repair that repeats the reason."""
 
     def question(self, parent: Proposal, judged: Sequence[Verdict]) -> list[ChatMessage]:
-        """How many verdicts there are."""
+        """Return the number of verdicts."""
         return [ChatMessage(role="user", content=f"go {len(judged)}")]
 
     def repair(self, verdict: Verdict) -> ChatMessage:
@@ -90,7 +90,7 @@ def test_a_usable_answer_is_a_proposal(tmp_path: Path) -> None:
     assert end is None
 
 
-def test_what_does_not_compile_goes_back_with_the_compilers_words(tmp_path: Path) -> None:
+def test_compiler_output_is_sent_back(tmp_path: Path) -> None:
     offers, model, _ = run(tmp_path, [answer("a"), answer("b")], {"Change a.": "compile"})
 
     assert [o.description for o in offers if isinstance(o, Proposal)] == ["Change a.", "Change b."]
@@ -104,7 +104,7 @@ def test_repairs_have_a_limit(tmp_path: Path) -> None:
     assert model.answers == [answer("c")]
 
 
-def test_an_unusable_answer_is_one_too(tmp_path: Path) -> None:
+def test_an_unusable_answer_is_an_offer_too(tmp_path: Path) -> None:
     renamed = answer("r").replace("void k(", "void kernel(")
     offers, model, _ = run(tmp_path, ["prose", renamed, answer("c")], {})
 
@@ -115,7 +115,7 @@ def test_an_unusable_answer_is_one_too(tmp_path: Path) -> None:
     assert model.conversations[2][-1].content == reasons[1]
 
 
-def test_a_wrong_or_slow_answer_ends_the_conversation_and_is_told_in_the_next(tmp_path: Path) -> None:
+def test_a_wrong_or_slow_answer_is_reported_in_the_next_conversation(tmp_path: Path) -> None:
     stages = {"Change a.": "verification", "Change b.": "guard"}
 
     _, model, _ = run(tmp_path, [answer("a"), answer("b"), answer("c")], stages, candidates=3)
@@ -123,7 +123,7 @@ def test_a_wrong_or_slow_answer_ends_the_conversation_and_is_told_in_the_next(tm
     assert [[m.content for m in conversation] for conversation in model.conversations] == [["go 0"], ["go 1"], ["go 2"]]
 
 
-def test_a_spent_budget_is_why_it_ends(tmp_path: Path) -> None:
+def test_an_exhausted_budget_is_the_stop_reason(tmp_path: Path) -> None:
     offers, _, end = run(tmp_path, [answer("a"), answer("b")], {}, candidates=5, max_calls=1)
 
     assert len(offers) == 1

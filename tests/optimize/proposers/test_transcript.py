@@ -39,7 +39,7 @@ def calls(model: TranscribedModel, count: int) -> list[str]:
 PLENTY = Budget(max_calls=100, max_tokens=10**6)
 
 
-def test_a_transcript_answers_byte_for_byte_and_then_no_more(tmp_path: Path) -> None:
+def test_a_transcript_replays_its_answers_exactly(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     said = calls(TranscribedModel(Counting(), path, PLENTY), 3)
 
@@ -50,7 +50,7 @@ def test_a_transcript_answers_byte_for_byte_and_then_no_more(tmp_path: Path) -> 
         recorded.complete([])
 
 
-def test_a_replay_leaves_the_transcript_that_it_was_made_from(tmp_path: Path) -> None:
+def test_a_replay_writes_an_equal_transcript(tmp_path: Path) -> None:
     calls(TranscribedModel(Counting(), tmp_path / "first.jsonl", PLENTY), 3)
 
     calls(TranscribedModel(RecordedModel(tmp_path / "first.jsonl"), tmp_path / "second.jsonl", PLENTY), 3)
@@ -58,7 +58,7 @@ def test_a_replay_leaves_the_transcript_that_it_was_made_from(tmp_path: Path) ->
     assert (tmp_path / "first.jsonl").read_bytes() == (tmp_path / "second.jsonl").read_bytes()
 
 
-def test_everything_that_was_asked_is_kept(tmp_path: Path) -> None:
+def test_conversations_are_recorded(tmp_path: Path) -> None:
     calls(TranscribedModel(Counting(), tmp_path / "t.jsonl", PLENTY), 1)
 
     (call,) = read_transcript(tmp_path / "t.jsonl")
@@ -66,7 +66,7 @@ def test_everything_that_was_asked_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 30])
-def test_after_an_interruption_no_call_is_paid_twice(tmp_path: Path, cut: int) -> None:
+def test_a_resumed_run_repeats_no_call(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "t.jsonl"
     calls(TranscribedModel(Counting(), path, PLENTY), 2)
     path.write_bytes(path.read_bytes()[: -cut or None])
@@ -81,7 +81,7 @@ def test_after_an_interruption_no_call_is_paid_twice(tmp_path: Path, cut: int) -
     assert [call.call for call in read_transcript(path)] == [1, 2, 3]
 
 
-def test_an_interrupted_replay_goes_on_with_the_next_answer(tmp_path: Path) -> None:
+def test_a_resumed_replay_continues_with_the_next_answer(tmp_path: Path) -> None:
     calls(TranscribedModel(Counting(), tmp_path / "whole.jsonl", PLENTY), 3)
     calls(TranscribedModel(RecordedModel(tmp_path / "whole.jsonl"), tmp_path / "cut.jsonl", PLENTY), 2)
 
@@ -99,7 +99,7 @@ def test_an_interrupted_replay_goes_on_with_the_next_answer(tmp_path: Path) -> N
         (Budget(9, 10**6, max_cost=0.5, price_per_million_read=1000, price_per_million_written=5000), 3, r"max_cost \(0\.5\)"),
     ],
 )  # each call costs 0.1 + 0.1; asking costs 0.01
-def test_budgets_hold_before_a_call_is_made(tmp_path: Path, budget: Budget, allowed: int, reason: str) -> None:
+def test_budgets_are_checked_before_a_call(tmp_path: Path, budget: Budget, allowed: int, reason: str) -> None:
     live = Counting()
     model = TranscribedModel(live, tmp_path / "t.jsonl", budget)
 
@@ -112,7 +112,7 @@ def test_budgets_hold_before_a_call_is_made(tmp_path: Path, budget: Budget, allo
 @pytest.mark.parametrize(
     "line", ["{}", "null", "no json", '{"call": 0, "answer": {"text": "", "usage": {"read": 0, "written": 0}}}']
 )
-def test_another_file_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+def test_an_invalid_file_is_rejected_with_the_line(tmp_path: Path, line: str) -> None:
     (tmp_path / "t.jsonl").write_text("\n" + line + "\n")
 
     with pytest.raises(ModelError, match="invalid line in a transcript") as error:
@@ -121,6 +121,6 @@ def test_another_file_is_refused_with_its_line(tmp_path: Path, line: str) -> Non
     assert error.value.where == f"{tmp_path / 't.jsonl'}:2"
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="the transcript cannot be read: No such file"):
         RecordedModel(tmp_path / "none.jsonl")
