@@ -119,7 +119,7 @@ def _run(
 
 
 def _with_renamed_keywords(expression: str, renamed: Mapping[str, str]) -> str:
-    """Replace the names that are Python keywords, which the parser would take for operators and statements."""
+    """Replace the names that are Python keywords, which the parser would read as operators or statements."""
     if all(name == new for name, new in renamed.items()):
         return expression
     try:

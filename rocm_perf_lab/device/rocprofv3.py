@@ -124,7 +124,7 @@ class Rocprofv3:
         """Run a command under the profiler.
 
         Args:
-            options: Options that select what is collected.
+            options: Options of rocprofv3 for counters and traces.
             command: Program and arguments.
             directory: Directory for the files of the profiler; it must not exist.
             timeout_s: Time limit in seconds; then the process group is ended.

@@ -45,7 +45,20 @@ class CompileSettings:
 
 
 class Language(ABC):
-    """Base class of kernel languages. Subclasses set the class attributes and implement :meth:`compile`."""
+    """Base class of kernel languages. Subclasses set the class attributes and implement :meth:`compile`.
+
+    Example:
+        A language whose sources are translated to HIP::
+
+            class ElementwiseLanguage(Language):
+                name = "elementwise"
+                fields = frozenset({"block"})
+
+                def compile(self, kernel, source, settings):
+                    generated = source.with_suffix(".hip")
+                    generated.write_text(translate(source.read_text()))
+                    return HipLanguage().compile(kernel, generated, settings)
+    """
 
     name: ClassVar[str]
     fields: ClassVar[frozenset[str]] = frozenset(LANGUAGE_FIELDS)
@@ -82,6 +95,9 @@ class Language(ABC):
             kernel: Entry, arguments, params and the fields of this language.
             source: The file to compile; it may differ from the source of `kernel`.
             settings: Architecture, compiler and cache.
+
+        Returns:
+            The code object, and in `contract` the decisions of the compiler that the host has to follow in the launch.
 
         Raises:
             CompileError: The source does not compile, or its compiler is not installed.
