@@ -37,7 +37,7 @@ def complete_overrides(context: click.Context, parameter: click.Parameter, incom
 
     Bash splits words at `=`, so the key, the `=` and the value may arrive as separate arguments.
     """
-    before = (context.params.get(parameter.name or "") or ())[-2:]
+    before: tuple[str, ...] = tuple(context.params.get(parameter.name or "") or ())[-2:]
     if not incomplete and before and before[-1] in _KEYS:  # click replaces a lone "=" by the empty string
         return _starting_with("", _options(before[-1]))
     if len(before) == 2 and before[1] == "=":

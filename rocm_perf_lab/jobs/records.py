@@ -45,24 +45,24 @@ class RebuildCheck:
         return f"DIFFERENT code object: {self.rebuilt[:12]}, the measured one was {self.measured[:12]}"
 
 
-def provenance_tags(identity: DeviceIdentity, turn: ProfiledKernel) -> dict[str, str]:
+def provenance_tags(identity: DeviceIdentity, profiled: ProfiledKernel) -> dict[str, str]:
     """Return the provenance of a profile: device, target, compiler, code object."""
-    build = turn.compiled.build
+    build = profiled.compiled.build
     return {
         "device": identity.name,
         "device.reason": identity.reason,
         "time_kind": identity.time_word,
-        "target": turn.profile.target.name,
-        "architecture": turn.profile.target.architecture,
+        "target": profiled.profile.target.name,
+        "architecture": profiled.profile.target.architecture,
         "compiler": f"{build.compiler_name} {build.compiler_version}",
         "code_object.sha256": build.code_object.sha256,
-        "bottleneck": turn.diagnosis.bottleneck.name,
+        "bottleneck": profiled.diagnosis.bottleneck.name,
     }
 
 
-def profile_params(config: LabConfig, turn: ProfiledKernel) -> dict[str, Any]:
+def profile_params(config: LabConfig, profiled: ProfiledKernel) -> dict[str, Any]:
     """Return kernel, target, kernel parameters and launch geometry."""
-    geometry = {"grid": "x".join(map(str, turn.profile.grid)), "block": "x".join(map(str, turn.profile.block))}
+    geometry = {"grid": "x".join(map(str, profiled.profile.grid)), "block": "x".join(map(str, profiled.profile.block))}
     params = {f"kernel.{name}": value for name, value in config.kernel.params.items()}
     return {"kernel": config.kernel.name, "target": config.target.name, **params, **geometry}
 
@@ -87,11 +87,11 @@ def optimizer_params(config: LabConfig) -> dict[str, Any]:
     }
 
 
-def profile_metrics(turn: AnalyzedKernel, word: str) -> dict[str, float]:
+def profile_metrics(profiled: AnalyzedKernel, time_kind: str) -> dict[str, float]:
     """Return time, resources, occupancy, bandwidth and error of a profile."""
-    resources, occupancy, roof = turn.profile.resources, turn.profile.occupancy, turn.diagnosis.roofline
+    resources, occupancy, roof = profiled.profile.resources, profiled.profile.occupancy, profiled.diagnosis.roofline
     metrics = {
-        f"{word}_runtime_us": turn.runtime_ns / _NS_PER_US,
+        f"{time_kind}_runtime_us": profiled.runtime_ns / _NS_PER_US,
         "vgpr": float(resources.vgpr_per_thread),
         "sgpr": float(resources.sgpr_per_wave),
         "lds_bytes": float(resources.lds_bytes),
@@ -99,12 +99,12 @@ def profile_metrics(turn: AnalyzedKernel, word: str) -> dict[str, float]:
         "waves_per_simd": float(occupancy.waves_per_simd),
     }
     if isinstance(roof, Roofline):
-        metrics[f"{word}_gb_per_s"] = roof.gb_per_s
+        metrics[f"{time_kind}_gb_per_s"] = roof.gb_per_s
         metrics["dram_bytes"] = roof.dram_bytes
         if roof.gflop_per_s is not None:
-            metrics[f"{word}_gflop_per_s"] = roof.gflop_per_s
-    if turn.verification is not None and turn.verification.checks:
-        metrics["max_abs_error"] = max(check.max_abs_error for check in turn.verification.checks)
+            metrics[f"{time_kind}_gflop_per_s"] = roof.gflop_per_s
+    if profiled.verification is not None and profiled.verification.checks:
+        metrics["max_abs_error"] = max(check.max_abs_error for check in profiled.verification.checks)
     return metrics
 
 
@@ -121,24 +121,24 @@ def verdict_tags(verdict: Verdict) -> dict[str, str]:
     }
 
 
-def verdict_metrics(verdict: Verdict, word: str) -> dict[str, float]:
+def verdict_metrics(verdict: Verdict, time_kind: str) -> dict[str, float]:
     """Return the gain over the best source at that time, with its bounds if known."""
     if verdict.improvement is None:
         return {}
-    metrics = {f"{word}_improvement": verdict.improvement}
+    metrics = {f"{time_kind}_improvement": verdict.improvement}
     comparison = verdict.comparison
     if comparison is not None and not comparison.is_exact and isfinite(comparison.least):
-        metrics |= {f"{word}_improvement_least": comparison.least, f"{word}_improvement_most": comparison.most}
+        metrics |= {f"{time_kind}_improvement_least": comparison.least, f"{time_kind}_improvement_most": comparison.most}
     return metrics
 
 
 def optimize_document(
-    result: LoopResult, word: str, best_source: str, *, rebuild: RebuildCheck | None, isolation: str
+    result: LoopResult, time_kind: str, best_source: str, *, rebuild: RebuildCheck | None, isolation: str
 ) -> dict[str, Any]:
     """Return the content of optimize.json."""
     return {
         "schema_version": "1.1",
-        "time_kind": word,
+        "time_kind": time_kind,
         "speedup": result.speedup,
         "comparison": _comparison_row(result.comparison),
         "baseline": {"proposal": result.baseline.id, "runtime_ms": result.baseline_runtime_ns / _NS_PER_MS},

@@ -31,27 +31,27 @@ _NS_PER_MS = 1e6
 _NS_SHOWN_AS_SUCH = 10
 
 
-def time_text(runtime_ns: float, word: str) -> str:
+def time_text(runtime_ns: float, time_kind: str) -> str:
     """Format a duration for people, for example `13.98 us emulated`."""
     if runtime_ns >= 1e6:
-        return f"{runtime_ns / 1e6:.3f} ms {word}"
+        return f"{runtime_ns / 1e6:.3f} ms {time_kind}"
     if runtime_ns < _NS_SHOWN_AS_SUCH:
-        return f"{runtime_ns:.3g} ns {word}"
-    return f"{runtime_ns / _NS_PER_US:.2f} us {word}"
+        return f"{runtime_ns:.3g} ns {time_kind}"
+    return f"{runtime_ns / _NS_PER_US:.2f} us {time_kind}"
 
 
-def runtime_text(runtime_ns: float, word: str) -> str:
+def runtime_text(runtime_ns: float, time_kind: str) -> str:
     """Format a duration for programs, always in ms, for example `0.013980 ms emulated`; 0 is `unknown`."""
     if runtime_ns == 0:
         return "unknown"
-    return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {word}"
+    return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {time_kind}"
 
 
-def show_profile(console: Console, turn: AnalyzedKernel, word: str, title: str) -> None:
+def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, title: str) -> None:
     """Print one kernel: time, instructions, resources, occupancy, roofline, bottleneck, findings and result."""
     if console.quiet:
         return  # building the table takes a while even if it is not shown
-    profile, diagnosis = turn.profile, turn.diagnosis
+    profile, diagnosis = profiled.profile, profiled.diagnosis
     resources, occupancy = profile.resources, profile.occupancy
     table = Table(title=title, title_justify="left", show_header=False, expand=False)
     table.add_column(style="bold", no_wrap=True)
@@ -59,8 +59,8 @@ def show_profile(console: Console, turn: AnalyzedKernel, word: str, title: str) 
     x, y, z = profile.grid
     block = " x ".join(str(n) for n in profile.block)
     table.add_row("kernel", Text(f"{profile.kernel.name}  grid {x} x {y} x {z}, block {block}"))
-    table.add_row("time", time_text(turn.runtime_ns, word) if turn.runtime_ns else "not in the trace")
-    table.add_row("instructions per wave", _mix(turn))
+    table.add_row("time", time_text(profiled.runtime_ns, time_kind) if profiled.runtime_ns else "not in the trace")
+    table.add_row("instructions per wave", _mix(profiled))
     counts = f"{resources.vgpr_per_thread} VGPR, {resources.agpr_per_thread} AGPR, {resources.sgpr_per_wave} SGPR"
     # Every kernel uses registers: zero means that the trace does not contain the count.
     table.add_row("registers", counts if resources.vgpr_per_thread else "not in the trace")
@@ -70,7 +70,7 @@ def show_profile(console: Console, turn: AnalyzedKernel, word: str, title: str) 
         "occupancy",
         f"{occupancy.waves_per_simd:g} of {occupancy.max_waves_per_simd} waves per SIMD, limited by {occupancy.limiter}{what_if}",
     )
-    table.add_row("roofline", _roofline(turn))
+    table.add_row("roofline", _roofline(profiled))
     bottleneck = diagnosis.bottleneck
     table.add_row("bottleneck", f"{bottleneck.name.replace('_', ' ')} (confidence {bottleneck.confidence:.0%})")
     for reason in bottleneck.reasons:
@@ -79,13 +79,13 @@ def show_profile(console: Console, turn: AnalyzedKernel, word: str, title: str) 
         table.add_row("[yellow]warning[/]", Text(warning))
     for note in profile.notes:
         table.add_row("note", Text(note))
-    for finding in turn.findings:
+    for finding in profiled.findings:
         table.add_row(f"[red]{finding.check.replace('_', ' ')}[/]", Text(finding.message))
-    if turn.verification is None:
+    if profiled.verification is None:
         table.add_row("result", "not checked")
     else:
-        outcome = "correct" if turn.verification.passed else "WRONG"
-        table.add_row("result", Text(f"{outcome}: {turn.verification}"))
+        outcome = "correct" if profiled.verification.passed else "WRONG"
+        table.add_row("result", Text(f"{outcome}: {profiled.verification}"))
     console.print(table)
     if isinstance(diagnosis.thread_trace, Unavailable):
         if not diagnosis.thread_trace.reason.startswith(NOT_TAKEN):
@@ -108,7 +108,7 @@ def show_printed(console: Console, printed: Sequence[PrintedPiece], *, shown: in
         console.print(f"... {len(lines) - shown:,} more lines are in {PRINTED_NAME}")
 
 
-def show_verdict(console: Console, number: int, verdict: Verdict, word: str) -> None:
+def show_verdict(console: Console, number: int, verdict: Verdict, time_kind: str) -> None:
     """Print one proposal: resources, guards, check, time and verdict."""
     console.print(f"[bold]proposal {number}[/] {verdict.proposal.description}  [dim]{verdict.proposal.id}[/]")
     if verdict.kernel is not None:
@@ -124,19 +124,19 @@ def show_verdict(console: Console, number: int, verdict: Verdict, word: str) -> 
         state = "correct" if verdict.verification.passed else "[red]wrong[/]"
         console.print(f"  check     {state}: {escape(str(verdict.verification))}", soft_wrap=True)
     if verdict.runtime_ns is not None:
-        console.print(f"  time      {time_text(verdict.runtime_ns, word)}")
+        console.print(f"  time      {time_text(verdict.runtime_ns, time_kind)}")
     if verdict.accepted:
         console.print(f"  verdict   [green]fast enough[/]: {verdict.reason}")
     else:
         console.print(f"  verdict   [yellow]rejected[/] at {verdict.stage}: {escape(verdict.reason)}", soft_wrap=True)
 
 
-def verdict_table(verdicts: tuple[Verdict, ...], word: str) -> Table:
+def verdict_table(verdicts: tuple[Verdict, ...], time_kind: str) -> Table:
     """Return a table of all proposals of a run."""
     table = Table(title="proposals", title_justify="left")
     table.add_column("#", justify="right")
     table.add_column("rewrite", overflow="fold")
-    table.add_column(f"us {word}", justify="right")
+    table.add_column(f"us {time_kind}", justify="right")
     table.add_column("gain", justify="right")
     table.add_column("verdict", overflow="fold")
     for number, v in enumerate(verdicts, start=1):
@@ -162,8 +162,8 @@ def show_locations(lab: Lab, logged: RunTracker | None = None) -> None:
         lab.console.print(f"[bold]compare[/] {ui_command(uri)}", soft_wrap=True)
 
 
-def _mix(turn: AnalyzedKernel) -> str:
-    counters = {name: value for group in turn.profile.counter_passes for name, value in group.items()}
+def _mix(profiled: AnalyzedKernel) -> str:
+    counters = {name: value for group in profiled.profile.counter_passes for name, value in group.items()}
     waves = counters.get("SQ_WAVES")
     if not waves or "SQ_INSTS" not in counters:
         return "not collected"
@@ -171,8 +171,8 @@ def _mix(turn: AnalyzedKernel) -> str:
     return f"{counters['SQ_INSTS'] / waves:,.5g}: " + ", ".join(shown)
 
 
-def _roofline(turn: AnalyzedKernel) -> str:
-    roof = turn.diagnosis.roofline
+def _roofline(profiled: AnalyzedKernel) -> str:
+    roof = profiled.diagnosis.roofline
     if not isinstance(roof, Roofline):
         return f"not available: {roof.reason}"
     if roof.implausible:

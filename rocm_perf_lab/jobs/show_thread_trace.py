@@ -36,8 +36,8 @@ def show_thread_trace(console: Console, traced: ThreadTrace) -> None:
 
 
 def _summary(traced: ThreadTrace) -> Table:
-    word = "emulated" if traced.emulated else "measured"
-    table = Table(title=f"thread trace, {word} cycles", title_justify="left", show_header=False, expand=False)
+    time_kind = "emulated" if traced.emulated else "measured"
+    table = Table(title=f"thread trace, {time_kind} cycles", title_justify="left", show_header=False, expand=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     each = f"{traced.total.cycles / traced.waves:,.0f} cycles each: " if traced.waves else ""

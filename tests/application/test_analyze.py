@@ -80,14 +80,14 @@ def test_json_of_rocprofv3_says_what_its_database_says(workplace: Workplace, dat
     assert profiles[0] == profiles[1] == profiles[2]
 
 
-def test_json_that_is_cut_short_is_refused_and_leaves_nothing(workplace: Workplace, tmp_path: Path) -> None:
+def test_truncated_json_is_rejected(workplace: Workplace, tmp_path: Path) -> None:
     whole = write_json(tmp_path / "x_results.json", process_of(recorded_run(load_target("mi300x"), [dispatch(1, 5)])))
     whole.write_bytes(whole.read_bytes()[:-60])
 
     answer = workplace.rocm_perf("analyze", "x_results.json", "--output", "out")
 
     assert answer.exit_code == 2
-    assert "error: the JSON is damaged or cut short" in answer.output
+    assert "error: the JSON is damaged or truncated" in answer.output
     assert not (workplace.directory / "out").exists()
 
 

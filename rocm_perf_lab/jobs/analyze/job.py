@@ -77,7 +77,7 @@ def run_analyze(request: AnalyzeRequest) -> None:
     forget_results(directory, passes=False)
     with console.status("reading"):
         found = _examine(request, directory)
-    show_profile(console, found, found.word, f"analysis of {', '.join(path.name for path in request.databases)}")
+    show_profile(console, found, found.time_kind, f"analysis of {', '.join(path.name for path in request.databases)}")
     if request.roofline:
         write_roofline_plots(directory, gpu=found.profile.target.product_name)
     page = write_report(directory, documents=directory, title=f"Analysis of {found.profile.kernel.name}")
@@ -86,7 +86,7 @@ def run_analyze(request: AnalyzeRequest) -> None:
     if request.as_json:
         sys.stdout.write((directory / "profile.json").read_text(encoding="utf-8"))
     elif request.quiet:
-        sys.stdout.write(f"{runtime_text(found.runtime_ns, found.word)}\n")
+        sys.stdout.write(f"{runtime_text(found.runtime_ns, found.time_kind)}\n")
 
 
 def _examine(request: AnalyzeRequest, directory: Path) -> KernelAnalysis:

@@ -126,7 +126,7 @@ class KernelAnalysis:
         return self.diagnosis.stability.median_ns
 
     @property
-    def word(self) -> str:
+    def time_kind(self) -> str:
         """`emulated` for traces of the emulator, else `measured`."""
         return "emulated" if self.profile.provenance.trace.emulated else "measured"
 

@@ -87,9 +87,9 @@ def _time_word(base: RunTimes, new: RunTimes) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def _show(console: Console, rows: Sequence[KernelComparison], threshold: float, word: str) -> None:
+def _show(console: Console, rows: Sequence[KernelComparison], threshold: float, time_kind: str) -> None:
     shown = _most_telling(rows, threshold)
-    table = Table(title=f"times in us {word}; change with its 95 % interval", title_justify="left", expand=False)
+    table = Table(title=f"times in us {time_kind}; change with its 95 % interval", title_justify="left", expand=False)
     table.add_column("kernel", overflow="fold", max_width=_NAME_WIDTH)
     for heading in ("base", "new", "change"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -120,10 +120,12 @@ class OptimizeApplicationJob:
         confirm(lab, parts.model)
         lab.console.print(f"[bold]device[/]  rocm: rocprofv3 {profiler.version} ({profiler.path})", soft_wrap=True)
         with lab.tracker as tracker:
-            show_profile(lab.console, found, found.word, "baseline")
-            tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._application.command), "time_kind": found.word})
+            show_profile(lab.console, found, found.time_kind, "baseline")
+            tracker.set_tags(
+                {"job": lab.job_name, "command": shlex.join(self._application.command), "time_kind": found.time_kind}
+            )
             tracker.log_params({**analysis_params(found), **optimizer_params(lab.config)})
-            tracker.log_metrics(profile_metrics(found, found.word))
+            tracker.log_metrics(profile_metrics(found, found.time_kind))
             bench = self._bench(lab, profiler, parts, found, builder)
             result = self._search(lab, parts, bench, tracker, baseline, found)
             write_results(
@@ -132,11 +134,11 @@ class OptimizeApplicationJob:
                 result,
                 rebuild=lambda _: _rebuild(bench, result.best),
                 isolation=str(parts.sandbox.protection()),
-                word=found.word,
+                word=found.time_kind,
             )
             lab.console.print(f"[bold]binary[/]  {builder.binary(result.best)}", soft_wrap=True)
         show_locations(lab, lab.tracker)
-        lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.word))
+        lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.time_kind))
 
     def _first_look(
         self, lab: Lab, profiler: Rocprofv3, baseline: Proposal, builder: ApplicationBuilder

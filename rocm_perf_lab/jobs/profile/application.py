@@ -100,7 +100,7 @@ class ApplicationJob:
         from rocm_perf_lab.jobs.show import runtime_text, show_locations
 
         show_locations(lab, tracker)
-        lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.word))
+        lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.time_kind))
 
     def _examine(self, lab: Lab, runs: ApplicationRuns, traces: Sequence[Trace], problems: Sequence[str]) -> KernelAnalysis:
         """Run the passes that depend on the first run, and analyse all of them."""
@@ -138,11 +138,11 @@ class ApplicationJob:
         from rocm_perf_lab.jobs.show import show_profile
         from rocm_perf_lab.report.page import write_report
 
-        show_profile(lab.console, found, found.word, f"profile of {shlex.join(self._command)[:60]}")
+        show_profile(lab.console, found, found.time_kind, f"profile of {shlex.join(self._command)[:60]}")
         page = write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {found.profile.kernel.name}")
-        tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._command), "time_kind": found.word})
+        tracker.set_tags({"job": lab.job_name, "command": shlex.join(self._command), "time_kind": found.time_kind})
         tracker.log_params(analysis_params(found))
-        tracker.log_metrics(profile_metrics(found, found.word))
+        tracker.log_metrics(profile_metrics(found, found.time_kind))
         plots = _plots(lab, found) if lab.settings.passes.plots else ()
         for path in (*found.artifacts, page, *plots):
             tracker.log_artifact(path)

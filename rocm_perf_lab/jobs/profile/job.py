@@ -33,7 +33,7 @@ class ProfileJob:
             NegativeResult: The output differs from the reference, or a check found a defect.
             LabError: The kernel cannot be compiled or run.
         """
-        word = lab.device.identity.time_word
+        time_kind = lab.device.identity.time_word
         lab.announce_device()
         forget_results(lab.output_dir, passes=True)
         with lab.tracker as tracker:
@@ -41,12 +41,12 @@ class ProfileJob:
             with lab.console.status("compiling"):
                 compiled = bench.compile(lab.config.kernel.source_path)
             with lab.console.status(f"running on {lab.device.identity.name}"):
-                turn = bench.run(compiled, lab.output_dir)
-            log_profile(tracker, lab, turn)
-            show_profile(lab.console, turn, word, f"profile of {lab.config.kernel.name} on {lab.config.target.name}")
-            show_printed(lab.console, turn.printed, shown=_SHOWN_LINES)
-            require_correct(turn, lab)
-            require_clean(turn.findings, lab.config.kernel.name)
+                profiled = bench.run(compiled, lab.output_dir)
+            log_profile(tracker, lab, profiled)
+            show_profile(lab.console, profiled, time_kind, f"profile of {lab.config.kernel.name} on {lab.config.target.name}")
+            show_printed(lab.console, profiled.printed, shown=_SHOWN_LINES)
+            require_correct(profiled, lab)
+            require_clean(profiled.findings, lab.config.kernel.name)
             if lab.config.passes.plots:
                 for path in write_roofline_plots(lab.output_dir, gpu=lab.config.target.product_name):
                     tracker.log_artifact(path)
@@ -54,19 +54,19 @@ class ProfileJob:
                 write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {lab.config.kernel.name}")
             )
         show_locations(lab, lab.tracker)
-        lab.answer(lab.output_dir / "profile.json", runtime_text(turn.runtime_ns, word))
-        return turn.runtime_ns / _NS_PER_MS
+        lab.answer(lab.output_dir / "profile.json", runtime_text(profiled.runtime_ns, time_kind))
+        return profiled.runtime_ns / _NS_PER_MS
 
 
-def require_correct(turn: ProfiledKernel, lab: Lab) -> None:
+def require_correct(profiled: ProfiledKernel, lab: Lab) -> None:
     """Check the result of the verification.
 
     Raises:
         NegativeResult: The output is wrong; the message names the worst element.
     """
-    if turn.verification is not None and not turn.verification.passed:
+    if profiled.verification is not None and not profiled.verification.passed:
         raise NegativeResult(
-            f"the output of kernel {lab.config.kernel.name} differs from its reference: {turn.verification}",
+            f"the output of kernel {lab.config.kernel.name} differs from its reference: {profiled.verification}",
             where=str(lab.config.kernel.source_path),
             hint="correct the kernel, its reference, or its tolerance",
         )
@@ -87,12 +87,12 @@ def require_clean(findings: Sequence[Finding], kernel: str) -> None:
         )
 
 
-def log_profile(tracker: RunTracker, lab: Lab, turn: ProfiledKernel) -> None:
+def log_profile(tracker: RunTracker, lab: Lab, profiled: ProfiledKernel) -> None:
     """Log parameters, metrics, tags and files of a profile."""
     identity = lab.device.identity
-    tracker.set_tags({"job": lab.job_name, "kernel": lab.config.kernel.name, **provenance_tags(identity, turn)})
-    tracker.log_params(profile_params(lab.config, turn))
-    tracker.log_metrics(profile_metrics(turn, identity.time_word))
+    tracker.set_tags({"job": lab.job_name, "kernel": lab.config.kernel.name, **provenance_tags(identity, profiled)})
+    tracker.log_params(profile_params(lab.config, profiled))
+    tracker.log_metrics(profile_metrics(profiled, identity.time_word))
     config = lab.output_dir / "config.json"
-    for path in (*turn.artifacts, config, lab.config.kernel.source_path):
+    for path in (*profiled.artifacts, config, lab.config.kernel.source_path):
         tracker.log_artifact(path)
