@@ -79,7 +79,7 @@ class DeviceHeap:
         return address
 
 
-class GrowingRegistry:
+class MutableRegistry:
     """Registry of allocations of a launch whose kernel allocates memory, the only table that changes while kernels run.
 
     Such a launch runs on one thread, and the table changes between two of its instructions. `state` and `checks` point to it.

@@ -47,7 +47,7 @@ _CONSTANT_FORMAT = re.compile(r"0:0:([0-9a-fA-F]{1,16}),(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Conversion:
+class PrintfConversion:
     """One `%` specification; `width` and `precision` are None if absent and -1 if an argument supplies them."""
 
     flags: bytes
@@ -58,9 +58,9 @@ class Conversion:
 
 
 @lru_cache(maxsize=256)
-def parse_format(text: bytes) -> tuple[bytes | Conversion, ...]:
+def parse_format(text: bytes) -> tuple[bytes | PrintfConversion, ...]:
     """Split a format string into literal text and conversions; other `%` signs are text."""
-    parts: list[bytes | Conversion] = []
+    parts: list[bytes | PrintfConversion] = []
     end = 0
     for match in _CONVERSION.finditer(text):
         parts.append(text[end : match.start()])
@@ -69,7 +69,7 @@ def parse_format(text: bytes) -> tuple[bytes | Conversion, ...]:
             parts.append(b"%")
             continue
         width, precision = (_amount(match[group]) for group in ("width", "precision"))
-        parts.append(Conversion(match["flags"], width, precision, match["length"] or b"", match["kind"]))
+        parts.append(PrintfConversion(match["flags"], width, precision, match["length"] or b"", match["kind"]))
     parts.append(text[end:])
     return tuple(part for part in parts if part)
 
@@ -78,7 +78,7 @@ def _amount(text: bytes | None) -> int | None:
     return None if text is None else -1 if text == b"*" else int(text or b"0")
 
 
-class Formatter:
+class PrintfFormatter:
     """Formatter of messages, based on the C library of the runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -92,10 +92,10 @@ class Formatter:
 
     def message(self, words: Sequence[int]) -> bytes:
         """Return the text of a message, truncated at the first conversion without an argument."""
-        arguments = Arguments(words)
+        arguments = PrintfArguments(words)
         return self.formatted(arguments.string(), arguments)
 
-    def formatted(self, text: bytes, arguments: Arguments) -> bytes:
+    def formatted(self, text: bytes, arguments: PrintfArguments) -> bytes:
         """Return `text` with its conversions replaced."""
         printed = []
         for part in parse_format(text):
@@ -107,7 +107,7 @@ class Formatter:
             printed.append(self._converted(part, arguments))
         return b"".join(printed)
 
-    def _converted(self, conversion: Conversion, arguments: Arguments) -> bytes:
+    def _converted(self, conversion: PrintfConversion, arguments: PrintfArguments) -> bytes:
         flags, width = conversion.flags, conversion.width
         if width == -1:
             width = _signed(arguments.word(), 32)
@@ -141,7 +141,7 @@ class Formatter:
         return self._text.raw[: max(0, min(length, _LONGEST_CONVERSION - 1))]
 
 
-class Arguments:
+class PrintfArguments:
     """Sequential reader of the words of a message; zero after its end."""
 
     def __init__(self, words: Sequence[int]) -> None:
@@ -189,7 +189,9 @@ def clear_printf_buffer(content: NDArray[np.uint8]) -> None:
     struct.pack_into("<II", content.data, 0, 0, len(content))
 
 
-def buffered_messages(content: NDArray[np.uint8], formats: dict[int, bytes], formatter: Formatter) -> Iterator[BufferedMessage]:
+def buffered_messages(
+    content: NDArray[np.uint8], formats: dict[int, bytes], formatter: PrintfFormatter
+) -> Iterator[BufferedMessage]:
     """Return the messages of the records in order, up to the first damaged record."""
     (used,) = struct.unpack_from("<I", content.data, 0)
     position, end = _HEADER_BYTES, min(_HEADER_BYTES + used, len(content))
@@ -202,7 +204,7 @@ def buffered_messages(content: NDArray[np.uint8], formats: dict[int, bytes], for
         words = struct.unpack_from(f"<{count}Q", content.data, position + _CONTROL_BYTES)
         position += size
         if control & _IS_CONSTANT:
-            text = formatter.formatted(formats.get(words[0], b""), Arguments(words[1:])) if words else b""
+            text = formatter.formatted(formats.get(words[0], b""), PrintfArguments(words[1:])) if words else b""
         else:
             text = formatter.message(words)
         yield BufferedMessage(text, bool(control & _TO_STDERR))

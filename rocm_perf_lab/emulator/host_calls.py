@@ -1,7 +1,7 @@
 """Host calls of a kernel: packets through which device code requests printing or memory from the host.
 
 A wavefront claims a free packet, fills it, marks it as ready, signals, and waits until the host returns it. A `PacketQueue` is
-the shared memory of the packets; `Messages` joins the packets of one work-item. Layout: ROCm device libraries
+the shared memory of the packets; `HostCallMessages` joins the packets of one work-item. Layout: ROCm device libraries
 (`ockl/src/hostcall_impl.cl`, `services.cl`), ROCclr (`device/devhostcall.hpp`, `devhcmessages.cpp`).
 """
 
@@ -142,7 +142,7 @@ def _slots(content: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return content[_PAYLOADS:].view(np.uint64).reshape(_PACKETS, LANES, _SLOT_WORDS)
 
 
-class Messages:
+class HostCallMessages:
     """Messages of work-items that arrive in several packets; call `add(words)` for each packet in order of arrival."""
 
     def __init__(self) -> None:

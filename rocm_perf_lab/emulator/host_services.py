@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.emulator.device_heap import BOOKS_BYTES, BOOKS_NAME, DeviceHeap, GrowingRegistry
+from rocm_perf_lab.emulator.device_heap import BOOKS_BYTES, BOOKS_NAME, DeviceHeap, MutableRegistry
 from rocm_perf_lab.emulator.device_printf import (
     BUFFER_BYTES,
     BUFFER_NAME,
-    Formatter,
+    PrintfFormatter,
     buffered_messages,
     clear_printf_buffer,
     constant_formats,
 )
 from rocm_perf_lab.emulator.errors import EmulationError
-from rocm_perf_lab.emulator.host_calls import QUEUE_BYTES, QUEUE_NAME, HostService, Messages, PhasedQueue, StackedQueue
+from rocm_perf_lab.emulator.host_calls import QUEUE_BYTES, QUEUE_NAME, HostCallMessages, HostService, PhasedQueue, StackedQueue
 from rocm_perf_lab.emulator.kernarg import SERVICES
 from rocm_perf_lab.emulator.printed import PrintedText
 from rocm_perf_lab.emulator.structures import ANSWER, HostCallOutcome, HostServicesRecord
@@ -61,7 +61,7 @@ class HostServices:
 
     def __init__(self, runtime: Runtime, memory: DeviceMemory) -> None:
         self._memory = memory
-        self._formatter = Formatter(runtime)
+        self._formatter = PrintfFormatter(runtime)
         self.heap = DeviceHeap(memory)
 
     def of_kernel(self, kernel: KernelMetadata, kernarg_address: int, elf: ElfFile) -> LaunchServices | None:
@@ -125,7 +125,7 @@ class LaunchServices:
         kernel: str,
         services: HostServices,
         queue: PacketQueue,
-        formatter: Formatter,
+        formatter: PrintfFormatter,
         changes: Mapping[int, tuple[int, int]],
         formats: dict[int, bytes] | None,
     ) -> None:
@@ -136,13 +136,13 @@ class LaunchServices:
         self.printed = PrintedText()
         self.calls = 0
         self.error: BaseException | None = None
-        self._messages = Messages()
-        self._registry: GrowingRegistry | None = None
+        self._messages = HostCallMessages()
+        self._registry: MutableRegistry | None = None
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Replace placeholders in the kernarg segment by addresses and reset the state of the last run."""
-        self.printed, self.calls, self.error, self._messages = PrintedText(), 0, None, Messages()
+        self.printed, self.calls, self.error, self._messages = PrintedText(), 0, None, HostCallMessages()
         if self._formats is not None:
             clear_printf_buffer(self._services.printf_buffer)
         marked = []
@@ -166,7 +166,7 @@ class LaunchServices:
 
     def begin(self, registry: ctypes.Array[AllocationEntry], state: MachineState, checks: ChecksRecord | None) -> None:
         """Start a run on `state`."""
-        self._registry = GrowingRegistry(registry, state, checks)
+        self._registry = MutableRegistry(registry, state, checks)
 
     def _answer(self, workgroup: ctypes.Array[ctypes.c_uint32], wave: int) -> int:
         try:

@@ -32,7 +32,7 @@ class KernelArgumentError(LabError):
 
 
 @dataclass(frozen=True)
-class Service:
+class RuntimeService:
     """Service of a runtime that a kernel may request through a hidden argument.
 
     The argument holds a placeholder, an address without memory. If the emulator provides the service, a launch replaces it with
@@ -57,12 +57,12 @@ _SERVICES = (
     ("hidden_queue_ptr", "the kernel reads the HSA queue, which the emulator does not have", "Run it on a GPU."),
 )
 SERVICES = tuple(
-    Service(argument, _FIRST_SERVICE + number * _SERVICE_BYTES, missing, hint)
+    RuntimeService(argument, _FIRST_SERVICE + number * _SERVICE_BYTES, missing, hint)
     for number, (argument, missing, hint) in enumerate(_SERVICES)
 )
 
 
-def service_at(address: int) -> Service | None:
+def service_at(address: int) -> RuntimeService | None:
     """Return the service whose placeholder contains an address."""
     number, _ = divmod(address - _FIRST_SERVICE, _SERVICE_BYTES)
     return SERVICES[number] if 0 <= number < len(SERVICES) else None

@@ -18,7 +18,7 @@ FIRST_TEMP_ROW = VGPR_ROWS
 USER_SGPR_SLOTS = 32
 
 
-class Status(IntEnum):
+class WaveStatus(IntEnum):
     """Reason for which a translated kernel returned."""
 
     ENDED = 0

@@ -9,7 +9,7 @@ import numpy as np
 
 from rocm_perf_lab.emulator.build import Runtime, load_runtime
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
-from rocm_perf_lab.emulator.structures import EXEC, LANES, FaultRecord, MachineState, Status, WaveState, WaveTrace
+from rocm_perf_lab.emulator.structures import EXEC, LANES, FaultRecord, MachineState, WaveState, WaveStatus, WaveTrace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,10 +83,10 @@ class WaveBench:
         passed = [a if isinstance(a, ctypes._SimpleCData) else ctypes.c_int(a) for a in arguments]
         return int(getattr(self.runtime.library, helper)(ctypes.byref(self.wave), ctypes.c_int(7), *passed))
 
-    def execute(self, snippets: Snippets, text: str) -> Status:
+    def execute(self, snippets: Snippets, text: str) -> WaveStatus:
         """Run a snippet of assembly on this wavefront."""
         registry = self.memory.registry()
         self.machine.allocations, self.machine.allocation_count = ctypes.addressof(registry), len(registry)
         self.machine.fault.kind = 0
         snippets.run_on(self.wave, text)
-        return Status(self.wave.status)
+        return WaveStatus(self.wave.status)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocm_perf_lab.emulator.build import load_runtime
-from rocm_perf_lab.emulator.device_printf import Arguments, Conversion, Formatter, parse_format
+from rocm_perf_lab.emulator.device_printf import PrintfArguments, PrintfConversion, PrintfFormatter, parse_format
 
 
 def packed(text: bytes) -> list[int]:
@@ -30,7 +30,7 @@ def words_of(*values: float | bytes) -> list[int]:
 
 
 def printed(text: bytes, *values: float | bytes) -> bytes:
-    return Formatter(load_runtime()).message([*packed(text), *words_of(*values)])
+    return PrintfFormatter(load_runtime()).message([*packed(text), *words_of(*values)])
 
 
 MINUS_1 = 0xFFFF_FFFF
@@ -82,19 +82,19 @@ def test_an_excessive_width_is_truncated() -> None:
 
 
 def test_a_format_is_parsed_into_text_and_conversions() -> None:
-    assert parse_format(b"x = %-8.3lld%%") == (b"x = ", Conversion(b"-", 8, 3, b"ll", b"d"), b"%")
+    assert parse_format(b"x = %-8.3lld%%") == (b"x = ", PrintfConversion(b"-", 8, 3, b"ll", b"d"), b"%")
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 2**64 - 1), max_size=8))
 def test_no_format_and_no_arguments_break_it(text: bytes, words: list[int]) -> None:
-    formatter = Formatter(load_runtime())
+    formatter = PrintfFormatter(load_runtime())
 
-    assert isinstance(formatter.formatted(text, Arguments(words)), bytes)
+    assert isinstance(formatter.formatted(text, PrintfArguments(words)), bytes)
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda text: text.replace(b"\0", b"")), max_size=5))
 def test_strings_come_back_from_their_words(strings: list[bytes]) -> None:
-    arguments = Arguments(words_of(*strings))
+    arguments = PrintfArguments(words_of(*strings))
 
     assert [arguments.string() for _ in strings] == strings
     assert arguments.are_used_up

@@ -13,10 +13,10 @@ import pytest
 
 from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.checks import CheckKind
-from rocm_perf_lab.emulator.device_printf import Formatter, buffered_messages
+from rocm_perf_lab.emulator.device_printf import PrintfFormatter, buffered_messages
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.faults import KernelAssertion, KernelTrap, MemoryFault
-from rocm_perf_lab.emulator.host_calls import Messages
+from rocm_perf_lab.emulator.host_calls import HostCallMessages
 from rocm_perf_lab.emulator.host_services import UnknownHostCall
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from tests.builders.emulation import EmulatorBench, int32, int64
@@ -417,7 +417,7 @@ def test_damaged_records_end_the_reading() -> None:
     content = np.zeros(64, np.uint8)
     content[:16] = np.frombuffer(struct.pack("<IIII", 56, 64, 1 << 20 << 2, 0), np.uint8)
 
-    assert list(buffered_messages(content, {}, Formatter(load_runtime()))) == []
+    assert list(buffered_messages(content, {}, PrintfFormatter(load_runtime()))) == []
 
 
 TRITON = """
@@ -514,7 +514,7 @@ def test_packets_with_phases_are_answered_too() -> None:
 
 def test_pieces_of_messages_are_put_together_by_their_number() -> None:
     begin, end = 1, 2
-    messages = Messages()
+    messages = HostCallMessages()
 
     first, nothing = messages.add([begin | 1 << 5, 10, 99, 99, 99, 99, 99, 99])
     second, _ = messages.add([begin | 2 << 5, 20, 21, 0, 0, 0, 0, 0])

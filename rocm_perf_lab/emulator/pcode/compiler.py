@@ -1,6 +1,6 @@
 """Compiler of the pseudo-code of one instruction to IR, so that AMD's specification is the implementation.
 
-The caller supplies the registers (`Registers`). Afterwards `variables` holds the assigned names (D0, SCC, ...) and `masks` the
+The caller supplies a `RegisterReader`. Afterwards `variables` holds the assigned names (D0, SCC, ...) and `masks` the
 per-lane bits of VCC, EXEC, D0 or D1. Branches become selects; loops are unrolled.
 """
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.pseudocode import pseudocode_of
 from rocm_perf_lab.emulator.pcode import functions
-from rocm_perf_lab.emulator.pcode.expressions import LANE_INDEX, Evaluator, Registers, base_name
+from rocm_perf_lab.emulator.pcode.expressions import LANE_INDEX, ExpressionEvaluator, RegisterReader, base_name
 from rocm_perf_lab.emulator.pcode.parser import parse
 from rocm_perf_lab.emulator.pcode.syntax import (
     Assign,
@@ -53,14 +53,14 @@ class SemanticsCompiler:
     def __init__(
         self,
         builder: Builder,
-        registers: Registers,
+        registers: RegisterReader,
         *,
         per_lane: bool,
         variables: Mapping[str, Value] | None = None,
         lambdas: Mapping[str, Lambda] | None = None,
     ) -> None:
         self.builder = builder
-        self._expressions = Evaluator(builder, registers, variables or {}, self._call)
+        self._expressions = ExpressionEvaluator(builder, registers, variables or {}, self._call)
         self._evaluate = self._expressions.evaluate
         self.variables = self._expressions.variables
         self.masks: dict[str, Value] = {}

@@ -42,7 +42,7 @@ _MODE_BITS = {"IEEE": 9, "DX10_CLAMP": 8, "FP16_OVFL": 23}
 LANE_INDEX = frozenset({"laneId", "laneID"})
 
 
-class Registers(Protocol):
+class RegisterReader(Protocol):
     """Operands and state that pseudo-code reads."""
 
     def read(self, name: str) -> Value | None:
@@ -54,7 +54,7 @@ class Registers(Protocol):
         ...
 
 
-class Evaluator:
+class ExpressionEvaluator:
     """Evaluator of expressions; caches reads of registers in `variables`.
 
     Args:
@@ -67,7 +67,7 @@ class Evaluator:
     def __init__(
         self,
         builder: Builder,
-        registers: Registers,
+        registers: RegisterReader,
         variables: Mapping[str, Value],
         call: Callable[[str, list[Value]], Value],
     ) -> None:

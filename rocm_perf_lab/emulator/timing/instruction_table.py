@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.isa.issue import is_transcendental, matrix_f16_flops
-from rocm_perf_lab.emulator.timing.structures import TimedBlock, TimedInstruction, Unit
+from rocm_perf_lab.emulator.timing.structures import ExecutionUnit, TimedBlock, TimedInstruction
 
 if TYPE_CHECKING:
     import ctypes
@@ -37,26 +37,26 @@ def _row(instruction: Instruction, timing: TimingParameters) -> TimedInstruction
     return TimedInstruction(unit, _cycles(instruction, unit, timing), vmcnt, lgkmcnt, 0)
 
 
-def unit_of(instruction: Instruction) -> Unit:
+def unit_of(instruction: Instruction) -> ExecutionUnit:
     """Return the unit that an instruction occupies."""
     name = instruction.mnemonic
     if instruction.is_vector_alu:
-        return Unit.VALU
+        return ExecutionUnit.VALU
     match instruction.encoding:
         case "SMEM":
-            return Unit.SMEM
+            return ExecutionUnit.SMEM
         case "DS":
-            return Unit.LDS
+            return ExecutionUnit.LDS
         case "GLOBAL" | "FLAT" | "SCRATCH" | "MUBUF":
             if name in ("BUFFER_WBL2", "BUFFER_INV"):
-                return Unit.INTERNAL
-            return Unit.LOAD if "LOAD" in name or "ATOMIC" in name else Unit.STORE
+                return ExecutionUnit.INTERNAL
+            return ExecutionUnit.LOAD if "LOAD" in name or "ATOMIC" in name else ExecutionUnit.STORE
         case "SOPP":
             if name.startswith(("S_BRANCH", "S_CBRANCH")):
-                return Unit.BRANCH
-            special = {"S_WAITCNT": Unit.WAIT, "S_BARRIER": Unit.BARRIER, "S_ENDPGM": Unit.END}
-            return special.get(name, Unit.INTERNAL)
-    return Unit.BRANCH if name in ("S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64") else Unit.SCALAR
+                return ExecutionUnit.BRANCH
+            special = {"S_WAITCNT": ExecutionUnit.WAIT, "S_BARRIER": ExecutionUnit.BARRIER, "S_ENDPGM": ExecutionUnit.END}
+            return special.get(name, ExecutionUnit.INTERNAL)
+    return ExecutionUnit.BRANCH if name in ("S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64") else ExecutionUnit.SCALAR
 
 
 def wait_counts(instruction: Instruction) -> tuple[int, int]:
@@ -69,10 +69,10 @@ def wait_counts(instruction: Instruction) -> tuple[int, int]:
     return (_NO_WAIT if vmcnt == _VMCNT_FREE else vmcnt), (_NO_WAIT if lgkmcnt == _LGKMCNT_FREE else lgkmcnt)
 
 
-def _cycles(instruction: Instruction, unit: Unit, timing: TimingParameters) -> int:
-    if unit is Unit.VALU:
+def _cycles(instruction: Instruction, unit: ExecutionUnit, timing: TimingParameters) -> int:
+    if unit is ExecutionUnit.VALU:
         return _vector_cycles(instruction, timing)
-    return {Unit.SCALAR: timing.scalar_cycles, Unit.BRANCH: timing.branch_cycles}.get(unit, timing.issue_cycles)
+    return {ExecutionUnit.SCALAR: timing.scalar_cycles, ExecutionUnit.BRANCH: timing.branch_cycles}.get(unit, timing.issue_cycles)
 
 
 def _vector_cycles(instruction: Instruction, timing: TimingParameters) -> int:

@@ -6,7 +6,7 @@ import ctypes
 from enum import IntEnum
 
 
-class Unit(IntEnum):
+class ExecutionUnit(IntEnum):
     """Unit that an instruction occupies (enum rpl_unit)."""
 
     VALU = 0

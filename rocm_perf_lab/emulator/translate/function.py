@@ -8,10 +8,10 @@ from rocm_perf_lab.emulator.errors import UnsupportedInstruction
 from rocm_perf_lab.emulator.pcode.llvm_text import SsaNames
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value
 from rocm_perf_lab.emulator.program import CONDITIONAL_BRANCHES, is_computed_jump
-from rocm_perf_lab.emulator.structures import EXEC, VCC, Status, offset_of
+from rocm_perf_lab.emulator.structures import EXEC, VCC, WaveStatus, offset_of
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
 from rocm_perf_lab.emulator.translate.memory import translate_memory
-from rocm_perf_lab.emulator.translate.mode import Mode, modes_at_entry
+from rocm_perf_lab.emulator.translate.mode import ModeRegister, modes_at_entry
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.translate.scalar import translate_scalar
 from rocm_perf_lab.emulator.translate.state import BlockState
@@ -72,11 +72,11 @@ def _prologue(program: Program) -> list[str]:
 
 def _fault_exit() -> list[str]:
     lines: list[str] = []
-    _return_status(lines, Status.FAULT, 0, ("%fault_status", "%fault_resume"))
+    _return_status(lines, WaveStatus.FAULT, 0, ("%fault_status", "%fault_resume"))
     return lines
 
 
-def _translate_block(program: Program, block: BasicBlock, mode: Mode, names: SsaNames, lines: list[str]) -> None:
+def _translate_block(program: Program, block: BasicBlock, mode: ModeRegister, names: SsaNames, lines: list[str]) -> None:
     _enter_block(block, names, lines)
     state = BlockState(names, lines, mode)
     last = block.instructions[-1]
@@ -99,7 +99,7 @@ def _enter_block(block: BasicBlock, names: SsaNames, lines: list[str]) -> None:
             f"br i1 %over{n}, label %pause{n}, label %run{n}, !prof !0",
             f"pause{n}:",
         ]
-        _return_status(lines, Status.SLICE_OVER, resume_id(block), (names.fresh(), names.fresh()))
+        _return_status(lines, WaveStatus.SLICE_OVER, resume_id(block), (names.fresh(), names.fresh()))
     else:
         lines.append(f"br label %run{n}")
     lines += [
@@ -173,9 +173,9 @@ def _leave_block(program: Program, block: BasicBlock, state: BlockState) -> None
         taken, otherwise = (_label(program, address) for address in block.successors)
         lines.append(f"br i1 {state.scalar_builder.text(condition)}, label %{taken}, label %{otherwise}")
     elif name.startswith("S_ENDPGM"):
-        _return_status(lines, Status.ENDED, 0, (state.names.fresh(), state.names.fresh()))
+        _return_status(lines, WaveStatus.ENDED, 0, (state.names.fresh(), state.names.fresh()))
     elif name in ("S_BARRIER", "S_SLEEP"):
-        status = Status.BARRIER if name == "S_BARRIER" else Status.SLICE_OVER
+        status = WaveStatus.BARRIER if name == "S_BARRIER" else WaveStatus.SLICE_OVER
         following = program.block_at[block.successors[0]]
         _return_status(lines, status, resume_id(following), (state.names.fresh(), state.names.fresh()))
     elif target is not None:
@@ -230,7 +230,7 @@ def _dispatcher(program: Program, names: SsaNames) -> list[str]:
     ]
 
 
-def _return_status(lines: list[str], status: Status, resume: int, names: tuple[str, str]) -> None:
+def _return_status(lines: list[str], status: WaveStatus, resume: int, names: tuple[str, str]) -> None:
     """Store the reason for stopping and the resume point, and return."""
     status_pointer, resume_pointer = names
     lines += [

@@ -26,7 +26,7 @@ _INDEXING = ("S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF")
 
 
 @dataclass(frozen=True)
-class Mode:
+class ModeRegister:
     """Known bits of MODE; bits outside `known` are zero in `value`."""
 
     value: int
@@ -36,16 +36,16 @@ class Mode:
         """Return a bit, or None if it depends on the path."""
         return bool(self.value >> index & 1) if self.known >> index & 1 else None
 
-    def meet(self, other: Mode) -> Mode:
+    def meet(self, other: ModeRegister) -> ModeRegister:
         """Return the bits that are equal on two paths."""
         known = self.known & other.known & ~(self.value ^ other.value)
-        return Mode(self.value & known, known)
+        return ModeRegister(self.value & known, known)
 
-    def after(self, instruction: Instruction) -> Mode:
+    def after(self, instruction: Instruction) -> ModeRegister:
         """Return MODE after an instruction."""
         if instruction.mnemonic in _INDEXING:
             bit, is_on = 1 << REGISTER_INDEXING, instruction.mnemonic.endswith("ON")
-            return Mode(self.value & ~bit | (bit if is_on else 0), self.known | bit)
+            return ModeRegister(self.value & ~bit | (bit if is_on else 0), self.known | bit)
         if not instruction.mnemonic.startswith("S_SETREG"):
             return self
         register, offset, size = register_field(instruction)
@@ -53,17 +53,17 @@ class Mode:
             return self
         mask = ((1 << size) - 1) << offset
         if "literal" not in instruction.fields:
-            return Mode(self.value & ~mask, self.known & ~mask)
-        return Mode(self.value & ~mask | instruction.fields["literal"] << offset & mask, self.known | mask)
+            return ModeRegister(self.value & ~mask, self.known & ~mask)
+        return ModeRegister(self.value & ~mask | instruction.fields["literal"] << offset & mask, self.known | mask)
 
 
-def modes_at_entry(program: Program) -> Mapping[int, Mode]:
+def modes_at_entry(program: Program) -> Mapping[int, ModeRegister]:
     """Return MODE at the start of each block, by block index."""
-    start = Mode(program.mode)
+    start = ModeRegister(program.mode)
     if not any(i.mnemonic.startswith(("S_SETREG", "S_SET_GPR_IDX")) for i in program.instructions):
         return dict.fromkeys((b.index for b in program.blocks), start)
-    modes: dict[int, Mode] = {}
-    pending: list[tuple[BasicBlock, Mode]] = [(program.block_at[program.entry], start)]
+    modes: dict[int, ModeRegister] = {}
+    pending: list[tuple[BasicBlock, ModeRegister]] = [(program.block_at[program.entry], start)]
     while pending:
         block, incoming = pending.pop()
         mode = incoming if block.index not in modes else modes[block.index].meet(incoming)

@@ -16,7 +16,7 @@ from rocm_perf_lab.emulator.pcode.values import Value, constant
 from rocm_perf_lab.emulator.structures import EXEC, LANES, offset_of
 
 if TYPE_CHECKING:
-    from rocm_perf_lab.emulator.translate.mode import Mode
+    from rocm_perf_lab.emulator.translate.mode import ModeRegister
 
 _CHUNK_BYTES = CHUNK * 4
 
@@ -24,7 +24,7 @@ _CHUNK_BYTES = CHUNK * 4
 class BlockState:
     """Registers of one basic block under translation; `lines` receives finished code."""
 
-    def __init__(self, names: SsaNames, lines: list[str], mode: Mode) -> None:
+    def __init__(self, names: SsaNames, lines: list[str], mode: ModeRegister) -> None:
         self.names = names
         self.lines = lines
         self.mode = mode

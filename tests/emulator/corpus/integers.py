@@ -204,7 +204,8 @@ def xorshift(rng: np.random.Generator) -> Run:
     def step(state: np.ndarray) -> np.ndarray:
         state = np.bitwise_xor(state, state << U32(13))
         state = np.bitwise_xor(state, state >> U32(17))
-        return np.bitwise_xor(state, state << U32(5))
+        result: np.ndarray = np.bitwise_xor(state, state << U32(5))
+        return result
 
     for _ in range(50):
         s = step(s)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.structures import LANES, M0, FaultKind, Status
+from rocm_perf_lab.emulator.structures import LANES, M0, FaultKind, WaveStatus
 from tests.builders.opcodes import JUNK, Snippets
 from tests.builders.waves import WaveBench
 
@@ -99,7 +99,7 @@ def test_swizzled_records_are_interleaved(bench: WaveBench, snippets: Snippets, 
     index = (LANE * 37 % 101).astype(np.uint32)
     bench.row(ADDRESS)[:], bench.row(OFFSETS)[:], bench.wave.sgpr[OFFSET_SGPR] = index, LANE % 3 * 4, 32
 
-    assert bench.execute(snippets, PLAIN[1]) == Status.BARRIER
+    assert bench.execute(snippets, PLAIN[1]) == WaveStatus.BARRIER
 
     place = 32 + swizzled(index, LANE % 3 * 4 + 4, 16, group)
     assert np.array_equal(bench.row(DATA), WORDS[place // 4])
@@ -222,9 +222,9 @@ def test_typed_stores_write_back_what_typed_loads_read(
 
     for target, kind in ((x, "load"), (y, "store")):
         set_resource(bench, target.address, records=LANES, stride=bits * count // 8)
-        assert bench.execute(snippets, typed(kind, "xyzw", (data, number), d16)) == Status.BARRIER
+        assert bench.execute(snippets, typed(kind, "xyzw", (data, number), d16)) == WaveStatus.BARRIER
 
-    seen = components(data, number, bench.content(y, np.uint8))
+    seen = components(data, number, bench.content(y, np.uint8).view(np.uint8))
     assert np.array_equal(seen, components(data, number, raw.view(np.uint8)))
 
 
@@ -275,8 +275,8 @@ def test_an_unbound_resource_reads_as_zero(bench: WaveBench, snippets: Snippets)
     set_resource(bench, 0, records=0, data=0, number=0, select=(R, G, B, A))
     bench.row(ADDRESS)[:], bench.row(DATA)[:] = LANE, JUNK
 
-    assert bench.execute(snippets, typed("load", "x")) == Status.BARRIER
-    assert bench.execute(snippets, typed("store", "x")) == Status.BARRIER
+    assert bench.execute(snippets, typed("load", "x")) == WaveStatus.BARRIER
+    assert bench.execute(snippets, typed("store", "x")) == WaveStatus.BARRIER
     assert set(bench.row(DATA)) == {0}
 
 
@@ -297,7 +297,7 @@ def test_a_load_into_lds_puts_one_dword_for_each_active_lane(bench: WaveBench, s
     bench.set_exec(0xFFFFFFFF_0000FFF0)
     bench.lds[:] = 77
 
-    assert bench.execute(snippets, text) == Status.BARRIER
+    assert bench.execute(snippets, text) == WaveStatus.BARRIER
 
     read = np.array([content[p + 16 : p + 20].view(kind)[0] for p in place.astype(int)]).astype(np.int64).astype(np.uint32)
     if text.startswith("buffer"):
@@ -313,7 +313,7 @@ def test_scratch_is_loaded_into_lds(bench: WaveBench, snippets: Snippets) -> Non
     per_lane = np.ctypeslib.as_array(bench.scratch).view(np.uint32).reshape(LANES, -1)
     per_lane[:] = np.arange(per_lane.size, dtype=np.uint32).reshape(per_lane.shape)
 
-    assert bench.execute(snippets, SCRATCH_LDS) == Status.BARRIER
+    assert bench.execute(snippets, SCRATCH_LDS) == WaveStatus.BARRIER
 
     assert np.array_equal(bench.lds[1 : 1 + LANES], per_lane[:, 3])
 
@@ -323,5 +323,5 @@ def test_a_load_beyond_the_lds_is_a_fault(bench: WaveBench, snippets: Snippets) 
     bench.set_addresses(2, np.full(LANES, x.address, np.uint64))
     bench.wave.sgpr[M0] = 4096 - 64
 
-    assert bench.execute(snippets, next(iter(LDS_LOADS))) == Status.FAULT
+    assert bench.execute(snippets, next(iter(LDS_LOADS))) == WaveStatus.FAULT
     assert (bench.fault.kind, bench.fault.lanes) == (FaultKind.LDS, (1 << 64) - (1 << 12))

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.structures import FIRST_AGPR_ROW, LANES, FaultKind, Status
+from rocm_perf_lab.emulator.structures import FIRST_AGPR_ROW, LANES, FaultKind, WaveStatus
 from tests.builders.opcodes import Snippets
 from tests.builders.waves import WaveBench
 
@@ -170,7 +170,7 @@ def run_dense(snippets: Snippets, name: str, text: str, files: str = "vvvv", see
         put(bench, files[0], A_ROW, a[shape.operand(shape.per_lane)])
         put(bench, files[1], B_ROW, lanes_b)
         put(bench, files[2], C_ROW, c[shape.result()])
-        assert bench.execute(snippets, text) == Status.BARRIER
+        assert bench.execute(snippets, text) == WaveStatus.BARRIER
         lanes_d = get(bench, files[3], D_ROW, shape.result()[0].shape[1], shape.out)
     d = np.full_like(c, 99)
     d[shape.result()] = lanes_d
@@ -243,7 +243,7 @@ def test_c_may_be_a_constant(snippets: Snippets, name: str) -> None:
 
 def test_a_broadcast_over_too_many_blocks_is_a_fault(snippets: Snippets) -> None:
     with WaveBench() as bench:
-        assert bench.execute(snippets, dense_text("f32_32x32x1_2b_f32", after=" cbsz:2")) == Status.FAULT
+        assert bench.execute(snippets, dense_text("f32_32x32x1_2b_f32", after=" cbsz:2")) == WaveStatus.FAULT
         assert bench.fault.kind == FaultKind.UNSUPPORTED
 
 
@@ -322,7 +322,7 @@ def run_sparse(
         put(bench, "v", INDEX_ROW, indices.astype(np.uint32)[:, None])
         _, i, j = shape.result()
         put(bench, files[2], D_ROW, c[i, j])
-        assert bench.execute(snippets, text) == Status.BARRIER
+        assert bench.execute(snippets, text) == WaveStatus.BARRIER
         result = get(bench, files[2], D_ROW, i.shape[1], shape.out)
     expected = (full_a @ b.astype(np.float64).T + c).astype(shape.out)
     return result, expected[i, j]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.structures import Status
+from rocm_perf_lab.emulator.structures import WaveStatus
 from tests.builders.opcodes import Snippets
 from tests.builders.waves import WaveBench
 
@@ -139,7 +139,7 @@ def test_a_buffer_atomic_past_the_end_returns_zero(bench: WaveBench, snippets: S
 def test_misaligned_atomics_and_wild_addresses_are_faults(bench: WaveBench, snippets: Snippets, text: str, offset: int) -> None:
     run(bench, snippets, text, np.zeros(32, np.uint32), 1, offset=offset)
 
-    assert bench.wave.status == Status.FAULT
+    assert bench.wave.status == WaveStatus.FAULT
     assert bench.fault.width_bytes == 4
 
 
