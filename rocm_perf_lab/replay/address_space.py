@@ -1,8 +1,8 @@
-"""Keeping captured addresses free in a new process: reserved before anything else of the process can take them.
+"""Reserves the captured addresses in a new process before anything else can occupy them.
 
-The first thing that a replay's process does is `claim(ranges)`. Where a library, the heap or a stack already lies in a range,
-the process starts itself again: Linux lays out its address space anew at every start, and without randomisation at the last one.
-Standard library only: whatever this module imported would take addresses itself.
+A replay process calls `claim(ranges)` first. If a library, the heap or a stack already occupies a range, the process restarts
+itself with another randomised layout of the address space, the last time without randomisation. This module uses the standard
+library only, because imports occupy addresses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 ATTEMPTS = 8
-"""Starts with a random layout, before one without."""
+"""Starts with a randomised layout, before one without."""
 ATTEMPT_VARIABLE = "ROCM_PERF_LAB_REPLAY_ATTEMPT"
 
 _PROT_NONE, _PROT_READ_WRITE = 0, 3
@@ -40,35 +40,35 @@ def _libc() -> Any:
 
 
 def reserve(address: int, nbytes: int) -> bool:
-    """Keep a range from everyone else in this process; False where something is there already."""
+    """Reserve a range in this process; return False if part of it is in use."""
     flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED_NOREPLACE
     got = _libc().mmap(address, nbytes, _PROT_NONE, flags, -1, 0)
     if got == address:
         return True
-    if got != _FAILED:  # a kernel older than 4.17 takes the address as a hint
+    if got != _FAILED:  # a kernel older than 4.17 treats the address as a hint
         _libc().munmap(got, nbytes)
     return False
 
 
 def release(address: int, nbytes: int) -> None:
-    """Give a reserved range back."""
+    """Release a reserved range."""
     _libc().munmap(address, nbytes)
 
 
 def materialise(address: int, nbytes: int) -> bool:
-    """Put zeroed, writable memory into a range that this process reserved; False where there is no such memory."""
+    """Map zeroed, writable memory into a reserved range; return False if there is not enough memory."""
     flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED
     if _libc().mmap(address, nbytes, _PROT_READ_WRITE, flags, -1, 0) != address:
         return False
-    _libc().madvise(address, nbytes, _MADV_HUGEPAGE)  # fewer page faults; a refusal costs time only
+    _libc().madvise(address, nbytes, _MADV_HUGEPAGE)  # fewer page faults; failure is harmless
     return True
 
 
 def claim(ranges: list[Range]) -> list[Range]:
-    """Reserve all ranges; those that are taken are given back and the process starts again, as long as that can help.
+    """Reserve all ranges. If some are in use, restart the process with another layout, up to `ATTEMPTS` + 1 times.
 
     Returns:
-        The ranges that stay taken after the last start; empty where every range is this process's.
+        The ranges that are still in use after the last start; empty if all are reserved.
     """
     taken = [(address, nbytes) for address, nbytes in ranges if not reserve(address, nbytes)]
     attempt = int(os.environ.get(ATTEMPT_VARIABLE, "0"))
@@ -81,7 +81,7 @@ def claim(ranges: list[Range]) -> list[Range]:
 
 
 def owner_of(address: int, nbytes: int) -> str | None:
-    """What of this process lies in a range: a file, `[heap]`, `[stack]`, unnamed memory, or nothing."""
+    """Return the owner of memory in a range: a file, `[heap]`, `[stack]` or unnamed memory; None if the range is free."""
     with open("/proc/self/maps", encoding="utf-8") as maps:  # noqa: PTH123 pathlib is not loaded this early
         for line in maps:
             bounds, *rest = line.split(maxsplit=5)

@@ -1,7 +1,7 @@
 """Runs an application under the capture tool: `capture(CaptureRequest(...)) -> CaptureOutcome`.
 
-The tool (`native/`) writes into a work directory beside the output; what it made is judged here, and only a directory with a
-manifest becomes the output. The application's own result does not matter to a capture that is complete.
+The tool (`native/`) writes to a work directory next to the output. Only a directory with a manifest becomes the output. A
+complete capture is accepted regardless of the exit code of the application.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ _PREFIX = "ROCM_PERF_LAB_CAPTURE_"
 
 
 class ApplicationCaptureError(LabError):
-    """The application ran, or not, and there is no capture."""
+    """Application run that produced no capture."""
 
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """Which dispatch of which application.
+    """Dispatch of an application to capture.
 
     Args:
         command: Program and arguments.
-        kernel: Name of the kernel, mangled or not, with or without parameters and template arguments; or /expression/.
-        output: Directory to be made.
-        dispatch: Which of the matching dispatches, from 0.
-        mode: `reachable` saves what the kernel can reach from its arguments, `full` all memory of the process,
-            `arguments` only what the arguments point to.
-        limit_bytes: Largest capture; 0 for none.
-        timeout_s: How long to wait for other work on the GPU, and for the dispatch.
-        application_timeout_s: After which the application is ended; None waits for ever.
+        kernel: Name of the kernel, mangled or demangled, with or without parameters and template arguments; or /expression/.
+        output: Directory to create.
+        dispatch: Index among the matching dispatches, from 0.
+        mode: `reachable` captures memory reachable from the arguments, `full` all memory of the process, `arguments` only
+            the memory that the arguments point to.
+        limit_bytes: Largest size of the capture; 0 for no limit.
+        timeout_s: Time limit in seconds for other work on the GPU, and for the dispatch.
+        application_timeout_s: Time limit of the application in seconds; None for no limit.
         preload: Load the tool with LD_PRELOAD, for applications that overwrite HSA_TOOLS_LIB.
-        rocprofiler_sdk: Load the tool through rocprofiler-sdk, where the runtime itself loads no tools.
-        low_addresses: Ask the driver for low addresses, which a replay finds free (HSA_RESERVE_SVM).
-        record_command: Keep the command line in the capture.
+        rocprofiler_sdk: Load the tool through rocprofiler-sdk, for runtimes that do not load tools themselves.
+        low_addresses: Request low addresses, which are free in a replay process (HSA_RESERVE_SVM).
+        record_command: Store the command line in the capture.
     """
 
     command: tuple[str, ...]
@@ -73,10 +73,10 @@ class CaptureRequest:
 
 @dataclass(frozen=True)
 class CaptureOutcome:
-    """A complete capture.
+    """Complete capture of an application.
 
-    `kernels` are dispatches by name, as far as the tool counted: up to the captured one. `exit_code` is the application's,
-    negative for a signal.
+    `kernels` are numbers of dispatches by kernel name, up to the captured dispatch. `exit_code` of the application is negative
+    after a signal.
     """
 
     directory: Path
@@ -87,7 +87,7 @@ class CaptureOutcome:
 
 
 class _ProcessReport(BaseModel):
-    """kernels-<pid>.json, see native/FORMAT.md."""
+    """Report of the tool in one process: kernels-<pid>.json, see native/FORMAT.md."""
 
     kernels: dict[str, int]
     matches: int
@@ -98,7 +98,7 @@ class _ProcessReport(BaseModel):
 
 @dataclass(frozen=True)
 class _Report:
-    """Of all processes together."""
+    """Reports of all processes, combined."""
 
     kernels: Mapping[str, int]
     matches: int
@@ -113,16 +113,16 @@ def capture(
     environment: Mapping[str, str] | None = None,
     stdout: IO[str] | int | None = None,
 ) -> CaptureOutcome:
-    """Run the application to its end with the tool in it.
+    """Run an application with the capture tool loaded, and return the capture.
 
     Args:
-        request: What to run and what to capture.
-        tool: The capture tool; built on first use by default.
-        environment: Of the application; this process's own by default.
-        stdout: Where the application's output goes; this process's own by default.
+        request: Application and dispatch.
+        tool: Capture tool; by default it is built on first use.
+        environment: Environment of the application; by default that of this process.
+        stdout: Standard output of the application; by default that of this process.
 
     Raises:
-        ApplicationCaptureError: No capture came of it; the message says why, and what was dispatched.
+        ApplicationCaptureError: There is no capture; the message reports the reason and the dispatched kernels.
         ToolBuildError: The tool cannot be built.
     """
     _check(request)
@@ -136,13 +136,13 @@ def capture(
             if request.rocprofiler_sdk:
                 variables[f"{_PREFIX}TOOL"] = str(tool)
             exit_code = _run(request, variables, stdout)
-        return _judge(request, work, exit_code, time.monotonic() - start)
+        return _accepted(request, work, exit_code, time.monotonic() - start)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
 def tool_environment(request: CaptureRequest, library: Path, work: Path, environment: dict[str, str]) -> dict[str, str]:
-    """The variables that bring a library, the tool or its door, into the application, on top of `environment`."""
+    """Return `environment` with the variables that load a library (the tool or its loader) into the application."""
     added = {
         f"{_PREFIX}DIR": str(work.resolve()),
         f"{_PREFIX}KERNEL": request.kernel,
@@ -151,10 +151,10 @@ def tool_environment(request: CaptureRequest, library: Path, work: Path, environ
         f"{_PREFIX}LIMIT": str(request.limit_bytes),
         f"{_PREFIX}TIMEOUT": str(request.timeout_s),
         f"{_PREFIX}COMMAND": "1" if request.record_command else "0",
-        # Where rocprofiler-sdk is active, ROCm skips HSA_TOOLS_LIB without a word unless this is set.
+        # If rocprofiler-sdk is active, ROCm silently ignores HSA_TOOLS_LIB unless this is set.
         "HSA_TOOLS_ROCPROFILER_V1_TOOLS": "1",
         "HSA_TOOLS_REPORT_LOAD_FAILURE": "1",
-        "DEBUG_CLR_DIRECT_DOORBELL": "0",  # direct stores to the doorbell are not seen by intercept queues
+        "DEBUG_CLR_DIRECT_DOORBELL": "0",  # intercept queues do not see direct stores to the doorbell
     }
     if request.low_addresses:
         added["HSA_RESERVE_SVM"] = "1"
@@ -167,7 +167,7 @@ def tool_environment(request: CaptureRequest, library: Path, work: Path, environ
 
 @contextmanager
 def _listable(path: Path) -> Iterator[Path]:
-    """The file by a name that can stand in a list: the runtime's ends at a space, the dynamic linker's at a colon too."""
+    """Yield a path without separators of HSA_TOOLS_LIB (spaces) and LD_PRELOAD (spaces, colons), by a link if necessary."""
     if not set(" :;\t") & set(str(path)):
         yield path
         return
@@ -184,19 +184,21 @@ def _check(request: CaptureRequest) -> None:
         )
     if shutil.which(request.command[0]) is None:
         raise ApplicationCaptureError(
-            f"{request.command[0]!r} is no program that can be run", where="the application", hint="Give its path: ./app"
+            f"{request.command[0]!r} is not an executable program",
+            where="the application",
+            hint="Pass the path of the program: ./app",
         )
     if not request.kernel:
-        raise ApplicationCaptureError("no kernel to capture", where="--kernel", hint="Give the kernel's name.")
+        raise ApplicationCaptureError("no kernel to capture", where="--kernel", hint="Pass the name of the kernel.")
     if request.dispatch < 0:
         raise ApplicationCaptureError(
             f"dispatch {request.dispatch} does not exist", where="--dispatch", hint="Dispatches count from 0."
         )
     if request.output.exists() or request.output.is_symlink():
         raise ApplicationCaptureError(
-            "the directory for the capture exists already",
+            "the output directory already exists",
             where=str(request.output),
-            hint=f"Remove it (rm -r {request.output}), or name another with --output.",
+            hint=f"Remove it (rm -r {request.output}), or choose another one with --output.",
         )
 
 
@@ -206,31 +208,31 @@ def _run(request: CaptureRequest, environment: Mapping[str, str], stdout: IO[str
         return application.wait(request.application_timeout_s)
     except subprocess.TimeoutExpired as error:
         raise ApplicationCaptureError(
-            f"the application did not end in {request.application_timeout_s:g} s and was ended",
+            f"the application did not end within {request.application_timeout_s:g} s and was killed",
             where=" ".join(request.command),
-            hint="Give it more time, or look for a kernel that hangs.",
+            hint="Raise --application-timeout, or look for a kernel that hangs.",
         ) from error
-    finally:  # after an interrupt too; its children are of the same session
+    finally:  # also after an interrupt; child processes are in the same session
         if application.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(application.pid, signal.SIGKILL)
             application.wait()
 
 
-def _judge(request: CaptureRequest, work: Path, exit_code: int, wall_s: float) -> CaptureOutcome:
+def _accepted(request: CaptureRequest, work: Path, exit_code: int, wall_s: float) -> CaptureOutcome:
     report = _read_reports(work)
     directories = sorted(work.glob("capture-*"))
     complete = [directory for directory in directories if (directory / "manifest.json").is_file()]
     if complete:
         complete[0].rename(request.output)
-        more = [f"{len(complete) - 1} more processes captured the same dispatch; one was kept"] if complete[1:] else []
+        more = [f"{len(complete) - 1} more processes captured a matching dispatch; one capture was kept"] if complete[1:] else []
         return CaptureOutcome(request.output, exit_code, wall_s, report.kernels, (*report.warnings, *more))
     if directories:
         directories[0].rename(request.output)
         raise ApplicationCaptureError(
             f"the capture is incomplete: {report.errors[0] if report.errors else _ending(exit_code)}",
             where=f"{request.output} has no manifest.json",
-            hint=f"It is of no use any more: rm -r {request.output}",
+            hint=f"Remove the directory (rm -r {request.output}) and capture again.",
         )
     raise _explain(request, work, report, exit_code)
 
@@ -239,32 +241,32 @@ def _explain(request: CaptureRequest, work: Path, report: _Report, exit_code: in
     loaded = [marker.read_text().strip() for marker in sorted(work.glob("loaded-*"))]
     if not loaded:
         return ApplicationCaptureError(
-            f"the capture tool was never loaded into the application, which {_ending(exit_code)}",
+            f"the application, which {_ending(exit_code)}, did not load the capture tool",
             where=" ".join(request.command),
-            hint="Does it use the GPU through ROCm, and is there one? If it sets HSA_TOOLS_LIB itself, use --preload; "
-            "where that does not help either, --rocprofiler-sdk.",
+            hint="Check that the application uses a GPU through ROCm. If it sets HSA_TOOLS_LIB itself, add --preload; "
+            "if that does not help, add --rocprofiler-sdk.",
         )
     if "ok" not in loaded:
-        return ApplicationCaptureError(f"the capture tool refused to start: {loaded[0]}", where=f"--kernel {request.kernel}")
+        return ApplicationCaptureError(f"the capture tool did not start: {loaded[0]}", where=f"--kernel {request.kernel}")
     if report.errors:
         return ApplicationCaptureError(f"no capture was made: {report.errors[0]}", where=f"kernel {request.kernel!r}")
     ended = f"; the application {_ending(exit_code)}" if exit_code else ""
     if report.matches:
         return ApplicationCaptureError(
-            f"kernel {request.kernel!r} was dispatched {report.matches} times, dispatch {request.dispatch} was asked for{ended}",
-            where="dispatches count from 0",
-            hint=f"Ask for one up to --dispatch {report.matches - 1}.",
+            f"kernel {request.kernel!r} was dispatched {report.matches} times; dispatch {request.dispatch} does not exist{ended}",
+            where="--dispatch, which counts from 0",
+            hint=f"The last one is --dispatch {report.matches - 1}.",
         )
     return ApplicationCaptureError(
         f"kernel {request.kernel!r} was never dispatched{ended}",
         where="; ".join([_seen(report.kernels, request.kernel), *report.warnings]),
-        hint="Give the name of one of these, or /an expression/.",
+        hint="Pass the name of one of these kernels, or /a regular expression/.",
     )
 
 
 def _seen(kernels: Mapping[str, int], wanted: str) -> str:
     if not kernels:
-        return "the application dispatched no kernel that the tool saw"
+        return "the tool saw no dispatch"
     near = difflib.get_close_matches(wanted, kernels, n=3, cutoff=0.4)
     ordered = [*near, *sorted(set(kernels) - set(near))]
     more = f" and {len(ordered) - _SHOWN_KERNELS} more" if len(ordered) > _SHOWN_KERNELS else ""
@@ -274,7 +276,7 @@ def _seen(kernels: Mapping[str, int], wanted: str) -> str:
 def _ending(exit_code: int) -> str:
     if exit_code >= 0:
         return f"ended with exit code {exit_code}"
-    return f"was ended by {signal.Signals(-exit_code).name}"
+    return f"ended on {signal.Signals(-exit_code).name}"
 
 
 def _read_reports(work: Path) -> _Report:

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
 
-class Contents(Protocol):
-    """Where the bytes of a capture come from."""
+class RegionContents(Protocol):
+    """Source of the bytes of captured regions."""
 
     def image(self, region: Region) -> NDArray[np.uint8]:
-        """A region before the dispatch, (size,), read-only."""
+        """Return a region before the dispatch, (size,), read-only."""
         ...
 
     def after_pages(self, region: Region) -> NDArray[np.uint8]:
-        """The changed pages after it, (pages * 4096,), read-only; empty where nothing changed."""
+        """Return the pages that the dispatch changed, (pages * 4096,), read-only; empty if no page changed."""
         ...
 
 
 @dataclass(frozen=True)
 class Capture:
-    """One dispatch, frozen. `has_after` is False where the capture does not know what the dispatch left behind."""
+    """One captured dispatch. `has_after` is False if the memory after the dispatch was not captured."""
 
     directory: Path
     dispatch: DispatchDocument
@@ -46,16 +46,16 @@ class Capture:
     hsaco: bytes
     variables: bytes
     after_variables: bytes | None
-    contents: Contents
+    contents: RegionContents
     has_after: bool = True
     layout: str = "rocm-perf-lab"
 
     @cached_property
     def code_object(self) -> CodeObject:
-        """Of the captured kernel.
+        """The captured code object.
 
         Raises:
-            CodeObjectError: Damaged.
+            CodeObjectError: It is damaged.
         """
         from rocm_perf_lab.toolchain.elf import read_code_object
 
@@ -80,25 +80,25 @@ class Capture:
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """Those whose content is here."""
+        """The regions whose content was captured."""
         return tuple(region for region in self.memory.regions if region.file is not None)
 
     @property
     def total_bytes(self) -> int:
-        """Of all regions."""
+        """Bytes of all captured regions."""
         return sum(region.size for region in self.regions)
 
     @property
     def emulated(self) -> bool:
-        """True where no real GPU ran the captured dispatch."""
+        """Whether an emulated GPU ran the captured dispatch."""
         return self.manifest is not None and self.manifest.provenance.emulated
 
     def image(self, region: Region) -> NDArray[np.uint8]:
-        """A region before the dispatch, (size,), read-only."""
+        """Return a region before the dispatch, (size,), read-only."""
         return self.contents.image(region)
 
     def expected(self, region: Region) -> NDArray[np.uint8]:
-        """A region after the dispatch, (size,); the image itself where nothing changed."""
+        """Return a region after the dispatch, (size,); the image itself if no page changed."""
         image = self.image(region)
         if region.after is None:
             return image

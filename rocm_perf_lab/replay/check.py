@@ -1,7 +1,7 @@
-"""Is the memory after a replay right? Compares it with what the captured dispatch had left behind, exactly or by type.
+"""Compares the memory after a replay with the memory after the captured dispatch, byte for byte or by element type.
 
-Only pages are looked at that either side wrote. Bytes in which two replays of the captured code object differ from each other are
-not held against anyone: the kernel itself does not determine them.
+Only pages that one of the two dispatches wrote are compared. Bytes that differ between two replays of the captured code object
+are ignored, because the kernel does not determine them.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ _C_TYPES = {
 
 @dataclass(frozen=True)
 class Tolerances:
-    """How floats are compared; with both zero, and NaN exact, everything is compared byte for byte.
+    """Tolerances of floats. With both zero and `nan` exact, memory is compared byte for byte.
 
-    A float is right where |actual - expected| <= atol + rtol * |expected|. `nan`: `equal` lets any NaN stand for any other,
-    `exact` wants the same bits, `forbid` takes every NaN of the replay for an error.
+    A float is correct if |actual - expected| <= atol + rtol * |expected|. `nan`: `equal` accepts any NaN if a NaN is expected,
+    `exact` requires the same bits, `forbid` rejects every NaN.
     """
 
     rtol: float = 0.0
     atol: float = 0.0
     nan: NanPolicy = "exact"
     types: Mapping[str, str] = field(default_factory=dict)
-    """Element types by argument name or `@offset`, over those that the capture and the code object tell."""
+    """Element types by argument name or `@offset`; they override those of the capture and the code object."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether bytes decide."""
+        """Whether memory is compared byte for byte."""
         return not self.rtol and not self.atol and self.nan == "exact"
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Wrong elements of one allocation; `first` is the lowest wrong address."""
+    """Wrong elements of one allocation; `first` is the address of the first one."""
 
     base: int
     argument: str | None
@@ -80,13 +80,13 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class MemoryState:
-    """Memory as far as it differs from before the dispatch: base -> (page numbers ascending (k,), their bytes (k, 4096))."""
+    """Pages that changed since before the dispatch: base -> (page numbers in ascending order (k,), their bytes (k, 4096))."""
 
     pages: Mapping[int, tuple[NDArray[np.intp], NDArray[np.uint8]]]
 
     @classmethod
     def captured(cls, capture: Capture) -> MemoryState:
-        """What the captured dispatch left."""
+        """Return the memory after the captured dispatch."""
         pages = {}
         for region in capture.regions:
             if region.after is not None:
@@ -96,7 +96,7 @@ class MemoryState:
 
     @classmethod
     def now(cls, capture: Capture, replayer: Replayer) -> MemoryState:
-        """A copy of what the memory of a replay holds."""
+        """Return a copy of the current memory of a replay."""
         images = {region.base: region for region in capture.regions}
         pages = {}
         for base, content, known in replayer.memory():
@@ -108,11 +108,11 @@ class MemoryState:
         return cls(pages)
 
     def numbers(self, base: int) -> NDArray[np.intp]:
-        """The pages of a region that this state speaks of."""
+        """Return the changed pages of a region, (k,)."""
         return self.pages[base][0] if base in self.pages else np.zeros(0, dtype=np.intp)
 
     def rows(self, base: int, numbers: NDArray[np.intp], image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Bytes of pages, (k, 4096): its own, and from `image` (pages, 4096) where it has none."""
+        """Return the bytes of pages, (k, 4096); unchanged pages are taken from `image`, (pages, 4096)."""
         rows = image[numbers].copy()
         if base in self.pages:
             own, content = self.pages[base]
@@ -128,7 +128,7 @@ class MemoryState:
 
 @dataclass(frozen=True)
 class _Typed:
-    """One allocation with a known element type: [begin, end), elements counted from begin."""
+    """Allocation with a known element type: [begin, end), with elements aligned to `begin`."""
 
     begin: int
     end: int
@@ -137,13 +137,13 @@ class _Typed:
 
 
 class MemoryCheck:
-    """Compares the memory of replays with one expectation.
+    """Comparison of the memory of replays with an expected state.
 
     Args:
-        capture: Whose images and arguments.
-        expected: What is right.
-        tolerances: How close is right.
-        indeterminate: Addresses of bytes that do not count, ascending (k,).
+        capture: The capture.
+        expected: Expected memory.
+        tolerances: Tolerances of floats.
+        indeterminate: Addresses of ignored bytes in ascending order, (k,).
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class MemoryCheck:
         self._typed = () if tolerances.is_exact else tuple(_typed_blocks(capture, tolerances.types))
 
     def mismatches(self, actual: MemoryState) -> list[Mismatch]:
-        """Everything that is wrong, at most 16 places."""
+        """Return the mismatches, one per allocation, at most 16."""
         found: list[Mismatch] = []
         forbids_nan = self._tolerances.nan == "forbid"
         for region in self._capture.regions:
@@ -209,7 +209,7 @@ class MemoryCheck:
 
 
 def differing_addresses(capture: Capture, one: MemoryState, other: MemoryState) -> NDArray[np.uint64]:
-    """Addresses of the bytes in which two states differ, ascending (k,)."""
+    """Return the addresses of the bytes in which two states differ, in ascending order, (k,)."""
     found = []
     for region in capture.regions:
         image = capture.image(region).reshape(-1, PAGE_BYTES)
@@ -224,9 +224,9 @@ def differing_addresses(capture: Capture, one: MemoryState, other: MemoryState) 
 
 
 def element_types(capture: Capture) -> dict[int, str]:
-    """What is known of the elements behind pointer arguments: offset of the argument -> the lab's type name.
+    """Return the element types of pointer arguments, such as `f32`, by offset of the argument.
 
-    From the capture, else the compiler's `.type_name`, else the parameters of the demangled C++ name.
+    Sources, in this order: the capture, `.type_name` in the code object metadata, the parameters of the demangled C++ name.
     """
     from rocm_perf_lab.toolchain.demangle import demangle
 
@@ -236,9 +236,9 @@ def element_types(capture: Capture) -> dict[int, str]:
     types = {}
     for number, argument in enumerate(arguments):
         parameter = parameters[number] if len(parameters) == len(arguments) else ""
-        told = _named(argument, capture.dispatch.argument_types) or _element(argument.type_name) or _element(parameter)
-        if told is not None and argument.size == _POINTER_BYTES:
-            types[argument.offset] = told
+        dtype = _named(argument, capture.dispatch.argument_types) or _element(argument.type_name) or _element(parameter)
+        if dtype is not None and argument.size == _POINTER_BYTES:
+            types[argument.offset] = dtype
     return types
 
 
@@ -267,7 +267,7 @@ def _named(argument: KernelArgument, types: Mapping[str, str]) -> str | None:
 
 
 def _element(declared: str) -> str | None:
-    """`f32` of `float const*`."""
+    """Return the element type of a declaration: `f32` for `float const*`."""
     if not declared.endswith("*"):
         return None
     plain = " ".join(word for word in declared[:-1].split() if word not in ("const", "volatile", "__restrict__"))
@@ -321,7 +321,7 @@ def _shown(value: Any) -> str:
 
 
 def _merged(found: Iterable[Mismatch]) -> list[Mismatch]:
-    """One per allocation: chunks of pages put together."""
+    """Merge the mismatches of page chunks into one per allocation."""
     merged: dict[tuple[int, str | None], Mismatch] = {}
     for mismatch in found:
         key = (mismatch.base, mismatch.argument)
@@ -352,7 +352,7 @@ def _changed_pages(rows: NDArray[np.uint8], image: NDArray[np.uint8]) -> NDArray
 
 
 def variable_mismatches(capture: Capture, now: Mapping[str, bytes], expected: bytes) -> Sequence[str]:
-    """Module variables that are not what `expected` (as variables.bin) says; addresses of code in them do not count."""
+    """Return module variables that differ from `expected` (layout of variables.bin); addresses of code are ignored."""
     wrong = []
     part = capture.dispatch.code_object
     for variable in capture.dispatch.variables:

@@ -1,7 +1,7 @@
-"""Replay as a measuring device: the dispatch is captured once, every candidate runs on the captured memory.
+"""Device that measures candidates on captured memory: the dispatch is captured once, and every launch replays it.
 
-A :class:`ReplayDevice` takes launches as any device does. The launch's code object, geometry and scalars are the candidate's; its
-buffers are those of the capture, at their addresses. Setting up a candidate costs milliseconds, because nothing else is set up.
+Code object, geometry and scalars are those of the launch; buffers are those of the capture, at their addresses. A launch takes
+milliseconds to set up, because the memory is reconstructed only once.
 """
 
 from __future__ import annotations
@@ -44,36 +44,36 @@ _WARMUP_ON_A_GPU = 3
 
 @runtime_checkable
 class ProvidesExpectedOutputs(Protocol):
-    """A device that knows what its dispatch has to leave behind."""
+    """Device that knows the correct outputs of a launch."""
 
     def expected_outputs(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
-        """Right outputs by argument name; None where the description tells them."""
+        """Return the correct outputs by argument name; None if the kernel description defines them."""
         ...
 
 
 class CaptureSource(Protocol):
-    """Where the capture comes from."""
+    """Function that creates a capture."""
 
     def __call__(self, launch: Launch) -> Path:
-        """The directory; called with the first launch."""
+        """Capture the first launch and return the directory."""
         ...
 
 
 class ReplayDevice:
-    """Runs launches on the memory of one capture.
+    """Device that runs launches on the memory of one capture.
 
     Args:
-        target: The GPU of the emulator, or the one whose facts count.
-        device: Where replays run: emulator, rocm, or auto for the best that is here.
+        target: GPU that the emulator models, or that the replays run on.
+        device: Device of the replays: emulator, rocm, or auto (rocm if there is a GPU, else the emulator).
         capture: Directory of the capture.
-        timeout_s: Longest time of one launch with all its runs.
-        source: Makes the capture from the first launch, in place of `capture`.
-        max_instructions: Of one emulated dispatch.
-        threads: Of the emulator; 0 takes one per core.
-        library: Path of the HSA runtime, where the usual places are not meant.
+        timeout_s: Time limit in seconds of one launch with all its runs.
+        source: Function that creates the capture from the first launch, if `capture` is None.
+        max_instructions: Instruction limit of one emulated dispatch.
+        threads: Threads of the emulator; 0 for one per core.
+        library: Path of the HSA runtime; None searches the usual places.
 
     Raises:
-        LabError: Neither a directory nor a source.
+        LabError: Neither `capture` nor `source` is set.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ReplayDevice:
             raise LabError(
                 "device=replay needs a capture",
                 where="device.capture",
-                hint="rocm-perf replay capture makes one; name its directory.",
+                hint="Create one with rocm-perf replay capture and set device.capture to its directory.",
             )
         self._target = target
         self._device: DeviceName = "rocm" if device == "rocm" or (device == "auto" and KFD.exists()) else "emulator"
@@ -109,30 +109,34 @@ class ReplayDevice:
 
     @property
     def identity(self) -> DeviceIdentity:
-        """A replay on the emulator is as emulated as the emulator; one on a runtime is what its GPU is, once that is known."""
+        """Identity of the device. On an HSA runtime `emulated` is known after the first run only."""
         where = str(self._directory) if self._is_given else "the dispatch of the baseline"
         return DeviceIdentity(
             name=f"replay on {self._device}",
             emulated=self._emulated,
-            reason=f"candidates run on a capture: {where}",
+            reason=f"candidates run on captured memory: {where}",
             versions={"rocm-perf-lab": __version__},
         )
 
     @property
     def deterministic(self) -> bool:
-        """As the device below."""
+        """Whether repeated runs have equal durations: on the emulator."""
         return self._device == "emulator"
 
     def run(self, launch: Launch, *, database: Path, runs: int, counters: Sequence[str], att: Path | None = None) -> DeviceRun:
-        """Replay with the launch's code object; memory is restored before every run.
+        """Replay with the code object of the launch; memory is restored before every run.
 
         Raises:
-            LabError: The launch is not the captured one with another code object.
-            DeviceFault, OverrideError, ReplayError: As they say.
+            LabError: The launch has another kernel, other arguments or larger buffers, or a thread trace is requested.
+            DeviceFault: The kernel faulted or hung.
+            OverrideError: The code object breaks a rule of :mod:`~rocm_perf_lab.replay.override`.
+            ReplayError: The capture cannot be replayed on this machine.
         """
         if att is not None:
             raise LabError(
-                "a replay takes no thread trace", where="passes.thread_trace", hint="Trace the kernel on the device itself."
+                "a replay does not support thread traces",
+                where="passes.thread_trace",
+                hint="Use device=rocm or device=emulator for a thread trace.",
             )
         capture = self._opened(launch)
         places = _places(capture, launch)
@@ -156,7 +160,7 @@ class ReplayDevice:
         return DeviceRun(_outputs(outputs, outcome), database)
 
     def expected_outputs(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:
-        """Of a capture that was given: what its dispatch left. One made from the launch has the description's own truth."""
+        """Return the outputs of the captured dispatch; None for a capture that was created from the first launch."""
         if not self._is_given:
             return None
         capture = self._opened(launch)
@@ -170,7 +174,7 @@ class ReplayDevice:
         }
 
     def close(self) -> None:
-        """End the process of the replays."""
+        """End the worker process."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -227,16 +231,16 @@ def replaying_device(device: Device, directory: Path, *, kernel: KernelDescripti
 
 
 def _places(capture: Capture, launch: Launch) -> dict[str, int]:
-    """Captured address of every buffer of a launch.
+    """Return the captured address of every buffer of a launch.
 
     Raises:
-        LabError: Another kernel, other arguments, or larger buffers than those of the capture.
+        LabError: The launch has another kernel, other arguments, or larger buffers than the capture.
     """
     expected = explicit_arguments(capture.kernel)
     if launch.symbol != capture.kernel.symbol or len(expected) != len(launch.arguments):
         raise LabError(
             f"the capture is of {capture.kernel.symbol} with {len(expected)} arguments, "
-            f"the launch of {launch.symbol} with {len(launch.arguments)}",
+            f"but the launch is of {launch.symbol} with {len(launch.arguments)}",
             where=str(capture.directory),
             hint="Capture the dispatch of this kernel.",
         )
@@ -250,9 +254,9 @@ def _places(capture: Capture, launch: Launch) -> dict[str, int]:
         end = blocks[0].base + blocks[0].size if blocks else region.end if region is not None else address
         if address + value.data.nbytes > end:
             raise LabError(
-                f"buffer {value.name!r} has {value.data.nbytes:,} bytes, the captured one {end - address:,}",
+                f"buffer {value.name!r} has {value.data.nbytes:,} bytes, but the captured buffer has {end - address:,}",
                 where=str(capture.directory),
-                hint="A replay runs the captured problem: leave sizes as they were, or capture again.",
+                hint="A replay uses the captured buffers: keep the problem size, or capture again.",
             )
         places[value.name] = address
     return places

@@ -1,7 +1,4 @@
-"""Safe access to the files of a capture directory, whoever wrote it: no path leaves it, no link is followed.
-
-Takes a directory; gives checked sizes, SHA-256 sums and contents of regular files in it.
-"""
+"""Safe access to the regular files of an untrusted capture directory: paths stay inside it, symbolic links are refused."""
 
 from __future__ import annotations
 
@@ -23,26 +20,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _HASHED_AT_ONCE = 1 << 22
-_DAMAGED = "The directory was changed after the capture, or copied incompletely: copy or capture it again."
+_DAMAGED = "The directory was modified after the capture or copied incompletely: copy it again, or capture again."
 
 
 class CaptureDirectory:
-    """One directory. Names are relative, with `/`."""
+    """Directory of a capture. File names are relative to it, with `/`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def exists(self, name: str) -> bool:
-        """Whether there is something of that name, a link included."""
+        """Return whether a file, directory or symbolic link of that name exists."""
         return os.path.lexists(self.path / name)
 
     def size(self, name: str) -> int:
-        """Of a regular file, in bytes."""
+        """Return the size of a regular file in bytes."""
         with self.opened(name) as descriptor:
             return os.fstat(descriptor).st_size
 
     def content(self, name: str, limit: int = 1 << 30) -> bytes:
-        """The whole of a small file.
+        """Return the content of a small file.
 
         Raises:
             CaptureError: It is larger than `limit`.
@@ -50,12 +47,14 @@ class CaptureDirectory:
         with self.opened(name) as descriptor:
             size = os.fstat(descriptor).st_size
             if size > limit:
-                raise CaptureError(f"{name} has {size:,} bytes, which is too much", where=str(self.path), hint=_DAMAGED)
+                raise CaptureError(
+                    f"{name} has {size:,} bytes, more than the limit of {limit:,}", where=str(self.path), hint=_DAMAGED
+                )
             with os.fdopen(os.dup(descriptor), "rb") as source:
                 return source.read()
 
     def sha256(self, name: str) -> str:
-        """Of the content, holes being zeros."""
+        """Return the SHA-256 of a file in hexadecimal; holes count as zeros."""
         digest = hashlib.sha256()
         with self.opened(name) as descriptor, os.fdopen(os.dup(descriptor), "rb", buffering=0) as source:
             while piece := source.read(_HASHED_AT_ONCE):
@@ -63,14 +62,14 @@ class CaptureDirectory:
         return digest.hexdigest()
 
     def view(self, name: str) -> NDArray[np.uint8]:
-        """The bytes of a file, (size,), mapped and read-only."""
+        """Return the bytes of a file, (size,), memory-mapped and read-only."""
         with self.opened(name) as descriptor:
             if not os.fstat(descriptor).st_size:
                 return np.zeros(0, dtype=np.uint8)
             return np.frombuffer(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ), dtype=np.uint8)
 
     def names(self) -> set[str]:
-        """Everything in the directory that is not a directory itself, links not followed."""
+        """Return the names of all files and symbolic links in the directory."""
         found = set()
         for parent, directories, files in os.walk(self.path, followlinks=False):
             links = [name for name in directories if (Path(parent) / name).is_symlink()]
@@ -79,10 +78,10 @@ class CaptureDirectory:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[int]:
-        """A descriptor of a regular file below the directory; every directory on the way is opened without following links.
+        """Open a regular file below the directory without following symbolic links; yields the file descriptor.
 
         Raises:
-            CaptureError: The name leads out of the directory, or it is missing, a link, or no regular file.
+            CaptureError: The name leads out of the directory, or the file is missing, a symbolic link, or not a regular file.
         """
         parts = name.split("/")
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
@@ -99,7 +98,7 @@ class CaptureDirectory:
         except OSError as error:
             places = (self.path / name, *(self.path / directory for directory in Path(name).parents))
             link = any(os.path.islink(place) for place in places)  # noqa: PTH114 Path.is_symlink raises for names that are too long
-            what = f"{name} is a link, or lies behind one" if link else f"{name} cannot be read: {error.strerror}"
+            what = f"{name} is a symbolic link or behind one" if link else f"{name} cannot be read: {error.strerror}"
             raise CaptureError(what, where=str(self.path), hint=_DAMAGED) from error
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,7 +1,7 @@
-"""Replays a capture on the emulator: the captured memory at its captured addresses, byte for byte.
+"""Replays a capture on the emulator, with the captured memory at its captured addresses.
 
-The emulator notes which pages a kernel stores to; so restoring memory between iterations costs what the kernel wrote, not what
-was captured. The code object is loaded at its captured address too where that is free, so that even pointers to code survive.
+The emulator tracks the pages that a kernel stores to, so that restoring memory copies only these. The code object is loaded at
+its captured address if that is free, which keeps pointers to code valid.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _MappedRegion:
 
 @dataclass(frozen=True)
 class _LoadedCode:
-    """`image` is the code object's memory before a dispatch, variables as captured."""
+    """Loaded code object; `image` is its memory before a dispatch, with the captured variables."""
 
     loaded: LoadedCodeObject
     kernel: KernelMetadata
@@ -68,17 +68,17 @@ class _LoadedCode:
 
 
 class EmulatedReplayer:
-    """One capture in the memory of one emulated GPU.
+    """Replayer on an emulated GPU.
 
     Args:
-        capture: What to replay; its address ranges are reserved by this process.
-        target: The GPU to emulate.
-        max_instructions: Wave instructions of one dispatch; a kernel that needs more is taken to be endless.
-        threads: Threads to run workgroups on.
-        traced_workgroups: Workgroups whose instruction stream the timing model replays.
+        capture: The capture; this process has reserved its address ranges.
+        target: GPU to emulate.
+        max_instructions: Limit of wavefront instructions in one dispatch; a kernel that exceeds it is stopped.
+        threads: Threads that execute workgroups.
+        traced_workgroups: Number of workgroups whose instruction stream the timing model uses.
 
     Raises:
-        ReplayError: Another architecture, or no memory.
+        ReplayError: The capture is of another architecture, or there is not enough memory.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class EmulatedReplayer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should know."""
+        """Notes for the user on the fidelity of this replay."""
         return tuple(self._notes)
 
     def load(self, code_object: CodeObject, kernel: KernelMetadata, geometry: ReplayGeometry) -> None:
-        """Load, fill its variables, lay its arguments out."""
+        """Load a code object, fill its variables and arrange its arguments."""
         key = f"{code_object.sha256} {geometry}"
         if key not in self._codes:
             self._codes[key] = self._load(code_object, kernel, geometry)
@@ -120,7 +120,7 @@ class EmulatedReplayer:
         self._put_kernarg()
 
     def restore(self) -> int:
-        """Copy the pages back that kernels wrote since."""
+        """Restore the pages that were written since the last restore; return the number of bytes copied."""
         pages = sum(mapped.pages.restore(mapped.image) for mapped in self._regions)
         code = self._code
         pages += code.pages.restore(code.image)
@@ -129,7 +129,7 @@ class EmulatedReplayer:
         return pages * 4096
 
     def dispatch(self, *, timed: bool = True) -> float | None:
-        """Run it once; the duration is the timing model's estimate."""
+        """Run the kernel once; return the estimated duration in microseconds, or None if `timed` is False."""
         code = self._code
         result = code.prepared.run(traced=timed)
         if not timed:
@@ -137,34 +137,34 @@ class EmulatedReplayer:
         return self._estimate(code, result)
 
     def memory(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.intp] | None]]:
-        """Every region now, with the pages that were stored to since the last restore."""
+        """Yield every region with the pages that were written since the last restore."""
         for mapped in self._regions:
             yield mapped.region.base, mapped.content, np.flatnonzero(mapped.pages.written)
 
     def variables(self) -> Mapping[str, bytes]:
-        """Captured variables that the loaded code object has."""
+        """Return the captured variables that the loaded code object has, by name."""
         loaded = self._code.loaded
         symbols = loaded.elf.symbols
         names = [variable.name for variable in self._capture.dispatch.variables if variable.name in symbols]
         return {name: loaded.device_global(name).tobytes() for name in names}
 
     def read(self, address: int, nbytes: int) -> bytes:
-        """Captured memory now.
+        """Return current bytes of captured memory.
 
         Raises:
-            ReplayError: The range is not in one captured region.
+            ReplayError: The range is not inside one captured region.
         """
         region = self._capture.memory.region_at(address)
         if region is None or region.file is None or address + nbytes > region.end:
-            raise ReplayError(f"{nbytes:,} bytes at {address:#x} are not in one captured region")
+            raise ReplayError(f"{nbytes:,} bytes at {address:#x} are not inside one captured region")
         return ctypes.string_at(address, nbytes)
 
     def counters(self) -> Mapping[str, float]:
-        """Exact instruction counters and estimated memory counters."""
+        """Return exact instruction counters and estimated memory counters."""
         return self._counters
 
     def close(self) -> None:
-        """Unmap what the machine mapped; captured ranges stay this process's until it ends."""
+        """Release the memory of the machine; captured ranges stay reserved until the process ends."""
         self._machine.close()
 
     @property
@@ -176,20 +176,21 @@ class EmulatedReplayer:
     def _map(self, region: Region) -> _MappedRegion:
         if not materialise(region.base, region.size):
             raise ReplayError(
-                f"no memory for region {region.base:#x} of {region.size:,} bytes", hint="Replay on a machine with more memory."
+                f"not enough memory for region {region.base:#x} of {region.size:,} bytes",
+                hint="Replay on a machine with more memory.",
             )
         image = self._capture.image(region)
         content = _bytes_at(region.base, region.size)
         for start in range(0, region.size, _COPIED_AT_ONCE):
             piece = image[start : start + _COPIED_AT_ONCE]
-            if piece.any():  # memory is zero already, and need not be touched where it stays so
+            if piece.any():  # memory is zero already; untouched pages cost nothing
                 content[start : start + _COPIED_AT_ONCE] = piece
         return _MappedRegion(
             region, image, self._machine.memory.track_writes(region.base, region.size), tuple(self._adopt(region))
         )
 
     def _adopt(self, region: Region) -> Iterator[Allocation]:
-        """The allocations of an emulated run exactly; of a GPU's whole pages, because there reading up to their ends is legal."""
+        """Register the allocations of an emulated run exactly, those of a GPU as whole pages, which a kernel may read."""
         memory = self._machine.memory
         if self._capture.emulated and region.requested:
             for block in region.requested:
@@ -228,9 +229,8 @@ class EmulatedReplayer:
                 pass
         if self._capture.dispatch.code_pointers.count:
             count = self._capture.dispatch.code_pointers.count
-            self._notes[f"{count} words of the captured memory point to code, which could not be loaded at its old address"] = (
-                None
-            )
+            note = f"{count} pointers in captured memory refer to code, which could not be loaded at its original address"
+            self._notes[note] = None
         return self._machine.load(code_object)
 
     def _fill_variables(self, loaded: LoadedCodeObject) -> None:
@@ -238,21 +238,21 @@ class EmulatedReplayer:
         for variable in self._capture.dispatch.variables:
             symbol = symbols.get(variable.name)
             if symbol is None or symbol.size != variable.size:
-                self._notes[f"module variable {variable.name} is not in this code object; it was not restored"] = None
+                self._notes[f"module variable {variable.name} was not restored: it is not in this code object"] = None
                 continue
             content = self._capture.variables[variable.offset : variable.offset + variable.size]
             here = loaded.device_global(variable.name)
             here[:] = np.frombuffer(_moved(content, here.tobytes(), self._capture, loaded.load_address), np.uint8)
 
     def _kernarg_address(self, nbytes: int) -> int | None:
-        """The captured one where the memory around it was captured and the segment still fits."""
+        """Return the captured address if its memory was captured and the segment fits, else None."""
         address, region = self._capture.dispatch.packet.kernarg_address, self._kernarg_region
         if region is None or region.file is None or nbytes > len(self._capture.kernarg):
             return None
         return address if address + nbytes <= region.end else None
 
     def _put_kernarg(self) -> None:
-        """Where the segment lies in captured memory, its replaced hidden arguments go in again after a restore."""
+        """Write the segment again after a restore if it is in captured memory, because hidden arguments are replaced."""
         kernarg = self._code.kernarg
         address = self._kernarg_address(len(kernarg))
         if address is not None:
@@ -279,7 +279,7 @@ def _require_emulated(capture: Capture) -> None:
     architecture = capture.code_object.architecture
     if architecture not in emulated_architectures():
         raise ReplayError(
-            f"the capture is of {architecture}, the emulator executes {', '.join(emulated_architectures())}",
+            f"the capture is of {architecture}, but the emulator executes {', '.join(emulated_architectures())}",
             where=str(capture.directory),
             hint=f"Replay it on a GPU with {architecture}: --device rocm.",
         )
@@ -298,7 +298,7 @@ def _capture_notes(capture: Capture) -> Iterator[str]:
 
 
 def _moved(captured: bytes, fresh: bytes, capture: Capture, load_address: int) -> bytes:
-    """A variable as captured, but with the loader's own word wherever it relocated the same address of the code object."""
+    """Return the captured bytes of a variable, with words that the loader relocated replaced by their new values."""
     if load_address == capture.dispatch.code_object.load_delta:
         return captured
     part = capture.dispatch.code_object

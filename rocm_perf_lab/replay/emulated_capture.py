@@ -1,6 +1,6 @@
-"""Captures a dispatch that the emulator runs: memory before it, the pages that it changed, code object, arguments.
+"""Captures a dispatch on the emulator: memory before the dispatch, changed pages, code object and arguments.
 
-Takes a machine whose buffers are filled and a kernarg segment; runs the kernel once and leaves a capture directory.
+Input is a machine with filled buffers and a kernarg segment; the kernel runs once and a capture directory is written.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _CPU, _GPU = 0, 1
 
 @dataclass(frozen=True)
 class EmulatedDispatch:
-    """What is to be run and captured. `argument_types` are the lab's type names of what pointers point to, by argument name."""
+    """Dispatch to capture. `argument_types` are element types of pointer arguments (`f32`), by name or `@offset`."""
 
     loaded: LoadedCodeObject
     symbol: str
@@ -80,7 +80,7 @@ class EmulatedDispatch:
 
     @property
     def kernel(self) -> KernelMetadata:
-        """Of the code object."""
+        """Metadata of the kernel."""
         return self.loaded.kernel(self.symbol)
 
 
@@ -115,7 +115,7 @@ def capture_described_launch(
 def capture_launch(
     machine: EmulatedGpu, launch: Launch, directory: Path, *, target: Target, mode: CaptureMode, argument_types: Mapping[str, str]
 ) -> LaunchResult:
-    """Put a launch into a fresh machine, run it and capture it; see :func:`capture_dispatch`."""
+    """Set up a launch on a new machine, run it and capture it; see :func:`capture_dispatch`."""
     addresses: list[int | bytes] = []
     for argument in launch.arguments:
         if isinstance(argument, BufferValue):
@@ -137,18 +137,19 @@ def capture_launch(
 def capture_dispatch(
     machine: EmulatedGpu, dispatch: EmulatedDispatch, directory: Path, *, target: Target, mode: CaptureMode
 ) -> LaunchResult:
-    """Run a dispatch on a machine and leave its capture in a new directory.
+    """Run a dispatch on a machine and write its capture to a new directory.
 
     Args:
-        machine: Its live allocations are the device memory.
-        dispatch: What to run.
-        directory: New or empty.
-        target: The GPU that the machine emulates.
-        mode: `reachable` keeps what the kernel can reach from its arguments, `full` everything, `arguments` what they point to.
+        machine: Machine whose live allocations are the device memory.
+        dispatch: Dispatch to run.
+        directory: New or empty directory of the capture.
+        target: GPU that the machine emulates.
+        mode: `reachable` captures memory reachable from the arguments, `full` all memory, `arguments` the memory that the
+            arguments point to.
 
     Raises:
-        CaptureNotWritten: The directory has something in it, or the disk is full; nothing of it is left.
-        EmulationError: The kernel did what it must not do; nothing is captured.
+        CaptureNotWritten: The directory is not empty, or the disk is full; the partial capture is removed.
+        EmulationError: The kernel faulted or exceeded the instruction limit; no capture is written.
     """
     kernarg_size = -len(dispatch.kernarg) % _KERNARG_ALIGNMENT + len(dispatch.kernarg)
     kernarg_memory = machine.allocate(_KERNARG_NAME, max(kernarg_size, _KERNARG_ALIGNMENT))
@@ -180,7 +181,7 @@ def capture_dispatch(
 def _region(
     writer: CaptureWriter, allocation: Allocation, before: NDArray[np.uint8], reached_from: tuple[str, ...], *, is_kernarg: bool
 ) -> Region:
-    """Write an allocation as it was before the dispatch, and the pages that it changed."""
+    """Write an allocation: its content before the dispatch, and the pages that the dispatch changed."""
     base = allocation.address
     blob = writer.write_region(base, before)
     return Region(
@@ -201,7 +202,7 @@ def _region(
 
 
 def _pages(allocation: Allocation) -> NDArray[np.uint8]:
-    """A copy of all its pages, the rest of the last one included."""
+    """Return a copy of all pages of an allocation, including the rest of the last one."""
     import ctypes
 
     content = (ctypes.c_uint8 * allocation.mapped_bytes).from_address(allocation.address)
@@ -211,7 +212,7 @@ def _pages(allocation: Allocation) -> NDArray[np.uint8]:
 def _chosen(
     mode: CaptureMode, kernarg: bytes, before: Mapping[int, NDArray[np.uint8]], kernarg_base: int
 ) -> dict[int, tuple[str, ...]]:
-    """Base -> who points into it, for every range that is kept; the kernarg segment always is."""
+    """Return the sources of pointers into each captured range, by its base; the kernarg segment is always included."""
     reached = reachable(kernarg, before)
     if mode == "full":
         return {base: reached.get(base, ()) for base in before}

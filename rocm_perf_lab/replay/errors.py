@@ -1,40 +1,33 @@
-"""What can go wrong with captures and replays, and the exit code of each: what scripts around a replay look at."""
+"""Errors of captures and replays. Their exit codes are those of every command: 1 for a negative answer, 2 for bad input."""
 
 from __future__ import annotations
 
-from rocm_perf_lab.core.errors import LabError
-
-EXIT_SETUP = 1
-EXIT_RELOCATED = 2
-EXIT_DEVICE = 3
-EXIT_MISMATCH = 4
+from rocm_perf_lab.core.errors import EXIT_NEGATIVE, LabError
 
 
 class CaptureError(LabError):
-    """A directory that is no capture, or one that was damaged or tampered with."""
+    """Directory that is not a capture, or a damaged capture."""
 
 
 class IncompleteCapture(CaptureError):
-    """A directory without a manifest: whoever wrote it did not finish."""
+    """Directory without a manifest: its writer did not finish."""
 
 
 class ReplayError(LabError):
-    """A capture that cannot be replayed here: no GPU, another architecture, no memory, addresses in use."""
-
-    exit_code = EXIT_SETUP
+    """Capture that cannot be replayed on this machine: no GPU, another architecture, or not enough memory."""
 
 
-class RelocationError(ReplayError):
-    """The runtime reserved other addresses than those of the capture."""
+class ReservationError(ReplayError):
+    """Captured addresses that cannot be reserved here exactly: they are in use, or the runtime reserved others."""
 
-    exit_code = EXIT_RELOCATED
+    exit_code = EXIT_NEGATIVE
 
 
 class DeviceFault(ReplayError):
-    """The replayed kernel faulted, hung, or took its process down."""
+    """Replayed kernel that faulted, did not end in time, or ended its process."""
 
-    exit_code = EXIT_DEVICE
+    exit_code = EXIT_NEGATIVE
 
 
 class OverrideError(ReplayError):
-    """A code object that cannot stand in for the captured one."""
+    """Code object that cannot replace the captured one."""

@@ -1,4 +1,4 @@
-"""Carries out a job on a replayer: restore, dispatch, measure, compare; gives the outcome."""
+"""Executes a replay request on a replayer: restores memory, dispatches, measures and compares."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 
 
 def run_job(capture: Capture, replayer: Replayer, job: ReplayRequest) -> ReplayOutcome:
-    """Do it.
+    """Execute a replay request.
 
     Raises:
-        OverrideError: The other code object breaks a rule; every one is named.
-        DeviceFault, EmulationError: The kernel faulted or hung.
+        OverrideError: The replacement code object breaks a rule; the message lists all of them.
+        DeviceFault: The kernel faulted or did not end in time.
+        EmulationError: The emulated kernel faulted or exceeded the instruction limit.
     """
     geometry = chosen_geometry(capture, job)
     code_object, kernel = chosen_code(capture, job, geometry)
-    checker = _Checker.learn(capture, replayer, job.check) if job.check is not None else None
+    checker = _Checker.prepare(capture, replayer, job.check) if job.check is not None else None
     replayer.load(code_object, kernel, geometry)
     warmup = [_required(replayer.dispatch(), replayer.restore()) for _ in range(job.warmup)]
     replayer.restore()
@@ -48,13 +49,13 @@ def run_job(capture: Capture, replayer: Replayer, job: ReplayRequest) -> ReplayO
     for iteration in range(job.iterations):
         if iteration and job.recopy:
             restored += replayer.restore()
-        timed = not (replayer.environment.emulated and job.recopy and iteration)  # equal memory gives equal estimates
+        timed = not (replayer.environment.emulated and job.recopy and iteration)  # equal memory, equal estimates
         started = time.perf_counter()
         duration = replayer.dispatch(timed=timed)
         dispatch_s += time.perf_counter() - started
         samples.append(duration if duration is not None else samples[0])
         if checker is not None and (job.recopy or not iteration):
-            checker.look()
+            checker.compare()
     wall_s = time.perf_counter() - begin
     environment = replayer.environment
     return ReplayOutcome(
@@ -69,14 +70,14 @@ def run_job(capture: Capture, replayer: Replayer, job: ReplayRequest) -> ReplayO
         pid=os.getpid(),
         kernel=kernel.name,
         notes=replayer.notes,
-        verification=checker.verdict() if checker is not None else None,
+        verification=checker.result() if checker is not None else None,
         counters=dict(replayer.counters()),
         read=tuple(base64.b64encode(replayer.read(address, nbytes)).decode() for address, nbytes in job.read),
     )
 
 
 def chosen_geometry(capture: Capture, job: ReplayRequest) -> ReplayGeometry:
-    """The captured one, or the one that the job wants."""
+    """Return the geometry of the request, or the captured one."""
     order = job.geometry
     if order is None:
         return ReplayGeometry.captured(capture)
@@ -91,10 +92,10 @@ def chosen_geometry(capture: Capture, job: ReplayRequest) -> ReplayGeometry:
 
 
 def chosen_code(capture: Capture, job: ReplayRequest, geometry: ReplayGeometry) -> tuple[CodeObject, KernelMetadata]:
-    """The captured code object, or the one that stands in for it.
+    """Return the code object and kernel to replay: the captured ones, or their replacement.
 
     Raises:
-        OverrideError: It breaks a rule.
+        OverrideError: The replacement cannot be read or breaks a rule.
     """
     if job.hsaco is None:
         return capture.code_object, capture.kernel
@@ -112,16 +113,16 @@ def chosen_code(capture: Capture, job: ReplayRequest, geometry: ReplayGeometry) 
     kernel = replacement_kernel(capture, code_object)
     if kernel is None or (problems and not job.force):
         raise OverrideError(
-            "this code object cannot stand in for the captured one",
-            where=f"{path}\n" + "\n".join(problems),
-            hint="Compile it from the same signature for the same target.",
+            "this code object cannot replace the captured one",
+            where="\n".join([str(path), *problems]),
+            hint="Compile it for the same target, with the same kernel signature.",
         )
     return code_object, kernel
 
 
 @dataclass
 class _Checker:
-    """Looks at the memory after replays; `learn` first replays the captured code object twice."""
+    """Compares the memory after replays; `prepare` first replays the captured code object twice."""
 
     capture: Capture
     replayer: Replayer
@@ -131,11 +132,11 @@ class _Checker:
     compared_with_capture: bool
     indeterminate_bytes: int
     baseline_reproduces: bool
-    looked: int = 0
+    checked_replays: int = 0
     mismatches: tuple[str, ...] = ()
 
     @classmethod
-    def learn(cls, capture: Capture, replayer: Replayer, order: CheckRequest) -> _Checker:
+    def prepare(cls, capture: Capture, replayer: Replayer, order: CheckRequest) -> _Checker:
         tolerances = Tolerances(rtol=order.rtol, atol=order.atol, nan=order.nan, types=order.types)
         replayer.load(capture.code_object, capture.kernel, ReplayGeometry.captured(capture))
         states = []
@@ -158,9 +159,9 @@ class _Checker:
             baseline_reproduces=not check.mismatches(states[0]),
         )
 
-    def look(self) -> None:
-        """At the memory as it is now; the first wrong replay is remembered."""
-        self.looked += 1
+    def compare(self) -> None:
+        """Compare the current memory; mismatches of the first wrong replay are kept."""
+        self.checked_replays += 1
         if self.mismatches:
             return
         wrong = [str(mismatch) for mismatch in self.check.mismatches(MemoryState.now(self.capture, self.replayer))]
@@ -169,20 +170,20 @@ class _Checker:
             wrong += [f"module variable {name} differs" for name in names]
         self.mismatches = tuple(wrong)
 
-    def verdict(self) -> Verification:
-        """After the last look."""
+    def result(self) -> Verification:
+        """Return the result of all comparisons."""
         return Verification(
             passed=not self.mismatches,
             compared_with="captured result" if self.compared_with_capture else "first baseline replay",
             exact=self.tolerances.is_exact,
             indeterminate_bytes=self.indeterminate_bytes,
             baseline_reproduces=self.baseline_reproduces,
-            checked_replays=self.looked,
+            checked_replays=self.checked_replays,
             mismatches=self.mismatches,
         )
 
 
 def _required(duration: float | None, _: int) -> float:
     if duration is None:
-        raise ReplayError("the device gave no duration")
+        raise ReplayError("the device returned no duration")
     return duration

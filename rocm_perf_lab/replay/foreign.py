@@ -1,12 +1,12 @@
-"""Captures of other tools, read as ours: kerncap's and the original rocm-perf-lab's directories.
+"""Reads capture directories of kerncap and of the original rocm-perf-lab prototype.
 
 Both have a flat dispatch.json and a memory_regions.json whose regions are (base, size), neither aligned nor disjoint; kerncap
-adds metadata.json and module_variables.json. Neither has checksums nor the memory after the dispatch, so such a capture can be
-replayed but not checked against what the dispatch had left.
+adds metadata.json and module_variables.json. Neither stores checksums or the memory after the dispatch: such a capture can be
+replayed, but not compared with the captured result.
 
-What is taken as it comes: addresses in decimal or as "0x…"; a comma behind the last region, which the original leaves where it
-could not copy that one; regions without a file; a reservation and its mapping under one address (the file decides which); names
-with ".kd"; module variables of other code objects under the same name (the hash in metadata.json decides).
+Accepted irregularities: decimal and "0x…" addresses; a trailing comma in the list of regions, which the prototype writes after a
+region that it could not copy; regions without a file; a reservation and its mapping at one address (the file size selects one);
+kernel names with ".kd"; module variables of other code objects (the hash in metadata.json selects).
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _HEADER = 2 | 1 << 8 | 2 << 9 | 2 << 11
-"""Kernel dispatch, barrier bit, acquire and release at system scope: what neither tool wrote down."""
+"""Kernel dispatch, barrier bit, acquire and release at system scope; neither tool stores the header."""
 _LARGEST_DOCUMENT = 1 << 28
 _METADATA_NAME, _VARIABLES_NAME = "metadata.json", "module_variables.json"
 _CAPTURE_AGAIN = "Copy the directory again, or capture again with rocm-perf replay capture."
-_BEFORE_OUR_PAGES = "original rocm-perf-lab"
+_PROTOTYPE = "original rocm-perf-lab"
 
 
 _LAST_ADDRESS = 1 << 64
@@ -118,7 +118,7 @@ class _Metadata(_Foreign):
 
 
 def is_foreign_capture(path: Path) -> bool:
-    """Whether a directory looks like one: without a manifest, and with a flat dispatch.json."""
+    """Return whether a directory has no manifest and a flat dispatch.json."""
     directory = CaptureDirectory(path)
     if not path.is_dir() or directory.exists(MANIFEST_NAME) or not directory.exists(DISPATCH_NAME):
         return False
@@ -130,16 +130,16 @@ def is_foreign_capture(path: Path) -> bool:
 
 
 def open_foreign_capture(path: Path) -> Capture:
-    """Read it.
+    """Open a capture of kerncap or of the prototype.
 
     Raises:
-        CaptureError: A file is missing, truncated or not what it should be.
+        CaptureError: A file is missing, truncated or invalid.
     """
     try:
         return _opened(path)
     except ValidationError as error:
-        said = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-        raise CaptureError(f"this capture cannot be: {said}", where=str(path), hint=_CAPTURE_AGAIN) from error
+        reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise CaptureError(f"this capture is inconsistent: {reason}", where=str(path), hint=_CAPTURE_AGAIN) from error
 
 
 def _opened(path: Path) -> Capture:
@@ -153,7 +153,7 @@ def _opened(path: Path) -> Capture:
     groups = _pages(present)
     document = _dispatch_document(directory, dispatch, hsaco, kernarg, variables)
     if is_kerncap:
-        warnings.append("kerncap copies memory after the dispatch: a kernel that changes its inputs starts from changed ones")
+        warnings.append("kerncap copies memory after the dispatch: a kernel that modifies its inputs starts from modified ones")
     return Capture(
         directory=path,
         dispatch=document.model_copy(update={"warnings": tuple(warnings)}),
@@ -165,13 +165,13 @@ def _opened(path: Path) -> Capture:
         after_variables=None,
         contents=_ForeignContents(directory, {group[0].base // PAGE_BYTES * PAGE_BYTES: tuple(group) for group in groups}),
         has_after=False,
-        layout="kerncap" if is_kerncap else _BEFORE_OUR_PAGES,
+        layout="kerncap" if is_kerncap else _PROTOTYPE,
     )
 
 
 @dataclass(frozen=True)
 class _ForeignContents:
-    """Blobs at their true offsets in whole pages; what lies between them is zero."""
+    """File contents at their offsets in whole pages; gaps are zero."""
 
     directory: CaptureDirectory
     groups: dict[int, tuple[_Range, ...]]
@@ -191,10 +191,10 @@ def _read(directory: CaptureDirectory, name: str, model: type[Any]) -> Any:
     try:
         return model.model_validate(_parsed(directory.content(name, _LARGEST_DOCUMENT)))
     except (ValidationError, ValueError, RecursionError) as error:
-        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         key = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) else ""
         raise CaptureError(
-            f"{name} is not as kerncap or the original rocm-perf-lab write it{f', at {key}' if key else ''}: {said}",
+            f"{name} does not have the format of kerncap or the original rocm-perf-lab{f', at {key}' if key else ''}: {reason}",
             where=str(directory.path),
             hint=_CAPTURE_AGAIN,
         ) from error
@@ -204,32 +204,32 @@ def _parsed(content: bytes) -> Any:
     try:
         return parsed_json(content)
     except ValueError:
-        without = re.sub(rb"\}\s*,(\s*\]\s*\})\s*$", rb"}\1", content)  # behind the last of a list
+        without = re.sub(rb"\}\s*,(\s*\]\s*\})\s*$", rb"}\1", content)  # trailing comma
         if without == content:
             raise
         return parsed_json(without)
 
 
 def _present(directory: CaptureDirectory, ranges: Sequence[_Range]) -> tuple[list[_Range], list[str]]:
-    """AddressRanges whose blob is there in full size; a blob that is missing was not copied by the tool."""
+    """Return the ranges whose file has the full size, and warnings on those without a file."""
     present, warnings = [], []
     for base, same in groupby((piece for piece in ranges if piece.size), key=lambda piece: piece.base):
         pieces, name = list(same), region_file(base)
         if not directory.exists(name):
-            warnings.append(f"region {base:#x} of {pieces[0].size:,} bytes has no file: it was not copied")
+            warnings.append(f"region {base:#x} of {pieces[0].size:,} bytes has no file and was not copied")
             continue
         size = directory.size(name)
         fitting = [piece for piece in pieces if piece.size == size]
         if not fitting:
             raise CaptureError(
-                f"{name} has {size:,} bytes, {pieces[0].size:,} were captured", where=str(directory.path), hint=_CAPTURE_AGAIN
+                f"{name} has {size:,} bytes, but {pieces[0].size:,} were captured", where=str(directory.path), hint=_CAPTURE_AGAIN
             )
         present.append(fitting[0])
     return present, warnings
 
 
 def _pages(ranges: Sequence[_Range]) -> list[list[_Range]]:
-    """AddressRanges that share a page, together."""
+    """Group ranges that share a page."""
     groups: list[list[_Range]] = []
     end = 0
     for piece in ranges:
@@ -261,15 +261,15 @@ def _region(group: Sequence[_Range]) -> Region:
 def _variables(directory: CaptureDirectory) -> tuple[tuple[CapturedVariable, ...], bytes]:
     if not directory.exists(_VARIABLES_NAME):
         return (), b""
-    ours = _read(directory, _METADATA_NAME, _Metadata).hsaco_sha256 if directory.exists(_METADATA_NAME) else ""
+    captured = _read(directory, _METADATA_NAME, _Metadata).hsaco_sha256 if directory.exists(_METADATA_NAME) else ""
     content, variables = b"", []
     for variable in _read(directory, _VARIABLES_NAME, _Variables).variables:
-        if ours and variable.executable_sha256 not in ("", ours):
+        if captured and variable.executable_sha256 not in ("", captured):
             continue
         blob = directory.content(variable.blob)
         if len(blob) != variable.size:
             raise CaptureError(
-                f"{variable.blob} has {len(blob):,} bytes, {variable.size:,} were captured", where=str(directory.path)
+                f"{variable.blob} has {len(blob):,} bytes, but {variable.size:,} were captured", where=str(directory.path)
             )
         variables.append(CapturedVariable(name=variable.name, address=0, size=variable.size, offset=len(content)))
         content += blob
@@ -279,7 +279,7 @@ def _variables(directory: CaptureDirectory) -> tuple[tuple[CapturedVariable, ...
 def _dispatch_document(
     directory: CaptureDirectory, dispatch: _Dispatch, hsaco: bytes, kernarg: bytes, variables: tuple[CapturedVariable, ...]
 ) -> DispatchDocument:
-    """What the tools left out comes from the code object."""
+    """Build the dispatch document; fields that the tools do not store are read from the code object."""
     from rocm_perf_lab.toolchain.elf import read_code_object
 
     code_object = read_code_object(hsaco)
@@ -290,7 +290,7 @@ def _dispatch_document(
         raise CaptureError(f"the captured code object has no kernel {name!r}", where=str(directory.path), hint=f"It has {known}.")
     size = kernel.kernarg_bytes or dispatch.kernarg_size
     if len(kernarg) < size:
-        raise CaptureError(f"{KERNARG_NAME} has {len(kernarg):,} bytes, the kernel takes {size:,}", where=str(directory.path))
+        raise CaptureError(f"{KERNARG_NAME} has {len(kernarg):,} bytes, the kernel needs {size:,}", where=str(directory.path))
     isa = dispatch.isa_name or f"amdgcn-amd-amdhsa--{code_object.target_id}"
     gpu = CapturedAgent(
         type="gpu", name=dispatch.agent_name or code_object.architecture, isa=isa, wavefront_size=dispatch.wavefront_size
@@ -316,7 +316,7 @@ def _dispatch_document(
 
 
 def _packet(dispatch: _Dispatch) -> CapturedPacket:
-    """Without the kernarg segment's address, which is chosen when it is replayed."""
+    """Build the packet. The address of the kernarg segment is chosen at replay."""
     gx, gy, gz = (*dispatch.grid, 1, 1)[:3]
     bx, by, bz = (*dispatch.block, 1, 1)[:3]
     return CapturedPacket(

@@ -1,7 +1,7 @@
 """The JSON documents of a capture directory, as pydantic models: `dispatch.json`, `memory_regions.json`, `manifest.json`.
 
-`native/FORMAT.md` is the contract; these models refuse whatever deviates from it. Addresses and handles are integers here and
-hexadecimal strings in the files, because other readers of JSON lose bits above 2^53.
+`native/FORMAT.md` specifies the format; these models reject every deviation. Addresses and handles are integers here and
+hexadecimal strings in the files, because some JSON readers lose bits above 2^53.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,16}")
 def _parse_address(value: object) -> object:
     if isinstance(value, str):
         if not _HEXADECIMAL.fullmatch(value):
-            raise ValueError('an address is written "0x…", lower case, at most 16 digits')
+            raise ValueError('an address is "0x" and at most 16 lower-case hexadecimal digits')
         return int(value, 16)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise ValueError('an address is a string "0x…"')
+    raise ValueError('an address must be a string "0x…"')
 
 
 Address = Annotated[
@@ -57,7 +57,7 @@ CaptureMode = Literal["reachable", "full", "arguments"]
 
 
 class CaptureModel(BaseModel):
-    """A part of a document; a key that the format does not have is refused."""
+    """Part of a document; unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -70,7 +70,7 @@ class FileEntry(CaptureModel):
 
 
 class CaptureProvenance(CaptureModel):
-    """Who wrote the directory. `emulated`: no real GPU ran the dispatch, as far as the writer knows."""
+    """Writer of the directory. `emulated`: an emulated GPU ran the dispatch, as far as the writer knows."""
 
     writer: str
     version: str
@@ -88,7 +88,7 @@ class Manifest(CaptureModel):
 
 
 class CapturedAllocation(CaptureModel):
-    """One allocation as the application asked for it."""
+    """One allocation, as requested by the application."""
 
     base: Address
     size: Count
@@ -102,7 +102,7 @@ class AfterPages(CaptureModel):
 
     @property
     def pages(self) -> int:
-        """How many pages there are."""
+        """Number of changed pages."""
         return sum(count for _, count in self.runs)
 
 
@@ -126,22 +126,22 @@ class Region(CaptureModel):
 
     @property
     def end(self) -> int:
-        """First address behind it."""
+        """First address after the region."""
         return self.base + self.size
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         if self.base % PAGE_BYTES or self.size % PAGE_BYTES or not self.size or not self.base:
-            raise ValueError(f"region {self.base:#x} of {self.size} bytes is not whole pages of {PAGE_BYTES}")
+            raise ValueError(f"region {self.base:#x} of {self.size} bytes does not consist of whole pages of {PAGE_BYTES}")
         if self.end > _LAST_ADDRESS:
             raise ValueError(f"region {self.base:#x} ends beyond the address space")
         if (self.file is None) == (self.error is None):
             raise ValueError(f"region {self.base:#x} needs either a file or an error")
         if self.file is not None and self.file != region_file(self.base):
-            raise ValueError(f"the file of region {self.base:#x} is {region_file(self.base)!r}, not {self.file!r}")
+            raise ValueError(f"the file of region {self.base:#x} must be {region_file(self.base)!r}, not {self.file!r}")
         for block in self.requested:
             if block.base < self.base or block.base + block.size > self.end:
-                raise ValueError(f"allocation {block.base:#x} lies outside of region {self.base:#x}")
+                raise ValueError(f"allocation {block.base:#x} is outside region {self.base:#x}")
         self._check_after()
         return self
 
@@ -149,11 +149,11 @@ class Region(CaptureModel):
         if self.after is None:
             return
         if self.after.file != after_file(self.base):
-            raise ValueError(f"the changed pages of region {self.base:#x} are in {after_file(self.base)!r}")
+            raise ValueError(f"the changed pages of region {self.base:#x} must be in {after_file(self.base)!r}")
         ends = [0]
         for first, count in self.after.runs:
             if count < 1 or first < ends[-1] or (first + count) * PAGE_BYTES > self.size:
-                raise ValueError(f"the changed pages of region {self.base:#x} overlap or lie outside of it")
+                raise ValueError(f"the changed pages of region {self.base:#x} overlap or are outside the region")
             ends.append(first + count)
 
 
@@ -173,12 +173,12 @@ class MemoryDocument(CaptureModel):
         return self
 
     def region_at(self, address: int) -> Region | None:
-        """The region that holds an address."""
+        """Return the region that contains an address, or None."""
         return next((region for region in self.regions if region.base <= address < region.end), None)
 
 
 class CapturedKernel(CaptureModel):
-    """The kernel, and the static sizes of its code object."""
+    """Kernel, with the static sizes from its code object in bytes."""
 
     symbol: str
     mangled_name: str
@@ -190,7 +190,7 @@ class CapturedKernel(CaptureModel):
 
 
 class CapturedPacket(CaptureModel):
-    """The AQL kernel dispatch packet; `grid_size` counts work-items."""
+    """AQL kernel dispatch packet; `grid_size` counts work-items."""
 
     header: Annotated[int, Field(ge=0, le=0xFFFF)]
     setup: Annotated[int, Field(ge=0, le=0xFFFF)]
@@ -213,14 +213,14 @@ class CapturedPacket(CaptureModel):
 
 
 class DispatchIndex(CaptureModel):
-    """Which dispatch it was, of its kernel and of the process, both from 0."""
+    """Position of the dispatch among those of its kernel and of the process, both from 0."""
 
     kernel: Count
     process: Count
 
 
 class CapturedQueue(CaptureModel):
-    """The queue that the packet was in."""
+    """Queue that the packet was submitted to."""
 
     id: Count
     type: Count
@@ -244,7 +244,7 @@ class CapturedAgent(CaptureModel):
 
 
 class CapturedCodeObject(CaptureModel):
-    """`kernel.hsaco`, and where the loader had put it."""
+    """`kernel.hsaco` and the address where the loader put it."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     load_base: Address
@@ -253,7 +253,7 @@ class CapturedCodeObject(CaptureModel):
 
 
 class CapturedVariable(CaptureModel):
-    """A module variable; its bytes are at `offset` of variables.bin."""
+    """Module variable; its bytes are at `offset` of variables.bin."""
 
     name: str
     address: Address
@@ -262,21 +262,21 @@ class CapturedVariable(CaptureModel):
 
 
 class CodePointer(CaptureModel):
-    """Where such a word was, and what it was."""
+    """Address and value of one pointer into code."""
 
     address: Address
     value: Address
 
 
 class CodePointers(CaptureModel):
-    """Words in kernarg and regions that pointed into code: they do not survive where code cannot be loaded at its old address."""
+    """64-bit words in kernarg and regions that point into code. They are invalid unless code is loaded at its old address."""
 
     count: Count = 0
     places: tuple[CodePointer, ...] = ()
 
 
 class DispatchTiming(CaptureModel):
-    """Ticks of the system clock of the captured dispatch, and ticks per second."""
+    """Start and end of the captured dispatch in ticks of the system clock; `frequency` is in ticks per second."""
 
     start: Count
     end: Count
@@ -284,12 +284,12 @@ class DispatchTiming(CaptureModel):
 
     @property
     def duration_us(self) -> float:
-        """Of the captured dispatch."""
+        """Duration of the captured dispatch in microseconds."""
         return (self.end - self.start) * 1e6 / self.frequency
 
 
 class CapturedRuntime(CaptureModel):
-    """The HSA runtime of the captured process."""
+    """HSA runtime of the captured process."""
 
     version: str = ""
     path: str = ""
@@ -297,7 +297,7 @@ class CapturedRuntime(CaptureModel):
 
 
 class CapturedEnvironment(CaptureModel):
-    """What the captured process was. `command` is null where it was not to be kept."""
+    """Captured process. `command` is null if recording it was disabled."""
 
     variables: dict[str, str] = {}
     runtime: CapturedRuntime = CapturedRuntime()
@@ -334,7 +334,7 @@ class DispatchDocument(CaptureModel):
 
     @property
     def gpu(self) -> CapturedAgent:
-        """The agent that ran the dispatch."""
+        """Agent that ran the dispatch."""
         return self.agents[self.agent]
 
 
@@ -343,25 +343,25 @@ DOCUMENTS: dict[str, type[CaptureModel]] = {
     MEMORY_NAME: MemoryDocument,
     MANIFEST_NAME: Manifest,
 }
-"""File name -> model."""
+"""Models by file name."""
 
 
 def region_file(base: int) -> str:
-    """Where the bytes of a region are."""
+    """Return the name of the file with the bytes of a region."""
     return f"memory/region_{base:x}.bin"
 
 
 def after_file(base: int) -> str:
-    """Where the changed pages of a region are."""
+    """Return the name of the file with the changed pages of a region."""
     return f"after/region_{base:x}.bin"
 
 
 def parsed_json(content: bytes) -> Any:
-    """JSON whose strings are text.
+    """Parse JSON and check that its strings are valid text.
 
     Raises:
-        ValueError: No JSON, or a string has half of a surrogate pair, which nothing can print.
-        RecursionError: Nested too deeply.
+        ValueError: The content is not JSON, or a string contains a lone surrogate.
+        RecursionError: The document is nested too deeply.
     """
     plain = json.loads(content)
     if b"\\u" in content:
@@ -370,7 +370,7 @@ def parsed_json(content: bytes) -> Any:
 
 
 def document_text(document: CaptureModel) -> str:
-    """As the files have it."""
+    """Return a document as stored in the capture directory."""
     return json.dumps(document.model_dump(mode="json"), indent=2) + "\n"
 
 

@@ -1,5 +1,5 @@
-"""The kernarg segment of a replay: the captured bytes, laid out anew for another code object where one stands in, and with the
-few hidden arguments replaced that belong to the captured process (queue, host services).
+"""Kernarg segment of a replay: the captured bytes, rearranged for another code object if one is replayed. Hidden arguments that
+belong to the captured process (queue, host services) are replaced.
 
 Hidden arguments and their offsets: LLVM "User Guide for AMDGPU Backend", code object V3 to V6 metadata.
 """
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 HIDDEN = "hidden_"
 PROCESS_ARGUMENTS = ("hidden_queue_ptr", "hidden_private_base", "hidden_shared_base")
-"""Values that every process has of its own: a replayer has to give them."""
+"""Hidden arguments that differ between processes; the replayer provides them."""
 HOST_SERVICES = ("hidden_printf_buffer", "hidden_hostcall_buffer", "hidden_default_queue", "hidden_completion_action")
-"""What a thread of the captured process served; a kernel that uses one would wait for it for ever."""
+"""Hidden arguments of services that a host thread provides; a kernel that uses one waits for that thread forever."""
 MEMORY_ARGUMENTS = ("hidden_heap_v1", "hidden_multigrid_sync_arg")
-"""Pointers to ordinary device memory: kept where that memory was captured."""
+"""Hidden pointers to device memory; kept if that memory was captured."""
 
 
 @dataclass(frozen=True)
 class ReplayGeometry:
-    """What is dispatched: the packet, and how much of its LDS is dynamic. `scalars` replace by-value arguments, by offset."""
+    """Geometry of a replayed dispatch: packet and dynamic LDS. `scalars` replace by-value arguments, by offset."""
 
     packet: CapturedPacket
     dynamic_lds_bytes: int
@@ -35,13 +35,13 @@ class ReplayGeometry:
 
     @classmethod
     def captured(cls, capture: Capture) -> ReplayGeometry:
-        """As captured."""
+        """Return the captured geometry."""
         return cls(capture.dispatch.packet, dynamic_lds_bytes(capture))
 
 
 @dataclass(frozen=True)
 class ReplayKernarg:
-    """The segment, and what the user should know about it."""
+    """Kernarg segment of a replay, with notes for the user."""
 
     content: bytes
     notes: tuple[str, ...]
@@ -50,13 +50,13 @@ class ReplayKernarg:
 def replay_kernarg(
     capture: Capture, kernel: KernelMetadata, services: Mapping[str, int], geometry: ReplayGeometry
 ) -> ReplayKernarg:
-    """The segment that `kernel` gets in a replay of `capture`.
+    """Return the kernarg segment of `kernel` in a replay of `capture`.
 
     Args:
-        capture: Whose arguments.
-        kernel: The captured kernel, or one that stands in for it and keeps the rules of :mod:`~rocm_perf_lab.replay.override`.
-        services: Values of this process by value kind; a host service that is not among them is zero.
-        geometry: What is dispatched.
+        capture: Source of the argument values.
+        kernel: The captured kernel, or a replacement that satisfies :mod:`~rocm_perf_lab.replay.override`.
+        services: Values of hidden arguments in this process, by value kind; a missing host service is zero.
+        geometry: Geometry of the dispatch.
     """
     segment = bytearray(_laid_out(capture, kernel, geometry))
     for offset, encoded in geometry.scalars.items():
@@ -70,18 +70,20 @@ def replay_kernarg(
         value = captured
         if kind in PROCESS_ARGUMENTS or kind in HOST_SERVICES:
             value = services.get(kind, 0)
-            if kind in HOST_SERVICES and captured not in (0, value):  # the emulator's own mark for "none here" is no service
-                notes.append(f"{kind} was set: the captured process served it, a replay cannot; a kernel that uses it fails")
+            if kind in HOST_SERVICES and captured not in (0, value):  # the emulator marks "no service" with `value`
+                notes.append(
+                    f"{kind} was set in the captured process; a replay has no such host service, and a kernel that uses it fails"
+                )
         elif kind in MEMORY_ARGUMENTS and captured and capture.memory.region_at(captured) is None:
             value = services.get(kind, 0)
             if captured != value:
-                notes.append(f"{kind} pointed to memory that was not captured; it is null now")
+                notes.append(f"{kind} pointed to memory that was not captured; it is null in the replay")
         segment[argument.offset : argument.offset + argument.size] = value.to_bytes(8, "little")[: argument.size]
     return ReplayKernarg(bytes(segment), tuple(notes))
 
 
 def hidden_of_packet(packet: CapturedPacket, dynamic_lds_bytes: int) -> Mapping[str, int]:
-    """Hidden arguments that follow from the geometry."""
+    """Return the hidden arguments that follow from the geometry, by value kind."""
     values = {"hidden_grid_dims": packet.setup & 3, "hidden_dynamic_lds_size": dynamic_lds_bytes}
     for axis, items, size in zip("xyz", packet.grid_size, packet.workgroup_size, strict=True):
         values[f"hidden_block_count_{axis}"] = items // size
@@ -92,12 +94,12 @@ def hidden_of_packet(packet: CapturedPacket, dynamic_lds_bytes: int) -> Mapping[
 
 
 def dynamic_lds_bytes(capture: Capture) -> int:
-    """LDS that the dispatch asked for on top of the kernel's own."""
+    """Return the dynamic LDS of the captured dispatch in bytes."""
     return max(0, capture.dispatch.packet.group_segment_size - capture.dispatch.kernel.group_segment_size)
 
 
 def explicit_arguments(kernel: KernelMetadata) -> tuple[KernelArgument, ...]:
-    """Those that the source declares, by offset."""
+    """Return the arguments that the source declares, ordered by offset."""
     explicit = (argument for argument in kernel.arguments if not argument.value_kind.startswith(HIDDEN))
     return tuple(sorted(explicit, key=lambda argument: argument.offset))
 

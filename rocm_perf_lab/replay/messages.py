@@ -1,4 +1,4 @@
-"""One order to a replay's process, and its answer; plain data that crosses the pipe as JSON."""
+"""Messages between a replay session and its worker process: setup, requests, outcomes and errors, sent as JSON lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _Message(BaseModel):
 
 
 class ReplaySetup(_Message):
-    """How a process reconstructs a capture. `ranges` are (address, bytes) to keep free from its first moment on."""
+    """Setup of a worker. `ranges` are the (address, bytes) that it reserves at start."""
 
     capture: str
     device: Literal["emulator", "rocm"]
@@ -27,7 +27,7 @@ class ReplaySetup(_Message):
 
 
 class CheckRequest(_Message):
-    """Compare memory after each stateless replay; see :class:`~rocm_perf_lab.replay.check.Tolerances`."""
+    """Comparison of the memory after each stateless replay; see :class:`~rocm_perf_lab.replay.check.Tolerances`."""
 
     rtol: float = 0.0
     atol: float = 0.0
@@ -36,7 +36,7 @@ class CheckRequest(_Message):
 
 
 class GeometryRequest(_Message):
-    """Another geometry than the captured one; the grid counts work-items. `scalars` are hexadecimal bytes by offset."""
+    """Geometry that replaces the captured one; the grid counts work-items. `scalars` are hexadecimal bytes by offset."""
 
     grid: tuple[PositiveInt, PositiveInt, PositiveInt]
     workgroup: tuple[PositiveInt, PositiveInt, PositiveInt]
@@ -45,7 +45,7 @@ class GeometryRequest(_Message):
 
 
 class ReplayRequest(_Message):
-    """Replay `iterations` times. `hsaco` replaces the captured code object; `read` is memory wanted afterwards."""
+    """Series of replays. `hsaco` replaces the captured code object; `read` lists memory to return, as (address, bytes)."""
 
     iterations: PositiveInt = 1
     warmup: NonNegativeInt = 0
@@ -58,7 +58,7 @@ class ReplayRequest(_Message):
 
 
 class Verification(_Message):
-    """What the check found. `passed` is False where a replay left something else than is expected."""
+    """Result of the comparison. `passed` is False if the memory after a replay differs from the expected memory."""
 
     passed: bool
     compared_with: Literal["captured result", "first baseline replay"]
@@ -70,7 +70,7 @@ class Verification(_Message):
 
 
 class ReplayOutcome(_Message):
-    """What a job gave. Times of single replays are in microseconds, `emulated` says whose they are."""
+    """Result of a replay request. `emulated`: the durations are estimates of a timing model."""
 
     samples_us: tuple[float, ...]
     warmup_us: tuple[float, ...] = ()
@@ -86,15 +86,15 @@ class ReplayOutcome(_Message):
     verification: Verification | None = None
     counters: dict[str, float] = {}
     read: tuple[str, ...] = ()
-    """Memory that was asked for, in base 64."""
+    """The requested memory, in base 64."""
 
 
 class WorkerError(_Message):
-    """An error on its way to the other process."""
+    """Error that the worker reports to the session."""
 
     kind: str
     what: str
     where: str | None = None
     hint: str | None = None
     fatal: bool = False
-    """The process ends after this answer."""
+    """The worker ends after this message."""

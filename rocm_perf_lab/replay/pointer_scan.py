@@ -1,7 +1,7 @@
-"""What a kernel can reach from its arguments: a conservative scan of memory for values that look like pointers.
+"""Conservative pointer scan: finds the memory that a kernel can reach from its arguments.
 
-Every aligned 8-byte word that lies in a range counts as a pointer into it. So nothing that is addressed by plain pointers is
-missed; offsets from a base that is nowhere stored, and tagged or compressed pointers, are.
+Every aligned 8-byte word whose value is inside a range counts as a pointer into it. The scan finds all memory addressed through
+plain pointers; it misses tagged or compressed pointers, and offsets from a base that is not stored in memory.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ _LISTED_REFERRERS = 16
 
 @dataclass(frozen=True)
 class AddressRanges:
-    """Disjoint ranges, ascending: `bases` and `ends` are (n)."""
+    """Disjoint address ranges in ascending order: `bases` and `ends` are (n,)."""
 
     bases: NDArray[np.uint64]
     ends: NDArray[np.uint64]
 
     @classmethod
     def of(cls, ranges: Sequence[tuple[int, int]]) -> AddressRanges:
-        """From (address, bytes)."""
+        """Build the ranges from (address, bytes)."""
         ordered = sorted(ranges)
         bases = np.array([base for base, _ in ordered], dtype=np.uint64)
         return cls(bases, np.array([base + size for base, size in ordered], dtype=np.uint64))
 
     def holding(self, values: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Index of the range that holds each value, -1 for none; values are (k), so is the result."""
+        """Return the index of the range that contains each value, or -1; values and result are (k,)."""
         found = np.searchsorted(self.bases, values, side="right") - 1
         inside = (found >= 0) & (values < self.ends[np.maximum(found, 0)]) if len(self.bases) else np.zeros(len(values), bool)
         return np.where(inside, found, -1)
 
 
 def words_of(content: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Aligned words of bytes whose address is a multiple of 8; a rest at the end is left out."""
+    """View bytes at an 8-byte aligned address as 64-bit words; an incomplete word at the end is ignored."""
     return np.ascontiguousarray(content[: len(content) // _WORD_BYTES * _WORD_BYTES]).view(np.uint64)
 
 
 def reachable(kernarg: bytes, contents: Mapping[int, NDArray[np.uint8]]) -> dict[int, tuple[str, ...]]:
-    """Which ranges can be reached, and from where.
+    """Return the ranges that are reachable from the kernarg segment.
 
     Args:
-        kernarg: The segment.
-        contents: Bytes of every range by its base.
+        kernarg: The kernarg segment.
+        contents: Bytes of every range by its base address.
 
     Returns:
-        Base -> who points into it: `"kernarg"`, or bases as hexadecimal text, at most 16.
+        The sources of pointers into each reachable range, by its base: `"kernarg"` or bases in hexadecimal, at most 16.
     """
     order = sorted(contents)
     ranges = AddressRanges.of([(base, len(contents[base])) for base in order])

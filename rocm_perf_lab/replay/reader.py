@@ -59,15 +59,15 @@ class _DirectoryContents:
 
 
 def open_capture(path: Path, *, verify: bool = True) -> Capture:
-    """Read a capture of ours, of kerncap or of the original rocm-perf-lab.
+    """Open a capture directory of rocm-perf-lab, kerncap or the original rocm-perf-lab prototype.
 
     Args:
-        path: The directory.
-        verify: Also compute the SHA-256 of the large files; without it only sizes and small files are checked.
+        path: Directory of the capture.
+        verify: Compute the SHA-256 of large files too; otherwise they are checked by size only.
 
     Raises:
-        IncompleteCapture: There is no manifest.
-        CaptureError: The first thing that is wrong.
+        IncompleteCapture: The directory has no manifest.
+        CaptureError: A file is missing, damaged or inconsistent; the message names the first problem.
     """
     if is_foreign_capture(path):
         return open_foreign_capture(path)
@@ -78,7 +78,7 @@ def open_capture(path: Path, *, verify: bool = True) -> Capture:
 
 
 def capture_problems(path: Path) -> list[str]:
-    """Everything that is wrong with a directory, one sentence each; empty for a good capture."""
+    """Return all problems of a capture directory, one sentence each; empty for a valid capture."""
     try:
         if is_foreign_capture(path):
             open_foreign_capture(path)
@@ -87,9 +87,7 @@ def capture_problems(path: Path) -> list[str]:
     except CaptureError as error:
         return [error.what]
     problems = list(_content_problems(directory, manifest, everything=True))
-    problems += [
-        f"{name} does not belong into a capture" for name in sorted(directory.names() - {MANIFEST_NAME, *manifest.files})
-    ]
+    problems += [f"{name} is not part of a capture" for name in sorted(directory.names() - {MANIFEST_NAME, *manifest.files})]
     try:
         _ = capture.kernel
     except CaptureError as error:
@@ -100,9 +98,9 @@ def capture_problems(path: Path) -> list[str]:
 def _opened(path: Path) -> tuple[Capture, CaptureDirectory, Manifest]:
     if not path.is_dir():
         raise CaptureError(
-            "there is no such directory" if not path.exists() else "this is not a directory",
+            "the directory does not exist" if not path.exists() else "this is not a directory",
             where=str(path),
-            hint="Name the directory of a capture; rocm-perf replay capture makes one.",
+            hint="Pass the directory of a capture; create one with rocm-perf replay capture.",
         )
     directory = CaptureDirectory(path)
     manifest = _manifest(directory)
@@ -133,24 +131,24 @@ def _manifest(directory: CaptureDirectory) -> Manifest:
             if started
             else "this directory is not a capture: it has no manifest",
             where=str(directory.path),
-            hint=f"It cannot be used. Remove it (rm -r {directory.path}) and capture again."
+            hint=f"Remove it (rm -r {directory.path}) and capture again."
             if started
-            else "Name the directory that rocm-perf replay capture made.",
+            else "Pass a directory that rocm-perf replay capture created.",
         )
     plain = _json(directory, MANIFEST_NAME)
     if plain.get("format") != FORMAT or plain.get("format_version") != FORMAT_VERSION:
         raise CaptureError(
             f"this capture has format {plain.get('format')!r} version {plain.get('format_version')!r}; "
-            f"this version of the lab reads {FORMAT!r} version {FORMAT_VERSION}",
+            f"this version of rocm-perf-lab reads {FORMAT!r} version {FORMAT_VERSION}",
             where=str(directory.path),
-            hint="Read it with the version of the lab that wrote it, or capture again.",
+            hint="Use the version of rocm-perf-lab that wrote it, or capture again.",
         )
     return _validated(directory, MANIFEST_NAME, Manifest, plain)
 
 
 def _document(directory: CaptureDirectory, manifest: Manifest, name: str, model: type[_Model]) -> _Model:
     if name not in manifest.files:
-        raise CaptureError(f"the manifest does not name {name}", where=str(directory.path), hint=_CAPTURE_AGAIN)
+        raise CaptureError(f"the manifest does not list {name}", where=str(directory.path), hint=_CAPTURE_AGAIN)
     problem = _file_problem(directory, manifest, name, with_content=True)
     if problem is not None:
         raise CaptureError(problem, where=str(directory.path), hint=_CAPTURE_AGAIN)
@@ -173,37 +171,37 @@ def _validated(directory: CaptureDirectory, name: str, model: type[_Model], plai
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        said = str(first["msg"]).removeprefix("Value error, ")
+        reason = str(first["msg"]).removeprefix("Value error, ")
         raise CaptureError(
-            f"{name} is invalid{f' at {key}' if key else ''}: {said}", where=str(directory.path), hint=_CAPTURE_AGAIN
+            f"{name} is invalid{f' at {key}' if key else ''}: {reason}", where=str(directory.path), hint=_CAPTURE_AGAIN
         ) from error
 
 
 def _structure_problems(
     directory: CaptureDirectory, manifest: Manifest, dispatch: DispatchDocument, memory: MemoryDocument
 ) -> Iterator[str]:
-    """What the documents say of each other and of the files' sizes."""
+    """Yield inconsistencies between the documents, and between them and the file sizes."""
     sizes = _expected_sizes(dispatch, memory)
     for name in sorted(sizes.keys() - manifest.files.keys()):
-        yield f"the manifest does not name {name}"
+        yield f"the manifest does not list {name}"
     for name in sorted(manifest.files.keys() - sizes.keys() - {AFTER_VARIABLES_NAME}):
-        yield f"the manifest names {name!r}, which no document speaks of"
+        yield f"the manifest lists {name!r}, which no document refers to"
     for name, size in sizes.items():
         entry = manifest.files[name]
         if size is not None and entry.size != size:
-            yield f"{name} has {entry.size:,} bytes in the manifest, {size:,} are needed"
+            yield f"{name} has {entry.size:,} bytes in the manifest, but the documents require {size:,}"
     for name in manifest.files:
         problem = _file_problem(directory, manifest, name, with_content=False)
         if problem is not None:
             yield problem
     if manifest.files[CODE_OBJECT_NAME].sha256 != dispatch.code_object.sha256:
-        yield f"{CODE_OBJECT_NAME} is not the code object that {DISPATCH_NAME} speaks of"
+        yield f"{CODE_OBJECT_NAME} is not the code object named in {DISPATCH_NAME}"
     if AFTER_VARIABLES_NAME in manifest.files and manifest.files[AFTER_VARIABLES_NAME].size != sizes.get(VARIABLES_NAME):
-        yield f"{AFTER_VARIABLES_NAME} has another size than {VARIABLES_NAME}"
+        yield f"{AFTER_VARIABLES_NAME} and {VARIABLES_NAME} differ in size"
 
 
 def _expected_sizes(dispatch: DispatchDocument, memory: MemoryDocument) -> dict[str, int | None]:
-    """Size of every file that the documents speak of; None where any will do."""
+    """Return the size in bytes of every file that the documents refer to; None if it is not fixed."""
     sizes: dict[str, int | None] = {DISPATCH_NAME: None, MEMORY_NAME: None, CODE_OBJECT_NAME: None}
     sizes[KERNARG_NAME] = dispatch.kernel.kernarg_size
     if dispatch.variables:
@@ -230,9 +228,9 @@ def _file_problem(directory: CaptureDirectory, manifest: Manifest, name: str, *,
     try:
         size = directory.size(name)
         if size != entry.size:
-            return f"{name} has {size:,} bytes, {entry.size:,} were captured"
+            return f"{name} has {size:,} bytes, but {entry.size:,} were captured"
         if with_content and directory.sha256(name) != entry.sha256:
-            return f"{name} is not what was captured: its SHA-256 is another"
+            return f"{name} was modified: its SHA-256 does not match the manifest"
     except CaptureError as error:
         return error.what
     return None

@@ -1,6 +1,6 @@
-"""What replays a capture inside its own process: `Replayer`, implemented on the emulator and on the HSA runtime.
+"""Protocol of the objects that replay a capture inside the worker process; implemented on the emulator and on the HSA runtime.
 
-A replayer has reconstructed the captured memory at its old addresses; it loads code objects, restores memory, dispatches.
+A replayer has the captured memory at its original addresses; it loads code objects, restores memory and dispatches kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplayEnvironment:
-    """Where a replay ran."""
+    """Device and runtime of a replay."""
 
     gpu_agent: str
     rocm_version: str
@@ -28,51 +28,51 @@ class ReplayEnvironment:
 
 
 class Replayer(Protocol):
-    """One reconstructed dispatch."""
+    """Replayer of one captured dispatch."""
 
     @property
     def environment(self) -> ReplayEnvironment:
-        """Where it runs."""
+        """Device and runtime of the replay."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should know about the fidelity of this replay."""
+        """Notes for the user on the fidelity of this replay."""
         ...
 
     def load(self, code_object: CodeObject, kernel: KernelMetadata, geometry: ReplayGeometry) -> None:
-        """Replay this from now on; what was loaded before is taken as it is."""
+        """Load a code object, or reuse it if it was loaded before, and select it for the following dispatches."""
         ...
 
     def restore(self) -> int:
-        """Bring the memory back to what it was before the dispatch; the bytes that were copied."""
+        """Restore the memory before the dispatch; return the number of bytes copied."""
         ...
 
     def dispatch(self, *, timed: bool = True) -> float | None:
-        """Run the kernel once: its duration in microseconds, None where `timed` is False and timing costs extra.
+        """Run the kernel once and return its duration in microseconds; None if `timed` is False and timing has a cost.
 
         Raises:
-            DeviceFault: It faulted, or did not end in time.
-            EmulationError: The emulated kernel did what it must not do.
+            DeviceFault: The kernel faulted or did not end in time.
+            EmulationError: The emulated kernel faulted or exceeded the instruction limit.
         """
         ...
 
     def memory(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.intp] | None]]:
-        """Every region now: base, bytes (size,), and pages that may differ from before the dispatch (None: any)."""
+        """Yield the current content of every region: base, bytes (size,), and pages that may have changed (None: any)."""
         ...
 
     def variables(self) -> Mapping[str, bytes]:
-        """The captured module variables of the loaded code object now, by name."""
+        """Return the current bytes of the captured module variables in the loaded code object, by name."""
         ...
 
     def read(self, address: int, nbytes: int) -> bytes:
-        """Device memory now."""
+        """Return current device memory."""
         ...
 
     def counters(self) -> Mapping[str, float]:
-        """Hardware counters of the last timed dispatch; empty where the replayer has none."""
+        """Return hardware counters of the last timed dispatch; empty if the replayer has none."""
         ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release memory and queues."""
         ...

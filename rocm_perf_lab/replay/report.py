@@ -1,4 +1,4 @@
-"""`replay.json`: what one replay gave, as `rocm-perf replay full-vm --json` prints it."""
+"""`replay.json`: the report that `rocm-perf replay full-vm --json` prints."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class _Part(BaseModel):
 
 
 class KernelSection(_Part):
-    """The replayed kernel."""
+    """Replayed kernel."""
 
     name: str
 
 
 class ExecutionSection(_Part):
-    """`stateless`: memory was restored before every iteration; `stateful`: before the first one only."""
+    """Iterations. `stateless`: memory was restored before every iteration; `stateful`: before the first only."""
 
     iterations: int
     mode: Literal["stateless", "stateful"]
 
 
 class TimingSection(_Part):
-    """Durations of the kernel on the device; `kind` says whether a device was measured or a model estimated them."""
+    """Durations of the kernel; `kind`: measured on a device, or estimated by the emulator's timing model."""
 
     unit: Literal["microseconds"] = "microseconds"
     kind: Literal["emulated", "measured"]
@@ -47,7 +47,7 @@ class TimingSection(_Part):
 
 
 class EnvironmentSection(_Part):
-    """Where it ran."""
+    """Device, ROCm version and process of the replay."""
 
     gpu_agent: str
     rocm_version: str
@@ -55,7 +55,7 @@ class EnvironmentSection(_Part):
 
 
 class ReplayDocument(_Part):
-    """One replay. `wall_time_ms` spans all iterations, the restoring of memory between them included."""
+    """Report of one replay. `wall_time_ms` covers all iterations, including restoring memory between them."""
 
     schema_version: Literal["1.0"] = SCHEMA_VERSION
     kernel: KernelSection
@@ -71,7 +71,13 @@ class ReplayDocument(_Part):
 
 
 def replay_document(capture: str, job: ReplayRequest, outcome: ReplayOutcome) -> ReplayDocument:
-    """Put it together."""
+    """Build the report of a replay.
+
+    Args:
+        capture: Directory of the capture.
+        job: The request.
+        outcome: Its outcome.
+    """
     samples = outcome.samples_us
     return ReplayDocument(
         kernel=KernelSection(name=outcome.kernel),

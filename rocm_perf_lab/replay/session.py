@@ -1,7 +1,7 @@
-"""Replays from outside: `ReplaySession(capture, ...)` owns the private process in which a capture is reconstructed.
+"""Replay session: `ReplaySession(capture, ...)` owns the worker process in which a capture is reconstructed.
 
-One process serves many jobs, each of which starts from restored memory. A kernel that hangs or takes the process down costs that
-process, never the caller; the next job gets a new one.
+One worker executes many requests, each of which starts from restored memory. A kernel that hangs or crashes ends the worker but
+not the caller; the next request starts a new worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.replay.address_space import ATTEMPT_VARIABLE
-from rocm_perf_lab.replay.errors import CaptureError, DeviceFault, OverrideError, RelocationError, ReplayError
+from rocm_perf_lab.replay.errors import CaptureError, DeviceFault, OverrideError, ReplayError, ReservationError
 from rocm_perf_lab.replay.messages import ReplayOutcome, ReplaySetup, WorkerError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 DeviceName = Literal["emulator", "rocm"]
 _ERRORS: dict[str, type[LabError]] = {
     "CaptureError": CaptureError,
-    "RelocationError": RelocationError,
+    "ReservationError": ReservationError,
     "DeviceFault": DeviceFault,
     "OverrideError": OverrideError,
     "ReplayError": ReplayError,
@@ -41,25 +41,25 @@ _ERRORS: dict[str, type[LabError]] = {
 }
 _SHOWN_LINES = 5
 _STARTING_S = 600.0
-"""To reconstruct the memory, the largest part of which is reading files."""
+"""Time limit for reconstructing the memory, most of which is reading files."""
 _GRACE_S = 5.0
 _MAP_LIMIT = Path("/proc/sys/vm/max_map_count")
 _OTHER_MAPPINGS = 5000
 
 
 class ReplaySession:
-    """A context manager; the process is started for the first job.
+    """Context manager around a worker process, which starts with the first request.
 
     Args:
-        capture: What to replay; verified by the caller.
-        device: Where.
-        target: The GPU that the emulator takes.
-        timeout_s: Longest time of one job.
-        max_instructions: Of one emulated dispatch.
-        threads: Of the emulator.
-        agent: Number of the GPU among GPUs; None takes the captured one, else the first of its architecture.
-        library: Path of the HSA runtime, where the usual places are not meant.
-        reserve_only: Only try the addresses; such a session takes no jobs.
+        capture: Capture to replay, verified by the caller.
+        device: Device to replay on.
+        target: GPU that the emulator models.
+        timeout_s: Time limit of one request in seconds.
+        max_instructions: Instruction limit of one emulated dispatch.
+        threads: Threads of the emulator.
+        agent: Index of the GPU; None selects the captured one, else the first of its architecture.
+        library: Path of the HSA runtime; None searches the usual places.
+        reserve_only: Only try to reserve the addresses; such a session accepts no requests.
     """
 
     def __init__(
@@ -97,17 +97,17 @@ class ReplaySession:
         self.close()
 
     def close(self) -> None:
-        """End the process."""
+        """End the worker."""
         if self._process is not None:
             self._process.close()
             self._process = None
 
     def start(self) -> int:
-        """Reconstruct the memory now; the process id.
+        """Start the worker, reconstruct the memory, and return the process id of the worker.
 
         Raises:
-            RelocationError: The runtime put a region elsewhere.
-            ReplayError: It cannot be reconstructed here.
+            ReservationError: The captured addresses cannot be reserved.
+            ReplayError: The capture cannot be reconstructed on this machine.
         """
         if self._process is None or self._process.has_ended:
             _require_mappings(len(self._setup.ranges))
@@ -117,12 +117,12 @@ class ReplaySession:
         return self._pid
 
     def run(self, job: ReplayRequest) -> ReplayOutcome:
-        """Carry out a job.
+        """Execute a replay request.
 
         Raises:
             DeviceFault: The kernel faulted, hung, or ended its process.
-            OverrideError: The code object breaks a rule.
-            ReplayError: Anything else that keeps it from running here.
+            OverrideError: The replacement code object breaks a rule.
+            ReplayError: The capture cannot be replayed on this machine for another reason.
         """
         self.start()
         process = self._process
@@ -130,7 +130,7 @@ class ReplaySession:
             raise ReplayError("the session is closed")
         process.send(job.model_dump_json())
         deadline = time.monotonic() + self._timeout_s + _GRACE_S
-        answer = self._answer(process, deadline, f"no end after {self._timeout_s:g} s")
+        answer = self._answer(process, deadline, f"it did not end within {self._timeout_s:g} s")
         return ReplayOutcome.model_validate(answer["outcome"])
 
     def _answer(self, process: _Process, deadline: float, late: str) -> dict[str, Any]:
@@ -138,27 +138,27 @@ class ReplaySession:
             return process.answer(deadline, late)
         except LabError:
             raise
-        except BaseException:  # an interrupt: nobody will ever read the answer
+        except BaseException:  # an interrupt: the answer would be read by the next request
             process.kill()
             raise
 
 
 def _require_mappings(regions: int) -> None:
-    """A process may have a limited number of mappings; each region needs up to two, the runtime some of its own."""
+    """Check the limit of mappings per process; each region needs up to two, the runtime needs more."""
     try:
         limit = int(_MAP_LIMIT.read_text())
     except (OSError, ValueError):
         return
     if 2 * regions + _OTHER_MAPPINGS > limit:
         raise ReplayError(
-            f"the capture has {regions:,} regions, a process here may have {limit:,} mappings",
+            f"the capture has {regions:,} regions, too many for the limit of {limit:,} mappings per process",
             where=str(_MAP_LIMIT),
-            hint=f"Raise it: sysctl vm.max_map_count={4 * regions + _OTHER_MAPPINGS}",
+            hint=f"Raise the limit: sysctl vm.max_map_count={4 * regions + _OTHER_MAPPINGS}",
         )
 
 
 class _Process:
-    """The running worker: lines in, lines out, and what it wrote to standard error."""
+    """Running worker: its input, its answers and its standard error."""
 
     def __init__(self, setup: ReplaySetup) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 closed with the process
@@ -182,7 +182,7 @@ class _Process:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it takes no more jobs."""
+        """Whether the worker has ended."""
         return self._reading < 0
 
     @property
@@ -195,14 +195,14 @@ class _Process:
             self._input.write(line.encode() + b"\n")
             self._input.flush()
         except BrokenPipeError:
-            pass  # it died; the answer says how
+            pass  # the worker ended; `answer` reports how
 
     def answer(self, deadline: float, late: str) -> dict[str, Any]:
-        """The next line.
+        """Return the next message.
 
         Raises:
-            DeviceFault: Too late, or the process is gone.
-            LabError: What the worker reports.
+            DeviceFault: The deadline passed, or the worker ended.
+            LabError: The worker reported an error.
         """
         line = self._line(deadline, late)
         message: dict[str, Any] = json.loads(line)
@@ -222,7 +222,7 @@ class _Process:
                     self.kill()
                     raise DeviceFault(
                         f"the replay was stopped: {late}",
-                        hint="The kernel may never end; a longer --timeout waits longer for it.",
+                        hint="The kernel may not terminate. If it only needs more time, raise --timeout.",
                     )
                 piece = os.read(self._reading, 1 << 16)
                 if not piece:
@@ -234,13 +234,13 @@ class _Process:
     def _gone(self) -> DeviceFault:
         code = self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
+        output = self._errors.read().decode(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
         self._tidy()
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        how = f"on {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         return DeviceFault(
-            f"the process of the replay ended {how}",
-            where="\n".join(said) or None,
-            hint="The kernel or the runtime took it down; rocm-perf replay verify checks the capture itself.",
+            f"the replay process ended {how}",
+            where="\n".join(output) or None,
+            hint="The kernel or the runtime crashed; check the capture with rocm-perf replay verify.",
         )
 
     def close(self) -> None:

@@ -1,7 +1,6 @@
-"""Builds the capture tool on first use: `build_tool() -> Path` of the shared library in the lab's cache.
+"""Builds the capture tool on first use: `build_tool() -> Path` of the shared library in the cache.
 
-The key is the content of the sources, of the HSA headers and the compiler. What `cmake` builds at the top of a checkout is
-the same library.
+The cache key covers the sources, the HSA headers and the compiler. `cmake` in the root of the repository builds the same library.
 """
 
 from __future__ import annotations
@@ -33,36 +32,36 @@ _HEADERS = ("hsa.h", "hsa_ext_amd.h", "hsa_ven_amd_loader.h")
 _COMPILE = ("-std=gnu++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-pthread", "-Wall", "-Wextra")
 _LINK = ("-shared", "-pthread", "-ldl", "-Wl,-z,defs")
 _EXPORTS = f"-Wl,--version-script={SOURCES / 'exports.map'}"
-_GNU_LINK = ("-static-libstdc++", "-static-libgcc")  # the application's own C++ library is not touched
+_GNU_LINK = ("-static-libstdc++", "-static-libgcc")  # does not interfere with the C++ library of the application
 _SYSTEM_COMPILERS = ("g++", "clang++")
 
 
 class ToolBuildError(LabError):
-    """The capture tool cannot be built here."""
+    """Failure to build the capture tool on this machine."""
 
 
 @dataclass(frozen=True)
 class CppCompiler:
-    """A command that compiles C++17, and what tells one version of it from another."""
+    """Command that compiles C++17, and its version."""
 
     command: tuple[str, ...]
     version: str
 
     @property
     def link_flags(self) -> tuple[str, ...]:
-        """Its own C++ library goes into the shared library; ziglang's always does."""
+        """Linker flags that link the C++ library statically; ziglang always does."""
         return _LINK if "ziglang" in self.command else (*_LINK, *_GNU_LINK)
 
 
 def build_tool(*, include_dir: Path | None = None, cache: Path | None = None) -> Path:
-    """The capture tool, built unless an intact one is in the cache.
+    """Return the capture tool; build it unless the cache has an intact copy.
 
     Args:
-        include_dir: Directory with hsa.h; that of ROCm or of the triton wheel by default.
-        cache: Directory of the built libraries; in the lab's cache by default.
+        include_dir: Directory with hsa.h; by default that of ROCm or of the triton wheel.
+        cache: Directory of built libraries; by default in the cache of rocm-perf-lab.
 
     Raises:
-        ToolBuildError: No headers, no compiler, or it failed.
+        ToolBuildError: There are no HSA headers or no compiler, or the compiler failed.
     """
     include_dir = include_dir or find_hsa_headers()
     headers = [include_dir / header for header in _HEADERS]
@@ -70,10 +69,10 @@ def build_tool(*, include_dir: Path | None = None, cache: Path | None = None) ->
 
 
 def build_sdk_loader(*, cache: Path | None = None) -> Path:
-    """The library that, preloaded, loads the tool through rocprofiler-sdk; it needs no headers.
+    """Return the library that loads the tool through rocprofiler-sdk when it is preloaded.
 
     Raises:
-        ToolBuildError: No compiler, or it failed.
+        ToolBuildError: There is no compiler, or it failed.
     """
     return _cached(SDK_LOADER_LIBRARY, SDK_LOADER_SOURCES, [], (), (), cache)
 
@@ -92,10 +91,10 @@ def _cached(
 
 
 def find_hsa_headers(search: ToolSearch | None = None) -> Path:
-    """Directory with hsa.h and hsa_ext_amd.h: ROCm's, else that in the triton wheel.
+    """Return the directory with hsa.h and hsa_ext_amd.h: of ROCm, else of the triton wheel.
 
     Raises:
-        ToolBuildError: Neither is there.
+        ToolBuildError: Neither is installed.
     """
     search = search or ToolSearch()
     root, triton = search.rocm_root, search.package_dir("triton")
@@ -107,17 +106,17 @@ def find_hsa_headers(search: ToolSearch | None = None) -> Path:
         if all((candidate / header).is_file() for header in _HEADERS):
             return candidate
     raise ToolBuildError(
-        "no HSA headers (hsa.h, hsa_ext_amd.h) to build the capture tool with",
-        where=", ".join(map(str, candidates)) or "there is neither ROCm nor the triton wheel",
-        hint="Install ROCm's hsa-rocr-dev, or: pip install 'rocm-perf-lab[triton]'.",
+        "the capture tool cannot be built without HSA headers (hsa.h, hsa_ext_amd.h)",
+        where=", ".join(map(str, candidates)) or "neither ROCm nor the triton wheel is installed",
+        hint="Install hsa-rocr-dev of ROCm, or: pip install 'rocm-perf-lab[triton]'.",
     )
 
 
 def find_cpp_compiler() -> CppCompiler:
-    """g++, clang++, or the one of the ziglang wheel.
+    """Return g++, clang++, or the compiler of the ziglang wheel.
 
     Raises:
-        ToolBuildError: There is none.
+        ToolBuildError: None of them is installed.
     """
     for name in _SYSTEM_COMPILERS:
         found = shutil.which(name)
@@ -129,7 +128,7 @@ def find_cpp_compiler() -> CppCompiler:
 
         return CppCompiler((sys.executable, "-m", "ziglang", "c++"), f"ziglang {wheel_version('ziglang')}")
     raise ToolBuildError(
-        "no C++ compiler to build the capture tool with",
+        "the capture tool cannot be built without a C++ compiler",
         where="g++, clang++ on PATH, ziglang in this Python",
         hint="Install g++ or clang++, or: pip install 'rocm-perf-lab[emulator]'.",
     )

@@ -1,7 +1,7 @@
-"""The private process of a replay: `python -m rocm_perf_lab.replay.worker SETUP_FD RESULT_FD`, jobs on standard input.
+"""Worker process of a replay: `python -m rocm_perf_lab.replay.worker SETUP_FD RESULT_FD`, requests on standard input.
 
-It claims the captured addresses before it imports anything, starting itself again where something is in the way; then it
-reconstructs the capture and answers one line of JSON for every line of JSON.
+It reserves the captured addresses before it imports other modules, and restarts itself if one is in use. Then it reconstructs
+the capture and answers every line of JSON with one line of JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Serve jobs until standard input ends."""
+    """Execute requests until standard input ends."""
     setup_descriptor, result_descriptor = int(sys.argv[1]), int(sys.argv[2])
     os.lseek(setup_descriptor, 0, os.SEEK_SET)
     plain = json.loads(os.pread(setup_descriptor, os.fstat(setup_descriptor).st_size, 0))
@@ -56,11 +56,11 @@ def _serve(plain: dict[str, Any], results: Any) -> int:
         try:
             outcome = run_job(capture, replayer, ReplayRequest.model_validate_json(line))
         except LabError as error:
-            fatal = setup.device == "rocm" and type(error).__name__ == "DeviceFault"  # the queue does not live on
+            fatal = setup.device == "rocm" and type(error).__name__ == "DeviceFault"  # the queue is unusable
             _answer(results, {"error": _failure(error, fatal=fatal)})
             if fatal:
                 results.flush()
-                os._exit(1)  # closing a runtime whose queue hangs would hang too
+                os._exit(1)  # shutting down a runtime with a hanging queue hangs, too
             continue
         _answer(results, {"outcome": outcome.model_dump(mode="json")})
     replayer.close()
@@ -68,7 +68,7 @@ def _serve(plain: dict[str, Any], results: Any) -> int:
 
 
 def _try_addresses(setup: ReplaySetup, capture: Capture) -> None:
-    """On the emulator claiming was all; a GPU's runtime has a say of its own."""
+    """Reserve the addresses through the HSA runtime; on the emulator the reservation by this process is sufficient."""
     if setup.device == "rocm":
         from rocm_perf_lab.replay.hsa.reservation import try_addresses
 
@@ -93,27 +93,27 @@ def _taken(taken: list[tuple[int, int]]) -> dict[str, Any]:
     owner = owner_of(address, nbytes)
     if owner is None:
         return {
-            "kind": "ReplayError",
-            "what": "the system gives a captured address range to no process",
+            "kind": "ReservationError",
+            "what": "the operating system does not allow a process to map a captured address range",
             "where": f"{address:#x} to {address + nbytes:#x}, one of {len(taken)}",
-            "hint": "It is below vm.mmap_min_addr, above the addresses of user programs, or one of more than vm.max_map_count.",
+            "hint": "It is below vm.mmap_min_addr, above the user address space, or there are more than vm.max_map_count ranges.",
             "fatal": True,
         }
     return {
-        "kind": "ReplayError",
-        "what": f"{len(taken)} captured address range{'s are' if len(taken) > 1 else ' is'} in use in every process started here",
+        "kind": "ReservationError",
+        "what": f"{len(taken)} captured address range{'s are' if len(taken) > 1 else ' is'} in use in every new process",
         "where": f"{address:#x} to {address + nbytes:#x}: {owner}",
-        "hint": "Capture with HSA_RESERVE_SVM=1, which keeps device memory away from libraries.",
+        "hint": "Capture with HSA_RESERVE_SVM=1, which places device memory away from libraries.",
         "fatal": True,
     }
 
 
 def _failure(error: Any, *, fatal: bool) -> dict[str, Any]:
-    kind = next(cls.__name__ for cls in type(error).__mro__ if cls.__name__ in _TOLD)
+    kind = next(cls.__name__ for cls in type(error).__mro__ if cls.__name__ in _REPORTED)
     return {"kind": kind, "what": error.what, "where": error.where, "hint": error.hint, "fatal": fatal}
 
 
-_TOLD = {"CaptureError", "RelocationError", "DeviceFault", "OverrideError", "ReplayError", "EmulationError", "LabError"}
+_REPORTED = {"CaptureError", "ReservationError", "DeviceFault", "OverrideError", "ReplayError", "EmulationError", "LabError"}
 
 
 def _answer(results: Any, message: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
-"""Writes a capture directory: blobs first, documents then, the manifest last, so that only a whole capture looks like one.
+"""Writes a capture directory: memory first, then the documents, the manifest last, so that only complete captures have one.
 
-Blobs are sparse: pages of zeros are holes. Directories have mode 0700, files 0600: captures hold whatever was in the memory.
+Files are sparse: pages of zeros are holes. Directories have mode 0700 and files 0600, because memory may hold sensitive data.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
 
 class CaptureNotWritten(LabError):
-    """The directory cannot be made or filled; nothing of it is left."""
+    """Failure to create or fill the directory; a partial capture is removed."""
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A written file: its name and how many of its pages are zero."""
+    """Name of a written file and the number of its pages that are zero."""
 
     file: str
     zero_pages: int
 
 
 class CaptureWriter:
-    """One new directory; a context manager that removes it again where the block fails.
+    """Writer of one capture; a context manager that removes the directory if the block fails.
 
     Args:
-        directory: It must not exist yet, or be empty.
+        directory: Directory that does not exist or is empty.
 
     Raises:
-        CaptureNotWritten: It has something in it, or cannot be made.
+        CaptureNotWritten: The directory is not empty or cannot be created.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -76,9 +76,9 @@ class CaptureWriter:
             directory.mkdir(parents=True, exist_ok=True)
             if any(directory.iterdir()):
                 raise CaptureNotWritten(
-                    "the directory of the capture is not empty",
+                    "the output directory is not empty",
                     where=str(directory),
-                    hint="Name another one with --output, or remove it first.",
+                    hint="Choose another one with --output, or remove it first.",
                 )
             directory.chmod(_DIRECTORY_MODE)
             (directory / "memory").mkdir(_DIRECTORY_MODE)
@@ -96,11 +96,11 @@ class CaptureWriter:
             raise self._not_written(error) from error
 
     def write_region(self, base: int, content: NDArray[np.uint8]) -> WrittenFile:
-        """The bytes of a region before the dispatch, (size,)."""
+        """Write the bytes of a region before the dispatch, (size,)."""
         return self._write_pages(region_file(base), content)
 
     def write_after(self, base: int, before: NDArray[np.uint8], after: NDArray[np.uint8]) -> AfterPages | None:
-        """The pages that differ, packed; None where none does. Both are (size,)."""
+        """Write the pages that differ, packed; return None if there are none. `before` and `after` are (size,)."""
         changed = np.flatnonzero((before != after).reshape(-1, PAGE_BYTES).any(axis=1))
         if not len(changed):
             return None
@@ -112,22 +112,22 @@ class CaptureWriter:
         return AfterPages(file=after_file(base), runs=runs)
 
     def write_kernarg(self, content: bytes) -> None:
-        """The kernarg segment."""
+        """Write the kernarg segment."""
         self._write(KERNARG_NAME, [content])
 
     def write_code_object(self, content: bytes) -> None:
-        """The ELF file that was loaded."""
+        """Write the loaded ELF file."""
         self._write(CODE_OBJECT_NAME, [content])
 
     def write_variables(self, before: bytes, after: bytes) -> None:
-        """The module's variables, where there are any."""
+        """Write the module variables before the dispatch, and after it if they changed."""
         if before:
             self._write(VARIABLES_NAME, [before])
             if after != before:
                 self._write(AFTER_VARIABLES_NAME, [after])
 
     def finish(self, dispatch: DispatchDocument, memory: MemoryDocument, *, writer: str, emulated: bool) -> None:
-        """Write the documents, and last of all the manifest."""
+        """Write the documents and then the manifest."""
         self._write(MEMORY_NAME, [document_text(memory).encode()])
         self._write(DISPATCH_NAME, [document_text(dispatch).encode()])
         provenance = CaptureProvenance(
@@ -175,11 +175,11 @@ class CaptureWriter:
         return CaptureNotWritten(
             f"the capture cannot be written: {error.strerror or error}",
             where=str(self._directory),
-            hint="Make room, or name a directory elsewhere with --output. Nothing of this capture was kept.",
+            hint="Free some space, or choose another directory with --output. The partial capture was removed.",
         )
 
 
 def _runs(filled: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """(first, last + 1) of every run of True."""
+    """Return (first, last + 1) of every run of True."""
     edges = np.flatnonzero(np.diff(filled.astype(np.int8), prepend=0, append=0))
     return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]

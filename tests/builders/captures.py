@@ -71,20 +71,20 @@ DEFINES: Mapping[str, str | float] = {"FACTOR": "2.0f", "FLAG": 1, "OFFSET": 0}
 
 @cache
 def code_object(**defines: str | float) -> CodeObject:
-    """The kernels above, compiled; defines make variants of the same signature."""
+    """Compile the kernels above; defines select variants with the same signature."""
     with TemporaryDirectory() as directory:
         return build_hip(SOURCE, Path(directory), defines={**DEFINES, **defines}).code_object
 
 
 class Scene:
-    """A machine to fill with buffers; `capture` runs one kernel over them."""
+    """Machine with buffers; `capture` runs one kernel on them."""
 
     def __init__(self, code: CodeObject | None = None) -> None:
         self.machine = EmulatedGpu(mi300x(), max_instructions=10**7)
         self.loaded = self.machine.load(code or code_object())
 
     def buffer(self, content: np.ndarray[tuple[int, ...], np.dtype[np.generic]] | bytes, name: str = "x") -> Allocation:
-        """Device memory with that content."""
+        """Allocate device memory with this content."""
         raw = content if isinstance(content, bytes) else content.tobytes()
         allocation = self.machine.allocate(name, len(raw))
         self.machine.write(allocation, raw)
@@ -103,7 +103,7 @@ class Scene:
         mode: CaptureMode = "reachable",
         types: Mapping[str, str] | None = None,
     ) -> Path:
-        """Run it, capture it, close the machine."""
+        """Run a kernel, capture it, and close the machine."""
         values = [a if isinstance(a, bytes | int) else a.address for a in arguments]
         geometry = Geometry((grid, 1, 1), (block, 1, 1), lds, (remainder, 0, 0))
         kernarg = pack_kernarg(self.loaded.kernel(kernel), values, geometry)
@@ -114,7 +114,7 @@ class Scene:
 
 
 def scale_capture(directory: Path, n: int = 5000, types: Mapping[str, str] | None = None) -> Path:
-    """y = 3 x over `n` floats."""
+    """Capture y = 3 x for `n` floats."""
     scene = Scene()
     x, y = scene.buffer(np.arange(n, dtype=np.float32)), scene.buffer(np.zeros(n, dtype=np.float32), "y")
     scalars = [struct.pack("<f", 3.0), struct.pack("<i", n)]
@@ -122,7 +122,7 @@ def scale_capture(directory: Path, n: int = 5000, types: Mapping[str, str] | Non
 
 
 def list_capture(directory: Path, values: Sequence[int] = (3, 1, 4, 1, 5)) -> Path:
-    """A linked list, each node in an allocation of its own; only the head is an argument."""
+    """Capture a linked list with each node in a separate allocation; only the head is an argument."""
     scene = Scene()
     scene.buffer(np.arange(4, dtype=np.int32), "nobody's")
     nodes = [scene.machine.allocate(f"node {i}", 16) for i in range(len(values))]
@@ -133,7 +133,7 @@ def list_capture(directory: Path, values: Sequence[int] = (3, 1, 4, 1, 5)) -> Pa
 
 
 def tree_capture(directory: Path) -> Path:
-    """A tree of seven nodes in one allocation, values 1 to 7."""
+    """Capture a tree of seven nodes in one allocation, with values 1 to 7."""
     scene = Scene()
     tree = scene.machine.allocate("tree", 7 * 24)
     content = b""

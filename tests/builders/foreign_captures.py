@@ -1,4 +1,4 @@
-"""One dispatch as kerncap and the original rocm-perf-lab leave it: decimal addresses, exact sizes, no manifest."""
+"""Captures in the layouts of kerncap and the original rocm-perf-lab: decimal addresses, exact sizes, no manifest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = 1000
 
 
 def foreign_capture(parent: Path, tool: ForeignTool) -> Path:
-    """Write `parent`/foreign, and beside it what it was made of."""
+    """Write `parent`/foreign, converted from a capture in the same directory."""
     ours = open_capture(scale_capture(parent / "ours", n=COUNT))
     directory = parent / "foreign"
     (directory / "memory").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Capture end to end: the real tool in an application on the stand-in runtime, and what lies in the directory afterwards."""
+"""End-to-end captures: the capture tool in an application on the stand-in runtime, and the resulting directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from rocm_perf_lab.replay.application_capture import CaptureError, CaptureOutcome, CaptureRequest, capture, tool_environment
+from rocm_perf_lab.replay.application_capture import (
+    ApplicationCaptureError,
+    CaptureOutcome,
+    CaptureRequest,
+    capture,
+    tool_environment,
+)
 from rocm_perf_lab.replay.tool_build import build_tool
 from tests.builders.hsa_stand_in import build
 
@@ -37,12 +43,12 @@ def environment() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def capturing(environment: dict[str, str], tmp_path: Path) -> Capturing:
-    """`capturing(kernel, dispatch, scenario, ...)` into tmp_path / "capture"."""
+    """Return `capturing(kernel, dispatch, scenario, ...)`, which captures to tmp_path / "capture"."""
 
     def run(kernel: str, dispatch: int = 0, scenario: str = "normal", **options: Any) -> CaptureOutcome:
         variables: dict[str, str] = options.pop("variables", {})
-        words = scenario.split()
-        command = (str(build.application("application")), str(build.kernels()), *words)
+        arguments = scenario.split()
+        command = (str(build.application("application")), str(build.kernels()), *arguments)
         options = {"timeout_s": 20.0, "application_timeout_s": 60.0} | options
         request = CaptureRequest(command, kernel, tmp_path / "capture", dispatch, **options)
         return capture(request, environment=environment | variables, stdout=subprocess.DEVNULL)
@@ -65,7 +71,7 @@ def holding(directory: Path, address: int) -> dict[str, Any]:
 
 
 def content(directory: Path, address: int, size: int, *, after: bool = False) -> bytes:
-    """Captured bytes at an address, before or after the dispatch."""
+    """Return captured bytes at an address, before or after the dispatch."""
     region = holding(directory, address)
     memory = bytearray((directory / region["file"]).read_bytes())
     if after and region["after"] is not None:
@@ -82,7 +88,7 @@ def floats(raw: bytes) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def scaled(rounds: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """The buffer of `scale` after so many rounds: each adds 1, 2, 3 or 4."""
+    """Return the buffer of `scale` after some rounds, each of which adds 1, 2, 3 or 4."""
     index = np.arange(COUNT)
     return (index % 97 + rounds * (1 + index % 4)).astype(np.float32)
 
@@ -107,7 +113,7 @@ def test_only_pages_that_changed_are_stored_afterwards(capturing: Capturing) -> 
     assert (directory / region["after"]["file"]).stat().st_size == COUNT * 4
 
 
-def test_what_only_pointers_lead_to_is_found(capturing: Capturing) -> None:
+def test_memory_reached_through_pointers_is_captured(capturing: Capturing) -> None:
     directory = capturing("walk", 1).directory
 
     head, total = struct.unpack_from("<QQ", (directory / "kernarg.bin").read_bytes())
@@ -123,7 +129,7 @@ def test_what_only_pointers_lead_to_is_found(capturing: Capturing) -> None:
     assert NODE.unpack(content(directory, head, NODE.size, after=True))[2] == 2
 
 
-def test_pinned_host_memory_is_read_where_it_is(capturing: Capturing) -> None:
+def test_pinned_host_memory_is_captured(capturing: Capturing) -> None:
     directory = capturing("walk", 0, "pinned").directory
 
     (head,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
@@ -135,7 +141,7 @@ def test_pinned_host_memory_is_read_where_it_is(capturing: Capturing) -> None:
     assert content(directory, int(region["base"], 16), 8) == bytes([7] * 8)  # the rest of the page
 
 
-def test_host_memory_is_read_in_a_sandbox_too(capturing: Capturing) -> None:
+def test_host_memory_is_captured_in_a_sandbox(capturing: Capturing) -> None:
     variables = {"LD_PRELOAD": str(build.shared_object("no_reading"))}
 
     directory = capturing("walk", 0, "pinned", variables=variables).directory
@@ -145,7 +151,7 @@ def test_host_memory_is_read_in_a_sandbox_too(capturing: Capturing) -> None:
 
 
 @pytest.mark.parametrize("dispatch", [0, 100, 299])
-def test_many_packets_behind_one_doorbell_and_a_ring_that_wraps(capturing: Capturing, dispatch: int) -> None:
+def test_many_packets_with_one_doorbell_and_a_wrapping_ring_are_counted(capturing: Capturing, dispatch: int) -> None:
     directory = capturing("count_up", dispatch, "burst 300").directory
 
     (cell,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
@@ -153,13 +159,13 @@ def test_many_packets_behind_one_doorbell_and_a_ring_that_wraps(capturing: Captu
     assert counted == [1000 * dispatch, 1000 * (dispatch + 1)]
 
 
-def test_of_two_code_objects_at_one_address_the_later_is_captured(capturing: Capturing) -> None:
+def test_the_later_of_two_code_objects_at_one_address_is_captured(capturing: Capturing) -> None:
     directory = capturing("add_to", 0, "reload").directory
 
     assert document(directory, "dispatch.json")["kernel"]["mangled_name"] == "_Z6add_toIfEvPT_PKS0_i"
 
 
-def test_memory_that_came_from_elsewhere_is_followed(capturing: Capturing) -> None:
+def test_ipc_interop_svm_and_locked_memory_is_captured(capturing: Capturing) -> None:
     directory = capturing("walk", 0, "shared").directory
 
     (head,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
@@ -173,7 +179,7 @@ def test_memory_that_came_from_elsewhere_is_followed(capturing: Capturing) -> No
 
     gpu = 1
     assert nodes == [
-        ("pool", "gpu", [gpu], 16.0),  # although attributes were set for it
+        ("pool", "gpu", [gpu], 16.0),  # SVM attributes do not change it
         ("ipc", "gpu", [gpu], 1.0),
         ("interop", "gpu", [gpu], 2.0),
         ("svm", "cpu", [gpu], 4.0),
@@ -181,7 +187,7 @@ def test_memory_that_came_from_elsewhere_is_followed(capturing: Capturing) -> No
     ]
 
 
-def test_memory_that_went_back_is_forgotten(capturing: Capturing) -> None:
+def test_released_memory_is_not_captured(capturing: Capturing) -> None:
     directory = capturing("walk", 1, "shared", mode="full").directory
 
     assert {"ipc", "interop", "locked"}.isdisjoint({region["kind"] for region in regions(directory)})
@@ -195,15 +201,15 @@ def test_counted_queues_are_watched(capturing: Capturing, dispatch: int) -> None
     assert floats(content(directory, x, COUNT * 4)).tolist() == [1.0 + dispatch] * COUNT
 
 
-def test_a_runtime_that_starts_again_is_watched_again_and_dispatches_are_counted_on(capturing: Capturing) -> None:
-    directory = capturing("scale", 4, "restart").directory  # the second one of the second life
+def test_a_restarted_runtime_is_watched_and_counts_continue(capturing: Capturing) -> None:
+    directory = capturing("scale", 4, "restart").directory  # the second dispatch after the restart
 
     (x,) = struct.unpack_from("<Q", (directory / "kernarg.bin").read_bytes())
     assert document(directory, "dispatch.json")["index"]["kernel"] == 4
     np.testing.assert_array_equal(floats(content(directory, x, COUNT * 4)), scaled(1))
 
 
-def test_words_that_point_into_code_are_told(capturing: Capturing) -> None:
+def test_pointers_into_code_are_reported(capturing: Capturing) -> None:
     dispatch = document(capturing("walk", 0, "pinned").directory, "dispatch.json")
 
     (place,) = dispatch["code_pointers"]["places"]
@@ -213,7 +219,7 @@ def test_words_that_point_into_code_are_told(capturing: Capturing) -> None:
     assert int(place["address"], 16) % PAGE == 512
 
 
-def test_modes_differ_in_what_they_follow(environment: dict[str, str], tmp_path: Path) -> None:
+def test_modes_capture_different_memory(environment: dict[str, str], tmp_path: Path) -> None:
     sizes = {}
     for mode in ("arguments", "reachable", "full"):
         command = (str(build.application("application")), str(build.kernels()), "normal")
@@ -222,7 +228,7 @@ def test_modes_differ_in_what_they_follow(environment: dict[str, str], tmp_path:
         sizes[mode] = len(regions(tmp_path / mode))
 
     assert sizes["arguments"] == 2  # head and total
-    assert sizes["reachable"] == 3  # and the other half of the list
+    assert sizes["reachable"] == 3  # plus the other half of the list
     assert sizes["full"] > 3
     assert any(r["contains_kernarg"] for r in regions(tmp_path / "full"))
 
@@ -238,7 +244,7 @@ def test_zero_pages_take_no_space(capturing: Capturing) -> None:
     assert status.st_blocks * 512 == PAGE
 
 
-def test_the_manifest_has_every_file_and_its_hash(capturing: Capturing) -> None:
+def test_the_manifest_lists_every_file_with_its_hash(capturing: Capturing) -> None:
     directory = capturing("scale").directory
 
     files = document(directory, "manifest.json")["files"]
@@ -250,7 +256,7 @@ def test_the_manifest_has_every_file_and_its_hash(capturing: Capturing) -> None:
         assert (len(raw), hashlib.sha256(raw).hexdigest()) == (entry["size"], entry["sha256"])
 
 
-def test_nobody_else_may_read_it(capturing: Capturing) -> None:
+def test_only_the_owner_may_read_a_capture(capturing: Capturing) -> None:
     directory = capturing("scale").directory
 
     for path in [directory, *directory.rglob("*")]:
@@ -266,14 +272,14 @@ def test_packet_and_code_object_are_those_of_the_dispatch(capturing: Capturing) 
     assert dispatch["index"]["kernel"] == 1
     assert dispatch["packet"]["grid_size"] == [COUNT, 1, 1]
     assert dispatch["packet"]["workgroup_size"] == [256, 1, 1]
-    assert dispatch["packet"]["group_segment_size"] == 1024  # all of it dynamic
+    assert dispatch["packet"]["group_segment_size"] == 1024  # dynamic LDS only
     assert dispatch["kernel"]["group_segment_size"] == 0
     assert (directory / "kernel.hsaco").read_bytes() == build.kernels().read_bytes()
     assert dispatch["agents"][dispatch["agent"]]["isa"] == "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-"
     assert dispatch["timing"]["end"] > dispatch["timing"]["start"]
 
 
-def test_module_variables_are_kept_before_and_after(capturing: Capturing) -> None:
+def test_module_variables_are_captured_before_and_after(capturing: Capturing) -> None:
     directory = capturing("scale", 2).directory
 
     variables = {v["name"]: v for v in document(directory, "dispatch.json")["variables"]}
@@ -290,17 +296,17 @@ def test_module_variables_are_kept_before_and_after(capturing: Capturing) -> Non
 @pytest.mark.parametrize(
     "name", ["_Z6add_toIfEvPT_PKS0_i", "add_to", "add_to<float>", "void add_to<float>(float*, float const*, int)", "/^_Z6add/"]
 )
-def test_a_kernel_has_several_names(capturing: Capturing, name: str) -> None:
+def test_a_kernel_is_found_by_each_of_its_names(capturing: Capturing, name: str) -> None:
     assert document(capturing(name).directory, "dispatch.json")["kernel"]["mangled_name"] == "_Z6add_toIfEvPT_PKS0_i"
 
 
-def test_preloading_is_the_other_way_in(capturing: Capturing) -> None:
+def test_the_tool_can_be_preloaded(capturing: Capturing) -> None:
     assert (capturing("scale", preload=True).directory / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("older", [{}, {"HSA_TOOLS_LIB": "the tool"}])
-def test_rocprofiler_sdk_is_the_third_way_in(capturing: Capturing, older: dict[str, str]) -> None:
-    variables = {name: str(build_tool()) for name in older}  # through two doors at once it acts once
+def test_the_tool_can_be_loaded_through_rocprofiler_sdk(capturing: Capturing, older: dict[str, str]) -> None:
+    variables = {name: str(build_tool()) for name in older}  # loaded in two ways, it acts once
 
     outcome = capturing("scale", 2, rocprofiler_sdk=True, variables=variables)
 
@@ -308,7 +314,7 @@ def test_rocprofiler_sdk_is_the_third_way_in(capturing: Capturing, older: dict[s
     assert outcome.kernels["scale"] == 3
 
 
-def test_where_rocprofiler_sdk_is_active_the_runtime_loads_the_tool_all_the_same(capturing: Capturing) -> None:
+def test_the_runtime_loads_the_tool_if_rocprofiler_sdk_is_active(capturing: Capturing) -> None:
     variables = {"LD_PRELOAD": str(build.shared_object("profiler"))}
 
     assert (capturing("scale", variables=variables).directory / "manifest.json").exists()
@@ -334,7 +340,7 @@ def test_a_second_gpu_changes_nothing(capturing: Capturing) -> None:
     assert dispatch["agent"] == 1
 
 
-def test_processes_that_capture_at_the_same_time_do_not_disturb_each_other(environment: dict[str, str], tmp_path: Path) -> None:
+def test_processes_capture_concurrently(environment: dict[str, str], tmp_path: Path) -> None:
     outcomes = []
 
     def one(number: int) -> None:
@@ -351,7 +357,7 @@ def test_processes_that_capture_at_the_same_time_do_not_disturb_each_other(envir
     assert [outcome.exit_code for outcome in outcomes] == [0, 0]
 
 
-def test_earlier_work_of_other_queues_is_finished_before_the_memory_is_saved(capturing: Capturing) -> None:
+def test_earlier_work_of_other_queues_finishes_before_memory_is_saved(capturing: Capturing) -> None:
     directory = capturing("walk", 0, "backlog 20", mode="full").directory
 
     cells = [r for r in regions(directory) if r["requested"][0]["size"] == 4 and r["location"] == "gpu"]
@@ -361,14 +367,14 @@ def test_earlier_work_of_other_queues_is_finished_before_the_memory_is_saved(cap
     assert all(r["after"] is None for r in cells if not r["zero_pages"])
 
 
-def test_work_that_a_waiting_thread_has_to_release_is_waited_for(capturing: Capturing) -> None:
+def test_work_that_depends_on_a_waiting_thread_is_finished_first(capturing: Capturing) -> None:
     outcome = capturing("walk", 0, "opened-by-third", timeout_s=4.0)
 
     assert outcome.exit_code == 0
 
 
-def test_work_that_never_finishes_before_is_no_deadlock(capturing: Capturing) -> None:
-    with pytest.raises(CaptureError, match=r"other work on the GPU did not finish in 1 s"):
+def test_unfinished_work_ends_in_an_error_instead_of_a_deadlock(capturing: Capturing) -> None:
+    with pytest.raises(ApplicationCaptureError, match=r"other work on the GPU did not finish within 1 s"):
         capturing("walk", 0, "opened-afterwards", timeout_s=1.0)
 
 
@@ -398,48 +404,48 @@ def test_the_tool_is_built_once(tmp_path: Path) -> None:
     assert first.stat().st_mtime_ns == stamp
 
 
-# ---- what goes wrong ----
+# ---- failures ----
 
 
-def test_a_kernel_that_is_never_dispatched_is_told_with_those_that_were(capturing: Capturing) -> None:
-    with pytest.raises(CaptureError, match=r"'scal' was never dispatched") as error:
+def test_a_kernel_without_dispatches_is_reported_with_the_dispatched_kernels(capturing: Capturing) -> None:
+    with pytest.raises(ApplicationCaptureError, match=r"'scal' was never dispatched") as error:
         capturing("scal")
 
     assert "scale (3 times)" in str(error.value)
     assert "void add_to<float>(float*, float const*, int) (3 times)" in str(error.value)
 
 
-def test_fewer_dispatches_than_asked_for(capturing: Capturing, tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="dispatched 3 times, dispatch 3 was asked for"):
+def test_too_few_dispatches_are_reported(capturing: Capturing, tmp_path: Path) -> None:
+    with pytest.raises(ApplicationCaptureError, match="dispatched 3 times; dispatch 3 does not exist"):
         capturing("scale", 3)
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_expression_that_is_none(capturing: Capturing) -> None:
-    with pytest.raises(CaptureError, match="refused to start"):
+def test_an_invalid_regular_expression_is_reported(capturing: Capturing) -> None:
+    with pytest.raises(ApplicationCaptureError, match="did not start"):
         capturing("/scale(/")
 
 
-def test_no_gpu(capturing: Capturing) -> None:
-    with pytest.raises(CaptureError, match="never loaded into the application, which ended with exit code 70"):
+def test_a_machine_without_a_gpu_is_reported(capturing: Capturing) -> None:
+    with pytest.raises(ApplicationCaptureError, match="which ended with exit code 70, did not load the capture tool"):
         capturing("scale", variables={"STAND_IN_HSA_FAULT": "no_gpu"})
 
 
-def test_a_program_without_a_gpu_kernel(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="never loaded"):
+def test_a_program_that_does_not_use_the_gpu_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(ApplicationCaptureError, match="did not load the capture tool"):
         capture(CaptureRequest(("true",), "scale", tmp_path / "capture"))
 
 
-def test_no_program(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"'\./nowhere' is no program"):
+def test_a_missing_program_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(ApplicationCaptureError, match=r"'\./nowhere' is not an executable program"):
         capture(CaptureRequest(("./nowhere",), "scale", tmp_path / "capture"))
 
 
 def test_an_existing_directory_is_not_touched(capturing: Capturing, tmp_path: Path) -> None:
     (tmp_path / "capture").mkdir()
 
-    with pytest.raises(CaptureError, match="exists already"):
+    with pytest.raises(ApplicationCaptureError, match="already exists"):
         capturing("scale")
 
 
@@ -450,58 +456,58 @@ def test_a_capture_before_a_crash_is_kept(capturing: Capturing) -> None:
     assert (outcome.directory / "manifest.json").exists()
 
 
-def test_a_crash_before_the_dispatch_is_told(capturing: Capturing) -> None:
-    with pytest.raises(CaptureError, match=r"dispatched 1 times, .*; the application was ended by SIGABRT"):
+def test_a_crash_before_the_dispatch_is_reported(capturing: Capturing) -> None:
+    with pytest.raises(ApplicationCaptureError, match=r"dispatched 1 times; .*; the application ended on SIGABRT"):
         capturing("scale", 1, "crash")
 
 
-def test_an_application_that_forks_goes_on(capturing: Capturing) -> None:
-    outcome = capturing("scale", 4, "fork")  # the second time of the parent, after the child
+def test_an_application_that_forks_continues(capturing: Capturing) -> None:
+    outcome = capturing("scale", 4, "fork")  # the second run of the parent, after the child
 
     assert outcome.exit_code == 0
     assert document(outcome.directory, "dispatch.json")["index"]["kernel"] == 4
 
 
-def test_a_child_that_alone_uses_the_gpu_is_captured(capturing: Capturing) -> None:
+def test_a_child_is_captured_if_only_it_uses_the_gpu(capturing: Capturing) -> None:
     outcome = capturing("scale", 1, "fork-first")
 
     assert outcome.exit_code == 0
     assert document(outcome.directory, "dispatch.json")["index"]["kernel"] == 1
 
 
-def test_an_exit_inside_of_the_dispatch_leaves_an_incomplete_directory(capturing: Capturing, tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"incomplete: ended with exit code 5") as error:
+def test_an_exit_during_the_dispatch_leaves_an_incomplete_directory(capturing: Capturing, tmp_path: Path) -> None:
+    with pytest.raises(ApplicationCaptureError, match=r"incomplete: ended with exit code 5") as error:
         capturing("spin", 0, "exit-inside 1")
 
     assert f"rm -r {tmp_path / 'capture'}" in str(error.value)
     assert not (tmp_path / "capture" / "manifest.json").exists()
 
 
-def test_a_dispatch_that_hangs_is_given_up(capturing: Capturing) -> None:
-    with pytest.raises(CaptureError, match=r"incomplete: the dispatch did not finish in 0.5 s"):
+def test_a_hanging_dispatch_is_abandoned(capturing: Capturing) -> None:
+    with pytest.raises(ApplicationCaptureError, match=r"incomplete: the dispatch did not finish within 0.5 s"):
         capturing("spin", 0, "exit-inside 2", timeout_s=0.5)
 
 
-def test_a_fault_in_the_dispatch_ends_the_application_as_without_the_tool(capturing: Capturing) -> None:
-    with pytest.raises(CaptureError, match=r"incomplete: was ended by SIGABRT"):
+def test_a_fault_in_the_dispatch_ends_the_application(capturing: Capturing) -> None:
+    with pytest.raises(ApplicationCaptureError, match=r"incomplete: ended on SIGABRT"):
         capturing("touch", 0, "out-of-bounds")
 
 
-def test_an_application_that_never_ends(capturing: Capturing) -> None:
-    with pytest.raises(CaptureError, match=r"did not end in 1 s and was ended"):
+def test_an_application_that_does_not_end_is_killed(capturing: Capturing) -> None:
+    with pytest.raises(ApplicationCaptureError, match=r"did not end within 1 s and was killed"):
         capturing("scale", 0, variables={"STAND_IN_HSA_FAULT": "hang"}, application_timeout_s=1.0)
 
 
-def test_a_limit_is_kept_and_the_application_goes_on(capturing: Capturing) -> None:
-    with pytest.raises(CaptureError, match=r"needs at least 32768 bytes, the limit is 1000"):
+def test_the_size_limit_is_respected_and_the_application_continues(capturing: Capturing) -> None:
+    with pytest.raises(ApplicationCaptureError, match=r"needs at least 32768 bytes, more than the limit of 1000"):
         capturing("scale", limit_bytes=1000)
 
 
 def test_a_full_disk_leaves_no_manifest_and_a_working_application(capturing: Capturing, tmp_path: Path) -> None:
-    room = build.kernels().stat().st_size + 2 * PAGE  # for the tool's copy of the code object, and a part of the memory
+    room = build.kernels().stat().st_size + 2 * PAGE  # for the copy of the code object and part of the memory
     variables = {"LD_PRELOAD": str(build.shared_object("full_disk")), "FULL_DISK_AFTER": str(room)}
 
-    with pytest.raises(CaptureError, match=r"incomplete: .*No space left on device") as error:
+    with pytest.raises(ApplicationCaptureError, match=r"incomplete: .*No space left on device") as error:
         capturing("scale", variables=variables)
 
     assert not (tmp_path / "capture" / "manifest.json").exists()

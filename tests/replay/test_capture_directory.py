@@ -1,4 +1,4 @@
-"""Capture directories: what is written, what is read back, and everything that is refused."""
+"""Capture directories: writing, reading, and rejection of damaged ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def largest_region(directory: Path) -> Path:
 
 
 def rewrite(directory: Path, name: str, change: Callable[[Any], None], *, reseal: bool = True) -> None:
-    """Change a document, and the manifest with it, as somebody would who wants to be believed."""
+    """Change a document; with `reseal`, update the manifest to match."""
     document = json.loads((directory / name).read_text())
     change(document)
     (directory / name).write_text(json.dumps(document))
@@ -67,13 +67,13 @@ def test_a_capture_holds_memory_before_the_dispatch_and_the_pages_it_changed(ori
     assert capture.kernel.symbol == "scale"
 
 
-def test_a_capture_is_its_owner_s_alone_and_has_nothing_wrong(original: Path) -> None:
+def test_a_capture_is_private_and_valid(original: Path) -> None:
     assert stat.S_IMODE(original.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in original.rglob("*") if path.is_file()} == {0o600}
     assert capture_problems(original) == []
 
 
-def test_pages_of_zeros_take_no_room_on_the_disk(tmp_path: Path) -> None:
+def test_zero_pages_use_no_disk_space(tmp_path: Path) -> None:
     content = np.zeros(1000 * PAGE_BYTES, dtype=np.uint8)
     content[500 * PAGE_BYTES] = 1
 
@@ -87,24 +87,24 @@ def test_pages_of_zeros_take_no_room_on_the_disk(tmp_path: Path) -> None:
     assert np.array_equal(np.fromfile(path, np.uint8), content)
 
 
-def test_equal_dispatches_give_equal_memory_and_checksums(tmp_path: Path) -> None:
+def test_equal_dispatches_have_equal_memory_and_checksums(tmp_path: Path) -> None:
     first, second = scale_capture(tmp_path / "a"), scale_capture(tmp_path / "b")
 
     manifests = [json.loads((directory / "manifest.json").read_text())["files"] for directory in (first, second)]
     for manifest in manifests:
-        del manifest["dispatch.json"]  # it has the process id
+        del manifest["dispatch.json"]  # contains the process id
     assert manifests[0] == manifests[1]
 
 
-def test_only_what_the_arguments_lead_to_is_kept(tmp_path: Path) -> None:
+def test_only_memory_reachable_from_the_arguments_is_captured(tmp_path: Path) -> None:
     capture = open_capture(list_capture(tmp_path / "list"))
 
-    assert len(capture.regions) == 5 + 1 + 1  # nodes, total, kernarg; not the allocation that nobody points to
+    assert len(capture.regions) == 5 + 1 + 1  # nodes, total, kernarg; not the allocation without pointers to it
     third = capture.regions[2]
     assert third.reached_from == (f"{capture.regions[1].base:#x}",)
 
 
-def test_full_captures_keep_everything(tmp_path: Path) -> None:
+def test_full_captures_contain_all_memory(tmp_path: Path) -> None:
     scene = Scene()
     scene.buffer(np.arange(4, dtype=np.int32), "nobody's")
     x = scene.buffer(np.ones(64, dtype=np.float32))
@@ -115,12 +115,12 @@ def test_full_captures_keep_everything(tmp_path: Path) -> None:
     assert capture.regions[0].reached_from == ()
 
 
-def test_committed_schemas_are_those_of_the_models(tmp_path: Path) -> None:
+def test_committed_schemas_match_the_models(tmp_path: Path) -> None:
     for path in export_schemas(tmp_path):
         assert (SCHEMAS / path.name).read_text() == path.read_text()
 
 
-def test_documents_fit_their_schemas(original: Path, tmp_path: Path) -> None:
+def test_documents_conform_to_their_schemas(original: Path, tmp_path: Path) -> None:
     import jsonschema
 
     for path in export_schemas(tmp_path):
@@ -228,27 +228,27 @@ def pages_outside(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (truncated, "4,096 bytes, 20,480 were captured"),
+        (truncated, "4,096 bytes, but 20,480 were captured"),
         (missing, "cannot be read: No such file"),
-        (swapped, "its SHA-256 is another"),
-        (one_bit, "its SHA-256 is another"),
-        (other_code_object, "kernel.hsaco is not what was captured"),
-        (linked_out, "is a link"),
-        (linked_directory, "is a link, or lies behind one"),
+        (swapped, "its SHA-256 does not match"),
+        (one_bit, "its SHA-256 does not match"),
+        (other_code_object, "kernel.hsaco was modified"),
+        (linked_out, "is a symbolic link"),
+        (linked_directory, "is a symbolic link or behind one"),
         (traversing_region, "the file of region"),
-        (traversing_manifest, "'../evil', which no document speaks of"),
+        (traversing_manifest, "'../evil', which no document refers to"),
         (overlapping, "overlap"),
-        (shorter_region, "4,096 are needed"),
+        (shorter_region, "the documents require 4,096"),
         (no_json, "dispatch.json is not JSON"),
         (edited_without_the_manifest, "dispatch.json"),
         (unknown_key, "surprise"),
-        (number_for_an_address, "an address is written"),
+        (number_for_an_address, "an address is"),
         (workgroup_of_nothing, "workgroup size"),
-        (newer_format, "version 2; this version of the lab reads"),
-        (pages_outside, "overlap or lie outside"),
+        (newer_format, "version 2; this version of rocm-perf-lab reads"),
+        (pages_outside, "overlap or are outside"),
     ],
 )
-def test_a_damaged_capture_is_refused_with_what_is_wrong(capture: Path, damage: Callable[[Path], None], message: str) -> None:
+def test_a_damaged_capture_is_rejected_with_the_reason(capture: Path, damage: Callable[[Path], None], message: str) -> None:
     damage(capture)
 
     with pytest.raises(CaptureError, match=message.replace("(", r"\(")):
@@ -256,7 +256,7 @@ def test_a_damaged_capture_is_refused_with_what_is_wrong(capture: Path, damage: 
     assert capture_problems(capture) != []
 
 
-def test_verify_names_every_problem_and_files_that_do_not_belong(capture: Path) -> None:
+def test_verification_lists_every_problem_and_unexpected_files(capture: Path) -> None:
     one_bit(capture)
     other_code_object(capture)
     (capture / "notes.txt").write_text("mine")
@@ -264,10 +264,10 @@ def test_verify_names_every_problem_and_files_that_do_not_belong(capture: Path) 
     problems = capture_problems(capture)
 
     assert len(problems) == 3
-    assert "notes.txt does not belong into a capture" in problems
+    assert "notes.txt is not part of a capture" in problems
 
 
-def test_a_directory_without_manifest_is_incomplete_and_says_how_to_remove_it(capture: Path) -> None:
+def test_a_directory_without_manifest_is_incomplete_and_the_hint_removes_it(capture: Path) -> None:
     (capture / "manifest.json").unlink()
 
     with pytest.raises(IncompleteCapture, match="incomplete") as error:
@@ -276,19 +276,19 @@ def test_a_directory_without_manifest_is_incomplete_and_says_how_to_remove_it(ca
     assert f"rm -r {capture}" in str(error.value)
 
 
-def test_a_directory_that_never_was_a_capture_is_told_apart(tmp_path: Path) -> None:
+def test_other_directories_are_distinguished_from_incomplete_captures(tmp_path: Path) -> None:
     with pytest.raises(IncompleteCapture, match="is not a capture"):
         open_capture(tmp_path)
-    with pytest.raises(CaptureError, match="no such directory"):
+    with pytest.raises(CaptureError, match="does not exist"):
         open_capture(tmp_path / "nowhere")
 
 
-def test_a_full_directory_is_not_written_into(capture: Path) -> None:
+def test_a_directory_that_is_not_empty_is_not_changed(capture: Path) -> None:
     with pytest.raises(CaptureNotWritten, match="is not empty"):
         CaptureWriter(capture)
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -300,7 +300,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @given(st.lists(st.integers(0, 5), max_size=8), st.integers(0, 5))
-def test_what_is_reachable_is_the_closure_of_what_words_point_to(edges: list[int], start: int) -> None:
+def test_reachable_memory_is_the_closure_over_pointers(edges: list[int], start: int) -> None:
     bases = [0x10000 * (i + 1) for i in range(6)]
     links: dict[int, list[int]] = {base: [] for base in bases}
     for source, target in enumerate(edges):
@@ -319,5 +319,5 @@ def test_what_is_reachable_is_the_closure_of_what_words_point_to(edges: list[int
 
 
 def test_regions_are_whole_pages() -> None:
-    with pytest.raises(ValueError, match="not whole pages"):
+    with pytest.raises(ValueError, match="whole pages"):
         Region(base=0x1001, size=4096, file=region_file(0x1001))

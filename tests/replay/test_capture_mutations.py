@@ -1,6 +1,6 @@
-"""Documents of captures with anything in the place of anything: an answer or a refusal in words, never an accident.
+"""Captures with mutated documents are read or rejected with a message, and never cause another exception.
 
-Whoever changes a document of ours seals it again, so that checksums are not what finds it.
+The checksums of mutated documents are updated, so that the checksum test does not find the mutation.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ LEAVES = st.none() | st.booleans() | st.floats() | st.integers() | st.sampled_fr
 VALUES = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.sampled_from(NAMES), LEAVES, max_size=2)
 
 
-@pytest.fixture(scope="module", params=["ours", "original rocm-perf-lab", "kerncap"])
+@pytest.fixture(scope="module", params=["native", "original rocm-perf-lab", "kerncap"])
 def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     parent = tmp_path_factory.mktemp("capture")
-    return scale_capture(parent / "c", n=1000) if request.param == "ours" else foreign_capture(parent, request.param)
+    return scale_capture(parent / "c", n=1000) if request.param == "native" else foreign_capture(parent, request.param)
 
 
 def places(document: Any) -> list[tuple[Any, ...]]:
-    """Every path in a document."""
+    """Return every path in a document."""
     pairs = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     return [(key, *rest) for key, value in pairs for rest in [(), *places(value)]]
 
 
 def changed(document: Any, place: tuple[Any, ...], value: Any, how: str) -> Any:
-    """With a value replaced, taken away, or put beside the one that is there."""
+    """Return the document with a value replaced, removed or duplicated."""
     document = copy.deepcopy(document)
     inner = document
     for key in place[:-1]:
@@ -57,7 +57,7 @@ def changed(document: Any, place: tuple[Any, ...], value: Any, how: str) -> Any:
 
 
 def seal(directory: Path) -> None:
-    """Put the sums of the changed documents into the manifest."""
+    """Update the checksums of changed documents in the manifest."""
     manifest = json.loads((directory / "manifest.json").read_text())
     for name in ("dispatch.json", "memory_regions.json"):
         content = (directory / name).read_bytes()
@@ -67,7 +67,7 @@ def seal(directory: Path) -> None:
 
 @given(st.data())
 @settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_changed_document_is_read_or_refused_in_words(original: Path, data: st.DataObject) -> None:
+def test_a_changed_document_is_read_or_rejected_with_a_message(original: Path, data: st.DataObject) -> None:
     with TemporaryDirectory() as parent:
         directory = Path(shutil.copytree(original, Path(parent) / "c"))
         name = data.draw(st.sampled_from(sorted(path.name for path in directory.glob("*.json"))))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocm_perf_lab.replay.application_capture import CaptureError, CaptureRequest, capture
+from rocm_perf_lab.replay.application_capture import ApplicationCaptureError, CaptureRequest, capture
 from tests.builders.hsa_stand_in import build
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def environment() -> Iterator[dict[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizers", ["thread", "address,undefined"])
 @pytest.mark.parametrize(("kernel", "dispatch", "scenario", "mode"), SCENARIOS)
-def test_no_sanitizer_has_anything_to_say(
+def test_no_sanitizer_reports_a_problem(
     sanitizers: str, kernel: str, dispatch: int, scenario: str, mode: CaptureMode, environment: dict[str, str], tmp_path: Path
 ) -> None:
     command = (str(build.application("application", sanitizers)), str(build.kernels()), *scenario.split())
-    low = False  # there is the sanitizers' shadow memory
+    low = False  # used by the shadow memory of the sanitizers
     request = CaptureRequest(command, kernel, tmp_path / "c", dispatch, mode, application_timeout_s=120.0, low_addresses=low)
     log = tmp_path / "said"
     options = f"log_path={log}:exitcode=66:halt_on_error=0:detect_leaks=0:print_stacktrace=1"
@@ -53,7 +53,7 @@ def test_no_sanitizer_has_anything_to_say(
 
     try:
         outcome = capture(request, tool=build.capture_tool(sanitizers), environment=environment | variables)
-    except CaptureError as error:
+    except ApplicationCaptureError as error:
         said = str(error)
         assert "'none' was never dispatched" in said, said
     else:

@@ -1,4 +1,4 @@
-"""The stand-in runtime behaves as the real one where tests of capture and replay rely on it."""
+"""The stand-in runtime behaves like the real one in the aspects that the capture and replay tests use."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def run(environment: dict[str, str], scenario: str, *more: str) -> subprocess.Co
 
 
 def reserve(fault: str) -> list[int]:
-    """Results of hsa_init and of a reservation, and where it is."""
+    """Return the results of hsa_init and of a reservation, and the reserved address."""
     variables = {"LD_LIBRARY_PATH": str(build.library_directory()), "STAND_IN_HSA_FAULT": fault}
     run = subprocess.run([sys.executable, "-c", RESERVE], env=variables, capture_output=True, text=True, check=True)
     return [int(line) for line in run.stdout.split()]
 
 
-def test_an_application_on_two_queues_gets_the_results_that_it_expects(environment: dict[str, str]) -> None:
+def test_an_application_with_two_queues_computes_correct_results(environment: dict[str, str]) -> None:
     assert run(environment, "normal", "2").returncode == 0
 
 
-def test_a_kernel_that_writes_elsewhere_ends_the_process_with_the_runtime_s_message(environment: dict[str, str]) -> None:
+def test_an_invalid_write_ends_the_process_with_a_message_of_the_runtime(environment: dict[str, str]) -> None:
     ended = run(environment, "out-of-bounds")
 
     assert ended.returncode == -6
@@ -58,7 +58,7 @@ def test_a_kernel_that_writes_elsewhere_ends_the_process_with_the_runtime_s_mess
     assert "address 0x1234567000" in ended.stderr
 
 
-def test_a_fixed_address_is_reserved_exactly_and_faults_can_be_asked_for() -> None:
+def test_a_fixed_address_is_reserved_exactly_and_faults_can_be_injected() -> None:
     assert reserve("") == [0, 0, NO_ADDRESS]
     assert reserve("reserve_fails")[1] != 0
     assert reserve("no_vmem")[1] != 0

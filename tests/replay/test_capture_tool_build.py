@@ -1,4 +1,4 @@
-"""How the capture tool is built: compilers, headers, by hand."""
+"""Build of the capture tool: compilers, headers, CMake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def exported(library: Path) -> set[str]:
     return {line.split()[-1] for line in listing.splitlines()}
 
 
-def test_rocm_s_headers_come_first(tmp_path: Path) -> None:
+def test_headers_of_rocm_come_first(tmp_path: Path) -> None:
     wheel = find_hsa_headers(ToolSearch(rocm=tmp_path / "nowhere"))
     shutil.copytree(wheel, tmp_path / "include" / "hsa")
     (tmp_path / "include" / "hip").mkdir()
@@ -31,22 +31,22 @@ def test_rocm_s_headers_come_first(tmp_path: Path) -> None:
     assert find_hsa_headers(ToolSearch(rocm=tmp_path)) == tmp_path / "include" / "hsa"
 
 
-def test_without_headers_it_says_what_to_install(tmp_path: Path) -> None:
-    with pytest.raises(ToolBuildError, match="no HSA headers") as error:
+def test_missing_headers_are_reported_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(ToolBuildError, match="without HSA headers") as error:
         find_hsa_headers(ToolSearch(packages=(str(tmp_path),), rocm=tmp_path))
 
     assert "pip install" in str(error.value)
 
 
-def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_compiler_is_reported_with_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("rocm_perf_lab.replay.tool_build.util.find_spec", lambda _: None)
 
-    with pytest.raises(ToolBuildError, match=r"no C\+\+ compiler"):
+    with pytest.raises(ToolBuildError, match=r"without a C\+\+ compiler"):
         find_cpp_compiler()
 
 
-def test_the_compiler_s_own_words_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_message_of_the_compiler_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     failing = CppCompiler(("sh", "-c", "echo no such standard >&2; exit 1", "compiler"), "1")
     monkeypatch.setattr(tool_build, "find_cpp_compiler", lambda: failing)
 
@@ -64,7 +64,7 @@ def test_a_damaged_library_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert build_tool(cache=tmp_path).read_bytes() == b"library"
 
 
-def test_nothing_but_the_doors_is_exported_and_nothing_of_rocm_needed() -> None:
+def test_only_the_entry_points_are_exported_and_no_rocm_library_is_needed() -> None:
     library = build_tool()
 
     assert exported(library) == EXPORTED
@@ -73,7 +73,7 @@ def test_nothing_but_the_doors_is_exported_and_nothing_of_rocm_needed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="no cmake")
-def test_cmake_builds_the_same_tool_by_hand(tmp_path: Path) -> None:
+def test_cmake_builds_the_same_tool(tmp_path: Path) -> None:
     include = f"-DROCM_PERF_LAB_HSA_INCLUDE={find_hsa_headers()}"
     subprocess.run(["cmake", "-S", str(REPOSITORY), "-B", str(tmp_path), include], check=True, capture_output=True)
     subprocess.run(["cmake", "--build", str(tmp_path), "-j2"], check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""Replays on the emulator, each in a process of its own: the same bytes at the same addresses."""
+"""Replays on the emulator, each in a separate process: equal bytes at equal addresses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def compiled(directory: Path, source: str) -> str:
 
 
 @pytest.mark.parametrize("make", [scale_capture, list_capture, tree_capture], ids=["buffers", "linked list", "tree"])
-def test_a_replay_in_another_process_leaves_the_captured_bytes(make: type, tmp_path: Path) -> None:
+def test_a_replay_in_another_process_reproduces_the_captured_bytes(make: type, tmp_path: Path) -> None:
     outcome = replay(make(tmp_path / "c"), ReplayRequest(iterations=3, check=EXACTLY))
 
     assert outcome.pid != os.getpid()
@@ -80,7 +80,7 @@ def test_a_struct_by_value_reaches_the_replay(tmp_path: Path) -> None:
     assert np.frombuffer(base64.b64decode(outcome.read[0])).tolist() == [-3.0, -2.5, -2.0, 0.0]
 
 
-def test_memory_is_restored_between_iterations_or_goes_on_from_where_it_was(tmp_path: Path) -> None:
+def test_memory_is_restored_between_iterations_only_if_requested(tmp_path: Path) -> None:
     scene = Scene()
     x = scene.buffer(np.ones(64, dtype=np.float32))
     directory = scene.capture(tmp_path / "c", "in_place", [x])
@@ -124,7 +124,7 @@ def test_dynamic_lds_is_that_of_the_packet(tmp_path: Path) -> None:
     assert outcome.verification.passed
 
 
-def test_an_equal_code_object_may_stand_in_and_a_wrong_one_is_found_out(tmp_path: Path) -> None:
+def test_an_equivalent_code_object_is_accepted_and_a_wrong_one_is_detected(tmp_path: Path) -> None:
     scene = Scene()
     directory = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))], types={"@0": "f32"})
     near, far = hsaco(tmp_path, FACTOR="2.00001f"), compiled(tmp_path, IN_PLACE.replace("FACTOR", "2.5f"))
@@ -168,17 +168,17 @@ IN_PLACE = 'extern "C" __global__ void in_place(float* x) { x[threadIdx.x] = x[t
     ],
     ids=["name", "arguments", "kind", "workgroup", "hidden", "variables"],
 )
-def test_an_override_that_breaks_a_rule_is_refused_by_its_name(source: str, rule: str, tmp_path: Path) -> None:
+def test_an_override_that_breaks_a_rule_is_rejected_with_the_rule(source: str, rule: str, tmp_path: Path) -> None:
     scene = Scene()
     directory = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))])
 
-    with pytest.raises(OverrideError, match="cannot stand in") as error:
+    with pytest.raises(OverrideError, match="cannot replace") as error:
         replay(directory, ReplayRequest(hsaco=compiled(tmp_path, source)))
 
     assert rule in str(error.value)
 
 
-def test_an_override_for_another_architecture_is_refused(tmp_path: Path) -> None:
+def test_an_override_for_another_architecture_is_rejected(tmp_path: Path) -> None:
     directory = scale_capture(tmp_path / "c")
     path = tmp_path / "other.hsaco"
     path.write_bytes(
@@ -187,12 +187,12 @@ def test_an_override_for_another_architecture_is_refused(tmp_path: Path) -> None
         ).code_object.data
     )
 
-    with pytest.raises(OverrideError, match="target id: it is for gfx90a, the capture is of gfx942"):
+    with pytest.raises(OverrideError, match="target id: gfx90a, but the capture is of gfx942"):
         replay(directory, ReplayRequest(hsaco=str(path)))
 
 
-def test_hidden_arguments_of_an_override_are_laid_out_anew(tmp_path: Path) -> None:
-    """`in_place` needs none; one that asks for the grid gets it."""
+def test_hidden_arguments_of_an_override_are_rearranged(tmp_path: Path) -> None:
+    """`in_place` needs no hidden arguments; an override that reads the grid gets it."""
     scene = Scene()
     directory = scene.capture(tmp_path / "c", "in_place", [scene.buffer(np.ones(256, dtype=np.float32))], grid=4)
     source = (
@@ -213,20 +213,20 @@ PRINTING = """extern "C" __global__ void in_place(float* x) {
 
 
 def printing_capture(directory: Path) -> Path:
-    """It could print, and did not."""
+    """Capture a kernel that contains a printf call but does not print."""
     code = read_code_object(Path(compiled(directory, PRINTING.replace("LIMIT", "5"))).read_bytes())
     scene = Scene(code)
     return scene.capture(directory / "c", "in_place", [scene.buffer(np.ones(64, dtype=np.float32))])
 
 
-def test_a_kernel_that_could_print_and_does_not_needs_no_word(tmp_path: Path) -> None:
+def test_a_kernel_with_an_unused_printf_has_no_note(tmp_path: Path) -> None:
     outcome = replay(printing_capture(tmp_path), ReplayRequest(check=EXACTLY))
 
     assert outcome.verification is not None and outcome.verification.passed
     assert outcome.notes == ()
 
 
-def test_a_host_service_of_the_captured_process_is_told_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_host_service_is_noted(tmp_path: Path) -> None:
     directory = printing_capture(tmp_path)
     capture = open_capture(directory)
     (place,) = [a.offset for a in capture.kernel.arguments if a.value_kind == "hidden_hostcall_buffer"]
@@ -241,7 +241,7 @@ def test_a_host_service_of_the_captured_process_is_told_to_be_missing(tmp_path: 
     )
 
 
-def test_a_replayed_kernel_that_prints_is_answered_and_runs_on(tmp_path: Path) -> None:
+def test_a_replayed_kernel_that_prints_completes(tmp_path: Path) -> None:
     directory = printing_capture(tmp_path)
     override = compiled(tmp_path, PRINTING.replace("LIMIT", "1"))
 
@@ -250,7 +250,7 @@ def test_a_replayed_kernel_that_prints_is_answered_and_runs_on(tmp_path: Path) -
     assert outcome.verification is not None and outcome.verification.passed
 
 
-def test_another_geometry_and_other_scalars_run_on_the_captured_memory(tmp_path: Path) -> None:
+def test_another_geometry_and_other_scalars_use_the_captured_memory(tmp_path: Path) -> None:
     capture = open_capture(scale_capture(tmp_path / "c", n=256))
     order = GeometryRequest(
         grid=(256, 1, 1), workgroup=(128, 1, 1), dynamic_lds_bytes=0, scalars={16: struct.pack("<f", 10.0).hex()}
@@ -262,15 +262,15 @@ def test_another_geometry_and_other_scalars_run_on_the_captured_memory(tmp_path:
     assert read(outcome) == 2550.0
 
 
-def test_a_kernel_that_never_ends_is_stopped(tmp_path: Path) -> None:
+def test_a_kernel_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     scene = Scene()
     directory = scene.capture(tmp_path / "c", "hang", [scene.buffer(np.zeros(1, dtype=np.int32), "flag")])
     endless = hsaco(tmp_path, FLAG=0)
 
     with session(open_capture(directory), timeout_s=1, max_instructions=10**12) as running:
-        with pytest.raises(DeviceFault, match="no end after 1 s"):
+        with pytest.raises(DeviceFault, match="did not end within 1 s"):
             running.run(ReplayRequest(hsaco=endless))
-        assert running.run(ReplayRequest()).samples_us[0] > 0  # the next job has a process of its own
+        assert running.run(ReplayRequest()).samples_us[0] > 0  # the next request starts a new worker
 
     with session(open_capture(directory), max_instructions=10**5) as running, pytest.raises(DeviceFault, match="budget exceeded"):
         running.run(ReplayRequest(hsaco=endless))
@@ -285,7 +285,7 @@ def test_a_fault_names_the_allocation(tmp_path: Path) -> None:
         replay(directory, ReplayRequest(hsaco=hsaco(tmp_path, OFFSET=1000)))
 
 
-def test_a_capture_of_another_architecture_is_not_replayed(tmp_path: Path) -> None:
+def test_a_capture_of_another_architecture_is_rejected(tmp_path: Path) -> None:
     directory = scale_capture(tmp_path / "c")
     capture = open_capture(directory)
     path = tmp_path / "gfx90a"
@@ -312,21 +312,21 @@ def test_a_capture_of_another_architecture_is_not_replayed(tmp_path: Path) -> No
     assert capture.code_object.architecture == "gfx942"
 
 
-def test_addresses_that_the_kernel_of_this_machine_keeps_are_refused(tmp_path: Path) -> None:
-    """Address 4096 lies below vm.mmap_min_addr or beside it; the last pages of the address space can never be had."""
+def test_addresses_that_the_operating_system_reserves_are_rejected(tmp_path: Path) -> None:
+    """Address 4096 may be below vm.mmap_min_addr; the last pages of the address space are never available."""
     capture = open_capture(scale_capture(tmp_path / "c"))
     region = capture.regions[0].model_copy(update={"base": 0x7FFF_FFFF_F000, "requested": (), "size": 4096})
     moved = capture.memory.model_copy(update={"regions": (*capture.memory.regions[1:], region)})
 
     with (
         session(replace(capture, memory=moved)) as running,
-        pytest.raises(ReplayError, match="gives a captured address range to no"),
+        pytest.raises(ReplayError, match="does not allow a process to map a captured address range"),
     ):
         running.start()
 
 
-def test_a_process_that_finds_its_addresses_taken_starts_again_without_randomisation(tmp_path: Path) -> None:
-    """A range where the executable or its libraries lie in most layouts: claimed at last, or refused; never relocated."""
+def test_a_process_whose_addresses_are_in_use_restarts_without_randomisation(tmp_path: Path) -> None:
+    """A range that the executable or its libraries use in most layouts is claimed in the end or rejected, never relocated."""
     import subprocess
     import sys
 
@@ -349,7 +349,7 @@ def test_a_process_that_finds_its_addresses_taken_starts_again_without_randomisa
     assert runs == ["0 []", "3 []", "9 [(35184372088832, 8192)]"]
 
 
-def test_more_regions_than_a_process_can_map_are_refused_before_it_starts(
+def test_more_regions_than_a_process_can_map_are_rejected_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     capture = open_capture(scale_capture(tmp_path / "c"))
@@ -357,5 +357,5 @@ def test_more_regions_than_a_process_can_map_are_refused_before_it_starts(
     limit.write_text("5000\n")
     monkeypatch.setattr("rocm_perf_lab.replay.session._MAP_LIMIT", limit)
 
-    with session(capture) as running, pytest.raises(ReplayError, match="3 regions, a process here may have 5,000 mappings"):
+    with session(capture) as running, pytest.raises(ReplayError, match="3 regions, too many for the limit of 5,000 mappings"):
         running.start()

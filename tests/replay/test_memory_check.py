@@ -1,4 +1,4 @@
-"""What counts as the right memory: bytes, types, tolerances, NaN, and bytes that the kernel itself does not determine."""
+"""Memory comparison: bytes, types, tolerances, NaN, and bytes that the kernel does not determine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Capture:
 
 
 def state(capture: Capture, changes: Mapping[int, float]) -> MemoryState:
-    """The captured result with some floats of the output changed."""
+    """Return the captured result with some floats of the output changed."""
     numbers, rows = MemoryState.captured(capture).pages[capture.regions[1].base]
     content = rows.copy()
     floats = content.reshape(-1).view(np.float32)
@@ -40,32 +40,32 @@ def wrong(capture: Capture, changes: Mapping[int, float], tolerances: Tolerances
     return [str(mismatch) for mismatch in check.mismatches(state(capture, changes))]
 
 
-def test_the_captured_result_is_right(capture: Capture) -> None:
+def test_the_captured_result_is_correct(capture: Capture) -> None:
     assert wrong(capture, {}, Tolerances()) == []
 
 
 def test_one_changed_bit_is_found_byte_for_byte(capture: Capture) -> None:
     base = capture.regions[1].base
 
-    (told,) = wrong(capture, {1: np.nextafter(np.float32(3), np.float32(4))}, Tolerances())
+    (mismatch,) = wrong(capture, {1: np.nextafter(np.float32(3), np.float32(4))}, Tolerances())
 
-    assert told == f"region {base:#x}: 1 bytes differ, first at {base + 4:#x}: 0x01 instead of 0x00"
+    assert mismatch == f"region {base:#x}: 1 bytes differ, first at {base + 4:#x}: 0x01 instead of 0x00"
 
 
-def test_within_tolerance_is_right_and_beyond_it_is_named_with_its_worst_error(capture: Capture) -> None:
+def test_errors_beyond_the_tolerance_are_reported_with_the_largest_one(capture: Capture) -> None:
     tolerances = Tolerances(rtol=1e-3)
 
     assert wrong(capture, {1: 3.002, 1400: 4201.0}, tolerances) == []
-    (told,) = wrong(capture, {1: 3.5, 1400: 4300.0}, tolerances)
-    assert "2 elements (f32) differ" in told
-    assert "3.5 instead of 3, largest error 100" in told
+    (mismatch,) = wrong(capture, {1: 3.5, 1400: 4300.0}, tolerances)
+    assert "2 elements (f32) differ" in mismatch
+    assert "3.5 instead of 3, largest error 100" in mismatch
 
 
 @pytest.mark.parametrize(
     ("policy", "value", "right"),
     [("equal", np.nan, False), ("exact", 3.0, True), ("forbid", np.nan, False), ("equal", np.inf, False)],
 )
-def test_nan_never_stands_for_a_number(policy: str, value: float, right: bool, capture: Capture) -> None:
+def test_nan_is_never_equal_to_a_number(policy: str, value: float, right: bool, capture: Capture) -> None:
     tolerances = Tolerances(rtol=1e-3, nan=policy)  # type: ignore[arg-type]
 
     assert (wrong(capture, {1: value}, tolerances) == []) == right
@@ -82,7 +82,7 @@ def test_nan_policies_differ_where_nan_is_expected(capture: Capture) -> None:
     assert [found("exact", expected), found("forbid", expected)] == [0, 1]
 
 
-def test_bytes_in_which_two_baselines_differ_do_not_count(capture: Capture) -> None:
+def test_bytes_that_differ_between_two_baselines_are_ignored(capture: Capture) -> None:
     one, two = state(capture, {3: 1.0}), state(capture, {3: 2.0})
     indeterminate = differing_addresses(capture, one, two)
     check = MemoryCheck(capture, MemoryState.captured(capture), Tolerances(), indeterminate)
@@ -93,7 +93,7 @@ def test_bytes_in_which_two_baselines_differ_do_not_count(capture: Capture) -> N
     assert check.mismatches(state(capture, {4: 1.0})) != []
 
 
-def test_types_come_from_the_capture_the_caller_or_the_kernel_s_name(capture: Capture) -> None:
+def test_types_come_from_the_capture_the_caller_or_the_kernel_name(capture: Capture) -> None:
     assert element_types(capture) == {8: "f32"}
     renamed = capture.dispatch.kernel.model_copy(update={"mangled_name": "_Z5scalePKfPdfi"})
     dispatch = capture.dispatch.model_copy(update={"kernel": renamed, "argument_types": {}})
@@ -105,7 +105,7 @@ def test_types_come_from_the_capture_the_caller_or_the_kernel_s_name(capture: Ca
     assert element_types(described) == {0: "f32", 8: "f64"}
 
 
-def test_memory_that_the_kernel_must_not_touch_is_compared_too(capture: Capture) -> None:
+def test_memory_that_the_kernel_should_not_write_is_compared(capture: Capture) -> None:
     x = capture.regions[0]
     page = capture.image(x)[:4096].copy()
     page[100] ^= 1

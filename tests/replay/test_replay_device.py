@@ -1,4 +1,4 @@
-"""Replay as a measuring device: candidates run on captured memory, with the results and times of a run."""
+"""Replay device: candidates run on captured memory, with the results and times of a run."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ def test_outputs_and_time_are_those_of_a_run(device: ReplayDevice, tmp_path: Pat
     assert one.provenance.emulated
 
 
-def test_a_candidate_brings_its_own_geometry_and_scalars(device: ReplayDevice, tmp_path: Path) -> None:
+def test_a_candidate_has_its_geometry_and_scalars(device: ReplayDevice, tmp_path: Path) -> None:
     run = device.run(launch(block=128, factor=5.0), database=tmp_path / "a.db", runs=1, counters=())
 
     assert run.outputs["y"].tolist() == [5.0 * i for i in range(N)]
 
 
-def test_what_is_right_is_what_the_captured_dispatch_left(device: ReplayDevice) -> None:
+def test_the_captured_result_is_the_expected_output(device: ReplayDevice) -> None:
     known = device.expected_outputs(launch())
 
     assert known is not None
     assert known["y"].tolist() == [3.0 * i for i in range(N)]
 
 
-def test_a_larger_problem_is_not_the_captured_one(device: ReplayDevice, tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="buffer 'x' has 8,000 bytes, the captured one 4,000"):
+def test_a_larger_problem_is_rejected(device: ReplayDevice, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="buffer 'x' has 8,000 bytes, but the captured buffer has 4,000"):
         device.run(launch(n=2 * N), database=tmp_path / "a.db", runs=1, counters=())
     assert not (tmp_path / "a.db").exists()
 
@@ -116,7 +116,7 @@ def test_the_experiment_captures_replays_overrides_and_compares(tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_an_override_with_other_results_ends_the_experiment_with_what_differs(
+def test_an_override_with_other_results_fails_the_experiment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -128,5 +128,5 @@ def test_an_override_with_other_results_ends_the_experiment_with_what_differs(
     )
     small = ["kernel.params.rows=4", "kernel.params.cols=256", "tracking=none", "device=emulator", f"job.override={wrong}"]
 
-    assert run_lab(["+experiment=softmax_replay", *small]) == 2
+    assert run_lab(["+experiment=softmax_replay", *small]) == 1
     assert "1,024 elements (f32) differ" in capsys.readouterr().err

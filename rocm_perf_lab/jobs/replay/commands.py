@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.markup import escape
 from rich.table import Table
 
-from rocm_perf_lab.device.choice import KFD
 from rocm_perf_lab.core.errors import EXIT_NEGATIVE, EXIT_SUCCESS
+from rocm_perf_lab.device.choice import KFD
 from rocm_perf_lab.replay.errors import IncompleteCapture
 from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import capture_problems, open_capture
@@ -270,7 +270,7 @@ def _changed_bytes(capture: Capture) -> int:
 
 
 def _show_replay(document: ReplayDocument, console: Console) -> None:
-    """Print the report: the lines shown in docs/REPLAY.md first, then details."""
+    """Print the report: iterations and average times first, then details."""
     timing, execution = document.timing, document.execution
     suffix = " (emulated)" if timing.kind == "emulated" else ""
     console.print(f"Iterations: {execution.iterations}")

@@ -1,4 +1,4 @@
-"""The agents and memory pools of this machine, and which of its GPUs a capture belongs to."""
+"""Agents and memory pools of this machine, and selection of the GPU for a replay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AgentInfo:
-    """One agent; `isas` are names like amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-."""
+    """HSA agent; `isas` are names like amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-."""
 
     handle: int
     is_gpu: bool
@@ -29,13 +29,13 @@ class AgentInfo:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether it calls itself so: as the lab's own emulated GPUs do, and as the capture tool understands it."""
+        """Whether the product name says that the GPU is emulated; the capture tool uses the same rule."""
         return "emulated" in self.product
 
 
 @dataclass(frozen=True)
 class Pool:
-    """One pool from which allocations are allowed; `granule` in bytes."""
+    """Memory pool that allows allocations; `granule` is in bytes."""
 
     handle: int
     flags: int
@@ -43,7 +43,7 @@ class Pool:
 
 
 def list_agents(library: HsaLibrary) -> tuple[AgentInfo, ...]:
-    """In the runtime's order."""
+    """Return the agents in the order of the runtime."""
     return tuple(_agent(library, handle) for handle in library.handles("hsa_iterate_agents"))
 
 
@@ -62,23 +62,23 @@ def _agent(library: HsaLibrary, handle: int) -> AgentInfo:
 
 
 def choose_gpu(agents: Sequence[AgentInfo], capture: Capture, number: int | None) -> AgentInfo:
-    """The GPU to replay on: the one of that number, else the captured one by its UUID, else the first of its architecture.
+    """Return the GPU to replay on: by number, else the captured one by its UUID, else the first of its architecture.
 
     Raises:
-        ReplayError: No GPU, no such number, or another architecture.
+        ReplayError: There is no GPU, no GPU of that number, or none of the captured architecture.
     """
     gpus = [agent for agent in agents if agent.is_gpu]
     architecture = capture.code_object.architecture
     if not gpus:
-        raise ReplayError("this machine has no GPU", hint="--device emulator needs none.")
+        raise ReplayError("this machine has no GPU", hint="Use --device emulator.")
     if number is not None:
         if number >= len(gpus):
-            raise ReplayError(f"there is no GPU number {number}, this machine has {len(gpus)}", hint="Numbers start with 0.")
+            raise ReplayError(f"there is no GPU number {number}; this machine has {len(gpus)}", hint="Numbers start at 0.")
         gpus = [gpus[number]]
     fitting = [gpu for gpu in gpus if gpu.name == architecture]
     if not fitting:
         raise ReplayError(
-            f"the capture is of {architecture}, this machine has {', '.join(gpu.name for gpu in gpus)}",
+            f"the capture is of {architecture}, but this machine has {', '.join(gpu.name for gpu in gpus)}",
             where=str(capture.directory),
             hint=f"Replay on a machine with {architecture}.",
         )
@@ -87,22 +87,22 @@ def choose_gpu(agents: Sequence[AgentInfo], capture: Capture, number: int | None
 
 
 def host_agent(agents: Sequence[AgentInfo]) -> AgentInfo:
-    """The first CPU.
+    """Return the first CPU agent.
 
     Raises:
-        ReplayError: None.
+        ReplayError: There is no CPU agent.
     """
     for agent in agents:
         if not agent.is_gpu:
             return agent
-    raise ReplayError("the HSA runtime knows no CPU")
+    raise ReplayError("the HSA runtime lists no CPU")
 
 
 def choose_pool(library: HsaLibrary, agent: AgentInfo, flag: int) -> Pool:
-    """A global pool of an agent with a flag (kernarg, fine or coarse grained).
+    """Return a global memory pool of an agent with a flag (kernarg, fine or coarse grained).
 
     Raises:
-        ReplayError: It has none.
+        ReplayError: The agent has no such pool.
     """
     info = "hsa_amd_memory_pool_get_info"
     for handle in library.handles("hsa_amd_agent_iterate_memory_pools", agent.handle):

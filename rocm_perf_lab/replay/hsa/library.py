@@ -1,6 +1,6 @@
-"""libhsa-runtime64 over ctypes: the calls that a replay makes, with their types, and errors with a name.
+"""Binding of libhsa-runtime64 over ctypes: the functions that a replay calls, with their types.
 
-Handles are structures of one 64-bit word and are passed as such; constants are those of hsa.h and hsa_ext_amd.h.
+Handles are structures of one 64-bit word and are passed as integers; constants are those of hsa.h and hsa_ext_amd.h.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DispatchTime(ctypes.Structure):
 
 
 class HsaEvent(ctypes.Structure):
-    """hsa_amd_event_t with a memory fault in it."""
+    """hsa_amd_event_t of a memory fault."""
 
     _fields_ = (("type", c_uint32), ("agent", c_uint64), ("address", c_uint64), ("reasons", c_uint32))
 
@@ -111,7 +111,7 @@ _CALLS: dict[str, tuple[Any, ...]] = {
     "hsa_amd_profiling_get_dispatch_time": (_HANDLE, _HANDLE, POINTER(DispatchTime)),
     "hsa_amd_register_system_event_handler": (EventCallback, c_void_p),
 }  # fmt: skip
-"""Calls that return a status: argument types."""
+"""Argument types of functions that return a status."""
 _PLAIN_CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "hsa_signal_store_screlease": (None, (_HANDLE, c_int64)),
     "hsa_signal_wait_scacquire": (c_int64, (_HANDLE, c_int, c_int64, c_uint64, c_int)),
@@ -120,10 +120,10 @@ _PLAIN_CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class HsaLibrary:
-    """The loaded library; a missing virtual memory call is found when it is used.
+    """Loaded HSA runtime. A missing virtual memory function is reported when it is called.
 
     Raises:
-        ReplayError: There is no such library.
+        ReplayError: The library cannot be loaded.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -133,71 +133,71 @@ class HsaLibrary:
             function.restype, function.argtypes = result, arguments
 
     def call(self, name: str, *arguments: Any, doing: str) -> None:
-        """Make a call that returns a status.
+        """Call a function and check its status.
 
         Raises:
-            ReplayError: It failed; `doing` says at what.
+            ReplayError: The call failed; `doing` describes the operation in the message.
         """
         status = self.status(name, *arguments)
         if status not in (SUCCESS, INFO_BREAK):
             raise ReplayError(f"{doing} failed: {self.status_text(status)}", where=name)
 
     def status(self, name: str, *arguments: Any) -> int:
-        """Make a call and give its status."""
+        """Call a function and return its status."""
         function = self._function(name)
         function.restype, function.argtypes = c_int, _CALLS[name]
         return int(function(*arguments))
 
     def plain(self, name: str, *arguments: Any) -> int:
-        """Make a call that has no status."""
+        """Call a function that returns a plain value."""
         return int(self._function(name)(*arguments) or 0)
 
     def status_text(self, status: int) -> str:
-        """As the runtime says it."""
+        """Return the message of the runtime for a status."""
         text = c_char_p()
         if self.status("hsa_status_string", status, ctypes.byref(text)) != SUCCESS or not text.value:
             return f"status {status:#x}"
         return f"{text.value.decode(errors='replace')} ({status:#x})"
 
     def initialise(self) -> None:
-        """hsa_init.
+        """Call hsa_init.
 
         Raises:
-            ReplayError: There is no GPU, or no driver.
+            ReplayError: There is no GPU or no driver.
         """
         status = self.status("hsa_init")
         if status != SUCCESS:
             raise ReplayError(
                 f"the HSA runtime does not start: {self.status_text(status)}",
                 where=self.path,
-                hint="No GPU, or no access to /dev/kfd: rocm-perf doctor says which. --device emulator needs none.",
+                hint="There is no GPU, or no access to /dev/kfd: run rocm-perf doctor, or use --device emulator.",
             )
 
     def handles(self, name: str, *before: Any) -> list[int]:
-        """What an iterate call hands to its callback."""
+        """Return the handles that an iterate function passes to its callback."""
         found: list[int] = []
 
         def collect(handle: int, _: Any) -> int:
             found.append(handle)
             return SUCCESS
 
-        self.call(name, *before, HandleCallback(collect), None, doing="listing what the runtime has")
+        self.call(name, *before, HandleCallback(collect), None, doing="listing agents, pools or instruction sets")
         return found
 
     def word(self, name: str, *arguments: Any, bits: int = 32) -> int | None:
-        """One number of a get_info call; None where the runtime does not know it."""
+        """Return a number from a get_info function, or None if the runtime does not support the attribute."""
         value = {8: ctypes.c_uint8, 16: c_uint16, 32: c_uint32, 64: c_uint64}[bits]()
         return int(value.value) if self.status(name, *arguments, ctypes.byref(value)) == SUCCESS else None
 
     def text(self, name: str, *arguments: Any) -> str:
-        """One text of a get_info call; empty where the runtime does not know it."""
+        """Return a text from a get_info function; empty if the runtime does not support the attribute."""
         buffer = ctypes.create_string_buffer(256)
         if self.status(name, *arguments, ctypes.byref(buffer)) != SUCCESS:
             return ""
         return buffer.value.decode(errors="replace").strip()
 
     def has(self, name: str) -> bool:
-        """Whether this version of the runtime has a call."""
+        """Return whether this version of the runtime has a function."""
         return hasattr(self._library, name)
 
     def _function(self, name: str) -> Any:
@@ -207,7 +207,7 @@ class HsaLibrary:
             raise ReplayError(
                 f"this HSA runtime has no {name}",
                 where=self.path,
-                hint="Replay needs the virtual memory interface of ROCm 6 or later; --device emulator needs none.",
+                hint="Replay needs the virtual memory functions of ROCm 6 or later. Otherwise use --device emulator.",
             ) from error
 
 
@@ -219,9 +219,9 @@ def _load(path: str | None) -> tuple[ctypes.CDLL, str]:
         except OSError as error:
             failures.append(str(error))
     raise ReplayError(
-        "there is no HSA runtime here",
+        "the HSA runtime was not found",
         where=failures[0] if failures else None,
-        hint=f"Install ROCm, or add the directory of {SONAME} to LD_LIBRARY_PATH; --device emulator needs none.",
+        hint=f"Install ROCm, add the directory of {SONAME} to LD_LIBRARY_PATH, or use --device emulator.",
     )
 
 
@@ -233,5 +233,5 @@ def _candidates() -> Iterator[str]:
 
 
 def out(value: Any) -> Any:
-    """Where a call puts its answer."""
+    """Return a pointer to an output argument."""
     return ctypes.byref(value)

@@ -1,6 +1,8 @@
-"""Device memory of a replay on the HSA runtime: captured regions mapped at their addresses, filled, kept in a shadow, restored.
+"""Device memory of a replay on the HSA runtime: maps captured regions at their addresses, fills them, and restores them from a
+shadow copy in device memory.
 
-Bytes go through the runtime's asynchronous copy and one pinned buffer: a plain copy takes virtual memory for the host's own.
+Transfers use the asynchronous copy of the runtime and one pinned buffer, because the plain copy treats virtual memory as host
+memory.
 """
 
 from __future__ import annotations
@@ -31,23 +33,23 @@ _STAGING_BYTES = 64 << 20
 _COPY_SECONDS = 600
 _SLICE_SECONDS = 1.0
 _MOST_RUNS = 1024
-"""Of changed pages in a region; where there are more, one copy of the whole region is quicker."""
+"""Largest number of page runs that are restored one by one; beyond that, one copy of the whole region is faster."""
 
 
 @dataclass(frozen=True)
 class AgentPair:
-    """The two ends of every copy."""
+    """GPU and CPU agent of a replay."""
 
     gpu: AgentInfo
     host: AgentInfo
 
 
 class DeviceRegions:
-    """The captured regions at their addresses.
+    """Captured regions at their addresses.
 
     Raises:
-        RelocationError: The runtime has other addresses for them.
-        ReplayError: No memory, or no virtual memory interface.
+        ReservationError: The runtime does not reserve the captured addresses.
+        ReplayError: There is not enough memory, or no virtual memory interface.
     """
 
     def __init__(self, library: HsaLibrary, agents: AgentPair, capture: Capture) -> None:
@@ -71,10 +73,10 @@ class DeviceRegions:
                 place += region.size
 
     def restore(self, *, changed_only: bool) -> int:
-        """Bring the memory back; the bytes that were copied.
+        """Restore the memory; return the number of bytes copied.
 
         Args:
-            changed_only: Copy only pages that the captured dispatch changed; right where the captured kernel ran.
+            changed_only: Copy only pages that the captured dispatch changed; valid after a run of the captured kernel.
         """
         copied = 0
         for region in self._capture.regions:
@@ -89,14 +91,14 @@ class DeviceRegions:
         return copied
 
     def upload(self, address: int, content: NDArray[np.uint8]) -> None:
-        """Host bytes to the device."""
+        """Copy host bytes to the device."""
         for start in range(0, len(content), self._staging_bytes):
             piece = np.ascontiguousarray(content[start : start + self._staging_bytes])
             ctypes.memmove(self._staging, piece.ctypes.data, len(piece))
             self._copy(address + start, self._agents.gpu, self._staging, self._agents.host, len(piece))
 
     def download(self, address: int, nbytes: int) -> NDArray[np.uint8]:
-        """Device bytes to the host, (nbytes,)."""
+        """Copy device bytes to the host, (nbytes,)."""
         content = np.empty(nbytes, dtype=np.uint8)
         for start in range(0, nbytes, self._staging_bytes):
             size = min(self._staging_bytes, nbytes - start)
@@ -105,10 +107,10 @@ class DeviceRegions:
         return content
 
     def allocate_host(self, nbytes: int, flag: int = hsa.POOL_FINE) -> int:
-        """Host memory that the GPU reaches too.
+        """Allocate host memory that the GPU can access, and return its address.
 
         Raises:
-            ReplayError: There is none.
+            ReplayError: The allocation failed.
         """
         pool = choose_pool(self._library, self._agents.host, flag)
         address = c_uint64()
@@ -138,7 +140,7 @@ class DeviceRegions:
         self._library.call("hsa_amd_vmem_map", address, nbytes, 0, handle.value, 0, doing=f"mapping {address:#x}")
         both = (self._agents.gpu.handle, self._agents.host.handle)
         access = (AccessDescriptor * 2)(*(AccessDescriptor(hsa.PERMISSION_READ_WRITE, agent) for agent in both))
-        self._library.call("hsa_amd_vmem_set_access", address, nbytes, access, 2, doing=f"giving access to {address:#x}")
+        self._library.call("hsa_amd_vmem_set_access", address, nbytes, access, 2, doing=f"setting access to {address:#x}")
         return int(handle.value)
 
     def _allocate_shadow(self, pool: int) -> int | None:
@@ -165,7 +167,7 @@ class DeviceRegions:
             if value < 0:
                 raise ReplayError(f"copying {nbytes:,} bytes to {to:#x} failed", where="hsa_amd_memory_async_copy")
             if time.monotonic() > deadline:
-                raise DeviceFault(f"a copy of {nbytes:,} bytes to {to:#x} does not end")
+                raise DeviceFault(f"a copy of {nbytes:,} bytes to {to:#x} did not end within {_COPY_SECONDS} s")
 
 
 def _runs(region: Region, *, changed_only: bool) -> tuple[tuple[int, int], ...]:

@@ -1,4 +1,4 @@
-"""One user-mode queue: publishes a kernel dispatch packet, waits for it with a time limit, reads the GPU's own timestamps."""
+"""User-mode queue: submits a kernel dispatch packet, waits for it with a time limit, and reads the GPU timestamps."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PACKET_BYTES = 64
 _BODY = struct.Struct("<HHHHIIIIIQQQQ")
 _HEADER = 2 | 1 << 8 | 2 << 9 | 2 << 11
 """Kernel dispatch, barrier bit, acquire and release at system scope."""
-_WHATEVER = 0xFFFF_FFFF
+_UNSET = 0xFFFF_FFFF
 _SLICE_SECONDS = 0.2
-_REASONS = {0: "page not present", 1: "page is read-only", 2: "page is not executable", 3: "page is the host's", 31: "hang"}
+_REASONS = {0: "page not present", 1: "page is read-only", 2: "page is not executable", 3: "page belongs to the host", 31: "hang"}
 
 
 @dataclass(frozen=True)
 class DispatchPacket:
-    """What goes into the ring; the grid counts work-items."""
+    """AQL kernel dispatch packet; the grid counts work-items."""
 
     setup: int
     workgroup: tuple[int, int, int]
@@ -40,7 +40,7 @@ class DispatchPacket:
     kernarg_address: int
 
     def body(self, signal: int) -> bytes:
-        """Bytes 4 to 63."""
+        """Return bytes 4 to 63 of the packet."""
         return _BODY.pack(
             *self.workgroup,
             0,
@@ -55,7 +55,7 @@ class DispatchPacket:
 
 
 class DispatchQueue:
-    """A queue of one agent, with profiling on. Faults of the GPU end the wait of the dispatch that caused them."""
+    """Queue of one agent with profiling enabled. A GPU fault ends the wait for the running dispatch."""
 
     def __init__(self, library: HsaLibrary, agent: AgentInfo, capture: Capture, *, timeout_s: float) -> None:
         self._library, self._agent, self._capture, self._timeout_s = library, agent, capture, timeout_s
@@ -67,23 +67,23 @@ class DispatchQueue:
         library.status("hsa_amd_register_system_event_handler", self._on_event, None)  # the runtime may have one already
         self._queue = ctypes.POINTER(HsaQueue)()
         library.call(
-            "hsa_queue_create", agent.handle, _QUEUE_PACKETS, hsa.QUEUE_TYPE_MULTI, self._on_error, None, _WHATEVER, _WHATEVER,
+            "hsa_queue_create", agent.handle, _QUEUE_PACKETS, hsa.QUEUE_TYPE_MULTI, self._on_error, None, _UNSET, _UNSPECIFIED,
             out(self._queue), doing="creating a queue",
         )  # fmt: skip
-        library.call("hsa_amd_profiling_set_profiler_enabled", self._queue, 1, doing="switching profiling on")
+        library.call("hsa_amd_profiling_set_profiler_enabled", self._queue, 1, doing="enabling profiling")
         self._signal = c_uint64()
         library.call("hsa_signal_create", 1, 0, None, out(self._signal), doing="creating a signal")
 
     @property
     def address(self) -> int:
-        """Of the queue itself: what a kernel's hidden queue pointer is."""
+        """Address of the queue structure: the value of the hidden queue pointer."""
         return ctypes.cast(self._queue, ctypes.c_void_p).value or 0
 
     def dispatch(self, packet: DispatchPacket) -> float:
-        """Run to the end; the duration in microseconds.
+        """Submit a packet, wait for it, and return the duration in microseconds.
 
         Raises:
-            DeviceFault: A memory fault (with the region that it hit), another error of the queue, or no end in time.
+            DeviceFault: The kernel caused a memory fault or another error of the queue, or did not end in time.
         """
         face = self._queue.contents
         signal = self._signal.value
@@ -92,13 +92,13 @@ class DispatchQueue:
         slot = face.base + index % face.size * _PACKET_BYTES
         body = packet.body(signal)
         ctypes.memmove(slot + 4, body, len(body))
-        c_uint32.from_address(slot).value = _HEADER | packet.setup << 16  # one aligned store: published whole
+        c_uint32.from_address(slot).value = _HEADER | packet.setup << 16  # one aligned store publishes the packet
         self._library.plain("hsa_signal_store_screlease", face.doorbell, index)
         self._wait(signal)
         return self._duration_us(signal)
 
     def close(self) -> None:
-        """Destroy it."""
+        """Destroy the queue and its signal."""
         self._library.status("hsa_queue_destroy", self._queue)
         self._library.status("hsa_signal_destroy", self._signal.value)
 
@@ -114,13 +114,13 @@ class DispatchQueue:
                 raise DeviceFault(
                     f"the queue stopped: {self._library.status_text(self._error)}",
                     where=f"kernel {self._capture.dispatch.kernel.name}",
-                    hint="The kernel did what the GPU does not allow.",
+                    hint="The kernel performed an invalid operation.",
                 )
             if time.monotonic() > deadline:
                 raise DeviceFault(
                     f"the kernel did not end within {self._timeout_s:g} s",
                     where=f"kernel {self._capture.dispatch.kernel.name}",
-                    hint="It hangs, or needs a longer --timeout.",
+                    hint="It hangs, or needs a higher --timeout.",
                 )
 
     def _memory_fault(self, address: int, reasons: int) -> DeviceFault:
@@ -128,7 +128,7 @@ class DispatchQueue:
         return DeviceFault(
             f"memory fault at {address:#x}{f' ({named[0]})' if named else ''}",
             where=f"kernel {self._capture.dispatch.kernel.name}; {place_of(self._capture, address)}",
-            hint="The kernel uses memory that was not captured (capture with --mode full), or has a defect.",
+            hint="The kernel accesses memory that was not captured (capture with --mode full), or has a bug.",
         )
 
     def _duration_us(self, signal: int) -> float:
@@ -152,12 +152,12 @@ class DispatchQueue:
 
 
 def place_of(capture: Capture, address: int) -> str:
-    """Which captured region an address is in, or how far it is from the nearest."""
+    """Describe the position of an address: the captured region that contains it, or the distance to the nearest one."""
     region = capture.memory.region_at(address)
     if region is not None:
         return f"in captured region {region.base:#x} of {region.size:,} bytes"
     below = [r for r in capture.memory.regions if r.end <= address]
     above = [r for r in capture.memory.regions if r.base > address]
-    distances = [(address - r.end, f"{address - r.end:,} bytes behind region {r.base:#x}") for r in below[-1:]]
+    distances = [(address - r.end, f"{address - r.end:,} bytes after region {r.base:#x}") for r in below[-1:]]
     distances += [(r.base - address, f"{r.base - address:,} bytes before region {r.base:#x}") for r in above[:1]]
-    return f"in no captured region, {min(distances)[1]}" if distances else "nothing was captured"
+    return f"outside captured memory, {min(distances)[1]}" if distances else "the capture has no memory"

@@ -1,4 +1,4 @@
-"""Replays a capture on a GPU, through the HSA runtime: the captured memory at its captured addresses, the same packet again."""
+"""Replays a capture on a GPU through the HSA runtime, with the captured memory at its captured addresses."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _SMALLEST_KERNARG_BYTES = 64
 
 @dataclass(frozen=True)
 class _Executable:
-    """A loaded code object; `variables` are (address, bytes) by name. The bytes stay alive with it.
+    """Loaded code object; `variables` are (address, bytes) by name, `content` keeps the ELF image alive.
 
-    `is_captured`: with the captured geometry and scalars, too, so that it writes the pages that the captured dispatch wrote.
+    `is_captured`: the captured code object with the captured geometry and scalars, which writes the same pages as the captured
+    dispatch.
     """
 
     handle: int
@@ -44,17 +45,17 @@ class _Executable:
 
 
 class HsaReplayer:
-    """One capture in the memory of one GPU.
+    """Replayer on one GPU.
 
     Args:
-        capture: What to replay; its address ranges are reserved by this process.
-        timeout_s: Longest time of one dispatch.
-        agent: Number of the GPU among GPUs; None takes the captured one, else the first of its architecture.
-        library: Path of the runtime.
+        capture: The capture; this process has reserved its address ranges.
+        timeout_s: Time limit of one dispatch in seconds.
+        agent: Index of the GPU; None selects the captured one, else the first of its architecture.
+        library: Path of the HSA runtime; None searches the usual places.
 
     Raises:
-        RelocationError: The runtime has other addresses.
-        ReplayError: No runtime, no GPU, another architecture, no memory.
+        ReservationError: The runtime does not reserve the captured addresses.
+        ReplayError: There is no runtime, no suitable GPU, or not enough memory.
     """
 
     def __init__(self, capture: Capture, *, timeout_s: float, agent: int | None = None, library: str | None = None) -> None:
@@ -71,7 +72,7 @@ class HsaReplayer:
 
     @property
     def environment(self) -> ReplayEnvironment:
-        """The GPU and the runtime."""
+        """GPU and runtime version."""
         info = "hsa_system_get_info"
         major, minor = (self._library.word(info, i, bits=16) for i in (hsa.SYSTEM_VERSION_MAJOR, hsa.SYSTEM_VERSION_MINOR))
         version = _rocm_version() or f"unknown (HSA {major}.{minor})"
@@ -79,11 +80,11 @@ class HsaReplayer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the user should know."""
+        """Notes for the user on the fidelity of this replay."""
         return tuple(self._notes)
 
     def load(self, code_object: CodeObject, kernel: KernelMetadata, geometry: ReplayGeometry) -> None:
-        """Load it, lay its arguments out, fill its variables."""
+        """Load a code object, arrange its arguments and fill its variables."""
         key = f"{code_object.sha256} {geometry}"
         if key not in self._loaded:
             self._loaded[key] = self._load(code_object, kernel, geometry)
@@ -92,34 +93,34 @@ class HsaReplayer:
         self._restore_small()
 
     def restore(self) -> int:
-        """Where the captured kernel runs and its changes are known, only those pages."""
+        """Restore memory; only the changed pages if the captured kernel ran and its changes were captured."""
         known = self._code.is_captured and self._capture.has_after
         copied = self._memory.restore(changed_only=known)
         return copied + self._restore_small()
 
     def dispatch(self, *, timed: bool = True) -> float | None:
-        """Publish the packet and wait."""
+        """Submit the packet and wait; return the duration in microseconds."""
         return self._queue.dispatch(self._code.packet)
 
     def memory(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.intp] | None]]:
-        """Every region, read back."""
+        """Yield every region, copied from the device."""
         for region in self._capture.regions:
             yield region.base, self._memory.download(region.base, region.size), None
 
     def variables(self) -> Mapping[str, bytes]:
-        """Module variables, read back."""
+        """Return the module variables, copied from the device."""
         return {name: self._memory.download(at, len(content)).tobytes() for name, (at, content) in self._code.variables.items()}
 
     def read(self, address: int, nbytes: int) -> bytes:
-        """Device memory, read back."""
+        """Return device memory."""
         return self._memory.download(address, nbytes).tobytes()
 
     def counters(self) -> Mapping[str, float]:
-        """None: a replay is not profiled."""
+        """Return no counters: replays on a GPU are not profiled."""
         return {}
 
     def close(self) -> None:
-        """Give everything back to the runtime."""
+        """Release queues, code objects and memory, and shut the runtime down."""
         self._queue.close()
         for executable in self._loaded.values():
             self._library.status("hsa_executable_destroy", executable.handle)
@@ -170,7 +171,7 @@ class HsaReplayer:
         return code_object.sha256 == self._capture.code_object.sha256
 
     def _kernarg_address(self, nbytes: int) -> int:
-        """The captured one where the memory around it was captured and the segment fits, else new host memory."""
+        """Return the captured address if its memory was captured and the segment fits, else that of new host memory."""
         address = self._capture.dispatch.packet.kernarg_address
         region = self._capture.memory.region_at(address)
         if region is not None and region.file is not None and nbytes <= len(self._capture.kernarg):
@@ -187,17 +188,17 @@ class HsaReplayer:
             address = self._library.word(info, symbol.value, hsa.SYMBOL_VARIABLE_ADDRESS, bits=64) if not status else None
             size = self._library.word(info, symbol.value, hsa.SYMBOL_VARIABLE_SIZE) if not status else None
             if not address or size != variable.size:
-                self._notes[f"module variable {variable.name} is not in this code object; it was not restored"] = None
+                self._notes[f"module variable {variable.name} was not restored: it is not in this code object"] = None
                 continue
             content = self._capture.variables[variable.offset : variable.offset + variable.size]
             words = np.frombuffer(content[: len(content) // 8 * 8], np.uint64)
             if (words - np.uint64(part.load_base) < part.load_size).any():
-                self._notes[f"module variable {variable.name} holds addresses of code; it keeps what the loader gave it"] = None
+                self._notes[f"module variable {variable.name} was not restored: it holds addresses of code"] = None
                 continue
             yield variable.name, (address, content)
 
     def _restore_small(self) -> int:
-        """Arguments and variables."""
+        """Restore arguments and variables; return the number of bytes copied."""
         code = self._code
         small = [(code.packet.kernarg_address, code.kernarg), *code.variables.values()]
         for address, content in small:
@@ -213,10 +214,10 @@ def _notes(capture: Capture) -> Iterator[str]:
             yield f"region {region.base:#x} of {region.size:,} bytes was not captured: {region.error}"
     host = [region for region in capture.regions if region.location == "cpu" and not region.contains_kernarg]
     if host:
-        yield f"memory of the host ({len(host)} of the regions) is the GPU's own here: same contents, other latency"
+        yield f"host memory ({len(host)} of the regions) is in GPU memory in a replay: equal contents, different latency"
     count = capture.dispatch.code_pointers.count
     if count:
-        yield f"{count} words of the captured memory point to code, which lies elsewhere now"
+        yield f"{count} pointers in captured memory refer to code, which is at another address in a replay"
 
 
 def _rocm_version() -> str | None:

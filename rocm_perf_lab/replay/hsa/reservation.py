@@ -1,8 +1,8 @@
-"""Captured addresses in the hands of the HSA runtime, exactly or not at all.
+"""Reserves the captured addresses through the HSA runtime, exactly.
 
-Until the runtime is up this process keeps the ranges itself, so that nothing of the runtime settles there. Then they are given
-back and reserved at once, the largest first. The runtime reserves elsewhere without a word where an address is taken; so every
-answer is compared with what was asked for.
+This process holds the ranges until the runtime has started, so that the runtime does not occupy them. Then each range is released
+and reserved through the runtime, the largest first. If an address is in use, the runtime silently reserves another one, so that
+every returned address is compared with the requested one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.replay.address_space import owner_of, release
-from rocm_perf_lab.replay.errors import RelocationError, ReplayError
+from rocm_perf_lab.replay.errors import ReplayError, ReservationError
 from rocm_perf_lab.replay.format import PAGE_BYTES
 from rocm_perf_lab.replay.hsa import library as hsa
 from rocm_perf_lab.replay.hsa.agents import choose_gpu, choose_pool, list_agents
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Extent:
-    """One reservation: whole granules around one or more regions."""
+    """One reservation of whole granules, for one or more regions."""
 
     address: int
     nbytes: int
 
 
 def extents_of(regions: Sequence[Region], granule: int) -> tuple[Extent, ...]:
-    """Regions rounded to granules, those that share one put together, by address."""
+    """Round regions to granules and merge those that share one; ordered by address."""
     granule = max(granule, PAGE_BYTES)
     extents: list[Extent] = []
     for region in regions:
@@ -46,11 +46,11 @@ def extents_of(regions: Sequence[Region], granule: int) -> tuple[Extent, ...]:
 
 
 def reserve_extents(library: HsaLibrary, capture: Capture, granule: int) -> tuple[Extent, ...]:
-    """Turn this process's claims into reservations of the runtime.
+    """Replace the reservations of this process by reservations of the runtime.
 
     Raises:
-        RelocationError: The runtime reserved something else.
-        ReplayError: It reserves nothing.
+        ReservationError: The runtime failed to reserve an address or reserved another one.
+        ReplayError: The runtime has no virtual memory interface.
     """
     require_virtual_memory(library)
     for region in capture.regions:
@@ -62,22 +62,26 @@ def reserve_extents(library: HsaLibrary, capture: Capture, granule: int) -> tupl
 
 
 def require_virtual_memory(library: HsaLibrary) -> None:
-    """Raises ReplayError where the runtime or the driver has no virtual memory interface."""
+    """Check for the virtual memory interface.
+
+    Raises:
+        ReplayError: The runtime or the driver does not have it.
+    """
     supported = library.word("hsa_system_get_info", hsa.SYSTEM_VIRTUAL_MEMORY, bits=8)
     if supported == 0 or not library.has("hsa_amd_vmem_address_reserve"):
         raise ReplayError(
-            "the HSA runtime or its driver has no virtual memory interface here",
+            "the HSA runtime or its driver has no virtual memory interface",
             where=library.path,
-            hint="It needs ROCm 6 or later and amdgpu with KFD interface 1.15; --device emulator needs none.",
+            hint="Install ROCm 6 or later and amdgpu with KFD interface 1.15, or use --device emulator.",
         )
 
 
 def try_addresses(capture: Capture, *, agent: int | None, library: str | None) -> None:
-    """Reserve everything once and give it back: what reserve-check asks.
+    """Reserve all captured addresses once and release them, for `reserve-check`.
 
     Raises:
-        RelocationError: The runtime reserved something else.
-        ReplayError: It reserves nothing, or there is no GPU.
+        ReservationError: The runtime failed to reserve an address or reserved another one.
+        ReplayError: There is no runtime, no suitable GPU, or no virtual memory interface.
     """
     runtime = HsaLibrary(library)
     runtime.initialise()
@@ -93,15 +97,15 @@ def _reserve(library: HsaLibrary, extent: Extent) -> None:
     status = library.status("hsa_amd_vmem_address_reserve", out(got), extent.nbytes, extent.address, 0)
     wanted = f"{extent.nbytes:,} bytes at {extent.address:#x}"
     if status != hsa.SUCCESS:
-        raise ReplayError(
+        raise ReservationError(
             f"the runtime does not reserve {wanted}: {library.status_text(status)}",
             where="hsa_amd_vmem_address_reserve",
             hint="This GPU or driver may not support fixed addresses; some APUs do not.",
         )
     if got.value != extent.address:
         library.status("hsa_amd_vmem_address_free", got.value, extent.nbytes)
-        raise RelocationError(
-            f"relocation: {wanted} were asked for, the runtime reserved {got.value:#x}",
-            where=f"there is {owner_of(extent.address, extent.nbytes) or 'nothing of this process'}",
-            hint="Nothing was replayed. Capture with HSA_RESERVE_SVM=1: it keeps device memory away from libraries.",
+        raise ReservationError(
+            f"relocation: {wanted} were requested, but the runtime reserved {got.value:#x}",
+            where=f"occupied by {owner_of(extent.address, extent.nbytes) or 'no mapping of this process'}",
+            hint="No kernel was replayed. Capture with HSA_RESERVE_SVM=1, which places device memory away from libraries.",
         )

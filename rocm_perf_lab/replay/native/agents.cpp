@@ -22,7 +22,7 @@ hsa_status_t take_isa(hsa_isa_t isa, void* data) {
   query.api->hsa_isa_get_info_alt(isa, HSA_ISA_INFO_NAME_LENGTH, &length);
   std::string name(length + 1, '\0');
   query.api->hsa_isa_get_info_alt(isa, HSA_ISA_INFO_NAME, name.data());
-  if (query.name.empty()) query.name = name.c_str();
+  if (query.name.empty()) query.name.assign(name, 0, name.find('\0'));
   return HSA_STATUS_SUCCESS;
 }
 
@@ -99,7 +99,7 @@ const Pool* Agents::host_pool() {
   for (const Pool& pool : pools_) {
     if (!pool.is_global || agents[size_t(pool.agent)].is_gpu) continue;
     bool is_coarse = pool.flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED;
-    if (found == nullptr || is_coarse) found = &pool;  // coarse: not cached for kernel arguments, not shared with peers
+    if (found == nullptr || is_coarse) found = &pool;  // coarse-grained: no kernarg pool, not shared with peers
   }
   return found;
 }

@@ -1,4 +1,4 @@
-// The agents and memory pools of the system, asked for once.
+// Agents and memory pools of the system, queried once.
 #pragma once
 #include <map>
 #include <mutex>
@@ -29,18 +29,18 @@ class Agents {
   explicit Agents(const Api& api) : api_(api) {}
 
   const std::vector<Agent>& all();
-  // Index of an agent; 0 for one that is not known.
-  int index_of(hsa_agent_t agent);
-  // Null for a pool that is not known.
+  // Returns the index of an agent; 0 for an unknown one.
+  int index_of(hsa_agent_t handle);
+  // Returns null for an unknown pool.
   const Pool* pool(hsa_amd_memory_pool_t handle);
-  // A pool of the first CPU, for buffers that GPUs copy to.
+  // Returns a pool of the first CPU, for buffers that GPUs copy to.
   const Pool* host_pool();
   void write(Json& json);
 
  private:
   void discover();
-  static hsa_status_t take_agent(hsa_agent_t agent, void* self);
-  static hsa_status_t take_pool(hsa_amd_memory_pool_t pool, void* self);
+  static hsa_status_t take_agent(hsa_agent_t handle, void* data);
+  static hsa_status_t take_pool(hsa_amd_memory_pool_t handle, void* data);
 
   const Api& api_;
   std::once_flag once_;

@@ -3,9 +3,9 @@
 namespace capture {
 namespace {
 
-constexpr int kFirstMissing = 16, kMissing = 2;  // major version 1 of the AMD table lacks these entries,
+// Major version 1 of the AMD table lacks entries 16 and 17, and all entries from 55 on.
+constexpr int kFirstMissing = 16, kMissing = 2, kFirstVirtualMemory = 55;
 constexpr uint32_t kFirstStepWithQueueCreate = 0x10;
-constexpr int kFirstVirtualMemory = 55;          // and everything from here on
 
 }  // namespace
 

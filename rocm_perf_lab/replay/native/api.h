@@ -1,8 +1,8 @@
-// The HSA functions that the tool calls and replaces, as slots of the runtime's API tables.
+// HSA functions that the tool calls or replaces, as slots of the runtime's API tables.
 //
-// The layout is that of hsa_api_trace.h, which not every ROCm installation ships: a table is a version (16 bytes: major,
-// minor = the table's size in bytes, step, reserved), then function pointers. The tool calls saved pointers only; the
-// exported functions would enter its own hooks again.
+// The layout is that of hsa_api_trace.h, which some ROCm installations do not include: a table is a version (16 bytes: major,
+// minor = size of the table in bytes, step, reserved) followed by function pointers. The tool calls saved pointers only, because
+// the exported functions enter its hooks again.
 #pragma once
 #include <hsa.h>
 #include <hsa_ext_amd.h>
@@ -14,13 +14,13 @@ using PacketWriter = void (*)(const void* packets, uint64_t count);
 using PacketHandler = void (*)(const void* packets, uint64_t count, uint64_t user_index, void* data, PacketWriter writer);
 using QueueErrorCallback = void (*)(hsa_status_t status, hsa_queue_t* source, void* data);
 
-// In the API table only, never exported; declared here for their types.
+// In the API table only, not exported; declared for their types.
 hsa_status_t hsa_amd_queue_intercept_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type, QueueErrorCallback callback,
                                             void* data, uint32_t private_segment_size, uint32_t group_segment_size,
                                             hsa_queue_t** queue);
 hsa_status_t hsa_amd_queue_intercept_register(hsa_queue_t* queue, PacketHandler handler, void* data);
 
-// Newer than some headers, under names of our own: hsa_amd_memory_async_batch_copy, hsa_amd_counted_queue_acquire, ..._release.
+// Newer than some headers: hsa_amd_memory_async_batch_copy, hsa_amd_counted_queue_acquire, hsa_amd_counted_queue_release.
 hsa_status_t amd_async_batch_copy(const void* operations, uint32_t count, uint32_t dependencies, const hsa_signal_t* signals);
 hsa_status_t amd_counted_queue_acquire(hsa_agent_t agent, hsa_queue_type_t type, hsa_amd_queue_priority_t priority,
                                        QueueErrorCallback callback, void* data, uint64_t flags, hsa_queue_t** queue);
@@ -97,20 +97,20 @@ struct TableVersion { uint32_t major, minor, step, reserved; };
 struct FunctionTable { TableVersion version; void* slots[1]; };
 struct ApiTable { TableVersion version; FunctionTable *core, *amd; };
 
-// The runtime's own functions; null where this runtime has none.
+// Functions of the runtime; null if this runtime does not have them.
 struct Api {
 #define CAPTURE_MEMBER(table, slot, name) decltype(&::name) name = nullptr;
   CAPTURE_API(CAPTURE_MEMBER)
 #undef CAPTURE_MEMBER
 
-  // The runtime has a function that makes queues and that the tool has no slot for.
+  // Whether the runtime has hsa_amd_queue_create, which the tool does not intercept.
   bool makes_queues_unseen = false;
 
-  // False for a runtime that the tool does not know.
+  // Returns false for an unsupported version of the runtime.
   bool save(const ApiTable& tables);
 };
 
-// The place of a function in this runtime's table, or null: never at or past the table's end.
+// Returns the slot of a function in the runtime's table, or null if the table is too short.
 void** slot_of(const FunctionTable& table, bool is_amd, int slot);
 
 }  // namespace capture

@@ -11,14 +11,12 @@
 
 #include "failure.h"
 
-extern char** environ;
-
 namespace capture {
 namespace {
 
-// amd_signal_t of amd_hsa_signal.h: where the times of a dispatch are kept.
+// Offset and size of the dispatch times in amd_signal_t (amd_hsa_signal.h).
 constexpr size_t kSignalStart = 32, kSignalTimes = 16;
-constexpr std::chrono::hours kForEver{24 * 365};
+constexpr std::chrono::hours kNoLimit{24 * 365};
 
 std::string process_directory(const Settings& settings, const char* what) {
   return settings.directory + "/" + what + std::to_string(getpid());
@@ -91,9 +89,9 @@ const Capture::Known& Capture::known(uint64_t kernel_object) {
     if (auto found = known_.find(kernel_object); found != known_.end()) return found->second;
   }
   const std::string symbol = code.name_of(kernel_object);
-  Known made{!symbol.empty() && filter_.matches(symbol), symbol.empty() ? "unknown kernel" : demangled_name(symbol)};
+  Known kernel{!symbol.empty() && filter_.matches(symbol), symbol.empty() ? "unknown kernel" : demangled_name(symbol)};
   std::unique_lock guard(known_lock_);
-  return known_.emplace(kernel_object, std::move(made)).first->second;
+  return known_.emplace(kernel_object, std::move(kernel)).first->second;
 }
 
 bool Capture::counts(uint64_t kernel_object) {
@@ -125,7 +123,7 @@ void Capture::report() {
     json.key("warnings").open('[');
     for (const std::string& warning : warnings_) json.value(warning);
     if (dispatches_ == 0 && api_.makes_queues_unseen)
-      json.value("this runtime has hsa_amd_queue_create, too: dispatches on queues that it makes are not seen");
+      json.value("this runtime has hsa_amd_queue_create: dispatches on queues that it creates are not seen");
     json.close(']').close('}');
   }
   replace_file(process_directory(settings_, "kernels-") + ".json", json.text() + "\n");
@@ -151,7 +149,7 @@ void Capture::take(const Packet& packet, Queue& queue, PacketWriter writer) {
   MemoryMap::passes_gate = true;
   try {
     save(packet, queue, writer, is_submitted);
-  } catch (const std::exception& failure) {  // anything: the application has to go on
+  } catch (const std::exception& failure) {  // after any failure the application continues
     error = failure.what();
   }
   MemoryMap::passes_gate = false;
@@ -163,7 +161,7 @@ void Capture::take(const Packet& packet, Queue& queue, PacketWriter writer) {
   report();
   disarm();
   if (!is_submitted) writer(&packet, 1);
-  queues.go_on();
+  queues.resume();
 }
 
 void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, bool& is_submitted) {
@@ -171,7 +169,7 @@ void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, bool
   queues.stop_all(queue, writer, settings_.timeout, warnings);
   for (const std::string& warning : warnings) warn(warning);
   std::unique_lock gate(memory.gate, std::defer_lock);
-  if (!gate.try_lock_for(settings_.timeout)) throw Failure("calls that copy or free memory did not end in time");
+  if (!gate.try_lock_for(settings_.timeout)) throw Failure("calls that copy or free memory did not return in time");
   const KernelCode kernel = code.code_of(packet.kernel_object);
   Directory directory(process_directory(settings_, "capture-"));
   Snapshot snapshot(api_, agents, directory, memory, code.loaded_ranges(), queue.agent);
@@ -186,7 +184,7 @@ void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, bool
   is_submitted = true;
   const auto original = packet.completion_signal;
   if (!run(packet, queue, writer, timing))
-    throw Failure("the dispatch did not finish in " + seconds(settings_.timeout));
+    throw Failure("the dispatch did not finish within " + seconds(settings_.timeout));
   try {
     snapshot.after();
     const std::string variables_after = read_variables(snapshot, kernel);
@@ -206,14 +204,14 @@ void Capture::save(const Packet& packet, Queue& queue, PacketWriter writer, bool
 bool Capture::run(const Packet& packet, Queue& queue, PacketWriter writer, std::string& timing) {
   const auto original = packet.completion_signal;
   Packet copy = packet;
-  if (api_.hsa_signal_create(1, 0, nullptr, &copy.completion_signal) != HSA_STATUS_SUCCESS) throw Failure("no signal for the dispatch");
+  if (api_.hsa_signal_create(1, 0, nullptr, &copy.completion_signal) != HSA_STATUS_SUCCESS) throw Failure("creating a signal for the dispatch failed");
   const hsa_signal_t done = copy.completion_signal;
   if (!queue.profiled) api_.hsa_amd_profiling_set_profiler_enabled(queue.queue, 1);
   writer(&copy, 1);
   if (!wait(api_, done, settings_.timeout)) {
     const Api& api = api_;
-    std::thread([&api, done, original] {  // whenever it ends, the application has to hear of it
-      if (wait(api, done, kForEver) && original.handle != 0) api.hsa_signal_subtract_screlease(original, 1);
+    std::thread([&api, done, original] {  // the application is notified when the dispatch ends
+      if (wait(api, done, kNoLimit) && original.handle != 0) api.hsa_signal_subtract_screlease(original, 1);
     }).detach();
     return false;
   }
@@ -226,7 +224,7 @@ bool Capture::run(const Packet& packet, Queue& queue, PacketWriter writer, std::
     timing = json.text();
   }
   if (!queue.profiled) api_.hsa_amd_profiling_set_profiler_enabled(queue.queue, 0);
-  if (original.handle != 0)  // an application that asks its own signal for the times finds them
+  if (original.handle != 0)  // the application may read the times from its own signal
     std::memcpy(reinterpret_cast<char*>(original.handle) + kSignalStart, reinterpret_cast<char*>(done.handle) + kSignalStart,
                 kSignalTimes);
   api_.hsa_signal_destroy(done);
@@ -255,7 +253,7 @@ std::string Capture::describe(const Packet& packet, const Queue& queue, const Ke
   json.key("completion_signal").address(packet.completion_signal.handle).close('}');
   json.key("index").open('{').member("kernel", taken_index_).member("process", taken_process_index_).close('}');
   const int agent = agents.index_of(queue.agent);
-  json.key("queue").open('{').member("id", uint64_t(queue.queue->id)).member("type", uint32_t(queue.type));
+  json.key("queue").open('{').member("id", queue.queue->id).member("type", uint32_t(queue.type));
   json.member("size", queue.queue->size).member("agent", agent).close('}');
   json.member("agent", agent);
   agents.write(json);

@@ -26,7 +26,7 @@ void CodeObjects::reader_created(hsa_code_object_reader_t reader, const void* by
   if (blobs_.count(sha256)) return;
   for (size_t done = 0; done < size;) {
     ssize_t count = pwrite(file_, static_cast<const char*>(bytes) + done, size - done, off_t(end_ + done));
-    if (count <= 0) return;  // without the bytes: `code_of` says so
+    if (count <= 0) return;  // `code_of` reports the missing code object
     done += size_t(count);
   }
   blobs_[sha256] = {end_, size};
@@ -44,7 +44,7 @@ void CodeObjects::reader_created(hsa_code_object_reader_t reader, int file, size
 
 void CodeObjects::reader_destroyed(hsa_code_object_reader_t reader) {
   std::lock_guard guard(lock_);
-  readers_.erase(reader.handle);  // the bytes stay: what was loaded from them does
+  readers_.erase(reader.handle);  // the bytes are kept: executables loaded from them still exist
 }
 
 void CodeObjects::loaded(hsa_executable_t executable, hsa_code_object_reader_t reader) {
@@ -93,9 +93,9 @@ KernelCode CodeObjects::code_of(uint64_t kernel_object) {
   Kernel kernel;
   std::vector<std::pair<std::string, Blob>> blobs;
   {
-    std::lock_guard guard(lock_);  // not while the runtime is asked: it may call back into `symbol_seen` under locks of its own
+    std::lock_guard guard(lock_);  // released before calling the runtime, which may call `symbol_seen` while it holds its own locks
     auto found = kernels_.find(kernel_object);
-    if (found == kernels_.end()) throw Failure("the kernel was loaded before the capture tool was");
+    if (found == kernels_.end()) throw Failure("the kernel was loaded before the capture tool");
     kernel = found->second;
     auto owner = owners_.find(kernel.handle.handle);
     for (const std::string& sha256 : candidates(owner == owners_.end() ? 0 : owner->second)) blobs.emplace_back(sha256, blobs_[sha256]);
@@ -122,7 +122,7 @@ KernelCode CodeObjects::code_of(uint64_t kernel_object) {
     }
     return code;
   }
-  throw Failure("the code object of kernel " + kernel.symbol + " was not seen when it was loaded");
+  throw Failure("the code object of kernel " + kernel.symbol + " was loaded by a call that the tool does not intercept");
 }
 
 std::vector<LoadedRange> CodeObjects::loaded_ranges() {
@@ -146,14 +146,16 @@ std::vector<LoadedRange> CodeObjects::loaded_ranges() {
     }
   }
   std::vector<LoadedRange> sorted;
+  sorted.reserve(ranges.size());
   for (const auto& item : ranges) sorted.push_back(item.second);
   return sorted;
 }
 
-// What was loaded into the executable; where that is not known, everything.
+// Returns the code objects loaded into the executable; all code objects if the executable is unknown.
 std::vector<std::string> CodeObjects::candidates(uint64_t executable) {
   if (auto found = executables_.find(executable); found != executables_.end()) return found->second;
   std::vector<std::string> all;
+  all.reserve(blobs_.size());
   for (const auto& item : blobs_) all.push_back(item.first);
   return all;
 }
@@ -168,7 +170,7 @@ std::string CodeObjects::symbol_name(hsa_executable_symbol_t symbol) const {
   if (api_.hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_NAME_LENGTH, &length) != HSA_STATUS_SUCCESS) return "";
   std::string name(length, '\0');
   api_.hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_NAME, name.data());
-  return name.c_str();
+  return name.substr(0, name.find('\0'));
 }
 
 uint32_t CodeObjects::ask(hsa_executable_symbol_t symbol, int attribute) const {

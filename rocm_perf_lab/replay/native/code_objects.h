@@ -1,6 +1,7 @@
-// Which code objects were loaded and which kernels are in them: readers, executables, symbols, followed from call to call.
+// Loaded code objects and their kernels; tracks readers, executables and symbols.
 //
-// The bytes go to an unlinked file: libraries load hundreds of megabytes of code objects. Equal ones are stored once.
+// The bytes are stored in an unlinked file, because libraries load hundreds of megabytes of code objects. Equal code objects are
+// stored once.
 #pragma once
 #include <map>
 #include <memory>
@@ -16,14 +17,14 @@ namespace capture {
 struct Kernel {
   uint64_t object = 0;
   hsa_executable_symbol_t handle{};
-  std::string symbol;  // as the loader has it, with ".kd"
+  std::string symbol;  // with ".kd"
 };
 
 struct KernelCode {
   std::string bytes, sha256;
   uint64_t load_base = 0, load_size = 0, load_delta = 0;
   uint32_t kernarg_size = 0, group_size = 0, scratch_size = 0;
-  std::vector<Variable> variables;  // where they are in memory
+  std::vector<Variable> variables;  // with addresses in memory
 };
 
 struct LoadedRange { uint64_t begin, end; };
@@ -37,15 +38,15 @@ class CodeObjects {
   void reader_destroyed(hsa_code_object_reader_t reader);
   void loaded(hsa_executable_t executable, hsa_code_object_reader_t reader);
   void symbol_seen(hsa_executable_t executable, hsa_executable_symbol_t symbol);
-  // True where another kernel was at that address before.
+  // Returns whether another kernel had this address before.
   bool kernel_seen(uint64_t object, hsa_executable_symbol_t symbol);
-  // Kernel objects that are gone.
+  // Returns the kernel objects of the executable.
   std::vector<uint64_t> executable_destroyed(hsa_executable_t executable);
 
   std::string name_of(uint64_t kernel_object);
-  // Throws Failure where the code object or the size of the arguments is not known.
+  // Throws Failure if the code object is unknown.
   KernelCode code_of(uint64_t kernel_object);
-  // Where code lies, as far as kernels were asked for.
+  // Returns the address ranges of code objects whose kernels were queried.
   std::vector<LoadedRange> loaded_ranges();
 
  private:
@@ -61,7 +62,7 @@ class CodeObjects {
   uint64_t end_ = 0;
   std::map<std::string, Blob> blobs_;                           // by SHA-256
   std::map<uint64_t, std::string> readers_;                     // reader -> SHA-256
-  std::map<uint64_t, std::vector<std::string>> executables_;    // executable -> SHA-256 of what was loaded
+  std::map<uint64_t, std::vector<std::string>> executables_;    // executable -> SHA-256 of its code objects
   std::map<uint64_t, uint64_t> owners_;                         // symbol -> executable
   std::map<uint64_t, Kernel> kernels_;                          // by kernel object
 };

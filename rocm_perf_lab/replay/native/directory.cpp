@@ -47,7 +47,7 @@ void OutputFile::write(const void* bytes, size_t size, uint64_t offset) {
     if (count <= 0) fail(path_);
     done += size_t(count);
   }
-  // Begin to write now: gigabytes of pages that wait would stop every writer of the machine at once.
+  // Start writeback now: gigabytes of dirty pages would block all writers of the machine later.
   if (size >= kPageOutBytes) sync_file_range(file_, off_t(offset), off_t(size), SYNC_FILE_RANGE_WRITE);
 }
 

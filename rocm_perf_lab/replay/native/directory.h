@@ -1,4 +1,4 @@
-// The capture directory: files that are hashed as they are written, and the manifest that makes them a capture.
+// Capture directory: files with their SHA-256, and the manifest.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace capture {
 
-// A file that does not exist yet. Throws Failure when the disk is full.
+// New file. Throws Failure if the disk is full.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);
@@ -17,9 +17,9 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   void write(const void* bytes, size_t size, uint64_t offset);
-  // What is not written reads as zeros.
+  // Bytes that are not written read as zeros.
   void set_size(uint64_t size);
-  // Throws Failure unless all of it can be read.
+  // Throws Failure unless all bytes can be read.
   void read(void* bytes, size_t size, uint64_t offset) const;
 
  private:
@@ -29,17 +29,17 @@ class OutputFile {
 
 class Directory {
  public:
-  // Makes it, readable by the user alone.
+  // Creates the directory with mode 0700.
   explicit Directory(const std::string& path);
 
   std::string path(const std::string& name) const { return path_ + "/" + name; }
   void make_directory(const std::string& name);
-  // A whole small file.
+  // Writes a small file.
   void put(const std::string& name, const std::string& bytes);
-  // A file that someone else wrote.
+  // Adds a file to the manifest.
   void record(const std::string& name, uint64_t size, const std::string& sha256);
   uint64_t free_bytes() const;
-  // The manifest: from here on it is a capture.
+  // Writes the manifest, which completes the capture.
   void finish(bool is_emulated);
 
  private:
@@ -48,7 +48,7 @@ class Directory {
   std::map<std::string, Entry> files_;
 };
 
-// Replaces a small file in one step; false when it cannot be written.
+// Replaces a small file atomically; returns false if it cannot be written.
 bool replace_file(const std::string& path, const std::string& text);
 
 }  // namespace capture

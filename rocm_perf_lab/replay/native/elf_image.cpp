@@ -86,7 +86,7 @@ std::vector<Variable> ElfImage::variables() const {
   for (const Symbol& symbol : symbols_) {
     if (symbol.type != kObject || symbol.size == 0 || ends_with(symbol.name, ".kd")) continue;
     if (symbol.address < lowest_ || symbol.address + symbol.size > highest_) continue;
-    bool known = false;  // both symbol tables may have it
+    bool known = false;  // both symbol tables may list it
     for (const Variable& other : found) known |= other.name == symbol.name;
     if (!known) found.push_back({symbol.name, symbol.address, symbol.size});
   }

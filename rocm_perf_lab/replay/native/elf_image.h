@@ -1,4 +1,4 @@
-// What a capture needs to know of a code object: where its symbols are, its extent, what its metadata says.
+// Symbols, extent and metadata of a code object.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,23 +9,23 @@ namespace capture {
 
 struct Variable {
   std::string name;
-  uint64_t address = 0, size = 0;  // as in the file
+  uint64_t address = 0, size = 0;  // address in the file
 };
 
-// Reads a 64-bit little-endian ELF file; every offset is checked, a damaged file has no symbols.
+// 64-bit little-endian ELF file. Every offset is checked; a damaged file has no symbols.
 class ElfImage {
  public:
   explicit ElfImage(const std::string& bytes);
 
   std::optional<uint64_t> symbol(const std::string& name) const;
-  // Objects that are no kernel descriptors: __device__ and __constant__ variables.
+  // Returns __device__ and __constant__ variables: objects other than kernel descriptors.
   std::vector<Variable> variables() const;
   uint64_t lowest() const { return lowest_; }
   uint64_t highest() const { return highest_; }
-  // Of the 64-byte descriptor at this address: kernarg, group and private segment sizes.
+  // Segment sizes in the 64-byte kernel descriptor at an address.
   struct Sizes { uint32_t kernarg = 0, group = 0, scratch = 0; };
   std::optional<Sizes> descriptor(uint64_t address) const;
-  // `.kernarg_segment_size` of a kernel in the AMDGPU metadata note.
+  // Returns `.kernarg_segment_size` of a kernel in the AMDGPU metadata note.
   std::optional<uint64_t> noted_kernarg_size(const std::string& symbol) const;
 
  private:

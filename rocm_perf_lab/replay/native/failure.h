@@ -1,4 +1,4 @@
-// Why a capture was not made; the application goes on.
+// Reason why there is no capture; the application continues.
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -1,4 +1,4 @@
-// Writes JSON text; commas and quotes are its business.
+// Writer of JSON text.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -41,7 +41,7 @@ class Json {
   Json& value(uint32_t content) { return raw(std::to_string(content)); }
   Json& value(int content) { return raw(std::to_string(content)); }
   Json& null() { return raw("null"); }
-  // Text that is JSON already.
+  // Appends JSON text.
   Json& text_of(const std::string& content) { return raw(content); }
   Json& address(uint64_t content) { return value("0x" + hex(content)); }
   template <class T> Json& member(const char* name, const T& content) { return key(name).value(content); }

@@ -1,7 +1,8 @@
-// What the application has mapped for its GPUs, and where: followed from call to call.
+// Memory that the application has mapped for its GPUs.
 //
-// `gate` keeps the memory in place: calls that take memory away, or copy, hold it shared; a snapshot holds it alone. Its
-// thread passes: another tool's packet handler, which may free or copy, runs on it when the dispatch is submitted.
+// `gate` keeps the memory unchanged during a snapshot: calls that free or copy memory hold it shared, a snapshot holds it
+// exclusively. The thread of the snapshot bypasses it, because the packet handler of another tool, which may free or copy memory,
+// runs on that thread when the dispatch is submitted.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -20,7 +21,7 @@ const char* name_of(Kind kind);
 
 struct Mapping {
   uint64_t base = 0, size = 0;
-  uint64_t host = 0;  // where the CPU finds the same bytes, if not at `base`
+  uint64_t host = 0;  // CPU address of the same bytes, if it is not `base`
   Kind kind = Kind::pool;
   bool on_gpu = true;
   int agent = 0;  // index of the owner
@@ -28,7 +29,7 @@ struct Mapping {
   std::set<int> access;  // indices of agents
 };
 
-// Whole pages; what shares pages is one range.
+// Range of whole pages; mappings that share pages are in one range.
 struct Range {
   uint64_t base = 0, size = 0;
   Mapping first;
@@ -39,10 +40,10 @@ struct Range {
 class MemoryMap {
  public:
   void add(const Mapping& mapping);
-  // Where other mappings have all of it already, they stay, and get its agents.
+  // If other mappings cover the whole range, they are kept and its agents are added to them.
   void add_unless_known(const Mapping& mapping);
   void remove(uint64_t base);
-  // Every mapping that begins in [base, base + size).
+  // Removes every mapping that begins in [base, base + size).
   void remove_all(uint64_t base, uint64_t size);
   void grant(uint64_t base, uint64_t size, const std::set<int>& agents, bool replace);
   void revoke(uint64_t base, uint64_t size, const std::set<int>& agents);
@@ -53,7 +54,7 @@ class MemoryMap {
 
  private:
   using Mappings = std::map<uint64_t, Mapping>;
-  // The first mapping that ends behind `base`; under the lock.
+  // Returns the first mapping that ends after `base`. The caller holds the lock.
   Mappings::iterator first_behind(uint64_t base);
 
   std::mutex lock_;

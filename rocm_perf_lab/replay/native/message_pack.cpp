@@ -12,11 +12,11 @@ class Cursor {
  public:
   Cursor(const char* bytes, size_t size) : at_(reinterpret_cast<const uint8_t*>(bytes)), end_(at_ + size) {}
 
-  // Entries of the map, or elements of the array, that begins here; nothing else may be here.
+  // Return the number of entries of the map, or of elements of the array, at the cursor. Throw Failure for anything else.
   uint64_t map() { return container(0x80, 0xde); }
   uint64_t array() { return container(0x90, 0xdc); }
 
-  // The text here; empty, and skipped, where there is something else.
+  // Returns the text at the cursor; skips anything else and returns an empty text.
   std::string text() {
     const uint8_t tag = peek();
     uint64_t size;
@@ -47,7 +47,7 @@ class Cursor {
     else if (tag == 0xca || tag == 0xcb) take(tag == 0xca ? 4 : 8);
     else if (tag >= 0xcc && tag <= 0xd3) take(1u << ((tag - 0xcc) & 3));
     else if (tag >= 0xd4 && tag <= 0xd8) take((1u << (tag - 0xd4)) + 1);
-    else take(number(1u << (tag - 0xd9)));
+    else take(number(1u << ((tag - 0xd9) & 3)));
   }
 
  private:
@@ -56,7 +56,7 @@ class Cursor {
     ++at_;
     if ((tag & 0xf0) == fixed) return tag & 15;
     if (tag == sized || tag == sized + 1) return number(tag == sized ? 2 : 4);
-    throw Failure("metadata of another form");
+    throw Failure("metadata has an unexpected type");
   }
   void skip_items(uint64_t count, int depth) {
     while (count-- > 0) skip(depth + 1);

@@ -1,4 +1,4 @@
-// Finds one number in the metadata note of a code object, which is in MessagePack.
+// Reads the size of the kernel arguments from the metadata note of a code object, which is in MessagePack format.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -6,7 +6,7 @@
 
 namespace capture {
 
-// `.kernarg_segment_size` of the entry of `amdhsa.kernels` whose `.symbol` is `symbol`.
+// Returns `.kernarg_segment_size` of the entry of `amdhsa.kernels` whose `.symbol` is `symbol`.
 std::optional<uint64_t> kernarg_size_in(const char* bytes, size_t size, const std::string& symbol);
 
 }  // namespace capture

@@ -23,13 +23,13 @@ hsa_barrier_and_packet_t barrier(hsa_signal_t done) {
 }  // namespace
 
 Queue* Queues::add(hsa_queue_t* queue, hsa_agent_t agent, hsa_queue_type32_t type) {
-  auto made = std::make_shared<Queue>();
-  made->queue = queue;
-  made->agent = agent;
-  made->type = type;
+  auto added = std::make_shared<Queue>();
+  added->queue = queue;
+  added->agent = agent;
+  added->type = type;
   std::lock_guard guard(lock_);
-  queues_[queue] = made;
-  return made.get();
+  queues_[queue] = added;
+  return added.get();
 }
 
 Queue* Queues::find(const hsa_queue_t* queue) {
@@ -86,14 +86,14 @@ void Queues::stop_all(Queue& own, PacketWriter writer, std::chrono::milliseconds
     }
     ask_all(own, writer, warnings);
     if (all_drained(std::min(end, std::chrono::steady_clock::now() + time / kAttempts))) return;
-    go_on();  // what is not finished may wait for work that other threads could not submit
+    resume();  // unfinished work may depend on work that other threads could not submit
     if (std::chrono::steady_clock::now() >= end)
-      throw Failure("other work on the GPU did not finish in " + seconds(time));
+      throw Failure("other work on the GPU did not finish within " + seconds(time));
     std::this_thread::sleep_for(kPause);
   }
 }
 
-void Queues::go_on() {
+void Queues::resume() {
   {
     std::lock_guard guard(lock_);
     is_stopped_ = false;
@@ -108,13 +108,13 @@ void Queues::ask_all(Queue& own, PacketWriter writer, std::vector<std::string>& 
     std::lock_guard guard(lock_);
     asked_.clear();
     for (auto& [address, queue] : queues_) {
-      // A signal of an earlier attempt may still be decremented: it is never used again, and never destroyed.
-      if (api_.hsa_signal_create(1, 0, nullptr, &queue->drained) != HSA_STATUS_SUCCESS) throw Failure("no signal for a barrier");
+      // A signal of an earlier attempt may still be decremented, so that it is neither reused nor destroyed.
+      if (api_.hsa_signal_create(1, 0, nullptr, &queue->drained) != HSA_STATUS_SUCCESS) throw Failure("creating a signal for a barrier failed");
       asked_.push_back(queue);
       if (queue.get() == &own) continue;
       queue->is_asked = true;
       if (queue->type != HSA_QUEUE_TYPE_SINGLE) through_ring.emplace_back(queue, queue->drained);
-      else warnings.push_back("queue " + std::to_string(queue->queue->id) + " has a single producer: its earlier work was not waited for");
+      else warnings.push_back("queue " + std::to_string(queue->queue->id) + " has a single producer; the tool did not wait for its earlier work");
     }
   }
   const auto packet = barrier(own.drained);
@@ -138,10 +138,10 @@ void Queues::submit(Queue& known, hsa_signal_t signal) {
   std::lock_guard guard(known.in_use);
   if (known.gone) return;
   hsa_queue_t* queue = known.queue;
-  // Only an index whose slot is free: who holds one has to write its packet, and must not wait here.
+  // Takes an index only if its slot is free: the owner of an index must write its packet without waiting.
   uint64_t index = api_.hsa_queue_load_write_index_relaxed(queue);
   for (;;) {
-    if (index - api_.hsa_queue_load_read_index_scacquire(queue) >= queue->size) return;  // full: a handler is at work, and asks for its turn
+    if (index - api_.hsa_queue_load_read_index_scacquire(queue) >= queue->size) return;  // full: a packet handler is running and will wait in `wait_turn`
     const uint64_t found = api_.hsa_queue_cas_write_index_screlease(queue, index, index + 1);
     if (found == index) break;
     index = found;

@@ -1,8 +1,8 @@
-// The application's queues, and the moment at which none of them has work left.
+// Queues of the application; stops and drains them for a capture.
 //
-// While a capture is made, other threads wait in their packet handlers. A barrier packet with an own completion signal goes
-// to the end of each queue: through the packet writer of a waiting handler where there is one, else through the queue's ring,
-// on a thread of its own, because a doorbell may need a lock that a waiting handler holds.
+// During a capture, other threads wait in their packet handlers. A barrier packet with a separate completion signal is added to
+// the end of each queue: through the packet writer of a waiting handler if there is one, else through the ring of the queue. The
+// latter happens on a separate thread, because a doorbell may need a lock that a waiting handler holds.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -22,8 +22,8 @@ struct Queue {
   hsa_agent_t agent{};
   hsa_queue_type32_t type = 0;
   std::atomic<bool> profiled{false}, gone{false};
-  std::mutex in_use;  // held while a barrier is put into its ring, and while it goes
-  // Of the request to drain it, under the lock of Queues:
+  std::mutex in_use;  // held while a barrier is written to the ring, and while the queue is removed
+  // State of the request to drain the queue; protected by the lock of Queues.
   hsa_signal_t drained{};
   bool is_asked = false;
 };
@@ -34,29 +34,29 @@ class Queues {
 
   Queue* add(hsa_queue_t* queue, hsa_agent_t agent, hsa_queue_type32_t type);
   Queue* find(const hsa_queue_t* queue);
-  // Before the queue is destroyed.
+  // Called before the queue is destroyed.
   void remove(hsa_queue_t* queue);
 
-  // For handlers: waits while another thread captures, and drains `queue` for it.
+  // Called by packet handlers: waits while another thread captures, and drains `queue` for it.
   void wait_turn(Queue& queue, PacketWriter writer);
-  // Whether this packet is a barrier of ours.
+  // Returns whether this packet is a barrier of the tool.
   bool is_own(Queue& queue, const void* packet);
 
-  // Keeps the others out and waits until all queues are empty; `writer` is that of `own`. Throws Failure after `time`.
+  // Stops other threads and waits until all queues are empty; `writer` belongs to `own`. Throws Failure after `time`.
   void stop_all(Queue& own, PacketWriter writer, std::chrono::milliseconds time, std::vector<std::string>& warnings);
-  void go_on();
+  void resume();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
   void ask_all(Queue& own, PacketWriter writer, std::vector<std::string>& warnings);
   bool all_drained(Deadline deadline);
-  void submit(Queue& queue, hsa_signal_t signal);
+  void submit(Queue& known, hsa_signal_t signal);
 
   const Api& api_;
   std::mutex lock_;
   std::condition_variable changed_;
   std::map<const hsa_queue_t*, std::shared_ptr<Queue>> queues_;
-  std::vector<std::shared_ptr<Queue>> removed_;  // handlers may still name them
+  std::vector<std::shared_ptr<Queue>> removed_;  // handlers may still refer to them
   std::vector<std::shared_ptr<Queue>> asked_;
   bool is_stopped_ = false;
 };

@@ -15,7 +15,7 @@ std::string variable(const char* name) {
   return text != nullptr ? text : "";
 }
 
-// Where the bracket that closes at `end` (one past it) opens.
+// Returns the position of the bracket that matches the one before `end`.
 size_t opening(const std::string& text, size_t end, char open, char close) {
   int depth = 0;
   for (size_t at = end; at-- > 0;) {
@@ -30,7 +30,7 @@ std::string without_signature(const std::string& name) {
   if (name.empty() || name.back() != ')') return name;
   const size_t parameters = opening(name, name.size(), '(', ')');
   if (parameters == std::string::npos) return name;
-  int depth = 0;  // the result type ends at the last space that is outside of brackets
+  int depth = 0;  // the result type ends at the last space outside brackets
   for (size_t at = parameters; at-- > 0;) {
     if (name[at] == '>' || name[at] == ')') ++depth;
     if (name[at] == '<' || name[at] == '(') --depth;
@@ -56,7 +56,7 @@ std::string demangled_name(const std::string& symbol) {
   const std::string mangled = mangled_name(symbol);
   int status = 0;
   char* text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-  const std::string name = status == 0 && text != nullptr ? text : mangled;
+  std::string name = status == 0 && text != nullptr ? text : mangled;
   std::free(text);
   return name;
 }
@@ -67,7 +67,7 @@ struct KernelFilter::Pattern {
     if (status == 0) return;
     char why[128];
     regerror(status, &compiled, why, sizeof why);
-    throw Failure("/" + text + "/ is no regular expression: " + why);
+    throw Failure("/" + text + "/ is not a valid regular expression: " + why);
   }
   ~Pattern() { regfree(&compiled); }
   Pattern(const Pattern&) = delete;

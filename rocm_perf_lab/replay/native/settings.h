@@ -1,4 +1,4 @@
-// What the user asked for, in the environment; see FORMAT.md.
+// Settings from environment variables; see FORMAT.md.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -13,10 +13,10 @@ namespace capture {
 std::string mangled_name(const std::string& symbol);
 std::string demangled_name(const std::string& symbol);
 
-// Which kernels are meant: an exact name in one of its forms, or a POSIX extended /regular expression/.
+// Selects kernels by an exact name in one of its forms, or by a POSIX extended /regular expression/.
 class KernelFilter {
  public:
-  // Throws Failure for an expression that is none.
+  // Throws Failure for an invalid regular expression.
   explicit KernelFilter(const std::string& text);
   ~KernelFilter();
   bool matches(const std::string& symbol) const;
@@ -35,7 +35,7 @@ struct Settings {
   std::chrono::milliseconds timeout{60000};
   bool with_command = true;
 
-  // None where the tool has nothing to do.
+  // Returns no value if the tool is inactive.
   static std::optional<Settings> from_environment();
 };
 

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4); with the CPU's own instructions where it has them.
+// SHA-256 (FIPS 180-4), with the SHA instructions of the CPU if available.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace capture {
 class Sha256 {
  public:
   void update(const void* bytes, size_t size);
-  // Of everything so far, as 64 hex digits; ends the computation.
+  // Ends the computation; returns 64 hexadecimal digits.
   std::string finish();
 
  private:

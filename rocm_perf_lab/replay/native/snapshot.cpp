@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostOrigins = 16, kMostCodePointers = 1000;
 constexpr uint64_t kHashApart = 1 << 20, kComparedAtOnce = 1 << 20;
-constexpr uint64_t kSpareBytes = 16 << 20;  // of the disk, for the files beside the memory
+constexpr uint64_t kSpareBytes = 16 << 20;  // disk space for the other files
 
 bool is_zero(const uint8_t* bytes, size_t size) { return bytes[0] == 0 && std::memcmp(bytes, bytes + 1, size - 1) == 0; }
 
@@ -49,7 +49,7 @@ Snapshot::Region* Snapshot::holding(uint64_t address) {
 void Snapshot::stream(const Range& range, const Transfer::Consumer& consume) {
   const Mapping& mapping = range.first;
   if (!mapping.on_gpu) return transfer_->from_host(mapping.host != 0 ? mapping.host : range.base, range.size, consume);
-  if (mapping.access.empty()) throw CopyFailure("no agent was given access");
+  if (mapping.access.empty()) throw CopyFailure("no agent has access");
   const auto& agents = agents_.all();
   int reader = agents_.index_of(gpu_);
   if (mapping.access.count(reader) == 0) reader = *mapping.access.rbegin();
@@ -88,7 +88,7 @@ void Snapshot::want(Region& region) {
   region.is_wanted = true;
   wanted_bytes_ += region.range.size;
   if (limit_ != 0 && wanted_bytes_ > limit_)
-    throw Failure("the capture needs at least " + std::to_string(wanted_bytes_) + " bytes, the limit is " + std::to_string(limit_));
+    throw Failure("the capture needs at least " + std::to_string(wanted_bytes_) + " bytes, more than the limit of " + std::to_string(limit_));
   queue_.push_back(&region);
 }
 
@@ -104,7 +104,7 @@ void Snapshot::found(uint64_t place, uint64_t value, const std::string& origin, 
   if (follow) want(*region);
 }
 
-// Whether anything is not zero.
+// Returns whether any byte is not zero.
 bool Snapshot::scan(const uint8_t* bytes, size_t size, uint64_t address, const std::string& origin, bool follow) {
   uint64_t any = 0;
   for (size_t at = 0; at + 8 <= size; at += 8) {
@@ -119,14 +119,14 @@ bool Snapshot::scan(const uint8_t* bytes, size_t size, uint64_t address, const s
 void Snapshot::save(Region& region, bool scan_words) {
   const Range& range = region.range;
   if (directory_.free_bytes() < range.size + kSpareBytes)
-    throw Failure("the disk has too little space for the " + std::to_string(range.size) + " bytes at 0x" + hex(range.base));
+    throw Failure("not enough disk space for the " + std::to_string(range.size) + " bytes at 0x" + hex(range.base));
   const std::string name = "memory/" + region.name(), origin = "0x" + hex(range.base);
   region.file = std::make_unique<OutputFile>(directory_.path(name));
   region.file->set_size(range.size);
   Sha256 hash;
   auto consume = [&](const uint8_t* bytes, size_t size, uint64_t offset) {
     auto hashed = std::async(size >= kHashApart ? std::launch::async : std::launch::deferred, [&] { hash.update(bytes, size); });
-    uint64_t begin = 0;  // of the pages with content that were not written yet
+    uint64_t begin = 0;  // start of the non-zero pages that are not written yet
     for (uint64_t at = 0; at < size; at += kPage) {
       const bool has_content = scan_words ? scan(bytes + at, kPage, range.base + offset + at, origin, true) : !is_zero(bytes + at, kPage);
       if (has_content) continue;

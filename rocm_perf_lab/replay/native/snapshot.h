@@ -1,4 +1,4 @@
-// Memory before and after the dispatch: which ranges, their bytes, and the pages that changed.
+// Memory before and after the dispatch: ranges, their bytes, and the changed pages.
 #pragma once
 #include <memory>
 #include <set>
@@ -19,9 +19,9 @@ class Snapshot {
  public:
   Snapshot(const Api& api, Agents& agents, Directory& directory, MemoryMap& memory, std::vector<LoadedRange> code, hsa_agent_t gpu);
 
-  // Reads bytes wherever they are, tracked or not.
+  // Reads bytes of tracked or other memory.
   std::string read(uint64_t address, uint64_t size);
-  // Ranges that are reached from `roots` (name, bytes), written to the directory. `limit` in bytes, 0 for none.
+  // Writes the ranges that are reachable from `roots` (name, bytes) to the directory. `limit` is in bytes, 0 for no limit.
   void before(Mode mode, const std::vector<std::pair<std::string, std::string>>& roots, uint64_t kernarg_address, uint64_t limit);
   void after();
   void write_regions(Json& json) const;
@@ -41,9 +41,9 @@ class Snapshot {
   struct CodePointer { uint64_t place, value; };
 
   void stream(const Range& range, const Transfer::Consumer& consume);
-  void save(Region& region, bool scan);
+  void save(Region& region, bool scan_words);
   void compare(Region& region);
-  bool scan(const uint8_t* page, size_t size, uint64_t address, const std::string& origin, bool follow);
+  bool scan(const uint8_t* bytes, size_t size, uint64_t address, const std::string& origin, bool follow);
   void found(uint64_t place, uint64_t value, const std::string& origin, bool follow);
   Region* holding(uint64_t address);
   void want(Region& region);

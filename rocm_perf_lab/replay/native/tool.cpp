@@ -1,4 +1,4 @@
-// The HSA tools library: OnLoad puts hooks into the runtime's API table; each does the call and notes what came of it.
+// HSA tools library: OnLoad installs hooks in the runtime's API table. Each hook forwards the call and records its effect.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -13,16 +13,16 @@ namespace capture {
 namespace {
 
 Api api;
-Capture* tool;  // never deleted: threads of the runtime may use it to the end
+Capture* tool;  // never deleted: threads of the runtime may use it until the process ends
 pid_t owner;
 
-// After a fork the child cannot use HSA as it is, and locks may be held by threads that it does not have.
+// The child of a fork cannot use the runtime of its parent, and locks may be held by threads that it does not have.
 bool is_watching() { return tool != nullptr && tool->is_armed() && owner == getpid(); }
 
 uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 bool ok(hsa_status_t status) { return status == HSA_STATUS_SUCCESS; }
 
-// Those of all GPUs where the application names no agent.
+// Returns the indices of agents; those of all GPUs if the application passes none.
 std::set<int> indices(uint32_t count, const hsa_agent_t* agents) {
   std::set<int> found;
   for (uint32_t i = 0; agents != nullptr && i < count; ++i) found.insert(tool->agents.index_of(agents[i]));
@@ -39,7 +39,7 @@ int first_gpu() {
   return 0;
 }
 
-// Holds the memory where it is; does nothing when the tool does not watch.
+// Keeps the memory unchanged during a snapshot; has no effect if the tool is not watching.
 class Gate {
  public:
   Gate() {
@@ -73,7 +73,7 @@ hsa_status_t on_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t 
   return status;
 }
 
-// The entry goes before the memory does: its address may belong to another thread's allocation at once.
+// The entry is removed before the memory, whose address another thread may get immediately.
 hsa_status_t on_pool_free(void* ptr) {
   Gate gate;
   if (is_watching()) tool->memory.remove(number(ptr));
@@ -160,9 +160,9 @@ hsa_status_t on_svm_attributes(void* ptr, size_t size, hsa_amd_svm_attribute_pai
   return status;
 }
 
-// Physical memory of the virtual-memory interface: which pool a handle came from.
+// Pools of the physical memory handles of the virtual memory interface.
 std::mutex handles_lock;
-auto& handles = *new std::map<uint64_t, hsa_amd_memory_pool_t>;  // threads may use it while the process ends
+auto& handles = *new std::map<uint64_t, hsa_amd_memory_pool_t>;  // never deleted: threads may use it while the process ends
 
 hsa_status_t on_handle_create(hsa_amd_memory_pool_t pool, size_t size, hsa_amd_memory_type_t type, uint64_t flags,
                               hsa_amd_vmem_alloc_handle_t* handle) {
@@ -178,7 +178,7 @@ hsa_status_t on_vmem_map(void* va, size_t size, size_t offset, hsa_amd_vmem_allo
   hsa_status_t status = api.hsa_amd_vmem_map(va, size, offset, handle, flags);
   if (ok(status) && is_watching()) {
     std::lock_guard guard(handles_lock);
-    auto found = handles.find(handle.handle);  // an imported handle came from no pool
+    auto found = handles.find(handle.handle);  // an imported handle has no pool
     note(number(va), size, Kind::vmem, found == handles.end() ? nullptr : tool->agents.pool(found->second));
   }
   return status;
@@ -203,7 +203,7 @@ hsa_status_t on_set_access(void* va, size_t size, const hsa_amd_memory_access_de
   return status;
 }
 
-// Copies by the application change memory too: none begins between the two snapshots.
+// Copies change memory, too; none begins between the two snapshots.
 hsa_status_t on_memory_copy(void* to, const void* from, size_t size) {
   Gate gate;
   return api.hsa_memory_copy(to, from, size);
@@ -260,7 +260,7 @@ hsa_status_t on_reader_from_part(hsa_file_t file, size_t offset, size_t size, hs
   return status;
 }
 
-// The loader's extension has one more way to make a reader; its table is handed out by value.
+// The loader extension has another function that creates readers; its table is passed by value.
 void patch_loader(uint16_t extension, size_t size, void* table) {
   using Loader = hsa_ven_amd_loader_1_02_pfn_t;
   if (extension != HSA_EXTENSION_AMD_LOADER || size < sizeof(Loader)) return;
@@ -362,7 +362,7 @@ void on_packets(const void* packets, uint64_t count, uint64_t, void* data, Packe
   else writer(packets, count);
 }
 
-// False for a queue that cannot be intercepted.
+// Returns false for a queue that cannot be intercepted.
 bool watch(hsa_queue_t* queue, hsa_agent_t agent, hsa_queue_type32_t type) {
   if (tool->queues.find(queue) != nullptr) return true;
   Queue* known = tool->queues.add(queue, agent, type);
@@ -371,7 +371,7 @@ bool watch(hsa_queue_t* queue, hsa_agent_t agent, hsa_queue_type32_t type) {
   return false;
 }
 
-// Another tool has hooked the creation of queues before: then its queues are intercept queues already, and it has to see them.
+// Returns whether another tool has hooked the creation of queues. Its queues are intercept queues, and it must see their packets.
 bool is_hooked_by_another() {
   Dl_info place{};
   return dladdr(reinterpret_cast<void*>(api.hsa_queue_create), &place) == 0 || place.dli_fname == nullptr ||
@@ -390,15 +390,15 @@ hsa_status_t on_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_
   hsa_status_t status = api.hsa_amd_queue_intercept_create(agent, size, type, callback, data, private_size, group_size, queue);
   if (ok(status) && watch(*queue, agent, type)) return status;
   if (ok(status)) api.hsa_queue_destroy(*queue);
-  tool->warn("a queue could not be watched: dispatches on it are not seen");
+  tool->warn("a queue could not be intercepted: dispatches on it are not seen");
   return plain();
 }
 
-// What tools that were loaded later call for their own queues.
+// Called by tools that were loaded later, for their queues.
 hsa_status_t on_intercept_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type, QueueErrorCallback callback, void* data,
                                  uint32_t private_size, uint32_t group_size, hsa_queue_t** queue) {
   hsa_status_t status = api.hsa_amd_queue_intercept_create(agent, size, type, callback, data, private_size, group_size, queue);
-  if (ok(status) && is_watching() && !watch(*queue, agent, type)) tool->warn("a queue of another tool could not be watched");
+  if (ok(status) && is_watching() && !watch(*queue, agent, type)) tool->warn("a queue of another tool could not be intercepted");
   return status;
 }
 
@@ -407,8 +407,8 @@ hsa_status_t on_queue_destroy(hsa_queue_t* queue) {
   return api.hsa_queue_destroy(queue);
 }
 
-// Counted queues are the runtime's, shared and of an unknown size: the application gets an intercept queue of its own instead.
-constexpr uint32_t kCountedQueueSize = 16384;  // HIP's own choice for its queues
+// Counted queues belong to the runtime, are shared and have an unknown size: the application gets a separate intercept queue instead.
+constexpr uint32_t kCountedQueueSize = 16384;  // size of HIP's queues
 std::mutex counted_lock;
 auto& counted = *new std::set<hsa_queue_t*>;
 
@@ -422,18 +422,18 @@ hsa_status_t on_counted_acquire(hsa_agent_t agent, hsa_queue_type_t type, hsa_am
       counted.insert(*queue);
       return status;
     }
-    tool->warn("a counted queue could not be watched: dispatches on it are not seen");
+    tool->warn("a counted queue could not be intercepted: dispatches on it are not seen");
   }
   return api.amd_counted_queue_acquire(agent, type, priority, callback, data, flags, queue);
 }
 
 hsa_status_t on_counted_release(hsa_queue_t* queue) {
-  bool is_ours;
+  bool is_intercepted;
   {
     std::lock_guard guard(counted_lock);
-    is_ours = counted.erase(queue) != 0;
+    is_intercepted = counted.erase(queue) != 0;
   }
-  return is_ours ? on_queue_destroy(queue) : api.amd_counted_queue_release(queue);
+  return is_intercepted ? on_queue_destroy(queue) : api.amd_counted_queue_release(queue);
 }
 
 hsa_status_t on_set_profiler(hsa_queue_t* queue, int enable) {
@@ -503,12 +503,12 @@ bool is_installed(const ApiTable& tables) {
 
 bool start(ApiTable& tables) {
   if (tables.core == nullptr || tables.amd == nullptr) return false;
-  if (is_installed(tables)) return true;  // through the other door
+  if (is_installed(tables)) return true;  // loaded in two ways
   const auto settings = Settings::from_environment();
   if (!settings) return false;
   const std::string marker = settings->directory + "/loaded-" + std::to_string(getpid());
   try {
-    if (!api.save(tables)) throw Failure("the HSA runtime has tables of an unknown version");
+    if (!api.save(tables)) throw Failure("the API tables of the HSA runtime have an unsupported version");
     tool = new Capture(*settings, api, owner == getpid() ? tool : nullptr);
     owner = getpid();
     install(tables);
@@ -527,7 +527,7 @@ __attribute__((destructor)) void report_at_exit() {
 }  // namespace
 }  // namespace capture
 
-// ROCm loads a library that has this without HSA_TOOLS_LIB too, when it is preloaded.
+// ROCm also loads preloaded libraries that export this symbol.
 EXPORTED const uint32_t HSA_AMD_TOOL_PRIORITY = 900;
 
 EXPORTED bool OnLoad(void* tables, uint64_t, uint64_t, const char* const*) {

@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t kLargestPiece = 32ull << 20, kSmallestPiece = 1ull << 20;
 constexpr std::chrono::seconds kCopyTime{120};
 
-// Memory of this process that may be gone by now. Sandboxes forbid the first way, and it does not reach what a driver has
-// mapped; the second is slower.
+// Reads memory of this process that may be unmapped. Some sandboxes forbid process_vm_readv, and it cannot read mappings of drivers;
+// /proc/self/mem is slower.
 ssize_t read_own(uint64_t address, uint8_t* to, size_t size) {
   static const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   iovec local{to, size}, remote{reinterpret_cast<void*>(address), size};
@@ -43,7 +43,7 @@ bool wait(const Api& api, hsa_signal_t signal, std::chrono::milliseconds time) {
   api.hsa_system_get_info(HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY, &frequency);
   const uint64_t ticks = uint64_t(std::max<int64_t>(time.count(), 0)) * std::max<uint64_t>(frequency / 1000, 1);
   const auto end = std::chrono::steady_clock::now() + time;
-  // The runtime may return early.
+  // The runtime may return before the time limit.
   do {
     if (api.hsa_signal_wait_scacquire(signal, HSA_SIGNAL_CONDITION_LT, 1, ticks, HSA_WAIT_STATE_BLOCKED) < 1) return true;
   } while (std::chrono::steady_clock::now() < end);
@@ -53,7 +53,7 @@ bool wait(const Api& api, hsa_signal_t signal, std::chrono::milliseconds time) {
 Transfer::Transfer(const Api& api, Agents& agents, uint64_t largest) : api_(api) {
   piece_ = std::clamp(largest, kSmallestPiece, kLargestPiece);
   const Pool* pool = agents.host_pool();
-  if (pool == nullptr) throw Failure("no host memory pool for the copies");
+  if (pool == nullptr) throw Failure("there is no host memory pool for copies");
   cpu_ = agents.all()[size_t(pool->agent)].handle;
   std::vector<hsa_agent_t> gpus;
   for (const Agent& agent : agents.all())
@@ -61,18 +61,18 @@ Transfer::Transfer(const Api& api, Agents& agents, uint64_t largest) : api_(api)
   for (int i = 0; i < 2; ++i) {
     void* buffer = nullptr;
     if (api_.hsa_amd_memory_pool_allocate(pool->handle, piece_, 0, &buffer) != HSA_STATUS_SUCCESS)
-      throw Failure("no host memory for the copies");
+      throw Failure("allocating host memory for copies failed");
     buffers_[i] = static_cast<uint8_t*>(buffer);
     gpus.push_back(cpu_);
     api_.hsa_amd_agents_allow_access(uint32_t(gpus.size()), gpus.data(), nullptr, buffer);
     gpus.pop_back();
-    if (api_.hsa_signal_create(0, 0, nullptr, &signals_[i]) != HSA_STATUS_SUCCESS) throw Failure("no signal for the copies");
+    if (api_.hsa_signal_create(0, 0, nullptr, &signals_[i]) != HSA_STATUS_SUCCESS) throw Failure("creating a signal for copies failed");
   }
 }
 
 Transfer::~Transfer() {
   for (int i = 0; i < 2; ++i) {
-    // A copy that does not end may still write: then its buffer stays.
+    // A copy that has not ended may still write: its buffer is not freed.
     if (signals_[i].handle == 0 || !wait(api_, signals_[i], std::chrono::seconds(1))) continue;
     api_.hsa_signal_destroy(signals_[i]);
     if (buffers_[i] != nullptr) api_.hsa_amd_memory_pool_free(buffers_[i]);
@@ -85,11 +85,11 @@ void Transfer::begin(int buffer, uint64_t address, uint64_t size, hsa_agent_t gp
                                                        nullptr, signals_[buffer]);
   if (status == HSA_STATUS_SUCCESS) return;
   api_.hsa_signal_store_screlease(signals_[buffer], 0);
-  throw CopyFailure("the copy from the device was refused: 0x" + hex(uint64_t(status)));
+  throw CopyFailure("starting the copy from the device failed: status 0x" + hex(uint64_t(status)));
 }
 
 void Transfer::finish(int buffer) {
-  if (!wait(api_, signals_[buffer], kCopyTime)) throw CopyFailure("the copy from the device does not end");
+  if (!wait(api_, signals_[buffer], kCopyTime)) throw CopyFailure("the copy from the device did not end in time");
 }
 
 void Transfer::from_gpu(uint64_t address, uint64_t size, hsa_agent_t gpu, const Consumer& consume) {

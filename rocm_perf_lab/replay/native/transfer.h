@@ -1,5 +1,5 @@
-// Brings device memory to the CPU in pieces: one is copied while the one before is worked on. Memory use does not depend
-// on the size of what is copied.
+// Copies device memory to the CPU in pieces; a piece is copied while the previous one is processed. Memory use does not depend on
+// the number of bytes copied.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -21,15 +21,15 @@ class Transfer {
  public:
   using Consumer = std::function<void(const uint8_t* bytes, size_t size, uint64_t offset)>;
 
-  // Two buffers of at most `largest` bytes each; throws Failure where there is no memory for them.
+  // Allocates two buffers of at most `largest` bytes each; throws Failure if there is not enough memory.
   Transfer(const Api& api, Agents& agents, uint64_t largest);
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Device memory through the copy engine of `gpu`.
+  // Reads device memory through the copy engine of `gpu`.
   void from_gpu(uint64_t address, uint64_t size, hsa_agent_t gpu, const Consumer& consume);
-  // The process's own memory; what is not mapped is a CopyFailure, not a crash.
+  // Reads memory of the process; throws CopyFailure if it is not mapped.
   void from_host(uint64_t address, uint64_t size, const Consumer& consume);
 
  private:
@@ -43,10 +43,10 @@ class Transfer {
   hsa_signal_t signals_[2] = {};
 };
 
-// "0.5 s"
+// Formats a duration: "0.5 s".
 std::string seconds(std::chrono::milliseconds time);
 
-// Whether the signal fell below 1 in time.
+// Returns whether the signal fell below 1 in time.
 bool wait(const Api& api, hsa_signal_t signal, std::chrono::milliseconds time);
 
 }  // namespace capture

@@ -1,8 +1,9 @@
-// The other door into an application: rocprofiler-sdk calls `rocprofiler_configure` of every library that is preloaded and has
-// it, and hands out the HSA runtime's API table. For runtimes that do not load the tool by HSA_TOOLS_LIB or by its priority.
+// Loads the capture tool through rocprofiler-sdk, for runtimes that ignore HSA_TOOLS_LIB and HSA_AMD_TOOL_PRIORITY.
 //
-// A library of its own: its mere presence activates rocprofiler-sdk. ROCM_PERF_LAB_CAPTURE_TOOL is the path of the tool, which
-// acts once, by whichever door it comes in first. Types are those of rocprofiler-sdk/registration.h and intercept_table.h.
+// rocprofiler-sdk calls `rocprofiler_configure` of every preloaded library that exports it, and passes the API table of the HSA
+// runtime. This is a separate library, because its presence activates rocprofiler-sdk. ROCM_PERF_LAB_CAPTURE_TOOL is the path of
+// the tool, which installs its hooks once, even if it is loaded in several ways. Types are those of
+// rocprofiler-sdk/registration.h and intercept_table.h.
 #include <dlfcn.h>
 
 #include <cstddef>
@@ -32,10 +33,11 @@ using OnLoad = bool (*)(void* tables, uint64_t version, uint64_t failed_count, c
 void table_registered(int type, uint64_t version, uint64_t, void** tables, uint64_t count, void*) {
   if (type != kHsaTable || tables == nullptr || count == 0 || tables[0] == nullptr) return;
   const char* path = std::getenv("ROCM_PERF_LAB_CAPTURE_TOOL");
-  void* tool = path != nullptr ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  // The user of the application sets the path, as with LD_PRELOAD.
+  void* tool = path != nullptr ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;  // NOLINT(clang-analyzer-optin.taint.GenericTaint)
   auto on_load = tool != nullptr ? reinterpret_cast<OnLoad>(dlsym(tool, "OnLoad")) : nullptr;
   if (on_load != nullptr) on_load(tables[0], version, 0, nullptr);
-  else std::fprintf(stderr, "rocm-perf-lab: the capture tool cannot be loaded: %s\n", path != nullptr ? dlerror() : "it is not named");
+  else std::fprintf(stderr, "rocm-perf-lab: the capture tool cannot be loaded: %s\n", path != nullptr ? dlerror() : "ROCM_PERF_LAB_CAPTURE_TOOL is not set");
 }
 
 }  // namespace
@@ -44,7 +46,7 @@ extern "C" __attribute__((visibility("default"))) ToolConfiguration* rocprofiler
   client->name = "rocm-perf-lab capture";
   auto at_registration = reinterpret_cast<AtTableRegistration>(dlsym(RTLD_DEFAULT, "rocprofiler_at_intercept_table_registration"));
   if (at_registration == nullptr || at_registration(table_registered, kHsaTable, nullptr) != 0) {
-    std::fprintf(stderr, "rocm-perf-lab: this rocprofiler-sdk hands out no API tables\n");
+    std::fprintf(stderr, "rocm-perf-lab: this rocprofiler-sdk does not pass API tables\n");
     return nullptr;
   }
   static ToolConfiguration configuration{sizeof(ToolConfiguration), nullptr, nullptr, nullptr};
