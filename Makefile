@@ -30,6 +30,7 @@ slow: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	.ci/clang-tidy $(BIN)
 	$(BIN)/codespell $(SPELLED)
 	$(BIN)/proselint check $(PROSE)
 

@@ -91,6 +91,7 @@ static inline uint64_t rpl_modify64(uint64_t *p, int op, uint64_t data, uint64_t
 }
 
 static inline uint64_t rpl_pair(const struct rpl_wave *w, int row, uint64_t lane) {
+  // NOLINTNEXTLINE(clang-analyzer-security.ArrayBound): operands of an instruction are valid rows
   return (uint64_t)w->vgpr[row + 1][lane] << 32 | w->vgpr[row][lane];
 }
 

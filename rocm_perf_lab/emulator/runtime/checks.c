@@ -72,7 +72,7 @@ static void forget(struct rpl_cell *cell, uint32_t place) { cell->touches[place]
 
 // Returns the oldest of its kind if there are two; if all entries are used, the oldest of any kind with two.
 static uint32_t dispensable(const struct rpl_cell *cell, uint32_t kind) {
-  uint32_t count[4] = {0}, oldest[4];
+  uint32_t count[4] = {0}, oldest[4] = {0};
   for (uint32_t i = 0; i < cell->used; i++) {
     uint32_t k = cell->touches[i].kind;
     if (!count[k]++ || cell->touches[i].time < cell->touches[oldest[k]].time) oldest[k] = i;

@@ -153,6 +153,7 @@ static void load(struct rpl_wave *w, int dst, const uint32_t *address, uint64_t 
       case 1: gather(w, dst, address, 1); return;
       case 2: gather(w, dst, address, 2); return;
       case 4: gather4(w, dst, address); return;
+      default: break;
     }
   }
   RPL_FOR_LANES(lanes, l) rpl_lane_load(w, dst, l, w->lds + address[l], kind, dwords);
@@ -234,8 +235,9 @@ int rpl_lds_exchange2(struct rpl_wave *w, int inst, int dst, int data0, int data
   uint64_t lanes = rpl_exec(w);
   uint32_t first[RPL_LANES], second[RPL_LANES];
   if (two_addresses(w, inst, RPL_ATOMIC, addr, offset0, offset1, -1, -1, dwords, lanes, first, second)) return 1;
+  if (dwords > 2) __builtin_unreachable();  // DS_WRXCHG2 has 32-bit and 64-bit forms
   RPL_FOR_LANES(lanes, l) {
-    uint32_t old[4], given[4];
+    uint32_t old[4] = {0}, given[4] = {0};
     for (int k = 0; k < dwords; k++) {
       old[k] = rpl_read32(w->lds + first[l] + 4 * k);
       old[dwords + k] = rpl_read32(w->lds + second[l] + 4 * k);

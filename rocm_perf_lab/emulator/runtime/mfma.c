@@ -148,7 +148,7 @@ static void multiply_blocks(struct rpl_wave *w, int dst, int src_a, int src_b, i
       memcpy(&out[reg][lane], c[i], row_bytes);
     }
   }
-  memcpy(w->vgpr[dst], out, (size_t)registers * sizeof out[0]);
+  memcpy(w->vgpr[dst], out, (size_t)registers * sizeof out[0]);  // NOLINT(clang-analyzer-unix.cstring.UninitializedRead): all rows are set
 }
 
 static void multiply_f64(struct rpl_wave *w, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, const struct shape *s, int negate) {
@@ -169,13 +169,13 @@ static void multiply_f64(struct rpl_wave *w, int dst, int src_a, int src_b, int 
       }
   for (int l = 0; l < RPL_LANES; l++)
     for (int p = 0; p < pairs; p++) {
-      uint64_t bits = rpl_bits64(out[l][p]);
+      uint64_t bits = rpl_bits64(out[l][p]);  // NOLINT(clang-analyzer-core.CallAndMessage): the blocks cover all lanes
       w->vgpr[dst + 2 * p][l] = (uint32_t)bits;
       w->vgpr[dst + 2 * p + 1][l] = (uint32_t)(bits >> 32);
     }
 }
 
-static int supported(int m, int n, int k, int blocks, int element_a, int element_b, int cbsz, int blgp) {
+static int supported(int m, int n, int k, int blocks, int element_a, int element_b, int cbsz) {
   int elements = m * k * blocks;
   if (m != n || (m != 4 && m != 16 && m != 32) || elements % RPL_LANES || k > MAX_K) return 0;
   if (bytes_of(element_a) != bytes_of(element_b) || m * m * blocks % RPL_LANES) return 0;
@@ -186,7 +186,7 @@ static int supported(int m, int n, int k, int blocks, int element_a, int element
 int rpl_mfma(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, int m, int n, int k, int blocks,
              int element_a, int element_b, int element_out, int cbsz, int abid, int blgp) {
   (void)element_out;  // follows from the inputs: 32-bit integer for I8, F64 for F64, else F32
-  if (!supported(m, n, k, blocks, element_a, element_b, cbsz, blgp))
+  if (!supported(m, n, k, blocks, element_a, element_b, cbsz))
     return rpl_raise(w, RPL_FAULT_UNSUPPORTED, inst, RPL_LOAD, 0, 0, NULL, (uint64_t)blgp << 8 | (uint64_t)cbsz);
   struct shape s = {m, k, blocks, m * k * blocks / RPL_LANES};
   if (element_a == RPL_F64) multiply_f64(w, dst, src_a, src_b, src_c, c_bits, &s, blgp);
@@ -222,7 +222,8 @@ static void multiply_sparse(struct rpl_wave *w, int dst, int src_a, int src_b, i
       }
     }
   }
-  memcpy(w->vgpr[dst], out, (size_t)(sa->m * sa->m / RPL_LANES) * sizeof out[0]);
+  size_t bytes = (size_t)(sa->m * sa->m / RPL_LANES) * sizeof out[0];
+  memcpy(w->vgpr[dst], out, bytes);  // NOLINT(clang-analyzer-unix.cstring.UninitializedRead): all rows are set
 }
 
 int rpl_smfmac(struct rpl_wave *w, int inst, int dst, int src_a, int src_b, int indices, int m, int k, int element_a, int element_b,

@@ -12,7 +12,7 @@ static int scratch_pointers(struct rpl_wave *w, int inst, int access, int addr, 
                             uint32_t width, uint64_t *address) {
   uint64_t bad = 0, inner[RPL_LANES];
   RPL_FOR_LANES(lanes, l) {
-    inner[l] = (uint32_t)((addr < 0 ? 0 : w->vgpr[addr][l]) + saddr + (uint32_t)offset);
+    inner[l] = (addr < 0 ? 0 : w->vgpr[addr][l]) + saddr + (uint32_t)offset;
     if (inner[l] + width > w->scratch_bytes) bad |= 1ull << l;
     address[l] = (uint64_t)w->scratch + l * w->scratch_bytes + inner[l];
   }

@@ -310,7 +310,9 @@ int rpl_time_compute_unit(const struct rpl_cu_run *r) {
   int ok = u.waves && u.groups && u.simd_free && cache_open(&u.l1, r->cu->l1_lines) && cache_open(&u.l2, r->cu->l2_lines)
            && cache_open(&u.mall, r->cu->mall_lines);
   for (uint32_t slot = 0; ok && slot < slots; slot++) start_workgroup(&u, slot, (double)slot * r->cu->workgroup_launch_cycles);
-  for (struct wave_state *w; ok && (w = first_ready(&u, count));) {
+  while (ok) {
+    struct wave_state *w = first_ready(&u, count);
+    if (!w) break;
     uint32_t slot = w->group_slot;
     if (!step(&u, w)) end_wave(&u, w);
     open_barrier(&u, slot);

@@ -1,1 +1,1 @@
-"""A stand-in HSA runtime whose dispatches run in the lab's emulator, and applications for it; see build.py and server.py."""
+"""A stand-in HSA runtime whose dispatches run on the emulator, and applications for it; see build.py and server.py."""

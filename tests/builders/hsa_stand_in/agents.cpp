@@ -1,4 +1,4 @@
-// Agents, their instruction sets, and facts of the system.
+// Agents, their instruction sets, and system attributes.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -48,7 +48,7 @@ hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t attribute, v
     case HSA_AGENT_INFO_VENDOR_NAME: text(value, gpu ? "AMD" : "CPU"); break;
     case HSA_AGENT_INFO_FEATURE: *static_cast<uint32_t*>(value) = gpu ? HSA_AGENT_FEATURE_KERNEL_DISPATCH : 0; break;
     case HSA_AGENT_INFO_PROFILE: *static_cast<uint32_t*>(value) = HSA_PROFILE_BASE; break;
-    case HSA_AGENT_INFO_WAVEFRONT_SIZE: *static_cast<uint32_t*>(value) = 64; break;
+    case HSA_AGENT_INFO_WAVEFRONT_SIZE:
     case HSA_AGENT_INFO_QUEUE_MIN_SIZE: *static_cast<uint32_t*>(value) = 64; break;
     case HSA_AGENT_INFO_QUEUE_MAX_SIZE: *static_cast<uint32_t*>(value) = 131072; break;
     case HSA_AGENT_INFO_NODE:
@@ -71,7 +71,7 @@ hsa_status_t hsa_agent_iterate_isas(hsa_agent_t agent, hsa_status_t (*callback)(
 
 hsa_status_t hsa_isa_get_info_alt(hsa_isa_t, hsa_isa_info_t attribute, void* value) {
   if (attribute == HSA_ISA_INFO_NAME_LENGTH) *static_cast<uint32_t*>(value) = uint32_t(std::strlen(kIsa) + 1);
-  else if (attribute == HSA_ISA_INFO_NAME) std::strcpy(static_cast<char*>(value), kIsa);
+  else if (attribute == HSA_ISA_INFO_NAME) std::memcpy(value, kIsa, std::strlen(kIsa) + 1);
   else return HSA_STATUS_ERROR_INVALID_ARGUMENT;
   return HSA_STATUS_SUCCESS;
 }

@@ -1,4 +1,4 @@
-// The test application: `application HSACO SCENARIO [N]`. Two threads on two queues, several kernels, checked results.
+// Test application: `application HSACO SCENARIO [N]`. Two threads with two queues, several kernels, checked results.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,7 +95,7 @@ void work(Gpu& gpu, const std::string& path, int rounds) {
   other.join();
 }
 
-// Work that waits on one queue while another gets a dispatch: `walk` of an empty list.
+// Work that waits on one queue while another queue gets a dispatch: `walk` of an empty list.
 struct Backlog {
   Gpu& gpu;
   Module module;
@@ -125,7 +125,7 @@ void backlog(Gpu& gpu, const std::string& path, int launches) {
   work.finish(launches);
 }
 
-// The waiting work can go on only after the dispatch.
+// The waiting work can continue only after the dispatch.
 void opened_afterwards(Gpu& gpu, const std::string& path) {
   Backlog work(gpu, path, 1, true);
   work.walk();
@@ -133,7 +133,7 @@ void opened_afterwards(Gpu& gpu, const std::string& path) {
   work.finish(1);
 }
 
-// The waiting work can go on after a dispatch that a third thread submits a little later.
+// The waiting work can continue after a dispatch that a third thread submits a little later.
 void opened_by_third(Gpu& gpu, const std::string& path) {
   Backlog work(gpu, path, 1, true);
   Queue third(gpu);
@@ -165,7 +165,7 @@ void pinned(Gpu& gpu, const std::string& path) {
   expect(nodes[0].visits == 1 && nodes[1].visits == 1 && host[0] == 7, "walk in pinned memory");
 }
 
-// A list whose nodes lie in memory that came from elsewhere; then the same without these, when all of them are gone.
+// A list whose nodes are in shared memory; then the same list without them, after they are released.
 void shared(Gpu& gpu, const std::string& path) {
   Module module(gpu, path);
   Queue queue(gpu);
@@ -187,7 +187,7 @@ void shared(Gpu& gpu, const std::string& path) {
   *migrating = {static_cast<Node*>(locked), 4.0f, 0};
   hsa_amd_svm_attribute_pair_t access{HSA_AMD_SVM_ATTRIB_AGENT_ACCESSIBLE, gpu.gpu.handle};
   HSA(hsa_amd_svm_attributes_set(migrating, kBytes, &access, 1));
-  HSA(hsa_amd_svm_attributes_set(own, 4096, &access, 1));  // memory of a pool stays what it is
+  HSA(hsa_amd_svm_attributes_set(own, 4096, &access, 1));  // has no effect on memory of a pool
   Node in_file{migrating, 2.0f, 0}, in_attached{static_cast<Node*>(mapped), 1.0f, 0};
   gpu.copy(mapped, &in_file, sizeof in_file);
   gpu.copy(theirs + 1, &in_attached, sizeof in_attached);  // seen through `attached`
@@ -204,7 +204,7 @@ void shared(Gpu& gpu, const std::string& path) {
   queue.run(module.kernel("walk"), {1, 1}, static_cast<Node*>(nullptr), total);
 }
 
-// Copies by the other ways, on counted queues: three of them, two of which the runtime would make one.
+// Other copy functions, on three counted queues, two of which the runtime would merge.
 void counted(Gpu& gpu, const std::string& path) {
   Module module(gpu, path);
   Queue one(gpu, HSA_AMD_QUEUE_PRIORITY_NORMAL), same(gpu, HSA_AMD_QUEUE_PRIORITY_NORMAL), urgent(gpu, HSA_AMD_QUEUE_PRIORITY_HIGH);
@@ -224,7 +224,7 @@ void counted(Gpu& gpu, const std::string& path) {
   expect(seen == std::vector<float>(kCount, 4.0f), "add_to on counted queues");
 }
 
-// A grid that is no multiple of its workgroup, in two kernels one of which uses barriers and LDS.
+// A grid that is not a multiple of its workgroup, for two kernels; one uses barriers and LDS.
 void partial(Gpu& gpu, const std::string& path) {
   constexpr uint32_t kGrid = 1000;
   Module module(gpu, path);
@@ -254,7 +254,7 @@ void burst(Gpu& gpu, const std::string& path, int launches) {
   expect(seen == 1000 * launches, "count_up in a burst");
 }
 
-// A module goes, another comes; its kernels may get the addresses of the first one's.
+// A module is unloaded and another one loaded, whose kernels may get the same addresses.
 void reload(Gpu& gpu, const std::string& path) {
   Queue queue(gpu);
   auto *x = gpu.device_memory<float>(kCount), *y = gpu.device_memory<float>(kCount);
@@ -267,7 +267,7 @@ void reload(Gpu& gpu, const std::string& path) {
   queue.run(same.kernel("_Z6add_toIfEvPT_PKS0_i"), {kCount / kItems, kItems}, x, y, kCount);
 }
 
-// Many small dispatches, one after another: what the tool costs beside the capture.
+// Many small dispatches, one after another: the overhead of the tool without a capture.
 void many(Gpu& gpu, const std::string& path, int launches) {
   Module module(gpu, path);
   Queue queue(gpu);
@@ -299,11 +299,11 @@ void large(Gpu& gpu, const std::string& path, uint64_t mebibytes) {
 
 }  // namespace
 
-int main(int count, char** words) {
+int main(int count, char** arguments) {
   if (count < 3) return 64;
-  const std::string path = words[1], scenario = words[2];
-  const int number = count > 3 ? std::atoi(words[3]) : 3;
-  if (scenario == "fork") {  // the parent has used the GPU before; the child uses nothing
+  const std::string path = arguments[1], scenario = arguments[2];
+  const int number = count > 3 ? int(std::strtol(arguments[3], nullptr, 10)) : 3;
+  if (scenario == "fork") {  // the parent has used the GPU; the child does not
     Gpu gpu;
     work(gpu, path, number);
     pid_t child = fork();
@@ -313,7 +313,7 @@ int main(int count, char** words) {
     work(gpu, path, number);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 72;
   }
-  if (scenario == "fork-first") {  // the child alone uses the GPU
+  if (scenario == "fork-first") {  // only the child uses the GPU
     pid_t child = fork();
     int status = 0;
     if (child != 0) {
@@ -321,7 +321,7 @@ int main(int count, char** words) {
       return WIFEXITED(status) ? WEXITSTATUS(status) : 72;
     }
   }
-  if (scenario == "restart") {  // the runtime ends, and starts again
+  if (scenario == "restart") {  // the runtime ends and starts again
     Gpu gpu;
     work(gpu, path, number);
     HSA(hsa_shut_down());

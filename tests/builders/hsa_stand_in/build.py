@@ -1,6 +1,6 @@
-"""Builds the stand-in runtime and its applications, and runs the emulator behind them.
+"""Builds the stand-in runtime and its applications, and runs its emulator.
 
-The directory of :func:`library_directory` goes into LD_LIBRARY_PATH; :func:`emulator` gives the rest of the environment.
+The directory of :func:`library_directory` goes into LD_LIBRARY_PATH; :func:`emulator` yields the rest of the environment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RUNTIME = ("table", "agents", "memory", "sharing", "signal", "queue", "code", "
 
 
 def hsa_include_dir() -> Path:
-    """The HSA headers in the triton wheel."""
+    """Return the directory of HSA headers in the triton wheel."""
     import triton
 
     return Path(triton.__file__).parent / "backends" / "amd" / "include" / "hsa"
@@ -37,13 +37,13 @@ def hsa_include_dir() -> Path:
 
 @cache
 def library_directory(sanitizers: str = "") -> Path:
-    """Directory with libhsa-runtime64.so.1 and the link name libhsa-runtime64.so.
+    """Return the directory with libhsa-runtime64.so.1 and the link name libhsa-runtime64.so.
 
     Args:
-        sanitizers: Those of g++ to build with: "thread", "address,undefined", or none.
+        sanitizers: Sanitizers of g++: "thread", "address,undefined", or empty.
     """
     sources = [HERE / f"{name}.cpp" for name in _RUNTIME]
-    definitions = [] if sanitizers else ["-Wl,-z,defs"]  # those of a sanitizer are in the application
+    definitions = [] if sanitizers else ["-Wl,-z,defs"]  # the symbols of a sanitizer are in the application
     path = _built(LIBRARY, sources, ["-shared", f"-Wl,-soname,{LIBRARY}", *definitions, *_sanitized(sanitizers)], ["-ldl"])
     link = path.with_name("libhsa-runtime64.so")
     if not link.exists():
@@ -53,7 +53,7 @@ def library_directory(sanitizers: str = "") -> Path:
 
 @cache
 def application(name: str, sanitizers: str = "") -> Path:
-    """One of the C++ programs of this directory, linked against the stand-in."""
+    """Build one of the C++ programs of this directory, linked with the stand-in."""
     directory = library_directory(sanitizers)
     libraries = [f"-L{directory}", "-lhsa-runtime64", f"-Wl,-rpath,{directory}"]
     return _built(name, [HERE / f"{name}.cpp"], _sanitized(sanitizers), libraries)
@@ -61,19 +61,19 @@ def application(name: str, sanitizers: str = "") -> Path:
 
 @cache
 def capture_tool(sanitizers: str) -> Path:
-    """The capture tool with sanitizers in it, for an application that has them too."""
+    """Build the capture tool with sanitizers, for an application that also has them."""
     flags = ["-shared", "-fvisibility=hidden", *_sanitized(sanitizers)]
     return _built("capture_tool.so", sorted(SOURCES.glob("*.cpp")), flags, ["-ldl"], headers=sorted(SOURCES.glob("*.h")))
 
 
 @cache
 def shared_object(name: str) -> Path:
-    """A library to be preloaded."""
+    """Build a library for LD_PRELOAD."""
     return _built(f"{name}.so", [HERE / f"{name}.cpp"], ["-shared"], ["-ldl"])
 
 
 def kernels(name: str = "kernels") -> Path:
-    """The code object of NAME.hip for gfx942."""
+    """Compile NAME.hip for gfx942 and return the code object."""
     built = compile_source(CompileRequest(source=HERE / f"{name}.hip", architecture="gfx942"))
     path = cache_dir() / "tests" / f"{name}-{built.code_object.sha256[:16]}.hsaco"
     if not path.exists():
@@ -84,10 +84,10 @@ def kernels(name: str = "kernels") -> Path:
 
 @contextmanager
 def emulator() -> Iterator[dict[str, str]]:
-    """A running emulator; gives the environment in which programs use the stand-in with it."""
+    """Run an emulator; yield the environment in which programs use the stand-in with it."""
     with tempfile.TemporaryDirectory(prefix="stand-in-") as directory:
         path = Path(directory) / "emulator"
-        root = HERE.parents[2]  # of this checkout, whichever one is installed
+        root = HERE.parents[2]  # of this checkout
         command, variables = [sys.executable, str(HERE / "server.py"), str(path)], os.environ | {"PYTHONPATH": str(root)}
         server = subprocess.Popen(command, cwd=root, env=variables)
         try:

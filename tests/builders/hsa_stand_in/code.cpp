@@ -1,4 +1,4 @@
-// Code objects: the emulator loads them, relocated, into memory that is allocated here; symbols are what it answers.
+// Code objects: the emulator loads and relocates them into memory that is allocated here, and returns their symbols.
 #include <sys/stat.h>
 #include <unistd.h>
 

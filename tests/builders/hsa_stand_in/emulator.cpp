@@ -1,4 +1,4 @@
-// The connection to the emulator: a unix socket, over which it gets the memfd once and then one line per request.
+// Connection to the emulator: a unix socket, which transfers the memfd once and then one line per request.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ void send_memory_file(int socket) {
   header->cmsg_len = CMSG_LEN(sizeof(int));
   int file = memory_file();
   std::memcpy(CMSG_DATA(header), &file, sizeof file);
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1) throw std::runtime_error("the emulator does not take the memory");
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1) throw std::runtime_error("the emulator does not accept the memory");
 }
 
 void connect_once() {
@@ -44,7 +44,7 @@ void connect_once() {
   std::strncpy(address.sun_path, path, sizeof address.sun_path - 1);
   connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   owner_pid = getpid();
-  if (connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+  if (connection < 0 || connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
     throw std::runtime_error("no emulator at " + std::string(path));
   send_memory_file(connection);
 }
@@ -66,7 +66,7 @@ std::string ask_emulator(const std::string& request, const std::vector<Allocatio
     sent += size_t(count);
   }
   std::string answer;
-  for (char letter; recv(connection, &letter, 1, 0) == 1;) {
+  for (char letter; recv(connection, &letter, 1, 0) == 1;) {  // NOLINT(clang-analyzer-unix.BlockInCriticalSection): one request at a time
     if (letter == '\n') return answer;
     answer += letter;
   }

@@ -1,4 +1,4 @@
-// X(table, slot, function): what the stand-in implements and where it stands in the API tables of ROCm 7.
+// X(table, slot, function): implemented functions with their slots in the API tables of ROCm 7.
 #define STAND_IN_ENTRY_POINTS(X)                                  \
   X(core, 0, hsa_init)                                            \
   X(core, 1, hsa_shut_down)                                       \

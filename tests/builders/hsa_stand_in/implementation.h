@@ -1,4 +1,4 @@
-// Declarations of the implementations: the HSA functions' own types, in namespace stand_in.
+// Declarations of the implementations in namespace stand_in, with the types of the HSA functions.
 #pragma once
 #include "entry_points.h"
 #include "stand_in.h"

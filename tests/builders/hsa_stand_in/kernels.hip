@@ -11,14 +11,14 @@ __device__ float gain = 1.0f;
 __device__ int launches;
 __constant__ float offsets[4] = {1.0f, 2.0f, 3.0f, 4.0f};
 
-// In place: a snapshot that is taken afterwards has the wrong inputs.
+// In place: a snapshot taken after the dispatch has the wrong inputs.
 extern "C" __global__ void scale(float* x, float factor, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) x[i] = x[i] * factor * gain + offsets[i & 3];
   if (i == 0) launches += 1;
 }
 
-// Follows pointers through memory that no argument names.
+// Follows pointers through memory that is not an argument.
 extern "C" __global__ void walk(Node* head, float* total) {
   float sum = 0;
   for (Node* node = head; node != nullptr; node = node->next) {
@@ -28,7 +28,7 @@ extern "C" __global__ void walk(Node* head, float* total) {
   *total = sum;
 }
 
-// Each workgroup turns its tile around, through dynamic LDS.
+// Each workgroup reverses its tile, through dynamic LDS.
 extern "C" __global__ void reverse_tile(const float* in, float* out) {
   extern __shared__ float tile[];
   tile[threadIdx.x] = in[blockIdx.x * blockDim.x + threadIdx.x];

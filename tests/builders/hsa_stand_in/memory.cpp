@@ -1,4 +1,4 @@
-// Memory: one memfd, mapped wherever an allocation is; a second mapping of all of it is the runtime's own way to the bytes.
+// Memory: one memfd, mapped at the address of each allocation; the runtime accesses the bytes through a second mapping of the whole file.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kFileBytes = 1ull << 38;
 [[maybe_unused]] constexpr uint64_t kOwnView = 0x3000'0000'0000;
-constexpr uint64_t kArena = 0x0080'0000'0000;  // where HSA_RESERVE_SVM=1 puts everything
+constexpr uint64_t kArena = 0x0080'0000'0000;  // address range of allocations with HSA_RESERVE_SVM=1
 constexpr uint64_t kArenaBytes = 0x0080'0000'0000;
 [[maybe_unused]] constexpr uint64_t kElsewhere = 0x6000'0000'0000;
 constexpr hsa_amd_memory_pool_t kHostFine{11}, kHostCoarse{12};  // a GPU has 20 + 10 * number: coarse, then fine
@@ -36,7 +36,7 @@ bool is_host(hsa_amd_memory_pool_t pool) { return pool.handle < 20; }
 hsa_agent_t owner(hsa_amd_memory_pool_t pool) { return is_host(pool) ? kCpu : hsa_agent_t{pool.handle / 10}; }
 uint64_t bit(hsa_agent_t agent) { return 1ull << agent.handle; }
 uint64_t granule() { return fault_number("granule", kPage); }
-bool in_arena() { const char* text = std::getenv("HSA_RESERVE_SVM"); return text != nullptr && std::atoi(text) == 1; }
+bool in_arena() { const char* text = std::getenv("HSA_RESERVE_SVM"); return text != nullptr && std::strtol(text, nullptr, 10) == 1; }
 
 uint64_t take_offset(uint64_t size) {
   uint64_t offset = next_offset;
@@ -53,7 +53,7 @@ void* map(uint64_t address, uint64_t size, int protection, int flags, int descri
   return mmap(reinterpret_cast<void*>(address), size, protection, flags, descriptor, off_t(offset));
 }
 
-// An address range that nothing else uses; like the driver anywhere in the process, or in one low arena.
+// Reserves a free address range: like the driver anywhere in the process, or in one low arena.
 uint64_t reserve_anywhere(uint64_t size, uint64_t alignment) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   while (in_arena() && next_in_arena + size <= kArena + kArenaBytes) {
@@ -63,7 +63,7 @@ uint64_t reserve_anywhere(uint64_t size, uint64_t alignment) {
     if (got == reinterpret_cast<void*>(address)) return address;
     if (got != MAP_FAILED) munmap(got, size);
   }
-  // Another place in every process, but never where the emulator's process has its libraries: it maps the same bytes there.
+  // A different address in every process, outside the libraries of the emulator process, which maps the same bytes there.
 #ifdef STAND_IN_SANITIZED
   const uint64_t wish = 0;
 #else
@@ -104,11 +104,11 @@ void* place(uint64_t requested, Kind kind, hsa_amd_memory_pool_t pool, uint64_t 
   return reinterpret_cast<void*>(address);
 }
 
-// The bytes at `address` as the runtime reaches them, and how many follow. `as_cpu`: vmem only through the CPU's own mapping.
+// Returns the bytes at `address` in the mapping of the runtime, and how many follow. `as_cpu`: vmem only through the mapping of the CPU.
 uint8_t* reach(uint64_t address, uint64_t wanted, uint64_t& reachable, bool as_cpu) {
   std::lock_guard guard(lock);
   Allocation* found = holding(address);
-  if (found == nullptr) {  // the application's own memory
+  if (found == nullptr) {  // memory of the application
     auto next = allocations.upper_bound(address);
     reachable = next == allocations.end() ? wanted : std::min(wanted, next->first - address);
     return reinterpret_cast<uint8_t*>(address);
@@ -148,7 +148,7 @@ hsa_status_t reserve(void** va, size_t size, uint64_t address, uint64_t alignmen
     if (mapped == reinterpret_cast<void*>(address)) got = address;
     else if (mapped != MAP_FAILED) munmap(mapped, size);
   }
-  if (got == 0) got = reserve_anywhere(size, std::max(alignment, kPage));  // silently elsewhere, as the real one
+  if (got == 0) got = reserve_anywhere(size, std::max(alignment, kPage));  // silently another address, like the real runtime
   if (got == 0) return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
   reservations[got] = size;
   *va = reinterpret_cast<void*>(got);
@@ -163,7 +163,7 @@ int memory_file() {
   file = memfd_create("device memory", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, off_t(kFileBytes)) != 0) std::abort();
 #ifdef STAND_IN_SANITIZED
-  void* view = map(0, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);  // shadow memory is at fixed places
+  void* view = map(0, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);  // shadow memory has fixed addresses
 #else
   void* view = map(kOwnView, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, file, 0);
 #endif
@@ -273,7 +273,7 @@ hsa_status_t hsa_amd_memory_pool_free(void* ptr) {
   return HSA_STATUS_SUCCESS;
 }
 
-// The new agents replace the former ones; the owner keeps its access.
+// The new agents replace the previous ones; the owner keeps its access.
 hsa_status_t hsa_amd_agents_allow_access(uint32_t count, const hsa_agent_t* agents, const uint32_t*, const void* ptr) {
   std::lock_guard guard(lock);
   Allocation* found = holding(reinterpret_cast<uint64_t>(ptr));
@@ -381,7 +381,7 @@ hsa_status_t hsa_amd_vmem_unmap(void* va, size_t size) {
   return HSA_STATUS_SUCCESS;
 }
 
-// The range has to cover whole mappings.
+// The range must cover whole mappings.
 hsa_status_t hsa_amd_vmem_set_access(void* va, size_t size, const hsa_amd_memory_access_desc_t* given, size_t count) {
   std::lock_guard guard(lock);
   uint64_t begin = reinterpret_cast<uint64_t>(va), covered = 0;

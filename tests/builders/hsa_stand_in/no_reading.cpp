@@ -1,4 +1,4 @@
-// Preloaded: a sandbox in which processes may not read each other's memory, not even their own this way.
+// Preloaded: a sandbox that forbids process_vm_readv, even for memory of the calling process.
 #include <sys/types.h>
 #include <sys/uio.h>
 

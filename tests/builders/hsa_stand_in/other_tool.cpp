@@ -1,5 +1,5 @@
-// Another tool: counts dispatches through intercept queues of its own, and says how many when the runtime ends. With
-// OTHER_TOOL_IS_BUSY its handler allocates, copies and frees, through the exported functions as such tools do.
+// Another tool: counts dispatches through its intercept queues and prints the number when the runtime ends. With
+// OTHER_TOOL_IS_BUSY its handler allocates, copies and frees memory through the exported functions.
 #include <dlfcn.h>
 #include <hsa.h>
 #include <hsa_ext_amd.h>

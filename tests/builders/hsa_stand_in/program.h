@@ -1,4 +1,4 @@
-// What a program needs of HSA: agents, pools, code objects, queues; every error ends the program with exit code 70.
+// Wrapper of HSA for test programs: agents, pools, code objects, queues. Every error ends the program with exit code 70.
 #pragma once
 #include <hsa.h>
 #include <hsa_ext_amd.h>
@@ -50,7 +50,7 @@ struct Gpu {
     return static_cast<T*>(memory);
   }
 
-  // Device memory through the virtual-memory API: one reservation twice as large as what is mapped into it.
+  // Device memory through the virtual memory API: the reservation is twice as large as the mapping in it.
   template <class T> T* mapped_memory(size_t bytes) {
     void* address = nullptr;
     hsa_amd_vmem_alloc_handle_t handle;
@@ -130,7 +130,7 @@ struct Module {
   }
 };
 
-// `work_items`: the grid, where its last workgroup is partial.
+// `work_items`: size of the grid if its last workgroup is partial.
 struct Shape {
   uint32_t groups, items, dynamic_lds = 0, work_items = 0;
   uint32_t grid() const { return work_items != 0 ? work_items : groups * items; }
@@ -150,7 +150,7 @@ struct Queue {
   }
   ~Queue() { is_counted ? hsa_amd_counted_queue_release(queue) : hsa_queue_destroy(queue); }
 
-  // Launches `count` times behind one doorbell, and waits: a ring full at a time.
+  // Launches `count` times with one doorbell per full ring, and waits.
   template <class... Arguments> void burst(const Kernel& kernel, Shape shape, int count, Arguments... arguments) {
     for (int begun = 0; begun < count;) {
       const int some = std::min(count - begun, int(queue->size) - 1);
@@ -171,14 +171,14 @@ struct Queue {
     HSA(hsa_amd_memory_pool_free(kernarg));
   }
 
-  // What is submitted later waits until the signal is 0.
+  // Packets submitted later wait until the signal is 0.
   void wait_for(hsa_signal_t signal) {
     hsa_barrier_and_packet_t made{};
     made.dep_signal[0] = signal;
     submit(made, HSA_PACKET_TYPE_BARRIER_AND | 1u << 8);
   }
 
-  // Its arguments are never given back: programs here are short.
+  // The arguments are never freed: these programs are short.
   template <class... Arguments> hsa_signal_t start(const Kernel& kernel, Shape shape, Arguments... arguments) {
     return start_with(gpu.host_memory<uint8_t>(kernel.kernarg + 64), kernel, shape, arguments...);
   }
@@ -204,7 +204,7 @@ struct Queue {
     return done;
   }
 
-  // Everything but the first four bytes, then these at once.
+  // Writes the packet, its first four bytes last and atomically.
   template <class Packet> void submit(const Packet& made, uint32_t first) {
     uint64_t index = hsa_queue_add_write_index_screlease(queue, 1);
     while (index - hsa_queue_load_read_index_scacquire(queue) >= queue->size) {}
@@ -223,7 +223,7 @@ struct Queue {
     auto put = [&](size_t offset, auto value) {
       if (implicit + offset + sizeof value <= end) std::memcpy(implicit + offset, &value, sizeof value);
     };
-    put(0, shape.grid() / shape.items), put(4, 1u), put(8, 1u);  // whole ones
+    put(0, shape.grid() / shape.items), put(4, 1u), put(8, 1u);  // full workgroups
     put(12, uint16_t(shape.items)), put(14, uint16_t(1)), put(16, uint16_t(1));
     put(18, uint16_t(shape.grid() % shape.items)), put(20, uint16_t(0)), put(22, uint16_t(0));
     put(64, uint16_t(1));

@@ -1,4 +1,4 @@
-// Queues: a ring, a doorbell, and a thread that processes packets in order; intercept queues in front of them.
+// Queues: a ring, a doorbell, and a thread that processes packets in order; intercept queues wrap them.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -28,7 +28,7 @@ struct Queue {
   std::atomic<bool> stop{false};
   bool is_profiled = false;
   std::thread processor;
-  // Of an intercept queue:
+  // Members of an intercept queue:
   Queue* inner = nullptr;
   std::mutex lock;
   std::vector<Handler> handlers;
@@ -42,8 +42,8 @@ std::atomic<uint64_t> next_queue{0};
 std::mutex events_lock;
 hsa_amd_system_event_callback_t event_handler;
 void* event_data;
-thread_local Queue* intercepting;  // whose handlers run on this thread
-thread_local size_t level;         // of its handlers: how many are still to be called, the latest first
+thread_local Queue* intercepting;  // the queue whose handlers run on this thread
+thread_local size_t level;         // number of its handlers still to be called, the latest first
 
 Queue* queue_of(const hsa_queue_t* face) { return reinterpret_cast<Queue*>(const_cast<hsa_queue_t*>(face)); }
 
@@ -60,7 +60,7 @@ void fail(Queue& queue, hsa_status_t status, const std::string& why) {
   hang(queue);
 }
 
-// "ok", "hang", "fault ADDRESS", or anything else: why the queue stops.
+// The emulator answers "ok", "hang", "fault ADDRESS", or an error message, which stops the queue.
 void run_kernel(Queue& queue, void* slot, hsa_kernel_dispatch_packet_t packet) {
   Signal* done = signal_of(packet.completion_signal);
   if (fault("hang")) return hang(queue);
@@ -150,7 +150,7 @@ void to_hardware(const void* packets, uint64_t count) {
   }
 }
 
-// What handlers get as their writer.
+// Packet writer that is passed to handlers.
 void submit(const void* packets, uint64_t count) {
   if (level == 0) return to_hardware(packets, count);
   const Handler& next = intercepting->handlers[--level];
@@ -158,7 +158,7 @@ void submit(const void* packets, uint64_t count) {
   ++level;
 }
 
-// Handlers run on the ringing thread under the queue's lock; a doorbell rung inside of a handler is left to another thread.
+// Handlers run on the thread that rings the doorbell, under the lock of the queue; another thread serves a doorbell rung in a handler.
 void intercept(Queue& queue) {
   if (intercepting != nullptr) {
     std::thread([&queue] { intercept(queue); }).detach();
@@ -194,7 +194,7 @@ Queue* make(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type, hsa_queue
 
 bool is_size(uint32_t size) { return size > 0 && (size & (size - 1)) == 0; }
 
-// The object stays: a doorbell that was left to another thread may still name it.
+// The object is kept: a doorbell served by another thread may still refer to it.
 void destroy(Queue* queue) {
   queue->stop = true;
   std::lock_guard guard(queue->lock);
@@ -206,7 +206,7 @@ void destroy(Queue* queue) {
 }  // namespace
 
 void ring(Queue* queue, uint64_t) {
-  if (queue->inner != nullptr) intercept(*queue);  // a plain queue's thread looks by itself
+  if (queue->inner != nullptr) intercept(*queue);  // the thread of a plain queue polls the ring
 }
 
 void report_memory_fault(hsa_agent_t agent, uint64_t address) {
@@ -253,7 +253,7 @@ hsa_status_t hsa_amd_queue_intercept_register(hsa_queue_t* queue, hsa_amd_queue_
   return HSA_STATUS_SUCCESS;
 }
 
-// One queue for all who ask for the same.
+// Equal requests share one queue.
 namespace {
 struct Counted { hsa_queue_t* queue; uint64_t agent; int priority, users; };
 std::mutex counted_lock;

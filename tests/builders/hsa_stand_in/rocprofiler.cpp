@@ -1,4 +1,4 @@
-// What rocprofiler-register and rocprofiler-sdk do for a tool that wants the HSA runtime's API table.
+// The part of rocprofiler-register and rocprofiler-sdk that passes the API table of the HSA runtime to a tool.
 #include <dlfcn.h>
 
 #include "implementation.h"

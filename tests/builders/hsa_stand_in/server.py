@@ -1,10 +1,10 @@
-"""The emulator behind the stand-in HSA runtime: `python server.py SOCKET` answers one child process per connection.
+"""Emulator of the stand-in HSA runtime: `python server.py SOCKET` starts one child process per connection.
 
 A client sends its device memory (a memfd) once, then one line per request: the request and the memory's table, separated by
-`;`. The child maps the same bytes at the same addresses, so that kernels meet the client's own pointers.
+`;`. The child maps the same bytes at the same addresses, so that pointers of the client are valid in kernels.
 
     load FILE SIZE IMAGE    -> NUMBER;kernel NAME OFFSET KERNARG GROUP SCRATCH;variable NAME OFFSET SIZE;...
-    run NUMBER PACKET NAME  -> ok | hang | fault ADDRESS | what went wrong
+    run NUMBER PACKET NAME  -> ok | hang | fault ADDRESS | error message
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class SharedMemory(DeviceMemory):
-    """Device memory whose allocations are the client's."""
+    """Device memory that is shared with the client."""
 
     def __init__(self, runtime: Runtime, file: int) -> None:
         super().__init__(runtime)
@@ -54,7 +54,7 @@ class SharedMemory(DeviceMemory):
         self._shared: dict[tuple[int, int, int], Allocation] = {}
 
     def follow(self, table: set[tuple[int, int, int]]) -> None:
-        """Map what is new and unmap what is gone; entries are (address, size, offset in the file)."""
+        """Map new and unmap removed allocations; entries are (address, size, offset in the file)."""
         for gone in set(self._shared) - table:
             self._allocations.remove(self._shared[gone])
             self._adopted.discard(self._shared.pop(gone))
@@ -62,11 +62,11 @@ class SharedMemory(DeviceMemory):
         for address, size, offset in sorted(table - set(self._shared)):
             protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _MAP_FIXED_NOREPLACE
             if _libc.mmap(address, size, protection, flags, self._file, offset) != address:
-                raise LabError(f"the emulator has something else at {address:#x}")
+                raise LabError(f"address {address:#x} is in use in the emulator")
             self._shared[address, size, offset] = self.adopt(f"{address:#x}", size, address)
 
     def allocate(self, name: str, nbytes: int, address: int | None = None) -> Allocation:
-        """Code objects go where the client wants them; the emulator's own needs elsewhere."""
+        """Allocate memory; code objects are placed at the address that the client requests."""
         if name == ALLOCATION_NAME and address is not None:
             return next(a for a in self._allocations if a.address == address and a.nbytes >= nbytes)
         return super().allocate(name, nbytes, address)
@@ -82,7 +82,7 @@ class Client:
         self._loaded: list[LoadedCodeObject] = []
 
     def answer(self, line: str) -> str:
-        """One request."""
+        """Execute one request and return the answer."""
         request, *rows = line.split(";")
         try:
             self._memory.follow({(int(a), int(s), int(o)) for a, s, o in (row.split() for row in rows)})
@@ -126,7 +126,7 @@ class Client:
 
 
 def serve(path: Path) -> None:
-    """Until the process is ended; `path` appears when connections are taken."""
+    """Accept connections until the process is killed; `path` exists as soon as it listens."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))

@@ -1,4 +1,4 @@
-// Memory that comes from elsewhere: pinned host memory, another process's, another device's, migrating memory; and the other copies.
+// Shared memory: pinned host memory, memory of other processes and devices, SVM; and the other copy functions.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ hsa_status_t hsa_amd_memory_unlock(void* host) {
   return unpin(host, Kind::locked) ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ARGUMENT;
 }
 
-// A range that is visible already keeps being so.
+// A range that is already visible is not changed.
 hsa_status_t hsa_amd_svm_attributes_set(void* ptr, size_t size, hsa_amd_svm_attribute_pair_t*, size_t) {
   if (reinterpret_cast<uint64_t>(ptr) % kPage || size % kPage) return HSA_STATUS_ERROR_INVALID_ARGUMENT;
   hsa_amd_pointer_info_t info{};
@@ -34,7 +34,7 @@ hsa_status_t hsa_amd_svm_attributes_set(void* ptr, size_t size, hsa_amd_svm_attr
   return HSA_STATUS_SUCCESS;
 }
 
-// Handles are addresses: one process is all there is here.
+// Handles are addresses, because there is only one process.
 hsa_status_t hsa_amd_ipc_memory_create(void* ptr, size_t size, hsa_amd_ipc_memory_t* handle) {
   const uint64_t words[2] = {reinterpret_cast<uint64_t>(ptr), size};
   std::memcpy(handle, words, sizeof words);

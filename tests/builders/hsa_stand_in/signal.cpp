@@ -1,4 +1,4 @@
-// Signals: a value, and one condition variable for all of them.
+// Signals: values, and one condition variable for all of them.
 #include <chrono>
 #include <condition_variable>
 

@@ -1,8 +1,8 @@
-// A stand-in for libhsa-runtime64.so.1, for tests: device memory is a memfd, dispatches run in the lab's emulator.
+// A stand-in for libhsa-runtime64.so.1 for tests: device memory is a memfd, dispatches run on the emulator.
 //
 // The functions in namespace stand_in have the names and types of the HSA functions that they implement; `entry_points.h`
-// lists them with their slots in the API tables. STAND_IN_HSA_EMULATOR names the emulator's socket (see server.py),
-// STAND_IN_HSA_FAULT what goes wrong: "reserve_fails,granule=2097152,...", see `fault`.
+// lists them with their slots in the API tables. STAND_IN_HSA_EMULATOR is the socket of the emulator (see server.py),
+// STAND_IN_HSA_FAULT the list of injected faults: "reserve_fails,granule=2097152,...", see `fault`.
 #pragma once
 #include <hsa.h>
 #include <hsa_ext_amd.h>
@@ -24,11 +24,11 @@ using hsa_queue_error_callback = void (*)(hsa_status_t status, hsa_queue_t* sour
 namespace stand_in {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kFrequency = 100'000'000;  // ticks per second: not nanoseconds, so that nobody may take them for such
+constexpr uint64_t kFrequency = 100'000'000;  // ticks per second; deliberately not nanoseconds
 constexpr hsa_agent_t kCpu{1};
 constexpr hsa_agent_t kFirstGpu{2};
 
-// The value of a fault that the environment asks for: "1" where it has none.
+// Returns the value of an injected fault, "1" if it has no value.
 std::optional<std::string> fault(const std::string& name);
 uint64_t fault_number(const std::string& name, uint64_t otherwise);
 uint64_t now_ticks();
@@ -48,21 +48,21 @@ struct Allocation {
 };
 
 int memory_file();
-// Memory for the runtime's own use, visible to CPU and GPUs.
+// Allocates memory for the runtime, visible to CPU and GPUs.
 void* allocate_shared(uint64_t size, Kind kind);
 void release(void* address);
-// The same bytes at a second address; null where there is no allocation.
+// Maps the same bytes at a second address; returns null if there is no allocation.
 void* alias(void* address, uint64_t size);
-// Host pages become pages of the memfd with the same content, so that the emulator can see them.
+// Replaces host pages by pages of the memfd with the same content, which makes them visible to the emulator.
 void pin(void* host, uint64_t size, Kind kind);
 bool unpin(void* host, Kind kind);
-// As `release`, for what `alias` and `allocate_shared` made: false where nothing of that kind is there.
+// Like `release`, for memory of `alias` and `allocate_shared`; returns false if there is no allocation of that kind.
 bool detach(void* address, Kind kind);
-// What the GPUs see: every allocation that `agent` may access.
+// Returns every allocation that `agent` may access.
 std::vector<Allocation> visible_to(hsa_agent_t agent);
 
 // ---- signals ----
-// The first 64 bytes are those of amd_signal_t.
+// The first 64 bytes have the layout of amd_signal_t.
 struct alignas(64) Signal {
   int64_t kind = 1;
   volatile int64_t value = 0;
@@ -75,8 +75,8 @@ struct alignas(64) Signal {
 inline Signal* signal_of(hsa_signal_t handle) { return reinterpret_cast<Signal*>(handle.handle); }
 inline hsa_signal_t handle_of(Signal* signal) { return {reinterpret_cast<uint64_t>(signal)}; }
 void signal_changed();
-// False when `stop` became true before.
-bool wait_until_zero(hsa_signal_t signal, const std::atomic<bool>& stop);
+// Returns false if `stop` became true first.
+bool wait_until_zero(hsa_signal_t handle, const std::atomic<bool>& stop);
 
 // ---- queues ----
 void ring(Queue* queue, uint64_t index);
@@ -84,17 +84,17 @@ void report_memory_fault(hsa_agent_t agent, uint64_t address);
 
 // ---- code ----
 struct LoadedKernel {
-  uint64_t code_object;  // number at the emulator
+  uint64_t code_object;  // number in the emulator
   std::string symbol;
 };
 std::optional<LoadedKernel> kernel_at(uint64_t kernel_object);
 
 // ---- tools ----
-// As rocprofiler-register: true where a tool for rocprofiler-sdk is in the process; it got the table.
+// Like rocprofiler-register: passes the table to a tool for rocprofiler-sdk; returns whether there is one.
 bool give_to_rocprofiler(void* tables);
 
 // ---- the emulator ----
-// One request, one answer, both one line; the memory's table goes with it. Throws std::runtime_error.
+// Sends one request with the table of allocations and returns the answer, both one line. Throws std::runtime_error.
 std::string ask_emulator(const std::string& request, const std::vector<Allocation>& memory);
 
 hsa_status_t hsa_amd_queue_intercept_create(hsa_agent_t, uint32_t, hsa_queue_type32_t, hsa_queue_error_callback, void*, uint32_t,

@@ -1,4 +1,4 @@
-// The API tables, the exports that jump through them, start and end of the runtime, loading of tools.
+// API tables, exported functions that jump through them, start and end of the runtime, loading of tools.
 #include <dlfcn.h>
 #include <time.h>
 #include <unistd.h>
@@ -65,7 +65,7 @@ void start_tool(void* library) {
   tools.push_back(library);
 }
 
-// As the real one, unless rocprofiler-sdk is active: the libraries of HSA_TOOLS_LIB, then loaded ones that export a priority.
+// Like the real runtime unless rocprofiler-sdk is active: loads the libraries of HSA_TOOLS_LIB, then those that export a priority.
 void load_tools() {
   const char* names = std::getenv("HSA_TOOLS_LIB");
   std::istringstream words(names ? names : "");
@@ -129,7 +129,7 @@ hsa_status_t hsa_init() {
   memory_file();
   const char* older = std::getenv("HSA_TOOLS_ROCPROFILER_V1_TOOLS");
   const bool is_taken = give_to_rocprofiler(&api);
-  if (!is_taken || (older != nullptr && std::atoi(older) != 0)) load_tools();
+  if (!is_taken || (older != nullptr && std::strtol(older, nullptr, 10) != 0)) load_tools();
   return HSA_STATUS_SUCCESS;
 }
 
@@ -145,7 +145,7 @@ hsa_status_t hsa_shut_down() {
 }
 
 hsa_status_t hsa_status_string(hsa_status_t status, const char** text) {
-  *text = status == HSA_STATUS_SUCCESS ? "HSA_STATUS_SUCCESS" : "HSA_STATUS_ERROR: the stand-in refused";
+  *text = status == HSA_STATUS_SUCCESS ? "HSA_STATUS_SUCCESS" : "HSA_STATUS_ERROR: error of the stand-in";
   return HSA_STATUS_SUCCESS;
 }
 
