@@ -67,7 +67,7 @@ class DispatchQueue:
         library.status("hsa_amd_register_system_event_handler", self._on_event, None)  # the runtime may have one already
         self._queue = ctypes.POINTER(HsaQueue)()
         library.call(
-            "hsa_queue_create", agent.handle, _QUEUE_PACKETS, hsa.QUEUE_TYPE_MULTI, self._on_error, None, _UNSET, _UNSPECIFIED,
+            "hsa_queue_create", agent.handle, _QUEUE_PACKETS, hsa.QUEUE_TYPE_MULTI, self._on_error, None, _UNSET, _UNSET,
             out(self._queue), doing="creating a queue",
         )  # fmt: skip
         library.call("hsa_amd_profiling_set_profiler_enabled", self._queue, 1, doing="enabling profiling")
