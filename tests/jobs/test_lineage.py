@@ -85,11 +85,12 @@ def test_fast_enough_proposals_of_a_killed_run_are_not_rejected(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "this directory does not contain an optimization"), ("{}", "this is not a valid optimize.json")]
+    ("content", "message"),
+    [(None, "this directory does not contain an optimization"), ("{}", "this is not a valid optimize.json")],
 )
-def test_a_directory_without_an_optimization_is_reported(tmp_path: Path, content: str | None, said: str) -> None:
+def test_a_directory_without_an_optimization_is_reported(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "optimize.json").write_text(content)
 
-    with pytest.raises(LineageError, match=said):
+    with pytest.raises(LineageError, match=message):
         shown(tmp_path)

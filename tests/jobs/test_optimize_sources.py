@@ -70,7 +70,7 @@ RECORDED = (
 
 
 @pytest.mark.parametrize(
-    ("source", "entry", "said"),
+    ("source", "entry", "message"),
     [
         (f"{HEAD}int main() {{ return 0; }}\n", "scale", "kernel"),
         (f"{GOOD}namespace other {{ __global__ void scale{BODY}}}\n", "scale", "scale"),
@@ -80,7 +80,7 @@ RECORDED = (
     ids=["no kernel", "two of a name", "overloaded", "template without instances"],
 )
 def test_a_source_without_exactly_one_matching_kernel_is_rejected(
-    workplace: Path, capsys: pytest.CaptureFixture[str], source: str, entry: str, said: str
+    workplace: Path, capsys: pytest.CaptureFixture[str], source: str, entry: str, message: str
 ) -> None:
     place(workplace, source.encode(), entry)
 
@@ -88,7 +88,7 @@ def test_a_source_without_exactly_one_matching_kernel_is_rejected(
 
     printed = capsys.readouterr()
     assert (code, summary, printed.out) == (2, None, "")
-    assert said in printed.err
+    assert message in printed.err
     assert "Traceback" not in printed.err
 
 

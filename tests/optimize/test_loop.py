@@ -143,7 +143,7 @@ class Diary:
 
     def evaluated(self, verdict: Verdict) -> None:
         """With the stage."""
-        self.lines.append(f"judged {name_of(verdict.proposal)}: {verdict.stage}")
+        self.lines.append(f"evaluated {name_of(verdict.proposal)}: {verdict.stage}")
 
     def accepted(self, verdict: Verdict) -> None:
         """The best."""
@@ -447,7 +447,7 @@ class Student:
     learns: bool = True
     heard: list[str] = field(default_factory=list)
 
-    def offers(self, parent: Proposal, unit: SourceUnit, judged: Sequence[Verdict]) -> Offers:
+    def offers(self, parent: Proposal, unit: SourceUnit, verdicts: Sequence[Verdict]) -> Offers:
         """One per round."""
         if self.names:
             name = self.names.pop(0)
@@ -511,20 +511,20 @@ def test_the_observer_receives_events_in_order() -> None:
 
     assert diary.lines == [
         "proposed 1 a",
-        "judged a: measurement",
+        "evaluated a: measurement",
         "proposed 2 b",
-        "judged b: measurement",
+        "evaluated b: measurement",
         "proposed 3 bad",
-        "judged bad: verification",
+        "evaluated bad: verification",
         "proposed 4 twin",
-        "judged twin: duplicate",
+        "evaluated twin: duplicate",
         "proposed 5 broken",
-        "judged broken: compile",
+        "evaluated broken: compile",
         "rolled back a",
         "accepted b",
         "rolled back bad",
         "proposed 6 c",
-        "judged c: measurement",
+        "evaluated c: measurement",
         "rolled back c",
     ]
 

@@ -33,6 +33,6 @@ class Proposer(Protocol):
         """Whether offers depend on verdicts. The search then continues after a round without an accepted proposal."""
         ...
 
-    def offers(self, parent: Proposal, unit: SourceUnit, judged: Sequence[Verdict]) -> Offers:
-        """Offer rewrites of `parent`, parsed as `unit`; `judged` are the verdicts so far."""
+    def offers(self, parent: Proposal, unit: SourceUnit, verdicts: Sequence[Verdict]) -> Offers:
+        """Offer rewrites of `parent`, parsed as `unit`; `verdicts` are all so far."""
         ...

@@ -62,12 +62,12 @@ class LlmProposer:
         self.failure: ModelError | None = None
         """Error that ended the conversation, or None."""
 
-    def offers(self, parent: Proposal, unit: SourceUnit, judged: Sequence[Verdict]) -> Offers:
+    def offers(self, parent: Proposal, unit: SourceUnit, verdicts: Sequence[Verdict]) -> Offers:
         """Offer the model's rewrites of `parent`; the search stops if the model does not answer."""
-        verdicts = list(judged)
+        known = list(verdicts)
         for _ in range(self._candidates):
             try:
-                yield from self._converse(parent, verdicts)
+                yield from self._converse(parent, known)
             except ModelError as error:
                 self.failure = error
                 return error.what

@@ -48,12 +48,12 @@ class PromptWriter:
     rules: PromptRules
     facts: Callable[[Proposal], Mapping[str, Any]]
 
-    def question(self, parent: Proposal, judged: Sequence[Verdict]) -> list[ChatMessage]:
+    def question(self, parent: Proposal, verdicts: Sequence[Verdict]) -> list[ChatMessage]:
         """Return the first messages of a conversation: the rules, and the source with its facts and earlier verdicts."""
         context = {
             "source": parent.text.removeprefix("\ufeff").replace("\r\n", "\n"),
             "facts": self.facts(parent),
-            "verdicts": [_verdict_facts(verdict) for verdict in judged[-_MAX_VERDICTS:]],
+            "verdicts": [_verdict_facts(verdict) for verdict in verdicts[-_MAX_VERDICTS:]],
         }
         return [
             ChatMessage(role="system", content=_render("llm_prompt_system.j2", rules=asdict(self.rules))),

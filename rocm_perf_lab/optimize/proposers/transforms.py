@@ -23,7 +23,7 @@ class TransformProposer:
     def __init__(self, transforms: Sequence[Transform]) -> None:
         self._transforms = tuple(transforms)
 
-    def offers(self, parent: Proposal, unit: SourceUnit, judged: Sequence[Verdict]) -> Offers:
+    def offers(self, parent: Proposal, unit: SourceUnit, verdicts: Sequence[Verdict]) -> Offers:
         """Offer rewrites in a deterministic order."""
         for transform in self._transforms:
             for rewrite in transform.propose(unit):

@@ -40,9 +40,9 @@ class Scripted:
 class Short:
     """A minimal prompt, and a repair that repeats the reason."""
 
-    def question(self, parent: Proposal, judged: Sequence[Verdict]) -> list[ChatMessage]:
+    def question(self, parent: Proposal, verdicts: Sequence[Verdict]) -> list[ChatMessage]:
         """Return the number of verdicts."""
-        return [ChatMessage(role="user", content=f"go {len(judged)}")]
+        return [ChatMessage(role="user", content=f"go {len(verdicts)}")]
 
     def repair(self, verdict: Verdict) -> ChatMessage:
         """The reason."""
