@@ -38,7 +38,7 @@ def test_parts_for_other_jobs_may_be_missing_or_invalid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "says", "mends"),
+    ("changes", "says", "hint"),
     [
         ({"passes": {"counter": []}}, "unknown key 'passes.counter'", "did you mean passes.counters?"),
         ({"passes": {"runs": 0}}, "passes.runs", None),
