@@ -125,10 +125,10 @@ def _of_encoding(kind: Any) -> Iterable[OpcodeCoverage]:
     for operation in allowed:
         mnemonic = _SUFFIX.sub("", operation.name)
         if not _CDNA4_ONLY.fullmatch(mnemonic):
-            yield _classified(name, mnemonic, _encoded(kind, fields, operation))
+            yield _classified(name, mnemonic, _encoded(fields, operation))
 
 
-def _encoded(kind: Any, fields: Mapping[str, Any], operation: Any) -> bytes:
+def _encoded(fields: Mapping[str, Any], operation: Any) -> bytes:
     """Encode the opcode with plain operands."""
     word = 0
     top = max(field.hi for field in fields.values())
@@ -140,7 +140,6 @@ def _encoded(kind: Any, fields: Mapping[str, Any], operation: Any) -> bytes:
         else:
             value = _operand(name, operation.name, field.mask)
         word |= (value & field.mask) << field.lo
-    del kind
     return word.to_bytes((top // 32 + 1) * 4, "little")
 
 

@@ -1,4 +1,4 @@
-"""Whole code objects from assembly, made by the compiler and linker of the lab."""
+"""Complete code objects from assembly."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _OS_ABI, _ELFOSABI_AMDGPU_HSA = 7, 64
 
 
 def kernel_text(name: str, body: str, *, lds: int = 0) -> str:
-    """One kernel with its descriptor; s[0:1] is the kernarg segment, s2 the workgroup, v0 the work-item."""
+    """Return one kernel with its descriptor; s[0:1] is the kernarg segment, s2 the workgroup, v0 the work-item."""
     code = f".text\n.p2align 8\n.globl {name}\n.type {name},@function\n{name}:\n{body}\n.size {name}, .-{name}\n"
     return code + DESCRIPTOR.format(name=name, lds=lds)
 
 
 def metadata_text(*names: str, version: int = 5, target: str = "gfx942", lds: int = 0) -> str:
-    """The metadata of kernels that take one buffer."""
+    """Return the metadata of kernels with one buffer argument."""
     kernels = "".join(_KERNEL_METADATA.format(name=name, lds=lds) for name in names)
     line = f"amdhsa.target: amdgcn-amd-amdhsa--{target}\n" if version > 3 else ""
     return METADATA.format(minor=version - 3, target=line, kernels=kernels)
@@ -60,13 +60,13 @@ def metadata_text(*names: str, version: int = 5, target: str = "gfx942", lds: in
 
 @cache
 def assemble_code_object(text: str, *, version: int = 5, cpu: str = "gfx942", link: bool = True) -> bytes:
-    """The linked code object; its ELF header says the version."""
+    """Return the linked code object with a version in its ELF header."""
     compiler = find_compiler(("pip",))
     assert compiler.linker is not None
     with TemporaryDirectory() as directory:
         source, relocatable, target = (Path(directory, name) for name in ("code.s", "code.o", "code.hsaco"))
         flags: tuple[str, ...]
-        if version == 2:  # which the compiler still assembles for no operating system in particular
+        if version == 2:  # the compiler only assembles it without an operating system
             flags = ("--target=amdgcn--", f"-mcpu={cpu}")
             source.write_text(f"{text}\n")
         else:

@@ -1,4 +1,4 @@
-"""Kernels that exercise the emulator's launches, in one source to compile once, and a bench to run them."""
+"""Kernels for tests of launches, in one source that is compiled once, and a bench to run them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(128) bounded(int* out) { out[thread
 
 
 class EmulatorBench:
-    """A machine with the kernels above loaded (a context manager)."""
+    """Emulated GPU with the kernels above; a context manager."""
 
     def __init__(
         self,
@@ -126,17 +126,17 @@ class EmulatorBench:
 
     @cached_property
     def loaded(self) -> LoadedCodeObject:
-        """The code object in device memory."""
+        """Code object in device memory."""
         return self.machine.load(self._code_object)
 
     def buffer(self, content: NDArray[np.generic], name: str = "x") -> Allocation:
-        """Device memory with that content."""
+        """Return device memory with a content."""
         allocation = self.machine.allocate(name, content.nbytes)
         self.machine.write(allocation, content)
         return allocation
 
     def read(self, allocation: Allocation, dtype: type[np.generic] = np.int32) -> NDArray[np.generic]:
-        """The content of device memory."""
+        """Return the content of device memory."""
         return np.frombuffer(self.machine.read(allocation), dtype=dtype)
 
     def launch(
@@ -149,7 +149,7 @@ class EmulatorBench:
         remainder: Dim3 = (0, 0, 0),
         cooperative: bool = False,
     ) -> LaunchResult:
-        """Run a kernel; one number means a flat grid or block."""
+        """Run a kernel; a single number is a flat grid or block."""
         groups = (grid, 1, 1) if isinstance(grid, int) else grid
         items = (block, 1, 1) if isinstance(block, int) else block
         return self.machine.launch(
@@ -158,21 +158,21 @@ class EmulatorBench:
 
 
 def emulation_code_object() -> CodeObject:
-    """The kernels above, compiled (from the lab's cache after the first time)."""
+    """Return the kernels above, compiled."""
     with TemporaryDirectory() as directory:
         return build_hip(SOURCE, Path(directory)).code_object
 
 
 def int32(value: int) -> bytes:
-    """An encoded `int` argument."""
+    """Encode an `int` argument."""
     return struct.pack("<i", value)
 
 
 def int64(value: int) -> bytes:
-    """An encoded `long` argument."""
+    """Encode a `long` argument."""
     return struct.pack("<q", value)
 
 
 def float32(value: float) -> bytes:
-    """An encoded `float` argument."""
+    """Encode a `float` argument."""
     return struct.pack("<f", value)

@@ -1,4 +1,4 @@
-"""HIP sources of tests, compiled by the real compiler; the lab's cache makes a second run quick."""
+"""HIP sources for tests, compiled by a real compiler and cached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __global__ void vecCopy(double* a, double* b, double* c, int n, int stride) {
 
 
 def write_source(source_text: str, directory: Path, name: str = "kernel.hip") -> Path:
-    """Put a source file into `directory`."""
+    """Write a source file to `directory`."""
     source = directory / name
     source.write_text(source_text)
     return source
@@ -36,7 +36,7 @@ def build_hip(
     optimisation: str = "-O3",
     include_dirs: tuple[Path, ...] = (),
 ) -> BuildResult:
-    """Compile HIP source text with the first compiler that this machine has."""
+    """Compile HIP source text with the first available compiler."""
     request = CompileRequest(
         source=write_source(source_text, tmp_path),
         architecture=architecture,

@@ -38,7 +38,7 @@ JUNK = 0xDEADBEEF
 
 
 def assemble(lines: Sequence[str]) -> bytes:
-    """Machine code of gfx942 assembly."""
+    """Assemble text for gfx942."""
     compiler = find_compiler(("clang", "pip"))
     with TemporaryDirectory() as directory:
         source, target = Path(directory, "code.s"), Path(directory, "code.o")
@@ -55,14 +55,14 @@ def assemble(lines: Sequence[str]) -> bytes:
 
 @dataclass
 class Outcome:
-    """Registers after a snippet, one row per 64 lanes that went in."""
+    """Registers after a snippet, one row per 64 lanes of input."""
 
     vgprs: NDArray[np.uint32]
     sgprs: NDArray[np.uint32]
     scc: NDArray[np.uint32]
 
     def row(self, register: int, dtype: Any = np.uint32) -> NDArray[Any]:
-        """A VGPR (or pair, for 64-bit types; its low half, for 16-bit ones), flat over all lanes."""
+        """Return a VGPR (or pair, for 64-bit types; its low half, for 16-bit ones), flat over all lanes."""
         size = np.dtype(dtype).itemsize
         if size < 4:
             return self.row(register).astype(f"u{size}").view(dtype)
@@ -71,19 +71,19 @@ class Outcome:
         return row
 
     def scalar(self, register: int, dtype: Any = np.uint32) -> NDArray[Any]:
-        """An SGPR (or pair), one value per wavefront."""
+        """Return an SGPR (or pair), one value per wavefront."""
         words = np.dtype(dtype).itemsize // 4
         values: NDArray[Any] = np.ascontiguousarray(self.sgprs[:, register : register + words]).view(dtype).ravel()
         return values
 
     def mask(self, register: int = VCC) -> NDArray[np.bool_]:
-        """An SGPR pair as one bit per lane, flat."""
+        """Return an SGPR pair as one bit per lane, flat."""
         pairs = self.scalar(register, np.uint64)
         return (pairs[:, None] >> np.arange(LANES, dtype=np.uint64) & np.uint64(1)).astype(bool).ravel()
 
 
 class Snippets:
-    """Assembled and translated on first use. `unsupported` has what the emulator refuses, by snippet."""
+    """Snippets of assembly, translated on first use; `unsupported` has the reason of each refused snippet."""
 
     def __init__(self, texts: Iterable[str], *, mode: int = DEFAULT_MODE) -> None:
         self.texts = list(dict.fromkeys(texts))
@@ -105,7 +105,7 @@ class Snippets:
         return program, compile_program(program, load_runtime().helpers), resumes
 
     def _assembled(self) -> list[bytes]:
-        """Code of each snippet with the barrier behind it."""
+        """Return the code of each snippet, which ends in a barrier."""
         marker = "s_nop 0x123"
         code = assemble([line for text in self.texts for line in (text, "s_barrier", marker)])
         parts = code.split(assemble([marker]))
@@ -162,7 +162,7 @@ class Snippets:
         return outcome
 
     def run_on(self, wave: WaveState, text: str) -> None:
-        """Run one snippet on a wavefront that the caller has set up; MODE is set here."""
+        """Run one snippet on a prepared wavefront; only MODE is set here."""
         program, native, resumes = self._translated
         if text in self.unsupported:
             raise AssertionError(self.unsupported[text])
@@ -179,7 +179,7 @@ def _program(code: bytes, mode: int) -> Program:
 
 
 def assemble_end() -> bytes:
-    """S_ENDPGM."""
+    """Return S_ENDPGM."""
     return bytes.fromhex("000081bf")
 
 
@@ -198,7 +198,7 @@ def _words(values: NDArray[Any]) -> list[NDArray[np.uint32]]:
 _INTEGERS = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 23, 24, 31, 32, 33, 63, 64, 127, 128, 255, 256, 0x7FFF, 0x8000, 0xFFFF,
              0x10000, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x1000000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE, 0xFFFFFFFF,
              0x12345678, 0xDEADBEEF, 0x00FF00FF, 0xAAAAAAAA)  # fmt: skip
-_FLOATS = {  # sign left out: mantissa patterns of interest
+_FLOATS = {  # mantissa patterns of interest, without sign
     np.float16: (0, 1, 2, 0x3FF, 0x400, 0x401, 0x7BFF, 0x7C00, 0x7E00, 0x7D00, 0x3C00, 0x3C01, 0x3BFF, 0x3800, 0x4000, 0x4200,
                  0x2E66, 0x6400, 0x63FF, 0x4248, 0x0BFF, 0x1400),
     np.float32: (0, 1, 2, 0x7FFFFF, 0x800000, 0x800001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x3F800000, 0x3F800001,
@@ -212,7 +212,7 @@ _FLOATS = {  # sign left out: mantissa patterns of interest
 
 
 def edge_integers(bits: int, random: int = 26, seed: int = 1) -> NDArray[Any]:
-    """Unsigned values: edges and random ones, 64 for 32 bits."""
+    """Return unsigned values: edges and random ones, 64 for 32 bits."""
     known = [v & (1 << bits) - 1 for v in _INTEGERS]
     known += [v << bits - 32 for v in _INTEGERS] + [(1 << bits) - 1 - v for v in _INTEGERS[:8]] if bits > 32 else []
     drawn = np.random.default_rng(seed).integers(0, 1 << bits, random, dtype=np.uint64, endpoint=False) if bits < 64 else (
@@ -221,7 +221,7 @@ def edge_integers(bits: int, random: int = 26, seed: int = 1) -> NDArray[Any]:
 
 
 def edge_floats(dtype: Any, random: int = 22, *, nan: bool = True, seed: int = 2) -> NDArray[Any]:
-    """Both signs of the patterns above, and random numbers of ordinary and of any size."""
+    """Return both signs of the patterns above, and random numbers of ordinary and of any size."""
     bits = 8 * np.dtype(dtype).itemsize
     unsigned = f"u{bits // 8}"
     patterns = np.array([p | s << bits - 1 for p in _FLOATS[dtype] for s in (0, 1)], dtype=unsigned).view(dtype)
@@ -233,7 +233,7 @@ def edge_floats(dtype: Any, random: int = 22, *, nan: bool = True, seed: int = 2
 
 
 def pairs(*columns: NDArray[Any], limit: int = 4096, seed: int = 3) -> list[NDArray[Any]]:
-    """Every combination of the columns' values, or `limit` random ones where there are more."""
+    """Return every combination of the values of the columns, or `limit` random ones if there are more."""
     total = int(np.prod([len(c) for c in columns]))
     if total <= limit:
         grids = np.meshgrid(*[np.arange(len(c)) for c in columns], indexing="ij")
@@ -243,7 +243,7 @@ def pairs(*columns: NDArray[Any], limit: int = 4096, seed: int = 3) -> list[NDAr
 
 
 def same(actual: NDArray[Any], expected: NDArray[Any], ulps: int = 0) -> NDArray[np.bool_]:
-    """Per lane: the same bits, or both NaN, or floats of one sign at most `ulps` apart."""
+    """Return per lane: the same bits, or both NaN, or floats of one sign at most `ulps` apart."""
     bits = f"u{actual.dtype.itemsize}"
     equal: NDArray[np.bool_] = actual.view(bits) == expected.view(bits)
     if actual.dtype.kind == "f":
@@ -273,11 +273,11 @@ def _show(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """One opcode: its name, what it should compute, and the types of its operands.
+    """One opcode: name, expected result, and types of its operands.
 
-    Types are u8 to u64, i16 to i64, f16 to f64. Inputs are in v0, v2, v4, ...; the result is in v20 and VCC, `out` None
-    stands for VCC alone and `+m` for both. `operands` replaces those that follow from the types, `target` v20.
-    `oracle` takes Python ints (signed for `i`) or, in :func:`check_floats`, arrays; for `+m` it gives a pair.
+    Types are u8 to u64, i16 to i64, f16 to f64. Inputs are in v0, v2, v4, ...; the result is in v20 or, with `out` None, in VCC,
+    or in both with `+m`. `operands` replaces those that follow from the types, `target` v20. `oracle` accepts Python ints
+    (signed for `i`) or, in :func:`check_floats`, arrays; for `+m` it returns a pair.
     """
 
     name: str
@@ -292,7 +292,7 @@ class Row:
 
     @property
     def text(self) -> str:
-        """The instruction."""
+        """Return the instruction."""
         if self.operands:
             return f"{self.name} {self.operands}{self.after}"
         sources = [_registers("v", 2 * i, kind) for i, kind in enumerate(self.inputs.split())]
@@ -338,7 +338,7 @@ TYPES: dict[str, Any] = {f"{letter}{bits}": np.dtype(f"{letter}{bits // 8}").typ
 
 
 def edge_values(kind: str, seed: int = 1) -> NDArray[Any]:
-    """Values of a type."""
+    """Return values of a type."""
     if kind[0] == "f":
         return edge_floats(TYPES[kind], seed=seed + 10)
     return edge_integers(int(kind[1:]), seed=seed).view(TYPES[kind])
@@ -365,7 +365,7 @@ _FORMAT = {np.float16: (11, -14), np.float32: (24, -126), np.float64: (53, -1022
 
 
 def rounded(exact: Fraction, dtype: Any, mode: str = "nearest", zero: float = 0.0) -> float:
-    """A rational number in a float format; `zero` is what an exact 0 becomes. Modes: nearest, up, down, zero."""
+    """Return a rational number in a float format, or `zero` for an exact 0. Modes: nearest, up, down, zero."""
     if exact == 0:
         return zero
     precision, smallest = _FORMAT[dtype]
@@ -386,9 +386,9 @@ def rounded(exact: Fraction, dtype: Any, mode: str = "nearest", zero: float = 0.
 def exactly(
     function: Callable[..., Any], dtype: Any, mode: str = "nearest", *, sums: bool = False
 ) -> Callable[..., NDArray[Any]]:
-    """An oracle that computes finite lanes with rational numbers; `function` also takes floats, for the others and zeros.
+    """Return an oracle that computes finite lanes with rational numbers; `function` also accepts floats, for other lanes.
 
-    `sums`: the last operand is added, so that terms may cancel, to -0 when rounding down.
+    `sums`: the last operand is added, so that the result may be -0 when rounding down.
     """
 
     def lane(*values: float) -> float:
@@ -402,6 +402,6 @@ def exactly(
 
 
 def _cancelled(values: tuple[float, ...]) -> float:
-    """A sum that is zero, rounded down: +0 only where both terms are."""
+    """Return a sum that is zero, rounded down: +0 only if both terms are."""
     terms = (math.prod(values[:-1]), values[-1])
     return 0.0 if all(t == 0 and math.copysign(1, t) > 0 for t in terms) else -0.0

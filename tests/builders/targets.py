@@ -1,4 +1,4 @@
-"""The targets that tests run against, as the lab ships them."""
+"""Targets of tests."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 def mi300x() -> Target:
-    """AMD Instinct MI300X."""
+    """Return AMD Instinct MI300X."""
     return load_target("mi300x")
 
 
 def mi250x() -> Target:
-    """One GCD of an AMD Instinct MI250X."""
+    """Return one GCD of an AMD Instinct MI250X."""
     return load_target("mi250x")
 
 
 def rx6800xt() -> Target:
-    """AMD Radeon RX 6800 XT."""
+    """Return AMD Radeon RX 6800 XT."""
     return load_target("rx6800xt")

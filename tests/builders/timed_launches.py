@@ -86,10 +86,10 @@ def traced_launch(
 
 
 def vector_record(instruction: int, addresses: Sequence[int]) -> list[int]:
-    """What a load or store of these 64-byte segments leaves in a trace."""
+    """Return the trace record of a load or store of 64-byte segments."""
     return [_VMEM << 56 | len(addresses) << 32 | instruction, *addresses]
 
 
 def lds_record(instruction: int, busy_cycles: int) -> list[int]:
-    """What an LDS instruction leaves in a trace."""
+    """Return the trace record of an LDS instruction."""
     return [_LDS << 56 | busy_cycles << 32 | instruction]

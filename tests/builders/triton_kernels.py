@@ -1,4 +1,4 @@
-"""Triton kernels for tests: `run_triton(source, entry, ...)` compiles, emulates and gives the outputs."""
+"""Triton kernels for tests: `run_triton(source, entry, ...)` compiles, emulates and returns the outputs."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ def build_triton(source: str, directory: Path, **description: Any) -> tuple[Kern
 
 
 def triton_launch(source: str, **description: Any) -> Launch:
-    """The launch of a kernel, compiled."""
+    """Return the launch of a kernel, compiled."""
     with TemporaryDirectory() as directory:
         described, build = build_triton(source, Path(directory), **description)
         return build_launch(described, build.code_object, described.entry, build.contract)
 
 
 def experiment(name: str, params: Mapping[str, int]) -> KernelDescription:
-    """The description of one of the lab's own experiments, with some of its params changed."""
+    """Return the description of an experiment in the repository with some params changed."""
     directory = resource_dir("experiments") / name
     values = yaml.safe_load((directory / "kernel.yaml").read_text())
     return KernelDescription.model_validate({**values, "directory": directory, "params": {**values["params"], **params}})
 
 
 def launch_of(description: KernelDescription) -> Launch:
-    """The launch of a described kernel, compiled."""
+    """Return the launch of a described kernel, compiled."""
     build = compile_description(description, description.source_path, architecture="gfx942", compiler=find_compiler)
     return build_launch(description, build.code_object, description.entry, build.contract)
 
@@ -84,7 +84,7 @@ def unary_launch(
     constexprs: Mapping[str, str] | None = None,
     **options: int,
 ) -> Launch:
-    """A kernel that takes `x_ptr` (1024 elements) and `y_ptr`."""
+    """Return the launch of a kernel with `x_ptr` (1024 elements) and `y_ptr`."""
     return triton_launch(
         source,
         entry=entry,
@@ -99,7 +99,7 @@ def unary_launch(
 
 
 def emulate(launch: Launch) -> tuple[dict[str, NDArray[Any]], LaunchResult]:
-    """Buffers after the launch, by name, and what the machine counted."""
+    """Run a launch; return its buffers by name, and its result."""
     with EmulatedGpu(mi300x(), max_instructions=10**9, threads=2) as machine:
         buffers = {}
         values: list[Any] = []
@@ -131,7 +131,7 @@ def matmul_launch(
     block: tuple[int, int, int] = (64, 64, 32),
     **options: int,
 ) -> Launch:
-    """C = A B with small integers, so that every sum is exact."""
+    """Compute C = A B with small integers, so that every sum is exact."""
     integers = {"kind": "integers", "low": -4, "high": 5}
     accumulator = {"i8": "i32", "f64": "f64"}.get(dtype, "f32")
     return triton_launch(

@@ -1,4 +1,4 @@
-"""Code objects of version 2 from assembly: the compiler writes amd_kernel_code_t, the notes are made here."""
+"""Code objects of version 2 from assembly: the compiler writes amd_kernel_code_t, this module the notes."""
 
 from __future__ import annotations
 
@@ -69,28 +69,28 @@ KERNEL_METADATA = """
 
 
 def kernel_text_v2(name: str, body: str, *, more: str = "") -> str:
-    """One kernel: s[0:1] is the kernarg segment, s2 the workgroup, v0 the work-item; `more` goes into amd_kernel_code_t."""
+    """Return one kernel: s[0:1] is the kernarg segment, s2 the workgroup, v0 the work-item; `more` goes to amd_kernel_code_t."""
     head = f".text\n.p2align 8\n.globl {name}\n.type {name},@function\n.amdgpu_hsa_kernel {name}\n{name}:\n"
     return f"{head}{_KERNEL_CODE.format(more=more)}{body}\n.size {name}, .-{name}\n"
 
 
 def metadata_yaml(*names: str) -> str:
-    """As the compiler of ROCm 3 wrote it."""
+    """Return metadata in the format of the ROCm 3 compiler."""
     return f"---\nVersion: [ 1, 0 ]\nKernels:{''.join(KERNEL_METADATA.format(name=name) for name in names)}...\n"
 
 
 def note_text(kind: int, content: bytes) -> str:
-    """One note of `AMD`."""
+    """Return one note of `AMD`."""
     words = struct.pack("<III4s", 4, len(content), kind, b"AMD\0") + content + bytes(-len(content) % 4)
     return f'.section .note,"a",@note\n.p2align 2\n.byte {",".join(map(str, words))}\n'
 
 
 def notes_text(yaml: str | None) -> str:
-    """The notes of an object: its version, and metadata unless it has none."""
+    """Return the notes of an object: its version, and metadata if given."""
     version = note_text(CODE_OBJECT_VERSION, struct.pack("<II", 2, 1))
     return version + (note_text(METADATA, yaml.encode() + b"\0") if yaml is not None else "")
 
 
 def isa_note_text(major: int, minor: int, stepping: int) -> str:
-    """The processor, as it was written before ELF flags said it."""
+    """Return the processor in the format before it was part of ELF flags."""
     return note_text(ISA_VERSION, struct.pack("<HHIII4s7s", 4, 7, major, minor, stepping, b"AMD\0", b"AMDGPU\0"))

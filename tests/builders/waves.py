@@ -1,4 +1,4 @@
-"""A wavefront with device memory, LDS and scratch, to call one runtime helper and look at the registers."""
+"""Wavefront with device memory, LDS and scratch, for tests of single runtime functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WAVE_ALIGNMENT = 64
 
 
 class WaveBench:
-    """One wavefront at a helper call. Close it after the test (it is a context manager)."""
+    """Wavefront at the call of a runtime function; a context manager."""
 
     def __init__(self, *, lds_bytes: int = 4096, scratch_bytes: int = 64) -> None:
         self.runtime: Runtime = load_runtime()
@@ -44,7 +44,7 @@ class WaveBench:
 
     @property
     def fault(self) -> FaultRecord:
-        """What the last helper recorded."""
+        """Fault recorded by the last call."""
         fault: FaultRecord = self.machine.fault
         return fault
 
@@ -54,7 +54,7 @@ class WaveBench:
         return np.ctypeslib.as_array(self._lds).view(np.uint32)
 
     def row(self, index: int) -> NDArray[np.uint32]:
-        """One VGPR, (64,); writable."""
+        """Return one VGPR, (64,); writable."""
         return np.ctypeslib.as_array(self.wave.vgpr[index])
 
     def set_exec(self, mask: int) -> None:
@@ -62,18 +62,18 @@ class WaveBench:
         self.wave.sgpr[EXEC], self.wave.sgpr[EXEC + 1] = mask & 0xFFFFFFFF, mask >> 32
 
     def set_addresses(self, row: int, addresses: NDArray[np.uint64]) -> None:
-        """64-bit addresses into rows `row` and `row + 1`."""
+        """Set rows `row` and `row + 1` to 64-bit addresses."""
         self.row(row)[:] = (addresses & np.uint64(0xFFFFFFFF)).astype(np.uint32)
         self.row(row + 1)[:] = (addresses >> np.uint64(32)).astype(np.uint32)
 
     def buffer(self, content: NDArray[np.generic], name: str = "x") -> Allocation:
-        """Device memory with that content."""
+        """Return device memory with a content."""
         allocation = self.memory.allocate(name, content.nbytes)
         self.memory.view(allocation)[:] = content.view(np.uint8).ravel()
         return allocation
 
     def content(self, allocation: Allocation, dtype: type[np.generic]) -> NDArray[np.generic]:
-        """A copy of what device memory holds."""
+        """Return a copy of device memory."""
         return self.memory.view(allocation).view(dtype).copy()
 
     def call(self, helper: str, *arguments: int | ctypes.c_uint64 | ctypes.c_int64) -> int:
