@@ -52,26 +52,26 @@ class Journal:
         self._path = path
         self._verdicts: dict[str, Verdict] = {}
         self._tracked: set[str] = set()
-        self.beginning: JournalHeader | None = None
+        self.header: JournalHeader | None = None
         if path.exists():
             self._read()
 
-    def begin(self, beginning: JournalHeader) -> JournalHeader:
+    def begin(self, header: JournalHeader) -> JournalHeader:
         """Write the first line, or return the existing one.
 
         Raises:
             ResumeError: The journal belongs to another source.
         """
-        if self.beginning is None:
-            self._append({"begin": beginning.model_dump()})
-            self.beginning = beginning
-        elif self.beginning.baseline != beginning.baseline:
+        if self.header is None:
+            self._append({"begin": header.model_dump()})
+            self.header = header
+        elif self.header.baseline != header.baseline:
             raise ResumeError(
                 "the source of the kernel changed since this run started",
                 where=str(self._path),
                 hint="restore the source, or start a new run",
             )
-        return self.beginning
+        return self.header
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -119,9 +119,9 @@ class Journal:
 
     def _take(self, row: dict[str, Any]) -> None:
         if "begin" in row:
-            self.beginning = JournalHeader.model_validate(row["begin"])
-            if self.beginning.format != _FORMAT:
-                raise ValueError(self.beginning.format)
+            self.header = JournalHeader.model_validate(row["begin"])
+            if self.header.format != _FORMAT:
+                raise ValueError(self.header.format)
         elif "tracked" in row:
             self._tracked.add(row["tracked"])
         else:

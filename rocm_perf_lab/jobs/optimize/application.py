@@ -260,9 +260,7 @@ class OptimizeApplicationJob:
             return LoopResult(baseline, evaluation.runtime_ns, baseline, evaluation.runtime_ns, (), stop)
         lab.console.print(f"[bold]rank[/]    {share.name}: {share.possible_gain:.0%} of the total time can be saved")
         journal = Journal(lab.output_dir / JOURNAL)
-        beginning = journal.begin(
-            JournalHeader(baseline=baseline.id, runtime_ns=evaluation.runtime_ns, tracking_run=tracker.run_id)
-        )
+        header = journal.begin(JournalHeader(baseline=baseline.id, runtime_ns=evaluation.runtime_ns, tracking_run=tracker.run_id))
 
         transforms = applicable_transforms(lab, parts.transforms, found.diagnosis)
 
@@ -279,11 +277,11 @@ class OptimizeApplicationJob:
                 proposer=proposer,
                 guards=parts.guards,
                 policy=policy_of(settings),
-                observer=LoopReporter(lab, tracker, bench.turns, baseline, progress, journal),
+                observer=LoopReporter(lab, tracker, bench.profiled, baseline, progress, journal),
                 search=parts.search,
                 store=journal,
             )
-            result = loop.run(baseline, built, replace(evaluation, runtime_ns=beginning.runtime_ns))
+            result = loop.run(baseline, built, replace(evaluation, runtime_ns=header.runtime_ns))
             if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:
                 raise proposer.failure
             return result

@@ -63,8 +63,8 @@ class ApplicationBench:
     profile: Callable[[list[str], Path], KernelAnalysis]
     time_ns: Callable[[list[str], Path], float]
     deterministic: bool = False
-    turns: dict[str, ProfiledKernel] = field(default_factory=dict)
-    """Always empty: only kernels run on the workbench."""
+    profiled: dict[str, ProfiledKernel] = field(default_factory=dict)
+    """Always empty: applications have no profiled kernel of the workbench."""
     _expected: tuple[RunOutputs, RunOutputs] | None = None
 
     def build(self, proposal: Proposal) -> BuiltCandidate:

@@ -64,7 +64,7 @@ class KernelBench:
         self._checker = checker
         self._run_limits = run_limits
         self._compiled: dict[str, CompiledKernel] = {}
-        self.turns: dict[str, ProfiledKernel] = {}
+        self.profiled: dict[str, ProfiledKernel] = {}
 
     def directory(self, proposal: Proposal) -> Path:
         """Return the directory of a proposal."""
@@ -106,11 +106,11 @@ class KernelBench:
             LabError: The proposal fails or breaks a limit.
         """
         if self._run_limits is None:
-            evaluation, turn = self._evaluate(proposal)
+            evaluation, profiled = self._evaluate(proposal)
         else:
-            evaluation, turn = run_isolated(lambda: self._evaluate(proposal), self._run_limits)
-        if turn is not None:
-            self.turns[proposal.id] = turn
+            evaluation, profiled = run_isolated(lambda: self._evaluate(proposal), self._run_limits)
+        if profiled is not None:
+            self.profiled[proposal.id] = profiled
         return evaluation
 
     def _evaluate(self, proposal: Proposal) -> tuple[Evaluation, ProfiledKernel | None]:
@@ -119,11 +119,11 @@ class KernelBench:
             raise GateError(result.gate)
         if not result.verification.passed:
             return Evaluation(result.verification, 0.0), None
-        turn = self._bench.run(self._compiled[proposal.id], self.directory(proposal))
-        require_clean(turn.findings, "of the proposal")
-        evaluation = evaluation_of(turn)
+        profiled = self._bench.run(self._compiled[proposal.id], self.directory(proposal))
+        require_clean(profiled.findings, "of the proposal")
+        evaluation = evaluation_of(profiled)
         checks = (*result.verification.checks, *evaluation.verification.checks)
-        return replace(evaluation, verification=VerificationResult(checks)), turn
+        return replace(evaluation, verification=VerificationResult(checks)), profiled
 
     def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
         """Compare two sources by pairs of times in alternating order, or by one time each if they never vary."""
@@ -164,15 +164,15 @@ def read_source(path: Path) -> str:
         raise LabError("the source file is not UTF-8", where=str(path), hint="convert it to UTF-8") from error
 
 
-def evaluation_of(turn: ProfiledKernel, *, runtime_ns: float | None = None) -> Evaluation:
+def evaluation_of(profiled: ProfiledKernel, *, runtime_ns: float | None = None) -> Evaluation:
     """Return the evaluation of a profiled source. `runtime_ns` replaces the time after an interruption."""
-    verification = turn.verification if turn.verification is not None else VerificationResult(())
-    return Evaluation(verification, runtime_ns if runtime_ns is not None else turn.runtime_ns, share_of(turn))
+    verification = profiled.verification if profiled.verification is not None else VerificationResult(())
+    return Evaluation(verification, runtime_ns if runtime_ns is not None else profiled.runtime_ns, share_of(profiled))
 
 
-def share_of(turn: AnalyzedKernel) -> KernelShare:
+def share_of(profiled: AnalyzedKernel) -> KernelShare:
     """Return the kernel's share of the critical path and its headroom below the roofline."""
-    roof = turn.diagnosis.roofline
-    headroom = turn.runtime_ns / roof.bound_ns if isinstance(roof, Roofline) and roof.bound_ns > 0 else None
-    share = turn.diagnosis.critical_shares.get(turn.profile.kernel.mangled_name, 1.0)
-    return KernelShare(turn.profile.kernel.name, share, headroom)
+    roof = profiled.diagnosis.roofline
+    headroom = profiled.runtime_ns / roof.bound_ns if isinstance(roof, Roofline) and roof.bound_ns > 0 else None
+    share = profiled.diagnosis.critical_shares.get(profiled.profile.kernel.mangled_name, 1.0)
+    return KernelShare(profiled.profile.kernel.name, share, headroom)

@@ -67,13 +67,13 @@ class OptimizeJob:
             bench = Workbench(_with_unseen_inputs(lab.config), lab.measuring_device)
             with lab.console.status("profiling the baseline"):
                 compiled = bench.compile(lab.config.kernel.source_path)
-                turn = bench.run(compiled, lab.output_dir / "baseline")
-            log_profile(tracker, lab, turn)
+                profiled = bench.run(compiled, lab.output_dir / "baseline")
+            log_profile(tracker, lab, profiled)
             tracker.log_params(optimizer_params(lab.config))
-            show_profile(lab.console, turn, lab.device.identity.time_word, "baseline")
-            require_correct(turn, lab)
-            require_clean(turn.findings, lab.config.kernel.name)
-            result = self._search(lab, parts, bench, tracker, compiled, turn)
+            show_profile(lab.console, profiled, lab.device.identity.time_word, "baseline")
+            require_correct(profiled, lab)
+            require_clean(profiled.findings, lab.config.kernel.name)
+            result = self._search(lab, parts, bench, tracker, compiled, profiled)
             write_results(
                 lab,
                 tracker,
@@ -92,41 +92,41 @@ class OptimizeJob:
         bench: Workbench,
         tracker: RunTracker,
         compiled: CompiledKernel,
-        turn: ProfiledKernel,
+        profiled: ProfiledKernel,
     ) -> LoopResult:
         settings = lab.config.optimizer
         text = read_source(lab.config.kernel.source_path)
         baseline = Proposal.of(text, transform="none", description="the unmodified source", parent=None)
-        kernel = share_of(turn)
+        kernel = share_of(profiled)
         stop = reason_to_stop(kernel, settings.min_improvement)
         if stop is not None:
             lab.console.print(f"[yellow]no potential gain[/]: {stop}")
-            return LoopResult(baseline, turn.runtime_ns, baseline, turn.runtime_ns, (), stop)
+            return LoopResult(baseline, profiled.runtime_ns, baseline, profiled.runtime_ns, (), stop)
         lab.console.print(f"[bold]rank[/]    {kernel.name}: {kernel.possible_gain:.0%} of the total time can be saved")
         journal = Journal(lab.output_dir / JOURNAL)
-        beginning = journal.begin(JournalHeader(baseline=baseline.id, runtime_ns=turn.runtime_ns, tracking_run=tracker.run_id))
-        loop_bench = _loop_bench(lab, bench, parts.sandbox)
+        header = journal.begin(JournalHeader(baseline=baseline.id, runtime_ns=profiled.runtime_ns, tracking_run=tracker.run_id))
+        kernel_bench = _make_bench(lab, bench, parts.sandbox)
 
         def directory_of(proposal: Proposal) -> Path:
-            return lab.output_dir / "baseline" if proposal.id == baseline.id else loop_bench.directory(proposal)
+            return lab.output_dir / "baseline" if proposal.id == baseline.id else kernel_bench.directory(proposal)
 
-        transforms = applicable_transforms(lab, parts.transforms, turn.diagnosis)
+        transforms = applicable_transforms(lab, parts.transforms, profiled.diagnosis)
         with (
             show_progress(lab.console) as progress,
             open_proposer(lab, parts.model, transforms, parts.guards, tracker, directory_of) as proposer,
         ):
             loop = ClosedLoop(
-                bench=loop_bench,
+                bench=kernel_bench,
                 entry=lab.config.kernel.entry,
                 proposer=proposer,
                 guards=parts.guards,
                 policy=policy_of(settings),
-                observer=LoopReporter(lab, tracker, loop_bench.turns, baseline, progress, journal),
+                observer=LoopReporter(lab, tracker, kernel_bench.profiled, baseline, progress, journal),
                 search=parts.search,
                 store=journal,
             )
-            built = loop_bench.built(baseline, compiled, lab.config.kernel.source_path, trusted=True)
-            evaluation = evaluation_of(turn, runtime_ns=beginning.runtime_ns)
+            built = kernel_bench.built(baseline, compiled, lab.config.kernel.source_path, trusted=True)
+            evaluation = evaluation_of(profiled, runtime_ns=header.runtime_ns)
             result = loop.run(baseline, built, evaluation)
             if isinstance(proposer, LlmProposer) and proposer.failure is not None and not result.verdicts:
                 raise proposer.failure
@@ -151,7 +151,7 @@ def _print_rejections(lab: Lab, transforms: Sequence[Transform], text: str) -> N
         lab.console.print("[dim]more kinds of rewrites: optimizer=transforms[/]", soft_wrap=True)
 
 
-def _loop_bench(lab: Lab, bench: Workbench, sandbox: Sandbox) -> KernelBench:
+def _make_bench(lab: Lab, bench: Workbench, sandbox: Sandbox) -> KernelBench:
     """Create the bench that builds, checks and measures proposals."""
     settings = lab.config.optimizer
     return KernelBench(

@@ -113,9 +113,9 @@ def _read(directory: Path) -> tuple[list[Mapping[str, Any]], str, Mapping[str, A
             hint="name the directory of a run of rocm-perf optimize: outputs/<date>/<time>-optimize-<kernel>",
         )
     journal = Journal(directory / JOURNAL)
-    if journal.beginning is None:
+    if journal.header is None:
         raise LineageError("this run ended before its first proposal", where=str(directory), hint="start a new run")
-    return [_row(verdict) for verdict in journal.verdicts], journal.beginning.baseline, None
+    return [_row(verdict) for verdict in journal.verdicts], journal.header.baseline, None
 
 
 def _row(verdict: Verdict) -> Mapping[str, Any]:

@@ -50,8 +50,8 @@ class LlmPromptJob:
         text = read_source(kernel.source_path)
         parse_source(text.encode(), kernel.entry)
         bench = Workbench(lab.config, lab.device)
-        turn = bench.run(bench.compile(kernel.source_path), lab.output_dir / "baseline")
-        require_correct(turn, lab)
+        profiled = bench.run(bench.compile(kernel.source_path), lab.output_dir / "baseline")
+        require_correct(profiled, lab)
         guards = [
             build(row, where=f"optimizer.guards[{i}]", target=lab.config.target)
             for i, row in enumerate(lab.config.optimizer.guards)
@@ -71,7 +71,7 @@ class LlmPromptJob:
         if lab.config.display == "table":
             for message in messages:
                 sys.stdout.write(f"--- {message.role}\n{message.content}\n")
-        lab.answer(path, f"{turn.runtime_ns / 1e6:.6f} ms {lab.device.identity.time_word}")
+        lab.answer(path, f"{profiled.runtime_ns / 1e6:.6f} ms {lab.device.identity.time_word}")
 
 
 def rules_of(lab: Lab, guards: Sequence[object]) -> PromptRules:

@@ -31,7 +31,7 @@ class LoopReporter:
         self,
         lab: Lab,
         tracker: RunTracker,
-        turns: Mapping[str, ProfiledKernel],
+        profiled: Mapping[str, ProfiledKernel],
         baseline: Proposal,
         progress: ProposalProgress,
         journal: Journal,
@@ -39,7 +39,7 @@ class LoopReporter:
         self._progress = progress
         self._lab = lab
         self._tracker = tracker
-        self._turns = turns
+        self._profiled = profiled
         self._baseline = baseline
         self._journal = journal
         self._parents = {baseline.id: baseline}
@@ -80,12 +80,12 @@ class LoopReporter:
         with self._tracker.child(f"{number:02d} {proposal.description}", tags=verdict_tags(verdict)) as child:
             child.log_params({"transform": proposal.transform, "description": proposal.description})
             child.log_metrics(verdict_metrics(verdict, identity.time_word))
-            turn = self._turns.get(proposal.id)
-            if turn is not None:
-                child.set_tags(provenance_tags(identity, turn))
-                child.log_params(profile_params(self._lab.config, turn))
-                child.log_metrics(profile_metrics(turn, identity.time_word))
-                for path in turn.artifacts:
+            profiled = self._profiled.get(proposal.id)
+            if profiled is not None:
+                child.set_tags(provenance_tags(identity, profiled))
+                child.log_params(profile_params(self._lab.config, profiled))
+                child.log_metrics(profile_metrics(profiled, identity.time_word))
+                for path in profiled.artifacts:
                     child.log_artifact(path)
             name = self._lab.config.kernel.source.name
             child.log_text(proposal.text, name if verdict.stage != "answer" else "answer.txt")
