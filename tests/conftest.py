@@ -1,14 +1,16 @@
-"""Settings of all tests: property tests find the same examples in every run, however busy the machine is."""
+"""Settings of all tests: property tests use the same examples in every run, without deadlines."""
 
 import atexit
 import gc
+import os
 
 from hypothesis import settings
 
-settings.register_profile("lab", deadline=None, derandomize=True, print_blob=False)
-settings.load_profile("lab")
+settings.register_profile("fast", deadline=None, derandomize=True, print_blob=False, max_examples=30)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
 def pytest_sessionfinish() -> None:
-    """A profile that ran in this process asked for a quick end of it, but so many tests end better tidily."""
+    """Restore the normal end of the process, which profiles that ran in it replaced by a quick one."""
     atexit.unregister(gc.freeze)

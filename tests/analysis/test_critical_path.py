@@ -132,7 +132,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rows=ROWS, max_gap_ns=st.integers(0, 15))
 def test_random_graphs_equal_the_reference(rows: list[Row], max_gap_ns: int) -> None:
     found = critical_path(dispatches(rows), max_gap_ns=max_gap_ns)

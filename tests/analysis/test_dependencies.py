@@ -195,7 +195,7 @@ INTERVALS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     kernels=INTERVALS,
     moved=INTERVALS,
@@ -243,7 +243,7 @@ def test_the_time_line_equals_counting_every_nanosecond(rows: list[Interval]) ->
     assert found.idle_ns == 0 or sum(gap.duration_ns for gap in found.gaps) == found.idle_ns
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     kernels=INTERVALS,
     made=st.lists(

@@ -56,7 +56,7 @@ def counted(trace: AttTrace) -> dict[int, int]:
 INSTRUCTION = st.tuples(st.integers(1, len(CODE)), st.integers(0, 9), st.integers(0, 30), st.integers(0, 9))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.lists(INSTRUCTION, max_size=8), st.integers(0, 1), st.booleans()), min_size=1, max_size=4))
 def test_hidden_time_matches_cycle_by_cycle_counting(drawn: list[tuple[list[tuple[int, int, int, int]], int, bool]]) -> None:
     trace = thread_trace(CODE, *([(row, idle, stall, stall + issue) for row, idle, stall, issue in one] for one, _, _ in drawn))

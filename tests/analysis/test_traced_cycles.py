@@ -46,7 +46,7 @@ def traces(draw: st.DrawFn) -> AttTrace:
     return replace(trace, rows=rows, waves=tuple(waves[: draw(st.integers(1, len(waves)))]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(traces())
 def test_classes_and_lines_and_the_balance_are_the_same_cycles(trace: AttTrace) -> None:
     found = analyse(trace)
@@ -67,7 +67,7 @@ def test_classes_and_lines_and_the_balance_are_the_same_cycles(trace: AttTrace) 
     assert all(charge.cycles > 0 for charge in found.charges)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(traces())
 def test_no_stall_is_charged_twice(trace: AttTrace) -> None:
     found = analyse(trace)

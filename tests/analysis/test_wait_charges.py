@@ -54,7 +54,7 @@ def counted(trace: AttTrace) -> dict[tuple[int, int], float]:
     return {pair: cycles for pair, cycles in charged.items() if cycles}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(INSTRUCTION, max_size=14), min_size=1, max_size=2))
 def test_charges_match_cycle_by_cycle_counting(drawn: list[list[tuple[int, int, int, int]]]) -> None:
     trace = thread_trace(CODE, *([(row, idle, stall, stall + issue) for row, idle, stall, issue in one] for one in drawn))

@@ -16,6 +16,8 @@ from rocm_perf_lab.core.resources import resource_dir
 SOURCE = resource_dir("experiments") / "softmax" / "softmax.hip"
 ROUNDS = 1
 
+pytestmark = pytest.mark.slow  # the demo, complete
+
 
 @dataclass(frozen=True)
 class Demo:

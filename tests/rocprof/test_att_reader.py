@@ -304,7 +304,7 @@ SHAPED = st.dictionaries(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(st.sampled_from(sorted(complete())), ANY_JSON | SHAPED)
 def test_any_json_is_read_or_refused(name: str, content: Any) -> None:
     with tempfile.TemporaryDirectory() as root:
@@ -318,7 +318,7 @@ def test_any_json_is_read_or_refused(name: str, content: Any) -> None:
         analyse(trace, symbol="copy")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(
     st.lists(st.lists(st.integers(-(2**40), 2**40) | st.integers(-3, 12), min_size=5, max_size=6), max_size=6),
     st.lists(

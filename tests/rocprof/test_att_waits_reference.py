@@ -149,7 +149,7 @@ def linked(stream: Sequence[Told], gfxip: int) -> dict[int, set[int]]:
 
 @pytest.mark.parametrize("gfxip", GENERATIONS)
 def test_links_hold_in_every_possible_history(gfxip: int) -> None:
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=100, deadline=None)
     @given(st.lists(st.sampled_from(GENERATIONS[gfxip]), max_size=9))
     def agrees(stream: list[Told]) -> None:
         assert linked(stream, gfxip) == certain(stream)
@@ -196,7 +196,7 @@ def matrix_causes(stream: Sequence[int], stalled: Sequence[bool]) -> dict[int, i
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(MATRIX) - 1), st.booleans()), max_size=40))
 def test_matrix_links_match_a_backward_search(drawn: list[tuple[int, bool]]) -> None:
     rows, stalled = [row for row, _ in drawn], [one for _, one in drawn]

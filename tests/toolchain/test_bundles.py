@@ -81,7 +81,7 @@ def test_a_decompression_bomb_is_not_unpacked() -> None:
         unpack_code_objects(packed, "gfx942")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_damaged_compressed_bundle_is_an_error_or_unpacked(data: st.DataObject) -> None:
     version, method = data.draw(st.sampled_from([(1, 0), (2, 1), (3, 1), (2, 0)]))

@@ -159,7 +159,7 @@ def test_a_file_that_is_no_code_object_is_an_error_with_a_reason(vec_copy: CodeO
             read_code_object(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_damaged_file_is_read_or_reported(vec_copy: CodeObject, data: st.DataObject) -> None:
     damaged = bytearray(vec_copy.data)
