@@ -1,6 +1,6 @@
 """Facts about one GPU architecture, as `arch/<name>.yaml` states them.
 
-:class:`Processor` holds what the readers of code objects and traces need, for architectures that are only read;
+:class:`Processor` has the facts for reading code objects and traces;
 :class:`Architecture` adds the limits, counters and emulator parameters of a described architecture.
 """
 
@@ -208,7 +208,7 @@ class Architecture(Processor):
         return self
 
     def target_defaults(self) -> dict[str, Any]:
-        """Return the keys that a target takes from its architecture, as plain data."""
+        """Return the keys of a target that its architecture defines, as plain data."""
         return self.model_dump(include=_TARGET_KEYS)
 
 

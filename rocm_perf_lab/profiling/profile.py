@@ -134,7 +134,7 @@ def build_profile(
         counter_passes=counters,
         kernels=ranked,
         provenance=Provenance.of(trace, identity_note, versions or {}, code_object_sha256),
-        notes=(*failures, *trace.notes, *_notes(trace, ranked, found), *_strangers(counter_traces, kernel)),
+        notes=(*failures, *trace.notes, *_notes(trace, ranked, found, launch.dispatch), *_strangers(counter_traces, kernel)),
     )
 
 
@@ -204,7 +204,7 @@ def _same_kernel(trace: Trace, kernel: RankedKernel) -> list[int]:
     return by_symbol or [index for index, other in enumerate(trace.kernels) if demangle(other.name) == kernel.name]
 
 
-def _notes(trace: Trace, ranked: Sequence[RankedKernel], resources: KernelResources) -> tuple[str, ...]:
+def _notes(trace: Trace, ranked: Sequence[RankedKernel], resources: KernelResources, dispatch: int) -> tuple[str, ...]:
     notes = []
     backwards = len(trace.dispatches) - sum(len(kernel.dispatches) for kernel in ranked)
     if backwards:
@@ -218,6 +218,8 @@ def _notes(trace: Trace, ranked: Sequence[RankedKernel], resources: KernelResour
         notes.append("the trace does not state the kernel's register counts: the occupancy shown is an upper bound")
     elif resources.source == "profiler":
         notes.append("register counts are the profiler's allocations, which include granules and padding")
+        if trace.kernels[int(trace.dispatches.kernel[dispatch])].arch_vgpr_count != resources.vgpr_per_thread:
+            notes.append("rocprofv3 reports half of the allocated VGPRs on this architecture: the count is doubled")
     return tuple(notes)
 
 

@@ -195,6 +195,17 @@ def test_registers_that_the_compiler_only_pads_do_not_limit(tmp_path: Path, agpr
     assert (occupancy.waves_per_simd, occupancy.limiter, occupancy.what_if) == (2, limiter, (what_if,))
 
 
+def test_vgprs_that_the_profiler_halves_are_corrected_with_a_note(tmp_path: Path) -> None:
+    target = load_target("gfx950")
+    halved = KernelSymbolRecord(9, 1, "wide", "wide", 64, 0, 16, 0, 0)
+    write_database(tmp_path / "x.db", recorded_run(target, [dispatch(0, 5, kernel=halved)], kernels=(halved,)))
+
+    profile = build_profile(read_database(tmp_path / "x.db"), target=target)
+
+    assert (profile.resources.vgpr_per_thread, profile.occupancy.waves_per_simd) == (128, 4)
+    assert "rocprofv3 reports half of the allocated VGPRs on this architecture: the count is doubled" in profile.notes
+
+
 def test_a_launch_that_ran_always_has_an_occupancy(tmp_path: Path) -> None:
     # 1024 work-items are 16 wavefronts, 4 on each SIMD, which has 512 registers for them.
     wide = KernelSymbolRecord(9, 1, "wide", "wide", 128, 128, 16, 0, 0)
