@@ -1,7 +1,7 @@
-"""Facts about one GPU architecture, as `arch/<name>.yaml` states them.
+"""Facts about one GPU architecture, as stated in `arch/<name>.yaml`.
 
-:class:`Processor` has the facts for reading code objects and traces;
-:class:`Architecture` adds the limits, counters and emulator parameters of a described architecture.
+:class:`Processor` has the facts for reading code objects and traces; :class:`Architecture` adds limits, counters and
+emulator parameters.
 """
 
 from __future__ import annotations
