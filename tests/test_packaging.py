@@ -27,6 +27,7 @@ def test_the_wheel_holds_configuration_templates_experiments_and_the_type_marker
     assert {
         "rocm_perf_lab/py.typed",
         "rocm_perf_lab/conf/config.yaml",
+        "rocm_perf_lab/arch/gfx942.yaml",
         "rocm_perf_lab/conf/target/mi300x.yaml",
         "rocm_perf_lab/experiments/softmax/softmax.hip",
         "rocm_perf_lab/emulator/runtime/wave.h",

@@ -201,9 +201,7 @@ def test_warnings_are_cached(tmp_path: Path, cache_dir: Path) -> None:
     assert logs[0].startswith("kernel.hip:1:44: warning: unused variable 'unused'")
 
 
-def test_a_relative_source_path_has_the_same_build(
-    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_source_path_has_the_same_build(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "factor.h").write_text("#define FACTOR 2.0f")
     source = write_source(WITH_HEADER, tmp_path)
     first = build(source, cache_dir)
