@@ -72,7 +72,7 @@ def replay_kernarg(
             value = services.get(kind, 0)
             if kind in HOST_SERVICES and captured not in (0, value):  # the emulator marks "no service" with `value`
                 notes.append(
-                    f"{kind} was set in the captured process; a replay has no such host service, and a kernel that uses it fails"
+                    f"{kind} was set in the captured process; a replay has no such service, and a kernel that uses it fails"
                 )
         elif kind in MEMORY_ARGUMENTS and captured and capture.memory.region_at(captured) is None:
             value = services.get(kind, 0)

@@ -66,7 +66,7 @@ def seal(directory: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_changed_document_is_read_or_rejected_with_a_message(original: Path, data: st.DataObject) -> None:
     with TemporaryDirectory() as parent:
         directory = Path(shutil.copytree(original, Path(parent) / "c"))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from rocm_perf_lab.replay.application_capture import CaptureMode
+    from rocm_perf_lab.replay.format import CaptureMode
 
 SCENARIOS: list[tuple[str, int, str, CaptureMode]] = [
     ("scale", 2, "normal 4", "reachable"),
