@@ -217,22 +217,15 @@ class EmulatedGpu:
         translated = self._translator.translate(loaded, kernel)
         scratch_bytes = max(scratch_bytes, _scratch_bytes(kernel))
         with ExitStack() as owned:
-            packet_memory = self._allocate_for(owned, "dispatch packet", DISPATCH_PACKET_BYTES)
+            packet = self._allocate_for(owned, "dispatch packet", DISPATCH_PACKET_BYTES)
             if kernarg_address is None:
                 kernarg_address = self._place_kernarg(owned, kernarg)
-            packet = dispatch_packet(
-                geometry,
-                lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,
-                scratch_bytes=scratch_bytes,
-                kernel_object=loaded.load_address + kernel.descriptor_address,
-                kernarg_address=kernarg_address,
-            )
-            self.write(packet_memory, packet)
+            self.write(packet, _packet(loaded, kernel, geometry, scratch_bytes, kernarg_address))
             state = initial_state(
                 kernel.descriptor,
                 kernarg=kernarg,
                 kernarg_address=kernarg_address,
-                dispatch_packet_address=packet_memory.address,
+                dispatch_packet_address=packet.address,
                 scratch_bytes=scratch_bytes,
                 workgroups=geometry.grid,
             )
@@ -291,6 +284,18 @@ class EmulatedGpu:
             threads=1 if results_depend_on_order(translated.program) else self._threads,
             traced_workgroups=self._sample.choose(prod(geometry.grid)) if self._sample else (),
         )
+
+
+def _packet(
+    loaded: LoadedCodeObject, kernel: KernelMetadata, geometry: Geometry, scratch_bytes: int, kernarg_address: int
+) -> bytes:
+    return dispatch_packet(
+        geometry,
+        lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,
+        scratch_bytes=scratch_bytes,
+        kernel_object=loaded.load_address + kernel.descriptor_address,
+        kernarg_address=kernarg_address,
+    )
 
 
 def _bytes_of(content: NDArray[np.generic]) -> NDArray[np.uint8]:
