@@ -70,8 +70,8 @@ def resume_run(directory: str, *, display: str | None) -> None:
     if display is not None:
         plain["display"] = display
     config = parse_config(plain, Origins(files={}, overrides=()))
-    beginning = Journal(path / JOURNAL).beginning
-    run_id = beginning.tracking_run if beginning is not None else None
+    header = Journal(path / JOURNAL).header
+    run_id = header.tracking_run if header is not None else None
     Lab.open(config, resolved=plain, output_dir=path, resumed=True, tracking_run=run_id).run()
 
 
