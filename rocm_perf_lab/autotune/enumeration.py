@@ -162,7 +162,7 @@ class Enumeration:
         for formula in [formula for formula, needs in self._open if needs <= bound]:
             keep = formula.holds(self._read(formula), self._rows)
             if not keep.any():
-                excluded = "everything" if self._rows == 1 else f"all of {self._rows:,} configurations"
+                excluded = "all configurations" if self._rows == 1 else f"all of {self._rows:,} configurations"
                 raise SpaceError(
                     f"the space is empty: constraint {formula.text!r} excludes {excluded}",
                     where=formula.where,

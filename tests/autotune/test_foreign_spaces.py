@@ -67,7 +67,7 @@ def test_a_list_of_triton_configurations(tmp_path: Path) -> None:
         (t1([{"Name": "x", "Values": "[1]"}] * 2, []), "x is listed twice"),
         ({"ConfigurationSpace": 3}, "not a valid T1 file of Kernel Tuner: ConfigurationSpace"),
         (t1([{"Name": "x", "Values": "[1]"}], [{"Expression": "y > 1"}]), "unknown name 'y'"),
-        (t1([{"Name": "x", "Values": "[1]"}], [{"Expression": "x > 1"}]), "'x > 1' leaves"),
+        (t1([{"Name": "x", "Values": "[1]"}], [{"Expression": "x > 1"}]), "'x > 1' excludes all configurations"),
         (t1([{"Name": "x", "Values": "[[1], [2]]"}], []), "invalid space"),
         ([{"kwargs": {"x": [1]}, "num_warps": 4}], "x is [1]"),
     ],
