@@ -197,7 +197,7 @@ def test_an_evaluation_error_names_the_expression(text: str, message: str) -> No
         ({"parameters": {"x": [1], "y": [1]}, "defaults": {"x": 1}}, "differ in y"),
         ({"parameters": {"x": [1, 2]}, "constraints": ["x > 1"], "defaults": {"x": 1}}, "the defaults violate 'x > 1'"),
         ({"parameters": {"x": [1, 2]}, "constraints": ["x < 3", "x > 5"]}, "constraint 'x > 5' excludes all of 2 configurations"),
-        ({"parameters": {"x": [1, 2]}, "fixed": {"n": 1}, "constraints": ["n > 5"]}, "constraint 'n > 5' excludes all configurations"),
+        ({"parameters": {"x": [1, 2]}, "fixed": {"n": 1}, "constraints": ["n > 5"]}, "'n > 5' excludes all configurations"),
         ({"parameter": {"x": [1, 2]}}, "Extra inputs"),
     ],
 )  # fmt: skip
