@@ -98,10 +98,8 @@ def gemm(workplace: Path) -> Run:
     return optimize(workplace, "gemm", "gemm", "optimizer.proposer=recorded", "tracking=none")
 
 
-@pytest.mark.parametrize(
-    "experiment",
-    ["softmax", pytest.param("histogram", marks=pytest.mark.slow), pytest.param("gemm", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ["softmax", "histogram", "gemm"])
 def test_recorded_answers_get_their_expected_verdicts(experiment: str, request: pytest.FixtureRequest) -> None:
     verdicts = request.getfixturevalue(experiment).verdicts
 
@@ -109,6 +107,7 @@ def test_recorded_answers_get_their_expected_verdicts(experiment: str, request: 
     assert all(reason.startswith(expected) for (_, reason), (_, expected) in zip(verdicts, EXPECTED[experiment], strict=True))
 
 
+@pytest.mark.slow
 def test_a_replay_records_answers_and_conversations(softmax: Run) -> None:
     recorded = read_transcript(resource_dir("experiments") / "softmax" / "transcript.jsonl")
     replayed = read_transcript(softmax.directory / "transcript.jsonl")
@@ -132,6 +131,7 @@ def test_a_replay_is_deterministic(workplace: Path, softmax: Run) -> None:
     assert (again.directory / "transcript.jsonl").read_bytes() == (softmax.directory / "transcript.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_winner_is_rebuilt_to_the_same_code_object(softmax: Run) -> None:
     rebuild = softmax.summary["rebuild"]
 
@@ -140,11 +140,13 @@ def test_the_winner_is_rebuilt_to_the_same_code_object(softmax: Run) -> None:
     assert "-O3" in rebuild["command"]
 
 
+@pytest.mark.slow
 def test_the_report_names_the_comparison_of_a_deterministic_device(softmax: Run) -> None:
     assert softmax.summary["comparison"]["pairs"] == 1
     assert "deterministic" in softmax.summary["comparison"]["method"]
 
 
+@pytest.mark.slow
 def test_mlflow_has_transcript_verdicts_and_cost(softmax: Run) -> None:
     client = MlflowClient(tracking_uri=softmax.store)
     (experiment,) = [e for e in client.search_experiments() if e.name == "rocm-perf-lab"]
