@@ -15,7 +15,7 @@ $(BIN)/python -m pip install --quiet --no-compile uv && $(BIN)/uv pip install --
 	|| $(BIN)/python -m pip install --quiet --no-compile --editable '$(1)'
 endef
 
-.PHONY: demo test slow lint types bench clean
+.PHONY: demo test slow lint types bench figures clean
 
 demo: $(DEMO_READY)
 	@echo "Demo: rewrite a naive softmax kernel on the emulator until it is faster (about a minute)."
@@ -39,6 +39,14 @@ types: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.slice
+
+# Measure the figures that README and docs quote, on an idle machine from a clean checkout, and rewrite the pages.
+figures: $(READY)
+	for benchmark in "slice" "overhead" "emulator" "self_consistency" "ranking" "bottlenecks" "spaces" "profiling --dispatches 100000 1000000" \
+		"comparison --pairs 500" "noise --seeds 3" "landscapes --seeds 3" "optimizer --mutants 0" \
+		"landscapes --seeds 3 --data tests/data/landscapes --json benchmarks/results/landscapes_development.json" "replay --gibibytes 1 --processes 20"; \
+		do $(BIN)/python -m benchmarks.$$benchmark || echo "exit code $$?: $$benchmark"; done
+	$(BIN)/python -m benchmarks.figures
 
 $(DEMO_READY): pyproject.toml
 	@echo "Set-up: install compilers and libraries into $(VENV) (about 2.5 GB on disk; a minute with a fast network)."

@@ -161,8 +161,9 @@ def _rendered(references: str, page: Path) -> str:
     rows = []
     for name in names:
         stored, _, key = name.partition("/")
-        cells = Result.load(stored).rows[key]
-        rows.append((cells[0], cells[1], _linked(stored, page)))
+        result = Result.load(stored)
+        cells = result.rows[key]
+        rows.append((cells[0], cells[1], f"{_linked(stored, page)}{', busy machine' if result.busy else ''}"))
     return _table(("figure", "value", "source"), rows)
 
 

@@ -1,4 +1,4 @@
-"""Every command in README, docs and skill works as it is printed."""
+"""Every command in README, docs and skill works as printed."""
 
 import os
 import re
@@ -19,7 +19,7 @@ SETUP = ("git clone", "cd ", "make ", "pip ", "python3 -m venv", ".venv/bin/pip"
 
 
 def commands() -> list[str]:
-    """Lines of `bash` blocks, comments left out, each once."""
+    """Return the lines of `bash` blocks without comments, each once."""
     lines: dict[str, None] = {}
     for page in PAGES:
         for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
@@ -31,13 +31,13 @@ def commands() -> list[str]:
 
 
 def sessions() -> list[tuple[str, ...]]:
-    """Plain blocks of nothing but commands: each works in the directory that the ones before it left. Each once."""
+    """Return plain blocks that contain only commands, each once. Commands of a block run in one directory."""
     fences = [f for page in PAGES for f in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)]
     plain = [tuple(block.splitlines()) for language, block in fences if not language]
     return list(dict.fromkeys(block for block in plain if all(line.startswith("rocm-perf ") for line in block)))
 
 
-def test_every_command_is_one_that_this_file_runs_or_that_setting_up_means() -> None:
+def test_every_command_is_run_here_or_belongs_to_setup() -> None:
     unknown = [c for c in commands() if not c.startswith((*RUNNABLE, *SETUP))]
 
     assert unknown == []
@@ -45,7 +45,7 @@ def test_every_command_is_one_that_this_file_runs_or_that_setting_up_means() -> 
 
 @pytest.fixture(autouse=True)
 def tracking_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One store for all commands: making one takes longer than using it."""
+    """Use one store for all commands, because creating a store is slow."""
     store = tmp_path_factory.getbasetemp() / "documentation.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{store}")
 
@@ -66,7 +66,7 @@ def test_commands_that_belong_together_succeed_in_one_directory(session: tuple[s
 
 
 def prepared(directory: Path) -> Workplace:
-    """A machine with ROCm, as far as commands need it: rocprofv3, an application, and what it left when it was profiled."""
+    """Return a stand-in for a machine with ROCm: rocprofv3, an application, and its profiler output."""
     place = Workplace(directory)
     place.profiler()
     place.application('launch("gemm_hip", m=64, n=64, k=64)\nlaunch("vector_add", n=4096)')
@@ -79,10 +79,10 @@ def prepared(directory: Path) -> Workplace:
 
 
 def succeed(command: str, directory: Path) -> None:
-    words = shlex.split(command)
-    program = [sys.executable] if words[0] == "python" else [str(Path(sys.executable).with_name(words[0]))]
+    arguments = shlex.split(command)
+    program = [sys.executable] if arguments[0] == "python" else [str(Path(sys.executable).with_name(arguments[0]))]
 
     environment = os.environ | {"NO_COLOR": "1", "PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    run = subprocess.run([*program, *words[1:]], cwd=directory, capture_output=True, text=True, env=environment, check=False)
+    run = subprocess.run([*program, *arguments[1:]], cwd=directory, capture_output=True, text=True, env=environment, check=False)
 
     assert run.returncode == 0, run.stdout + run.stderr

@@ -1,4 +1,4 @@
-"""The wheel carries all that the lab needs: installed in a new environment, it runs in an empty directory."""
+"""The wheel is complete: installed in a new environment, it runs in an empty directory."""
 
 import os
 import subprocess
@@ -43,7 +43,7 @@ def test_an_installed_wheel_profiles_a_kernel_in_an_empty_directory(wheel: Path,
     python = environment / "bin" / "python"
     install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(install, check=True)
-    _lend_dependencies(environment)
+    _add_dependencies(environment)
     work = tmp_path / "empty"
     work.mkdir()
     command = [str(python), "-m", "rocm_perf_lab", "job=profile", "kernel=vector_add", "kernel.params.n=10000"]
@@ -55,8 +55,8 @@ def test_an_installed_wheel_profiles_a_kernel_in_an_empty_directory(wheel: Path,
     assert (work / "mlflow.db").is_file()
 
 
-def _lend_dependencies(environment: Path) -> None:
-    """Dependencies come from the environment that runs the tests; the lab itself only from the wheel.
+def _add_dependencies(environment: Path) -> None:
+    """Make the dependencies of the test environment importable, but not rocm-perf-lab itself.
 
     A directory named in a .pth file is searched, but .pth files inside it (an editable install's) are not read.
     """

@@ -42,14 +42,15 @@ PATTERNS = {
     "the clock on the wall": r"\bclock on the wall\b|\bby the clock\b",
     "is judged": r"\b(?:is|are|be) judged\b|\bjudged by\b",
 }
+NEGATIVE, VERBS = "nobody, nothing, none", "gives, takes"
 LIMITS: dict[str, dict[str, float]] = {
-    "package": dict.fromkeys(PATTERNS, 0.5),
-    "tests": dict.fromkeys(PATTERNS, 0.5),
-    "docs": dict.fromkeys(PATTERNS, 0.5),
+    "package": dict.fromkeys(PATTERNS, 0.1) | {NEGATIVE: 0.42, VERBS: 0.48},
+    "tests": dict.fromkeys(PATTERNS, 0.1) | {"'what ...' as a noun clause": 0.25, NEGATIVE: 0.5, VERBS: 0.36},
+    "docs": dict.fromkeys(PATTERNS, 0.15) | {VERBS: 0.3},
 }
 """Largest number of matches per 1,000 words."""
 MAX_QUESTION_DOCSTRINGS = {"package": 0, "tests": 0}
-"""Docstrings that begin with what, where, who, why, how, whether or which."""
+"""Docstrings that begin with what, where, who, why, how or which; "Whether ..." describes a boolean property."""
 
 
 def documents() -> list[Path]:
@@ -101,7 +102,7 @@ def test_a_docstring_begins_with_a_verb_or_a_noun(group: str) -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 first = (ast.get_docstring(node) or "").partition(" ")[0]
-                if first in ("What", "Where", "Who", "Why", "How", "Whether", "Which"):
+                if first in ("What", "Where", "Who", "Why", "How", "Which"):
                     places.append(f"{path.relative_to(REPOSITORY)}:{node.body[0].lineno}")
 
     assert len(places) <= MAX_QUESTION_DOCSTRINGS[group], "\n".join(places)

@@ -1,4 +1,4 @@
-"""Small thread traces, made by hand: `thread_trace(rows, waves)`."""
+"""Small hand-written thread traces: `thread_trace(rows, waves)`."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _CATEGORIES = {
 
 
 def wave(issued: Sequence[tuple[int, int, int, int]], texts: Sequence[str], key: WaveKey) -> Wave:
-    """One wavefront that begins at 0.
+    """Return one wavefront that begins at 0.
 
     Args:
         issued: (row, idle, stall, latency) of each instruction that it executed, in order.
         texts: The code, from row 1 on.
-        key: Where it ran.
+        key: Hardware slot.
     """
     time, rows = 0, []
     for row, idle, stall, latency in issued:
@@ -50,7 +50,7 @@ def wave(issued: Sequence[tuple[int, int, int, int]], texts: Sequence[str], key:
 
 
 def thread_trace(code: Sequence[tuple[str, str]], *issued: Sequence[tuple[int, int, int, int]]) -> AttTrace:
-    """A trace of one kernel whose row 0 is its label.
+    """Return a trace of one kernel whose row 0 is its label.
 
     Args:
         code: (instruction, source line), from row 1 on.
@@ -67,7 +67,7 @@ def thread_trace(code: Sequence[tuple[str, str]], *issued: Sequence[tuple[int, i
 
 
 def totals_of(issued: Sequence[Sequence[tuple[int, int, int, int]]]) -> dict[int, tuple[int, int, int, int]]:
-    """Row -> hits, latency, stall, idle."""
+    """Return hits, latency, stall and idle time by row."""
     totals: dict[int, tuple[int, int, int, int]] = {}
     for one in issued:
         for row, idle, stall, latency in one:

@@ -1,7 +1,7 @@
 """A "compiler" for tests: SOURCE and BINARY in, an application out that runs its softmax kernel on the emulator.
 
 The application prints a checksum of its output, and a line that differs in every run; under the stand-in profiler it
-reports one dispatch of its own source. SOURCE has to compile, as for a real build.
+reports one dispatch of this source. SOURCE has to compile, as for a real build.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ else:
 
 
 def computed(source: str) -> str:
-    """Of the first two rows, to five digits."""
+    """Return a checksum of the first two rows, to five digits."""
     import tempfile
 
     from rocm_perf_lab.device.emulator import EmulatorDevice

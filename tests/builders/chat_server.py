@@ -1,6 +1,6 @@
 """A real HTTP server that speaks the chat completions protocol: streaming, usage, errors, rate limits, silence, garbage.
 
-Each request takes the next step of a script; the last step stays. What was asked is kept in `requests`.
+Each request consumes the next step of a script; the last step repeats. `requests` holds all requests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Fails:
 
 @dataclass(frozen=True)
 class Sends:
-    """Raw bytes in place of the protocol."""
+    """Raw bytes instead of the protocol."""
 
     body: bytes
     content_type: str = "application/json"
@@ -49,7 +49,7 @@ class Sends:
 
 @dataclass(frozen=True)
 class Hangs:
-    """Nothing at all, for some time."""
+    """No answer for some time."""
 
     seconds: float
 
@@ -67,7 +67,7 @@ class ChatServer:
     keys: list[str] = field(default_factory=list)
 
     def next(self) -> Step:
-        """The step of the next request."""
+        """Return the step for the next request."""
         return self.script.pop(0) if len(self.script) > 1 else self.script[0]
 
 
@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """One completion."""
+        """Answer one completion request."""
         server: ChatServer = self.server.chat  # type: ignore[attr-defined]
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         server.requests.append(request)
@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+        """Suppress log output."""
 
 
 def _chunk(model: str, delta: Mapping[str, Any], finish_reason: str | None) -> dict[str, Any]:

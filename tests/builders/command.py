@@ -1,4 +1,4 @@
-"""`rocm-perf` as a user types it, in this process and at 80 columns."""
+"""`rocm-perf` commands, run in this process with 80 columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command did: its exit code, and what it printed."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -24,7 +24,7 @@ class Answer:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Of `--json`."""
+        """Return the document of `--json`."""
         return dict(json.loads(self.out))
 
 

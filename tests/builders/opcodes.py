@@ -1,6 +1,6 @@
 """Single instructions on the emulator: many snippets of assembly in one program, each run on its own registers.
 
-Snippets end in S_BARRIER, where a translated kernel returns and can be resumed: one translation serves all of them.
+Snippets end in S_BARRIER, at which a translated kernel returns and can be resumed: one translation serves all of them.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def assert_same(text: str, actual: NDArray[Any], expected: NDArray[Any], inputs:
     actual = actual[: len(expected)]
     wrong = np.flatnonzero(~same(actual, expected, ulps))
     if len(wrong):
-        shown = [f"  {[_show(i[w]) for i in inputs]} gives {_show(actual[w])}, expected {_show(expected[w])}" for w in wrong[:8]]
+        shown = [f"  {[_show(i[w]) for i in inputs]} is {_show(actual[w])}, expected {_show(expected[w])}" for w in wrong[:8]]
         raise AssertionError(f"{text}: {len(wrong)} of {len(expected)} lanes differ\n" + "\n".join(shown))
 
 
@@ -355,7 +355,7 @@ def check_floats(snippets: Snippets, row: Row, *, limit: int = 4096, columns: Se
         assert_same(row.text, outcome.mask().view(np.uint8), np.asarray(expected).astype(np.uint8), columns)
         return
     dtype = TYPES[row.out]
-    assert np.asarray(expected).dtype == dtype, f"the oracle of {row.name} gives {np.asarray(expected).dtype}"
+    assert np.asarray(expected).dtype == dtype, f"the oracle of {row.name} returns {np.asarray(expected).dtype}"
     assert_same(row.text, outcome.row(row.target, dtype), np.asarray(expected), columns, row.ulps)
 
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the test's own, in a directory of its own, as another user where we are root."""
+"""PostgreSQL server in a separate directory, run as another user if the tests run as root."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def server_binaries() -> Path | None:
-    """The directory with initdb and postgres; Debian keeps them off PATH."""
+    """Return the directory with initdb and postgres; Debian keeps them off PATH."""
     on_path = shutil.which("initdb")
     directories = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), *([Path(on_path).parent] if on_path else [])]
     return next(
@@ -27,7 +27,7 @@ def server_binaries() -> Path | None:
 
 @contextmanager
 def running_postgres() -> Iterator[str]:
-    """The URL of a database that is empty and disappears."""
+    """Yield the URL of a database that is empty and disappears."""
     binaries = server_binaries()
     assert binaries is not None
     user = _unprivileged()
@@ -57,7 +57,7 @@ def running_postgres() -> Iterator[str]:
 
 
 def _unprivileged() -> pwd.struct_passwd | None:
-    """PostgreSQL refuses to run as root."""
+    """Return the user that runs PostgreSQL, which refuses to run as root."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name: entry for entry in pwd.getpwall()}

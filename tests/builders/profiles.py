@@ -1,4 +1,4 @@
-"""Traces and profiles of small runs, made the way every profile is made: written as a database and read back."""
+"""Traces and profiles of small runs, written as a database and read back."""
 
 from __future__ import annotations
 

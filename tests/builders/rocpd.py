@@ -76,7 +76,7 @@ def recorded_run(
     kernels: tuple[KernelSymbolRecord, ...] = (VEC_COPY, REDUCE),
     guid: str = GUID,
 ) -> RecordedRun:
-    """A run on `target` whose device calls itself emulated unless told otherwise."""
+    """A run on `target` whose device is emulated by default."""
     device = "emulator" if emulated else "rocm"
     return RecordedRun(
         agent=AgentRecord.from_target(target, device=device, emulated=emulated, versions={"lab": "test"}),

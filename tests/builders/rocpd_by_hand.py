@@ -1,6 +1,6 @@
-"""rocpd databases as rocprofv3 lays them out, in SQL of their own: nothing of the lab's writer is used.
+"""rocpd databases as rocprofv3 lays them out, written with separate SQL instead of the package's writer.
 
-`Database(path, version="3.0.3")` makes the tables of that schema; `process(...)` and the like add rows as the tool of
+`Database(path, version="3.0.3")` creates the tables of that schema; `process(...)` and the like add rows as the tool of
 ROCm does: ids of information tables are those of the system (pid, tid, node of an agent), not numbers of rows.
 """
 
@@ -57,7 +57,7 @@ TABLES: Mapping[str, str] = {
     f" extdata {_JSON}",
     "memory_copy": _COPY,
 }
-"""Columns of the tables of schema 3.0.0 besides id and guid, in an order of their own."""
+"""Columns of the tables of schema 3.0.0 besides id and guid, in a different order."""
 _GRAPH = "graph_exec_id INTEGER DEFAULT 0, graph_node_id INTEGER DEFAULT 0"
 ADDED: Mapping[str, Mapping[str, str]] = {
     "3.0.2": {"kernel_dispatch": _GRAPH, "memory_copy": _GRAPH},
@@ -93,12 +93,12 @@ class Database:
         self._connection.close()
 
     def execute(self, statement: str, *values: object) -> None:
-        """Any statement; `{pmc_event}` stands for the table of the process."""
+        """Execute a statement; `{pmc_event}` is replaced by the table of the process."""
         tables = {plain: f'"{self._name(plain)}"' for plain in ("metadata", *TABLES)}
         self._connection.execute(statement.format(**tables), values)
 
     def process(self, guid: str, pid: int, command: str = "./app") -> None:
-        """The tables of one process, which further rows go to, with strings and queue 0 as every run has them."""
+        """Add the tables of one process, which further rows go to, with strings and queue 0 as every run has them."""
         self._guid, self._pid = guid, pid
         self._create()
         self._guids.append(guid)
@@ -113,14 +113,14 @@ class Database:
         self._row("info_stream", id=0, name="Default Stream", **self._owner)
 
     def agent(self, node: int, kind: str = "GPU", properties: Mapping[str, Any] = MI300X) -> None:
-        """An agent by the number of its node."""
+        """Add an agent by the number of its node."""
         names = {name: properties.get(name) for name in ("name", "product_name")}
         self._row(
             "info_agent", id=node, type=kind, absolute_index=node, extdata=json.dumps(dict(properties)), **names, **self._owner
         )
 
     def kernel(self, number: int, name: str | None, display: str | None = None, **sizes: int | None) -> None:
-        """A kernel symbol; `sizes` are columns such as arch_vgpr_count."""
+        """Add a kernel symbol; `sizes` are columns such as arch_vgpr_count."""
         symbol = None if name is None else f"{name}.kd"
         self._row(
             "info_kernel_symbol", id=number, code_object_id=1, kernel_name=symbol, display_name=display, **sizes, **self._owner
@@ -132,7 +132,7 @@ class Database:
         lds: int | None = None, scratch: int | None = None, grid: Sequence[int] = (1024, 1, 1),
         workgroup: Sequence[int] = (256, 1, 1), event: int | None = None, stack: int | None = None,
     ) -> None:  # fmt: skip
-        """A dispatch, with its event where it has a number; `grid` counts work-items."""
+        """Add a dispatch, with an event if it has a number; `grid` counts work-items."""
         sizes = {
             f"{what}_size_{axis}": size
             for what, s in (("grid", grid), ("workgroup", workgroup))
@@ -148,30 +148,30 @@ class Database:
         )  # fmt: skip
 
     def text(self, number: int, text: str) -> None:
-        """A string by its number."""
+        """Add a string by its number."""
         self._row("string", id=number, string=text)
 
     def copy(
         self, start: int, end: int, size: int, *, name: int, source: int | None, destination: int | None, stream: int | None
     ) -> None:
-        """A memory copy."""
+        """Add a memory copy."""
         times = {"start": start, "end": end, "size": size, "name_id": name, "stream_id": stream}
         self._row("memory_copy", src_agent_id=source, dst_agent_id=destination, **times, **self._owner)
 
     def region(self, start: int, end: int, *, name: int, event: int | None = None, stack: int | None = None) -> None:
-        """An API call or a marked range."""
+        """Add an API call or a marked range."""
         if event is not None:
             self._row("event", id=event, stack_id=stack)
         self._row("region", tid=self._pid, start=start, end=end, name_id=name, event_id=event, **self._owner)
 
     def counter(self, number: int, name: str, agent: int) -> None:
-        """A counter that an agent offers."""
+        """Add a counter of an agent."""
         self._row(
             "info_pmc", id=number, agent_id=agent, name=name, symbol=name, target_arch="GPU", value_type="ABS", **self._owner
         )
 
     def values(self, event: int | None, counter: int, *values: float | None, **columns: int) -> None:
-        """One row per instance."""
+        """Add one row per instance."""
         for value in values:
             self._row("pmc_event", event_id=event, pmc_id=counter, value=value, **columns)
 

@@ -1,6 +1,6 @@
 """Runs as `rocprofv3 -f json` writes them, after rocprofiler-sdk's generateJSON.cpp and the tests that read it.
 
-Nothing of the lab's readers is used. Handles are not the ids of a database: agents have handles of their own, and the names
+It does not use the package's readers. Handles are not the ids of a database: agents have separate handles, and the names
 of kinds and operations are numbers into a table.
 """
 
@@ -37,9 +37,9 @@ def process_of(
     times: bool = True,
     groups: Sequence[Sequence[str]] = (),
 ) -> dict[str, Any]:
-    """What one process leaves. Without `streams` as ROCm 6 does, without `times` as its counter records of 6.2.
+    """Return the output of one process. Without `streams` as of ROCm 6, without `times` as counter records of 6.2.
 
-    With several `groups` of counters a dispatch has a record for each, as kernel replay leaves them.
+    With several `groups` of counters a dispatch has a record for each, as in kernel replay.
     """
     names = sorted({name for dispatch in run.dispatches for name in dispatch.counters})
     numbered = list(enumerate(run.dispatches, start=1))
@@ -104,7 +104,7 @@ def process_of(
 
 
 def call(kind: int, operation: int, start_ns: int, end_ns: int, *, correlation: int, thread: int) -> dict[str, Any]:
-    """A record of `hip_api` or `marker_api`."""
+    """Return a record of `hip_api` or `marker_api`."""
     return {
         "size": 64, "kind": kind, "operation": operation, "correlation_id": {"internal": correlation, "external": 0},
         "start_timestamp": start_ns, "end_timestamp": end_ns, "thread_id": thread,
@@ -112,7 +112,7 @@ def call(kind: int, operation: int, start_ns: int, end_ns: int, *, correlation: 
 
 
 def copy(start_ns: int, end_ns: int, size: int, *, correlation: int, stream: int) -> dict[str, Any]:
-    """A record of `memory_copy`, from the host to the GPU."""
+    """Return a record of `memory_copy`, from the host to the GPU."""
     return {
         **call(3, 2, start_ns, end_ns, correlation=correlation, thread=7), "dst_agent_id": {"handle": GPU},
         "src_agent_id": {"handle": CPU}, "bytes": size, "stream_id": {"handle": stream},
@@ -120,7 +120,7 @@ def copy(start_ns: int, end_ns: int, size: int, *, correlation: int, stream: int
 
 
 def write_json(path: Path, *processes: Mapping[str, Any], indent: int | None = None) -> Path:
-    """One document of some processes."""
+    """Write one document of some processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"rocprofiler-sdk-tool": processes}, indent=indent), encoding="utf-8")
     return path
@@ -157,7 +157,7 @@ def _agents(run: RecordedRun) -> list[dict[str, Any]]:
 
 
 def _symbols(kernels: Sequence[KernelSymbolRecord]) -> list[dict[str, Any]]:
-    """One per id from 0; those of no kernel are empty."""
+    """Return one symbol per id from 0; symbols without a kernel are empty."""
     empty = {"size": 0, "kernel_id": 0, "code_object_id": 0, "kernel_name": "", "formatted_kernel_name": ""}
     symbols = [dict(empty) for _ in range(max((kernel.id for kernel in kernels), default=-1) + 1)]
     for kernel in kernels:

@@ -1,6 +1,6 @@
-"""A stand-in for rocprofv3: it checks its words as the real one does and answers with databases of emulated dispatches.
+"""A stand-in for rocprofv3: it checks its arguments like the original and writes databases of emulated dispatches.
 
-The profiled program states what it "launches" as JSON lines in the file that STAND_IN_DISPATCHES names; see `launch`.
+The profiled program writes its "launches" as JSON lines in the file that STAND_IN_DISPATCHES names; see `launch`.
 STAND_IN_VERSION, STAND_IN_FAULT and STAND_IN_DECODER choose how the profiler behaves.
 """
 
@@ -29,13 +29,13 @@ GAP_NS = 2000
 
 
 def launch(kernel: str, queue: int = 0, source: str | None = None, **params: int) -> None:
-    """What a test program calls in place of a kernel launch: an experiment's kernel with params, or another source of it."""
+    """Record the launch of an experiment's kernel with params, or of another source of it."""
     with Path(os.environ[DISPATCHES]).open("a") as sink:
         sink.write(json.dumps({"kernel": kernel, "queue": queue, "source": source, "params": params}) + "\n")
 
 
-class Words:
-    """The command line, taken apart; what the real program refuses ends this one with the same text."""
+class CommandLine:
+    """Parsed command line; arguments that the original refuses end this program with the same message."""
 
     def __init__(self, words: Sequence[str]) -> None:
         if "--" not in words or words[-1] == "--":
@@ -68,12 +68,12 @@ class Words:
 
 
 def main(words: Sequence[str]) -> int:
-    """Behave as rocprofv3 would."""
+    """Behave like rocprofv3."""
     version = os.environ.get("STAND_IN_VERSION", "1.1.0")
     if list(words) == ["--version"]:
         print(f"{'version':>15}: {version}\n{'git_revision':>15}: 0000000")
         return 0
-    asked = Words(words)
+    asked = CommandLine(words)
     check(asked, version)
     with tempfile.TemporaryDirectory() as directory:
         dispatches = Path(directory) / "dispatches.jsonl"
@@ -86,8 +86,8 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def check(asked: Words, version: str) -> None:
-    """What fails before the application starts."""
+def check(asked: CommandLine, version: str) -> None:
+    """Fail as rocprofv3 does before the application starts."""
     if "--att" in asked.flags and os.environ.get("STAND_IN_DECODER") == "missing":
         fatal("rocprof-trace-decoder library path not found in ['/opt/rocm/lib']")
     if "--replay-mode" in asked.values and tuple(map(int, version.split("."))) < (1, 4, 1):
@@ -107,13 +107,13 @@ def check(asked: Words, version: str) -> None:
 
 
 def fatal(text: str) -> None:
-    """Errors of rocprofv3.py."""
+    """Exit with an error of rocprofv3.py."""
     print(f"Fatal error: {text}", file=sys.stderr)
     sys.exit(1)
 
 
-def write(asked: Words, rows: list[dict[str, Any]], scratch: Path) -> None:
-    """One database for the process, and a decoded thread trace where one was asked for."""
+def write(asked: CommandLine, rows: list[dict[str, Any]], scratch: Path) -> None:
+    """Write one database for the process, and a decoded thread trace if requested."""
     output = Path(asked.values["-d"])
     if not rows:
         return
@@ -198,7 +198,7 @@ class Recording:
         self._now += duration + GAP_NS
 
     def write(self, prefix: Path, formats: Sequence[str], groups: Sequence[Sequence[str]]) -> None:
-        """As rocprofv3 leaves it. Only JSON tells the passes of kernel replay apart: a database has all values of all passes."""
+        """Write the output files. Only JSON separates the passes of kernel replay; a database has all values of all passes."""
         from rocm_perf_lab.rocprof.recording import AgentRecord, CodeObjectRecord, ProcessRecord, RecordedRun
         from rocm_perf_lab.rocprof.writer import write_database
         from rocm_perf_lab.target.catalog import load_target
@@ -214,7 +214,7 @@ class Recording:
 
 
 def described(kernel: str, params: dict[str, int], source: str | None = None) -> Any:
-    """Launch and symbol of an experiment."""
+    """Return launch and symbol of an experiment."""
     import yaml
 
     from rocm_perf_lab.core.resources import resource_dir

@@ -1,4 +1,4 @@
-"""A directory where a user sweeps: a job that costs nothing and tells where it ran, and a space for it."""
+"""Directory for sweeps: a cheap job that records its place of execution, and a space for it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SweepPlace:
         }
 
     def words(self, *more: str) -> list[str]:
-        """The command line of a sweep over the space."""
+        """Return the command line of a sweep over the space."""
         tracking = [] if any(word.startswith("tracking") for word in more) else ["tracking=none"]
         return [
             "job._target_=stand_job.Stand", "kernel=vector_add", "device=emulator", f"autotune.space={self.space}",
@@ -67,7 +67,7 @@ class SweepPlace:
         ]  # fmt: skip
 
     def begin(self, *more: str) -> subprocess.Popen[str]:
-        """Start a sweep in a process group of its own."""
+        """Start a sweep in a separate process group."""
         return subprocess.Popen(
             [sys.executable, "-m", "rocm_perf_lab", *self.words(*more)],
             cwd=self.directory,
@@ -79,7 +79,7 @@ class SweepPlace:
         )
 
     def sweep(self, *more: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-        """A sweep from beginning to end."""
+        """Run a sweep to its end."""
         process = self.begin(*more)
         try:
             out, err = process.communicate(timeout=timeout_s)
@@ -88,11 +88,11 @@ class SweepPlace:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def result(self, sweep: str = "swept") -> dict[str, Any]:
-        """autotune.json of a sweep."""
+        """Return autotune.json of a sweep."""
         content: dict[str, Any] = json.loads((self.directory / sweep / "autotune.json").read_text())
         return content
 
     def told(self, sweep: str = "swept") -> list[dict[str, Any]]:
-        """What each job told of itself, in the order of trials."""
+        """Return the record of each job, in the order of trials."""
         files = sorted((self.directory / sweep).glob("*/told.json"), key=lambda path: int(path.parent.name))
         return [json.loads(path.read_text()) for path in files]

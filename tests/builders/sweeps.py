@@ -1,4 +1,4 @@
-"""Small spaces and places for tests of sweeps: what is told, and in which order, without Hydra and without a kernel."""
+"""Small spaces and slots for tests of sweeps, without Hydra and without a kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Measure = "Callable[[Configuration], Measurement | Infeasible]"
 
 
 def small_space(**more: Any) -> Space:
-    """36 combinations, 26 of them valid; the fastest is x=3, y=2, order=a."""
+    """Return 36 combinations, 26 of them valid; the fastest is x=3, y=2, order=a."""
     content = {
         "parameters": {"x": [1, 2, 3, 4, 5, 6], "y": [1, 2, 3], "order": ["a", "b"]},
         "derived": {"tile": "x * y"},
@@ -32,13 +32,13 @@ def small_space(**more: Any) -> Space:
 
 
 def time_of(configuration: Configuration) -> Measurement:
-    """A time that one can work out in the head; in ms."""
+    """Return a time in ms that is easy to compute by hand."""
     x, y = int(configuration["x"]), int(configuration["y"])
     return Measurement(1.0 + abs(x - 3) + abs(y - 2) + 0.5 * (configuration["order"] == "b"))
 
 
 class ThreadSlots:
-    """Slots in threads, each with a worker of its own."""
+    """Slots in threads, each with a separate worker."""
 
     def __init__(self, count: int, measure: Callable[[Configuration], Measurement | Infeasible | Unmeasured] = time_of) -> None:
         self.count = count
@@ -59,5 +59,5 @@ class ThreadSlots:
 
 
 def proposed(study: Study) -> list[tuple[Any, ...]]:
-    """The parameters of every trial that has any."""
+    """Return the parameters of every trial that has parameters."""
     return [tuple(sorted(trial.params.items())) for trial in study.get_trials() if trial.params]

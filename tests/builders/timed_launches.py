@@ -69,7 +69,7 @@ def traced_launch(
 
     Args:
         steps: The program.
-        records: [sampled workgroup][wave] -> the words of its memory records.
+        records: [sampled workgroup][wave] -> the dwords of its memory records.
         workgroups: Of the launch.
         resident: Workgroups that fit on one compute unit.
         base: Address of the launch's only buffer.

@@ -1,4 +1,4 @@
-"""A directory where a user works: a stand-in `rocprofv3`, and an application to profile."""
+"""Working directory of a user: a stand-in `rocprofv3` and an application to profile."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Workplace:
     directory: Path
 
     def application(self, body: str) -> Path:
-        """An application that does `body`; `launch("softmax", rows=8)` stands for a kernel launch."""
+        """Write an application with this body; `launch("softmax", rows=8)` replaces a kernel launch."""
         return self._program(
             self.directory / "app", APPLICATION.format(python=sys.executable, repository=str(REPOSITORY), body=body)
         )
@@ -48,7 +48,7 @@ class Workplace:
         return self._program(self.directory / "bin" / "rocprofv3", text)
 
     def rocm_perf(self, *words: str) -> Result:
-        """Run a command of the lab as a user would."""
+        """Run `rocm-perf` with these arguments."""
         return CliRunner().invoke(main, list(words), catch_exceptions=False)
 
     @staticmethod

@@ -47,7 +47,7 @@ def database(tmp_path: Path) -> Path:
 def analysed(
     database: Path, att: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[str, dict[str, Any]]:
-    """What is on the screen, its frames and line breaks taken out, and analysis.json."""
+    """Return the screen output without frames and line breaks, and analysis.json."""
     monkeypatch.setenv("COLUMNS", "80")
     run_analyze(AnalyzeRequest.of([database], att=att, output=database.parent / "out"))
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What a profile prints about times that cannot be trusted, and about rates that cannot be."""
+"""Output of a profile about unreliable times and implausible rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read out of an answer, and what is refused with which words."""
+"""Sources read from an answer, and the messages for refused answers."""
 
 from __future__ import annotations
 
