@@ -187,9 +187,12 @@ def _without_output(arguments: Sequence[str]) -> list[str]:
 
 
 def _commit() -> str:
-    command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--abbrev=10", "--dirty", "--exclude=*"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    return run.stdout.strip() or "unknown"
+    def git(*arguments: str) -> str:
+        run = subprocess.run(["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=False)
+        return run.stdout.strip()
+
+    changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("-dirty" if changes else "")
 
 
 def _machine() -> str:
