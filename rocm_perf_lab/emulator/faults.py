@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.core.errors import EXIT_NEGATIVE
 from rocm_perf_lab.emulator.errors import EmulationError, IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.kernarg import service_at
 from rocm_perf_lab.emulator.structures import LANES, AccessKind, FaultKind
@@ -29,7 +30,13 @@ _GRID_SYNC_HINT = (
 )
 
 
-class MemoryFault(EmulationError):
+class KernelFault(EmulationError):
+    """Invalid operation of the kernel itself, as opposed to a limit of the emulator."""
+
+    exit_code = EXIT_NEGATIVE
+
+
+class MemoryFault(KernelFault):
     """An access to device memory outside every live buffer, or a misaligned atomic."""
 
 
@@ -37,23 +44,23 @@ class MissingService(EmulationError):
     """A kernel that needs a runtime service that the emulator does not have, such as queues."""
 
 
-class LdsFault(EmulationError):
+class LdsFault(KernelFault):
     """An access beyond the LDS of a workgroup."""
 
 
-class ScratchFault(EmulationError):
+class ScratchFault(KernelFault):
     """An access beyond the scratch of a work-item."""
 
 
-class InstructionBudgetExceeded(EmulationError):
+class InstructionBudgetExceeded(KernelFault):
     """A launch that executed more instructions than allowed; most likely it does not end."""
 
 
-class BarrierDeadlock(EmulationError):
+class BarrierDeadlock(KernelFault):
     """Wavefronts that wait at a barrier that others never reach."""
 
 
-class KernelTrap(EmulationError):
+class KernelTrap(KernelFault):
     """A kernel that stopped itself (abort, failed assertion) or jumped to an address outside its code."""
 
 
