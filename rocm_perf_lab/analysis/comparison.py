@@ -204,8 +204,8 @@ def _by_ranks(base_ms: Floats, new_ms: Floats) -> _Measured:
 
 
 def _by_summary(base: KernelTimes, new: KernelTimes) -> _Measured:
-    summaries = [TimeSummary(one.time_ms, one.stddev_ms or 0.0, one.runs) for one in (base, new)]
-    found = summary_test(*summaries, CONFIDENCE)
+    old, young = (TimeSummary(one.time_ms, one.stddev_ms or 0.0, one.runs) for one in (base, new))
+    found = summary_test(old, young, CONFIDENCE)
     return _Measured(
         change=found.ratio - 1,
         basis="summary",
