@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.device.protocol import Launch
     from rocm_perf_lab.emulator.launching import LaunchResult
+    from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.emulator.machine import EmulatedGpu
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.target.model import Target
@@ -134,17 +135,7 @@ class EmulatorDevice:
             loaded = machine.load(launch.code_object)
             for variable in launch.variables:
                 loaded.fill_global(variable.name, variable.data.tobytes())
-            result = machine.launch(
-                loaded,
-                launch.symbol,
-                launch.grid,
-                launch.block,
-                [buffers[a.name] if isinstance(a, BufferValue) else a.encoded for a in launch.arguments],
-                launch.dynamic_lds_bytes,
-                remainder=launch.remainder,
-                cooperative=launch.cooperative,
-                source_line=_source_lines(launch.code_object),
-            )
+            result = launch_loaded(machine, loaded, launch, buffers)
             timing = estimate_launch(
                 self._target,
                 kernel,
@@ -166,6 +157,27 @@ class EmulatorDevice:
         notes = (*_host_call_notes(result.host_calls), *(f"{f.check.replace('_', ' ')}: {f}" for f in result.remarks))
         counts = _instruction_counts(result)
         return DeviceRun(outputs, database, counts, findings, result.printed, result.host_calls, notes)
+
+
+def launch_loaded(
+    machine: EmulatedGpu, loaded: LoadedCodeObject, launch: Launch, buffers: Mapping[str, Allocation]
+) -> LaunchResult:
+    """Execute a launch whose code object is loaded and whose buffers are allocated.
+
+    Raises:
+        EmulationError: The kernel made an invalid operation, or cannot be executed.
+    """
+    return machine.launch(
+        loaded,
+        launch.symbol,
+        launch.grid,
+        launch.block,
+        [buffers[a.name] if isinstance(a, BufferValue) else a.encoded for a in launch.arguments],
+        launch.dynamic_lds_bytes,
+        remainder=launch.remainder,
+        cooperative=launch.cooperative,
+        source_line=_source_lines(launch.code_object),
+    )
 
 
 def _host_call_notes(host_calls: int) -> tuple[str, ...]:

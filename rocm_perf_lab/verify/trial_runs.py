@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.device.emulator import launch_loaded
 from rocm_perf_lab.device.protocol import BufferValue, Finding
-from rocm_perf_lab.toolchain.source_lines import line_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.machine import EmulatedGpu
     from rocm_perf_lab.emulator.memory import Allocation
     from rocm_perf_lab.target.model import Target
-    from rocm_perf_lab.toolchain.code_object import CodeObject
 
 _CANARY_BYTES = 4096
 DEFAULT_BUDGET = 2_000_000_000
@@ -87,17 +86,7 @@ class EmulatorRunner:
                 _fill(machine, launch, buffers, aliases)
                 for variable in launch.variables:
                     loaded.fill_global(variable.name, variable.data.tobytes())
-                result = machine.launch(
-                    loaded,
-                    launch.symbol,
-                    launch.grid,
-                    launch.block,
-                    [buffers[a.name] if isinstance(a, BufferValue) else a.encoded for a in launch.arguments],
-                    launch.dynamic_lds_bytes,
-                    remainder=launch.remainder,
-                    cooperative=launch.cooperative,
-                    source_line=_lines(launch.code_object),
-                )
+                result = launch_loaded(machine, loaded, launch, buffers)
                 findings += [Finding(f.check, str(f), f.source) for f in result.findings]
                 longest = max(longest, int(result.counters.get("SQ_INSTS", 0)))
             contents = {
@@ -158,11 +147,3 @@ def _padded(argument: BufferValue) -> BufferValue:
 
 def _canary(name: str) -> NDArray[np.uint8]:
     return np.random.default_rng(list(name.encode())).integers(0, 256, _CANARY_BYTES, np.uint8)
-
-
-def _lines(code_object: CodeObject) -> Callable[[int], str | None]:
-    def line_of(address: int) -> str | None:
-        found = line_table(code_object)(address)
-        return f"{found.file}:{found.line}" if found is not None else None
-
-    return line_of
