@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.device.protocol import Device, Finding, Launch
     from rocm_perf_lab.languages.description import KernelDescription
     from rocm_perf_lab.optimize.inspection import Inspection
+    from rocm_perf_lab.profiling.passes import PassResults
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.target.occupancy import Occupancy
     from rocm_perf_lab.target.peaks import MeasuredPeaks
@@ -195,26 +196,7 @@ class Workbench:
             att=directory / ATT_DIRECTORY if self._config.passes.thread_trace else None,
         )
         verification = self._verify(launch, passes.outputs)
-        identity = self._device.identity
-        profile = build_profile(
-            passes.trace,
-            target=self._config.target,
-            identity_note=f"{identity.name}: {identity.reason}",
-            resources=compiled.kernel,
-            symbol=compiled.kernel.symbol,
-            helper_patterns=self._config.passes.helper_kernels,
-            counter_traces=passes.counter_traces,
-            code_object_sha256=compiled.build.code_object.sha256,
-            versions={**identity.versions, compiled.build.compiler_name: compiled.build.compiler_version},
-            failures=passes.failures,
-        )
-        diagnosis = diagnose(
-            profile,
-            passes.trace,
-            deterministic=self._device.deterministic,
-            att=passes.att if passes.att is not None else passes.att_reason,
-            measured=self._measured_peaks,
-        )
+        profile, diagnosis = self._analyze(compiled, passes)
         described = describe(
             profile,
             diagnosis,
@@ -225,22 +207,33 @@ class Workbench:
         documents = write_documents(directory, described)
         timeline = directory / TIMELINE
         write_perfetto(timeline, passes.trace, diagnosis.critical_path)
-        files = (
-            *documents,
-            timeline,
-            *_write_binaries(compiled, directory),
-            *sorted((directory / ROCPD_DIRECTORY).rglob("*.db")),
+        databases = sorted((directory / ROCPD_DIRECTORY).rglob("*.db"))
+        observations = _write_observations(passes, launch, directory)
+        files = (*documents, timeline, *_write_binaries(compiled, directory), *databases, *observations)
+        return ProfiledKernel(compiled, profile, diagnosis, verification, passes.findings, files, passes.printed)
+
+    def _analyze(self, compiled: CompiledKernel, passes: PassResults) -> tuple[Profile, Diagnosis]:
+        build, identity = compiled.build, self._device.identity
+        profile = build_profile(
+            passes.trace,
+            target=self._config.target,
+            identity_note=f"{identity.name}: {identity.reason}",
+            resources=compiled.kernel,
+            symbol=compiled.kernel.symbol,
+            helper_patterns=self._config.passes.helper_kernels,
+            counter_traces=passes.counter_traces,
+            code_object_sha256=build.code_object.sha256,
+            versions={**identity.versions, build.compiler_name: build.compiler_version},
+            failures=passes.failures,
         )
-        if passes.findings:
-            files = (*files, write_findings(passes.findings, directory))
-        if passes.instruction_counts:
-            counts = counts_document(launch.symbol, build.code_object.sha256, passes.instruction_counts)
-            write_text(directory / COUNTS_NAME, counts)
-            files = (*files, directory / COUNTS_NAME)
-        if passes.printed:
-            write_text(directory / PRINTED_NAME, text_of(passes.printed))
-            files = (*files, directory / PRINTED_NAME)
-        return ProfiledKernel(compiled, profile, diagnosis, verification, passes.findings, tuple(files), passes.printed)
+        diagnosis = diagnose(
+            profile,
+            passes.trace,
+            deterministic=self._device.deterministic,
+            att=passes.att if passes.att is not None else passes.att_reason,
+            measured=self._measured_peaks,
+        )
+        return profile, diagnosis
 
     def time_ns(self, compiled: CompiledKernel, directory: Path, *, dispatches: int) -> float:
         """Return the median time of some dispatches in a separate process, without verification and counters.
@@ -270,6 +263,21 @@ class Workbench:
                 return None
             self._expected = reference
         return verify_outputs(outputs, self._expected, self._config.kernel.tolerance)
+
+
+def _write_observations(passes: PassResults, launch: Launch, directory: Path) -> tuple[Path, ...]:
+    """Write findings, instruction counts and printed text, as far as there are any."""
+    files: list[Path] = []
+    if passes.findings:
+        files.append(write_findings(passes.findings, directory))
+    if passes.instruction_counts:
+        counts = counts_document(launch.symbol, launch.code_object.sha256, passes.instruction_counts)
+        write_text(directory / COUNTS_NAME, counts)
+        files.append(directory / COUNTS_NAME)
+    if passes.printed:
+        write_text(directory / PRINTED_NAME, text_of(passes.printed))
+        files.append(directory / PRINTED_NAME)
+    return tuple(files)
 
 
 def write_findings(findings: Sequence[Finding], directory: Path) -> Path:
