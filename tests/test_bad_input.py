@@ -193,7 +193,7 @@ def test_a_kernel_that_never_ends_stops_at_its_instruction_budget_and_names_the_
 
 
 def test_a_missing_compiler_has_an_installation_hint(directory: Directory) -> None:
-    refused(directory.run("toolchain.compilers=[hipcc]"), says="no compiler", hint="rocm-perf-lab[emulator]")
+    refused(directory.run("toolchain.compilers=[hipcc]"), says="no usable compiler", hint="rocm-perf-lab[emulator]")
 
 
 def test_an_unwritable_output_directory(directory: Directory) -> None:

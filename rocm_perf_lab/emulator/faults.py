@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.core.errors import EXIT_NEGATIVE
 from rocm_perf_lab.emulator.errors import EmulationError, IllegalInstruction, UnsupportedInstruction
 from rocm_perf_lab.emulator.kernarg import service_at
 from rocm_perf_lab.emulator.structures import LANES, AccessKind, FaultKind
@@ -30,13 +29,7 @@ _GRID_SYNC_HINT = (
 )
 
 
-class KernelFault(EmulationError):
-    """Invalid operation of the kernel itself, as opposed to a limit of the emulator."""
-
-    exit_code = EXIT_NEGATIVE
-
-
-class MemoryFault(KernelFault):
+class MemoryFault(EmulationError):
     """An access to device memory outside every live buffer, or a misaligned atomic."""
 
 
@@ -44,23 +37,23 @@ class MissingService(EmulationError):
     """A kernel that needs a runtime service that the emulator does not have, such as queues."""
 
 
-class LdsFault(KernelFault):
+class LdsFault(EmulationError):
     """An access beyond the LDS of a workgroup."""
 
 
-class ScratchFault(KernelFault):
+class ScratchFault(EmulationError):
     """An access beyond the scratch of a work-item."""
 
 
-class InstructionBudgetExceeded(KernelFault):
+class InstructionBudgetExceeded(EmulationError):
     """A launch that executed more instructions than allowed; most likely it does not end."""
 
 
-class BarrierDeadlock(KernelFault):
+class BarrierDeadlock(EmulationError):
     """Wavefronts that wait at a barrier that others never reach."""
 
 
-class KernelTrap(KernelFault):
+class KernelTrap(EmulationError):
     """A kernel that stopped itself (abort, failed assertion) or jumped to an address outside its code."""
 
 

@@ -84,7 +84,7 @@ def test_every_number_of_one_process(workplace: Workplace, layout: str) -> None:
     assert profile["occupancy"].items() >= {"waves_per_simd": 8.0, "theoretical": 1.0, "limiter": "wave slots"}.items()
     # A row without a value spoils the total of its dispatch; the maximum over instances is the larger row.
     assert profile["counters"] == [{"SQ_WAVES": 16.0, "TCC_HIT_max": 9.0}]
-    assert "SQ_WAVES: 1 dispatches have a value that is no number; left out" in profile["notes"]
+    assert "SQ_WAVES: 1 dispatches have a value that is not a number; ignored" in profile["notes"]
     ranked = [(k["name"], k["calls"], k["total_ms"], k["helper"]) for k in profile["kernels"]]
     assert ranked == [("__amd_rocclr_copyBuffer", 1, 0.006, True), ("add(float*)", 2, 0.005, False)]
     assert [k["share"] for k in profile["kernels"]] == pytest.approx([6 / 11, 5 / 11])
@@ -133,7 +133,7 @@ def test_passes_of_several_pmc_options_are_not_taken_for_one_run(workplace: Work
 
     assert profile["counters"] == [{"SQ_WAVES": 5.0}, {"SQ_INSTS": 10.0}]
     assert [(k["calls"], k["total_ms"]) for k in profile["kernels"]] == [(1, 0.0007)]
-    assert "2 runs with different counters lie here: times are those of 1_results.db" in profile["notes"]
+    assert "2 runs with different counters are here: times are those of 1_results.db" in profile["notes"]
 
 
 @pytest.mark.parametrize(("start", "command"), [(1300, "./app"), (9000, "./other")], ids=["at the same time", "other command"])
@@ -189,10 +189,10 @@ def test_a_finished_write_ahead_log_in_a_directory_that_cannot_be_written(workpl
     ("statement", "says"),
     [
         ("UPDATE {kernel_dispatch} SET workgroup_size_x = 0", "workgroups of 0 x 1 x 1"),
-        ("UPDATE {info_kernel_symbol} SET arch_vgpr_count = 'many'", "rocpd_info_kernel_symbol holds a value"),
-        ("UPDATE {info_process} SET pid = x'ff'", "rocpd_info_process holds a value"),
+        ("UPDATE {info_kernel_symbol} SET arch_vgpr_count = 'many'", "rocpd_info_kernel_symbol contains a value"),
+        ("UPDATE {info_process} SET pid = x'ff'", "rocpd_info_process contains a value"),
         ("UPDATE {kernel_dispatch} SET agent_id = 77", "row 77"),
-        ("UPDATE {info_agent} SET extdata = '['", "no JSON"),
+        ("UPDATE {info_agent} SET extdata = '['", "not contain JSON"),
     ],
 )
 def test_invalid_values_are_named(workplace: Workplace, statement: str, says: str) -> None:

@@ -280,7 +280,7 @@ def test_options_that_exclude_each_other(workplace: Workplace) -> None:
 
 
 def test_options_for_applications_only(workplace: Workplace) -> None:
-    refused(workplace, "kernel=softmax", "--focus-critical", says="--focus-critical is for applications")
+    refused(workplace, "kernel=softmax", "--focus-critical", says="--focus-critical applies to applications")
 
 
 def _is_alive(pid: int) -> bool:

@@ -247,7 +247,7 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
     file.write_text(write(file, KERNEL, [kernel(1, 0, 1), kernel(2, 3, 4)]).read_text()[:-30])
     assert "row 3 does not have 22 columns" in failing(file)
     assert "neither a kernel trace nor counters" in failing(write(tmp_path / "agent_info.csv", AGENT, []))
-    assert "neither a trace nor counters of rocprofv3" in failing(write(tmp_path / "songs.csv", ["a"], []))
+    assert "neither name nor header is that of a trace" in failing(write(tmp_path / "songs.csv", ["a"], []))
 
 
 def test_a_kernel_name_of_64_kb_is_read_whole(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_without_a_url_the_study_is_in_the_directory(tmp_path: Path) -> None:
         ("postgresql://lab:secret@127.0.0.1:1/studies", "refused"),
         ("sqlite:////proc/none/study.db", "No such file"),
         ("journal:////proc/none/study.log", "No such file"),
-        ("nonsense", "not the URL of a storage"),
+        ("nonsense", "invalid storage URL"),
         ("nonsense://host/name", "Can't load plugin"),
     ],
 )
