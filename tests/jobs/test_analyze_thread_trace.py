@@ -99,7 +99,7 @@ def test_the_trace_of_another_kernel_is_said_and_the_analysis_goes_on(
         (lambda directory: directory.write_text(""), "this is a file, not the directory of a thread trace"),
         (lambda directory: directory.mkdir(), "no code.json"),
         (lambda directory: (directory.mkdir(), (directory / "x_shader_engine_0_1.att").touch()), "were not decoded"),
-        (lambda directory: (directory.mkdir(), (directory / "code.json").write_text('{"code": [["s_nop')), "damaged or truncated"),
+        (lambda directory: (directory.mkdir(), (directory / "code.json").write_text('{"code": [["s_nop')), "or truncated"),
     ],
 )
 def test_a_directory_that_cannot_be_used_is_one_error_and_leaves_nothing(database: Path, make: Any, message: str) -> None:
