@@ -109,9 +109,11 @@ def checked() -> Figure:
 
 def memory() -> Figure:
     """Measure the peak memory of a new process that launches a softmax, without the buffers of host and device."""
+    # VmHWM, because ru_maxrss of a child starts with the peak of its parent.
     program = (
-        "import resource; from benchmarks.emulator import _description, _launch, _rate, SIZES, buffer_bytes;"
-        "_rate('softmax', threads=2); peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024;"
+        "import pathlib, re; from benchmarks.emulator import _description, _launch, _rate, SIZES, buffer_bytes;"
+        "_rate('softmax', threads=2); status = pathlib.Path('/proc/self/status').read_text();"
+        "peak = int(re.search(r'VmHWM:\\s+(\\d+) kB', status)[1]) * 1024;"
         "print(peak - 2 * buffer_bytes(_launch(_description('softmax', **SIZES['softmax']))))"
     )
     answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
