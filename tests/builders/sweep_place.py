@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,11 @@ class Stand:
 BLOCKS = [64, 96, 128, 256, 512, 1024]
 
 
+def _restore_interrupt() -> None:
+    """Undo an ignored SIGINT, which a background process of a shell inherits."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class SweepPlace:
     """`directory` has the job's module and `space.yaml`; sweeps run there."""
 
@@ -76,6 +82,7 @@ class SweepPlace:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_restore_interrupt,  # noqa: PLW1509 - no threads here
         )
 
     def sweep(self, *more: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
