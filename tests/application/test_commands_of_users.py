@@ -112,6 +112,7 @@ def test_a_failed_run_leaves_no_profile_of_an_earlier_one(workplace: Workplace) 
     assert not (workplace.directory / "run" / "profile.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without", [(), ("--no-rocprof",)], ids=["rocprofv3", "wall clock"])
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_terminates_the_application_and_its_children(
@@ -169,6 +170,7 @@ if "STAND_IN_DISPATCHES" in os.environ: launch("vector_add", n=4096)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "through"),
     [(("--runs", "2"), "pipe"), (("--no-rocprof", "--runs", "2"), "pipe"), (("--no-rocprof", "--runs", "2"), "file")],

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
+if TYPE_CHECKING:
     from tests.builders.workplace import Workplace
 
 TWO_KERNELS = """
@@ -41,6 +41,7 @@ def test_the_longest_kernel_is_profiled_with_its_counters_and_all_are_ranked(wor
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_counters_come_from_as_few_runs_as_the_blocks_allow_and_times_from_a_run_without(workplace: Workplace) -> None:
     workplace.application('open("ran", "a").write("x"); launch("softmax", rows=8)')
 
@@ -52,6 +53,7 @@ def test_counters_come_from_as_few_runs_as_the_blocks_allow_and_times_from_a_run
     assert len(document(workplace.directory)["counters"]) == len(passes) - 1
 
 
+@pytest.mark.slow
 def test_kernel_replay_collects_all_counters_in_one_run(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_VERSION", "1.4.1")
     workplace.application('open("ran", "a").write("x"); launch("softmax", rows=8)')
@@ -66,6 +68,7 @@ def test_kernel_replay_collects_all_counters_in_one_run(workplace: Workplace, mo
     assert replayed["counters"] == document(workplace.directory)["counters"]
 
 
+@pytest.mark.slow
 def test_if_kernel_replay_fails_the_application_is_run_once_per_pass(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,7 @@ def test_without_a_profiler_wall_clock_time_is_used_and_reported(directory: Dire
         assert trial["runtime_ms"] > 1000 * trial["parameters"]["BLOCK_M"] / 200
 
 
+@pytest.mark.slow
 def test_a_profiled_command_is_timed_by_its_kernel(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Workplace(directory.path)
     place.profiler()
@@ -268,6 +269,7 @@ def calls(directory: Directory) -> list[str]:
 RECORDING = "open('calls', 'a').write(f'{m}x{n}\\n'); import time; time.sleep(0.2)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_search_resumes_without_repeating_measurements(directory: Directory, sign: signal.Signals) -> None:
     process = started(directory, directory.program(RECORDING))

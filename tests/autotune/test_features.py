@@ -44,6 +44,7 @@ def tiles() -> Space:
     return space(block_m=[32, 64], block_k=[16, 32, 256], num_warps=[4])
 
 
+@pytest.mark.slow
 def test_configurations_that_cannot_run_are_discarded_with_the_reason(builder: KernelBuilder, tiles: Space) -> None:
     compiled = compile_space(tiles, builder, workers=2)
 

@@ -132,6 +132,7 @@ def test_the_three_hottest_lines_are_on_the_screen(run: tuple[Path, str]) -> Non
     assert all(source in run[1] for source in hottest)
 
 
+@pytest.mark.slow
 def test_without_the_pass_there_is_a_reason_and_no_directory(tmp_path: Path) -> None:
     command = [*(word for word in COMMAND if word != "passes=deep"), f"hydra.run.dir={tmp_path / 'run'}"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)

@@ -262,6 +262,7 @@ def test_another_geometry_and_other_scalars_use_the_captured_memory(tmp_path: Pa
     assert read(outcome) == 2550.0
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     scene = Scene()
     directory = scene.capture(tmp_path / "c", "hang", [scene.buffer(np.zeros(1, dtype=np.int32), "flag")])

@@ -122,6 +122,7 @@ def test_an_autotune_job_runs_once_per_combination(place: SweepPlace) -> None:
     assert [place.result(f"swept/{number}")["evaluated_configs"] for number in range(2)] == [1, 1]
 
 
+@pytest.mark.slow
 @needs("joblib")
 def test_joblib_runs_a_worker_per_slot_and_replaces_a_killed_one(place: SweepPlace) -> None:
     done = place.sweep(
@@ -181,6 +182,7 @@ def interrupt(place: SweepPlace, kind: signal.Signals, trials: int, *words: str)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_sweep_like_ctrl_c(place: SweepPlace) -> None:
     place.space.write_text("parameters: {block: [64, 128]}\ndefaults: {block: 64}")
 

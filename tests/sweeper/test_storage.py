@@ -79,6 +79,7 @@ def test_a_study_of_another_space_is_refused_with_the_differences(more: dict[str
     assert "autotune.study" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_concurrent_processes_create_one_storage(tmp_path: Path) -> None:
     begin = (
         "import sys, time; from pathlib import Path; import optuna; from rocm_perf_lab.autotune.storage import open_storage;"
