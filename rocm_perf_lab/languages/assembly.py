@@ -40,7 +40,6 @@ class AssemblyLanguage(Language):
         """Assemble and link a source; see :meth:`Language.compile`. The optimisation level does not apply."""
         from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
         from rocm_perf_lab.toolchain.build import BuildResult, built_once, require_source
-        from rocm_perf_lab.toolchain.elf import read_code_object
 
         require_source(source)
         compiler = settings.find_compiler()
@@ -54,16 +53,7 @@ class AssemblyLanguage(Language):
             cache_dir,
             fresh=settings.fresh,
         )
-        return BuildResult(
-            code_object=read_code_object(build.content),
-            command=build.command,
-            compiler_name=compiler.name,
-            compiler_version=compiler.version,
-            log=build.log,
-            cached=cached,
-            key=key,
-            dependencies=build.dependencies,
-        )
+        return BuildResult.of(build, compiler, key, cached=cached)
 
     def build_values(self, kernel: KernelSpec) -> Mapping[str, object]:
         """Return the preprocessor definitions."""

@@ -91,6 +91,20 @@ class BuildResult:
     dependencies: tuple[Path, ...] = ()
     """Files that the compiler read; those found from the source's directory are relative to it."""
 
+    @classmethod
+    def of(cls, build: CachedBuild, compiler: Compiler, key: str, *, cached: bool) -> BuildResult:
+        """Return the result of a build that :func:`built_once` returned for `key`."""
+        return cls(
+            code_object=read_code_object(build.content),
+            command=build.command,
+            compiler_name=compiler.name,
+            compiler_version=compiler.version,
+            log=build.log,
+            cached=cached,
+            key=key,
+            dependencies=build.dependencies,
+        )
+
 
 def compile_source(
     request: CompileRequest,
@@ -120,16 +134,7 @@ def compile_source(
     build, cached = built_once(
         lambda: _run(request, compiler, cache_dir, sandbox), key, request.source.parent, cache_dir, fresh=fresh
     )
-    return BuildResult(
-        code_object=read_code_object(build.content),
-        command=build.command,
-        compiler_name=compiler.name,
-        compiler_version=compiler.version,
-        log=build.log,
-        cached=cached,
-        key=key,
-        dependencies=build.dependencies,
-    )
+    return BuildResult.of(build, compiler, key, cached=cached)
 
 
 def require_source(source: Path) -> None:
