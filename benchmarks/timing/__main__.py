@@ -99,7 +99,9 @@ def _store(publisher: Publisher, fresh: Sequence[Outcome]) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         outcomes = merged(stored(path), fresh)
-        publisher.publish("timing model against published measurements", FAMILY_COLUMNS, _family_rows(outcomes), _data(outcomes))
+        publisher.publish(
+            "timing model against published measurements", FAMILY_COLUMNS, _family_rows(outcomes), _data(outcomes), width=130
+        )
     finally:
         os.close(lock)
 

@@ -62,7 +62,7 @@ class Emulation:
         arguments: tuple[BufferValue | ScalarValue, ...],
         *,
         dynamic_lds_bytes: int = 0,
-        **defines: int | float | str,
+        **defines: float | str,
     ) -> Launch:
         """Return a launch of a kernel in `benchmarks/kernels/timing`; `grid` is in workgroups."""
         code = _compiled(source, tuple(sorted(defines.items())))
@@ -98,7 +98,7 @@ class Emulation:
         return (self.nanoseconds(launch(many)) - self.nanoseconds(launch(few))) / (many - few) * self.clock_ghz
 
 
-def scalar(name: str, value: int | float, dtype: str) -> ScalarValue:
+def scalar(name: str, value: float, dtype: str) -> ScalarValue:
     """Return an argument passed by value; `dtype` is a NumPy name such as `i4` or `f8`."""
     return ScalarValue(name, np.array(value, dtype).tobytes())
 
