@@ -191,7 +191,7 @@ class Architecture(Processor):
     counter_blocks: dict[str, CounterBlock]
     emulator: EmulatorParameters | None = None
     """None if the emulator cannot execute its code."""
-    timing: dict[str, float] = {}
+    timing: dict[str, Any] = {}
     """Defaults of the emulator's timing parameters; see :mod:`rocm_perf_lab.target.timing`."""
 
     @property

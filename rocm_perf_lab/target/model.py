@@ -13,6 +13,7 @@ from rocm_perf_lab.arch.model import LdsPool, WaveLimits
 from rocm_perf_lab.arch.registry import architectures, find_architecture, merged
 from rocm_perf_lab.core.models import StrictModel
 from rocm_perf_lab.target.timing import TimingParameters
+from rocm_perf_lab.target.timing_errors import UNVALIDATED, TimingErrors
 
 
 class Caches(StrictModel):
@@ -87,6 +88,11 @@ class Target(StrictModel):
             known = ", ".join(architectures())
             raise ValueError(f"unknown architecture {name}: describe it in conf/arch/{name}.yaml, or use one of {known}")
         return values
+
+    @property
+    def timing_errors(self) -> TimingErrors:
+        """Error bands of emulated times."""
+        return self.timing.error if self.timing is not None else UNVALIDATED
 
     @property
     def wave_limits(self) -> WaveLimits:

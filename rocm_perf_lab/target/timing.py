@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from rocm_perf_lab.target.timing_errors import UNVALIDATED, TimingErrors
+
 
 class TimingParameters(BaseModel):
     """Issue times and latencies in shader clocks, rates in bytes per clock."""
@@ -42,3 +44,5 @@ class TimingParameters(BaseModel):
     """Clocks between two workgroup launches on one CU."""
     launch_overhead_ns: int
     """Time from the start of a dispatch to its first wavefront, plus from its last wavefront to its end."""
+    error: TimingErrors = UNVALIDATED
+    """Error bands of the times; `python -m benchmarks.error_bands` writes them."""
