@@ -24,8 +24,8 @@ from rocm_perf_lab.core.resources import cache_dir, resource_dir
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.launch import build_launch
 from rocm_perf_lab.device.protocol import BufferValue
-from rocm_perf_lab.emulator.execution import SamplePolicy
 from rocm_perf_lab.emulator.machine import EmulatedGpu
+from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.languages.compilation import compile_description
 from rocm_perf_lab.languages.description import KernelDescription
 from rocm_perf_lab.target.catalog import load_target

@@ -54,5 +54,7 @@ def estimate_launch(
         workgroups=result.workgroups,
         waves_per_workgroup=result.waves_per_workgroup,
         resident_workgroups=int(launch_occupancy(target, request).workgroups_per_cu),
+        sample=result.sample,
+        workgroup_counts=result.workgroup_counts,
     )
     return estimate(load_runtime(), traced, target, thread_trace=thread_trace)

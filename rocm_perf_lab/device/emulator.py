@@ -109,8 +109,8 @@ class EmulatorDevice:
 
     def machine(self) -> EmulatedGpu:
         """Return a new emulated GPU with the settings of this device; the caller closes it."""
-        from rocm_perf_lab.emulator.execution import SamplePolicy
         from rocm_perf_lab.emulator.machine import EmulatedGpu
+        from rocm_perf_lab.emulator.sampling import SamplePolicy
 
         return EmulatedGpu(
             self._target,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from rocm_perf_lab.emulator.structures import (
     MemoryCounters,
     WaveTrace,
 )
+from rocm_perf_lab.emulator.timing.strata import WORKGROUP_COUNTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,24 +41,6 @@ _SLICE_INSTRUCTIONS = 100_000
 _RESIDENT_BYTES = 256 << 20
 _WAVE_BYTES = 140_000
 _CHECKED_LDS_FACTOR = 17  # a cell of 60 bytes and a mask per dword of LDS
-_GOLDEN_RATIO = 0.6180339887498949
-
-
-@dataclass(frozen=True)
-class SamplePolicy:
-    """Choice of at most `workgroups` workgroups to trace, one from each of equal parts of the linear order.
-
-    Their positions within the parts follow the golden ratio. Equal distances could coincide with strides of the kernel, so that
-    sampled workgroups would seem to share memory that others do not.
-    """
-
-    workgroups: int
-
-    def choose(self, total: int) -> tuple[int, ...]:
-        """Return sorted linear ids below `total`."""
-        wanted = min(self.workgroups, total)
-        borders = [n * total // wanted for n in range(wanted)] + [total] if wanted else []
-        return tuple(first + int((n + 1) * _GOLDEN_RATIO % 1 * (end - first)) for n, (first, end) in enumerate(pairwise(borders)))
 
 
 @dataclass(frozen=True)
@@ -78,6 +60,9 @@ class Dispatch:
     cooperative: bool = False
     """Workgroups may wait for each other, so all of them are resident at once."""
     traced_workgroups: tuple[int, ...] = ()
+    """Linear ids, ascending."""
+    chosen_workgroups: tuple[int, ...] | None = None
+    """Linear ids of the workgroups to run; None runs all of them."""
     checks: ChecksRecord | None = None
     services: LaunchServices | None = None
     """Host services of the kernel; such a launch runs on one thread."""
@@ -98,25 +83,30 @@ class Execution:
     """Result of a run; `fault` is that of the first faulting workgroup, or None.
 
     `block_executions` and `block_active_lanes` are (n_blocks). `traces` holds, for every traced workgroup, the words of each
-    of its wavefronts, empty for wavefronts that a partial workgroup lacks.
+    of its wavefronts, empty for wavefronts that a partial workgroup lacks. `workgroup_counts` is (n_workgroups) of
+    :data:`~rocm_perf_lab.emulator.timing.strata.WORKGROUP_COUNTS` in linear order, zero for workgroups that did not run.
     """
 
     block_executions: NDArray[np.uint64]
     block_active_lanes: NDArray[np.uint64]
     counters: dict[str, int]
     traces: list[list[NDArray[np.uint64]]]
+    workgroup_counts: NDArray[np.void]
     fault: FaultRecord | None
 
 
 def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[AllocationEntry]) -> Execution:
-    """Run every workgroup once.
+    """Run the chosen workgroups, by default all of them, once.
 
     Args:
         runtime: C runtime.
         dispatch: Parameters of the launch.
         registry: Allocations sorted by address, which must not change during the run.
     """
-    threads = max(1, min(dispatch.threads, dispatch.workgroups))
+    chosen = np.array(() if dispatch.chosen_workgroups is None else dispatch.chosen_workgroups, dtype=np.uint64)
+    count = dispatch.workgroups if dispatch.chosen_workgroups is None else len(chosen)
+    threads = max(1, min(dispatch.threads, count))
+    counts = np.zeros(dispatch.workgroups, dtype=WORKGROUP_COUNTS)
     executions = np.zeros((threads, dispatch.block_count), dtype=np.uint64)
     active_lanes = np.zeros((threads, dispatch.block_count), dtype=np.uint64)
     traces = (WaveTrace * max(1, len(dispatch.traced_workgroups) * dispatch.waves_per_workgroup))()
@@ -132,7 +122,9 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         launch.block_active_lanes = active_lanes[thread].ctypes.data
         launch.sampled, launch.sampled_count = ctypes.addressof(sampled), len(dispatch.traced_workgroups)
         launch.traces, launch.budget = ctypes.addressof(traces), ctypes.addressof(budget)
-        first, last = (dispatch.workgroups * t // threads for t in (thread, thread + 1))
+        launch.counts = counts.ctypes.data
+        launch.chosen = None if dispatch.chosen_workgroups is None else chosen.ctypes.data
+        first, last = (count * t // threads for t in (thread, thread + 1))
         runtime.library.rpl_run(ctypes.byref(launch), ctypes.byref(states[thread]), ctypes.c_uint64(first), ctypes.c_uint64(last))
 
     if threads == 1:
@@ -147,6 +139,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         active_lanes.sum(axis=0, dtype=np.uint64),
         _sum_counters([state.counters for state in states]),
         words,
+        counts,
         fault,
     )
 

@@ -14,6 +14,7 @@ from rocm_perf_lab.emulator.counters import launch_counters
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.execution import execute
 from rocm_perf_lab.emulator.faults import KernelTrap, assertion_error, fault_error, wavefront_of
+from rocm_perf_lab.emulator.sampled_run import SampledRun, run_sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.memory import DeviceMemory
     from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.sampled_run import Sampling
     from rocm_perf_lab.emulator.structures import FaultRecord
+    from rocm_perf_lab.emulator.timing.strata import WorkgroupSample
     from rocm_perf_lab.emulator.translation import TranslatedKernel
 
 
@@ -39,7 +42,9 @@ class LaunchResult:
 
     `counters` are exact and named as in rocprofv3; `memory` has those of the runtime (bytes requested and the like).
     `block_executions` and `block_active_lanes` are (n_blocks) of `program`. `traces[k][wave]` are the words of one
-    wavefront (see `runtime/wave.h`) of workgroup `traced_workgroups[k]`. `waves_per_workgroup` is that of a whole workgroup.
+    wavefront (see `runtime/wave.h`) of workgroup `sample.chosen[k]`; `sample` is None if the launch was not traced, and
+    `sample_seed` reproduces it. `workgroup_counts` is (workgroups) of
+    :data:`~rocm_perf_lab.emulator.timing.strata.WORKGROUP_COUNTS`. `waves_per_workgroup` is that of a whole workgroup.
     `findings` are defects, `remarks` are other observations of the checks. `host_calls` counts the packets that wavefronts sent
     to the host, whose time is not estimated; `printed` is their text.
     """
@@ -49,7 +54,9 @@ class LaunchResult:
     memory: dict[str, int]
     block_executions: NDArray[np.uint64]
     block_active_lanes: NDArray[np.uint64]
-    traced_workgroups: tuple[int, ...]
+    workgroup_counts: NDArray[np.void]
+    sample: WorkgroupSample | None
+    sample_seed: int | None
     traces: list[list[NDArray[np.uint64]]]
     workgroups: int
     waves: int
@@ -79,8 +86,10 @@ class PreparedLaunch:
         services: LaunchServices | None,
         source_line: Callable[[int], str | None] | None,
         named_barriers: bool = True,
+        sampling: Sampling | None = None,
     ) -> None:
         self._dispatch = dispatch
+        self._sampling = sampling
         self._translated = translated
         self._runtime = runtime
         self._memory = memory
@@ -107,15 +116,15 @@ class PreparedLaunch:
         Raises:
             EmulationError: The kernel faulted, exceeded its budget, or failed an assertion.
         """
-        dispatch = self._dispatch if traced else replace(self._dispatch, traced_workgroups=())
+        dispatch, sampling = self._dispatch, self._sampling if traced else None
         if self._services is not None:
             dispatch = replace(dispatch, services=self._services, threads=1)
             self._registry = self._memory.registry()  # earlier runs may have allocated
         with self._services.installed() if self._services is not None else nullcontext():
-            execution, findings = self._execute(dispatch)
-        if execution.fault is not None:
-            raise self._error(execution.fault)
-        result = _result(execution, dispatch, self._translated.program, findings)
+            run, findings = self._execute(dispatch, sampling)
+        if run.execution.fault is not None:
+            raise self._error(run.execution.fault)
+        result = _result(run, dispatch, self._translated.program, findings, None if sampling is None else sampling.seed)
         if self._services is None:
             return result
         return replace(result, printed=self._services.printed.pieces, host_calls=self._services.calls)
@@ -142,9 +151,15 @@ class PreparedLaunch:
         error.printed = services.printed.pieces
         return error
 
-    def _execute(self, dispatch: Dispatch) -> tuple[Execution, tuple[CheckFinding, ...]]:
+    def _execute(self, dispatch: Dispatch, sampling: Sampling | None) -> tuple[SampledRun, tuple[CheckFinding, ...]]:
+        def run(one: Dispatch) -> Execution:
+            return execute(self._runtime, one, self._registry)
+
+        def run_all(all_of: Dispatch) -> SampledRun:
+            return SampledRun(run(all_of), [], None) if sampling is None else run_sampled(run, all_of, sampling)
+
         if not self._checks:
-            return execute(self._runtime, dispatch, self._registry), ()
+            return run_all(dispatch), ()
         with Checks(
             self._checks,
             self._runtime,
@@ -154,11 +169,14 @@ class PreparedLaunch:
             dispatch.waves_per_workgroup,
             named_barriers=self._named_barriers,
         ) as checks:
-            execution = execute(self._runtime, replace(dispatch, threads=1, checks=checks.record), self._registry)
-            return execution, checks.findings(self._translated.resume_address, self._source_line)
+            done = run_all(replace(dispatch, threads=1, checks=checks.record))
+            return done, checks.findings(self._translated.resume_address, self._source_line)
 
 
-def _result(execution: Execution, dispatch: Dispatch, program: Program, findings: tuple[CheckFinding, ...]) -> LaunchResult:
+def _result(
+    run: SampledRun, dispatch: Dispatch, program: Program, findings: tuple[CheckFinding, ...], seed: int | None
+) -> LaunchResult:
+    execution = run.execution
     return LaunchResult(
         program=program,
         counters=launch_counters(
@@ -171,8 +189,10 @@ def _result(execution: Execution, dispatch: Dispatch, program: Program, findings
         memory=execution.counters,
         block_executions=execution.block_executions,
         block_active_lanes=execution.block_active_lanes,
-        traced_workgroups=dispatch.traced_workgroups,
-        traces=execution.traces,
+        workgroup_counts=execution.workgroup_counts,
+        sample=run.sample,
+        sample_seed=seed,
+        traces=run.traces,
         workgroups=dispatch.workgroups,
         waves=execution.counters["waves"],
         waves_per_workgroup=dispatch.waves_per_workgroup,

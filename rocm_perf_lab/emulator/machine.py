@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -25,6 +24,7 @@ from rocm_perf_lab.emulator.launching import LaunchResult, PreparedLaunch
 from rocm_perf_lab.emulator.loader import LoadedCodeObject, load_code_object
 from rocm_perf_lab.emulator.memory import Allocation, DeviceMemory
 from rocm_perf_lab.emulator.program import results_depend_on_order
+from rocm_perf_lab.emulator.sampled_run import Sampling
 from rocm_perf_lab.emulator.translation import KernelTranslator, TranslatedKernel
 from rocm_perf_lab.toolchain.descriptor import allocated_registers
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.checks import CheckKind
-    from rocm_perf_lab.emulator.execution import SamplePolicy
     from rocm_perf_lab.emulator.host_services import LaunchServices
+    from rocm_perf_lab.emulator.sampling import SamplePolicy
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject, KernelMetadata
 
@@ -240,7 +240,14 @@ class EmulatedGpu:
                 services=self._host_services(loaded, kernel, translated, kernarg_address),
                 source_line=source_line,
                 named_barriers=bool(kernel.language),
+                sampling=self._sampling(loaded, kernel, geometry),
             )
+
+    def _sampling(self, loaded: LoadedCodeObject, kernel: KernelMetadata, geometry: Geometry) -> Sampling | None:
+        if self._sample is None:
+            return None
+        launch = f"{loaded.code_object.sha256} {kernel.symbol} {geometry}".encode()
+        return Sampling(self._sample.workgroups, self._sample.seed_of(launch), self._target.xcds)
 
     def _host_services(
         self, loaded: LoadedCodeObject, kernel: KernelMetadata, translated: TranslatedKernel, kernarg_address: int
@@ -282,7 +289,6 @@ class EmulatedGpu:
             block_count=len(translated.program.blocks),
             max_instructions=self._max_instructions,
             threads=1 if results_depend_on_order(translated.program) else self._threads,
-            traced_workgroups=self._sample.choose(prod(geometry.grid)) if self._sample else (),
         )
 
 

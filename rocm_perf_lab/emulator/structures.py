@@ -125,7 +125,7 @@ class MemoryCounters(ctypes.Structure):
             "load_bytes", "store_bytes", "atomic_operations", "lds_bytes",
             "flat_read_waves", "flat_write_waves", "flat_atomic_waves",
             "buffer_read_waves", "buffer_write_waves", "buffer_atomic_waves",
-            "lds_active_cycles", "lds_conflict_cycles",
+            "lds_active_cycles", "lds_conflict_cycles", "span_bytes", "address_sum",
         )
     )  # fmt: skip
 
@@ -243,4 +243,6 @@ class LaunchRecord(ctypes.Structure):
         ("resident_workgroups", ctypes.c_uint32),
         ("checks", ctypes.c_void_p),
         ("host", ctypes.c_void_p),
+        ("chosen", ctypes.c_void_p),
+        ("counts", ctypes.c_void_p),
     )

@@ -16,10 +16,10 @@ from rocm_perf_lab import __version__
 from rocm_perf_lab.arch.registry import emulated_architectures
 from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.device.emulated_time import estimate_launch
-from rocm_perf_lab.emulator.execution import SamplePolicy
 from rocm_perf_lab.emulator.kernarg import hidden_values
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import DeviceMemoryError
+from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.replay.address_space import materialise
 from rocm_perf_lab.replay.errors import ReplayError
 from rocm_perf_lab.replay.kernarg import HOST_SERVICES, MEMORY_ARGUMENTS, PROCESS_ARGUMENTS, replay_kernarg

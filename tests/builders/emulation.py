@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rocm_perf_lab.emulator.execution import SamplePolicy
 from rocm_perf_lab.emulator.machine import EmulatedGpu
+from rocm_perf_lab.emulator.sampling import SamplePolicy
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
 

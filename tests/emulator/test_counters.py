@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.counters import exact_counters, launch_counters
-from rocm_perf_lab.emulator.execution import SamplePolicy
 from rocm_perf_lab.emulator.machine import EmulatedGpu
+from rocm_perf_lab.emulator.sampling import SamplePolicy
 from tests.builders.kernels import VEC_COPY, build_hip
 from tests.builders.targets import mi300x
 

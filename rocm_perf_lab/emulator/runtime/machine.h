@@ -44,6 +44,15 @@ struct rpl_counters {
   uint64_t flat_read_waves, flat_write_waves, flat_atomic_waves;
   uint64_t buffer_read_waves, buffer_write_waves, buffer_atomic_waves;
   uint64_t lds_active_cycles, lds_conflict_cycles;
+  uint64_t span_bytes;                                    // sum over accesses: distance of first and last byte, limited
+  uint64_t address_sum;                                   // of the lowest address of each access, modulo 2^64
+};
+enum { RPL_SPAN_LIMIT = 4096 };                           // 64 lanes in a segment of 64 bytes each
+
+// Exact counts of one workgroup; emulator/timing/strata.py has the same fields as a NumPy type.
+struct rpl_workgroup_counts {
+  uint64_t waves, instructions;
+  uint64_t load_bytes, store_bytes, atomic_operations, lds_cycles, span_bytes, address_sum;
 };
 
 // One per thread; the allocations are shared and do not change during a launch.
@@ -68,7 +77,7 @@ struct rpl_host {
 struct rpl_launch {
   rpl_kernel kernel;
   uint64_t *block_executions, *block_active_lanes;  // of this thread
-  const uint64_t *sampled;                          // sorted linear ids of the workgroups to trace
+  const uint64_t *sampled;                          // ascending linear ids of the workgroups to trace
   uint64_t sampled_count;
   struct rpl_trace *traces;                         // [sampled_count][waves per workgroup]
   int64_t *budget;                                  // instructions left for the whole launch, all threads
@@ -86,9 +95,11 @@ struct rpl_launch {
   uint32_t resident_workgroups;                     // maximum number of workgroups resident on one thread
   struct rpl_checks *checks;                        // NULL: none
   const struct rpl_host *host;                      // NULL: the kernel does not call the host
+  const uint64_t *chosen;                           // linear ids of the workgroups to run; NULL: all of the grid
+  struct rpl_workgroup_counts *counts;              // [linear id], written at the end of a workgroup; or NULL
 };
 
-// Runs the workgroups [first, last) in linear order, x fastest. 0, or 1 with machine->fault filled.
+// Runs the workgroups [first, last) of `chosen`, or of the grid in linear order, x fastest. 0, or 1 with machine->fault filled.
 int rpl_run(const struct rpl_launch *launch, struct rpl_machine *machine, uint64_t first, uint64_t last);
 
 // Records a fault of `w` and returns 1. `addresses` may be NULL.

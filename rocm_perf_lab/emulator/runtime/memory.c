@@ -113,6 +113,9 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
     }
   }
   int writes = access != RPL_LOAD;
+  uint64_t span = high + width - low;
+  w->machine->counters.span_bytes += span < RPL_SPAN_LIMIT ? span : RPL_SPAN_LIMIT;
+  w->machine->counters.address_sum += low;
   if (rpl_find(w->machine, low, high + width)) {
     if (writes && high + width - low <= RPL_PAGE_BYTES) mark_written(w->machine, low, high + width - low);
     else if (writes) RPL_FOR_LANES(lanes, l) mark_written(w->machine, address[l], width);
@@ -131,6 +134,7 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
 
 int rpl_check_scalar(struct rpl_wave *w, int inst, uint64_t address, uint32_t width) {
   uint64_t addresses[RPL_LANES] = {address};
+  w->machine->counters.address_sum += address;
   if (rpl_find(w->machine, address, address + width)) {
     if (w->group) rpl_checked_memory(w, inst, RPL_LOAD, 1, addresses, width);
     return 0;

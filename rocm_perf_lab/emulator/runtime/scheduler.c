@@ -15,6 +15,8 @@ struct resident {
   uint32_t count;          // waves of this workgroup, fewer in a partial one
   uint32_t live, waiting;  // waves not ended, waves at a barrier
   int64_t executed;        // instructions of all its waves
+  uint64_t number;         // linear id
+  struct rpl_counters counted;  // of its turns; only the fields of struct rpl_workgroup_counts
   struct rpl_group *group; // NULL if the checks are disabled
 };
 
@@ -114,9 +116,15 @@ static void set_registers(const struct run *run, const struct shape *shape, stru
 }
 
 static struct rpl_trace *trace_of(const struct run *run, uint64_t group, uint32_t wave) {
-  for (uint64_t k = 0; k < run->launch->sampled_count; k++)
-    if (run->launch->sampled[k] == group) return &run->launch->traces[k * run->waves_per_group + wave];
-  return NULL;
+  const uint64_t *sampled = run->launch->sampled;
+  uint64_t first = 0, after = run->launch->sampled_count;
+  while (first < after) {
+    uint64_t middle = (first + after) / 2;
+    if (sampled[middle] < group) first = middle + 1;
+    else after = middle;
+  }
+  int found = first < run->launch->sampled_count && sampled[first] == group;
+  return found ? &run->launch->traces[first * run->waves_per_group + wave] : NULL;
 }
 
 // Returns 1 if memory is short.
@@ -131,6 +139,8 @@ static int start(struct run *run, struct resident *r, uint64_t group) {
   r->count = r->live = shape->waves;
   r->waiting = 0;
   r->executed = 0;
+  r->number = group;
+  memset(&r->counted, 0, sizeof r->counted);
   for (uint32_t index = 0; index < shape->waves; index++) {
     struct rpl_wave *w = wave_at(r, index);
     memcpy(w->workgroup, workgroup, sizeof workgroup);
@@ -222,6 +232,33 @@ static int take_turn(const struct run *run, struct resident *r) {
   return 0;
 }
 
+// A turn, with the counters of the thread that it advanced.
+static int take_counted_turn(const struct run *run, struct resident *r) {
+  const struct rpl_counters before = run->machine->counters, *now = &run->machine->counters;
+  int failed = take_turn(run, r);
+  r->counted.load_bytes += now->load_bytes - before.load_bytes;
+  r->counted.store_bytes += now->store_bytes - before.store_bytes;
+  r->counted.atomic_operations += now->atomic_operations - before.atomic_operations;
+  r->counted.lds_active_cycles += now->lds_active_cycles - before.lds_active_cycles;
+  r->counted.span_bytes += now->span_bytes - before.span_bytes;
+  r->counted.address_sum += now->address_sum - before.address_sum;
+  return failed;
+}
+
+static void record_counts(const struct rpl_launch *launch, const struct resident *r) {
+  if (!launch->counts) return;
+  launch->counts[r->number] = (struct rpl_workgroup_counts){
+      .waves = r->count,
+      .instructions = (uint64_t)r->executed,
+      .load_bytes = r->counted.load_bytes,
+      .store_bytes = r->counted.store_bytes,
+      .atomic_operations = r->counted.atomic_operations,
+      .lds_cycles = r->counted.lds_active_cycles,
+      .span_bytes = r->counted.span_bytes,
+      .address_sum = r->counted.address_sum,
+  };
+}
+
 static int run_groups(struct run *run, uint64_t first, uint64_t last) {
   uint64_t next = first;
   uint32_t active = 0;
@@ -235,18 +272,21 @@ static int run_groups(struct run *run, uint64_t first, uint64_t last) {
         }
         run->residents++;
       }
-      if (start(run, run->resident[active++], next++)) {
+      uint64_t group = run->launch->chosen ? run->launch->chosen[next] : next;
+      next++;
+      if (start(run, run->resident[active++], group)) {
         run->machine->fault.kind = RPL_FAULT_HOST_MEMORY;
         return 1;
       }
     }
     for (uint32_t k = 0; k < active;) {
       struct resident *r = run->resident[k];
-      if (take_turn(run, r)) return 1;
+      if (take_counted_turn(run, r)) return 1;
       if (r->live) {
         k++;
         continue;
       }
+      record_counts(run->launch, r);
       run->resident[k] = run->resident[--active];  // its memory is reused for the next workgroup
       run->resident[active] = r;
     }

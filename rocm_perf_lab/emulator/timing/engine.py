@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.timing.strata import WorkgroupSample
     from rocm_perf_lab.emulator.timing.thread_trace import TracedWave
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.timing import TimingParameters
@@ -60,6 +61,25 @@ class TracedLaunch:
     waves_per_workgroup: int
     resident_workgroups: int
     """Number that fits on one compute unit at once."""
+    sample: WorkgroupSample | None = None
+    """Assignment of the workgroups of the launch to `traces`; None reuses the traces in turn. `sample.chosen[k]` is the linear
+    id of the workgroup of `traces[k]`, `sample.representatives[i]` the index in `traces` of the trace that stands for workgroup
+    i (a traced workgroup has its own), and `sample.scale[i]` its wavefront instructions relative to that trace (1.0 if equal).
+    Workgroup i runs on XCD i % xcds; some traces are of neighbours i and i + xcds, assigned to neighbours as well."""
+    workgroup_counts: NDArray[np.void] | None = None
+    """(workgroups) of :data:`~rocm_perf_lab.emulator.timing.strata.WORKGROUP_COUNTS`: exact counts of every workgroup."""
+
+    @property
+    def representatives(self) -> NDArray[np.int64]:
+        """Index into `traces` for every workgroup, (workgroups)."""
+        if self.sample is not None:
+            return self.sample.representatives
+        return np.arange(self.workgroups, dtype=np.int64) % len(self.traces)
+
+    @property
+    def scale(self) -> NDArray[np.float64]:
+        """Wavefront instructions of every workgroup relative to its representative, (workgroups)."""
+        return np.ones(self.workgroups) if self.sample is None else self.sample.scale
 
 
 @dataclass(frozen=True)

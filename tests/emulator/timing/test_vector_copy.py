@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rocm_perf_lab.emulator.build import load_runtime
-from rocm_perf_lab.emulator.execution import SamplePolicy
 from rocm_perf_lab.emulator.machine import EmulatedGpu
+from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.emulator.timing.engine import TimingEstimate, TracedLaunch, estimate
 from tests.builders.kernels import VEC_COPY, build_hip
 from tests.builders.targets import mi300x
