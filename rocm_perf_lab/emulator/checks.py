@@ -245,9 +245,8 @@ class Checks:
         access = f"{AccessKind(record.access).name.lower()} of {record.width_bytes} bytes"
         where = f"wavefront {record.wave} of workgroup {_group_text(record)}"
         match CheckKind(record.kind):
-            case CheckKind.BARRIERS if record.other_wave:
-                some = "1 wavefront" if record.other_wave == 1 else f"{record.other_wave} wavefronts"
-                return f"{some} of workgroup {_group_text(record)} ended without reaching this barrier"
+            case CheckKind.BARRIERS if lanes:
+                return f"{_lanes_text(lanes)} of {where} skip this barrier and {self._later(record, line_of)}"
             case CheckKind.BARRIERS:
                 return f"wavefronts of workgroup {_group_text(record)} wait at different barriers"
             case CheckKind.LDS_RACES:
@@ -262,6 +261,14 @@ class Checks:
                 return f"{access} at uninitialised {self._place(record)} by {where}, {_lanes_text(lanes)}"
             case _:
                 return f"misaligned {access} at {self._place(record)} by {where}, {_lanes_text(lanes)}"
+
+    def _later(self, record: FindingRecord, line_of: Callable[[int], str | None]) -> str:
+        """Return what lanes that skipped a barrier do later; they may reach another barrier."""
+        if record.other_inst < 0:
+            return "reach a later one"
+        then = self._program.instructions[record.other_inst]
+        line = line_of(then.address)
+        return f"later execute `{then.text}`{f' at {line}' if line else ''}"
 
     def _place(self, record: FindingRecord) -> str:
         if record.address >> 32 == LDS_APERTURE_HIGH:

@@ -146,13 +146,6 @@ K void unset_lds(int* x) {
 K void unset_memory(const int* x, int* y) {
   y[threadIdx.x] += x[threadIdx.x];
 }
-K void early_exit(int* x) {
-  __shared__ int tile[256];
-  if (threadIdx.x >= 192) return;
-  tile[threadIdx.x] = x[threadIdx.x];
-  __syncthreads();
-  x[threadIdx.x] = tile[191 - threadIdx.x];
-}
 K void two_barriers(int* x) {
   __shared__ int tile[128];
   tile[threadIdx.x] = x[threadIdx.x];
@@ -391,14 +384,6 @@ def test_memory_that_an_earlier_launch_wrote_is_initialised(bench: Bench) -> Non
     bench.findings("reverse", 1, 256, y, number(1))
 
     assert bench.findings("unset_memory", 1, 64, x, y) == ()
-
-
-def test_a_barrier_that_one_wavefront_never_reaches(bench: Bench) -> None:
-    (found,) = bench.findings("early_exit", 1, 256, bench.ints("x"))
-
-    assert found.check == "barriers"
-    assert found.message.startswith("1 wavefront of workgroup (0, 0, 0)")
-    assert found.instruction.lower().startswith("s_barrier")
 
 
 def test_wavefronts_at_different_barriers(bench: Bench) -> None:

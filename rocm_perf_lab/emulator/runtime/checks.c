@@ -143,6 +143,8 @@ static struct rpl_touch touch_of(const struct rpl_wave *w, int inst, int access)
 
 // ---- accesses ----
 
+static void lanes_act(struct rpl_wave *w, int inst, uint64_t lanes);
+
 struct verdicts {
   uint64_t raced, same, uninitialised;  // lanes; same: stored the value of another wavefront
   struct rpl_touch other, other_same;   // of the first lane that raced, or stored the same
@@ -191,6 +193,7 @@ void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes
   struct rpl_machine *m = w->machine;
   struct rpl_checks *c = w->group->checks;
   struct rpl_touch now = touch_of(w, inst, access);
+  lanes_act(w, inst, lanes & rpl_exec(w));  // a scalar load is that of lane 0
   struct verdicts v = {0};
   RPL_FOR_LANES(lanes, l) {
     // Device libraries meet between a fence and a barrier, so a workgroup that saw the others is behind their fences.
@@ -221,6 +224,7 @@ void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes
 void rpl_checked_lds(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint32_t *address, uint32_t width) {
   struct rpl_group *g = w->group;
   struct rpl_touch now = touch_of(w, inst, access);
+  lanes_act(w, inst, lanes);
   struct verdicts v = {0};
   uint32_t last = ~0u;
   RPL_FOR_LANES(lanes, l) {
@@ -251,17 +255,45 @@ int rpl_fence(struct rpl_wave *w, int inst, int release) {
 
 // ---- barriers ----
 
+// A barrier waits for the wavefronts that are alive. S_ENDPGM waits for all memory operations of its wavefront (CDNA3 ISA), and
+// no barrier completes before each wavefront has arrived or ended. So the end of a wavefront orders its accesses like an arrival.
+// Lanes do not end one by one: those that return early stay inactive until their wavefront ends. So lanes that are inactive
+// at a barrier have skipped it only if they act later.
+
 // Reports a barrier in a loop once, because the number of findings is limited.
-static int is_told(const struct rpl_checks *c, uint32_t resume, int missing) {
+static int is_told(const struct rpl_checks *c, uint32_t resume, int by_lanes) {
   for (uint64_t i = 0; i < c->finding_count; i++) {
     const struct rpl_finding *f = &c->findings[i];
-    if (f->kind == RPL_CHECK_BARRIER && f->detail == resume && !f->other_wave == !missing) return 1;
+    if (f->kind == RPL_CHECK_BARRIER && f->detail == resume && !f->lanes == !by_lanes) return 1;
   }
   return 0;
 }
 
+// Lanes of a wavefront act, at an access to memory (`inst`) or at a barrier (-1).
+static void lanes_act(struct rpl_wave *w, int inst, uint64_t lanes) {
+  struct rpl_group *g = w->group;
+  struct rpl_skipped *skipped = &g->skipped[w->wave_in_workgroup];
+  lanes &= skipped->lanes;
+  if (!lanes) return;
+  skipped->lanes = 0;
+  if (is_told(g->checks, skipped->resume, 1)) return;
+  struct rpl_finding *f = report(w, RPL_CHECK_BARRIER, -1);
+  if (!f) return;
+  f->detail = skipped->resume;
+  f->lanes = lanes;
+  f->other_inst = inst;
+}
+
+static void note_inactive_lanes(struct rpl_wave *w) {
+  uint64_t active = rpl_exec(w);
+  lanes_act(w, -1, active);
+  // A wavefront without active lanes executes the barrier only because skipping the branch around it is optional.
+  w->group->skipped[w->wave_in_workgroup] = (struct rpl_skipped){.lanes = active ? ~active : 0, .resume = w->resume};
+}
+
 void rpl_checked_arrival(struct rpl_wave *w) {
   struct rpl_group *g = w->group;
+  if (!g->checks->one_barrier) note_inactive_lanes(w);
   if (!g->arrived_at) {
     g->arrived_at = w->resume + 1;
     return;
@@ -271,15 +303,7 @@ void rpl_checked_arrival(struct rpl_wave *w) {
   if (f) f->detail = w->resume;
 }
 
-void rpl_checked_barrier(struct rpl_wave *w, uint32_t missing) {
-  struct rpl_group *g = w->group;
-  if (missing && !is_told(g->checks, w->resume, 1)) {
-    struct rpl_finding *f = report(w, RPL_CHECK_BARRIER, -1);
-    if (f) {
-      f->detail = w->resume;
-      f->other_wave = missing;
-    }
-  }
+void rpl_checked_barrier(struct rpl_group *g) {
   g->arrived_at = 0;
   g->passed = ++g->checks->clock;
 }
@@ -295,7 +319,8 @@ struct rpl_group *rpl_group_create(struct rpl_checks *checks, uint32_t lds_bytes
   g->stored = -1;
   g->lds = malloc(cell_bytes(lds_bytes));
   g->lds_initialised = malloc(lds_bytes / DWORD + 1);
-  if (g->lds && g->lds_initialised) return g;
+  g->skipped = malloc(checks->waves_per_group * sizeof *g->skipped);
+  if (g->lds && g->lds_initialised && g->skipped) return g;
   rpl_group_release(g);
   return NULL;
 }
@@ -305,12 +330,14 @@ void rpl_group_start(struct rpl_group *g, uint32_t number, uint32_t lds_bytes) {
   g->passed = g->acquired = g->arrived_at = 0;
   memset(g->lds, 0, cell_bytes(lds_bytes));
   memset(g->lds_initialised, 0, lds_bytes / DWORD + 1);
+  memset(g->skipped, 0, g->checks->waves_per_group * sizeof *g->skipped);
 }
 
 void rpl_group_release(struct rpl_group *g) {
   if (!g) return;
   free(g->lds);
   free(g->lds_initialised);
+  free(g->skipped);
   free(g);
 }
 

@@ -1,4 +1,4 @@
-// Checks beyond those of a GPU: races, uninitialised reads, barriers that wavefronts miss, misaligned accesses.
+// Checks beyond those of a GPU: races, uninitialised reads, barriers that lanes skip, misaligned accesses.
 // If disabled, wave->group is NULL and only that is tested. If enabled, the launch runs on one thread for reproducible findings.
 #ifndef RPL_CHECKS_H
 #define RPL_CHECKS_H
@@ -30,7 +30,7 @@ struct rpl_cell {
 struct rpl_finding {
   uint32_t kind, access, width_bytes;
   int32_t inst, other_inst;    // other_inst: of the other access of a race, or -1
-  uint64_t lanes, address;     // address of the first of these lanes
+  uint64_t lanes, address;     // address of the first of these lanes; at a barrier: lanes that skipped it, or 0
   uint64_t detail;             // resume point behind a barrier
   uint32_t workgroup[3], wave;
   uint32_t other_wave;         // counted like rpl_touch.wave
@@ -55,6 +55,9 @@ struct rpl_checks {
   uint32_t padding;
 };
 
+// Lanes that were inactive at the last barrier of a wavefront, and the resume point behind it.
+struct rpl_skipped { uint64_t lanes; uint32_t resume, padding; };
+
 // One resident workgroup.
 struct rpl_group {
   struct rpl_checks *checks;
@@ -62,6 +65,7 @@ struct rpl_group {
   uint32_t arrived_at;         // resume point behind the barrier of the first waiting wavefront
   struct rpl_cell *lds;        // [dword]
   uint8_t *lds_initialised;    // [dword], a bit per byte
+  struct rpl_skipped *skipped; // [wavefront]
   int stored, stored_kind;     // of the next store to check: row of its data and enum rpl_kind; -1 if unknown
 };
 
@@ -78,7 +82,7 @@ void rpl_group_release(struct rpl_group *g);
 
 void rpl_checked_memory(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width);
 void rpl_checked_lds(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint32_t *address, uint32_t width);
-// A wavefront stops at a barrier, or all have arrived; `missing`: wavefronts that ended without it.
+// A wavefront stops at a barrier, or all that are alive have arrived.
 void rpl_checked_arrival(struct rpl_wave *w);
-void rpl_checked_barrier(struct rpl_wave *w, uint32_t missing);
+void rpl_checked_barrier(struct rpl_group *g);
 #endif

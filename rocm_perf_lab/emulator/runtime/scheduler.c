@@ -205,12 +205,6 @@ static int run_slice(const struct run *run, struct resident *r, struct rpl_wave 
   }
 }
 
-static struct rpl_wave *first_waiting(const struct resident *r) {
-  uint32_t i = 0;
-  while (i + 1 < r->count && wave_at(r, i)->status != RPL_BARRIER) i++;
-  return wave_at(r, i);
-}
-
 // Runs a slice of each wave of the workgroup that can run, again after every barrier. Returns 1 on a fault.
 static int take_turn(const struct run *run, struct resident *r) {
   int barrier_passed = 1;
@@ -222,7 +216,7 @@ static int take_turn(const struct run *run, struct resident *r) {
     }
     // Hardware removes ended waves from the barrier.
     if (r->live && r->waiting == r->live) {
-      if (r->group) rpl_checked_barrier(first_waiting(r), r->count - r->live);
+      if (r->group) rpl_checked_barrier(r->group);
       for (uint32_t i = 0; i < r->count; i++)
         if (wave_at(r, i)->status == RPL_BARRIER) wave_at(r, i)->status = RPL_SLICE_OVER;
       r->waiting = 0;
