@@ -212,7 +212,7 @@ def test_wavefronts_may_leave_a_loop_with_barriers_at_different_times(machine: E
     result, x = run(machine, code_object, "rounds_by_wavefront", -1)
 
     lane3 = [x[64 * wave + 3] for wave in range(4)]
-    # Wavefront 3 (element 195) doubles itself plus its round each time: 390, 781, 1564, 3131. The others add its values of before.
+    # Wavefront 3 (element 195) doubles itself plus its round each time: 390, 781, 1564, 3131. The others add its tile.
     assert lane3 == [3 + 195, 67 + 195 + 391, 131 + 195 + 391 + 783, 3131]
     assert result.findings == ()
 
