@@ -96,6 +96,27 @@ class AllocationEntry(ctypes.Structure):
         ("freed", ctypes.c_uint64),
         ("written", ctypes.c_void_p),
         ("first_page", ctypes.c_uint64),
+        ("pages", ctypes.c_void_p),
+    )
+
+
+class RunNumber(IntEnum):
+    """enum rpl_run_number."""
+
+    ONLY = 0
+    FIRST = 1
+    SECOND = 2
+
+
+class RewoundPages(ctypes.Structure):
+    """struct rpl_pages."""
+
+    _fields_ = (
+        ("first", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("state", ctypes.c_void_p),
+        ("before", ctypes.c_void_p),
+        ("after", ctypes.c_void_p),
     )
 
 
@@ -142,6 +163,7 @@ class MachineState(ctypes.Structure):
         ("allocation_count", ctypes.c_uint64),
         ("last_hit", ctypes.c_uint64),
         ("concurrent", ctypes.c_uint64),
+        ("run", ctypes.c_uint64),
         ("fault", FaultRecord),
         ("counters", MemoryCounters),
     )

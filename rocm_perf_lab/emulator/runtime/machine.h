@@ -15,12 +15,21 @@ enum rpl_access { RPL_LOAD, RPL_STORE, RPL_ATOMIC };
 // mappings.
 enum { RPL_LDS_APERTURE = 0x7fff0000, RPL_SCRATCH_APERTURE = 0x7ffe0000, RPL_APERTURE_SHIFT = 32 };
 
+// Pages of a part of device memory during a launch whose workgroups may run a second time; see rewind.h.
+struct rpl_pages {
+  uint64_t first, count;   // page number (address / RPL_PAGE_BYTES) of state[0], pages
+  uint8_t *state;          // enum rpl_page_state
+  uint8_t *before, *after; // [count][RPL_PAGE_BYTES]
+};
+enum rpl_run_number { RPL_ONLY_RUN, RPL_FIRST_RUN, RPL_SECOND_RUN };
+
 // Device memory is identity-mapped: [begin, end) is a host address range too. Sorted by `begin`, no overlap.
 struct rpl_allocation {
   uint64_t begin, end;
   uint64_t freed;
   uint8_t *written;       // NULL, or one byte per page: set to 1 by every store to it
   uint64_t first_page;    // page number (address / RPL_PAGE_BYTES) of written[0]
+  const struct rpl_pages *pages;  // NULL: this memory is not rewound
 };
 enum { RPL_PAGE_BYTES = 4096 };
 
@@ -61,6 +70,7 @@ struct rpl_machine {
   uint64_t allocation_count;
   uint64_t last_hit;
   uint64_t concurrent;    // other threads run the same launch: global atomics must be atomic on the host
+  uint64_t run;           // enum rpl_run_number
   struct rpl_fault fault;
   struct rpl_counters counters;
 };

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include "access.h"
 #include "checks.h"
+#include "rewind.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -89,10 +90,11 @@ int rpl_find(struct rpl_machine *m, uint64_t low, uint64_t high) {
   return 1;
 }
 
-// After rpl_find(): the pages of [address, address + width) in the allocation that it found.
-static void mark_written(const struct rpl_machine *m, uint64_t address, uint64_t width) {
+// After rpl_find(), before an access: the pages of [address, address + width), at most a page, in the allocation that it found.
+static void touch_pages(const struct rpl_machine *m, uint64_t address, uint64_t width, int writes) {
   const struct rpl_allocation *a = &m->allocations[m->last_hit];
-  if (!a->written) return;
+  if (m->run != RPL_ONLY_RUN) rpl_rewind_touch(a->pages, m->run, address, width, writes);
+  if (!a->written || !writes) return;
   a->written[address / RPL_PAGE_BYTES - a->first_page] = 1;
   a->written[(address + width - 1) / RPL_PAGE_BYTES - a->first_page] = 1;
 }
@@ -112,20 +114,20 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
       high = active && address[l] > high ? address[l] : high;
     }
   }
-  int writes = access != RPL_LOAD;
+  int writes = access != RPL_LOAD, touches = writes || w->machine->run == RPL_SECOND_RUN;
   uint64_t span = high + width - low;
   w->machine->counters.span_bytes += span < RPL_SPAN_LIMIT ? span : RPL_SPAN_LIMIT;
   w->machine->counters.address_sum += low;
   if (rpl_find(w->machine, low, high + width)) {
-    if (writes && high + width - low <= RPL_PAGE_BYTES) mark_written(w->machine, low, high + width - low);
-    else if (writes) RPL_FOR_LANES(lanes, l) mark_written(w->machine, address[l], width);
+    if (touches && high + width - low <= RPL_PAGE_BYTES) touch_pages(w->machine, low, high + width - low, writes);
+    else if (touches) RPL_FOR_LANES(lanes, l) touch_pages(w->machine, address[l], width, writes);
     if (w->group) rpl_checked_memory(w, inst, access, lanes, address, width);
     return 0;
   }
   uint64_t bad = 0;
   RPL_FOR_LANES(lanes, l) {
     if (!rpl_find(w->machine, address[l], address[l] + width)) bad |= 1ull << l;
-    else if (writes) mark_written(w->machine, address[l], width);
+    else if (touches) touch_pages(w->machine, address[l], width, writes);
   }
   if (bad) return rpl_raise(w, RPL_FAULT_MEMORY, inst, access, width, bad, address, 0);
   if (w->group) rpl_checked_memory(w, inst, access, lanes, address, width);
@@ -136,6 +138,7 @@ int rpl_check_scalar(struct rpl_wave *w, int inst, uint64_t address, uint32_t wi
   uint64_t addresses[RPL_LANES] = {address};
   w->machine->counters.address_sum += address;
   if (rpl_find(w->machine, address, address + width)) {
+    if (w->machine->run == RPL_SECOND_RUN) touch_pages(w->machine, address, width, 0);
     if (w->group) rpl_checked_memory(w, inst, RPL_LOAD, 1, addresses, width);
     return 0;
   }
