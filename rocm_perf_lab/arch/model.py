@@ -51,6 +51,7 @@ class ArchitectureCaches(StrictModel):
     vector_l1_bytes: int
     vector_l1_line_bytes: int
     scalar_l1_bytes: int
+    instruction_l1_bytes: int
     l2_line_bytes: int
 
 

@@ -59,6 +59,8 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
 int rpl_check_scalar(struct rpl_wave *w, int inst, uint64_t address, uint32_t width);
 // Converts flat addresses to host addresses: resolves the apertures of LDS and scratch, checks the others as above.
 int rpl_resolve(struct rpl_wave *w, int inst, int access, int mode, uint64_t lanes, uint64_t *address, uint32_t width);
-// Traces the 64-byte segments that the active lanes access, in lane order.
-void rpl_trace_segments(struct rpl_wave *w, int tag, int inst, uint64_t lanes, const uint64_t *address, uint32_t width);
+// Traces the lines of 128 bytes that the active lanes access with `width` bytes each; `access` is of enum rpl_access.
+void rpl_trace_vector(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width);
+// Traces the lines of 64 bytes of a scalar access.
+void rpl_trace_scalar(struct rpl_wave *w, int inst, uint64_t address, uint32_t width);
 #endif

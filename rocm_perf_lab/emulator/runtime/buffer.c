@@ -2,6 +2,7 @@
 #include "atomics.h"
 #include "buffer.h"
 #include "checks.h"
+#include "coalescing.h"
 
 enum { SWIZZLE_ENABLE = 1u << 31, ADD_TID_ENABLE = 1u << 23, ELEMENT_BYTES = 4, WIDE_STRIDE_SHIFT = 14 };
 
@@ -45,7 +46,8 @@ int rpl_buffer_addresses(struct rpl_wave *w, int inst, int access, int typed, in
     uint64_t exactly = out->lanes[k] & ~(k + 1 < elements ? out->lanes[k + 1] : 0);
     if (rpl_check(w, inst, access, exactly, out->address, (uint32_t)(k + 1) * element)) return 1;
   }
-  if (w->trace) rpl_trace_segments(w, RPL_T_VMEM, inst, out->lanes[0], out->address, element * (uint32_t)elements);
+  rpl_count_requests(w, access, out->lanes[0], out->address, element * (uint32_t)elements);
+  if (w->trace) rpl_trace_vector(w, inst, access, out->lanes[0], out->address, element * (uint32_t)elements);
   return 0;
 }
 
@@ -83,10 +85,16 @@ int rpl_buffer_store(struct rpl_wave *w, int inst, int data, int srsrc, int vind
 int rpl_buffer_atomic(struct rpl_wave *w, int inst, int data, int srsrc, int vindex, int voffset, uint32_t soffset, int32_t offset, int op, int is64, int returns) {
   struct rpl_buffer_access access;
   uint32_t width = is64 ? 8 : 4;
+  struct rpl_counters *c = &w->machine->counters;
+  uint64_t accesses = c->atomic_accesses, segments = c->atomic_segments;
   if (rpl_buffer_addresses(w, inst, RPL_ATOMIC, RPL_UNTYPED, srsrc, vindex, voffset, soffset, offset, width, 1, &access)) return 1;
   uint64_t lanes = access.lanes[0], misaligned = 0;
   RPL_FOR_LANES(lanes, l) if (access.address[l] % width) misaligned |= 1ull << l;
   if (misaligned) return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, RPL_ATOMIC, width, misaligned, access.address, 0);
+  if (returns) {
+    c->returning_accesses += c->atomic_accesses - accesses;
+    c->returning_segments += c->atomic_segments - segments;
+  }
   w->machine->counters.buffer_atomic_waves++;
   w->machine->counters.atomic_operations += (uint64_t)__builtin_popcountll(lanes);
   int comparand = op == RPL_CMPSWAP ? data + (is64 ? 2 : 1) : -1;

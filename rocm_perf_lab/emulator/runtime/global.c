@@ -80,8 +80,14 @@ int rpl_global_store(struct rpl_wave *w, int inst, int data, int addr, uint64_t 
 int rpl_global_atomic(struct rpl_wave *w, int inst, int dst, int data, int addr, uint64_t base, int64_t offset, int mode, int op, int is64, int returns) {
   uint64_t lanes = rpl_exec(w), address[RPL_LANES], misaligned = 0;
   uint32_t width = is64 ? 8 : 4;
+  struct rpl_counters *c = &w->machine->counters;
+  uint64_t accesses = c->atomic_accesses, segments = c->atomic_segments;
   addresses_of(w, addr, base, offset, mode, address);
   if (rpl_resolve(w, inst, RPL_ATOMIC, mode, lanes, address, width)) return 1;
+  if (returns) {
+    c->returning_accesses += c->atomic_accesses - accesses;
+    c->returning_segments += c->atomic_segments - segments;
+  }
   RPL_FOR_LANES(lanes, l) if (address[l] % width) misaligned |= 1ull << l;
   if (misaligned) return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, RPL_ATOMIC, width, misaligned, address, 0);
   w->machine->counters.flat_atomic_waves++;
@@ -93,7 +99,7 @@ int rpl_global_atomic(struct rpl_wave *w, int inst, int dst, int data, int addr,
 }
 
 static void scalar_copy(struct rpl_wave *w, int inst, int sdst, uint64_t address, int dwords) {
-  if (w->trace) rpl_trace_segments(w, RPL_T_SMEM, inst, 1, &address, 4 * (uint32_t)dwords);
+  if (w->trace) rpl_trace_scalar(w, inst, address, 4 * (uint32_t)dwords);
   memcpy(&w->sgpr[sdst], (const void *)address, 4 * (size_t)dwords);
 }
 
@@ -109,7 +115,7 @@ static int resolve_scalar(struct rpl_wave *w, int inst, int access, uint64_t add
   uint64_t addresses[RPL_LANES] = {address};
   if (access == RPL_ATOMIC && address % width) return rpl_raise(w, RPL_FAULT_MISALIGNED, inst, access, width, 1, addresses, 0);
   if (rpl_check(w, inst, access, 1, addresses, width)) return 1;
-  if (w->trace) rpl_trace_segments(w, RPL_T_SMEM, inst, 1, addresses, width);
+  if (w->trace) rpl_trace_scalar(w, inst, address, width);
   return 0;
 }
 

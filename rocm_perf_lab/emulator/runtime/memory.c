@@ -4,6 +4,8 @@
 #include "access.h"
 #include "checks.h"
 #include "rewind.h"
+#include "coalescing.h"
+#include "footprint.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -121,13 +123,17 @@ int rpl_check(struct rpl_wave *w, int inst, int access, uint64_t lanes, const ui
   if (rpl_find(w->machine, low, high + width)) {
     if (touches && high + width - low <= RPL_PAGE_BYTES) touch_pages(w->machine, low, high + width - low, writes);
     else if (touches) RPL_FOR_LANES(lanes, l) touch_pages(w->machine, address[l], width, writes);
+    if (w->machine->footprint) rpl_footprint_access(w, access, 0, lanes, address, width, low, high + width);
     if (w->group) rpl_checked_memory(w, inst, access, lanes, address, width);
     return 0;
   }
   uint64_t bad = 0;
   RPL_FOR_LANES(lanes, l) {
     if (!rpl_find(w->machine, address[l], address[l] + width)) bad |= 1ull << l;
-    else if (touches) touch_pages(w->machine, address[l], width, writes);
+    else {
+      if (touches) touch_pages(w->machine, address[l], width, writes);
+      if (w->machine->footprint) rpl_footprint_access(w, access, 0, 1ull << l, address, width, address[l], address[l] + width);
+    }
   }
   if (bad) return rpl_raise(w, RPL_FAULT_MEMORY, inst, access, width, bad, address, 0);
   if (w->group) rpl_checked_memory(w, inst, access, lanes, address, width);
@@ -139,6 +145,7 @@ int rpl_check_scalar(struct rpl_wave *w, int inst, uint64_t address, uint32_t wi
   w->machine->counters.address_sum += address;
   if (rpl_find(w->machine, address, address + width)) {
     if (w->machine->run == RPL_SECOND_RUN) touch_pages(w->machine, address, width, 0);
+    if (w->machine->footprint) rpl_footprint_access(w, RPL_LOAD, 1, 1, addresses, width, address, address + width);
     if (w->group) rpl_checked_memory(w, inst, RPL_LOAD, 1, addresses, width);
     return 0;
   }
@@ -164,7 +171,8 @@ int rpl_resolve(struct rpl_wave *w, int inst, int access, int mode, uint64_t lan
     if (bad_lds) return rpl_raise(w, RPL_FAULT_LDS, inst, access, width, bad_lds, address, w->lds_bytes);
     if (bad_scratch) return rpl_raise(w, RPL_FAULT_SCRATCH, inst, access, width, bad_scratch, address, w->scratch_bytes);
     if (rpl_check(w, inst, access, global, address, width)) return 1;
-    if (w->trace) rpl_trace_segments(w, RPL_T_VMEM, inst, global, address, width);
+    rpl_count_requests(w, access, global, address, width);
+    if (w->trace) rpl_trace_vector(w, inst, access, global, address, width);
     if (w->group && lds) {
       uint32_t inner[RPL_LANES];
       for (int l = 0; l < RPL_LANES; l++) inner[l] = (uint32_t)address[l];
@@ -174,6 +182,7 @@ int rpl_resolve(struct rpl_wave *w, int inst, int access, int mode, uint64_t lan
     return 0;
   }
   if (rpl_check(w, inst, access, global, address, width)) return 1;
-  if (w->trace) rpl_trace_segments(w, RPL_T_VMEM, inst, global, address, width);
+  rpl_count_requests(w, access, global, address, width);
+  if (w->trace) rpl_trace_vector(w, inst, access, global, address, width);
   return 0;
 }

@@ -1,11 +1,12 @@
 // SCRATCH: private memory of each lane.
 #include "access.h"
+#include "coalescing.h"
 
 // Hardware interleaves the lanes' scratch, so that lanes access adjacent memory at equal offsets.
-static void trace_scratch(struct rpl_wave *w, int inst, uint64_t lanes, uint32_t width, const uint64_t *inner) {
+static void trace_scratch(struct rpl_wave *w, int inst, int access, uint64_t lanes, uint32_t width, const uint64_t *inner) {
   uint64_t address[RPL_LANES];
   RPL_FOR_LANES(lanes, l) address[l] = (uint64_t)w->scratch + inner[l] * RPL_LANES + l * width;
-  rpl_trace_segments(w, RPL_T_VMEM, inst, lanes, address, width);
+  rpl_trace_vector(w, inst, access, lanes, address, width);
 }
 
 static int scratch_pointers(struct rpl_wave *w, int inst, int access, int addr, uint32_t saddr, int32_t offset, uint64_t lanes,
@@ -17,7 +18,8 @@ static int scratch_pointers(struct rpl_wave *w, int inst, int access, int addr, 
     address[l] = (uint64_t)w->scratch + l * w->scratch_bytes + inner[l];
   }
   if (bad) return rpl_raise(w, RPL_FAULT_SCRATCH, inst, access, width, bad, inner, w->scratch_bytes);
-  if (w->trace) trace_scratch(w, inst, lanes, width, inner);
+  rpl_count_private(w, access, lanes, inner, width);
+  if (w->trace) trace_scratch(w, inst, access, lanes, width, inner);
   return 0;
 }
 

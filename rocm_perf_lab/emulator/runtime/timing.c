@@ -1,6 +1,6 @@
-// In-order wavefronts on four SIMDs that share a scalar unit, LDS, a vector L1 and their part of L2, MALL and HBM.
-// The first ready wavefront issues (the older one on a tie); completion times of memory are known when an
-// instruction is issued, so that no event queue is needed.
+// In-order wavefronts on the SIMDs of one compute unit, with its issue ports, LDS, vector L1, scalar and instruction caches, and
+// its share of L2, MALL and HBM. The first ready wavefront issues (the older one on a tie); completion times of memory are known
+// when an instruction is issued, so that no event queue is needed.
 #include "timing.h"
 
 #include <math.h>
@@ -9,54 +9,84 @@
 
 #include "wave.h"
 
-enum { MAX_PENDING = 64, WAYS = 16, LINE_SHIFT = 7 };
+enum { MAX_PENDING = 64, WAYS = 16, ISSUED = 64, VECTOR_QUEUE = 256, MAX_OUTSTANDING = 1024, PORTS = 2, SLOT_CYCLES = 4,
+       FETCH_SHIFT = 5, CODE_LINE_SHIFT = 6 };
 
-struct cache { uint64_t *tags; uint64_t *used; uint32_t sets; uint64_t clock; };
+// ---- caches ----
+
+struct cache { uint64_t *tags, *used; double *filled; uint32_t sets, ways; uint64_t clock; };
+
+static int cache_open(struct cache *c, uint32_t lines) {
+  c->ways = lines < WAYS ? (lines ? lines : 1) : WAYS;
+  c->sets = lines / c->ways ? lines / c->ways : 1;
+  size_t entries = (size_t)c->sets * c->ways;
+  c->tags = calloc(entries, sizeof *c->tags);
+  c->used = calloc(entries, sizeof *c->used);
+  c->filled = calloc(entries, sizeof *c->filled);
+  c->clock = 0;
+  return c->tags && c->used && c->filled;
+}
+
+static void cache_close(struct cache *c) { free(c->tags); free(c->used); free(c->filled); }
+
+// Returns the entry of a line; sets *hit. A line that misses replaces the least recently used one of its set.
+static size_t cache_lookup(struct cache *c, uint64_t line, int *hit) {
+  uint64_t hash = line * 0x9E3779B97F4A7C15ull;  // only its upper bits spread neighbouring lines evenly
+  size_t base = (size_t)((unsigned __int128)hash * c->sets >> 64) * c->ways, oldest = base;
+  for (size_t i = base; i < base + c->ways; i++) {
+    if (c->used[i] && c->tags[i] == line) {
+      c->used[i] = ++c->clock;
+      *hit = 1;
+      return i;
+    }
+    if (c->used[i] < c->used[oldest]) oldest = i;
+  }
+  c->tags[oldest] = line;
+  c->used[oldest] = ++c->clock;
+  *hit = 0;
+  return oldest;
+}
+
+static void cache_drop(struct cache *c, uint64_t line) {
+  uint64_t hash = line * 0x9E3779B97F4A7C15ull;
+  size_t base = (size_t)((unsigned __int128)hash * c->sets >> 64) * c->ways;
+  for (size_t i = base; i < base + c->ways; i++)
+    if (c->used[i] && c->tags[i] == line) c->used[i] = 0;
+}
+
+// ---- state ----
 
 struct pending { double done[MAX_PENDING]; uint32_t count; };
 
 struct wave_state {
   const uint64_t *words; uint64_t next, count;
-  uint32_t inst, block_left;
+  uint32_t inst, block_left, trace;
   double ready, started, attempt, issued;
+  double vector_issued, scalar_result, block_entered, lds_issued, last_store;
+  uint32_t previous_unit, begun;
+  uint64_t fetch_block, code_line;
+  double recent[ISSUED]; uint64_t issues;   // times of issue of the latest instructions
   struct pending vector, scalar;
-  uint32_t group_slot, simd, active, at_barrier;
+  uint32_t group_slot, simd, port, active, at_barrier;
   uint64_t age, salt;
-  struct rpl_traced_wave *traced;  // NULL: not traced
+  struct rpl_traced_wave *traced;           // NULL: not traced
 };
 
 struct group_state { uint32_t live, waiting, workgroup; double barrier; };
 
+struct simd { double port[PORTS], constant, matrix, scalar; };
+
 struct unit {
   const struct rpl_cu_run *run;
   struct wave_state *waves; struct group_state *groups;
-  double *simd_free;
-  double scalar_free, lds_free, l1_free, l2_free, mall_free, dram_free;
-  struct cache l1, l2, mall;
+  struct simd *simds;
+  double lds_free, address_free, l2_port_free, l2_free, mall_free, dram_free, write_free, next_launch, code_ready, scalar_ready;
+  double vector_starts[VECTOR_QUEUE]; uint64_t vector_count;
+  double outstanding[MAX_OUTSTANDING]; uint64_t missed;
+  struct cache l1, l2, mall, scalar, code, tlb;
   uint32_t next_workgroup;
+  int has_fetched, has_loaded_scalars;
 };
-
-static int cache_open(struct cache *c, uint32_t lines) {
-  c->sets = lines / WAYS ? lines / WAYS : 1;
-  c->tags = calloc((size_t)c->sets * WAYS, sizeof *c->tags);
-  c->used = calloc((size_t)c->sets * WAYS, sizeof *c->used);
-  c->clock = 0;
-  return c->tags && c->used;
-}
-
-static void cache_close(struct cache *c) { free(c->tags); free(c->used); }
-
-static int cache_lookup(struct cache *c, uint64_t line) {
-  uint64_t hash = line * 0x9E3779B97F4A7C15ull;  // only its upper bits spread neighbouring lines evenly
-  size_t base = (size_t)((unsigned __int128)hash * c->sets >> 64) * WAYS, oldest = base;
-  for (size_t i = base; i < base + WAYS; i++) {
-    if (c->used[i] && c->tags[i] == line) { c->used[i] = ++c->clock; return 1; }
-    if (c->used[i] < c->used[oldest]) oldest = i;
-  }
-  c->tags[oldest] = line;
-  c->used[oldest] = ++c->clock;
-  return 0;
-}
 
 static double later(double a, double b) { return a > b ? a : b; }
 
@@ -82,48 +112,7 @@ static double drained(struct pending *p, int left, double now) {
   return later(now, done);
 }
 
-static double load_line(struct unit *u, double start, uint64_t line, int shared) {
-  const struct rpl_cu_parameters *cu = u->run->cu;
-  struct rpl_cu_counters *n = u->run->counters;
-  if (cache_lookup(&u->l1, line)) return start + cu->l1_latency;
-  n->l2_reads++;
-  double at_l2 = transfer(&u->l2_free, start, 128, cu->l2_bytes) + cu->l2_latency;
-  if (cache_lookup(&u->l2, line) || shared) { n->l2_hits++; return at_l2; }
-  n->l2_misses++;
-  n->dram_reads++;
-  if (cu->mall_lines && cache_lookup(&u->mall, line))
-    return transfer(&u->mall_free, start, 128, cu->mall_bytes) + cu->mall_latency;
-  return later(at_l2, transfer(&u->dram_free, start, 128, cu->dram_bytes) + cu->dram_latency);
-}
-
-static double store_segment(struct unit *u, double start, uint64_t address) {
-  const struct rpl_cu_parameters *cu = u->run->cu;
-  struct rpl_cu_counters *n = u->run->counters;
-  n->l2_writes++;
-  n->dram_writes++;
-  if (cache_lookup(&u->l2, address >> LINE_SHIFT)) n->l2_hits++; else n->l2_misses++;
-  transfer(&u->dram_free, start, 64, cu->dram_bytes);
-  return transfer(&u->l2_free, start, 64, cu->l2_bytes) + cu->l2_latency;
-}
-
-// Replays all segments of one vector memory instruction; returns the time of its last data.
-static double vector_memory(struct unit *u, struct wave_state *w, double now, int is_store) {
-  uint64_t segments = w->words[w->next] >> 32 & 0xffffff;
-  w->next++;
-  double start = later(now, u->l1_free), done = start + u->run->cu->l1_latency;
-  uint64_t last_line = ~0ull;
-  for (uint64_t i = 0; i < segments && w->next < w->count; i++, w->next++) {
-    uint64_t word = w->words[w->next], shared = word & 1, address = word & ~63ull;
-    if (!shared) address ^= w->salt;
-    double at = transfer(&u->l1_free, now, 64, u->run->cu->l1_bytes);
-    u->run->counters->l1_lookups += 2;
-    if (is_store) done = later(done, store_segment(u, at, address));
-    else if (address >> LINE_SHIFT != last_line) done = later(done, load_line(u, at, address >> LINE_SHIFT, (int)shared));
-    last_line = address >> LINE_SHIFT;
-  }
-  u->run->counters->memory_instructions++;
-  return done;
-}
+// ---- words of a trace ----
 
 static uint64_t skip_record(struct wave_state *w) {
   uint64_t count = w->words[w->next] >> 32 & 0xffffff;
@@ -137,6 +126,165 @@ static int tag_is(const struct wave_state *w, uint64_t tag) { return w->next < w
 static int record_is(const struct wave_state *w, uint64_t tag, uint32_t inst) {
   return tag_is(w, tag) && (uint32_t)w->words[w->next] == inst;
 }
+
+// ---- memory behind the vector L1 ----
+
+// Part of one that is equal for all accesses of a line.
+static double fraction_of(uint64_t line) { return (double)(line * 0x9E3779B97F4A7C15ull >> 11) / (double)(1ull << 53); }
+
+// Returns when a line that the vector L1 lacks arrives from the level that holds it.
+static double fetch_line(struct unit *u, struct wave_state *w, double start, uint64_t line, int shared) {
+  const struct rpl_cu_parameters *cu = u->run->cu;
+  const struct rpl_line_sources *sources = u->run->sources;
+  struct rpl_cu_counters *n = u->run->counters;
+  int in_l2, in_mall;
+  if (cu->outstanding_lines) {
+    double *slot = &u->outstanding[u->missed % cu->outstanding_lines];
+    if (u->missed >= cu->outstanding_lines) start = later(start, *slot);
+  }
+  n->l2_reads++;
+  if (sources) {
+    double part = fraction_of(line);
+    in_l2 = part < sources[w->trace].load_l2;
+    in_mall = part < sources[w->trace].load_l2 + sources[w->trace].load_mall;
+  } else {
+    cache_lookup(&u->l2, line, &in_l2);
+    in_l2 |= shared;
+    if (!in_l2) cache_lookup(&u->mall, line, &in_mall);
+  }
+  double port = transfer(&u->l2_port_free, start, 128, cu->l2_port_bytes);
+  double at = later(port, transfer(&u->l2_free, start, 128, cu->l2_bytes));
+  if (in_l2) {
+    n->l2_hits++;
+    at += cu->l2_latency;
+  } else {
+    n->l2_misses++;
+    n->dram_reads++;
+    if (in_mall) at = later(at, transfer(&u->mall_free, start, 128, cu->mall_bytes)) + cu->mall_latency;
+    else at = later(at, transfer(&u->dram_free, start, 128, cu->dram_bytes)) + cu->dram_latency;
+  }
+  if (cu->outstanding_lines) u->outstanding[u->missed++ % cu->outstanding_lines] = at;
+  return at;
+}
+
+static double load_line(struct unit *u, struct wave_state *w, double start, uint64_t line, int shared, int bypasses) {
+  struct rpl_cu_counters *n = u->run->counters;
+  int hit;
+  size_t entry = cache_lookup(&u->l1, line, &hit);
+  if (hit && !bypasses) {
+    n->l1_hits++;
+    return later(start + u->run->cu->l1_latency, u->l1.filled[entry]);
+  }
+  u->l1.filled[entry] = fetch_line(u, w, start, line, shared);
+  return u->l1.filled[entry];
+}
+
+static uint32_t popcount4(uint64_t bits) { return (uint32_t)__builtin_popcountll(bits & 15); }
+
+// Writes through to L2 in requests of 64 bytes. The vector L1 does not allocate a line on a write.
+static double store_line(struct unit *u, struct wave_state *w, double start, uint64_t word) {
+  const struct rpl_cu_parameters *cu = u->run->cu;
+  const struct rpl_line_sources *sources = u->run->sources;
+  struct rpl_cu_counters *n = u->run->counters;
+  uint64_t line = word >> RPL_LINE_SHIFT, sectors = word >> RPL_LINE_SECTOR_SHIFT & 15;
+  uint32_t requests = (sectors & 3 ? 1 : 0) + (sectors & 12 ? 1 : 0);
+  int in_l2;
+  cache_drop(&u->l1, line);
+  n->l2_writes += requests;
+  if (sources) in_l2 = fraction_of(line) < sources[w->trace].store_l2;
+  else cache_lookup(&u->l2, line, &in_l2);
+  if (in_l2) n->l2_hits += requests;
+  else n->l2_misses += requests;
+  // A request occupies its channel like the read of a line.
+  double at = later(transfer(&u->l2_port_free, start, 64.0 * requests, cu->l2_port_bytes),
+                    transfer(&u->l2_free, start, 128.0 * requests, cu->l2_bytes));
+  if (!in_l2) {  // takes the place of a dirty line, which is written back in whole sectors
+    n->dram_writes += requests;
+    at = later(at, transfer(&u->write_free, start, 32.0 * popcount4(sectors), cu->dram_write_bytes));
+  }
+  return at + cu->store_latency;
+}
+
+static double atomic_line(struct unit *u, double start, int returns) {
+  const struct rpl_cu_parameters *cu = u->run->cu;
+  struct rpl_cu_counters *n = u->run->counters;
+  if (returns) n->l2_atomics_returning++;
+  else n->l2_atomics++;
+  return transfer(&u->l2_port_free, start, 64, cu->l2_port_bytes) + cu->atomic_latency;
+}
+
+// A translation miss holds up the instructions behind it.
+static double translated(struct unit *u, double start, uint64_t address) {
+  const struct rpl_cu_parameters *cu = u->run->cu;
+  struct rpl_cu_counters *n = u->run->counters;
+  int hit;
+  if (!cu->tlb_entries) return start;
+  n->tlb_requests++;
+  cache_lookup(&u->tlb, address >> cu->tlb_page_shift, &hit);
+  if (hit) n->tlb_hits++;
+  else n->tlb_misses++;
+  return hit ? start : start + cu->tlb_miss_cycles;
+}
+
+// Executes the record of one vector memory instruction that leaves its queue at `start`; returns the time of its last data.
+static double vector_memory(struct unit *u, struct wave_state *w, double start, const struct rpl_timed_instruction *t) {
+  struct rpl_cu_counters *n = u->run->counters;
+  uint64_t words = w->words[w->next++] >> 32 & 0xffffff, detail = 0;
+  if (words && w->next < w->count) {
+    detail = w->words[w->next++];
+    words--;
+  }
+  uint64_t cycles = detail & 0xffff, last_page = ~0ull;
+  double busy = later((double)cycles, SLOT_CYCLES), from = start, done = start + busy + u->run->cu->l1_latency;
+  n->l1_lookups += (double)(detail >> 32 & 0xffff);
+  double pace = words ? busy / (double)words : 0;
+  for (uint64_t i = 0; i < words && w->next < w->count; i++, w->next++) {
+    uint64_t word = w->words[w->next], shared = word & RPL_LINE_SHARED;
+    if (!shared) word ^= w->salt;
+    uint64_t page = word >> u->run->cu->tlb_page_shift;
+    if (page != last_page) from = translated(u, from, word);
+    last_page = page;
+    double at = from + pace * (double)(i + 1);
+    if (t->unit == RPL_UNIT_STORE) done = later(done, store_line(u, w, at, word));
+    else if (t->unit == RPL_UNIT_ATOMIC) done = later(done, atomic_line(u, at, !!(t->flags & RPL_F_RETURNS)));
+    else done = later(done, load_line(u, w, at, word >> RPL_LINE_SHIFT, (int)shared, !!(t->flags & RPL_F_BYPASSES_L1)));
+  }
+  u->address_free = from + busy;
+  n->address_busy_cycles += busy;
+  n->memory_instructions++;
+  return done;
+}
+
+// Returns the earliest time at which the queue in front of the vector L1 accepts one more instruction.
+static double vector_queue_free(const struct unit *u) {
+  uint32_t depth = u->run->cu->vector_queue;
+  return depth && u->vector_count >= depth ? u->vector_starts[(u->vector_count - depth) % VECTOR_QUEUE] : 0;
+}
+
+static double scalar_load(struct unit *u, struct wave_state *w, double now) {
+  const struct rpl_cu_parameters *cu = u->run->cu;
+  struct rpl_cu_counters *n = u->run->counters;
+  uint64_t lines = w->words[w->next++] >> 32 & 0xffffff;
+  double done = now + cu->scalar_cached_latency;
+  for (uint64_t i = 0; i < lines && w->next < w->count; i++, w->next++) {
+    int hit;
+    uint64_t word = w->words[w->next] & ~63ull;
+    size_t entry = cache_lookup(&u->scalar, word >> CODE_LINE_SHIFT, &hit);
+    n->scalar_requests++;
+    if (hit) {
+      n->scalar_hits++;
+    } else {
+      n->scalar_misses++;
+      u->scalar.filled[entry] = now + (u->has_loaded_scalars ? cu->scalar_latency : cu->scalar_cold_latency);
+      u->has_loaded_scalars = u->has_loaded_scalars || now > u->scalar_ready;
+      if (u->scalar_ready == 0) u->scalar_ready = u->scalar.filled[entry];
+    }
+    done = later(done, u->scalar.filled[entry]);
+  }
+  return done;
+}
+
+// ---- trace of single wavefronts ----
 
 static struct rpl_traced_wave *traced_wave(const struct rpl_cu_run *r, uint32_t workgroup, uint32_t slot, uint32_t wave, double now) {
   struct rpl_thread_trace *trace = r->thread_trace;
@@ -166,31 +314,49 @@ void rpl_thread_trace_free(struct rpl_thread_trace *trace, uint64_t waves) {
   for (uint64_t i = 0; i < waves; i++) free(trace->waves[i].events);
 }
 
+// ---- workgroups ----
+
 static void start_workgroup(struct unit *u, uint32_t slot, double now) {
   const struct rpl_cu_run *r = u->run;
-  uint32_t number = u->next_workgroup++, sample = number % r->sampled_workgroups;
+  uint32_t number = u->next_workgroup++, trace = r->order[number];
+  now = later(now, u->next_launch);
+  u->next_launch = now + r->cu->launch_cycles;
+  r->begin_cycles[number] = now;
   u->groups[slot] = (struct group_state){.live = r->waves_per_workgroup, .workgroup = number};
   for (uint32_t i = 0; i < r->waves_per_workgroup; i++) {
     struct wave_state *w = &u->waves[slot * r->waves_per_workgroup + i];
-    const struct rpl_timed_wave *t = &r->waves[sample * r->waves_per_workgroup + i];
-    *w = (struct wave_state){.words = t->words, .count = t->count, .ready = now, .started = now, .group_slot = slot,
-                             .simd = (slot * r->waves_per_workgroup + i) % r->cu->simds, .active = 1,
-                             .age = (uint64_t)number * r->waves_per_workgroup + i,
-                             .salt = (uint64_t)(number / r->sampled_workgroups) << 44,
-                             .traced = traced_wave(r, number, slot, i, now)};
+    const struct rpl_timed_wave *t = &r->waves[(size_t)trace * r->waves_per_workgroup + i];
+    uint32_t place = slot * r->waves_per_workgroup + i;
+    double begin = now + SLOT_CYCLES * (double)i;  // a shader engine starts one wavefront per slot
+    memset(w, 0, sizeof *w);
+    w->words = t->words;
+    w->count = t->count;
+    w->trace = trace;
+    w->ready = w->started = begin;
+    w->vector_issued = w->scalar_result = w->lds_issued = w->block_entered = -1e9;
+    w->previous_unit = RPL_UNIT_INTERNAL;
+    w->fetch_block = w->code_line = ~0ull;
+    w->group_slot = slot;
+    w->simd = place % r->cu->simds;
+    w->port = place / r->cu->simds % PORTS;
+    w->active = 1;
+    w->age = (uint64_t)number * r->waves_per_workgroup + i;
+    w->salt = (uint64_t)(number + 1) << 46;
+    w->traced = traced_wave(r, number, slot, i, begin);
   }
 }
 
 static void end_wave(struct unit *u, struct wave_state *w) {
   const struct rpl_cu_run *r = u->run;
   struct group_state *g = &u->groups[w->group_slot];
+  w->ready = later(w->ready, w->last_store);  // its registers are free only after its stores are acknowledged
   w->active = 0;
   r->counters->wave_cycles += w->ready - w->started;
   if (w->traced) w->traced->end = w->ready;
   g->barrier = later(g->barrier, w->ready);
   if (--g->live == 0) {
     r->finish_cycles[g->workgroup] = g->barrier;
-    if (u->next_workgroup < r->workgroups) start_workgroup(u, w->group_slot, g->barrier + r->cu->workgroup_launch_cycles);
+    if (u->next_workgroup < r->workgroups) start_workgroup(u, w->group_slot, g->barrier + r->cu->replace_cycles);
   }
 }
 
@@ -201,79 +367,214 @@ static void open_barrier(struct unit *u, uint32_t slot) {
   double open = 0;
   for (uint32_t i = 0; i < r->waves_per_workgroup; i++) {
     struct wave_state *w = &u->waves[slot * r->waves_per_workgroup + i];
-    if (w->at_barrier) open = later(open, w->ready);
+    if (w->at_barrier) open = later(open, w->issued);
   }
+  open += r->cu->barrier_cycles;
   for (uint32_t i = 0; i < r->waves_per_workgroup; i++) {
     struct wave_state *w = &u->waves[slot * r->waves_per_workgroup + i];
     if (!w->at_barrier) continue;
     uint32_t inst = w->inst - 1;  // the barrier: it ended its basic block
-    r->counters->wait_cycles += open - w->ready;
-    r->latency_cycles[inst] += open + r->cu->barrier_cycles - w->ready;
-    r->stall_cycles[inst] += open + r->cu->barrier_cycles - w->ready;
-    w->ready = open + r->cu->barrier_cycles;
+    double wait = later(open - w->ready, 0);
+    r->counters->wait_cycles += wait;
+    r->latency_cycles[inst] += wait;
+    r->stall_cycles[inst] += wait;
+    w->ready += wait;
     if (w->traced && w->traced->count) w->traced->events[w->traced->count - 1].done = w->ready;
     w->at_barrier = 0;
   }
   g->waiting = 0;
 }
 
-static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t) {
+// ---- issue ----
+
+// Returns when the bytes of an instruction are there: from the instruction cache, and from the buffer of the wavefront.
+static double fetched(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
   const struct rpl_cu_parameters *cu = u->run->cu;
   struct rpl_cu_counters *n = u->run->counters;
-  uint32_t inst = (uint32_t)(t - u->run->instructions);
-  double now = w->ready, waited;
-  w->attempt = w->issued = now;
-  switch (t->unit) {
-    case RPL_UNIT_VALU:
-      now = w->issued = later(now, u->simd_free[w->simd]);
-      u->simd_free[w->simd] = w->ready = now + t->cycles;
-      n->valu_busy_cycles += t->cycles;
-      return;
-    case RPL_UNIT_SCALAR: case RPL_UNIT_BRANCH:
-      now = w->attempt = w->issued = later(now, u->scalar_free);  // served another wavefront: idle, not a stall
-      u->scalar_free = now + 1;
-      w->ready = now + t->cycles;
-      return;
-    case RPL_UNIT_SMEM:
-      w->ready = now + t->cycles;
-      if (record_is(w, RPL_T_SMEM, inst)) skip_record(w);
-      pend(&w->scalar, now + cu->scalar_load_latency);
-      return;
-    case RPL_UNIT_LDS: {
-      double busy = 1;
-      if (record_is(w, RPL_T_LDS, inst)) busy = (double)(w->words[w->next++] >> 32 & 0xffffff);
-      double start = later(now, u->lds_free);
-      u->lds_free = start + busy;
-      w->ready = now + t->cycles;
-      pend(&w->scalar, start + busy + cu->lds_latency);
-      return;
+  if (!w->begun) {
+    w->begun = 1;
+    if (!u->has_fetched) {
+      u->has_fetched = 1;
+      u->code_ready = now + cu->first_fetch_cycles;
     }
-    case RPL_UNIT_LOAD: case RPL_UNIT_STORE:
-      w->ready = now + t->cycles;
-      if (record_is(w, RPL_T_VMEM, inst)) pend(&w->vector, vector_memory(u, w, now, t->unit == RPL_UNIT_STORE));
-      return;
+    now = later(now + cu->wave_start_cycles, u->code_ready);
+  }
+  uint64_t block = (t->address + t->size - 1) >> FETCH_SHIFT, line = (t->address + t->size - 1) >> CODE_LINE_SHIFT;
+  if (line != w->code_line) {
+    int hit;
+    size_t entry = cache_lookup(&u->code, line, &hit);
+    n->fetches++;
+    n->level_fetch += cu->fetch_block_cycles;
+    if (hit) {
+      n->instruction_hits++;
+    } else {
+      n->instruction_misses++;
+      // The first pass is prefetched; a line that was replaced, or a jump to a new one, is not.
+      int is_next = w->code_line != ~0ull && line == w->code_line + 1, is_first = u->code.clock <= (uint64_t)u->code.sets * u->code.ways;
+      u->code.filled[entry] = is_first && (is_next || w->code_line == ~0ull) ? now : now + cu->instruction_miss_cycles;
+    }
+    now = later(now, u->code.filled[entry]);
+    w->code_line = line;
+  }
+  if (block != w->fetch_block) {
+    if (block == w->fetch_block + 1) now = later(now, w->block_entered + cu->fetch_block_cycles);
+    w->block_entered = now;
+    w->fetch_block = block;
+  }
+  return now;
+}
+
+// Returns when the results that an instruction reads, and the pipelines that it follows, let it issue.
+static double unblocked(const struct unit *u, const struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
+  const struct rpl_cu_parameters *cu = u->run->cu;
+  if (t->producer && t->producer <= ISSUED && t->producer <= w->issues)
+    now = later(now, w->recent[(w->issues - t->producer) % ISSUED] + t->producer_cycles);
+  switch (t->unit) {
+    case RPL_UNIT_LOAD: case RPL_UNIT_STORE: case RPL_UNIT_ATOMIC: return later(now, w->vector_issued + cu->valu_to_memory_cycles);
+    case RPL_UNIT_LDS: return later(later(now, w->vector_issued + cu->valu_to_memory_cycles), w->lds_issued + cu->lds_issue_cycles);
+    case RPL_UNIT_BRANCH:
+      if (w->previous_unit == RPL_UNIT_SCALAR) now += cu->scalar_to_branch_cycles - SLOT_CYCLES;
+      return later(now, w->scalar_result + cu->valu_to_scalar_cycles);
+    case RPL_UNIT_SCALAR: case RPL_UNIT_SMEM: return later(now, w->scalar_result + cu->valu_to_scalar_cycles);
+    case RPL_UNIT_WAIT: case RPL_UNIT_BARRIER: case RPL_UNIT_INTERNAL:
+      return w->previous_unit == RPL_UNIT_MATRIX ? now + cu->matrix_to_wait_cycles - SLOT_CYCLES : now;
+    default: return now;
+  }
+}
+
+// Two wavefronts of a SIMD, of even and odd slots, issue vector instructions side by side, except for exclusive instructions;
+// of those that read a constant one issues at a time.
+static void issue_vector(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
+  struct simd *s = &u->simds[w->simd];
+  int exclusive = !!(t->flags & RPL_F_EXCLUSIVE) || t->unit == RPL_UNIT_MATRIX;
+  now = later(now, s->port[w->port]);
+  if (exclusive) now = later(now, s->port[!w->port]);
+  if (t->flags & RPL_F_CONSTANT) now = later(now, s->constant);
+  if (t->unit == RPL_UNIT_MATRIX) now = later(now, s->matrix);
+  double busy = t->unit == RPL_UNIT_MATRIX ? SLOT_CYCLES : t->cycles;
+  s->port[w->port] = later(s->port[w->port], now + busy);
+  if (exclusive) s->port[!w->port] = later(s->port[!w->port], now + busy);
+  if (t->flags & RPL_F_CONSTANT) s->constant = now + busy;
+  if (t->unit == RPL_UNIT_MATRIX) {
+    s->matrix = now + t->cycles;
+    u->run->counters->matrix_busy_cycles += t->cycles;
+    u->run->counters->active_matrix += SLOT_CYCLES;
+  } else {
+    w->vector_issued = now;
+    u->run->counters->valu_busy_cycles += busy;
+  }
+  if (t->flags & RPL_F_WRITES_SGPR) w->scalar_result = now;
+  u->run->counters->active_valu += SLOT_CYCLES;
+  w->issued = now;
+  w->ready = now + t->issue_cycles;
+}
+
+static void issue_lds(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
+  const struct rpl_cu_parameters *cu = u->run->cu;
+  struct rpl_cu_counters *n = u->run->counters;
+  double busy = 1;
+  if (record_is(w, RPL_T_LDS, w->inst - 1)) busy = (double)(w->words[w->next++] >> 32 & 0xffffff);
+  if (t->flags & RPL_F_LDS_WRITE) busy = later(busy * cu->lds_write_factor, SLOT_CYCLES);
+  double accepted = later(now, u->lds_free - cu->lds_queue_cycles), start = later(accepted, u->lds_free);
+  n->wait_lds_cycles += accepted - now;
+  u->lds_free = start + busy;
+  n->lds_busy_cycles += busy;
+  n->active_lds += SLOT_CYCLES;
+  w->issued = w->lds_issued = accepted;
+  w->ready = accepted + t->issue_cycles;
+  double done = start + busy + cu->lds_latency;
+  n->level_lds += done - accepted;
+  pend(&w->scalar, done);
+}
+
+static void issue_vector_memory(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
+  struct rpl_cu_counters *n = u->run->counters;
+  double accepted = later(now, vector_queue_free(u)), start = later(accepted, u->address_free);
+  w->issued = accepted;
+  w->ready = accepted + t->issue_cycles;
+  n->active_vector_memory += SLOT_CYCLES;
+  n->l1_queue_cycles += accepted - now;
+  if (!record_is(w, RPL_T_VMEM, w->inst - 1)) return;
+  u->vector_starts[u->vector_count++ % VECTOR_QUEUE] = start;
+  double done = vector_memory(u, w, start, t);
+  n->level_vector_memory += done - accepted;
+  if (t->unit == RPL_UNIT_STORE || (t->unit == RPL_UNIT_ATOMIC && !(t->flags & RPL_F_RETURNS))) w->last_store = later(w->last_store, done);
+  pend(&w->vector, done);
+}
+
+// Returns whether the next block of the trace is not the one that follows in memory.
+static int is_taken(const struct unit *u, const struct wave_state *w, const struct rpl_timed_instruction *t, int *straddles) {
+  const struct rpl_cu_run *r = u->run;
+  for (uint64_t i = w->next; i < w->count; i++) {
+    if (w->words[i] >> 56 != RPL_T_BLOCK) continue;
+    const struct rpl_timed_instruction *target = &r->instructions[r->blocks[w->words[i] & 0xffffffff].first];
+    *straddles = target->address >> FETCH_SHIFT != (target->address + target->size - 1) >> FETCH_SHIFT;
+    return target->address != t->address + t->size;
+  }
+  return 0;
+}
+
+static void issue_branch(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
+  const struct rpl_cu_parameters *cu = u->run->cu;
+  int straddles = 0;
+  w->issued = now;
+  w->ready = now + t->issue_cycles;
+  u->run->counters->active_other += SLOT_CYCLES;
+  if (!is_taken(u, w, t, &straddles)) return;
+  w->ready = now + (straddles ? cu->branch_straddling_cycles : cu->branch_taken_cycles);
+  w->fetch_block = ~0ull - 1;
+}
+
+static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t) {
+  struct rpl_cu_counters *n = u->run->counters;
+  struct simd *s = &u->simds[w->simd];
+  double waited, now = w->attempt = w->issued = unblocked(u, w, t, fetched(u, w, t, w->ready));
+  switch (t->unit) {
+    case RPL_UNIT_VALU: case RPL_UNIT_MATRIX: issue_vector(u, w, t, now); break;
+    case RPL_UNIT_SCALAR:
+      now = w->attempt = w->issued = later(now, s->scalar);  // served another wavefront: idle, not a stall
+      s->scalar = now + SLOT_CYCLES;
+      n->active_scalar += SLOT_CYCLES;
+      w->ready = now + t->issue_cycles;
+      break;
+    case RPL_UNIT_SMEM:
+      w->ready = now + t->issue_cycles;
+      n->active_other += SLOT_CYCLES;
+      waited = record_is(w, RPL_T_SMEM, w->inst - 1) ? scalar_load(u, w, now) : now + u->run->cu->scalar_cached_latency;
+      n->level_scalar_memory += waited - now;
+      pend(&w->scalar, waited);
+      break;
+    case RPL_UNIT_LDS: issue_lds(u, w, t, now); break;
+    case RPL_UNIT_LOAD: case RPL_UNIT_STORE: case RPL_UNIT_ATOMIC: issue_vector_memory(u, w, t, now); break;
+    case RPL_UNIT_BRANCH: issue_branch(u, w, t, now); break;
     case RPL_UNIT_WAIT:
       waited = drained(&w->scalar, t->lgkmcnt, drained(&w->vector, t->vmcnt, now));
       n->wait_cycles += waited - now;
       w->issued = waited;
-      w->ready = waited + 1;
-      return;
+      w->ready = waited + t->issue_cycles;
+      break;
     case RPL_UNIT_BARRIER:
       w->at_barrier = 1;
-      w->ready = now + t->cycles;
+      w->ready = now + t->issue_cycles;
       u->groups[w->group_slot].waiting++;
-      return;
-    default: w->ready = now + t->cycles;
+      break;
+    default:
+      w->ready = now + t->issue_cycles;
+      n->active_other += SLOT_CYCLES;
   }
+  if (t->unit != RPL_UNIT_WAIT) n->wait_issue_cycles += w->issued - w->attempt;
+  w->recent[w->issues++ % ISSUED] = w->issued;
+  w->previous_unit = t->unit;
 }
 
-// Returns the next instruction of a wavefront, or 0 at the end of its trace.
+// Returns 0 at the end of the trace of a wavefront.
 static int step(struct unit *u, struct wave_state *w) {
   const struct rpl_cu_run *r = u->run;
   while (!w->block_left) {
     if (w->next >= w->count) return 0;
-    if (tag_is(w, RPL_T_LDS)) { w->next++; continue; }
-    if (!tag_is(w, RPL_T_BLOCK)) { skip_record(w); continue; }
+    uint64_t tag = w->words[w->next] >> 56;
+    if (tag == RPL_T_LDS || tag == RPL_T_DETAIL || !tag) { w->next++; continue; }
+    if (tag != RPL_T_BLOCK) { skip_record(w); continue; }
     const struct rpl_timed_block *b = &r->blocks[w->words[w->next++] & 0xffffffff];
     w->inst = b->first;
     w->block_left = b->count;
@@ -301,24 +602,71 @@ static struct wave_state *first_ready(struct unit *u, uint32_t count) {
   return first;
 }
 
+// Returns the clocks in which at least one workgroup was on the unit.
+static double occupied(const struct rpl_cu_run *r) {
+  double sum = 0, end = 0;
+  for (uint32_t i = 0; i < r->workgroups; i++) {  // they begin in order
+    double begin = later(r->begin_cycles[i], end);
+    if (r->finish_cycles[i] > begin) sum += r->finish_cycles[i] - begin;
+    end = later(end, r->finish_cycles[i]);
+  }
+  return sum;
+}
+
 int rpl_time_compute_unit(const struct rpl_cu_run *r) {
+  const struct rpl_cu_parameters *cu = r->cu;
   uint32_t slots = r->resident < r->workgroups ? r->resident : r->workgroups, count = slots * r->waves_per_workgroup;
-  struct unit u = {.run = r};
-  u.waves = calloc(count, sizeof *u.waves);
-  u.groups = calloc(slots, sizeof *u.groups);
-  u.simd_free = calloc(r->cu->simds, sizeof *u.simd_free);
-  int ok = u.waves && u.groups && u.simd_free && cache_open(&u.l1, r->cu->l1_lines) && cache_open(&u.l2, r->cu->l2_lines)
-           && cache_open(&u.mall, r->cu->mall_lines);
-  for (uint32_t slot = 0; ok && slot < slots; slot++) start_workgroup(&u, slot, (double)slot * r->cu->workgroup_launch_cycles);
+  if (cu->outstanding_lines > MAX_OUTSTANDING || cu->vector_queue > VECTOR_QUEUE) return 1;
+  struct unit *u = calloc(1, sizeof *u);
+  if (!u) return 1;
+  u->run = r;
+  u->waves = calloc(count, sizeof *u->waves);
+  u->groups = calloc(slots, sizeof *u->groups);
+  u->simds = calloc(cu->simds, sizeof *u->simds);
+  int ok = u->waves && u->groups && u->simds;
+  ok &= cache_open(&u->l1, cu->l1_lines) & cache_open(&u->l2, r->sources ? 1 : cu->l2_lines) &
+        cache_open(&u->mall, r->sources ? 1 : cu->mall_lines) & cache_open(&u->scalar, cu->scalar_lines) &
+        cache_open(&u->code, cu->instruction_lines) & cache_open(&u->tlb, cu->tlb_entries);
+  for (uint32_t slot = 0; ok && slot < slots; slot++) start_workgroup(u, slot, 0);
   while (ok) {
-    struct wave_state *w = first_ready(&u, count);
+    struct wave_state *w = first_ready(u, count);
     if (!w) break;
     uint32_t slot = w->group_slot;
-    if (!step(&u, w)) end_wave(&u, w);
-    open_barrier(&u, slot);
+    if (!step(u, w)) end_wave(u, w);
+    open_barrier(u, slot);
   }
   for (uint32_t i = 0; ok && i < r->workgroups; i++) r->counters->cycles = later(r->counters->cycles, r->finish_cycles[i]);
-  free(u.waves); free(u.groups); free(u.simd_free);
-  cache_close(&u.l1); cache_close(&u.l2); cache_close(&u.mall);
+  if (ok) r->counters->busy_cycles = occupied(r);
+  free(u->waves); free(u->groups); free(u->simds);
+  cache_close(&u->l1); cache_close(&u->l2); cache_close(&u->mall); cache_close(&u->scalar); cache_close(&u->code); cache_close(&u->tlb);
+  free(u);
   return !ok;
+}
+
+// ---- launch ----
+
+static void sift_down(double *heap, uint64_t count, uint64_t at) {
+  for (;;) {
+    uint64_t child = 2 * at + 1;
+    if (child >= count) return;
+    if (child + 1 < count && heap[child + 1] < heap[child]) child++;
+    if (heap[at] <= heap[child]) return;
+    double swap = heap[at];
+    heap[at] = heap[child];
+    heap[child] = swap;
+    at = child;
+  }
+}
+
+int rpl_makespan(const double *durations, uint64_t count, uint64_t slots, double *end) {
+  double *heap = calloc(slots, sizeof *heap);  // times at which the slots are free, smallest first
+  if (!heap) return 1;
+  *end = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    heap[0] += durations[i];
+    *end = later(*end, heap[0]);
+    sift_down(heap, slots, 0);
+  }
+  free(heap);
+  return 0;
 }

@@ -39,6 +39,8 @@ struct rpl_wave {
   uint32_t workgroup_number;     // in linear order; determines the compute unit
   uint32_t waves_in_workgroup;
   uint32_t vgpr_rows, agpr_rows; // allocated registers
+  uint64_t last_place;           // of the last access that footprint.c recorded
+  uint32_t last_place_time, memory_instructions;
 };
 
 // ---- helpers called by translated code --------------------------------------------------------------------------
@@ -121,10 +123,14 @@ uint64_t rpl_dpp(struct rpl_wave *w, int dst, int src, int control, int row_mask
 // A sampled wavefront appends 64-bit words: tag << 56 | payload.
 enum rpl_trace_tag {
   RPL_T_BLOCK = 1,   // payload: block id; written by translated code through rpl_trace_block at block entry
-  RPL_T_VMEM = 2,    // payload: n_segments << 32 | inst; then n_segments words: addresses of the accessed 64-byte segments, in lane order, without repeats
+  RPL_T_VMEM = 2,    // payload: n_words << 32 | inst; then a word RPL_T_DETAIL and the distinct lines of 128 bytes in lane order
   RPL_T_LDS = 3,     // payload: busy cycles << 32 | inst (1 pass = no conflict)
-  RPL_T_SMEM = 4,    // payload: n_segments << 32 | inst; then their addresses
+  RPL_T_SMEM = 4,    // payload: n_lines << 32 | inst; then the accessed lines of 64 bytes
+  RPL_T_DETAIL = 5,  // payload: tag lookups << 32 | serial cycles of an atomic << 16 | cycles of the address pipe
 };
+// Low bits of the line of a vector access: bit 0 is reserved for shared lines, bits 1 to 4 are the accessed sectors of 32 bytes,
+// bit 5 is set if one of these is accessed in part.
+enum { RPL_LINE_SHIFT = 7, RPL_LINE_SHARED = 1, RPL_LINE_SECTOR_SHIFT = 1, RPL_LINE_PARTIAL = 1 << 5 };
 void rpl_trace_block(struct rpl_wave *w, int block);
 void rpl_trace_append(struct rpl_trace *t, const uint64_t *words, uint64_t count);
 struct rpl_trace { uint64_t *words; uint64_t count, capacity; };

@@ -1,7 +1,8 @@
 """Estimates the duration of a launch on the target: `estimate(...) -> TimingEstimate`.
 
-The traces of sampled workgroups are replayed on a model of one compute unit (`runtime/timing.c`); the launch lasts as long
-as the compute unit with the most workgroups. See `docs/timing-model.md`.
+The traces of sampled workgroups are replayed on a model of one compute unit (`runtime/timing.c`). If workgroups are alike, the
+launch lasts as long as the compute unit with the most of them; otherwise their times are scheduled on all compute units. See
+`docs/timing-model.md`.
 """
 
 from __future__ import annotations
@@ -33,12 +34,17 @@ if TYPE_CHECKING:
     from rocm_perf_lab.target.timing import TimingParameters
 
 _LINE_BYTES = 128
-_WRITE_BYTES = 64
+_SMALL_LINE_BYTES = 64
+"""Lines of the scalar and instruction caches."""
 _ROUNDS_IN_DETAIL = 4
 """Rounds of resident workgroups; later ones are extrapolated at the rate of the second half."""
+_UNEVEN = 1.05
+"""Longest time of a workgroup relative to the mean, above which workgroups are scheduled one by one."""
+_DIRTY_SHARE = 0.6
+"""Part of L2 that can hold dirty lines at the end of a launch: fills of 134 MB write about 20 MB back afterwards."""
 _TRACED_INSTRUCTIONS = 500_000
 """Approximate size of a thread trace, which holds at least one workgroup."""
-_TAG_SHIFT, _VMEM_TAG = np.uint64(56), np.uint64(2)
+_TAG_SHIFT, _LINE_SHIFT, _VMEM_TAG, _DETAIL_TAG = np.uint64(56), np.uint64(7), np.uint64(2), np.uint64(5)
 _INSTRUCTION = np.uint64(0xFFFFFFFF)
 _SHARED = np.uint64(1)
 
@@ -116,29 +122,26 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
             where="target.timing",
             hint="Use target=mi300x, or add a section `timing` to the YAML of the target.",
         )
-    active_units = min(target.compute_units, launch.workgroups)
+    replay = _Replay(runtime, launch, target, timing)
     per_unit = ceil(launch.workgroups / target.compute_units)
-    simulated = min(per_unit, _ROUNDS_IN_DETAIL * max(launch.resident_workgroups, 1))
-    words = stabilise(launch.traces, launch.buffers)
-    unit = _simulate(runtime, launch, words, target, timing, simulated, active_units)
+    simulated = min(per_unit, _ROUNDS_IN_DETAIL * replay.resident)
+    unit = replay.run(_spread(launch.representatives, simulated))
     waves: tuple[TracedWave, ...] = ()
     if thread_trace:
         per_workgroup = max(1, int(unit.hits.sum()) // simulated)
         traced = max(1, min(simulated, _TRACED_INSTRUCTIONS // per_workgroup))
         with ThreadTraceRecorder(runtime, traced, launch.waves_per_workgroup) as recorder:
-            _simulate(runtime, launch, words, target, timing, simulated, active_units, recorder)
+            replay.run(unit.order, recorder)
             waves = recorder.waves()
-    clock_ghz = target.max_clock_mhz / 1000
     scale = launch.workgroups / simulated
     cycles = max(
-        _extrapolated(unit.finish_cycles, simulated, per_unit),
-        contention_cycles(launch.program, words, workgroups=launch.workgroups, cycles_per_request=timing.atomic_cycles),
-        _drain_cycles(unit.counters.dram_writes * scale, timing, clock_ghz),
+        replay.launch_cycles(unit, per_unit),
+        contention_cycles(launch.program, replay.words, launch.representatives, launch.scale),
     )
     return TimingEstimate(
-        duration_ns=round(cycles / clock_ghz) + timing.launch_overhead_ns,
+        duration_ns=round(cycles / replay.clock_ghz + timing.launch_overhead_ns + replay.write_back_ns(unit, scale)),
         cycles=cycles,
-        counters=hardware_counters(unit.counters, scale=scale, cycles=cycles, active_units=active_units, target=target),
+        counters=hardware_counters(unit.counters, scale=scale, cycles=cycles, active_units=replay.active_units, target=target),
         hits=unit.hits,
         latency_cycles=unit.latency_cycles,
         stall_cycles=unit.stall_cycles,
@@ -147,8 +150,16 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
     )
 
 
+def _spread(representatives: NDArray[np.int64], count: int) -> NDArray[np.uint32]:
+    """Return the traces of `count` workgroups at equal distances, (count)."""
+    total = len(representatives)
+    return representatives[(2 * np.arange(count) + 1) * total // (2 * count)].astype(np.uint32)
+
+
 @dataclass(frozen=True)
 class _UnitResult:
+    order: NDArray[np.uint32]
+    begin_cycles: NDArray[np.float64]
     finish_cycles: NDArray[np.float64]
     hits: NDArray[np.uint64]
     latency_cycles: NDArray[np.float64]
@@ -157,78 +168,135 @@ class _UnitResult:
     counters: CuCounters
 
 
-def _simulate(
-    runtime: Runtime,
-    launch: TracedLaunch,
-    words: Sequence[Sequence[NDArray[np.uint64]]],
-    target: Target,
-    timing: TimingParameters,
-    workgroups: int,
-    active_units: int,
-    recorder: ThreadTraceRecorder | None = None,
-) -> _UnitResult:
-    flat = [np.ascontiguousarray(wave) for group in words for wave in group]
-    waves = (TimedWave * len(flat))(*(TimedWave(wave.ctypes.data, len(wave)) for wave in flat))
-    instructions, blocks = instruction_table(launch.program, timing), block_table(launch.program)
-    parameters = _parameters(target, timing, active_units)
-    count = len(instructions)
-    result = _UnitResult(np.zeros(workgroups), np.zeros(count, np.uint64), *_zeros(count), CuCounters())
-    run = CuRun(
-        instructions=ctypes.addressof(instructions),
-        blocks=ctypes.addressof(blocks),
-        waves=ctypes.addressof(waves),
-        sampled_workgroups=len(words),
-        waves_per_workgroup=launch.waves_per_workgroup,
-        workgroups=workgroups,
-        resident=max(launch.resident_workgroups, 1),
-        cu=ctypes.addressof(parameters),
-        finish_cycles=result.finish_cycles.ctypes.data,
-        hits=result.hits.ctypes.data,
-        latency_cycles=result.latency_cycles.ctypes.data,
-        stall_cycles=result.stall_cycles.ctypes.data,
-        idle_cycles=result.idle_cycles.ctypes.data,
-        counters=ctypes.addressof(result.counters),
-        thread_trace=recorder.address if recorder else None,
-    )
-    if runtime.library.rpl_time_compute_unit(ctypes.byref(run)) or (recorder and not recorder.is_complete):
-        raise TimingUnavailable("too little memory for the timing engine", hint="Lower device.traced_workgroups.")
-    return result
+class _Replay:
+    """Traces of one launch on the model of one compute unit."""
+
+    def __init__(self, runtime: Runtime, launch: TracedLaunch, target: Target, timing: TimingParameters) -> None:
+        self._runtime, self._launch, self._target, self._timing = runtime, launch, target, timing
+        self.active_units = min(target.compute_units, launch.workgroups)
+        self.resident = max(launch.resident_workgroups, 1)
+        self.clock_ghz = target.max_clock_mhz / 1000
+        self.words = stabilise(launch.traces, launch.buffers)
+        self._flat = [np.ascontiguousarray(wave) for group in self.words for wave in group]
+        self._waves = (TimedWave * len(self._flat))(*(TimedWave(wave.ctypes.data, len(wave)) for wave in self._flat))
+        self._instructions = instruction_table(launch.program, timing)
+        self._blocks = block_table(launch.program)
+        self._parameters = _parameters(target, timing, self.active_units, launch.waves_per_workgroup)
+
+    def run(self, order: NDArray[np.uint32], recorder: ThreadTraceRecorder | None = None) -> _UnitResult:
+        """Replay the traces `order`, (n_workgroups), on one compute unit."""
+        count = len(self._instructions)
+        result = _UnitResult(
+            order, np.zeros(len(order)), np.zeros(len(order)), np.zeros(count, np.uint64), *_zeros(count), CuCounters()
+        )
+        run = CuRun(
+            instructions=ctypes.addressof(self._instructions),
+            blocks=ctypes.addressof(self._blocks),
+            waves=ctypes.addressof(self._waves),
+            sources=None,
+            order=order.ctypes.data,
+            traces=len(self.words),
+            waves_per_workgroup=self._launch.waves_per_workgroup,
+            workgroups=len(order),
+            resident=self.resident,
+            cu=ctypes.addressof(self._parameters),
+            begin_cycles=result.begin_cycles.ctypes.data,
+            finish_cycles=result.finish_cycles.ctypes.data,
+            hits=result.hits.ctypes.data,
+            latency_cycles=result.latency_cycles.ctypes.data,
+            stall_cycles=result.stall_cycles.ctypes.data,
+            idle_cycles=result.idle_cycles.ctypes.data,
+            counters=ctypes.addressof(result.counters),
+            thread_trace=recorder.address if recorder else None,
+        )
+        if self._runtime.library.rpl_time_compute_unit(ctypes.byref(run)) or (recorder and not recorder.is_complete):
+            raise TimingUnavailable("too little memory for the timing engine", hint="Lower device.traced_workgroups.")
+        return result
+
+    def launch_cycles(self, unit: _UnitResult, per_unit: int) -> float:
+        """Return the clocks of the launch from the start of its first workgroup.
+
+        Args:
+            unit: Replay of `len(unit.order)` of the workgroups of a compute unit.
+            per_unit: Most workgroups that one compute unit runs.
+        """
+        even = _extrapolated(unit.finish_cycles, len(unit.order), per_unit)
+        if len(self.words) == 1 and np.ptp(self._launch.scale) == 0:
+            return even
+        durations = self._durations(unit)
+        if durations.max() <= _UNEVEN * durations.mean():
+            return even
+        return self._scheduled(durations)
+
+    def _durations(self, unit: _UnitResult) -> NDArray[np.float64]:
+        """Return the estimated clocks of every workgroup of the launch, (workgroups), in the company of `resident` others."""
+        traces = len(self.words)
+        survey = unit
+        if len(np.unique(unit.order)) < traces:
+            survey = self.run(np.arange(max(traces, self.resident), dtype=np.uint32) % traces)
+        lasted = survey.finish_cycles - survey.begin_cycles
+        times = np.bincount(survey.order, weights=lasted, minlength=traces)
+        means = times / np.maximum(np.bincount(survey.order, minlength=traces), 1)
+        durations: NDArray[np.float64] = means[self._launch.representatives] * self._launch.scale
+        return durations
+
+    def _scheduled(self, durations: NDArray[np.float64]) -> float:
+        end = ctypes.c_double()
+        tasks = np.ascontiguousarray(durations)
+        slots = ctypes.c_uint64(self._target.compute_units * self.resident)
+        count = ctypes.c_uint64(len(tasks))
+        if self._runtime.library.rpl_makespan(ctypes.c_void_p(tasks.ctypes.data), count, slots, ctypes.byref(end)):
+            raise TimingUnavailable("too little memory to schedule the workgroups", hint="Free memory of the host.")
+        return end.value
+
+    def write_back_ns(self, unit: _UnitResult, scale: float) -> float:
+        """Return the time in which L2 writes its dirty lines back at the end of the launch."""
+        held = _DIRTY_SHARE * self._target.caches.l2_bytes_per_xcd * self._target.xcds
+        written = unit.counters.l2_writes * _SMALL_LINE_BYTES * scale
+        return min(written, held) / self._timing.write_back_gb_per_s
 
 
 def _zeros(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     return np.zeros(count), np.zeros(count), np.zeros(count)
 
 
-def _parameters(target: Target, timing: TimingParameters, active_units: int) -> CuParameters:
+def _parameters(target: Target, timing: TimingParameters, active_units: int, waves_per_workgroup: int) -> CuParameters:
     caches, clock_ghz = target.caches, target.max_clock_mhz / 1000
     units_per_xcd = max(1, ceil(active_units / target.xcds))
+    units_per_engine = max(1, ceil(active_units / target.shader_engines))
 
     def share(gb_per_s: float) -> float:
         return min(timing.l2_bytes_per_clock_per_cu, gb_per_s / clock_ghz / active_units)
 
+    same = {
+        name: getattr(timing, name)
+        for name in (
+            "barrier_cycles", "branch_taken_cycles", "branch_straddling_cycles", "scalar_cached_latency", "scalar_latency",
+            "scalar_cold_latency", "lds_latency", "l2_latency", "mall_latency", "dram_latency", "store_latency",
+            "atomic_latency", "outstanding_lines", "vector_queue", "lds_queue_cycles", "lds_issue_cycles",
+            "valu_to_memory_cycles", "valu_to_scalar_cycles", "scalar_to_branch_cycles", "matrix_to_wait_cycles",
+            "fetch_block_cycles", "first_fetch_cycles", "wave_start_cycles", "instruction_miss_cycles", "tlb_entries",
+            "tlb_miss_cycles", "lds_write_factor",
+        )
+    }  # fmt: skip
     return CuParameters(
+        **same,
         simds=target.simds_per_cu,
-        barrier_cycles=timing.barrier_cycles,
-        scalar_load_latency=timing.scalar_load_latency,
-        lds_latency=timing.lds_latency,
         l1_latency=timing.vector_l1_latency,
-        l2_latency=timing.l2_latency,
-        mall_latency=timing.mall_latency,
-        dram_latency=timing.dram_latency,
         l1_lines=caches.vector_l1_bytes // _LINE_BYTES,
         l2_lines=caches.l2_bytes_per_xcd // _LINE_BYTES // units_per_xcd,
         mall_lines=caches.mall_bytes // _LINE_BYTES // active_units,
-        workgroup_launch_cycles=timing.workgroup_launch_cycles,
-        l1_bytes=timing.vector_l1_bytes_per_clock,
+        scalar_lines=caches.scalar_l1_bytes // _SMALL_LINE_BYTES,
+        instruction_lines=caches.instruction_l1_bytes // _SMALL_LINE_BYTES,
+        launch_cycles=(timing.wave_launch_cycles * waves_per_workgroup + timing.workgroup_launch_cycles) * units_per_engine,
+        replace_cycles=timing.workgroup_replace_cycles,
+        tlb_page_shift=timing.tlb_page_bytes.bit_length() - 1,
+        l2_port_bytes=timing.l2_bytes_per_clock_per_cu,
         l2_bytes=share(timing.achievable_l2_gb_per_s),
         mall_bytes=share(timing.achievable_mall_gb_per_s),
         dram_bytes=share(timing.achievable_dram_gb_per_s),
+        dram_write_bytes=share(timing.achievable_dram_write_gb_per_s),
     )
-
-
-def _drain_cycles(writes: float, timing: TimingParameters, clock_ghz: float) -> float:
-    """Return the clocks that memory needs for all stores, for which the dispatch waits but no wavefront does."""
-    return writes * _WRITE_BYTES / (timing.achievable_dram_gb_per_s / clock_ghz)
 
 
 def _extrapolated(finish_cycles: NDArray[np.float64], simulated: int, workgroups: int) -> float:
@@ -242,29 +310,42 @@ def _extrapolated(finish_cycles: NDArray[np.float64], simulated: int, workgroups
 
 
 def contention_cycles(
-    program: Program, traces: Sequence[Sequence[NDArray[np.uint64]]], *, workgroups: int, cycles_per_request: int
+    program: Program,
+    traces: Sequence[Sequence[NDArray[np.uint64]]],
+    representatives: NDArray[np.int64],
+    scale: NDArray[np.float64],
 ) -> float:
-    """Return the clocks that the busiest segment of 64 bytes needs for its atomics.
+    """Return the clocks that the busiest line of 128 bytes needs for its atomics.
 
-    Compute units are replayed one at a time and do not see the requests of others. Read-modify-writes of one segment are serial
-    across the GPU, so a launch takes at least as long as all those to the busiest segment.
+    Compute units are replayed one at a time and do not see the requests of others. Read-modify-writes of one line are serial
+    across the GPU, so a launch takes at least as long as all those to the busiest line.
 
     Args:
         program: Program whose instructions the records name.
-        traces: Stable traces, [sampled workgroup][wave] -> (n_words); bit 0 of an address is set if workgroups share its line.
-        workgroups: Workgroups of the launch; a shared segment receives the average number of requests from each.
-        cycles_per_request: Clocks per instruction of a wavefront and segment.
+        traces: Stable traces, [trace][wave] -> (n_words); bit 0 of a line is set if workgroups share it.
+        representatives: (workgroups) -> trace.
+        scale: (workgroups) -> work relative to that of the trace.
     """
     is_atomic = np.array(["ATOMIC" in i.mnemonic and i.encoding != "DS" for i in program.instructions], dtype=bool)
-    words = np.concatenate([np.zeros(0, np.uint64), *(wave for group in traces for wave in group)])
-    if cycles_per_request == 0 or not is_atomic.any() or not len(words):
+    if not is_atomic.any():
         return 0.0
+    weights = np.bincount(representatives, weights=scale, minlength=len(traces))
+    lines, cycles = [np.zeros(0, np.uint64)], [np.zeros(0)]
+    for weight, group in zip(weights, traces, strict=True):
+        touched, serial = _serial_cycles(np.concatenate([np.zeros(0, np.uint64), *group]), is_atomic)
+        lines.append(touched)
+        cycles.append(serial * np.where(touched & _SHARED, weight, 1.0))
+    _, line_of = np.unique(np.concatenate(lines) >> _LINE_SHIFT, return_inverse=True)
+    return float(np.bincount(line_of, weights=np.concatenate(cycles)).max()) if len(line_of) else 0.0
+
+
+def _serial_cycles(words: NDArray[np.uint64], is_atomic: NDArray[np.bool_]) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    """Return the lines of all atomics of a trace and the clocks that each occupies its line, both (n_accesses)."""
     tags = words >> _TAG_SHIFT
-    record = np.maximum.accumulate(np.where(tags != 0, np.arange(len(words)), 0))
+    record = np.maximum.accumulate(np.where((tags != 0) & (tags != _DETAIL_TAG), np.arange(len(words)), 0))
     named = np.minimum(words[record] & _INSTRUCTION, np.uint64(len(is_atomic) - 1)).astype(np.int64)
-    of_atomics = (tags == 0) & (tags[record] == _VMEM_TAG) & is_atomic[named]
-    segments, requests = np.unique(words[of_atomics], return_counts=True)
-    if not len(segments):
-        return 0.0
-    scale = np.where(segments & _SHARED, workgroups / len(traces), 1.0)
-    return float((requests * scale).max()) * cycles_per_request
+    place = np.flatnonzero((tags == 0) & (tags[record] == _VMEM_TAG) & is_atomic[named])
+    heads = record[place]
+    lines_of_record = (words[heads] >> np.uint64(32) & np.uint64(0xFFFFFF)) - np.uint64(1)
+    serial = words[heads + 1] >> np.uint64(16) & np.uint64(0xFFFF)
+    return words[place], serial / np.maximum(lines_of_record, 1)

@@ -2,8 +2,8 @@
 
 Every address becomes (number of its buffer, offset), so that equal launches have equal emulated times in any process.
 Addresses outside buffers (scratch, variables of the code object) are private to their workgroup and numbered in order of
-first access, because scratch belongs to threads of the runtime. Bit 0 marks segments whose 128-byte line several sampled
-workgroups access.
+first access, because scratch belongs to threads of the runtime. Bit 0 marks lines of 128 bytes that several sampled workgroups
+access; the other low bits of a line keep what `runtime/wave.h` stores there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _TAG_SHIFT, _BUFFER_SHIFT, _LINE_SHIFT = np.uint64(56), np.uint64(36), np.uint64(7)
-_SEGMENT_SHIFT, _IN_SEGMENT = np.uint64(6), np.uint64(63)
+_IN_LINE = np.uint64(127)
 _OFFSETS = np.uint64((1 << 36) - 1)
 
 
@@ -61,15 +61,17 @@ def _renumbered(group: Sequence[NDArray[np.uint64]], layout: _Layout, private: i
     result = np.concatenate([*group, np.zeros(0, np.uint64)])
     where = _is_address(result)
     addresses = result[where]
-    # Segments of a buffer are counted from the segment that contains its first byte.
-    place = np.searchsorted(layout.starts, addresses | _IN_SEGMENT, side="right") - 1
+    details = addresses & _IN_LINE
+    addresses &= ~_IN_LINE
+    # Lines of a buffer are counted from the line that contains its first byte.
+    place = np.searchsorted(layout.starts, addresses | _IN_LINE, side="right") - 1
     inside = place >= 0
     inside[inside] = addresses[inside] < layout.ends[place[inside]]
     owner = place[inside]
     stable = np.empty_like(addresses)
-    stable[inside] = _located(layout.numbers[owner], addresses[inside] - (layout.starts[owner] & ~_IN_SEGMENT))
-    stable[~inside] = _located(np.uint64(private), _order_of_first_touch(addresses[~inside]) << _SEGMENT_SHIFT)
-    result[where] = stable
+    stable[inside] = _located(layout.numbers[owner], addresses[inside] - (layout.starts[owner] & ~_IN_LINE))
+    stable[~inside] = _located(np.uint64(private), _order_of_first_touch(addresses[~inside]) << _LINE_SHIFT)
+    result[where] = stable | details
     return np.split(result, np.cumsum(lengths)[:-1])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 
 class ExecutionUnit(IntEnum):
@@ -20,6 +20,21 @@ class ExecutionUnit(IntEnum):
     BARRIER = 8
     END = 9
     INTERNAL = 10
+    MATRIX = 11
+    ATOMIC = 12
+
+
+class TimedFlag(IntFlag):
+    """Properties of an instruction (enum rpl_timed_flag)."""
+
+    NONE = 0
+    CONSTANT = 1
+    EXCLUSIVE = 2
+    WRITES_SGPR = 4
+    LDS_WRITE = 8
+    TO_LDS = 16
+    RETURNS = 32
+    BYPASSES_L1 = 64
 
 
 class TimedInstruction(ctypes.Structure):
@@ -27,10 +42,16 @@ class TimedInstruction(ctypes.Structure):
 
     _fields_ = (
         ("unit", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
         ("cycles", ctypes.c_uint32),
+        ("issue_cycles", ctypes.c_uint32),
         ("vmcnt", ctypes.c_int32),
         ("lgkmcnt", ctypes.c_int32),
-        ("bytes", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("producer", ctypes.c_uint32),
+        ("producer_cycles", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32),
+        ("address", ctypes.c_uint64),
     )
 
 
@@ -46,25 +67,51 @@ class TimedWave(ctypes.Structure):
     _fields_ = (("words", ctypes.c_void_p), ("count", ctypes.c_uint64))
 
 
+class LineSources(ctypes.Structure):
+    """struct rpl_line_sources."""
+
+    _fields_ = tuple((name, ctypes.c_double) for name in ("load_l2", "load_mall", "store_l2", "atomic_l2"))
+
+
 class CuParameters(ctypes.Structure):
     """struct rpl_cu_parameters."""
 
     _fields_ = (
-        *((name, ctypes.c_uint32) for name in ("simds", "barrier_cycles", "scalar_load_latency", "lds_latency")),
-        *((name, ctypes.c_uint32) for name in ("l1_latency", "l2_latency", "mall_latency", "dram_latency")),
-        *((name, ctypes.c_uint32) for name in ("l1_lines", "l2_lines", "mall_lines", "workgroup_launch_cycles")),
-        *((name, ctypes.c_double) for name in ("l1_bytes", "l2_bytes", "mall_bytes", "dram_bytes")),
-    )
+        *(
+            (name, ctypes.c_uint32)
+            for name in (
+                "simds", "barrier_cycles", "branch_taken_cycles", "branch_straddling_cycles",
+                "scalar_cached_latency", "scalar_latency", "scalar_cold_latency", "lds_latency",
+                "l1_latency", "l2_latency", "mall_latency", "dram_latency", "store_latency", "atomic_latency",
+                "l1_lines", "l2_lines", "mall_lines", "scalar_lines", "instruction_lines", "outstanding_lines",
+                "vector_queue", "lds_queue_cycles", "lds_issue_cycles",
+                "valu_to_memory_cycles", "valu_to_scalar_cycles", "scalar_to_branch_cycles", "matrix_to_wait_cycles",
+                "fetch_block_cycles", "first_fetch_cycles", "wave_start_cycles", "instruction_miss_cycles",
+                "launch_cycles", "replace_cycles", "tlb_entries", "tlb_page_shift", "tlb_miss_cycles",
+            )
+        ),
+        *(
+            (name, ctypes.c_double)
+            for name in ("lds_write_factor", "l2_port_bytes", "l2_bytes", "mall_bytes", "dram_bytes", "dram_write_bytes")
+        ),
+    )  # fmt: skip
 
 
 class CuCounters(ctypes.Structure):
-    """struct rpl_cu_counters."""
+    """struct rpl_cu_counters: clocks and events of one compute unit, summed over its wavefronts."""
 
     _fields_ = tuple(
         (name, ctypes.c_double)
         for name in (
-            "cycles", "wave_cycles", "busy_cycles", "valu_busy_cycles", "wait_cycles", "l1_lookups", "l2_reads",
-            "l2_writes", "l2_hits", "l2_misses", "dram_reads", "dram_writes", "memory_instructions",
+            "cycles", "wave_cycles", "busy_cycles", "wait_cycles", "wait_issue_cycles", "wait_lds_cycles",
+            "active_valu", "active_matrix", "active_scalar", "active_vector_memory", "active_lds", "active_other",
+            "valu_busy_cycles", "matrix_busy_cycles", "address_busy_cycles", "lds_busy_cycles",
+            "level_vector_memory", "level_lds", "level_scalar_memory", "level_fetch",
+            "l1_lookups", "l1_hits", "l1_wait_cycles", "l1_queue_cycles",
+            "l2_reads", "l2_writes", "l2_atomics_returning", "l2_atomics", "l2_hits", "l2_misses",
+            "dram_reads", "dram_writes",
+            "memory_instructions", "fetches", "instruction_hits", "instruction_misses",
+            "scalar_requests", "scalar_hits", "scalar_misses", "tlb_requests", "tlb_hits", "tlb_misses",
         )
     )  # fmt: skip
 
@@ -107,11 +154,14 @@ class CuRun(ctypes.Structure):
         ("instructions", ctypes.c_void_p),
         ("blocks", ctypes.c_void_p),
         ("waves", ctypes.c_void_p),
-        ("sampled_workgroups", ctypes.c_uint32),
+        ("sources", ctypes.c_void_p),
+        ("order", ctypes.c_void_p),
+        ("traces", ctypes.c_uint32),
         ("waves_per_workgroup", ctypes.c_uint32),
         ("workgroups", ctypes.c_uint32),
         ("resident", ctypes.c_uint32),
         ("cu", ctypes.c_void_p),
+        ("begin_cycles", ctypes.c_void_p),
         ("finish_cycles", ctypes.c_void_p),
         ("hits", ctypes.c_void_p),
         ("latency_cycles", ctypes.c_void_p),
