@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.emulator.footprint import FootprintRecorder
 from rocm_perf_lab.emulator.structures import (
     LANES,
     AllocationEntry,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.core.geometry import Geometry
     from rocm_perf_lab.emulator.build import Runtime
+    from rocm_perf_lab.emulator.footprint import LineFootprint
     from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.initial_state import InitialState
 
@@ -63,6 +65,8 @@ class Dispatch:
     """Linear ids, ascending."""
     chosen_workgroups: tuple[int, ...] | None = None
     """Linear ids of the workgroups to run; None runs all of them."""
+    records_lines: bool = False
+    """Record a sample of the accessed lines, for the model of the shared caches."""
     checks: ChecksRecord | None = None
     services: LaunchServices | None = None
     """Host services of the kernel; such a launch runs on one thread."""
@@ -93,6 +97,8 @@ class Execution:
     traces: list[list[NDArray[np.uint64]]]
     workgroup_counts: NDArray[np.void]
     fault: FaultRecord | None
+    footprint: LineFootprint | None = None
+    """Sampled lines that all workgroups accessed; None unless `records_lines`."""
 
 
 def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[AllocationEntry]) -> Execution:
@@ -127,11 +133,17 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         first, last = (count * t // threads for t in (thread, thread + 1))
         runtime.library.rpl_run(ctypes.byref(launch), ctypes.byref(states[thread]), ctypes.c_uint64(first), ctypes.c_uint64(last))
 
-    if threads == 1:
-        run_range(0)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(run_range, range(threads)))
+    with FootprintRecorder(
+        runtime, threads, dispatch.workgroups, registry, enabled=dispatch.records_lines
+    ) as recorder:
+        for thread, state in enumerate(states):
+            state.footprint = recorder.address(thread)
+        if threads == 1:
+            run_range(0)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(run_range, range(threads)))
+        footprint = recorder.result()
     words = _take_traces(runtime, traces, dispatch)
     fault = next((state.fault for state in states if state.fault.kind != FaultKind.NONE), None)
     return Execution(
@@ -141,6 +153,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         words,
         counts,
         fault,
+        footprint,
     )
 
 

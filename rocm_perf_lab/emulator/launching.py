@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.checks import CheckFinding, CheckKind
     from rocm_perf_lab.emulator.execution import Dispatch, Execution
+    from rocm_perf_lab.emulator.footprint import LineFootprint
     from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.memory import DeviceMemory
     from rocm_perf_lab.emulator.program import Program
@@ -46,7 +47,7 @@ class LaunchResult:
     `sample_seed` reproduces it. `workgroup_counts` is (workgroups) of
     :data:`~rocm_perf_lab.emulator.timing.strata.WORKGROUP_COUNTS`. `waves_per_workgroup` is that of a whole workgroup.
     `findings` are defects, `remarks` are other observations of the checks. `host_calls` counts the packets that wavefronts sent
-    to the host, whose time is not estimated; `printed` is their text.
+    to the host, whose time is not estimated; `printed` is their text. `footprint` are sampled lines that all workgroups accessed.
     """
 
     program: Program
@@ -66,6 +67,7 @@ class LaunchResult:
     remarks: tuple[CheckFinding, ...] = ()
     printed: tuple[PrintedPiece, ...] = ()
     host_calls: int = 0
+    footprint: LineFootprint | None = None
 
 
 class PreparedLaunch:
@@ -193,6 +195,7 @@ def _result(
         sample=run.sample,
         sample_seed=seed,
         traces=run.traces,
+        footprint=execution.footprint,
         workgroups=dispatch.workgroups,
         waves=execution.counters["waves"],
         waves_per_workgroup=dispatch.waves_per_workgroup,

@@ -43,7 +43,7 @@ def run_sampled(execute: Callable[[Dispatch], Execution], dispatch: Dispatch, sa
     unknown = np.zeros(dispatch.workgroups, WORKGROUP_COUNTS)
     unknown["waves"] = 1
     chosen = choose_workgroups(unknown, np.zeros(len(unknown), np.int64), wanted, xcds=sampling.xcds, random=random)
-    execution = execute(replace(dispatch, traced_workgroups=chosen))
+    execution = execute(replace(dispatch, traced_workgroups=chosen, records_lines=True))
     if execution.fault is not None:
         return SampledRun(execution, execution.traces, None)
     counts = execution.workgroup_counts

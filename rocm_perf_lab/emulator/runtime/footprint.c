@@ -1,0 +1,171 @@
+// Sampling of accessed lines. Equal launches record equal lines whatever the number of threads and the addresses of their
+// buffers: a line is sampled by its offset within the allocation, and the filters depend on one wavefront only.
+#include "footprint.h"
+
+#include <stdlib.h>
+
+#include "access.h"
+
+enum { DENSE_LINES = 64, REPEAT_INSTRUCTIONS = 8, FIRST_CAPACITY = 4096 };
+
+static inline uint32_t mixed(uint32_t x) {
+  x = (x ^ x >> 15) * 0x2c1b3c6du;
+  x = (x ^ x >> 12) * 0x297a2d39u;
+  return x ^ x >> 15;
+}
+
+// The sampled line of a group of 2^shift lines.
+static inline uint32_t chosen_line(uint32_t group, uint32_t shift) {
+  return group << shift | (mixed(group) & ((1u << shift) - 1));
+}
+
+static inline int is_kept(uint64_t place, uint32_t shift, uint32_t level) {
+  return !(mixed(((uint32_t)place >> shift) ^ 0x5bd1e995u) & ((1u << level) - 1));
+}
+
+void rpl_footprint_thin(struct rpl_footprint *f, uint32_t level) {
+  uint64_t kept = 0;
+  for (uint64_t k = 0; k < f->count; k++)
+    if (is_kept(f->records[k].place, f->shift, level)) f->records[kept++] = f->records[k];
+  f->count = kept;
+  f->level = level;
+}
+
+void rpl_footprint_free(struct rpl_footprint *f) {
+  free(f->records);
+  f->records = NULL;
+  f->count = f->capacity = 0;
+}
+
+static int has_room(struct rpl_footprint *f) {
+  while (f->count >= f->limit && f->shift + f->level < RPL_MAX_SAMPLING_SHIFT) rpl_footprint_thin(f, f->level + 1);
+  if (f->count < f->capacity) return 1;
+  uint64_t capacity = f->capacity ? 2 * f->capacity : FIRST_CAPACITY;
+  struct rpl_line_access *grown = realloc(f->records, capacity * sizeof *grown);
+  if (!grown) {
+    f->is_truncated = 1;
+    return 0;
+  }
+  f->records = grown;
+  f->capacity = capacity;
+  return 1;
+}
+
+static void record(struct rpl_wave *w, uint64_t instruction, uint32_t line, uint32_t sectors, uint32_t bytes) {
+  struct rpl_footprint *f = w->machine->footprint;
+  uint32_t dwords = (bytes + 3) / 4;
+  uint64_t place = instruction | line | (uint64_t)sectors << RPL_PLACE_SECTORS;
+  int is_load = (instruction >> RPL_PLACE_KIND & 3) == RPL_LOAD;
+  // A wavefront that loads a line again within a few instructions hits L1.
+  if (is_load && place == w->last_place && w->memory_instructions - w->last_place_time < REPEAT_INSTRUCTIONS) return;
+  w->last_place = place;
+  w->last_place_time = w->memory_instructions;
+  if (!is_kept(place, f->shift, f->level) || !has_room(f)) return;
+  if (!is_kept(place, f->shift, f->level)) return;  // the level has risen
+  place |= (uint64_t)((dwords > 32 ? 32 : dwords) - 1) << RPL_PLACE_DWORDS;
+  f->records[f->count++] = (struct rpl_line_access){place, w->workgroup_number, w->memory_instructions};
+}
+
+static uint32_t sectors_of(uint32_t first_byte, uint32_t end_byte) {
+  uint32_t first = first_byte >> RPL_CACHED_SECTOR_SHIFT, last = (end_byte - 1) >> RPL_CACHED_SECTOR_SHIFT;
+  return ((2u << last) - 1) & ~((1u << first) - 1);
+}
+
+static int is_contiguous(const uint64_t *address, uint32_t width) {
+  uint64_t differs = 0;
+  for (uint64_t l = 0; l < RPL_LANES; l++) differs |= address[l] ^ (address[0] + l * width);
+  return !differs;
+}
+
+// Accessed part of a line within the range of an instruction.
+struct part { uint8_t sectors; uint16_t bytes; };
+
+static void add_bytes(struct part *parts, uint64_t offset, uint32_t width) {
+  while (width) {
+    uint32_t at = (uint32_t)offset & (RPL_CACHED_LINE_BYTES - 1), take = RPL_CACHED_LINE_BYTES - at < width ? RPL_CACHED_LINE_BYTES - at : width;
+    struct part *p = &parts[offset >> RPL_CACHED_LINE_SHIFT];
+    p->sectors |= (uint8_t)sectors_of(at, at + take);
+    p->bytes = (uint16_t)(p->bytes + take);
+    offset += take;
+    width -= take;
+  }
+}
+
+// All lanes are within at most DENSE_LINES consecutive lines. [low, high) are offsets in the allocation at `base`.
+static void record_dense(struct rpl_wave *w, uint64_t instruction, uint64_t lanes, const uint64_t *address, uint32_t width,
+                         uint64_t base, uint64_t low, uint64_t high) {
+  uint32_t shift = w->machine->footprint->shift;
+  uint32_t first = (uint32_t)(low >> RPL_CACHED_LINE_SHIFT), last = (uint32_t)((high - 1) >> RPL_CACHED_LINE_SHIFT);
+  uint32_t sampled[DENSE_LINES + 1], count = 0;
+  for (uint32_t group = first >> shift; group <= last >> shift; group++) {
+    uint32_t line = chosen_line(group, shift);
+    if (line >= first && line <= last) sampled[count++] = line;
+  }
+  if (!count) return;
+  if (lanes == RPL_ALL_LANES && high - low == (uint64_t)width * RPL_LANES && is_contiguous(address, width)) {
+    for (uint32_t k = 0; k < count; k++) {
+      uint64_t start = (uint64_t)sampled[k] << RPL_CACHED_LINE_SHIFT, end = start + RPL_CACHED_LINE_BYTES;
+      uint32_t from = (uint32_t)((start > low ? start : low) - start), to = (uint32_t)((end < high ? end : high) - start);
+      record(w, instruction, sampled[k], sectors_of(from, to), to - from);
+    }
+    return;
+  }
+  struct part parts[DENSE_LINES + 1];
+  memset(parts, 0, (last - first + 1) * sizeof parts[0]);
+  uint64_t start = base + ((uint64_t)first << RPL_CACHED_LINE_SHIFT);
+  RPL_FOR_LANES(lanes, l) add_bytes(parts, address[l] - start, width);
+  for (uint32_t k = 0; k < count; k++) {
+    const struct part *p = &parts[sampled[k] - first];
+    if (p->sectors) record(w, instruction, sampled[k], p->sectors, p->bytes);
+  }
+}
+
+static void record_scattered(struct rpl_wave *w, uint64_t instruction, uint64_t lanes, const uint64_t *address, uint32_t width,
+                             uint64_t base) {
+  uint32_t shift = w->machine->footprint->shift, straddling = 0, differs[RPL_LANES];
+  for (int l = 0; l < RPL_LANES; l++) {
+    uint64_t offset = address[l] - base;
+    uint32_t line = (uint32_t)(offset >> RPL_CACHED_LINE_SHIFT);
+    differs[l] = line ^ chosen_line(line >> shift, shift);
+    straddling |= ((uint32_t)offset & (RPL_CACHED_LINE_BYTES - 1)) + width > RPL_CACHED_LINE_BYTES;
+  }
+  uint32_t lines[2 * RPL_LANES], count = 0, lowest = ~0u, highest = 0;
+  struct part parts[2 * RPL_LANES];
+  RPL_FOR_LANES(lanes, l) {
+    if (differs[l] && !straddling) continue;
+    uint64_t offset = address[l] - base, end = offset + width;
+    while (offset < end) {
+      uint32_t line = (uint32_t)(offset >> RPL_CACHED_LINE_SHIFT), at = (uint32_t)offset & (RPL_CACHED_LINE_BYTES - 1);
+      uint32_t take = RPL_CACHED_LINE_BYTES - at < end - offset ? RPL_CACHED_LINE_BYTES - at : (uint32_t)(end - offset), k = count;
+      offset += take;
+      if (line != chosen_line(line >> shift, shift)) continue;
+      if (count && line >= lowest && line <= highest)
+        for (k = count; k > 0 && lines[k - 1] != line;) k--;
+      else k = 0;
+      if (k == 0) {
+        k = ++count;
+        lines[k - 1] = line;
+        parts[k - 1] = (struct part){0, 0};
+        lowest = line < lowest ? line : lowest;
+        highest = line > highest ? line : highest;
+      }
+      parts[k - 1].sectors |= (uint8_t)sectors_of(at, at + take);
+      parts[k - 1].bytes = (uint16_t)(parts[k - 1].bytes + take);
+    }
+  }
+  for (uint32_t k = 0; k < count; k++) record(w, instruction, lines[k], parts[k].sectors, parts[k].bytes);
+}
+
+void rpl_footprint_access(struct rpl_wave *w, int access, int scalar, uint64_t lanes, const uint64_t *address, uint32_t width,
+                          uint64_t low, uint64_t high) {
+  struct rpl_machine *m = w->machine;
+  uint64_t base = m->allocations[m->last_hit].begin & ~(uint64_t)(RPL_CACHED_LINE_BYTES - 1);
+  uint64_t instruction = (m->last_hit & 0x7fff) << RPL_PLACE_ALLOCATION | (uint64_t)access << RPL_PLACE_KIND |
+                         (uint64_t)scalar << RPL_PLACE_SCALAR | (uint64_t)(w->wave_in_workgroup & 15) << RPL_PLACE_WAVE;
+  if (low / RPL_CACHED_LINE_BYTES + DENSE_LINES > (high - 1) / RPL_CACHED_LINE_BYTES)
+    record_dense(w, instruction, lanes, address, width, base, low - base, high - base);
+  else
+    record_scattered(w, instruction, lanes, address, width, base);
+  uint32_t *longest = &m->footprint->memory_instructions[w->workgroup_number];
+  if (++w->memory_instructions > *longest) *longest = w->memory_instructions;
+}

@@ -1,0 +1,401 @@
+// Workgroups go to the XCDs in turn and advance at the pace of their memory instructions. Each accesses its L1, the L2 of
+// its XCD and then the MALL. Caches are scaled to the sample of lines, and sets are chosen by a hash.
+#include "shared_caches.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine.h"
+
+enum { LINE_BYTES = RPL_CACHED_LINE_BYTES, SECTOR_BYTES = 32, REQUEST_BYTES = 64, ALL_SECTORS = 15, SCALAR_LOADS = 3 };
+
+struct entry {
+  uint64_t line;      // plus one; 0: empty
+  uint32_t used, filled;
+  uint8_t is_complete;  // all bytes are valid
+  uint8_t dirty;        // sectors
+  uint8_t written;      // dwords, limited to the size of a line
+  uint8_t padding[5];
+};
+
+struct cache { struct entry *entries; uint32_t sets, ways, clock; uint64_t random; };
+
+static uint32_t greater(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+static int cache_open(struct cache *c, uint32_t lines, uint32_t ways, uint32_t sampling) {
+  uint32_t scaled = greater(lines / sampling, 1);
+  c->ways = scaled < ways ? scaled : ways;
+  c->sets = greater(scaled / c->ways, 1);
+  c->clock = 0;
+  c->random = 1;
+  c->entries = calloc((size_t)c->sets * c->ways, sizeof *c->entries);
+  return c->entries != NULL;
+}
+
+static uint64_t hash_of(uint64_t line) {
+  line = (line ^ line >> 32) * 0x9E3779B97F4A7C15ull;
+  return (line ^ line >> 29) * 0xBF58476D1CE4E5B9ull;
+}
+
+static struct entry *set_of(const struct cache *c, uint64_t line) {
+  return c->entries + (size_t)((unsigned __int128)hash_of(line) * c->sets >> 64) * c->ways;
+}
+
+static struct entry *cache_find(struct cache *c, uint64_t line) {
+  struct entry *set = set_of(c, line);
+  for (uint32_t k = 0; k < c->ways; k++)
+    if (set[k].line == line + 1) {
+      set[k].used = ++c->clock;
+      return &set[k];
+    }
+  return NULL;
+}
+
+// The entry to replace: an empty one, the least recently used one, or a random one.
+static struct entry *cache_victim(struct cache *c, uint64_t line, int at_random) {
+  struct entry *set = set_of(c, line), *oldest = set;
+  for (uint32_t k = 0; k < c->ways; k++) {
+    if (!set[k].line) return &set[k];
+    if (set[k].used < oldest->used) oldest = &set[k];
+  }
+  if (!at_random) return oldest;
+  c->random = c->random * 6364136223846793005ull + 1442695040888963407ull;
+  return &set[(c->random >> 33) % c->ways];
+}
+
+static void cache_fill(struct cache *c, struct entry *e, uint64_t line, uint32_t now) {
+  *e = (struct entry){.line = line + 1, .used = ++c->clock, .filled = now};
+}
+
+struct active { uint64_t time; uint64_t start, next, end; uint64_t group; uint32_t slot; };
+
+struct window { uint64_t requests; uint32_t of_channel[1 << RPL_CHANNEL_BITS_MAX]; };
+
+struct model {
+  const struct rpl_shared_run *run;
+  const struct rpl_shared_parameters *p;
+  struct cache *l1, *l2, mall;  // [xcds * units_per_xcd], [xcds]
+  struct active *heap;
+  uint64_t heaped;
+  uint64_t next_group[RPL_MAX_XCDS];
+  struct window *windows;       // [xcds]
+};
+
+// ---- channels ----
+
+static uint32_t channel_of(const struct rpl_shared_parameters *p, uint64_t line, uint32_t bits) {
+  uint64_t address = line << RPL_CACHED_LINE_SHIFT;
+  uint32_t channel = 0;
+  for (uint32_t k = 0; k < bits; k++) channel |= (uint32_t)__builtin_parityll(address & p->channel_masks[k]) << k;
+  return channel;
+}
+
+static void close_window(struct model *m, struct window *w) {
+  uint32_t channels = 1u << m->p->l2_channel_bits, busiest = 0;
+  for (uint32_t k = 0; k < channels; k++) busiest = greater(busiest, w->of_channel[k]);
+  m->run->totals->busiest_window_requests += busiest;
+  m->run->totals->mean_window_requests += (double)w->requests / channels;
+  memset(w, 0, sizeof *w);
+}
+
+static void count_in_window(struct model *m, uint32_t xcd, uint32_t channel, uint32_t requests) {
+  struct window *w = &m->windows[xcd];
+  w->requests += requests;
+  w->of_channel[channel] += requests;
+  if (w->requests >= (uint64_t)m->p->window << m->p->l2_channel_bits) close_window(m, w);
+}
+
+// ---- memory side ----
+
+static struct rpl_memory_channel *memory_channel(struct model *m, uint64_t line) {
+  return &m->run->memory_channels[channel_of(m->p, line, m->p->memory_channel_bits)];
+}
+
+static void evict_to_dram(struct model *m, const struct entry *e) {
+  uint32_t bytes = SECTOR_BYTES * (uint32_t)__builtin_popcount(e->dirty);
+  if (!bytes) return;
+  m->run->totals->dram_write_bytes += bytes;
+  memory_channel(m, e->line - 1)->write_bytes += bytes;
+}
+
+// Returns what serves a read of `bytes`.
+static int read_memory(struct model *m, uint64_t line, uint32_t bytes, uint32_t now) {
+  m->run->totals->mall_read_bytes += bytes;
+  if (m->p->mall_lines) {
+    struct entry *e = cache_find(&m->mall, line);
+    if (e && e->is_complete) return RPL_SERVED_MALL;
+    if (!e) {
+      e = cache_victim(&m->mall, line, 1);
+      evict_to_dram(m, e);
+      cache_fill(&m->mall, e, line, now);
+    }
+    e->is_complete = 1;
+  }
+  m->run->totals->dram_read_bytes += bytes;
+  memory_channel(m, line)->read_bytes += bytes;
+  return RPL_SERVED_HBM;
+}
+
+// Writes the dirty sectors of a line; `is_partial`: not all bytes of them.
+static void write_memory(struct model *m, uint64_t line, uint32_t sectors, int is_partial, uint32_t now) {
+  uint32_t bytes = SECTOR_BYTES * (uint32_t)__builtin_popcount(sectors);
+  struct rpl_shared_totals *t = m->run->totals;
+  t->mall_write_bytes += bytes;
+  if (is_partial) t->partial_write_sectors += (uint32_t)__builtin_popcount(sectors);
+  struct rpl_memory_channel *channel = memory_channel(m, line);
+  channel->partial_writes += (uint32_t)is_partial;
+  if (!m->p->mall_lines) {
+    t->dram_write_bytes += bytes;
+    channel->write_bytes += bytes;
+    return;
+  }
+  struct entry *e = cache_find(&m->mall, line);
+  if (!e) {
+    e = cache_victim(&m->mall, line, 1);
+    evict_to_dram(m, e);
+    cache_fill(&m->mall, e, line, now);
+    if (is_partial) {  // merged with the bytes in memory
+      t->dram_read_bytes += bytes;
+      channel->read_bytes += bytes;
+    }
+  }
+  e->dirty |= (uint8_t)sectors;
+  if (e->dirty == ALL_SECTORS) e->is_complete = 1;
+}
+
+// ---- L2 ----
+
+static struct rpl_channel_counts *channel_counts(struct model *m, uint32_t xcd, uint64_t line) {
+  uint32_t bits = m->p->l2_channel_bits;
+  return &m->run->channels[(xcd << bits) + channel_of(m->p, line, bits)];
+}
+
+static uint32_t halves_of(uint32_t sectors) { return (uint32_t)!!(sectors & 3) + (uint32_t)!!(sectors & 12); }
+
+static void write_back(struct model *m, uint32_t xcd, struct entry *e, uint32_t now) {
+  if (!e->line || !e->dirty) return;
+  int is_partial = e->written * 4u < SECTOR_BYTES * (uint32_t)__builtin_popcount(e->dirty);
+  struct rpl_channel_counts *n = channel_counts(m, xcd, e->line - 1);
+  for (uint32_t half = 0; half < 2; half++) {
+    uint32_t sectors = e->dirty >> 2 * half & 3;
+    if (!sectors) continue;
+    n->memory_writes++;
+    n->memory_partial_writes += sectors != 3 || is_partial;
+  }
+  write_memory(m, e->line - 1, e->dirty, is_partial && !e->is_complete, now);
+  e->dirty = e->written = 0;
+}
+
+static struct entry *allocate_l2(struct model *m, uint32_t xcd, uint64_t line, uint32_t now) {
+  struct entry *e = cache_victim(&m->l2[xcd], line, 0);
+  write_back(m, xcd, e, now);
+  cache_fill(&m->l2[xcd], e, line, now);
+  return e;
+}
+
+static int load(struct model *m, uint32_t xcd, uint64_t line, int is_scalar, uint32_t now) {
+  struct rpl_channel_counts *n = channel_counts(m, xcd, line);
+  struct entry *e = cache_find(&m->l2[xcd], line);
+  *(is_scalar ? &n->scalar_reads : &n->reads) += 1;
+  if (e && e->is_complete) {
+    n->hits++;
+    return e->filled + m->p->pending_time >= now ? RPL_SERVED_L2_PENDING : RPL_SERVED_L2;
+  }
+  n->misses++;
+  *(is_scalar ? &n->memory_scalar_reads : &n->memory_reads) += 1;
+  int served = read_memory(m, line, is_scalar ? REQUEST_BYTES : LINE_BYTES, now);
+  if (!e) e = allocate_l2(m, xcd, line, now);
+  e->filled = now;
+  e->is_complete = 1;
+  return served;
+}
+
+// The first request for a line that is not in L2 misses; the bytes stay in L2 until the line is replaced.
+static int store(struct model *m, uint32_t xcd, uint64_t line, uint32_t sectors, uint32_t dwords, uint32_t now) {
+  struct rpl_channel_counts *n = channel_counts(m, xcd, line);
+  struct entry *e = cache_find(&m->l2[xcd], line);
+  uint32_t requests = halves_of(sectors);
+  n->writes += requests;
+  n->hits += e ? requests : requests - 1;
+  n->misses += !e;
+  int served = e ? RPL_SERVED_L2 : RPL_SERVED_MALL;
+  if (!e) e = allocate_l2(m, xcd, line, now);
+  e->dirty |= (uint8_t)sectors;
+  e->written = (uint8_t)(e->written + dwords > LINE_BYTES / 4 ? LINE_BYTES / 4 : e->written + dwords);
+  if (e->written == LINE_BYTES / 4 && e->dirty == ALL_SECTORS) e->is_complete = 1;
+  return served;
+}
+
+static int atomic(struct model *m, uint32_t xcd, uint64_t line, uint32_t sectors, uint32_t dwords, uint32_t now) {
+  struct rpl_channel_counts *n = channel_counts(m, xcd, line);
+  uint32_t requests = halves_of(sectors);
+  n->atomics += requests;
+  struct entry *e = cache_find(&m->l2[xcd], line);
+  if (m->p->atomics_in_l2) {
+    int hit = e && e->is_complete, served = hit ? RPL_SERVED_L2 : read_memory(m, line, LINE_BYTES, now);
+    n->hits += hit ? requests : requests - 1;
+    n->misses += !hit;
+    n->memory_reads += !hit;
+    if (!e) e = allocate_l2(m, xcd, line, now);
+    e->is_complete = 1;
+    e->dirty |= (uint8_t)sectors;
+    e->written = (uint8_t)(e->written + dwords > LINE_BYTES / 4 ? LINE_BYTES / 4 : e->written + dwords);
+    return served;
+  }
+  if (e) {
+    write_back(m, xcd, e, now);
+    e->line = 0;
+  }
+  n->misses += requests;
+  n->memory_atomics += requests;
+  int served = read_memory(m, line, REQUEST_BYTES * requests, now);
+  struct entry *kept = m->p->mall_lines ? cache_find(&m->mall, line) : NULL;
+  if (kept) kept->dirty |= (uint8_t)sectors;
+  return served;
+}
+
+// ---- workgroups in time ----
+
+static uint64_t line_of(const struct model *m, uint64_t place) {
+  uint64_t allocation = place >> RPL_PLACE_ALLOCATION & 0x7fff;
+  return (m->run->allocation_base[allocation] >> RPL_CACHED_LINE_SHIFT) + (uint32_t)place;
+}
+
+static void replay(struct model *m, const struct active *a, const struct rpl_line_access *r) {
+  const struct rpl_shared_parameters *p = m->p;
+  uint32_t xcd = (uint32_t)(a->group % p->xcds), unit = xcd * p->units_per_xcd + a->slot % p->units_per_xcd;
+  uint32_t sectors = (uint32_t)(r->place >> RPL_PLACE_SECTORS) & ALL_SECTORS, dwords = (uint32_t)(r->place >> RPL_PLACE_DWORDS & 31) + 1;
+  uint32_t access = (uint32_t)(r->place >> RPL_PLACE_KIND) & 3, is_scalar = (uint32_t)(r->place >> RPL_PLACE_SCALAR) & 1;
+  uint32_t kind = access == RPL_LOAD && is_scalar ? SCALAR_LOADS : access, now = (uint32_t)a->time;
+  uint64_t line = line_of(m, r->place);
+  // Scalar loads have a cache of their own, which is not modelled; the few lines of a vector cache stand for it.
+  struct entry *in_l1 = cache_find(&m->l1[unit], line);
+  int served = RPL_SERVED_L1;
+  if (access == RPL_LOAD && !in_l1) {
+    served = load(m, xcd, line, (int)is_scalar, now);
+    cache_fill(&m->l1[unit], cache_victim(&m->l1[unit], line, 0), line, now);
+  } else if (access != RPL_LOAD) {
+    if (in_l1) in_l1->line = 0;
+    served = access == RPL_STORE ? store(m, xcd, line, sectors, dwords, now) : atomic(m, xcd, line, sectors, dwords, now);
+  }
+  if (served != RPL_SERVED_L1)
+    count_in_window(m, xcd, channel_of(p, line, p->l2_channel_bits), access == RPL_LOAD ? 1 : halves_of(sectors));
+  m->run->served[(a->group * RPL_REQUEST_KINDS + kind) * RPL_SERVICES + (uint32_t)served]++;
+}
+
+static int is_before(const struct active *a, const struct active *b) {
+  return a->time < b->time || (a->time == b->time && a->group < b->group);
+}
+
+static void sift_down(struct model *m, uint64_t at) {
+  struct active moved = m->heap[at];
+  for (uint64_t child; (child = 2 * at + 1) < m->heaped; at = child) {
+    if (child + 1 < m->heaped && is_before(&m->heap[child + 1], &m->heap[child])) child++;
+    if (!is_before(&m->heap[child], &moved)) break;
+    m->heap[at] = m->heap[child];
+  }
+  m->heap[at] = moved;
+}
+
+static void push(struct model *m, struct active added) {
+  uint64_t at = m->heaped++;
+  while (at && is_before(&added, &m->heap[(at - 1) / 2])) {
+    m->heap[at] = m->heap[(at - 1) / 2];
+    at = (at - 1) / 2;
+  }
+  m->heap[at] = added;
+}
+
+// Starts the next workgroup of the XCD in a slot that is free from `now` on. Returns 0 if none is left.
+static int start(struct model *m, uint32_t xcd, uint32_t slot, uint64_t now, struct active *out) {
+  const struct rpl_shared_run *run = m->run;
+  uint64_t group = m->next_group[xcd];
+  while (group < run->workgroups && run->first_record[group] == run->first_record[group + 1]) {
+    now += run->memory_instructions[group];  // nothing of it is in the sample
+    group += m->p->xcds;
+  }
+  m->next_group[xcd] = group + m->p->xcds;
+  if (group >= run->workgroups) return 0;
+  uint64_t first = run->first_record[group];
+  *out = (struct active){now + run->records[first].time, now, first, run->first_record[group + 1], group, slot};
+  return 1;
+}
+
+static void step(struct model *m) {
+  struct active *a = &m->heap[0];
+  replay(m, a, &m->run->records[a->next]);
+  uint32_t xcd = (uint32_t)(a->group % m->p->xcds);
+  if (++a->next < a->end)
+    a->time = a->start + m->run->records[a->next].time;
+  else if (!start(m, xcd, a->slot, a->start + m->run->memory_instructions[a->group], a))
+    *a = m->heap[--m->heaped];
+  if (m->heaped) sift_down(m, 0);
+}
+
+static void forget_outputs(struct model *m) {
+  const struct rpl_shared_run *run = m->run;
+  memset(run->served, 0, run->workgroups * RPL_REQUEST_KINDS * RPL_SERVICES * sizeof *run->served);
+  memset(run->channels, 0, ((size_t)m->p->xcds << m->p->l2_channel_bits) * sizeof *run->channels);
+  memset(run->memory_channels, 0, ((size_t)1 << m->p->memory_channel_bits) * sizeof *run->memory_channels);
+  memset(run->totals, 0, sizeof *run->totals);
+  memset(m->windows, 0, m->p->xcds * sizeof *m->windows);
+}
+
+// The end of a kernel writes L2 back and drops its lines.
+static void end_launch(struct model *m) {
+  uint64_t before = m->run->totals->mall_write_bytes;
+  for (uint32_t xcd = 0; xcd < m->p->xcds; xcd++) {
+    struct cache *l2 = &m->l2[xcd];
+    for (size_t k = 0; k < (size_t)l2->sets * l2->ways; k++) write_back(m, xcd, &l2->entries[k], 0);
+    memset(l2->entries, 0, (size_t)l2->sets * l2->ways * sizeof *l2->entries);
+    if (m->windows[xcd].requests) close_window(m, &m->windows[xcd]);
+  }
+  m->run->totals->dirty_bytes_at_end = m->run->totals->mall_write_bytes - before;
+  for (uint32_t k = 0; k < m->p->xcds * m->p->units_per_xcd; k++)
+    memset(m->l1[k].entries, 0, (size_t)m->l1[k].sets * m->l1[k].ways * sizeof *m->l1[k].entries);
+}
+
+static void launch(struct model *m) {
+  uint32_t slots = m->p->units_per_xcd * m->p->resident;
+  struct active a;
+  forget_outputs(m);
+  m->heaped = 0;
+  for (uint32_t xcd = 0; xcd < m->p->xcds; xcd++) m->next_group[xcd] = xcd;
+  for (uint32_t slot = 0; slot < slots; slot++)
+    for (uint32_t xcd = 0; xcd < m->p->xcds; xcd++)
+      if (start(m, xcd, slot, 0, &a)) push(m, a);
+  while (m->heaped) step(m);
+  end_launch(m);
+}
+
+int rpl_shared_caches(const struct rpl_shared_run *run) {
+  const struct rpl_shared_parameters *p = run->parameters;
+  struct model m = {.run = run, .p = p};
+  uint32_t units = p->xcds * p->units_per_xcd;
+  m.l1 = calloc(units, sizeof *m.l1);
+  m.l2 = calloc(p->xcds, sizeof *m.l2);
+  m.heap = calloc((size_t)units * p->resident, sizeof *m.heap);
+  m.windows = calloc(p->xcds, sizeof *m.windows);
+  int ok = m.l1 && m.l2 && m.heap && m.windows && cache_open(&m.mall, p->mall_lines, p->mall_ways, p->sampling);
+  for (uint32_t k = 0; ok && k < units; k++) ok = cache_open(&m.l1[k], p->l1_lines, p->l1_ways, p->sampling);
+  for (uint32_t k = 0; ok && k < p->xcds; k++) ok = cache_open(&m.l2[k], p->l2_lines, p->l2_ways, p->sampling);
+  for (uint32_t k = 0; ok && k <= run->is_warm; k++) launch(&m);
+  for (uint32_t k = 0; m.l1 && k < units; k++) free(m.l1[k].entries);
+  for (uint32_t k = 0; m.l2 && k < p->xcds; k++) free(m.l2[k].entries);
+  free(m.mall.entries);
+  free(m.l1);
+  free(m.l2);
+  free(m.heap);
+  free(m.windows);
+  return !ok;
+}
+
+void rpl_shared_layout(uint64_t *sizes) {
+  sizes[0] = sizeof(struct rpl_line_access);
+  sizes[1] = sizeof(struct rpl_footprint);
+  sizes[2] = sizeof(struct rpl_shared_parameters);
+  sizes[3] = sizeof(struct rpl_channel_counts);
+  sizes[4] = sizeof(struct rpl_memory_channel);
+  sizes[5] = sizeof(struct rpl_shared_totals);
+  sizes[6] = sizeof(struct rpl_shared_run);
+}
