@@ -108,9 +108,16 @@ class Publisher:
         self._busy = os.getloadavg()[0] > BUSY_LOAD_PER_CORE * (os.cpu_count() or 1)
 
     def publish(
-        self, title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]], data: Any = None, *, width: int | None = None
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Mapping[str, Sequence[str]],
+        data: Any = None,
+        *,
+        width: int | None = None,
+        suffix: str = "",
     ) -> None:
-        """Print a table and write the JSON file."""
+        """Print a table and write the JSON file; `suffix` is appended to its name, for benchmarks with several tables."""
         from rich.console import Console
         from rich.table import Table
 
@@ -129,8 +136,9 @@ class Publisher:
             rows={key: tuple(row) for key, row in rows.items()},
             data=data,
         )
-        self.options.json.parent.mkdir(parents=True, exist_ok=True)
-        write_text(self.options.json, json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n")
+        path = self.options.json.with_stem(self.options.json.stem + suffix)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n")
 
     def publish_figures(self, title: str, figures: Iterable[Figure], data: Any = None) -> None:
         """Print and write figures with their goals."""

@@ -23,11 +23,13 @@ from benchmarks.timing.agreement import Agreement, Outcome, agreement, rank_corr
 from benchmarks.timing.emulation import Emulation
 from benchmarks.timing.measures import MEASURES
 from benchmarks.timing.published import Case, published_cases, published_families
+from benchmarks.timing.sheet import SHEET_COLUMNS, comparisons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+SHEET = "sheet"
 CASE_COLUMNS = ("case", "measured", "emulated", "emulated / measured time", "held out", "source", "trust")
 FAMILY_COLUMNS = (
     "family",
@@ -44,23 +46,39 @@ FAMILY_COLUMNS = (
 def main(arguments: list[str] | None = None) -> None:
     """Run, print and write the comparisons."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.timing", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--family", action="append", choices=[f.name for f in published_families()], help="only this family")
+    names = [SHEET, *(family.name for family in published_families())]
+    parser.add_argument("--family", action="append", choices=names, help="only this family; `sheet` are the constants")
     parser.add_argument("--case", default="", metavar="TEXT", help="only cases with TEXT in their name; nothing is stored")
     parser.add_argument("--held-out", action="store_true", help="only held-out cases; nothing is stored")
     parser.add_argument("--quick", action="store_true", help="smaller problems; nothing is stored")
     parser.add_argument("--report", action="store_true", help="print the stored results without running a kernel")
     publisher = Publisher("timing", parser, arguments)
     options = publisher.options
+    partial = bool(options.case or options.held_out or options.quick)
+    if not options.report and not options.held_out and (not options.family or SHEET in options.family):
+        _compare_sheet(publisher, options.case, store=not partial)
     fresh: list[Outcome] = []
     if not options.report:
         for case in _chosen(options):
             outcome = evaluated(case, quick=options.quick)
             fresh.append(outcome)
             print(*_cells(outcome), f"{outcome.seconds:.1f} s", sep="\t", flush=True)
-    if options.case or options.held_out or options.quick:
+    if partial:
         _print_families(fresh)
     else:
         _store(publisher, fresh)
+
+
+def _compare_sheet(publisher: Publisher, containing: str, *, store: bool) -> None:
+    """Compare the constants of the thread traces; see :mod:`benchmarks.timing.sheet`."""
+    found = list(comparisons(containing))
+    for comparison in found if not store else ():
+        print(*comparison.cells, sep="\t")
+    if store:
+        within = sum(comparison.within for comparison in found)
+        data = {"within": within, "constants": [asdict(c) | {"within": c.within} for c in found], "commit": _commit()}
+        title = f"timing model against constants of public thread traces: {within} of {len(found)} within"
+        publisher.publish(title, SHEET_COLUMNS, {c.name: c.cells for c in found}, data, width=130, suffix="_sheet")
 
 
 def evaluated(case: Case, *, quick: bool = False) -> Outcome:
