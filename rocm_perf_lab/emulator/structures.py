@@ -54,6 +54,9 @@ class WaveState(ctypes.Structure):
         ("waves_in_workgroup", ctypes.c_uint32),
         ("vgpr_rows", ctypes.c_uint32),
         ("agpr_rows", ctypes.c_uint32),
+        ("last_place", ctypes.c_uint64),
+        ("last_place_time", ctypes.c_uint32),
+        ("memory_instructions", ctypes.c_uint32),
     )
 
 
@@ -166,6 +169,7 @@ class MachineState(ctypes.Structure):
         ("run", ctypes.c_uint64),
         ("fault", FaultRecord),
         ("counters", MemoryCounters),
+        ("footprint", ctypes.c_void_p),
     )
 
 

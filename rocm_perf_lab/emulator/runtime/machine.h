@@ -46,6 +46,7 @@ struct rpl_fault {
 };
 
 struct rpl_checks;
+struct rpl_footprint;
 
 struct rpl_counters {
   uint64_t waves, partial_waves, work_items, workgroups;  // partial: fewer work-items than lanes
@@ -73,6 +74,7 @@ struct rpl_machine {
   uint64_t run;           // enum rpl_run_number
   struct rpl_fault fault;
   struct rpl_counters counters;
+  struct rpl_footprint *footprint;  // NULL: accessed lines are not recorded
 };
 
 typedef void (*rpl_kernel)(struct rpl_wave *);
