@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.decoded import reachable_instructions
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.counter_classes import counter_increments
-from rocm_perf_lab.emulator.isa.issue import vector_quads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,12 +52,6 @@ class BasicBlock:
             for name, increment in counter_increments(instruction).items():
                 totals[name] = totals.get(name, 0) + increment
         return totals
-
-    @cached_property
-    def quads_per_vector_instruction(self) -> float:
-        """Mean quad-cycles for which a vector instruction of the block occupies its SIMD; 1 without vector instructions."""
-        quads = [vector_quads(instruction) for instruction in self.instructions if instruction.is_vector_alu]
-        return sum(quads) / len(quads) if quads else 1.0
 
 
 @dataclass(frozen=True)

@@ -145,11 +145,15 @@ class MemoryCounters(ctypes.Structure):
     _fields_ = tuple(
         (name, ctypes.c_uint64)
         for name in (
-            "waves", "partial_waves", "work_items", "workgroups",
+            "waves", "partial_waves", "work_items", "workgroups", "waves_below_48", "waves_below_32", "waves_below_16",
             "load_bytes", "store_bytes", "atomic_operations", "lds_bytes",
             "flat_read_waves", "flat_write_waves", "flat_atomic_waves",
             "buffer_read_waves", "buffer_write_waves", "buffer_atomic_waves",
-            "lds_active_cycles", "lds_conflict_cycles", "span_bytes", "address_sum",
+            "lds_active_cycles", "lds_conflict_cycles",
+            "read_accesses", "write_accesses", "atomic_accesses", "returning_accesses",
+            "l1_lookups", "coalesced_waves",
+            "write_segments", "atomic_segments", "returning_segments",
+            "span_bytes", "address_sum",
         )
     )  # fmt: skip
 

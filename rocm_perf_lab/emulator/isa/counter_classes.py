@@ -7,11 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rocm_perf_lab.emulator.isa.issue import vector_quads
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rocm_perf_lab.emulator.isa.instruction import Instruction
 
+CLOCKS_PER_QUAD = 4
 OPERATIONS_PER_MOP = 512
 """Unit of SQ_INSTS_VALU_MFMA_MOPS_*, in operations."""
 _MATRIX_SHAPE = re.compile(r"_(\d+)X(\d+)X(\d+)(?:_(\d+)B)?")
@@ -27,6 +30,9 @@ def counter_increments(instruction: Instruction) -> Mapping[str, int]:
                 break
     if instruction.is_matrix:
         increments |= _matrix_operations(instruction, increments)
+        increments["SQ_VALU_MFMA_BUSY_CYCLES"] = CLOCKS_PER_QUAD * vector_quads(instruction)
+    if instruction.fields.get("nt"):
+        increments["nontemporal_accesses"] = 1
     return increments
 
 
@@ -34,7 +40,8 @@ def counter_names() -> frozenset[str]:
     """Return every counter that an instruction can increment; a kernel that does not increment one has zero there."""
     listed = {name for rows in _tables().values() for _, _, names in rows for name in names}
     kinds = {name.rpartition("_")[2] for name in listed if name.startswith("SQ_INSTS_VALU_MFMA_")}
-    return frozenset({"SQ_INSTS"} | listed | {f"SQ_INSTS_VALU_MFMA_MOPS_{kind}" for kind in kinds})
+    others = {"SQ_INSTS", "SQ_VALU_MFMA_BUSY_CYCLES", "nontemporal_accesses"}
+    return frozenset(others | listed | {f"SQ_INSTS_VALU_MFMA_MOPS_{kind}" for kind in kinds})
 
 
 def _matrix_operations(instruction: Instruction, increments: Mapping[str, int]) -> dict[str, int]:

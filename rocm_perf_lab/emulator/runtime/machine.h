@@ -50,16 +50,20 @@ struct rpl_footprint;
 
 struct rpl_counters {
   uint64_t waves, partial_waves, work_items, workgroups;  // partial: fewer work-items than lanes
+  uint64_t waves_below_48, waves_below_32, waves_below_16;
   uint64_t load_bytes, store_bytes, atomic_operations, lds_bytes;
   uint64_t flat_read_waves, flat_write_waves, flat_atomic_waves;
   uint64_t buffer_read_waves, buffer_write_waves, buffer_atomic_waves;
   uint64_t lds_active_cycles, lds_conflict_cycles;
+  uint64_t read_accesses, write_accesses, atomic_accesses, returning_accesses;  // requests to the vector L1, see coalescing.h
+  uint64_t l1_lookups, coalesced_waves;
+  uint64_t write_segments, atomic_segments, returning_segments;                 // requests from the vector L1 to L2
   uint64_t span_bytes;                                    // sum over accesses: distance of first and last byte, limited
   uint64_t address_sum;                                   // of the lowest address of each access, modulo 2^64
 };
 enum { RPL_SPAN_LIMIT = 4096 };                           // 64 lanes in a segment of 64 bytes each
 
-// Exact counts of one workgroup; emulator/timing/strata.py has the same fields as a NumPy type.
+// Exact counts of one workgroup; emulator/execution.py has the same fields as a NumPy type.
 struct rpl_workgroup_counts {
   uint64_t waves, instructions;
   uint64_t load_bytes, store_bytes, atomic_operations, lds_cycles, span_bytes, address_sum;

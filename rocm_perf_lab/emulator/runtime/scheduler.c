@@ -167,7 +167,11 @@ static int start(struct run *run, struct resident *r, uint64_t group) {
   }
   run->machine->counters.workgroups++;
   run->machine->counters.waves += shape->waves;
-  run->machine->counters.partial_waves += shape->items % RPL_LANES != 0;
+  uint32_t rest = shape->items % RPL_LANES;  // work-items of the last wave, if it is partial
+  run->machine->counters.partial_waves += rest != 0;
+  run->machine->counters.waves_below_48 += rest != 0 && rest < 48;
+  run->machine->counters.waves_below_32 += rest != 0 && rest < 32;
+  run->machine->counters.waves_below_16 += rest != 0 && rest < 16;
   run->machine->counters.work_items += shape->items;
   return 0;
 }

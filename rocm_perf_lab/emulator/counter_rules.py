@@ -1,0 +1,84 @@
+"""Counters that follow from events of a launch, by the rules of `counter_rules.yaml`."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocm_perf_lab.core.resources import load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Number = int | float
+    Rule = Callable[[Mapping[str, Number]], Number]
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+def execution_counters(events: Mapping[str, int]) -> dict[str, int]:
+    """Return the counters of the functional run, including those that are zero because an instruction class does not occur.
+
+    Args:
+        events: Counters of instruction classes and events of the runtime, by name.
+    """
+    counters = {name: value for name, value in events.items() if is_counter(name)}
+    values: dict[str, Number] = dict(events)
+    for name, rule in _rules("execution").items():
+        values[name] = counters[name] = int(rule(values))
+    for name, class_counter in _table()["zero_without"].items():
+        if values.get(class_counter, 0) == 0:
+            counters[name] = 0
+    return counters
+
+
+def model_counters(section: str, values: Mapping[str, Number]) -> dict[str, float]:
+    """Return the counters of a section (`timing`, `shared_caches`) whose rules have all values, rounded."""
+    counters = {}
+    for name, rule in _rules(section).items():
+        try:
+            counters[name] = float(round(rule(values)))
+        except KeyError:
+            continue
+    return counters
+
+
+def counters_of(section: str) -> tuple[str, ...]:
+    """Return the names of the counters that a section can make."""
+    return tuple(_table()[section])
+
+
+def is_counter(name: str) -> bool:
+    """Return whether a name is a hardware counter rather than an event."""
+    return name[0].isupper()
+
+
+@cache
+def _table() -> dict[str, dict[str, Any]]:
+    table: dict[str, dict[str, Any]] = load_yaml(Path(__file__).with_suffix(".yaml").read_text())
+    return table
+
+
+@cache
+def _rules(section: str) -> dict[str, Rule]:
+    return {name: _compiled(ast.parse(str(text), mode="eval").body) for name, text in _table()[section].items()}
+
+
+def _compiled(node: ast.expr) -> Rule:
+    if isinstance(node, ast.Name):
+        return operator.itemgetter(node.id)
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        constant = node.value
+        return lambda _values: constant
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        apply, left, right = _OPERATORS[type(node.op)], _compiled(node.left), _compiled(node.right)
+        return lambda values: apply(left(values), right(values))
+    raise ValueError(f"counter rule: {ast.unparse(node)!r} is not a sum, product or quotient of names and numbers")
