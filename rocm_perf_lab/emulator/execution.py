@@ -24,6 +24,7 @@ from rocm_perf_lab.emulator.structures import (
     LaunchRecord,
     MachineState,
     MemoryCounters,
+    RunNumber,
     WaveTrace,
 )
 from rocm_perf_lab.emulator.timing.strata import WORKGROUP_COUNTS
@@ -67,6 +68,8 @@ class Dispatch:
     """Linear ids of the workgroups to run; None runs all of them."""
     records_lines: bool = False
     """Record a sample of the accessed lines, for the model of the shared caches."""
+    run: RunNumber = RunNumber.ONLY
+    """Whether device memory is copied for a second run, or this is that run."""
     checks: ChecksRecord | None = None
     services: LaunchServices | None = None
     """Host services of the kernel; such a launch runs on one thread."""
@@ -118,7 +121,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
     traces = (WaveTrace * max(1, len(dispatch.traced_workgroups) * dispatch.waves_per_workgroup))()
     sampled = (ctypes.c_uint64 * max(1, len(dispatch.traced_workgroups)))(*dispatch.traced_workgroups)
     budget = ctypes.c_int64(dispatch.max_instructions)
-    states = [_machine_state(registry, concurrent=threads > 1) for _ in range(threads)]
+    states = [_machine_state(registry, dispatch.run, concurrent=threads > 1) for _ in range(threads)]
     if dispatch.services is not None:
         dispatch.services.begin(registry, states[0], dispatch.checks)
 
@@ -157,8 +160,10 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
     )
 
 
-def _machine_state(registry: ctypes.Array[AllocationEntry], *, concurrent: bool) -> MachineState:
-    return MachineState(allocations=ctypes.addressof(registry), allocation_count=len(registry), concurrent=int(concurrent))
+def _machine_state(registry: ctypes.Array[AllocationEntry], run: RunNumber, *, concurrent: bool) -> MachineState:
+    return MachineState(
+        allocations=ctypes.addressof(registry), allocation_count=len(registry), concurrent=int(concurrent), run=run
+    )
 
 
 def _launch_record(dispatch: Dispatch) -> LaunchRecord:

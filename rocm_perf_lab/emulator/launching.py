@@ -14,6 +14,7 @@ from rocm_perf_lab.emulator.counters import launch_counters
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.execution import execute
 from rocm_perf_lab.emulator.faults import KernelTrap, assertion_error, fault_error, wavefront_of
+from rocm_perf_lab.emulator.memory_rewind import MemoryRewind
 from rocm_perf_lab.emulator.sampled_run import SampledRun, run_sampled
 
 if TYPE_CHECKING:
@@ -153,12 +154,19 @@ class PreparedLaunch:
         error.printed = services.printed.pieces
         return error
 
+    def _rewind(self) -> MemoryRewind:
+        return MemoryRewind(self._runtime, self._registry)
+
     def _execute(self, dispatch: Dispatch, sampling: Sampling | None) -> tuple[SampledRun, tuple[CheckFinding, ...]]:
         def run(one: Dispatch) -> Execution:
             return execute(self._runtime, one, self._registry)
 
         def run_all(all_of: Dispatch) -> SampledRun:
-            return SampledRun(run(all_of), [], None) if sampling is None else run_sampled(run, all_of, sampling)
+            if sampling is None:
+                return SampledRun(run(all_of), [], None)
+            # The host must answer a kernel only once, and its answers change the registry.
+            repeatable = self._services is None
+            return run_sampled(run, all_of, sampling, self._rewind if repeatable else None)
 
         if not self._checks:
             return run_all(dispatch), ()

@@ -1,4 +1,9 @@
-"""Runs a launch and traces a sample of its workgroups: `run_sampled(...) -> SampledRun`."""
+"""Runs a launch and traces a sample of its workgroups: `run_sampled(...) -> SampledRun`.
+
+The first run counts. Strata are formed from the counts of all workgroups, and the chosen workgroups run again, alone, with
+tracing, on memory as it was before. If their counts differ then, because they depend on other workgroups, the whole launch runs
+again. Launches whose workgroups are likely to depend on each other are traced during the first run.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +12,41 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.emulator.timing.strata import WORKGROUP_COUNTS, assign, choose_workgroups, stratify
+from rocm_perf_lab.emulator.structures import RunNumber
+from rocm_perf_lab.emulator.timing.strata import WORKGROUP_COUNTS, assign, choose_workgroups, is_represented, stratify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.execution import Dispatch, Execution
+    from rocm_perf_lab.emulator.memory_rewind import MemoryRewind
     from rocm_perf_lab.emulator.timing.strata import WorkgroupSample
+
+    Trace = list[NDArray[np.uint64]]
+
+_LEAST_BUDGET = 100_000
+_BUDGET_FACTOR = 2
+"""Limit of instructions of workgroups that run alone, relative to those of the first run: they may wait for others forever."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Parameters of a sample: maximum number of traced workgroups, None for all, seed, and XCDs of the GPU."""
+    """Parameters of a sample.
+
+    Args:
+        workgroups: Maximum number of traced workgroups; None traces all.
+        seed: Seed of the choice.
+        xcds: XCDs of the GPU.
+        dependent: Workgroups probably exchange data, so that they are traced in the first run.
+    """
 
     workgroups: int | None
     seed: int
     xcds: int
+    dependent: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,20 +54,85 @@ class SampledRun:
     """Result of a run; `traces[k]` are the wavefronts of workgroup `sample.chosen[k]`. `sample` is None after a fault."""
 
     execution: Execution
-    traces: list[list[NDArray[np.uint64]]]
+    traces: list[Trace]
     sample: WorkgroupSample | None
 
 
-def run_sampled(execute: Callable[[Dispatch], Execution], dispatch: Dispatch, sampling: Sampling) -> SampledRun:
-    """Run a launch and trace a sample of its workgroups."""
+def run_sampled(
+    execute: Callable[[Dispatch], Execution],
+    dispatch: Dispatch,
+    sampling: Sampling,
+    rewinding: Callable[[], AbstractContextManager[MemoryRewind]] | None,
+) -> SampledRun:
+    """Run a launch and trace a sample of its workgroups.
+
+    Args:
+        execute: Runs a dispatch.
+        dispatch: The launch.
+        sampling: Size and seed of the sample.
+        rewinding: Returns the copies of device memory for a second run; None if the launch must run only once.
+    """
     random = np.random.default_rng(sampling.seed)
-    wanted = dispatch.workgroups if sampling.workgroups is None else min(sampling.workgroups, dispatch.workgroups)
-    unknown = np.zeros(dispatch.workgroups, WORKGROUP_COUNTS)
-    unknown["waves"] = 1
-    chosen = choose_workgroups(unknown, np.zeros(len(unknown), np.int64), wanted, xcds=sampling.xcds, random=random)
-    execution = execute(replace(dispatch, traced_workgroups=chosen, records_lines=True))
+    total = dispatch.workgroups
+    wanted = total if sampling.workgroups is None else min(sampling.workgroups, total)
+    if wanted == total or rewinding is None:
+        chosen = _unseen(total, wanted, sampling, random)
+        execution = execute(replace(dispatch, traced_workgroups=chosen))
+        return _assigned(execution, dict(zip(chosen, execution.traces, strict=True)), wanted, sampling, random)
+    first_choice = _unseen(total, wanted, sampling, random) if sampling.dependent or dispatch.cooperative else ()
+    with rewinding() as memory:
+        execution = execute(replace(dispatch, traced_workgroups=first_choice, run=RunNumber.FIRST))
+        if execution.fault is not None:
+            return SampledRun(execution, [], None)
+        traces = dict(zip(first_choice, execution.traces, strict=True))
+        counts = execution.workgroup_counts
+        strata = stratify(counts, _strata_limit(wanted))
+        if not is_represented(counts, strata, first_choice):
+            chosen = choose_workgroups(counts, strata, wanted, xcds=sampling.xcds, random=random)
+            again = _trace(execute, replace(dispatch, run=RunNumber.SECOND), chosen, counts, memory)
+            if again.fault is not None:
+                return SampledRun(again, [], None)
+            traces = dict(zip(chosen, again.traces, strict=True))
+    return _assigned(execution, traces, wanted, sampling, random)
+
+
+def _strata_limit(wanted: int) -> int:
+    """Return the number of strata for which half of the sample remains for further members."""
+    return max(1, wanted // 2)
+
+
+def _unseen(total: int, wanted: int, sampling: Sampling, random: np.random.Generator) -> tuple[int, ...]:
+    """Choose workgroups before their counts are known."""
+    counts = np.zeros(total, WORKGROUP_COUNTS)
+    counts["waves"] = 1
+    return choose_workgroups(counts, np.zeros(total, np.int64), wanted, xcds=sampling.xcds, random=random)
+
+
+def _assigned(
+    execution: Execution, traces: dict[int, Trace], wanted: int, sampling: Sampling, random: np.random.Generator
+) -> SampledRun:
     if execution.fault is not None:
-        return SampledRun(execution, execution.traces, None)
+        return SampledRun(execution, [], None)
     counts = execution.workgroup_counts
-    strata = stratify(counts, max(1, wanted // 2))
-    return SampledRun(execution, execution.traces, assign(counts, strata, chosen, xcds=sampling.xcds, random=random))
+    strata = stratify(counts, _strata_limit(wanted))
+    sample = assign(counts, strata, sorted(traces), xcds=sampling.xcds, random=random)
+    return SampledRun(execution, [traces[workgroup] for workgroup in sample.chosen], sample)
+
+
+def _trace(
+    execute: Callable[[Dispatch], Execution],
+    dispatch: Dispatch,
+    chosen: tuple[int, ...],
+    counts: NDArray[np.void],
+    memory: MemoryRewind,
+) -> Execution:
+    """Run the chosen workgroups with tracing, together with all others if they depend on them."""
+    ids = np.asarray(chosen, np.int64)
+    dispatch = replace(dispatch, traced_workgroups=chosen, checks=None)
+    if not dispatch.cooperative:
+        budget = max(_LEAST_BUDGET, _BUDGET_FACTOR * int(counts["instructions"][ids].sum()))
+        alone = execute(replace(dispatch, chosen_workgroups=chosen, max_instructions=min(budget, dispatch.max_instructions)))
+        if alone.fault is None and np.array_equal(alone.workgroup_counts[ids], counts[ids]):
+            return alone
+        memory.again()
+    return execute(dispatch)

@@ -43,6 +43,8 @@ _WAVE_COST = 64
 """Instructions that cost as much as the launch of a wavefront, for weights."""
 _NEGLIGIBLE_SPREAD = 0.01
 """Standard deviation of the logarithms of counts below which a stratum is not divided."""
+_NEGLIGIBLE_SHARE = 0.02
+_MUCH_HEAVIER = 1.1
 _MANY_DISTINCT = 4096
 _LOG_STEP = 1 / 32
 """Resolution of logarithms if there are more distinct counts than that."""
@@ -124,6 +126,25 @@ def choose_workgroups(
     if len(chosen) < wanted and weights[list(chosen)].max() < weights[heaviest]:
         chosen.add(heaviest)
     return tuple(sorted(chosen))
+
+
+def is_represented(counts: NDArray[np.void], strata: Integers, chosen: Sequence[int]) -> bool:
+    """Return whether a sample chosen before the counts were known is as good as one from strata.
+
+    Args:
+        counts: (n_workgroups) of :data:`WORKGROUP_COUNTS`.
+        strata: (n_workgroups) -> stratum.
+        chosen: Linear ids.
+
+    Returns:
+        True if strata without a chosen workgroup have a negligible share of the work, and no workgroup is much heavier than
+        the heaviest chosen one.
+    """
+    if not chosen:
+        return False
+    ids, weights = np.asarray(chosen, np.int64), _weights(counts)
+    outside = weights[~np.isin(strata, strata[ids])].sum()
+    return bool(outside <= _NEGLIGIBLE_SHARE * weights.sum() and weights.max() <= _MUCH_HEAVIER * weights[ids].max())
 
 
 def assign(
