@@ -2,34 +2,38 @@
 
 Returns one row per kernel with a verdict and its reason. Times are compared by a rank test at 5 % for all kernels together. If
 a run contains no times but a summary of them, a normal approximation is used and reported; with neither, the verdict is
-"unclear". Emulated times repeat exactly, so every change of them is real. The test knows the spread within the two runs,
-not what changed around them.
+"unclear". The test knows the spread within the two runs, not what changed around them.
+
+Emulated times repeat exactly, but the timing model errs: a difference inside its error band is "indistinguishable". Between an
+emulated and a measured time, only the error band of a single time is known: such a pair is always "unclear".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rocm_perf_lab.analysis.kernel_pairs import KernelNames, pair_kernels
 from rocm_perf_lab.statistics.bootstrap import CONFIDENCE, MIN_RUNS_FOR_INTERVAL
 from rocm_perf_lab.statistics.drift import drift
 from rocm_perf_lab.statistics.error_control import adjusted_p_values
 from rocm_perf_lab.statistics.stability import warm_up_runs
 from rocm_perf_lab.statistics.two_sample_tests import TimeSummary, least_p_value, rank_test, summary_test
-from rocm_perf_lab.toolchain.demangle import base_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
-    from collections.abc import Container, Iterable
+    from rocm_perf_lab.analysis.kernel_pairs import Match
+    from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand
 
-Verdict = Literal["faster", "slower", "same", "unclear", "new", "gone"]
-Basis = Literal["ranks", "summary", "exact", "none"]
+    Floats = NDArray[np.float64]
+
+Verdict = Literal["faster", "slower", "same", "indistinguishable", "unclear", "new", "gone"]
+Basis = Literal["ranks", "summary", "band", "none"]
 
 _ALPHA = 1 - CONFIDENCE
 _LONG_AUTOCORRELATION = 2.0
@@ -48,6 +52,16 @@ class KernelTimes:
     """In order of start."""
     launch: str | None = None
     """Grid and block, if known."""
+    code_sha256: str | None = None
+    """Identity of the code object, if known."""
+
+
+@dataclass(frozen=True)
+class EmulatedBands:
+    """Error bands of the emulated times of a run: of a single time, and of the ratio of two variants."""
+
+    time: TimeBand
+    ratio: RatioBand
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,8 @@ class RunTimes:
     """Versions of the tools that took the times."""
     source: str | None = None
     """Identity of the run: equal if both sides are the same run."""
+    bands: EmulatedBands | None = None
+    """None for measured times, and for emulated ones of versions before 1.2 of the document."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +127,10 @@ class _Measured:
     note: str | None = None
     drift: float = 0.0
     """The larger relative drift within a run; 0 if neither is significant."""
+    band: RatioBand | None = None
+    """Error band of two emulated times."""
+    is_tie: bool = False
+    """Whether both emulated times are of the same code, by different versions of the timing model."""
 
 
 def differences(base: RunTimes, new: RunTimes) -> tuple[str, ...]:
@@ -132,14 +152,14 @@ def remarks(base: RunTimes, new: RunTimes) -> tuple[str, ...]:
 
 def compare(base: RunTimes, new: RunTimes) -> tuple[KernelComparison, ...]:
     """Compare every kernel of either run: first those of the new run in its order, then those missing in it."""
-    exact = base.emulated and new.emulated
     pairs = pair_kernels(_names(base), _names(new))
     both = [
         (base.kernels[pair.base], new.kernels[pair.new], pair.match)
         for pair in pairs
         if pair.base is not None and pair.new is not None
     ]
-    measured = [_measure(old, young, exact=exact) for old, young, _ in both]
+    emulated = base.emulated or new.emulated
+    measured = [_emulated(old, young, base, new) if emulated else _measure(old, young) for old, young, _ in both]
     tested = [row.p_value for row in measured if row.p_value is not None]
     corrected = iter(adjusted_p_values(tested))
     judged = iter(
@@ -163,15 +183,62 @@ def _names(run: RunTimes) -> list[KernelNames]:
     return [KernelNames(kernel.mangled_name, kernel.name) for kernel in run.kernels]
 
 
-def _measure(base: KernelTimes, new: KernelTimes, *, exact: bool) -> _Measured:
+def _emulated(base: KernelTimes, new: KernelTimes, base_run: RunTimes, new_run: RunTimes) -> _Measured:
+    """Compare two times of which at least one is emulated; the interval is that of the error band."""
+    runs = (base.runs, new.runs)
+    if not base.time_ms > 0 or not new.time_ms > 0:
+        return _Measured(None, "none", runs, why_not="a time of 0 has no ratio")
+    ratio = new.time_ms / base.time_ms
+    if base_run.emulated != new_run.emulated:
+        return _Measured(ratio - 1, "none", runs, why_not=_contradiction(base, new, base_run, new_run))
+    if differences(base_run, new_run):
+        return _Measured(ratio - 1, "none", runs, why_not="no error band is known for emulated times of different devices")
+    if base_run.bands is None or new_run.bands is None:
+        if ratio == 1:
+            return _Measured(0.0, "band", runs)
+        return _Measured(ratio - 1, "none", runs, why_not="a profile does not contain its error band: profile again")
+    band = max(base_run.bands.ratio, new_run.bands.ratio, key=lambda known: known.factor)
+    low, high = band.around(ratio)
+    same_code = base.code_sha256 is not None and (base.code_sha256, base.launch) == (new.code_sha256, new.launch)
+    return _Measured(
+        ratio - 1,
+        "band",
+        runs,
+        interval=(low - 1, high - 1),
+        note=_same_code_note(base_run, new_run, ratio) if same_code else None,
+        band=band,
+        is_tie=same_code and base_run.versions != new_run.versions,
+    )
+
+
+def _same_code_note(base: RunTimes, new: RunTimes, ratio: float) -> str | None:
+    """Return why equal code has two emulated times; None if it has one."""
+    if ratio == 1:
+        return None
+    cause = "the versions differ" if base.versions != new.versions else "the inputs or settings differ"
+    return f"both runs have the same code object and launch: {cause}"
+
+
+def _contradiction(base: KernelTimes, new: KernelTimes, base_run: RunTimes, new_run: RunTimes) -> str:
+    """Return whether a measured time is in the error band of an emulated one."""
+    emulated, measured = (base, new) if base_run.emulated else (new, base)
+    bands = base_run.bands if base_run.emulated else new_run.bands
+    if bands is None:
+        return "an emulated time without error band cannot be compared with a measured one"
+    low, high = bands.time.around(emulated.time_ms * 1e3)
+    band = f"the error band of the emulated one, {low:.3g} to {high:.3g} us ({bands.time.coverage:.0%})"
+    if bands.time.contains(emulated.time_ms, measured.time_ms):
+        return f"the measured time is inside {band}: no difference is shown"
+    return f"the measured time is outside {band}: the kernels differ, or the timing model errs"
+
+
+def _measure(base: KernelTimes, new: KernelTimes) -> _Measured:
     old, young = _settled(base.durations_ms), _settled(new.durations_ms)
     kept = min(len(old), len(young)) >= MIN_RUNS_FOR_INTERVAL
     runs = (len(old), len(young)) if kept else (base.runs, new.runs)
     if not base.time_ms > 0:
         return _Measured(None, "none", runs, why_not="a time of 0 has no ratio")
     change = new.time_ms / base.time_ms - 1
-    if exact:
-        return _Measured(change, "exact", runs)
     if kept and min(old.min(), young.min()) <= 0:
         return _Measured(change, "none", runs, why_not="some of the times are 0")
     if kept:
@@ -219,7 +286,10 @@ def _by_summary(base: KernelTimes, new: KernelTimes) -> _Measured:
 def _judge(
     base: KernelTimes, new: KernelTimes, match: Match | None, found: _Measured, p_value: float | None, tested: int
 ) -> KernelComparison:
-    verdict, significant, reason = _verdict(found, p_value, tested, changed=base.time_ms != new.time_ms)
+    if found.basis == "band":
+        verdict, significant, reason = _verdict_of_emulated(found, base, new)
+    else:
+        verdict, significant, reason = _verdict(found, p_value, tested)
     notes = [
         found.note,
         f"was {base.name}" if match == "template" else None,
@@ -245,15 +315,26 @@ def _judge(
     )
 
 
-def _verdict(found: _Measured, p_value: float | None, tested: int, *, changed: bool) -> tuple[Verdict, bool | None, str]:
+def _verdict_of_emulated(found: _Measured, base: KernelTimes, new: KernelTimes) -> tuple[Verdict, bool | None, str]:
+    """Return the verdict on two emulated times, whether they differ by more than the error band, and the reason."""
+    if base.time_ms == new.time_ms:
+        return "same", False, "the emulated times are equal"
+    if found.is_tie:
+        return "indistinguishable", False, "the same code object and launch"
+    band = found.band
+    assert band is not None and found.interval is not None
+    between = f"{found.interval[0]:+.1%} to {found.interval[1]:+.1%} expected on hardware ({band.coverage:.0%})"
+    if band.distinguishes(base.time_ms, new.time_ms):
+        return ("slower" if new.time_ms > base.time_ms else "faster"), True, f"beyond the error band: {between}"
+    return "indistinguishable", False, f"inside the error band of the emulator, a factor of {band.factor:.2f}: {between}"
+
+
+def _verdict(found: _Measured, p_value: float | None, tested: int) -> tuple[Verdict, bool | None, str]:
     """Return the verdict, whether the difference exceeds chance, and the reason."""
     change = found.change
     if change is None or found.why_not is not None:
         return "unclear", None, found.why_not or "a time of 0 has no ratio"
     direction: Verdict = "slower" if change > 0 else "faster"
-    if found.basis == "exact":
-        same = "emulated times repeat exactly, and are equal", "emulated times repeat exactly: every difference is real"
-        return (direction, True, same[1]) if changed else ("same", False, same[0])
     if p_value is None or found.p_value is None or found.interval is None:
         return "unclear", None, "no test was possible"
     between = f"between {found.interval[0]:+.1%} and {found.interval[1]:+.1%} (95 %)"
@@ -299,55 +380,3 @@ def _alone(kernel: KernelTimes, verdict: Literal["new", "gone"]) -> KernelCompar
         base_name=None if is_new else kernel.name,
         note=None,
     )
-
-
-Match = Literal["symbol", "name", "template"]
-
-
-class KernelNames(NamedTuple):
-    """Symbol of a kernel, and its name in the source."""
-
-    mangled_name: str
-    name: str
-
-
-class KernelPair(NamedTuple):
-    """Positions of one kernel in both runs, or in one of them; `match` is the criterion that paired them."""
-
-    base: int | None
-    new: int | None
-    match: Match | None = None
-
-
-def pair_kernels(base: Sequence[KernelNames], new: Sequence[KernelNames]) -> tuple[KernelPair, ...]:
-    """KernelPair the kernels of two runs: those of the new run in its order, then those missing in it.
-
-    Kernels that share a name are paired in order. A kernel instantiated with other template arguments is paired only if both
-    runs have a single such kernel: several would be ambiguous.
-    """
-    found: dict[int, KernelPair] = {}
-    taken: set[int] = set()
-    keys: tuple[tuple[Match, list[str], list[str]], ...] = (
-        ("symbol", [one.mangled_name for one in base], [one.mangled_name for one in new]),
-        ("name", [one.name for one in base], [one.name for one in new]),
-        ("template", [base_name(one.name) for one in base], [base_name(one.name) for one in new]),
-    )
-    for match, base_keys, new_keys in keys:
-        candidates = _places(base_keys, taken)
-        for key, places in _places(new_keys, found).items():
-            known = candidates.get(key, [])
-            if match == "template" and not len(known) == len(places) == 1:
-                continue
-            for old, young in zip(known, places, strict=False):
-                found[young] = KernelPair(old, young, match)
-                taken.add(old)
-    kept = (found.get(place, KernelPair(None, place)) for place in range(len(new)))
-    return (*kept, *(KernelPair(place, None) for place in range(len(base)) if place not in taken))
-
-
-def _places(keys: Iterable[str], without: Container[int]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for place, key in enumerate(keys):
-        if place not in without:
-            places.setdefault(key, []).append(place)
-    return places

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.comparison import KernelComparison, RunTimes
 
 SCHEMA_FILE = "compare.schema.json"
-VERDICTS = ("slower", "faster", "same", "unclear", "new", "gone")
+VERDICTS = ("slower", "faster", "same", "indistinguishable", "unclear", "new", "gone")
 
 
 class ComparedRun(Part):
@@ -35,12 +35,13 @@ class ComparedRun(Part):
 class ComparedKernel(Part):
     """Comparison of one kernel. Times are in ms; `change` and `interval` are relative to the base (0.1 is 10 % slower).
 
-    `p_value` is corrected for the number of tested kernels; `interval` (95 %) applies to this kernel alone.
+    `p_value` is corrected for the number of tested kernels; `interval` (95 %) applies to this kernel alone. For two emulated
+    times, `basis` is `band` and `interval` the error band of the timing model: a difference inside it is `indistinguishable`.
     """
 
     name: str
     mangled_name: str
-    verdict: Literal["faster", "slower", "same", "unclear", "new", "gone"]
+    verdict: Literal["faster", "slower", "same", "indistinguishable", "unclear", "new", "gone"]
     reason: str
     base_ms: float | None
     new_ms: float | None
@@ -50,11 +51,18 @@ class ComparedKernel(Part):
     interval: tuple[float, float] | None
     p_value: float | None
     significant: bool | None
-    basis: Literal["ranks", "summary", "exact", "none"]
+    basis: Literal["ranks", "summary", "band", "none"]
     match: Literal["symbol", "name", "template"] | None
     base_name: str | None
     note: str | None
     regression: bool
+
+
+class EmulatedBandPart(Part):
+    """Factor within which two emulated times are indistinguishable, with probability `coverage`."""
+
+    coverage: float
+    factor: float
 
 
 class CompareDocument(Document):
@@ -67,6 +75,8 @@ class CompareDocument(Document):
     fail_over: float
     verdicts: dict[str, int]
     """Number of kernels per verdict."""
+    error_band: EmulatedBandPart | None = None
+    """Error band of two emulated runs; null for measured ones."""
     kernels: tuple[ComparedKernel, ...]
     regressions: tuple[str, ...]
     """Mangled names of the kernels that are significantly slower by more than `fail_over`."""
@@ -93,6 +103,7 @@ def compare_document(
         remarks=tuple(remarks),
         fail_over=fail_over,
         verdicts=counted(rows),
+        error_band=_band(*sides.values()),
         kernels=tuple(ComparedKernel(**asdict(row), regression=row.is_regression(fail_over)) for row in rows),
         regressions=tuple(row.mangled_name for row in rows if row.is_regression(fail_over)),
     )
@@ -107,6 +118,14 @@ def export_schema(directory: Path) -> Path:
     path = directory / SCHEMA_FILE
     write_text(path, json.dumps(schema, indent=2, sort_keys=True) + "\n")
     return path
+
+
+def _band(base: tuple[Path, RunTimes], new: tuple[Path, RunTimes]) -> EmulatedBandPart | None:
+    bands = [run.bands.ratio for _, run in (base, new) if run.bands is not None]
+    if len(bands) < 2:
+        return None
+    widest = max(bands, key=lambda band: band.factor)
+    return EmulatedBandPart(coverage=widest.coverage, factor=widest.factor)
 
 
 def _side(path: Path, run: RunTimes) -> ComparedRun:

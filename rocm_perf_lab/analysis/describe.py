@@ -21,6 +21,7 @@ from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.profiling.documents import (
     Document,
     DriftPart,
+    ErrorBandsPart,
     GpuPart,
     InstructionCount,
     KernelPart,
@@ -28,9 +29,11 @@ from rocm_perf_lab.profiling.documents import (
     OccupancyPart,
     ProfileDocument,
     ProvenancePart,
+    RatioBandPart,
     ResourcesPart,
     RooflineSummary,
     StabilityPart,
+    TimeBandPart,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.profiling.profile import Profile
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.statistics.stability import Stability
+    from rocm_perf_lab.target.timing_errors import TimingErrors
 
 _NS_PER_MS = 1e6
 _DURATIONS_KEPT = 1000
@@ -96,9 +100,23 @@ def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace, result: Check
         roofline_reason=None if placed else _reason(diagnosis),
         counters=tuple(dict(counters) for counters in profile.counter_passes),
         result=result,
+        error_bands=error_bands_part(diagnosis.stability.median_ns / _NS_PER_MS, profile.timing_errors),
         kernels=_kernels(profile, diagnosis, trace),
         provenance=_provenance(profile),
         notes=profile.notes,
+    )
+
+
+def error_bands_part(time_ms: float, errors: TimingErrors | None) -> ErrorBandsPart | None:
+    """Return the error bands of an emulated time in ms; None for a measured one."""
+    if errors is None:
+        return None
+    bounds = [(band.coverage, *band.around(time_ms)) for band in errors.time]
+    return ErrorBandsPart(
+        status=errors.status,
+        source=errors.source,
+        time=tuple(TimeBandPart(coverage=coverage, low_ms=low, high_ms=high) for coverage, low, high in bounds),
+        ratio=tuple(RatioBandPart(coverage=band.coverage, factor=band.factor) for band in errors.ratio),
     )
 
 

@@ -95,12 +95,23 @@ def _tiled(space: Space) -> Column | None:
 
 
 class ClassicSearch:
-    """Classic strategy, for comparison. If the fit is unreliable, it measures all configurations in predicted order."""
+    """Classic strategy, for comparison. If the fit is unreliable, it measures all configurations in predicted order.
+
+    Args:
+        space: The search space.
+        seed: Equal seeds and measurements give equal choices.
+        seeds: Number of configurations measured before the fit; None: a tenth of the space.
+        features: Further inputs of the polynomial, one row per configuration.
+        slack: Factor by which a configuration must be slower than the best to be ruled out, for times with an error band.
+    """
 
     name = "polynomial_2"
 
-    def __init__(self, space: Space, *, seed: int = 0, seeds: int | None = None, features: Column | None = None) -> None:
+    def __init__(
+        self, space: Space, *, seed: int = 0, seeds: int | None = None, features: Column | None = None, slack: float = 1.0
+    ) -> None:
         self._space = space
+        self._slack = slack
         own = polynomial_features(space)
         self._features = own if features is None else np.column_stack([own, features])
         self._seeds = Seeds(space, seed, max(_FEWEST_SEEDS, len(space) // 10) if seeds is None else seeds)
@@ -143,6 +154,6 @@ class ClassicSearch:
         predicted = self._model.predict(self._features)
         keep = np.ones(len(self._space), bool)
         if self._model.r2 >= LOW_CONFIDENCE:
-            keep = predicted - 2 * self._model.residual_std <= seen.times.min()
+            keep = predicted - 2 * self._model.residual_std <= seen.times.min() * self._slack
             keep[np.argsort(predicted, kind="stable")[:_FEWEST_CONFIRMED]] = True
         return self._model, predicted, keep

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rocm_perf_lab.autotune.space import Value
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.profiling.documents import Document, Part
+from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand  # noqa: TC001  # fields of models
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,10 +32,31 @@ class GpuName(Part):
 
 
 class BestConfig(Part):
-    """Fastest configuration. After a race, the time is the median over all rounds."""
+    """Fastest configuration. After a race, the time is the median over all rounds.
+
+    `expected_ms` is the range of an emulated time on hardware; null for measured times.
+    """
 
     parameters: Parameters
     runtime_ms: float
+    expected_ms: tuple[float, float] | None = None
+
+
+class TiedConfig(Part):
+    """Configuration whose emulated time is inside the error band around the best one."""
+
+    trial: int
+    parameters: Parameters
+    runtime_ms: float
+
+
+class AutotuneErrorBands(Part):
+    """Error bands of emulated times, by increasing coverage: factors of a time, and of the ratio of two configurations."""
+
+    status: Literal["provisional", "estimated"]
+    source: str
+    time: tuple[TimeBand, ...]
+    ratio: tuple[RatioBand, ...]
 
 
 class ModelPart(Part):
@@ -118,7 +140,11 @@ class OriginPart(Part):
 
 
 class AutotuneDocument(Document):
-    """Result of a search. `timing` describes the times, and `time_kind` tells measured from emulated ones."""
+    """Result of a search. `timing` describes the times, and `time_kind` tells measured from emulated ones.
+
+    On the emulator, `indistinguishable` lists the configurations that are inside the error band around the best one, and `choice`
+    is the criterion that selected the best among them.
+    """
 
     kernel: KernelName
     gpu: GpuName
@@ -130,6 +156,9 @@ class AutotuneDocument(Document):
     discarded_configs: int
     pruned_configs: int
     best_config: BestConfig | None
+    indistinguishable: tuple[TiedConfig, ...] = ()
+    choice: str | None = None
+    error_bands: AutotuneErrorBands | None = None
     model: ModelPart | None
     phases: dict[str, int]
     warning: Literal["low_model_confidence"] | None

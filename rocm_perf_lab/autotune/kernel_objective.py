@@ -153,7 +153,7 @@ class KernelObjective:
         identity, description = self.device.identity, candidate.description
         return {
             "device": [identity.name, identity.emulated, dict(identity.versions)],
-            "target": self.builder.target.model_dump(mode="json"),
+            "target": self.builder.target.model_dump(mode="json", exclude={"timing": {"error"}}),
             "repeats": None if self.deterministic else [self.gate.runs, self.gate.max_cv, self.gate.max_rounds],
             "truth": [_relevant(description), {n: t.model_dump() for n, t in description.tolerance.items()}],
             "baseline": self._baseline_identity() if description.reference == BASELINE else None,

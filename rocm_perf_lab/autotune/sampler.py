@@ -69,7 +69,8 @@ class RegressionSampler(ClaimingSampler):
         seeds: Number of configurations measured before the first prediction; None: the default of the model.
         prior: Earlier results of this space (`gaussian_process` only).
         features: Further inputs of the model, one row per configuration, columns between 0 and 1.
-        strategy: Search strategy in place of the one that `model`, `seeds`, `prior` and `features` describe.
+        strategy: Search strategy in place of the one that the other arguments describe.
+        slack: Factor by which a configuration must be slower than the best to be ruled out, for times with an error band.
 
     Raises:
         SamplerError: The model is unknown, the features have another length, or the classic model got a prior.
@@ -85,6 +86,7 @@ class RegressionSampler(ClaimingSampler):
         prior: Prior | None = None,
         features: Column | None = None,
         strategy: Strategy | None = None,
+        slack: float = 1.0,
     ) -> None:
         if model not in MODELS:
             raise SamplerError(f"unknown model {model!r}", where="autotune.model", hint=f"models: {', '.join(MODELS)}")
@@ -102,10 +104,10 @@ class RegressionSampler(ClaimingSampler):
         if strategy is not None:
             self._strategy, model = strategy, type(strategy).__name__
         elif model == "classic":
-            self._strategy = ClassicSearch(space, seed=seed, seeds=seeds, features=features)
+            self._strategy = ClassicSearch(space, seed=seed, seeds=seeds, features=features, slack=slack)
         else:
-            count = {} if seeds is None else {"seeds": seeds}
-            self._strategy = GaussianSearch(space, seed=seed, prior=prior, features=features, **count)
+            count: dict[str, int] = {} if seeds is None else {"seeds": seeds}
+            self._strategy = GaussianSearch(space, seed=seed, prior=prior, features=features, slack=slack, **count)
         self._settings = {"model": model, "seed": seed, "prior": prior.source if prior else None, _SPACE: self._fingerprint}
         self._known: dict[int, tuple[int | None, float | None]] = {}
         self._study: Study | None = None

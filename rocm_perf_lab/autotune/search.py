@@ -40,14 +40,30 @@ class GaussianSearch:
 
     Two models alternate, one of all times and one that compresses the slow half, so that the search does not depend on a region
     that one of them prefers.
+
+    Args:
+        space: The search space.
+        seed: Equal seeds and measurements give equal choices.
+        seeds: Number of configurations measured before the first prediction.
+        prior: Earlier results of this space.
+        features: Further inputs of the models, one row per configuration.
+        slack: Factor by which a configuration must be slower than the best to be ruled out, for times with an error band.
     """
 
     name = "gaussian_process"
 
     def __init__(
-        self, space: Space, *, seed: int = 0, seeds: int = SEEDS, prior: Prior | None = None, features: Column | None = None
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        seeds: int = SEEDS,
+        prior: Prior | None = None,
+        features: Column | None = None,
+        slack: float = 1.0,
     ) -> None:
         self._space = space
+        self._slack = slack
         self._seed = seed
         points = encode(space) if features is None else np.column_stack([encode(space), features])
         self._views = [Surrogate(points, seed=seed, compress=compress) for compress in _COMPRESS]
@@ -147,9 +163,10 @@ class GaussianSearch:
         pruned = [np.zeros(0, np.int64)]
         if r2 >= LOW_CONFIDENCE:
             free = np.flatnonzero(seen.open(len(self._space)))
+            limit = targets.of_time(float(seen.times[seen.feasible].min()) * self._slack)
             for part in np.array_split(free, max(1, len(free) // 20_000)):
                 predicted = view.model.predict(view.candidates[part])
-                pruned.append(part[predicted.mean - 2 * predicted.deviation > targets.values.min()])
+                pruned.append(part[predicted.mean - 2 * predicted.deviation > limit])
         return Assessment(self.name, r2, float(np.std(truth - guess)) * targets.scale, np.concatenate(pruned))
 
     def _fit(self, seen: Observations, turn: int) -> tuple[Surrogate, Targets]:

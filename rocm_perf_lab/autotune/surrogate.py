@@ -91,6 +91,13 @@ class Targets:
         centre = float(logs.mean())
         return cls((logs - centre) / scale, centre, scale, knee, width)
 
+    def of_time(self, time_ms: float) -> float:
+        """Return the target of a time in ms; the inverse of :meth:`as_time`."""
+        log = float(np.log(time_ms))
+        if log > self.knee:
+            log = self.knee + self.width / 2 * float(np.log1p((log - self.knee) / self.width))
+        return (log - self.centre) / self.scale
+
     def as_time(self, value: float) -> float:
         """Return a target as a time in ms."""
         log = value * self.scale + self.centre

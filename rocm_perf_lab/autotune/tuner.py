@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.autotune.objective import Objective
     from rocm_perf_lab.autotune.space import Space
     from rocm_perf_lab.autotune.trials import TrialRecord
+    from rocm_perf_lab.statistics.error_bands import RatioBand
 
 _CONFIRMED = 8
 """Number of trials without expected improvement since the best, after which a search without a budget ends."""
@@ -57,6 +58,8 @@ class TuningResult:
         stop_reason: Why the search ended.
         importances: Parameter -> share of the variation of times; empty for too few trials.
         race: Result of the race between configurations with nearly equal times, or None.
+        band: Error band of the ratio of two emulated times; None for measured ones.
+        tied: Other trials whose emulated time is inside the error band around the best, fastest first.
     """
 
     space_size: int
@@ -68,6 +71,8 @@ class TuningResult:
     stop_reason: str
     importances: dict[str, float] = field(default_factory=dict)
     race: dict[str, Any] | None = None
+    band: RatioBand | None = None
+    tied: tuple[TrialRecord, ...] = ()
 
     @property
     def pruned(self) -> int:
@@ -98,6 +103,7 @@ class Tuner:
         max_races: Further rounds for configurations with nearly equal times.
         exclusive: Whether no other process uses the study, so that running trials belong to a process that has ended.
         stop_reason: Why the search ended; set by :meth:`run`.
+        band: Returns the error band of the ratio of two emulated times, or None if times are measured.
     """
 
     study: optuna.Study
@@ -108,6 +114,7 @@ class Tuner:
     max_races: int = 0
     exclusive: bool = True
     stop_reason: str = EXHAUSTED
+    band: Callable[[], RatioBand | None] = lambda: None
 
     def run(self) -> None:
         """Search until the budget is used up, or no configuration worth measuring is left.
@@ -156,14 +163,25 @@ class Tuner:
 
     def result(self) -> TuningResult:
         """Return the result so far, also after an interrupt."""
-        return outcome(self.study, self.space, self.stop_reason)
+        return outcome(self.study, self.space, self.stop_reason, self.band())
 
 
-def outcome(study: optuna.Study, space: Space, stop_reason: str) -> TuningResult:
-    """Return the result of a study so far."""
+CHOICE = "the smallest emulated time; of equal times, the first trial"
+"""Criterion that selects the best of indistinguishable configurations."""
+
+
+def outcome(study: optuna.Study, space: Space, stop_reason: str, band: RatioBand | None = None) -> TuningResult:
+    """Return the result of a study so far.
+
+    Args:
+        study: Study with its sampler.
+        space: The search space.
+        stop_reason: Why the search ended.
+        band: Error band of the ratio of two emulated times; None if times are measured.
+    """
     trials = tuple(records(study, space))
     ran = [trial for trial in trials if trial.runtime_ms is not None]
-    best = min(ran, key=lambda trial: trial.runtime_ms or 0.0, default=None)
+    best = min(ran, key=_time_and_number, default=None)
     decided = study.user_attrs.get(_RACE)
     if decided is not None:
         winner = decided["standings"][0]
@@ -175,7 +193,21 @@ def outcome(study: optuna.Study, space: Space, stop_reason: str) -> TuningResult
         report = study.sampler.report(study)
         rows = tuple(study.sampler.pruned_rows(study).tolist())
         model, warning = report.model, report.warning
-    return TuningResult(len(space), trials, best, rows, model, warning, stop_reason, importances(study, len(ran)), decided)
+    tied = tied_trials(ran, best, band) if band is not None and best is not None else ()
+    shares = importances(study, len(ran))
+    return TuningResult(len(space), trials, best, rows, model, warning, stop_reason, shares, decided, band, tied)
+
+
+def tied_trials(ran: Sequence[TrialRecord], best: TrialRecord, band: RatioBand) -> tuple[TrialRecord, ...]:
+    """Return the other trials that an error band does not distinguish from the best, fastest first."""
+    others = (trial for trial in ran if trial.number != best.number)
+    return tuple(
+        sorted((t for t in others if not band.distinguishes(t.runtime_ms or 0.0, best.runtime_ms or 0.0)), key=_time_and_number)
+    )
+
+
+def _time_and_number(trial: TrialRecord) -> tuple[float, int]:
+    return trial.runtime_ms or 0.0, trial.number
 
 
 def require_a_result(study: optuna.Study, space: Space) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.config.run import RunConfig
     from rocm_perf_lab.device.protocol import Device
+    from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
 
 
@@ -109,6 +110,11 @@ class Lab:
 
         config = self.config
         return replaying_device(self.device, self.output_dir / "capture", kernel=config.kernel, target=config.target)
+
+    @property
+    def timing_errors(self) -> TimingErrors | None:
+        """Error bands of the times of the measuring device; None if it measures, not emulates."""
+        return self.config.target.timing_errors if self.measuring_device.identity.emulated else None
 
     @cached_property
     def tracker(self) -> RunTracker:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.optimize.loop import LoopResult
     from rocm_perf_lab.optimize.proposal import Verdict
     from rocm_perf_lab.statistics.paired_test import PairedComparison
+    from rocm_perf_lab.target.timing_errors import TimingErrors
 
 _NS_PER_MS = 1e6
 _NS_PER_US = 1e3
@@ -98,6 +99,8 @@ def profile_metrics(profiled: AnalyzedKernel, time_kind: str) -> dict[str, float
         "scratch_bytes": float(resources.scratch_bytes),
         "waves_per_simd": float(occupancy.waves_per_simd),
     }
+    if profiled.profile.timing_errors is not None:
+        metrics |= expected_metrics(profiled.runtime_ns, profiled.profile.timing_errors)
     if isinstance(roof, Roofline):
         metrics[f"{time_kind}_gb_per_s"] = roof.gb_per_s
         metrics["dram_bytes"] = roof.dram_bytes
@@ -108,12 +111,19 @@ def profile_metrics(profiled: AnalyzedKernel, time_kind: str) -> dict[str, float
     return metrics
 
 
+def expected_metrics(runtime_ns: float, errors: TimingErrors) -> dict[str, float]:
+    """Return the bounds of an emulated time, and the factor within which two variants are indistinguishable."""
+    low, high = errors.around(runtime_ns / _NS_PER_US)
+    return {"emulated_runtime_low_us": low, "emulated_runtime_high_us": high, "emulated_ratio_band": errors.decisive.factor}
+
+
 def verdict_tags(verdict: Verdict) -> dict[str, str]:
     """Return the verdict on a proposal and its place in the lineage."""
     return {
         "verdict": "accepted" if verdict.accepted else "rejected",
         "verdict.stage": verdict.stage,
         "verdict.reason": verdict.reason,
+        "indistinguishable": str(verdict.is_indistinguishable).lower(),
         "rolled_back": str(not verdict.accepted and verdict.runtime_ns is not None).lower(),
         "proposal": verdict.proposal.id,
         "parent_proposal": verdict.proposal.parent_id or "",
@@ -133,12 +143,19 @@ def verdict_metrics(verdict: Verdict, time_kind: str) -> dict[str, float]:
 
 
 def optimize_document(
-    result: LoopResult, time_kind: str, best_source: str, *, rebuild: RebuildCheck | None, isolation: str
+    result: LoopResult,
+    time_kind: str,
+    best_source: str,
+    *,
+    rebuild: RebuildCheck | None,
+    isolation: str,
+    errors: TimingErrors | None = None,
 ) -> dict[str, Any]:
-    """Return the content of optimize.json."""
+    """Return the content of optimize.json; `errors` are the error bands of emulated times."""
     return {
-        "schema_version": "1.1",
+        "schema_version": "1.2",
         "time_kind": time_kind,
+        "error_bands": errors.model_dump(mode="json") if errors is not None else None,
         "speedup": result.speedup,
         "comparison": _comparison_row(result.comparison),
         "baseline": {"proposal": result.baseline.id, "runtime_ms": result.baseline_runtime_ns / _NS_PER_MS},
@@ -168,6 +185,7 @@ def _verdict_row(verdict: Verdict) -> Mapping[str, Any]:
         "sgpr": verdict.kernel.sgpr_count if verdict.kernel else None,
         "waves_per_simd": verdict.occupancy_waves,
         "compile_cached": verdict.compile_cached,
+        "indistinguishable": verdict.is_indistinguishable,
         "correct": verdict.verification.passed if verdict.verification else None,
         "runtime_ms": verdict.runtime_ns / _NS_PER_MS if verdict.runtime_ns is not None else None,
         "improvement": verdict.improvement,

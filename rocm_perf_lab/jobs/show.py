@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.analyze.kernel_analysis import AnalyzedKernel
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.optimize.proposal import Verdict
+    from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
 
 _MIX = {"VALU": "SQ_INSTS_VALU", "MFMA": "SQ_INSTS_MFMA", "SALU": "SQ_INSTS_SALU", "SMEM": "SQ_INSTS_SMEM",
@@ -29,22 +30,48 @@ _MIX = {"VALU": "SQ_INSTS_VALU", "MFMA": "SQ_INSTS_MFMA", "SALU": "SQ_INSTS_SALU
 _NS_PER_US = 1000.0
 _NS_PER_MS = 1e6
 _NS_SHOWN_AS_SUCH = 10
+_THREE_DIGITS = 100
 
 
-def time_text(runtime_ns: float, time_kind: str) -> str:
-    """Format a duration for people, for example `13.98 us emulated`."""
-    if runtime_ns >= 1e6:
-        return f"{runtime_ns / 1e6:.3f} ms {time_kind}"
-    if runtime_ns < _NS_SHOWN_AS_SUCH:
-        return f"{runtime_ns:.3g} ns {time_kind}"
-    return f"{runtime_ns / _NS_PER_US:.2f} us {time_kind}"
+def time_text(runtime_ns: float, time_kind: str, errors: TimingErrors | None = None) -> str:
+    """Format a duration for people, for example `13.98 us emulated, 11.2 to 17.5 us expected`.
+
+    Args:
+        runtime_ns: Duration in ns.
+        time_kind: `emulated` or `measured`.
+        errors: Error bands of an emulated duration; None for a measured one.
+    """
+    if runtime_ns >= _NS_PER_MS:
+        unit, scale, digits = "ms", _NS_PER_MS, ".3f"
+    elif runtime_ns < _NS_SHOWN_AS_SUCH:
+        unit, scale, digits = "ns", 1.0, ".3g"
+    else:
+        unit, scale, digits = "us", _NS_PER_US, ".2f"
+    return f"{runtime_ns / scale:{digits}} {unit} {time_kind}{expected_text(runtime_ns / scale, unit, errors)}"
 
 
-def runtime_text(runtime_ns: float, time_kind: str) -> str:
-    """Format a duration for programs, always in ms, for example `0.013980 ms emulated`; 0 is `unknown`."""
+def expected_text(time: float, unit: str, errors: TimingErrors | None) -> str:
+    """Return the bounds of an emulated time, for example `, 11.2 to 17.5 us expected`; empty without error bands."""
+    if errors is None:
+        return ""
+    low, high = errors.around(time)
+    return f", {low:{_digits(low)}} to {high:{_digits(high)}} {unit} expected"
+
+
+def _digits(time: float) -> str:
+    """Return the format of a bound: three digits, and no exponent for large numbers."""
+    return ".0f" if time >= _THREE_DIGITS else ".3g"
+
+
+def runtime_text(runtime_ns: float, time_kind: str, errors: TimingErrors | None = None) -> str:
+    """Format a duration for programs, always in ms, for example `0.013980 ms emulated`; 0 is `unknown`.
+
+    The bounds of an emulated time follow the kind: see :func:`expected_text`.
+    """
     if runtime_ns == 0:
         return "unknown"
-    return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {time_kind}"
+    time_ms = runtime_ns / _NS_PER_MS
+    return f"{time_ms:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {time_kind}{expected_text(time_ms, 'ms', errors)}"
 
 
 def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, title: str) -> None:
@@ -59,7 +86,8 @@ def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, tit
     x, y, z = profile.grid
     block = " x ".join(str(n) for n in profile.block)
     table.add_row("kernel", Text(f"{profile.kernel.name}  grid {x} x {y} x {z}, block {block}"))
-    table.add_row("time", time_text(profiled.runtime_ns, time_kind) if profiled.runtime_ns else "not in the trace")
+    errors = profile.timing_errors
+    table.add_row("time", time_text(profiled.runtime_ns, time_kind, errors) if profiled.runtime_ns else "not in the trace")
     table.add_row("instructions per wave", _mix(profiled))
     counts = f"{resources.vgpr_per_thread} VGPR, {resources.agpr_per_thread} AGPR, {resources.sgpr_per_wave} SGPR"
     # Every kernel uses registers: zero means that the trace does not contain the count.
@@ -108,7 +136,7 @@ def show_printed(console: Console, printed: Sequence[PrintedPiece], *, shown: in
         console.print(f"... {len(lines) - shown:,} more lines are in {PRINTED_NAME}")
 
 
-def show_verdict(console: Console, number: int, verdict: Verdict, time_kind: str) -> None:
+def show_verdict(console: Console, number: int, verdict: Verdict, time_kind: str, errors: TimingErrors | None = None) -> None:
     """Print one proposal: resources, guards, check, time and verdict."""
     console.print(f"[bold]proposal {number}[/] {verdict.proposal.description}  [dim]{verdict.proposal.id}[/]")
     if verdict.kernel is not None:
@@ -124,9 +152,11 @@ def show_verdict(console: Console, number: int, verdict: Verdict, time_kind: str
         state = "correct" if verdict.verification.passed else "[red]wrong[/]"
         console.print(f"  check     {state}: {escape(str(verdict.verification))}", soft_wrap=True)
     if verdict.runtime_ns is not None:
-        console.print(f"  time      {time_text(verdict.runtime_ns, time_kind)}")
+        console.print(f"  time      {time_text(verdict.runtime_ns, time_kind, errors)}")
     if verdict.accepted:
         console.print(f"  verdict   [green]fast enough[/]: {verdict.reason}")
+    elif verdict.is_indistinguishable:
+        console.print(f"  verdict   [yellow]not accepted[/]: {escape(verdict.reason)}", soft_wrap=True)
     else:
         console.print(f"  verdict   [yellow]rejected[/] at {verdict.stage}: {escape(verdict.reason)}", soft_wrap=True)
 
@@ -144,6 +174,8 @@ def verdict_table(verdicts: tuple[Verdict, ...], time_kind: str) -> Table:
         gain = f"{v.improvement:+.1%}" if v.improvement is not None else "-"
         if v.accepted:
             outcome = "[green]accepted[/]"
+        elif v.is_indistinguishable:
+            outcome = "rolled back: indistinguishable"
         elif v.stage in ("verification", "measurement"):
             outcome = "rolled back"
         else:

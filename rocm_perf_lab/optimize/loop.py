@@ -215,7 +215,7 @@ class ClosedLoop:
             self._observer.accepted(verdict)
             return verdict
         if verdict.accepted and winner is not None:
-            verdict = replace(verdict, accepted=False, reason=f"proposal {winner.proposal.id} is faster")
+            verdict = replace(verdict, accepted=False, reason=_reason_of_winner(winner, verdict))
         if verdict.runtime_ns is not None:
             verdict = replace(verdict, followed=followed)
         if verdict.stage in ("verification", "measurement"):
@@ -332,12 +332,25 @@ def _repeated(offer: Offer, known: str) -> Verdict:
     return Verdict(offer, False, "duplicate", f"same source as {known}")
 
 
+def _reason_of_winner(winner: Verdict, other: Verdict) -> str:
+    """Return why another accepted proposal of a round is preferred."""
+    band = winner.comparison.band if winner.comparison is not None else None
+    if band is not None and (other.runtime_ns or 0.0) <= band * (winner.runtime_ns or 0.0):
+        return f"indistinguishable on the emulator from proposal {winner.proposal.id}, whose emulated time is not longer"
+    return f"proposal {winner.proposal.id} is faster"
+
+
 def measured_reason(comparison: PairedComparison, acceptance: AcceptanceRule) -> str:
     """Return why a measured rewrite was accepted or not, with the confidence interval if there is one."""
     gain, bar = comparison.improvement, acceptance.min_improvement
     spread = "" if comparison.is_exact else f" ({_interval(comparison)})"
     if acceptance.accepts(comparison):
         return f"{gain:.1%} less time{spread}"
+    if comparison.is_indistinguishable:
+        change = f"{gain:.1%} less" if gain > 0 else f"{-gain:.1%} more" if gain < 0 else "the same"
+        return f"indistinguishable on the emulator: {change} time{spread}"
+    if comparison.band is not None and gain > 0 and gain >= bar:
+        return f"{gain:.1%} less time, but only {comparison.least:.1%} beyond the error band, {bar:.1%} required{spread}"
     if gain > 0 and gain >= bar:
         return f"{gain:.1%} less time, but not significant{spread}"
     if gain > 0:
@@ -348,4 +361,6 @@ def measured_reason(comparison: PairedComparison, acceptance: AcceptanceRule) ->
 
 def _interval(comparison: PairedComparison) -> str:
     low, high = comparison.speedup_interval
+    if comparison.band is not None:
+        return f"speed-up {low:.3f} to {high:.3f} expected on hardware, {comparison.confidence:.0%}"
     return f"speed-up {low:.3f} to {high:.3f} at {comparison.confidence:.0%} confidence, {comparison.pairs} pairs"

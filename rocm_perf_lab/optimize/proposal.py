@@ -85,6 +85,11 @@ class Verdict:
     followed: bool = False
     log: str = ""
 
+    @property
+    def is_indistinguishable(self) -> bool:
+        """True if its emulated time is inside the error band around that of the best source at that time."""
+        return self.stage == "measurement" and self.comparison is not None and self.comparison.is_indistinguishable
+
 
 def _lines(text: str) -> list[str]:
     """Return lines as diff tools split them: a form feed or a single carriage return does not end a line."""

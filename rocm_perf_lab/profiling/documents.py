@@ -150,6 +150,30 @@ class KernelSummary(Part):
     """In order of start; at most 100, evenly spaced."""
 
 
+class TimeBandPart(Part):
+    """Range of the time on hardware with probability `coverage`."""
+
+    coverage: float
+    low_ms: float
+    high_ms: float
+
+
+class RatioBandPart(Part):
+    """Factor within which two variants of a kernel are indistinguishable with probability `coverage`."""
+
+    coverage: float
+    factor: float
+
+
+class ErrorBandsPart(Part):
+    """Error bands of an emulated time, by increasing coverage. `provisional` bands are assumed, not estimated from cases."""
+
+    status: Literal["provisional", "estimated"]
+    source: str
+    time: tuple[TimeBandPart, ...]
+    ratio: tuple[RatioBandPart, ...]
+
+
 class ProvenancePart(Part):
     """Origin of the numbers. Times of an emulator are never measured times."""
 
@@ -166,7 +190,7 @@ class ProvenancePart(Part):
 class ProfileDocument(Document):
     """`profile.json`. `runtime_ms` is the median time of one dispatch of `kernel`."""
 
-    schema_version: Literal["1.1"] = "1.1"  # type: ignore[assignment]  # 1.1 adds `result`
+    schema_version: Literal["1.2"] = "1.2"  # type: ignore[assignment]  # 1.1 adds `result`, 1.2 `error_bands`
     kernel: KernelPart
     gpu: GpuPart
     runtime_ms: float
@@ -181,6 +205,8 @@ class ProfileDocument(Document):
     counters: tuple[dict[str, float], ...]
     result: CheckedResult = "not checked"
     """Comparison of the outputs with the reference; `not checked` without a reference."""
+    error_bands: ErrorBandsPart | None = None
+    """Error bands of an emulated `runtime_ms`; null for measured times."""
     kernels: tuple[KernelSummary, ...]
     provenance: ProvenancePart
     notes: tuple[str, ...]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.rocprof.trace import Trace, TraceProvenance
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.target.occupancy import Occupancy
+    from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
 Dim3 = tuple[int, int, int]
@@ -74,6 +75,11 @@ class Profile:
     kernels: tuple[RankedKernel, ...]
     provenance: Provenance
     notes: tuple[str, ...]
+
+    @property
+    def timing_errors(self) -> TimingErrors | None:
+        """Error bands of emulated times; None for measured ones."""
+        return self.target.timing_errors if self.provenance.trace.emulated else None
 
     @property
     def threads_per_block(self) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from statistics import mean, median, stdev
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.replay.messages import Verification
+from rocm_perf_lab.target.timing_errors import UNVALIDATED
 
 if TYPE_CHECKING:
     from rocm_perf_lab.replay.messages import ReplayOutcome, ReplayRequest
+    from rocm_perf_lab.target.timing_errors import TimingErrors
 
 SCHEMA_VERSION: Literal["1.0"] = "1.0"
 
@@ -32,6 +34,26 @@ class ExecutionSection(_Part):
     mode: Literal["stateless", "stateful"]
 
 
+class ExpectedTime(_Part):
+    """Range of the median of emulated durations on hardware, with probability `coverage`.
+
+    `ratio_factor`: two code objects are indistinguishable if their times differ by less. `provisional` bands are assumed.
+    """
+
+    coverage: float
+    low: float
+    high: float
+    ratio_factor: float
+    status: Literal["provisional", "estimated"]
+
+    @classmethod
+    def of(cls, median_us: float, errors: TimingErrors) -> Self:
+        """Return the range of an emulated median."""
+        low, high = errors.around(median_us)
+        coverage = errors.expected.coverage
+        return cls(coverage=coverage, low=low, high=high, ratio_factor=errors.decisive.factor, status=errors.status)
+
+
 class TimingSection(_Part):
     """Durations of the kernel; `kind`: measured on a device, or estimated by the emulator's timing model."""
 
@@ -44,6 +66,8 @@ class TimingSection(_Part):
     stddev: float
     samples: tuple[float, ...]
     warmup: tuple[float, ...] = ()
+    expected: ExpectedTime | None = None
+    """Error band of emulated durations; null for measured ones."""
 
 
 class EnvironmentSection(_Part):
@@ -70,13 +94,16 @@ class ReplayDocument(_Part):
     notes: tuple[str, ...]
 
 
-def replay_document(capture: str, job: ReplayRequest, outcome: ReplayOutcome) -> ReplayDocument:
+def replay_document(
+    capture: str, job: ReplayRequest, outcome: ReplayOutcome, errors: TimingErrors = UNVALIDATED
+) -> ReplayDocument:
     """Build the report of a replay.
 
     Args:
         capture: Directory of the capture.
         job: The request.
         outcome: Its outcome.
+        errors: Error bands of the emulated GPU; not used for measured times.
     """
     samples = outcome.samples_us
     return ReplayDocument(
@@ -91,6 +118,7 @@ def replay_document(capture: str, job: ReplayRequest, outcome: ReplayOutcome) ->
             stddev=stdev(samples) if len(samples) > 1 else 0.0,
             samples=samples,
             warmup=outcome.warmup_us,
+            expected=ExpectedTime.of(median(samples), errors) if outcome.emulated else None,
         ),
         environment=EnvironmentSection(gpu_agent=outcome.gpu_agent, rocm_version=outcome.rocm_version, pid=outcome.pid),
         capture=capture,

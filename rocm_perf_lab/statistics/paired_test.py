@@ -6,7 +6,8 @@ signed-rank test (Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 
 outliers have little influence. The test is sequential: it stops as soon as the answer is known, and divides the error rate among
 its looks. `scipy.stats.wilcoxon` returns p-values without estimate or bounds, so the null distribution is computed here.
 
-On a deterministic device one pair suffices, and the interval is the ratio itself.
+Emulated times repeat exactly, so one pair suffices. Their uncertainty is the error of the timing model: the bounds come from the
+error band of a ratio (:mod:`.error_bands`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from rocm_perf_lab.statistics.error_bands import RatioBand
 
 Pair = tuple[float, float]
 """Time of the old source and of the new one, in ns, measured right after one another."""
@@ -43,6 +46,13 @@ class PairedComparison:
     confidence: float
     pairs: int
     method: str
+    band: float | None = None
+    """Factor of the error band of emulated times; None for measured ones."""
+
+    @property
+    def is_indistinguishable(self) -> bool:
+        """True for emulated times whose difference is inside the error band; False for measured times."""
+        return self.band is not None and self.least <= 0 <= self.most
 
     @property
     def speedup(self) -> float:
@@ -56,7 +66,7 @@ class PairedComparison:
 
     @property
     def is_exact(self) -> bool:
-        """True for two times of a deterministic device."""
+        """True if the bounds are equal."""
         return self.least == self.most
 
 
@@ -93,10 +103,24 @@ class AcceptanceRule:
         return comparison.most <= 0 or comparison.most < self.min_improvement
 
 
-def compare_exactly(old_ns: float, new_ns: float) -> PairedComparison:
-    """Compare one time of each source, for a deterministic device."""
-    gain = (old_ns - new_ns) / old_ns
-    return PairedComparison(gain, gain, gain, 1.0, 1, "comparison of two times of a deterministic device")
+def compare_emulated(old_ns: float, new_ns: float, band: RatioBand) -> PairedComparison:
+    """Compare one emulated time of each source; the bounds are those of the error band.
+
+    Args:
+        old_ns: Emulated time of the old source.
+        new_ns: Emulated time of the new source.
+        band: Error band of the ratio of two emulated times.
+    """
+    low, high = band.around(new_ns / old_ns)
+    return PairedComparison(
+        improvement=(old_ns - new_ns) / old_ns,
+        least=1 - high,
+        most=1 - low,
+        confidence=band.coverage,
+        pairs=1,
+        method="ratio of two emulated times, with the error band of the timing model",
+        band=band.factor,
+    )
 
 
 def compare_sequentially(measure: Callable[[int], Sequence[Pair]], rule: AcceptanceRule) -> PairedComparison:

@@ -10,9 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.comparison import INDEPENDENT, claims, family_claims, normal, slowed
-from rocm_perf_lab.analysis.comparison import KernelComparison, KernelTimes, RunTimes, compare, differences, remarks
+from rocm_perf_lab.analysis.comparison import (
+    EmulatedBands,
+    KernelComparison,
+    KernelTimes,
+    RunTimes,
+    compare,
+    differences,
+    remarks,
+)
+from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand
 
 MEASURED = (("time_kind", "measured"), ("architecture", "gfx942"))
+EMULATED = (("time_kind", "emulated"), ("architecture", "gfx942"))
+BANDS = EmulatedBands(TimeBand(coverage=0.95, low=0.5, high=2.0), RatioBand(coverage=0.95, factor=1.25))
+BANDS_OF_ANOTHER_VERSION = replace(BANDS, ratio=RatioBand(coverage=0.95, factor=1.5))
 NOISE = (0.99, 1.0, 1.01, 1.0, 0.995, 1.005, 1.0, 1.002)
 
 
@@ -22,7 +34,7 @@ def kernel(mangled: str, factor: float = 1.0, *, name: str | None = None, times:
 
 
 def run(*kernels: KernelTimes, emulated: bool = False) -> RunTimes:
-    return RunTimes(emulated, MEASURED, kernels)
+    return RunTimes(emulated, EMULATED, kernels, bands=BANDS) if emulated else RunTimes(False, MEASURED, kernels)
 
 
 def only(base: KernelTimes, new: KernelTimes, *, emulated: bool = False) -> KernelComparison:
@@ -63,10 +75,74 @@ def test_five_measured_runs_are_too_few() -> None:
     assert "5 runs cannot show a difference" in row.reason
 
 
-def test_one_emulated_run_is_enough_as_it_repeats_exactly() -> None:
-    row = only(kernel("a", times=(1.0,)), kernel("a", 1.001, times=(1.0,)), emulated=True)
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.25, "indistinguishable"), (1.26, "slower"), (0.8, "indistinguishable"), (0.79, "faster")]
+)
+def test_emulated_times_differ_only_beyond_their_error_band(factor: float, verdict: str) -> None:
+    row = only(kernel("a", times=(1.0,)), kernel("a", factor, times=(1.0,)), emulated=True)
 
-    assert (row.verdict, row.basis, row.significant) == ("slower", "exact", True)
+    assert (row.verdict, row.basis, row.p_value) == (verdict, "band", None)
+    assert row.interval == (pytest.approx(factor / 1.25 - 1), pytest.approx(factor * 1.25 - 1))
+    assert row.is_regression(0.05) is (verdict == "slower")
+
+
+def test_the_wider_of_two_error_bands_decides() -> None:
+    base = run(kernel("a", times=(1.0,)), emulated=True)
+    new = replace(run(kernel("a", 1.4, times=(1.0,)), emulated=True), bands=BANDS_OF_ANOTHER_VERSION)
+
+    (row,) = compare(base, new)
+
+    assert (row.verdict, row.basis) == ("indistinguishable", "band")
+
+
+def test_equal_emulated_times_are_the_same_even_without_error_bands() -> None:
+    old = replace(run(kernel("a", times=(1.0,)), kernel("b", times=(1.0,)), emulated=True), bands=None)
+    new = replace(old, kernels=(old.kernels[0], kernel("b", 2.0, times=(1.0,))))
+
+    first, second = compare(old, new)
+
+    assert (first.verdict, second.verdict) == ("same", "unclear")
+    assert second.reason == "a profile does not contain its error band: profile again"
+
+
+def test_equal_code_is_a_tie_for_two_versions_of_the_timing_model() -> None:
+    code = replace(kernel("a", times=(1.0,)), code_sha256="abc", launch="8x1x1 of 64x1x1")
+    base = replace(run(code, emulated=True), versions=(("rocm-perf-lab", "1"),))
+    slower = replace(code, time_ms=3.0, durations_ms=(3.0,))
+    new = replace(run(slower, emulated=True), versions=(("rocm-perf-lab", "2"),))
+
+    (row,) = compare(base, new)
+    (larger,) = compare(base, replace(new, kernels=(replace(slower, launch="24x1x1 of 64x1x1"),)))
+    (other_inputs,) = compare(base, replace(new, versions=base.versions))
+
+    assert (row.verdict, row.reason) == ("indistinguishable", "the same code object and launch")
+    assert row.note == "both runs have the same code object and launch: the versions differ"
+    assert larger.verdict == "slower"
+    assert (other_inputs.verdict, other_inputs.note) == (
+        "slower",
+        "both runs have the same code object and launch: the inputs or settings differ",
+    )
+
+
+@pytest.mark.parametrize(("measured", "where"), [(1.9, "inside"), (2.1, "outside"), (0.4, "outside")])
+def test_a_measured_time_is_never_faster_or_slower_than_an_emulated_one(measured: float, where: str) -> None:
+    emulated = run(kernel("a", times=(1.0,)), emulated=True)
+    on_gpu = RunTimes(False, (("time_kind", "measured"), ("architecture", "gfx942")), (kernel("a", measured),))
+
+    for row in (*compare(emulated, on_gpu), *compare(on_gpu, emulated)):
+        assert (row.verdict, row.significant) == ("unclear", None)
+        assert f"the measured time is {where} the error band of the emulated one, 500 to 2e+03 us (95%)" in row.reason
+        assert not row.is_regression(0.0)
+
+
+def test_emulated_times_of_different_gpus_have_no_error_band() -> None:
+    new = replace(
+        run(kernel("a", 9.0, times=(1.0,)), emulated=True), traits=(("time_kind", "emulated"), ("architecture", "gfx950"))
+    )
+
+    (row,) = compare(run(kernel("a", times=(1.0,)), emulated=True), new)
+
+    assert (row.verdict, row.reason) == ("unclear", "no error band is known for emulated times of different devices")
 
 
 def test_a_summary_replaces_missing_times_with_a_note() -> None:
@@ -200,12 +276,6 @@ def test_another_template_instance_is_compared_with_a_note() -> None:
 
     assert (row.verdict, row.match, row.base_name) == ("slower", "template", "void gemm<64>()")
     assert row.note == "was void gemm<64>()"
-
-
-def test_emulated_times_are_exact_for_any_number_of_runs() -> None:
-    row = only(kernel("a"), kernel("a", 1.0001), emulated=True)
-
-    assert (row.verdict, row.basis, row.p_value) == ("slower", "exact", None)
 
 
 def test_version_changes_and_identical_runs_are_remarks() -> None:

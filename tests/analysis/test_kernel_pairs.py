@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocm_perf_lab.analysis.comparison import KernelNames, KernelPair, pair_kernels
+from rocm_perf_lab.analysis.kernel_pairs import KernelNames, KernelPair, pair_kernels
 
 
 def named(*names: str) -> list[KernelNames]:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 from rocm_perf_lab.jobs.optimize.bench import KernelBench
 from rocm_perf_lab.optimize.bench import MeasuredSource
 from rocm_perf_lab.optimize.proposal import Proposal
+from rocm_perf_lab.statistics.error_bands import RatioBand
 from rocm_perf_lab.statistics.paired_test import AcceptanceRule
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class Drifting:
 def test_old_and_new_alternate_so_that_drift_cancels(tmp_path: Path) -> None:
     device: Any = Drifting()
     unused: Any = None
-    bench = KernelBench(device, tmp_path, "k.hip", deterministic=False, dispatches=3, sandbox=unused, checker=unused)
+    bench = KernelBench(device, tmp_path, "k.hip", band=None, dispatches=3, sandbox=unused, checker=unused)
     bench._compiled = {OLD.id: unused, NEW.id: unused}
 
     comparison = bench.compare(MeasuredSource(OLD, 1.0), MeasuredSource(NEW, 1.0), AcceptanceRule(0.02))
@@ -47,10 +49,16 @@ def test_old_and_new_alternate_so_that_drift_cancels(tmp_path: Path) -> None:
     assert AcceptanceRule(0.02).accepts(comparison)
 
 
-def test_a_deterministic_device_is_not_measured_again(tmp_path: Path) -> None:
+def test_emulated_times_are_compared_with_their_error_band(tmp_path: Path) -> None:
     unused: Any = None
-    bench = KernelBench(unused, tmp_path, "k.hip", deterministic=True, dispatches=3, sandbox=unused, checker=unused)
+    band = RatioBand(coverage=0.95, factor=1.25)
+    bench = KernelBench(unused, tmp_path, "k.hip", band=band, dispatches=3, sandbox=unused, checker=unused)
 
-    comparison = bench.compare(MeasuredSource(OLD, 1000.0), MeasuredSource(NEW, 750.0), AcceptanceRule(0.02))
+    inside = bench.compare(MeasuredSource(OLD, 1000.0), MeasuredSource(NEW, 900.0), AcceptanceRule(0.02))
+    beyond = bench.compare(MeasuredSource(OLD, 1000.0), MeasuredSource(NEW, 600.0), AcceptanceRule(0.02))
 
-    assert (comparison.improvement, comparison.is_exact) == (0.25, True)
+    assert (inside.improvement, inside.least, inside.most) == (pytest.approx(0.1), pytest.approx(-0.125), pytest.approx(0.28))
+    assert inside.is_indistinguishable
+    assert not AcceptanceRule(0.02).accepts(inside)
+    assert (beyond.improvement, beyond.least) == (pytest.approx(0.4), pytest.approx(0.25))
+    assert AcceptanceRule(0.02).accepts(beyond)

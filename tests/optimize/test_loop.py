@@ -26,7 +26,8 @@ from rocm_perf_lab.optimize.ranking import KernelShare
 from rocm_perf_lab.optimize.resume import Journal
 from rocm_perf_lab.optimize.search import BeamSearch
 from rocm_perf_lab.optimize.transforms.base import Rejection, Rewrite
-from rocm_perf_lab.statistics.paired_test import AcceptanceRule, PairedComparison, compare_exactly
+from rocm_perf_lab.statistics.error_bands import RatioBand
+from rocm_perf_lab.statistics.paired_test import AcceptanceRule, PairedComparison, compare_emulated
 from rocm_perf_lab.toolchain.build import CompileError
 from rocm_perf_lab.toolchain.code_object import KernelDescriptor, KernelMetadata
 from rocm_perf_lab.verify.outputs import VerificationResult, verify_outputs
@@ -104,6 +105,7 @@ class TableBench:
     wrong: set[str] = field(default_factory=set)
     crashing: set[str] = field(default_factory=set)
     headroom: dict[str, float] = field(default_factory=dict)
+    band: RatioBand | None = None
     built: list[str] = field(default_factory=list)
     evaluated: list[str] = field(default_factory=list)
 
@@ -127,8 +129,11 @@ class TableBench:
         return Evaluation(verification, self.runtimes[name], share)
 
     def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
-        """As on a deterministic device."""
-        return compare_exactly(old.runtime_ns, new.runtime_ns)
+        """Without noise; with the error band, if there is one."""
+        if self.band is not None:
+            return compare_emulated(old.runtime_ns, new.runtime_ns, self.band)
+        gain = (old.runtime_ns - new.runtime_ns) / old.runtime_ns
+        return PairedComparison(gain, gain, gain, 1.0, 1, "two times of a table")
 
 
 @dataclass
@@ -252,6 +257,61 @@ def test_the_winner_is_the_parent_and_reference_of_the_next_round() -> None:
     assert found["c"].improvement == pytest.approx(0.4)  # of 500, not of 1000
     assert found["b"].reason == "only 4.0% less time, 10.0% required"
     assert "d" not in bench.built  # b was rolled back and has no children
+
+
+@pytest.mark.parametrize(
+    ("runtime", "accepted", "indistinguishable", "reason"),
+    [
+        # The band is a factor of 1.25, so 1000 / 1.25 = 800 is its edge; 10 % more are required: 1000 * 0.9 / 1.25 = 720.
+        (720.0, True, False, "28.0% less time (speed-up 1.111 to 1.736 expected on hardware, 95%)"),
+        (
+            750.0,
+            False,
+            False,
+            "25.0% less time, but only 6.2% beyond the error band, 10.0% required "
+            "(speed-up 1.067 to 1.667 expected on hardware, 95%)",
+        ),
+        (
+            800.0,
+            False,
+            True,
+            "indistinguishable on the emulator: 20.0% less time (speed-up 1.000 to 1.562 expected on hardware, 95%)",
+        ),
+        (
+            1200.0,
+            False,
+            True,
+            "indistinguishable on the emulator: 20.0% more time (speed-up 0.667 to 1.042 expected on hardware, 95%)",
+        ),
+        (1300.0, False, False, "30.0% more time (speed-up 0.615 to 0.962 expected on hardware, 95%)"),
+    ],
+)
+def test_an_emulated_time_inside_the_error_band_is_not_accepted(
+    runtime: float, accepted: bool, indistinguishable: bool, reason: str
+) -> None:
+    diary = Diary()
+    bench = TableBench({"a": runtime}, band=RatioBand(coverage=0.95, factor=1.25))
+
+    result = search(bench, {"base": ["a"]}, min_improvement=0.1, observer=diary)
+
+    verdict = verdicts(result)["a"]
+    assert (verdict.accepted, verdict.is_indistinguishable, verdict.reason) == (accepted, indistinguishable, reason)
+    assert diary.lines[-1] == ("accepted a" if accepted else "rolled back a")
+    assert name_of(result.best) == ("a" if accepted else "base")
+
+
+def test_accepted_proposals_inside_the_error_band_are_not_called_slower() -> None:
+    bench = TableBench({"a": 500.0, "b": 450.0, "c": 700.0}, band=RatioBand(coverage=0.95, factor=1.25))
+
+    result = search(bench, {"base": ["a", "b", "c"]})
+
+    found = verdicts(result)
+    assert name_of(result.best) == "b"
+    tied = f"indistinguishable on the emulator from proposal {result.best.id}, whose emulated time is not longer"
+    assert found["a"].reason == tied
+    assert found["c"].reason == f"proposal {result.best.id} is faster"
+    assert result.comparison is not None
+    assert result.comparison.speedup_interval == (pytest.approx(1000 / 450 / 1.25), pytest.approx(1000 / 450 * 1.25))
 
 
 # What is not even run

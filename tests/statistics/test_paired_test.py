@@ -9,14 +9,17 @@ import pytest
 from scipy import stats
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.statistics.error_bands import RatioBand
 from rocm_perf_lab.statistics.paired_test import (
     AcceptanceRule,
-    compare_exactly,
+    compare_emulated,
     compare_pairs,
     compare_sequentially,
     critical_rank,
     walsh_averages,
 )
+
+NO_ERROR = RatioBand(coverage=0.95, factor=1.0)
 
 
 class DriftingGpu:
@@ -36,13 +39,24 @@ class DriftingGpu:
         return list(zip(1000 * clock * old, 1000 * self._ratio * clock * new, strict=True))
 
 
-def test_a_deterministic_device_needs_one_pair() -> None:
-    comparison = compare_exactly(1000.0, 750.0)
+def test_two_emulated_times_have_the_bounds_of_the_error_band() -> None:
+    comparison = compare_emulated(1000.0, 750.0, RatioBand(coverage=0.95, factor=1.25))
 
-    assert (comparison.improvement, comparison.least, comparison.most, comparison.pairs) == (0.25, 0.25, 0.25, 1)
-    assert comparison.is_exact
+    # 750 / 1000 is between 0.6 and 0.9375 on hardware.
+    assert (comparison.improvement, comparison.pairs, comparison.confidence) == (0.25, 1, 0.95)
+    assert (comparison.least, comparison.most) == (pytest.approx(0.0625), pytest.approx(0.4))
     assert comparison.speedup == pytest.approx(4 / 3)
-    assert "deterministic" in comparison.method
+    assert comparison.speedup_interval == (pytest.approx(1 / 0.9375), pytest.approx(1 / 0.6))
+    assert not comparison.is_indistinguishable
+    assert not comparison.is_exact
+
+
+def test_emulated_times_inside_the_error_band_are_indistinguishable() -> None:
+    band = RatioBand(coverage=0.95, factor=1.25)
+
+    assert compare_emulated(1000.0, 801.0, band).is_indistinguishable
+    assert compare_emulated(1000.0, 1249.0, band).is_indistinguishable
+    assert not compare_emulated(1000.0, 1251.0, band).is_indistinguishable
 
 
 def test_walsh_averages_of_three_values_by_hand() -> None:
@@ -133,9 +147,9 @@ def test_a_gain_of_a_tenth_is_found_in_two_per_cent_of_noise() -> None:
 def test_a_zero_gain_is_never_accepted() -> None:
     acceptance = AcceptanceRule(0.0)
 
-    assert not acceptance.accepts(compare_exactly(1000.0, 1000.0))
-    assert acceptance.refuses(compare_exactly(1000.0, 1000.0))
-    assert acceptance.accepts(compare_exactly(1000.0, 999.0))
+    assert not acceptance.accepts(compare_emulated(1000.0, 1000.0, NO_ERROR))
+    assert acceptance.refuses(compare_emulated(1000.0, 1000.0, NO_ERROR))
+    assert acceptance.accepts(compare_emulated(1000.0, 999.0, NO_ERROR))
 
 
 @pytest.mark.parametrize("pairs", [[], [(1.0, 0.0)], [(math.nan, 1.0)], [(-1.0, 1.0)]])

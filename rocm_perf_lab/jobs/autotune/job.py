@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.autotune.storage import open_storage, open_study
 from rocm_perf_lab.autotune.tuner import Tuner
 from rocm_perf_lab.jobs.autotune.priors import configured_prior
-from rocm_perf_lab.jobs.autotune.records import TrialLog, write_result
+from rocm_perf_lab.jobs.autotune.records import TrialLog, decisive_band, write_result
 from rocm_perf_lab.jobs.autotune.samplers import configured_sampler
 from rocm_perf_lab.jobs.autotune.show import show_result
 from rocm_perf_lab.jobs.autotune.spaces import configured_space
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import optuna
 
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
 
 STUDY_FILE = "study.db"
@@ -61,7 +63,8 @@ class AutotuneJob:
         subject = command_subject(lab, whole, self._command) if self._command else kernel_subject(lab, whole)
         prior = configured_prior(lab.config, subject.space)
         storage = open_storage(settings.storage, directory=lab.output_dir)
-        sampler = configured_sampler(lab.config, subject.space, prior=prior, features=subject.features)
+        slack = lab.timing_errors.decisive.factor if self._command is None and lab.timing_errors is not None else 1.0
+        sampler = configured_sampler(lab.config, subject.space, prior=prior, features=subject.features, slack=slack)
         study = open_study(storage, settings.study or f"autotune-{subject.name}", subject.space, sampler)
         lab.console.print(f"[bold]times[/]   {subject.timing}", soft_wrap=True)
         if prior is not None:
@@ -94,9 +97,18 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
     if budget is not None and budget > len(space):
         lab.console.print(f"[bold]note[/]    the budget of {budget} exceeds the space: all {len(space)} are evaluated")
     with lab.console.status("starting") as status:
-        log = TrialLog(tracker, budget, lambda: subject.objective.time_kind, status.update)
-        alone = settings.storage is None
-        tuner = Tuner(study, space, subject.objective, budget, log.told, max_races=settings.max_races, exclusive=alone)
+        errors = partial(_errors, lab, subject)
+        log = TrialLog(tracker, budget, lambda: subject.objective.time_kind, status.update, errors)
+        tuner = Tuner(
+            study,
+            space,
+            subject.objective,
+            budget,
+            log.told,
+            max_races=settings.max_races,
+            exclusive=settings.storage is None,
+            band=lambda: decisive_band(errors()),
+        )
         try:
             tuner.run()
         finally:
@@ -104,7 +116,12 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
             path = write_result(lab, tracker, tuned, space, subject.origin())
     assert tuned.best is not None and tuned.best.runtime_ms is not None
     word = subject.objective.time_kind
-    show_result(lab.console, tuned, word, subject.name)
+    show_result(lab.console, tuned, word, subject.name, errors())
     show_locations(lab, tracker)
-    lab.answer(path, runtime_text(tuned.best.runtime_ms * 1e6, word))
+    lab.answer(path, runtime_text(tuned.best.runtime_ms * 1e6, word, errors()))
     return tuned.best.runtime_ms
+
+
+def _errors(lab: Lab, subject: TuningSubject) -> TimingErrors | None:
+    """Return the error bands of emulated times; None for measured ones. Of a command, the kind is known after its first run."""
+    return lab.config.target.timing_errors if subject.objective.time_kind == "emulated" else None

@@ -10,6 +10,7 @@ import numpy as np
 
 from rocm_perf_lab.autotune.discarded import Discarded
 from rocm_perf_lab.autotune.document import NAME, AutotuneDocument
+from rocm_perf_lab.autotune.tuner import CHOICE
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.jobs.show import time_text
 from rocm_perf_lab.report.autotune_page import write_autotune_report
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from rocm_perf_lab.config.lab import LabConfig
     from rocm_perf_lab.device.protocol import DeviceIdentity
     from rocm_perf_lab.jobs.lab import Lab
+    from rocm_perf_lab.statistics.error_bands import RatioBand
+    from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
 
 _NS_PER_MS = 1e6
@@ -37,6 +40,7 @@ class TrialLog:
     budget: int | None
     word: Callable[[], str]
     say: Callable[[str], None]
+    errors: Callable[[], TimingErrors | None] = lambda: None
     trials: int = 0
     best_ms: float | None = None
 
@@ -45,7 +49,7 @@ class TrialLog:
         self.trials += 1
         if trial.runtime_ms is not None and (self.best_ms is None or trial.runtime_ms < self.best_ms):
             self.best_ms = trial.runtime_ms
-        best = f", best {time_text(self.best_ms * _NS_PER_MS, self.word())}" if self.best_ms is not None else ""
+        best = f", best {time_text(self.best_ms * _NS_PER_MS, self.word(), self.errors())}" if self.best_ms is not None else ""
         of = f" of {self.budget}" if self.budget is not None else ""
         self.say(f"trial {self.trials}{of} ({trial.phase}){best}")
         self._track(trial)
@@ -56,12 +60,26 @@ class TrialLog:
         metrics = {name: float(value) for name, value in trial.details.items() if _is_number(value)}
         if trial.runtime_ms is not None:
             metrics[f"{self.word()}_runtime_ms"] = trial.runtime_ms
+            metrics |= expected_metrics(trial.runtime_ms, self.errors())
         if trial.predicted_ms is not None:
             metrics["predicted_ms"] = trial.predicted_ms
         child.log_metrics(metrics)
         if trial.reason is not None:
             child.set_tags({"failed": trial.stage or "", "reason": trial.reason})
         child.close("FINISHED" if trial.runtime_ms is not None else "FAILED")
+
+
+def decisive_band(errors: TimingErrors | None) -> RatioBand | None:
+    """Return the band within which two emulated times are indistinguishable; None for measured times."""
+    return errors.decisive if errors is not None else None
+
+
+def expected_metrics(runtime_ms: float, errors: TimingErrors | None) -> dict[str, float]:
+    """Return the bounds of an emulated time in ms; nothing for a measured one."""
+    if errors is None:
+        return {}
+    low, high = errors.around(runtime_ms)
+    return {"emulated_runtime_low_ms": low, "emulated_runtime_high_ms": high}
 
 
 def _is_number(value: Any) -> bool:
@@ -86,6 +104,10 @@ class Origin:
     provenance: Mapping[str, Any]
     discarded: Discarded = field(default_factory=Discarded)
 
+    def errors(self, config: LabConfig) -> TimingErrors | None:
+        """Return the error bands of emulated times; None for measured ones."""
+        return config.target.timing_errors if self.word == "emulated" else None
+
     @classmethod
     def of_kernel(cls, config: LabConfig, identity: DeviceIdentity, discarded: Discarded | None = None) -> Origin:
         """Return the provenance of the configured kernel on a device."""
@@ -108,11 +130,12 @@ def write_result(lab: Lab, tracker: RunTracker, tuned: TuningResult, space: Spac
     page = write_autotune_report(lab.output_dir, json.loads(text))  # numbers that JSON does not have (infinity) are null in both
     for file in (path, page, lab.output_dir / "config.json"):
         tracker.log_artifact(file)
-    _log_outcome(lab, tracker, tuned, origin.word)
+    _log_outcome(lab, tracker, tuned, origin)
     return path
 
 
-def _log_outcome(lab: Lab, tracker: RunTracker, tuned: TuningResult, word: str) -> None:
+def _log_outcome(lab: Lab, tracker: RunTracker, tuned: TuningResult, origin: Origin) -> None:
+    word, errors = origin.word, origin.errors(lab.config)
     metrics = {
         "search_space_size": float(tuned.space_size),
         "evaluated_configs": float(len(tuned.trials)),
@@ -125,6 +148,9 @@ def _log_outcome(lab: Lab, tracker: RunTracker, tuned: TuningResult, word: str) 
         metrics |= {f"model.{name}": tuned.model[name] for name in ("r2", "residual_std") if tuned.model[name] is not None}
     if tuned.best is not None and tuned.best.runtime_ms is not None:
         metrics[f"{word}_best_runtime_ms"] = tuned.best.runtime_ms
+        metrics |= expected_metrics(tuned.best.runtime_ms, errors)
+    if errors is not None:
+        metrics |= {"emulated_ratio_band": errors.decisive.factor, "indistinguishable_configs": float(len(tuned.tied))}
     best = tuned.best.parameters if tuned.best is not None else {}
     tracker.log_metrics(metrics)
     tracker.set_tags(  # tags, since parameters of a resumed run cannot change
@@ -149,7 +175,7 @@ def result_document(config: LabConfig, tuned: TuningResult, space: Space, origin
         space: The search space, without discarded configurations.
         origin: Provenance of the times.
     """
-    best = tuned.best
+    best, errors = tuned.best, origin.errors(config)
     content = {
         "kernel": {"name": origin.name},
         "gpu": {"name": config.target.product_name, "architecture": config.target.architecture},
@@ -160,7 +186,12 @@ def result_document(config: LabConfig, tuned: TuningResult, space: Space, origin
         "infeasible_configs": len(tuned.failures),
         "discarded_configs": origin.discarded.total,
         "pruned_configs": tuned.pruned,
-        "best_config": {"parameters": best.parameters, "runtime_ms": best.runtime_ms} if best is not None else None,
+        "best_config": _best(best, errors) if best is not None else None,
+        "indistinguishable": [
+            {"trial": trial.number, "parameters": trial.parameters, "runtime_ms": trial.runtime_ms} for trial in tuned.tied
+        ],
+        "choice": CHOICE if tuned.tied else None,
+        "error_bands": errors.model_dump(mode="json", include={"status", "source", "time", "ratio"}) if errors else None,
         "model": tuned.model,
         "phases": tuned.phases,
         "warning": tuned.warning,
@@ -176,6 +207,11 @@ def result_document(config: LabConfig, tuned: TuningResult, space: Space, origin
         "provenance": dict(origin.provenance),
     }
     return AutotuneDocument.model_validate(content)
+
+
+def _best(best: TrialRecord, errors: TimingErrors | None) -> dict[str, Any]:
+    expected = errors.around(best.runtime_ms) if errors is not None and best.runtime_ms is not None else None
+    return {"parameters": best.parameters, "runtime_ms": best.runtime_ms, "expected_ms": expected}
 
 
 def pruned_region(tuned: TuningResult, space: Space) -> list[dict[str, Any]]:

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 
 def configured_sampler(
-    config: LabConfig, space: Space, *, seed: int | None = None, prior: Prior | None = None, features: Column | None = None
+    config: LabConfig,
+    space: Space,
+    *,
+    seed: int | None = None,
+    prior: Prior | None = None,
+    features: Column | None = None,
+    slack: float = 1.0,
 ) -> BaseSampler:
     """Return the sampler of a search.
 
@@ -31,13 +37,13 @@ def configured_sampler(
         space: The search space.
         seed: In place of the configured seed, for a process that joins a study and must not repeat the draws of the first one.
             The default sampler sees the trials of the others and keeps the configured seed.
-        prior, features: For the default sampler.
+        prior, features, slack: For the default sampler; see :class:`.RegressionSampler`.
     """
     from optuna.samplers import BaseSampler
 
     settings = config.autotune
     if settings.sampler is None:
-        return RegressionSampler(space, seed=settings.seed, model=settings.model, prior=prior, features=features)
+        return RegressionSampler(space, seed=settings.seed, model=settings.model, prior=prior, features=features, slack=slack)
     chosen = settings.seed if seed is None else seed
     context: dict[str, Any] = {"seed": chosen}
     accepted = accepted_arguments(resolve(settings.sampler, where="autotune.sampler"))

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from rocm_perf_lab.autotune.tuner import CHOICE
 from rocm_perf_lab.jobs.show import time_text
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.autotune.trials import TrialRecord
     from rocm_perf_lab.autotune.tuner import TuningResult
+    from rocm_perf_lab.target.timing_errors import TimingErrors
 
 _SHOWN = 8
 _NS_PER_MS = 1e6
@@ -23,8 +25,8 @@ _TWO_DECIMALS = 0.1
 """Smaller numbers are printed with three digits."""
 
 
-def show_result(console: Console, tuned: TuningResult, word: str, name: str) -> None:
-    """Print the best configurations and the facts of the search."""
+def show_result(console: Console, tuned: TuningResult, word: str, name: str, errors: TimingErrors | None = None) -> None:
+    """Print the best configurations and the facts of the search; `errors` are the error bands of emulated times."""
     ran = sorted((t for t in tuned.trials if t.runtime_ms is not None), key=lambda t: t.runtime_ms or 0.0)
     unit, in_unit = ("ms", 1.0) if ran and (ran[0].runtime_ms or 0) >= 1 else ("us", 1e3)
     title = f"best of {len(tuned.trials)} configurations of {name}"
@@ -32,16 +34,20 @@ def show_result(console: Console, tuned: TuningResult, word: str, name: str) -> 
     table.add_column("trial", justify="right", no_wrap=True)
     table.add_column(f"{unit} {word}", justify="right", no_wrap=True)
     table.add_column("predicted", justify="right", no_wrap=True)
+    tied = {trial.number for trial in tuned.tied}
+    if tied:
+        table.add_column("to the best", no_wrap=True)
     table.add_column("configuration", overflow="fold")
     for trial in ran[:_SHOWN]:
         predicted = _number(trial.predicted_ms * in_unit) if trial.predicted_ms is not None else "-"
         measured = _number((trial.runtime_ms or 0) * in_unit)
-        table.add_row(str(trial.number), measured, predicted, Text(_parameters(trial)))
+        place = ["tie" if trial.number in tied else "" if trial is ran[0] else "slower"] if tied else []
+        table.add_row(str(trial.number), measured, predicted, *place, Text(_parameters(trial)))
     console.print(table)
     facts = Table(show_header=False, box=None, padding=(0, 1, 0, 0))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
-    for label, text in _facts(tuned, word):
+    for label, text in _facts(tuned, word, errors):
         facts.add_row(label, Text(text))
     console.print(facts)
     for trial in tuned.failures[:3]:
@@ -50,11 +56,12 @@ def show_result(console: Console, tuned: TuningResult, word: str, name: str) -> 
         console.print(f"[yellow]failed[/]  {len(tuned.failures) - 3} more: see autotune.json")
 
 
-def _facts(tuned: TuningResult, word: str) -> list[tuple[str, str]]:
+def _facts(tuned: TuningResult, word: str, errors: TimingErrors | None) -> list[tuple[str, str]]:
     best = tuned.best
     phases = ", ".join(f"{count} {phase}" for phase, count in tuned.phases.items())
     facts = [
-        ("best", f"{time_text((best.runtime_ms or 0) * _NS_PER_MS, word)}: {_parameters(best)}" if best else "none"),
+        ("best", f"{time_text((best.runtime_ms or 0) * _NS_PER_MS, word, errors)}: {_parameters(best)}" if best else "none"),
+        *_ties(tuned),
         (
             "space",
             f"{tuned.space_size:,} configurations; {len(tuned.trials):,} evaluated, {tuned.pruned:,} ruled out by the model",
@@ -69,6 +76,17 @@ def _facts(tuned: TuningResult, word: str) -> list[tuple[str, str]]:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in list(tuned.importances.items())[:4])
         facts.append(("decisive", shares))
     return facts
+
+
+def _ties(tuned: TuningResult) -> list[tuple[str, str]]:
+    """Return the group of configurations that are indistinguishable from the best on the emulator."""
+    if not tuned.tied or tuned.band is None:
+        return []
+    count = len(tuned.tied)
+    numbers = ", ".join(str(trial.number) for trial in tuned.tied[:_SHOWN]) + (", ..." if count > _SHOWN else "")
+    some = f"{count} configurations are" if count > 1 else "1 configuration is"
+    text = f"{some} indistinguishable from the best on the emulator (slower by less than {tuned.band.factor:.2f}x)"
+    return [("ties", f"{text}: trial{'s' if count > 1 else ''} {numbers}; chosen by {CHOICE}")]
 
 
 def _number(time: float) -> str:

@@ -92,7 +92,8 @@ class Sweep:
         storage = open_storage(settings.storage, directory=lab.output_dir)
         name = settings.study or f"{lab.job_name}-{lab.config.kernel.name}"
         prior = configured_prior(lab.config, self.space)
-        sampler = partial(configured_sampler, lab.config, self.space, prior=prior, features=self.features)
+        slack = lab.timing_errors.decisive.factor if lab.timing_errors is not None else 1.0
+        sampler = partial(configured_sampler, lab.config, self.space, prior=prior, features=self.features, slack=slack)
         study = open_study(storage, name, self.space, sampler())
         known = len(study.get_trials(deepcopy=False))
         if known:
@@ -103,11 +104,12 @@ class Sweep:
             tuned, word = self._search(study, tracker)
         require_a_result(study, self.space)
         assert tuned.best is not None and tuned.best.runtime_ms is not None
-        show_result(lab.console, tuned, word, lab.config.kernel.name)
+        errors = lab.config.target.timing_errors if word == "emulated" else None
+        show_result(lab.console, tuned, word, lab.config.kernel.name, errors)
         lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
         if tracker.uri is not None:
             lab.console.print(f"[bold]compare[/] {ui_command(tracker.uri)}", soft_wrap=True)
-        lab.answer(lab.output_dir / "autotune.json", runtime_text(tuned.best.runtime_ms * _NS_PER_MS, word))
+        lab.answer(lab.output_dir / "autotune.json", runtime_text(tuned.best.runtime_ms * _NS_PER_MS, word, errors))
         return tuned
 
     def _search(self, study: Study, tracker: RunTracker) -> tuple[TuningResult, str]:
@@ -140,6 +142,8 @@ class Sweep:
         lab = self.lab
         tuned = outcome(study, self.space, stop_reason)
         identity = _identity(lab, tuned)
+        if identity.emulated:
+            tuned = outcome(study, self.space, stop_reason, lab.config.target.timing_errors.decisive)
         tracker.set_tags({"device": identity.name, "device.reason": identity.reason, "study": study.study_name})
         write_result(lab, tracker, tuned, self.space, Origin.of_kernel(lab.config, identity, self.discarded))
         results = lab.output_dir / RESULTS

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, ValidationError
 
-from rocm_perf_lab.analysis.comparison import KernelTimes, RunTimes
+from rocm_perf_lab.analysis.comparison import EmulatedBands, KernelTimes, RunTimes
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import similar_paths
 from rocm_perf_lab.jobs.run_directory import ROCPD_DIRECTORY
 from rocm_perf_lab.rocprof.dialects import SQLITE_MAGIC
+from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +57,12 @@ class _Stability(_Loose):
     durations_ms: tuple[NonNegativeFloat, ...] = ()
 
 
+class _TimeBand(_Loose):
+    coverage: float
+    low_ms: NonNegativeFloat
+    high_ms: NonNegativeFloat
+
+
 class _Summary(_Loose):
     name: str
     mangled_name: str
@@ -71,6 +78,11 @@ class _Provenance(_Loose):
     hashes: dict[str, str] = {}
 
 
+class _ErrorBands(_Loose):
+    time: tuple[_TimeBand, ...]
+    ratio: tuple[RatioBand, ...]
+
+
 class _Profile(_Loose):
     schema_version: str
     kernel: _Kernel
@@ -79,6 +91,7 @@ class _Profile(_Loose):
     stability: _Stability
     kernels: tuple[_Summary, ...]
     provenance: _Provenance
+    error_bands: _ErrorBands | None = None
 
 
 class _WallTime(_Loose):
@@ -171,7 +184,18 @@ def _of_profile(profile: _Profile) -> RunTimes:
         kernels=_kernels(profile),
         versions=tuple(sorted(profile.provenance.versions.items())),
         source=profile.provenance.hashes.get("database"),
+        bands=_bands(profile) if kind == "emulated" else None,
     )
+
+
+def _bands(profile: _Profile) -> EmulatedBands | None:
+    """Return the widest error bands of a profile with emulated times, if it has any."""
+    known = profile.error_bands
+    if known is None or not known.time or not known.ratio or not profile.runtime_ms:
+        return None
+    widest = known.time[-1]
+    low, high = widest.low_ms / profile.runtime_ms, widest.high_ms / profile.runtime_ms
+    return EmulatedBands(TimeBand(coverage=widest.coverage, low=min(low, 1.0), high=max(high, 1.0)), known.ratio[-1])
 
 
 def _kernels(profile: _Profile) -> tuple[KernelTimes, ...]:
@@ -186,6 +210,7 @@ def _kernels(profile: _Profile) -> tuple[KernelTimes, ...]:
         stddev_ms=spread.stddev_ms,
         durations_ms=spread.durations_ms,
         launch=f"{x}x{y}x{z} of {'x'.join(map(str, kernel.block))}",
+        code_sha256=profile.provenance.hashes.get("code_object"),
     )
     others = tuple(_summary_times(row) for row in profile.kernels if row.mangled_name != kernel.mangled_name)
     return (main, *others)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.analysis.comparison import KernelComparison, RunTimes
 
-_COLOURS = {"faster": "green", "slower": "red", "unclear": "yellow", "new": "cyan", "gone": "cyan"}
+_COLOURS = {"faster": "green", "slower": "red", "unclear": "yellow", "indistinguishable": "yellow", "new": "cyan", "gone": "cyan"}
+_EXPLAINED = ("unclear", "indistinguishable")
 _MOST_ROWS = 40
 """Most rows of the table; kernels that changed have precedence."""
 _MOST_REASONS = 12
@@ -89,7 +90,7 @@ def _time_word(base: RunTimes, new: RunTimes) -> str:
 
 def _show(console: Console, rows: Sequence[KernelComparison], threshold: float, time_kind: str) -> None:
     shown = _most_telling(rows, threshold)
-    table = Table(title=f"times in us {time_kind}; change with its 95 % interval", title_justify="left", expand=False)
+    table = Table(title=f"times in us {time_kind}; change with its interval", title_justify="left", expand=False)
     table.add_column("kernel", overflow="fold", max_width=_NAME_WIDTH)
     for heading in ("base", "new", "change"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -110,15 +111,15 @@ def _most_telling(rows: Sequence[KernelComparison], threshold: float) -> list[Ke
     """Select rows by importance: regressions, other changes, the rest; keep their order."""
 
     def importance(row: KernelComparison) -> int:
-        return 0 if row.is_regression(threshold) else 1 if row.verdict not in ("same", "unclear") else 2
+        return 0 if row.is_regression(threshold) else 1 if row.verdict not in ("same", "indistinguishable", "unclear") else 2
 
     chosen = sorted(range(len(rows)), key=lambda place: (importance(rows[place]), place))[:_MOST_ROWS]
     return [rows[place] for place in sorted(chosen)]
 
 
 def _reasons(console: Console, rows: Sequence[KernelComparison]) -> None:
-    """Print the reasons for unclear verdicts, and notes; a text that applies to several kernels is printed once."""
-    reasons = [(row, text) for row in rows for text in ((row.reason if row.verdict == "unclear" else None), row.note) if text]
+    """Print the reasons for verdicts without a difference, and notes; a text that applies to several kernels is printed once."""
+    reasons = [(row, text) for row in rows for text in ((row.reason if row.verdict in _EXPLAINED else None), row.note) if text]
     many = Counter(text for _, text in reasons)
     said = dict.fromkeys(
         f"{many[text]} kernels: {text}" if many[text] > 1 else f"{_short(row.name, 40)}: {text}" for row, text in reasons
@@ -156,6 +157,4 @@ def _percent(change: float | None) -> str:
 
 
 def _range(row: KernelComparison) -> str:
-    if row.basis == "exact":
-        return "exact"
     return "-" if row.interval is None else f"{row.interval[0]:+.1%} to {row.interval[1]:+.1%}"

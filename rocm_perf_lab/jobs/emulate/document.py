@@ -42,6 +42,7 @@ def emulation_document(emulation: Emulation, request: EmulateRequest, files: Map
         "counters": {name: _whole(value) for name, value in emulation.counters.items()},
         "estimated_counters": [name for name in emulation.counters if name not in emulation.exact],
         "time_us_emulated": emulation.duration_ns / 1000,
+        "error_bands": _error_bands(emulation),
         "outputs": [_output_row(name, values, files) for name, values in emulation.outputs.items()],
         "findings": [vars(finding) for finding in emulation.findings],
         "printed": [{"stream": "stderr" if p.to_stderr else "stdout", "text": p.text} for p in emulation.printed],
@@ -59,6 +60,18 @@ def emulation_document(emulation: Emulation, request: EmulateRequest, files: Map
         },
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _error_bands(emulation: Emulation) -> dict[str, Any]:
+    """Return the error bands of the emulated time, by increasing coverage."""
+    errors = emulation.target.timing_errors
+    bounds = [(band.coverage, *band.around(emulation.duration_ns / 1000)) for band in errors.time]
+    return {
+        "status": errors.status,
+        "source": errors.source,
+        "time": [{"coverage": coverage, "low_us": low, "high_us": high} for coverage, low, high in bounds],
+        "ratio": [{"coverage": band.coverage, "factor": band.factor} for band in errors.ratio],
+    }
 
 
 def _output_row(name: str, values: NDArray[Any], files: Mapping[str, str]) -> dict[str, Any]:

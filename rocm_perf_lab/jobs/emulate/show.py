@@ -47,7 +47,7 @@ def show_emulation(console: Console, emulation: Emulation) -> None:
         "occupancy",
         f"{occupancy.waves_per_simd:g} of {occupancy.max_waves_per_simd} waves per SIMD, limited by {occupancy.limiter}{what_if}",
     )
-    table.add_row("time", time_text(emulation.duration_ns, emulation.identity.time_word))
+    table.add_row("time", time_text(emulation.duration_ns, emulation.identity.time_word, emulation.target.timing_errors))
     for note in emulation.notes:
         table.add_row("note", Text(note))
     for finding in emulation.findings:

@@ -135,10 +135,13 @@ class OptimizeApplicationJob:
                 rebuild=lambda _: _rebuild(bench, result.best),
                 isolation=str(parts.sandbox.protection()),
                 word=found.time_kind,
+                errors=found.profile.timing_errors,
             )
             lab.console.print(f"[bold]binary[/]  {builder.binary(result.best)}", soft_wrap=True)
         show_locations(lab, lab.tracker)
-        lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.time_kind))
+        lab.answer(
+            lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.time_kind, found.profile.timing_errors)
+        )
 
     def _first_look(
         self, lab: Lab, profiler: Rocprofv3, baseline: Proposal, builder: ApplicationBuilder
@@ -238,7 +241,7 @@ class OptimizeApplicationJob:
             verifier=self._verifier,
             profile=profile,
             time_ns=time_ns,
-            deterministic=found.profile.provenance.trace.emulated,
+            band=found.profile.timing_errors.decisive if found.profile.timing_errors is not None else None,
         )
 
     def _search(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.jobs.optimize.bench import share_of
 from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation
 from rocm_perf_lab.optimize.inspection import Inspection
-from rocm_perf_lab.statistics.paired_test import compare_exactly, compare_sequentially
+from rocm_perf_lab.statistics.paired_test import compare_emulated, compare_sequentially
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.build import CompileRequest, compile_source
 from rocm_perf_lab.toolchain.kernel_lookup import find_kernel
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel
     from rocm_perf_lab.optimize.bench import MeasuredSource
     from rocm_perf_lab.optimize.proposal import Proposal
+    from rocm_perf_lab.statistics.error_bands import RatioBand
     from rocm_perf_lab.statistics.paired_test import AcceptanceRule, Pair, PairedComparison
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
@@ -50,7 +51,7 @@ class ApplicationBench:
         verifier: Compares outputs.
         profile: Profiles a command; the second argument is the output directory.
         time_ns: Returns the duration of one dispatch of the kernel in ns; arguments as for `profile`.
-        deterministic: Whether durations never vary, as on the emulator.
+        band: Error band of the ratio of two emulated times; None if times are measured.
     """
 
     builder: ApplicationBuilder
@@ -62,7 +63,7 @@ class ApplicationBench:
     verifier: ApplicationVerifier
     profile: Callable[[list[str], Path], KernelAnalysis]
     time_ns: Callable[[list[str], Path], float]
-    deterministic: bool = False
+    band: RatioBand | None = None
     profiled: dict[str, ProfiledKernel] = field(default_factory=dict)
     """Always empty: applications have no profiled kernel of the workbench."""
     _expected: tuple[RunOutputs, RunOutputs] | None = None
@@ -103,9 +104,9 @@ class ApplicationBench:
         return Evaluation(verification, found.runtime_ns, share_of(found))
 
     def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
-        """Compare two sources by pairs of profiled runs in alternating order, or by one duration each if they never vary."""
-        if self.deterministic:
-            return compare_exactly(old.runtime_ns, new.runtime_ns)
+        """Compare two sources by pairs of profiled runs in alternating order, or by one emulated duration each."""
+        if self.band is not None:
+            return compare_emulated(old.runtime_ns, new.runtime_ns, self.band)
         taken = 0
 
         def measure(count: int) -> list[Pair]:

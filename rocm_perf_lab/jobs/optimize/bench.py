@@ -12,7 +12,7 @@ from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.jobs.profile.job import require_clean
 from rocm_perf_lab.optimize.bench import BuiltCandidate, Evaluation, GateError
 from rocm_perf_lab.optimize.ranking import KernelShare
-from rocm_perf_lab.statistics.paired_test import compare_exactly, compare_sequentially
+from rocm_perf_lab.statistics.paired_test import compare_emulated, compare_sequentially
 from rocm_perf_lab.toolchain.build import CompileError
 from rocm_perf_lab.verify.isolation import run_isolated
 from rocm_perf_lab.verify.outputs import VerificationResult
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.profile.workbench import CompiledKernel, ProfiledKernel, Workbench
     from rocm_perf_lab.optimize.bench import MeasuredSource
     from rocm_perf_lab.optimize.proposal import Proposal
+    from rocm_perf_lab.statistics.error_bands import RatioBand
     from rocm_perf_lab.statistics.paired_test import AcceptanceRule, Pair, PairedComparison
     from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
     from rocm_perf_lab.verify.checker import CorrectnessChecker
@@ -36,8 +37,8 @@ class KernelBench:
         bench: Compiles and runs sources.
         directory: Parent of one directory per proposal.
         file_name: File name of a proposal's source.
-        deterministic: Whether durations on the device never vary.
-        dispatches: Dispatches per time of a pair, if durations vary.
+        band: Error band of the ratio of two emulated times; None if the device measures.
+        dispatches: Dispatches per time of a pair, if times are measured.
         sandbox: Limits of the compiler for proposals; the unmodified kernel is compiled without limits.
         checker: Runs trials; it has recorded the unmodified kernel.
         run_limits: Limits of the process that runs a proposal; None if the device starts its own process.
@@ -49,7 +50,7 @@ class KernelBench:
         directory: Path,
         file_name: str,
         *,
-        deterministic: bool,
+        band: RatioBand | None,
         dispatches: int,
         sandbox: Sandbox,
         checker: CorrectnessChecker,
@@ -58,7 +59,7 @@ class KernelBench:
         self._bench = bench
         self._directory = directory
         self._file_name = file_name
-        self._deterministic = deterministic
+        self._band = band
         self._dispatches = dispatches
         self._sandbox = sandbox
         self._checker = checker
@@ -126,9 +127,9 @@ class KernelBench:
         return replace(evaluation, verification=VerificationResult(checks)), profiled
 
     def compare(self, old: MeasuredSource, new: MeasuredSource, acceptance: AcceptanceRule) -> PairedComparison:
-        """Compare two sources by pairs of times in alternating order, or by one time each if they never vary."""
-        if self._deterministic:
-            return compare_exactly(old.runtime_ns, new.runtime_ns)
+        """Compare two sources by pairs of times in alternating order, or by one emulated time each."""
+        if self._band is not None:
+            return compare_emulated(old.runtime_ns, new.runtime_ns, self._band)
         directory = self.directory(new.proposal) / "comparison"
         taken = 0
 

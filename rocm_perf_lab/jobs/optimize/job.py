@@ -81,9 +81,13 @@ class OptimizeJob:
                 rebuild=lambda best: _rebuild(bench, best, parts.sandbox if result.best.parent_id else None),
                 isolation=str(parts.sandbox.protection()),
                 word=lab.device.identity.time_word,
+                errors=profiled.profile.timing_errors,
             )
         show_locations(lab, lab.tracker)
-        lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, lab.device.identity.time_word))
+        lab.answer(
+            lab.output_dir / "optimize.json",
+            runtime_text(result.best_runtime_ns, lab.device.identity.time_word, lab.timing_errors),
+        )
 
     def _search(
         self,
@@ -158,7 +162,7 @@ def _make_bench(lab: Lab, bench: Workbench, sandbox: Sandbox) -> KernelBench:
         bench,
         lab.output_dir / "proposals",
         lab.config.kernel.source.name,
-        deterministic=lab.device.deterministic,
+        band=lab.timing_errors.decisive if lab.timing_errors is not None else None,
         dispatches=lab.config.passes.runs,
         sandbox=sandbox,
         checker=_checker(lab, bench, sandbox),

@@ -54,7 +54,8 @@ class LoopReporter:
     def evaluated(self, verdict: Verdict) -> None:
         """Print a verdict, and track it if no later stage can change it."""
         self._progress.evaluated()
-        show_verdict(self._lab.console, self._numbers[verdict.proposal.id], verdict, self._lab.device.identity.time_word)
+        lab, number = self._lab, self._numbers[verdict.proposal.id]
+        show_verdict(lab.console, number, verdict, lab.device.identity.time_word, lab.timing_errors)
         if verdict.stage not in ("verification", "measurement"):
             self._log(verdict)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
-from rocm_perf_lab.jobs.records import optimize_document
+from rocm_perf_lab.jobs.records import expected_metrics, optimize_document
 from rocm_perf_lab.jobs.show import time_text, verdict_table
 from rocm_perf_lab.report.page import write_report
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.jobs.records import RebuildCheck
     from rocm_perf_lab.optimize.loop import LoopResult
+    from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
 
 
@@ -31,6 +33,7 @@ def write_results(
     rebuild: Callable[[Path], RebuildCheck],
     isolation: str,
     word: str,
+    errors: TimingErrors | None,
 ) -> None:
     """Write the best source, its patch, optimize.json and the HTML report; track and print them.
 
@@ -41,6 +44,7 @@ def write_results(
         rebuild: Compiles the stored source again.
         isolation: Description of the sandbox.
         word: `measured` or `emulated`.
+        errors: Error bands of emulated times; None for measured ones.
 
     Raises:
         LabError: The stored source compiles to a different code object.
@@ -48,10 +52,11 @@ def write_results(
     best = lab.output_dir / "best" / lab.config.kernel.source.name
     write_text(best, result.best.text)
     rebuilt = rebuild(best)
-    document = optimize_document(result, word, str(best.relative_to(lab.output_dir)), rebuild=rebuilt, isolation=isolation)
+    source = str(best.relative_to(lab.output_dir))
+    document = optimize_document(result, word, source, rebuild=rebuilt, isolation=isolation, errors=errors)
     for path in (*_written(lab, result, document, best.name), best):
         tracker.log_artifact(path, "best" if path.parent.name == "best" else None)
-    tracker.log_metrics(_metrics(result, word))
+    tracker.log_metrics(_metrics(result, word, errors))
     tracker.set_tags(
         {
             "stop_reason": result.stop_reason,
@@ -59,7 +64,7 @@ def write_results(
             "rebuild_identical": str(rebuilt.is_identical).lower(),
         }
     )
-    _show(lab.console, result, word)
+    _show(lab.console, result, word, errors)
     lab.console.print(f"[bold]rebuild[/] {rebuilt}")
     lab.console.print(f"[bold]best[/]    {best}", soft_wrap=True)
     if not rebuilt.is_identical:
@@ -79,8 +84,13 @@ def _written(lab: Lab, result: LoopResult, document: Mapping[str, Any], name: st
     return summary, write_report(lab.output_dir, documents=lab.output_dir / "baseline", title=title), patch
 
 
-def _metrics(result: LoopResult, word: str) -> dict[str, float]:
+def _metrics(result: LoopResult, word: str, errors: TimingErrors | None) -> dict[str, float]:
+    least, most = result.comparison.speedup_interval if result.comparison is not None else (1.0, 1.0)
+    bounds = {f"{word}_speedup_least": least, f"{word}_speedup_most": most} if isfinite(least) and isfinite(most) else {}
     return {
+        **(expected_metrics(result.best_runtime_ns, errors) if errors is not None else {}),
+        **bounds,
+        "indistinguishable": float(sum(verdict.is_indistinguishable for verdict in result.verdicts)),
         f"{word}_speedup": result.speedup,
         f"{word}_best_runtime_us": result.best_runtime_ns / 1e3,
         "proposals": float(len(result.verdicts)),
@@ -88,11 +98,28 @@ def _metrics(result: LoopResult, word: str) -> dict[str, float]:
     }
 
 
-def _show(console: Console, result: LoopResult, word: str) -> None:
+def _show(console: Console, result: LoopResult, word: str, errors: TimingErrors | None) -> None:
     """Print all verdicts and the speed-up."""
     console.print(verdict_table(result.verdicts, word))
-    how = f"; {result.comparison.method}" if result.comparison is not None else ""
     console.print(
-        f"[bold]speed-up[/] {result.speedup:.2f}x ({word}): {time_text(result.baseline_runtime_ns, word)} to "
-        f"{time_text(result.best_runtime_ns, word)}{how}; stopped: {result.stop_reason}"
+        f"[bold]speed-up[/] {result.speedup:.2f}x ({word}){_expected(result)}: "
+        f"{time_text(result.baseline_runtime_ns, word)} to {time_text(result.best_runtime_ns, word, errors)}; "
+        f"stopped: {result.stop_reason}"
     )
+    tied = sum(verdict.is_indistinguishable for verdict in result.verdicts)
+    if tied and errors is not None:
+        console.print(
+            f"[yellow]note[/]    {tied} of {len(result.verdicts)} proposals are indistinguishable on the emulator: a difference "
+            f"below {errors.decisive.factor:.2f}x is inside its error band ({errors.status}); measure them on a GPU",
+            soft_wrap=True,
+        )
+
+
+def _expected(result: LoopResult) -> str:
+    """Return the bounds of the speed-up and their origin."""
+    if result.comparison is None:
+        return ""
+    least, most = result.comparison.speedup_interval
+    if result.comparison.band is None:
+        return f"; {result.comparison.method}"
+    return f", {least:.2f}x to {most:.2f}x expected on hardware ({result.comparison.confidence:.0%})"

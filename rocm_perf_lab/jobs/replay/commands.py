@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.report import ReplayDocument
     from rocm_perf_lab.replay.session import DeviceName
+    from rocm_perf_lab.target.timing_errors import TimingErrors
 
 DEFAULT_DIRECTORIES = (Path("isolate_capture"), Path("rocm_perf_lab/isolate/tool/isolate_capture"))
 """Default directories of captures; the first one is also the default output."""
@@ -57,6 +58,14 @@ class ReplayTarget:
         if self.device != "auto":
             return self.device
         return "rocm" if KFD.exists() or self.library is not None else "emulator"
+
+    @property
+    def timing_errors(self) -> TimingErrors:
+        """Error bands of emulated times: those of the target, or assumed ones for another emulator behind an HSA runtime."""
+        from rocm_perf_lab.target.catalog import load_target
+        from rocm_perf_lab.target.timing_errors import UNVALIDATED
+
+        return load_target(self.target).timing_errors if self.chosen_device == "emulator" else UNVALIDATED
 
     def opened(self) -> Capture:
         """Open and verify the capture.
@@ -129,7 +138,7 @@ def run_full_vm(request: FullVmRequest, console: Console, *, as_json: bool) -> i
         if not as_json:
             console.print("Memory reconstructed.")
         outcome = session.run(request.job)
-    document = replay_document(str(request.where.directory), request.job, outcome)
+    document = replay_document(str(request.where.directory), request.job, outcome, request.where.timing_errors)
     if as_json:
         console.file.write(document.model_dump_json(indent=2) + "\n")
     else:
@@ -276,6 +285,9 @@ def _show_replay(document: ReplayDocument, console: Console) -> None:
     console.print(f"Iterations: {execution.iterations}")
     console.print(f"Recopy between iterations: {'yes' if execution.mode == 'stateless' else 'no'}")
     console.print(f"Average GPU time: {timing.average / 1e3:.6g} ms{suffix}")
+    if timing.expected is not None:
+        low, high = timing.expected.low / 1e3, timing.expected.high / 1e3
+        console.print(f"Expected on hardware: {low:.3g} to {high:.3g} ms ({timing.expected.coverage:.0%})")
     console.print(f"Total wall time: {document.wall_time_ms:.1f} ms")
     console.print(f"Kernel: {escape(document.kernel.name)}", soft_wrap=True)
     console.print(

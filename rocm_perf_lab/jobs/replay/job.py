@@ -21,12 +21,14 @@ from rocm_perf_lab.replay.messages import CheckRequest, ReplayRequest
 from rocm_perf_lab.replay.reader import open_capture
 from rocm_perf_lab.replay.report import replay_document
 from rocm_perf_lab.replay.session import ReplaySession
+from rocm_perf_lab.target.timing_errors import UNVALIDATED
 
 if TYPE_CHECKING:
     from rocm_perf_lab.jobs.lab import Lab
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.report import ReplayDocument
     from rocm_perf_lab.replay.session import DeviceName
+    from rocm_perf_lab.target.timing_errors import TimingErrors
     from rocm_perf_lab.tracking.run import RunTracker
 
 
@@ -80,20 +82,26 @@ class ReplayJob:
             speedup = before.timing.median / after.timing.median
             path = lab.output_dir / "replay.json"
             documents = {"captured": before.model_dump(mode="json"), "override": after.model_dump(mode="json")}
-            write_text(path, json.dumps({**documents, "speedup": speedup, "time_kind": after.timing.kind}, indent=2) + "\n")
-            kind = after.timing.kind
-            with tracker.child("comparison", tags={"time_kind": kind}) as child:
+            kind, tied = after.timing.kind, _are_indistinguishable(before, after)
+            facts = {"speedup": speedup, "time_kind": kind, "indistinguishable": tied}
+            write_text(path, json.dumps({**documents, **facts}, indent=2) + "\n")
+            with tracker.child("comparison", tags={"time_kind": kind, "indistinguishable": str(tied).lower()}) as child:
                 child.log_metrics({f"{kind}_speedup": speedup})
                 child.log_artifact(path)
             tracker.log_metrics({f"{kind}_speedup": speedup})
             tracker.log_params({"override": str(self._override), "iterations": self._iterations})
             lab.console.print(
-                f"[bold]speed-up[/] {speedup:.2f}x ({kind}): {time_text(before.timing.median * 1e3, kind)} to "
-                f"{time_text(after.timing.median * 1e3, kind)}"
+                f"[bold]speed-up[/] {speedup:.2f}x ({kind}): {time_text(before.timing.median * 1e3, kind)} to {_time_text(after)}"
             )
+            if tied and after.timing.expected is not None:
+                band = after.timing.expected
+                lab.console.print(
+                    f"[yellow]indistinguishable on the emulator[/]: the times differ by less than {band.ratio_factor:.2f}x"
+                )
             _require_correct(replays, self._override)
         show_locations(lab)
-        lab.answer(path, runtime_text(after.timing.median * 1e3, kind))
+        errors = _errors(lab, self._device) if kind == "emulated" else None
+        lab.answer(path, runtime_text(after.timing.median * 1e3, kind, errors))
         return after.timing.median / 1e3
 
     def _captured(self, lab: Lab, tracker: RunTracker) -> Capture:
@@ -143,7 +151,7 @@ class ReplayJob:
     ) -> ReplayDocument:
         job = ReplayRequest(iterations=self._iterations, hsaco=str(hsaco) if hsaco is not None else None, check=self._check)
         with lab.console.status(title):
-            document = replay_document(str(capture.directory), job, session.run(job))
+            document = replay_document(str(capture.directory), job, session.run(job), _errors(lab, self._device))
         kind, check = document.timing.kind, document.verification
         path = lab.output_dir / ("replay_override.json" if hsaco is not None else "replay_captured.json")
         write_text(path, document.model_dump_json(indent=2) + "\n")
@@ -157,13 +165,45 @@ class ReplayJob:
                     f"{kind}_runtime_min_us": document.timing.min,
                     "replay_wall_ms": document.wall_time_ms,
                     "iterations": float(document.execution.iterations),
+                    **_expected_metrics(document),
                 }
             )
             child.log_artifact(path)
             if hsaco is not None:
                 child.log_artifact(hsaco)
-        lab.console.print(f"[bold]{title}[/]: {time_text(document.timing.median * 1e3, kind)}, memory {verdict}")
+        lab.console.print(f"[bold]{title}[/]: {_time_text(document)}, memory {verdict}")
         return document
+
+
+def _errors(lab: Lab, device: DeviceName) -> TimingErrors:
+    """Return the error bands of emulated times: those of the target, or assumed ones behind an HSA runtime."""
+    return lab.config.target.timing_errors if device == "emulator" else UNVALIDATED
+
+
+def _time_text(document: ReplayDocument) -> str:
+    timing = document.timing
+    text = time_text(timing.median * 1e3, timing.kind)
+    return text if timing.expected is None else f"{text}, {timing.expected.low:.3g} to {timing.expected.high:.3g} us expected"
+
+
+def _expected_metrics(document: ReplayDocument) -> dict[str, float]:
+    """Return the bounds of an emulated time."""
+    expected = document.timing.expected
+    if expected is None:
+        return {}
+    return {
+        "emulated_runtime_low_us": expected.low,
+        "emulated_runtime_high_us": expected.high,
+        "emulated_ratio_band": expected.ratio_factor,
+    }
+
+
+def _are_indistinguishable(before: ReplayDocument, after: ReplayDocument) -> bool:
+    """Return whether two emulated times differ by less than the error band of their ratio; False for measured times."""
+    if before.timing.expected is None or after.timing.expected is None:
+        return False
+    times = before.timing.median, after.timing.median
+    return max(times) <= after.timing.expected.ratio_factor * min(times)
 
 
 def _require_correct(replays: list[ReplayDocument], override: Path) -> None:
