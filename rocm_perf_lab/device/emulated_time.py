@@ -45,16 +45,23 @@ def estimate_launch(
     """
     from rocm_perf_lab.emulator.build import load_runtime
     from rocm_perf_lab.emulator.timing.engine import TracedLaunch, estimate
+    from rocm_perf_lab.emulator.timing.shared_caches import shared_memory_profile
 
     request = occupancy_request(kernel, workgroup_size=prod(block), dynamic_lds_bytes=dynamic_lds_bytes)
+    runtime, resident = load_runtime(), int(launch_occupancy(target, request).workgroups_per_cu)
+    ranges = [(b.address, b.nbytes) for b in buffers]
+    memory = None
+    if result.footprint is not None:
+        memory = shared_memory_profile(runtime, result.footprint, ranges, target, resident_workgroups=resident)
     traced = TracedLaunch(
         program=result.program,
         traces=result.traces,
-        buffers=[(b.address, b.nbytes) for b in buffers],
+        buffers=ranges,
         workgroups=result.workgroups,
         waves_per_workgroup=result.waves_per_workgroup,
-        resident_workgroups=int(launch_occupancy(target, request).workgroups_per_cu),
+        resident_workgroups=resident,
         sample=result.sample,
         workgroup_counts=result.workgroup_counts,
+        memory=memory,
     )
-    return estimate(load_runtime(), traced, target, thread_trace=thread_trace)
+    return estimate(runtime, traced, target, thread_trace=thread_trace)

@@ -77,6 +77,7 @@ class TimingParameters(BaseModel):
     achievable_dram_write_gb_per_s: float
     achievable_l2_gb_per_s: float
     achievable_mall_gb_per_s: float
+    achievable_mall_write_gb_per_s: float
     write_back_gb_per_s: float
     """Rate at which the end of a kernel writes dirty lines of L2 back."""
     wave_launch_cycles: int

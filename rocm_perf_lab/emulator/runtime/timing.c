@@ -80,7 +80,7 @@ struct unit {
   const struct rpl_cu_run *run;
   struct wave_state *waves; struct group_state *groups;
   struct simd *simds;
-  double lds_free, address_free, l2_port_free, l2_free, mall_free, dram_free, write_free, next_launch, code_ready, scalar_ready;
+  double lds_free, address_free, l2_port_free, l2_free, mall_free, dram_free, next_launch, code_ready, scalar_ready;
   double vector_starts[VECTOR_QUEUE]; uint64_t vector_count;
   double outstanding[MAX_OUTSTANDING]; uint64_t missed;
   struct cache l1, l2, mall, scalar, code, tlb;
@@ -137,7 +137,7 @@ static double fetch_line(struct unit *u, struct wave_state *w, double start, uin
   const struct rpl_cu_parameters *cu = u->run->cu;
   const struct rpl_line_sources *sources = u->run->sources;
   struct rpl_cu_counters *n = u->run->counters;
-  int in_l2, in_mall;
+  int in_l2, in_mall, is_pending = 0;
   if (cu->outstanding_lines) {
     double *slot = &u->outstanding[u->missed % cu->outstanding_lines];
     if (u->missed >= cu->outstanding_lines) start = later(start, *slot);
@@ -146,7 +146,9 @@ static double fetch_line(struct unit *u, struct wave_state *w, double start, uin
   if (sources) {
     double part = fraction_of(line);
     in_l2 = part < sources[w->trace].load_l2;
-    in_mall = part < sources[w->trace].load_l2 + sources[w->trace].load_mall;
+    part -= sources[w->trace].load_l2;
+    is_pending = !in_l2 && part < sources[w->trace].load_pending;
+    in_mall = part < sources[w->trace].load_pending + sources[w->trace].load_mall;
   } else {
     cache_lookup(&u->l2, line, &in_l2);
     in_l2 |= shared;
@@ -154,9 +156,9 @@ static double fetch_line(struct unit *u, struct wave_state *w, double start, uin
   }
   double port = transfer(&u->l2_port_free, start, 128, cu->l2_port_bytes);
   double at = later(port, transfer(&u->l2_free, start, 128, cu->l2_bytes));
-  if (in_l2) {
+  if (in_l2 || is_pending) {
     n->l2_hits++;
-    at += cu->l2_latency;
+    at += is_pending ? cu->mall_latency : cu->l2_latency;
   } else {
     n->l2_misses++;
     n->dram_reads++;
@@ -188,11 +190,16 @@ static double store_line(struct unit *u, struct wave_state *w, double start, uin
   struct rpl_cu_counters *n = u->run->counters;
   uint64_t line = word >> RPL_LINE_SHIFT, sectors = word >> RPL_LINE_SECTOR_SHIFT & 15;
   uint32_t requests = (sectors & 3 ? 1 : 0) + (sectors & 12 ? 1 : 0);
-  int in_l2;
+  int in_l2, in_mall = 0;
   cache_drop(&u->l1, line);
   n->l2_writes += requests;
-  if (sources) in_l2 = fraction_of(line) < sources[w->trace].store_l2;
-  else cache_lookup(&u->l2, line, &in_l2);
+  if (sources) {
+    double part = fraction_of(line) - sources[w->trace].store_l2;
+    in_l2 = part < 0;
+    in_mall = part < sources[w->trace].store_mall;
+  } else {
+    cache_lookup(&u->l2, line, &in_l2);
+  }
   if (in_l2) n->l2_hits += requests;
   else n->l2_misses += requests;
   // A request occupies its channel like the read of a line.
@@ -200,7 +207,9 @@ static double store_line(struct unit *u, struct wave_state *w, double start, uin
                     transfer(&u->l2_free, start, 128.0 * requests, cu->l2_bytes));
   if (!in_l2) {  // takes the place of a dirty line, which is written back in whole sectors
     n->dram_writes += requests;
-    at = later(at, transfer(&u->write_free, start, 32.0 * popcount4(sectors), cu->dram_write_bytes));
+    double bytes = 32.0 * popcount4(sectors);
+    at = later(at, in_mall ? transfer(&u->mall_free, start, bytes, cu->mall_write_bytes)
+                           : transfer(&u->dram_free, start, bytes, cu->dram_write_bytes));
   }
   return at + cu->store_latency;
 }

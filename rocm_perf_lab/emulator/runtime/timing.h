@@ -38,7 +38,9 @@ struct rpl_timed_block { uint32_t first, count; };
 struct rpl_timed_wave { const uint64_t *words; uint64_t count; };
 
 // Where the lines that miss the vector L1 are found: parts of one, for the workgroups of one trace.
-struct rpl_line_sources { double load_l2, load_mall, store_l2, atomic_l2; };
+// `pending` lines are in L2 after another request has fetched them. Parts that are missing to one are in HBM. A store goes to memory
+// when it replaces a dirty line.
+struct rpl_line_sources { double load_l2, load_pending, load_mall, store_l2, store_mall, atomic_l2; };
 
 struct rpl_cu_parameters {
   uint32_t simds, barrier_cycles, branch_taken_cycles, branch_straddling_cycles;
@@ -55,7 +57,7 @@ struct rpl_cu_parameters {
   uint32_t tlb_entries, tlb_page_shift, tlb_miss_cycles;
   double lds_write_factor;                      // pipe clocks of an LDS write per clock of a read
   double l2_port_bytes;                         // per clock, from L2 to one CU
-  double l2_bytes, mall_bytes, dram_bytes, dram_write_bytes;  // per clock, this CU's share
+  double l2_bytes, mall_bytes, mall_write_bytes, dram_bytes, dram_write_bytes;  // per clock, this CU's share
 };
 
 // Sums over all wavefronts in clocks unless stated. `level_` sums are integrals of the number of instructions in flight.

@@ -17,8 +17,9 @@ import numpy as np
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.timing.instruction_table import block_table, instruction_table
 from rocm_perf_lab.emulator.timing.memory_counters import hardware_counters
+from rocm_perf_lab.emulator.timing.shared_cache_structures import RequestKind
 from rocm_perf_lab.emulator.timing.stable_traces import stabilise
-from rocm_perf_lab.emulator.timing.structures import CuCounters, CuParameters, CuRun, TimedWave
+from rocm_perf_lab.emulator.timing.structures import CuCounters, CuParameters, CuRun, LineSources, TimedWave
 from rocm_perf_lab.emulator.timing.thread_trace import ThreadTraceRecorder
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.program import Program
+    from rocm_perf_lab.emulator.timing.shared_caches import SharedMemoryProfile
     from rocm_perf_lab.emulator.timing.strata import WorkgroupSample
     from rocm_perf_lab.emulator.timing.thread_trace import TracedWave
     from rocm_perf_lab.target.model import Target
@@ -74,6 +76,8 @@ class TracedLaunch:
     Workgroup i runs on XCD i % xcds; some traces are of neighbours i and i + xcds, assigned to neighbours as well."""
     workgroup_counts: NDArray[np.void] | None = None
     """(workgroups) of :data:`~rocm_perf_lab.emulator.timing.strata.WORKGROUP_COUNTS`: exact counts of every workgroup."""
+    memory: SharedMemoryProfile | None = None
+    """Levels that serve the requests beyond the vector L1; None gives the compute unit equal shares of L2 and MALL."""
 
     @property
     def representatives(self) -> NDArray[np.int64]:
@@ -131,7 +135,7 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
         per_workgroup = max(1, int(unit.hits.sum()) // simulated)
         traced = max(1, min(simulated, _TRACED_INSTRUCTIONS // per_workgroup))
         with ThreadTraceRecorder(runtime, traced, launch.waves_per_workgroup) as recorder:
-            replay.run(unit.order, recorder)
+            replay.run(unit.order, recorder=recorder)
             waves = recorder.waves()
     scale = launch.workgroups / simulated
     cycles = max(
@@ -181,10 +185,13 @@ class _Replay:
         self._waves = (TimedWave * len(self._flat))(*(TimedWave(wave.ctypes.data, len(wave)) for wave in self._flat))
         self._instructions = instruction_table(launch.program, timing)
         self._blocks = block_table(launch.program)
-        self._parameters = _parameters(target, timing, self.active_units, launch.waves_per_workgroup)
+        self._parameters = _parameters(target, timing, self.active_units, launch.waves_per_workgroup, launch.memory)
+        self._sources = None if launch.memory is None else _line_sources(launch.memory, launch.representatives, len(self.words))
 
-    def run(self, order: NDArray[np.uint32], recorder: ThreadTraceRecorder | None = None) -> _UnitResult:
-        """Replay the traces `order`, (n_workgroups), on one compute unit."""
+    def run(
+        self, order: NDArray[np.uint32], resident: int | None = None, recorder: ThreadTraceRecorder | None = None
+    ) -> _UnitResult:
+        """Replay the traces `order`, (n_workgroups), on one compute unit that holds `resident` at once."""
         count = len(self._instructions)
         result = _UnitResult(
             order, np.zeros(len(order)), np.zeros(len(order)), np.zeros(count, np.uint64), *_zeros(count), CuCounters()
@@ -193,12 +200,12 @@ class _Replay:
             instructions=ctypes.addressof(self._instructions),
             blocks=ctypes.addressof(self._blocks),
             waves=ctypes.addressof(self._waves),
-            sources=None,
+            sources=None if self._sources is None else ctypes.addressof(self._sources),
             order=order.ctypes.data,
             traces=len(self.words),
             waves_per_workgroup=self._launch.waves_per_workgroup,
             workgroups=len(order),
-            resident=self.resident,
+            resident=resident or self.resident,
             cu=ctypes.addressof(self._parameters),
             begin_cycles=result.begin_cycles.ctypes.data,
             finish_cycles=result.finish_cycles.ctypes.data,
@@ -221,29 +228,31 @@ class _Replay:
             per_unit: Most workgroups that one compute unit runs.
         """
         even = _extrapolated(unit.finish_cycles, len(unit.order), per_unit)
-        if len(self.words) == 1 and np.ptp(self._launch.scale) == 0:
+        sample = self._launch.sample
+        if sample is None or not sample.strata.any():
             return even
-        durations = self._durations(unit)
+        together = min(self.resident, per_unit)
+        durations = self._durations(unit, together)
         if durations.max() <= _UNEVEN * durations.mean():
             return even
-        return self._scheduled(durations)
+        return self._scheduled(durations, together)
 
-    def _durations(self, unit: _UnitResult) -> NDArray[np.float64]:
-        """Return the estimated clocks of every workgroup of the launch, (workgroups), in the company of `resident` others."""
+    def _durations(self, unit: _UnitResult, together: int) -> NDArray[np.float64]:
+        """Return the estimated clocks of every workgroup of the launch, (workgroups), of which a compute unit runs `together`."""
         traces = len(self.words)
         survey = unit
         if len(np.unique(unit.order)) < traces:
-            survey = self.run(np.arange(max(traces, self.resident), dtype=np.uint32) % traces)
+            survey = self.run(np.arange(max(traces, together), dtype=np.uint32) % traces, together)
         lasted = survey.finish_cycles - survey.begin_cycles
         times = np.bincount(survey.order, weights=lasted, minlength=traces)
         means = times / np.maximum(np.bincount(survey.order, minlength=traces), 1)
         durations: NDArray[np.float64] = means[self._launch.representatives] * self._launch.scale
         return durations
 
-    def _scheduled(self, durations: NDArray[np.float64]) -> float:
+    def _scheduled(self, durations: NDArray[np.float64], together: int) -> float:
         end = ctypes.c_double()
         tasks = np.ascontiguousarray(durations)
-        slots = ctypes.c_uint64(self._target.compute_units * self.resident)
+        slots = ctypes.c_uint64(self._target.compute_units * together)
         count = ctypes.c_uint64(len(tasks))
         if self._runtime.library.rpl_makespan(ctypes.c_void_p(tasks.ctypes.data), count, slots, ctypes.byref(end)):
             raise TimingUnavailable("too little memory to schedule the workgroups", hint="Free memory of the host.")
@@ -252,21 +261,57 @@ class _Replay:
     def write_back_ns(self, unit: _UnitResult, scale: float) -> float:
         """Return the time in which L2 writes its dirty lines back at the end of the launch."""
         held = _DIRTY_SHARE * self._target.caches.l2_bytes_per_xcd * self._target.xcds
-        written = unit.counters.l2_writes * _SMALL_LINE_BYTES * scale
+        memory = self._launch.memory
+        written = unit.counters.l2_writes * _SMALL_LINE_BYTES * scale if memory is None else memory.traffic.dirty_bytes_at_end
         return min(written, held) / self._timing.write_back_gb_per_s
+
+
+def _line_sources(memory: SharedMemoryProfile, representatives: NDArray[np.int64], traces: int) -> ctypes.Array[LineSources]:
+    """Return the levels that serve the requests of the workgroups that each trace represents."""
+    replaced = _replaced_share(memory)
+    to_mall = 1 - min(1.0, memory.traffic.dram_write_bytes / max(1.0, memory.traffic.mall_write_bytes))
+    sources = (LineSources * traces)()
+    for trace in range(traces):
+        workgroups = np.flatnonzero(representatives == trace)
+        loads = memory.shares(RequestKind.LOAD, workgroups)
+        sources[trace] = LineSources(
+            load_l2=loads.l2,
+            load_pending=loads.pending,
+            load_mall=loads.mall,
+            store_l2=1 - replaced,
+            store_mall=replaced * to_mall,
+            atomic_l2=memory.shares(RequestKind.ATOMIC, workgroups).l2,
+        )
+    return sources
+
+
+def _replaced_share(memory: SharedMemoryProfile) -> float:
+    """Return the bytes that L2 writes to memory during the launch per byte that it receives."""
+    received = float(memory.channels["writes"].sum()) * _SMALL_LINE_BYTES
+    written = memory.traffic.mall_write_bytes - memory.traffic.dirty_bytes_at_end
+    return min(1.0, max(0.0, written / received)) if received else 0.0
 
 
 def _zeros(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     return np.zeros(count), np.zeros(count), np.zeros(count)
 
 
-def _parameters(target: Target, timing: TimingParameters, active_units: int, waves_per_workgroup: int) -> CuParameters:
+def _parameters(
+    target: Target,
+    timing: TimingParameters,
+    active_units: int,
+    waves_per_workgroup: int,
+    memory: SharedMemoryProfile | None,
+) -> CuParameters:
     caches, clock_ghz = target.caches, target.max_clock_mhz / 1000
     units_per_xcd = max(1, ceil(active_units / target.xcds))
     units_per_engine = max(1, ceil(active_units / target.shader_engines))
 
-    def share(gb_per_s: float) -> float:
-        return min(timing.l2_bytes_per_clock_per_cu, gb_per_s / clock_ghz / active_units)
+    channel_load = 1.0 if memory is None else memory.l2_imbalance
+    memory_load = 1.0 if memory is None else memory.memory_imbalance
+
+    def share(gb_per_s: float, busiest: float = 1.0) -> float:
+        return min(timing.l2_bytes_per_clock_per_cu, gb_per_s / clock_ghz / active_units / busiest)
 
     same = {
         name: getattr(timing, name)
@@ -292,10 +337,11 @@ def _parameters(target: Target, timing: TimingParameters, active_units: int, wav
         replace_cycles=timing.workgroup_replace_cycles,
         tlb_page_shift=timing.tlb_page_bytes.bit_length() - 1,
         l2_port_bytes=timing.l2_bytes_per_clock_per_cu,
-        l2_bytes=share(timing.achievable_l2_gb_per_s),
-        mall_bytes=share(timing.achievable_mall_gb_per_s),
-        dram_bytes=share(timing.achievable_dram_gb_per_s),
-        dram_write_bytes=share(timing.achievable_dram_write_gb_per_s),
+        l2_bytes=share(timing.achievable_l2_gb_per_s, channel_load),
+        mall_bytes=share(timing.achievable_mall_gb_per_s, memory_load),
+        mall_write_bytes=share(timing.achievable_mall_write_gb_per_s, memory_load),
+        dram_bytes=share(timing.achievable_dram_gb_per_s, memory_load),
+        dram_write_bytes=share(timing.achievable_dram_write_gb_per_s, memory_load),
     )
 
 

@@ -70,7 +70,9 @@ class TimedWave(ctypes.Structure):
 class LineSources(ctypes.Structure):
     """struct rpl_line_sources."""
 
-    _fields_ = tuple((name, ctypes.c_double) for name in ("load_l2", "load_mall", "store_l2", "atomic_l2"))
+    _fields_ = tuple(
+        (name, ctypes.c_double) for name in ("load_l2", "load_pending", "load_mall", "store_l2", "store_mall", "atomic_l2")
+    )
 
 
 class CuParameters(ctypes.Structure):
@@ -92,7 +94,9 @@ class CuParameters(ctypes.Structure):
         ),
         *(
             (name, ctypes.c_double)
-            for name in ("lds_write_factor", "l2_port_bytes", "l2_bytes", "mall_bytes", "dram_bytes", "dram_write_bytes")
+            for name in (
+                "lds_write_factor", "l2_port_bytes", "l2_bytes", "mall_bytes", "mall_write_bytes", "dram_bytes", "dram_write_bytes"
+            )
         ),
     )  # fmt: skip
 
