@@ -136,9 +136,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         first, last = (count * t // threads for t in (thread, thread + 1))
         runtime.library.rpl_run(ctypes.byref(launch), ctypes.byref(states[thread]), ctypes.c_uint64(first), ctypes.c_uint64(last))
 
-    with FootprintRecorder(
-        runtime, threads, dispatch.workgroups, registry, enabled=dispatch.records_lines
-    ) as recorder:
+    with FootprintRecorder(runtime, threads, dispatch.workgroups, registry, enabled=dispatch.records_lines) as recorder:
         for thread, state in enumerate(states):
             state.footprint = recorder.address(thread)
         if threads == 1:

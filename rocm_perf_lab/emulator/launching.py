@@ -193,7 +193,6 @@ def _result(
             [block.counters for block in program.blocks],
             execution.block_executions,
             execution.block_active_lanes,
-            [block.quads_per_vector_instruction for block in program.blocks],
             execution.counters,
         ),
         memory=execution.counters,

@@ -77,11 +77,11 @@ def run_sampled(
     wanted = total if sampling.workgroups is None else min(sampling.workgroups, total)
     if wanted == total or rewinding is None:
         chosen = _unseen(total, wanted, sampling, random)
-        execution = execute(replace(dispatch, traced_workgroups=chosen))
+        execution = execute(replace(dispatch, traced_workgroups=chosen, records_lines=True))
         return _assigned(execution, dict(zip(chosen, execution.traces, strict=True)), wanted, sampling, random)
     first_choice = _unseen(total, wanted, sampling, random) if sampling.dependent or dispatch.cooperative else ()
     with rewinding() as memory:
-        execution = execute(replace(dispatch, traced_workgroups=first_choice, run=RunNumber.FIRST))
+        execution = execute(replace(dispatch, traced_workgroups=first_choice, run=RunNumber.FIRST, records_lines=True))
         if execution.fault is not None:
             return SampledRun(execution, [], None)
         traces = dict(zip(first_choice, execution.traces, strict=True))
@@ -128,7 +128,7 @@ def _trace(
 ) -> Execution:
     """Run the chosen workgroups with tracing, together with all others if they depend on them."""
     ids = np.asarray(chosen, np.int64)
-    dispatch = replace(dispatch, traced_workgroups=chosen, checks=None)
+    dispatch = replace(dispatch, traced_workgroups=chosen, checks=None, records_lines=False)
     if not dispatch.cooperative:
         budget = max(_LEAST_BUDGET, _BUDGET_FACTOR * int(counts["instructions"][ids].sum()))
         alone = execute(replace(dispatch, chosen_workgroups=chosen, max_instructions=min(budget, dispatch.max_instructions)))
