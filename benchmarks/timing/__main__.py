@@ -84,7 +84,7 @@ def _compare_sheet(publisher: Publisher, containing: str, *, store: bool) -> Non
 def evaluated(case: Case, *, quick: bool = False) -> Outcome:
     """Run one case on the emulator."""
     started = time.monotonic()
-    emulation = Emulation(clock_mhz=case.series.clock_mhz, quick=quick)
+    emulation = Emulation(clock_mhz=case.series.clock_mhz, gpu=case.family.gpu, quick=quick)
     emulated = MEASURES[case.family.measure](emulation, case.parameters)
     measured = case.point.measured
     return Outcome(

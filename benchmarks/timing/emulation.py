@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 KERNELS = Path(__file__).parent.parent / "kernels" / "timing"
 TARGET = "mi300x"
+DIFFERENCES = {"MI300X": {}, "MI300A": {"compute_units": 228, "xcds": 6, "shader_engines": 24}}
+"""Configuration of other GPUs of the architecture, where it differs from TARGET; the memory system is the same."""
 
 
 class Emulation:
@@ -39,12 +41,14 @@ class Emulation:
 
     Args:
         clock_mhz: Clock of the published measurement; the maximum clock of the target if None.
+        gpu: Key of DIFFERENCES.
         quick: Whether measures may use smaller problems, for a first look.
     """
 
-    def __init__(self, *, clock_mhz: int | None = None, quick: bool = False) -> None:
+    def __init__(self, *, clock_mhz: int | None = None, gpu: str = "MI300X", quick: bool = False) -> None:
         target = load_target(TARGET)
-        self.target = target if clock_mhz is None else target.model_copy(update={"max_clock_mhz": clock_mhz})
+        clock = {} if clock_mhz is None else {"max_clock_mhz": clock_mhz}
+        self.target = target.model_copy(update=DIFFERENCES[gpu] | clock)
         self.quick = quick
         self._device = EmulatorDevice(target=self.target)
 

@@ -61,7 +61,7 @@ class Family(StrictModel):
     name: str
     measure: str
     source: str
-    gpu: Literal["MI300X", "MI300A", "MI325X"]
+    gpu: Literal["MI300X", "MI300A"]
     kernel: str
     structure: str
     unit: str
