@@ -44,6 +44,7 @@ def estimate_launch(
         TimingUnavailable: The target has no timing parameters.
     """
     from rocm_perf_lab.emulator.build import load_runtime
+    from rocm_perf_lab.emulator.counters import block_totals
     from rocm_perf_lab.emulator.timing.engine import TracedLaunch, estimate
     from rocm_perf_lab.emulator.timing.shared_caches import shared_memory_profile
 
@@ -63,5 +64,9 @@ def estimate_launch(
         sample=result.sample,
         workgroup_counts=result.workgroup_counts,
         memory=memory,
+        counters={
+            **block_totals([block.counters for block in result.program.blocks], result.block_executions),
+            **result.counters,
+        },
     )
     return estimate(runtime, traced, target, thread_trace=thread_trace)

@@ -92,10 +92,10 @@ class EmulatorDevice:
     @property
     def estimated_counters(self) -> tuple[str, ...]:
         """Names of counters that the timing model estimates."""
-        from rocm_perf_lab.emulator.timing.memory_counters import hardware_counters
-        from rocm_perf_lab.emulator.timing.structures import CuCounters
+        from rocm_perf_lab.emulator.timing.memory_counters import estimated_counters
 
-        return tuple(hardware_counters(CuCounters(), scale=0.0, cycles=0.0, active_units=0, target=self._target))
+        exact = set(self.exact_counters)
+        return tuple(name for name in estimated_counters() if name not in exact)
 
     @property
     def max_instructions(self) -> int:
@@ -146,7 +146,7 @@ class EmulatorDevice:
                 thread_trace=att is not None,
             )
             outputs = _read_outputs(machine, launch, buffers)
-        values = {**result.counters, **timing.counters}
+        values = {**timing.counters, **result.counters}
         wanted = {name: float(values[name]) for name in counters if name in values}
         durations = [timing.duration_ns] * runs
         write_database(database, launch_record(self._target, self.identity, launch, durations, wanted))

@@ -41,13 +41,18 @@ def execution_counters(events: Mapping[str, int]) -> dict[str, int]:
 
 
 def model_counters(section: str, values: Mapping[str, Number]) -> dict[str, float]:
-    """Return the counters of a section (`timing`, `shared_caches`) whose rules have all values, rounded."""
+    """Return the counters of a section (`timing`, `shared_totals`) whose rules have all values, rounded.
+
+    A difference of two estimates that is negative makes no counter.
+    """
     counters = {}
     for name, rule in _rules(section).items():
         try:
-            counters[name] = float(round(rule(values)))
+            value = round(rule(values))
         except KeyError:
             continue
+        if value >= 0:
+            counters[name] = float(value)
     return counters
 
 

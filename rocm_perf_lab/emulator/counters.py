@@ -38,8 +38,20 @@ def launch_counters(
         block_active_lanes: Active lanes summed over the vector ALU instructions of each block, (n_blocks).
         runtime: Counters of the runtime, by field of `struct rpl_counters`, with full_waves.
     """
-    events = dict.fromkeys(counter_names(), 0) | dict(runtime) | {"vector_lanes": int(block_active_lanes.sum())}
+    lanes = {"vector_lanes": int(block_active_lanes.sum())}
+    events = {**block_totals(block_counters, block_executions), **runtime, **lanes}
+    return dict(sorted(execution_counters(events).items()))
+
+
+def block_totals(block_counters: Sequence[Mapping[str, int]], block_executions: NDArray[np.uint64]) -> dict[str, int]:
+    """Return the counters and events of instruction classes, including those that are zero.
+
+    Args:
+        block_counters: Increments of one execution of each basic block, (n_blocks).
+        block_executions: Executions of each block, (n_blocks).
+    """
+    totals = dict.fromkeys(counter_names(), 0)
     for per_execution, executions in zip(block_counters, block_executions.tolist(), strict=True):
         for name, increment in per_execution.items():
-            events[name] = events.get(name, 0) + increment * executions
-    return dict(sorted(execution_counters(events).items()))
+            totals[name] = totals.get(name, 0) + increment * executions
+    return totals

@@ -267,7 +267,7 @@ class EmulatedReplayer:
             dynamic_lds_bytes=code.geometry.dynamic_lds_bytes,
             buffers=[block for mapped in self._regions for block in mapped.blocks],
         )
-        self._counters = {name: float(value) for name, value in {**result.counters, **timing.counters}.items()}
+        self._counters = {name: float(value) for name, value in {**timing.counters, **result.counters}.items()}
         return timing.duration_ns / 1e3
 
 

@@ -412,8 +412,6 @@ static double fetched(struct unit *u, struct wave_state *w, const struct rpl_tim
   if (line != w->code_line) {
     int hit;
     size_t entry = cache_lookup(&u->code, line, &hit);
-    n->fetches++;
-    n->level_fetch += cu->fetch_block_cycles;
     if (hit) {
       n->instruction_hits++;
     } else {
@@ -426,6 +424,8 @@ static double fetched(struct unit *u, struct wave_state *w, const struct rpl_tim
     w->code_line = line;
   }
   if (block != w->fetch_block) {
+    n->fetches++;
+    n->level_fetch += cu->fetch_block_cycles;
     if (block == w->fetch_block + 1) now = later(now, w->block_entered + cu->fetch_block_cycles);
     w->block_entered = now;
     w->fetch_block = block;

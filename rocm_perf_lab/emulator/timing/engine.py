@@ -78,6 +78,8 @@ class TracedLaunch:
     """(workgroups) of :data:`~rocm_perf_lab.emulator.timing.strata.WORKGROUP_COUNTS`: exact counts of every workgroup."""
     memory: SharedMemoryProfile | None = None
     """Levels that serve the requests beyond the vector L1; None gives the compute unit equal shares of L2 and MALL."""
+    counters: Mapping[str, int] | None = None
+    """Counters of the functional run, from which counters of the timing model are derived."""
 
     @property
     def representatives(self) -> NDArray[np.int64]:
@@ -145,7 +147,15 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
     return TimingEstimate(
         duration_ns=round(cycles / replay.clock_ghz + timing.launch_overhead_ns + replay.write_back_ns(unit, scale)),
         cycles=cycles,
-        counters=hardware_counters(unit.counters, scale=scale, cycles=cycles, active_units=replay.active_units, target=target),
+        counters=hardware_counters(
+            unit.counters,
+            scale=scale,
+            cycles=cycles,
+            active_units=replay.active_units,
+            target=target,
+            executed=launch.counters,
+            memory=launch.memory,
+        ),
         hits=unit.hits,
         latency_cycles=unit.latency_cycles,
         stall_cycles=unit.stall_cycles,

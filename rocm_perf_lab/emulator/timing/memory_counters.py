@@ -1,57 +1,86 @@
-"""Hardware counters estimated by the timing model: caches, memory, cycles; instruction counters are exact instead.
+"""Hardware counters of the timing model: cycles, waits, caches and memory; the functional run counts instructions instead.
 
-Units are those of the hardware: SQ wave counters in quad-cycles, SQ_CYCLES and SQ_BUSY_CYCLES summed over shader engines,
-GRBM summed over XCCs, reads of 128 and writes of 64 bytes.
+The rules are in `emulator/counter_rules.yaml`. Units are those of the hardware: waits and lifetimes of wavefronts in quad-cycles,
+SQ_CYCLES and SQ_BUSY_CYCLES summed over shader engines, SQ_BUSY_CU_CYCLES over compute units, GRBM over XCDs, TCC_CYCLE over L2
+channels; reads from L2 have 128, writes 64 bytes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.emulator.counter_rules import counters_of, is_counter, model_counters
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.timing.shared_caches import SharedMemoryProfile
     from rocm_perf_lab.emulator.timing.structures import CuCounters
     from rocm_perf_lab.target.model import Target
 
-_QUAD = 4
+_CHANNEL_PREFIX = "channel_"
+_LINE_BYTES = 128
+_SECTIONS = ("timing", "shared_totals")
 
 
-def hardware_counters(unit: CuCounters, *, scale: float, cycles: float, active_units: int, target: Target) -> dict[str, float]:
-    """Return the counters of the launch.
+def hardware_counters(
+    unit: CuCounters,
+    *,
+    scale: float,
+    cycles: float,
+    active_units: int,
+    target: Target,
+    executed: Mapping[str, int] | None = None,
+    memory: SharedMemoryProfile | None = None,
+) -> dict[str, float]:
+    """Return the counters of the launch and of every L2 channel, for example `TCC_HIT[17]`.
+
+    Channels are numbered through the XCDs: with 16 channels each, 17 is channel 1 of XCD 1. A counter whose inputs are unknown is
+    missing.
 
     Args:
         unit: Totals of the simulated compute unit.
         scale: Workgroups of the launch per simulated workgroup.
         cycles: Clocks of the whole launch.
         active_units: Compute units with work.
-        target: Target GPU, for its XCCs and shader engines.
+        target: Target GPU, for its XCDs, shader engines and channels.
+        executed: Counters and events of the functional run, which have precedence over estimates.
+        memory: Traffic of L2; without it, the counters of the simulated unit are used and those of channels are missing.
     """
-
-    def scaled(value: float) -> float:
-        return float(round(value * scale))
-
-    reads, writes = scaled(unit.l2_reads), scaled(unit.l2_writes)
-    hits, misses = scaled(unit.l2_hits), scaled(unit.l2_misses)
-    return {
-        "TCP_TOTAL_CACHE_ACCESSES_sum": scaled(unit.l1_lookups),
-        "TCP_TCC_READ_REQ_sum": reads,
-        "TCP_TCC_WRITE_REQ_sum": writes,
-        "TCP_TCC_ATOMIC_WITH_RET_REQ_sum": 0.0,
-        "TCP_TCC_ATOMIC_WITHOUT_RET_REQ_sum": 0.0,
-        "TCC_REQ_sum": reads + writes,
-        "TCC_READ_sum": reads,
-        "TCC_WRITE_sum": writes,
-        "TCC_HIT_sum": hits,
-        "TCC_MISS_sum": misses,
-        "TCC_EA0_RDREQ_sum": scaled(unit.dram_reads),
-        "TCC_EA0_RDREQ_32B_sum": 0.0,
-        "TCC_BUBBLE_sum": scaled(unit.dram_reads),
-        "TCC_EA0_WRREQ_sum": scaled(unit.dram_writes),
-        "TCC_EA0_WRREQ_64B_sum": scaled(unit.dram_writes),
-        "SQ_WAVE_CYCLES": scaled(unit.wave_cycles / _QUAD),
-        "SQ_WAIT_ANY": scaled(unit.wait_cycles / _QUAD),
-        "SQ_ACTIVE_INST_VALU": scaled(unit.valu_busy_cycles / _QUAD),
-        "SQ_BUSY_CU_CYCLES": float(round(cycles / _QUAD * active_units)),
-        "SQ_BUSY_CYCLES": float(round(cycles * target.shader_engines)),
-        "SQ_CYCLES": float(round(cycles * target.shader_engines)),
-        "GRBM_GUI_ACTIVE": float(round(cycles * target.xcds)),
+    values: dict[str, float] = {str(name): getattr(unit, str(name)) * scale for name, *_ in unit._fields_}
+    values |= {
+        "cycles": cycles,
+        "active_units": active_units,
+        "active_engines": min(target.shader_engines, active_units),
+        "active_xcds": min(target.xcds, active_units),
+        "compute_units": target.compute_units,
+        "shader_engines": target.shader_engines,
+        "xcds": target.xcds,
+        "l2_channels": target.xcds * target.caches.l2_channels_per_xcd,
     }
+    exact = {name: value for name, value in (executed or {}).items() if is_counter(name) or name not in values}
+    counters = model_counters("timing", {**values, **exact})
+    if memory is None:
+        return counters
+    traffic = {f"{_CHANNEL_PREFIX}{name}": float(memory.channels[name].sum()) for name in memory.channels.dtype.names or ()}
+    traffic["written_back_lines"] = memory.traffic.dirty_bytes_at_end / _LINE_BYTES
+    return {**counters, **model_counters("shared_totals", {**values, **traffic, **exact}), **_channel_counters(memory.channels)}
+
+
+def estimated_counters() -> tuple[str, ...]:
+    """Return the counters that :func:`hardware_counters` can make for a whole launch."""
+    return tuple(sorted({name for section in _SECTIONS for name in counters_of(section)}))
+
+
+def _channel_counters(channels: NDArray[np.void]) -> dict[str, float]:
+    """Return the counters of every channel, numbered through the XCDs."""
+    names = channels.dtype.names or ()
+    flat = channels.reshape(-1)
+    counters = {}
+    for number in range(len(flat)):
+        found = model_counters("shared_channels", {f"{_CHANNEL_PREFIX}{name}": int(flat[name][number]) for name in names})
+        counters |= {f"{name}[{number}]": value for name, value in found.items()}
+    return counters
