@@ -133,19 +133,20 @@ class FootprintRecorder:
 
     def _common_level(self) -> int:
         """Thin the records of all threads to one level at which they do not exceed the limit together."""
-        level = max(record.level for record in self._records)
+        level = max(int(record.level) for record in self._records)
         while True:
             for record in self._records:
                 if record.level < level:
                     self._runtime.library.rpl_footprint_thin(ctypes.byref(record), ctypes.c_uint32(level))
-            if sum(record.count for record in self._records) <= self._limit:
+            if sum(int(record.count) for record in self._records) <= self._limit:
                 return level
             level += 1
 
 
 def sampling_shift(lines: int) -> int:
     """Return the binary logarithm of the sampling that a launch with this number of allocated lines starts with."""
-    return min(_LARGEST_SHIFT, max(0, ceil(log2(max(1, lines) / _LINES_IN_DETAIL))))
+    shift = ceil(log2(max(1, lines) / _LINES_IN_DETAIL))
+    return min(_LARGEST_SHIFT, max(0, shift))
 
 
 def _copied(record: FootprintRecord) -> NDArray[np.void]:

@@ -19,8 +19,13 @@ static inline uint32_t chosen_line(uint32_t group, uint32_t shift) {
   return group << shift | (mixed(group) & ((1u << shift) - 1));
 }
 
+// Of two neighbouring groups one remains at level 1, of two neighbouring pairs one pair at level 2, and so on, so that a level
+// keeps a part of the lower one.
 static inline int is_kept(uint64_t place, uint32_t shift, uint32_t level) {
-  return !(mixed(((uint32_t)place >> shift) ^ 0x5bd1e995u) & ((1u << level) - 1));
+  uint32_t group = (uint32_t)place >> shift;
+  for (uint32_t k = 1; k <= level; k++, group >>= 1)
+    if ((group ^ mixed(group >> 1 ^ k << 27)) & 1) return 0;
+  return 1;
 }
 
 void rpl_footprint_thin(struct rpl_footprint *f, uint32_t level) {

@@ -19,8 +19,7 @@ enum {
 // its workgroup (4), accessed dwords less one (5). `time`: earlier memory instructions of the wavefront.
 struct rpl_line_access { uint64_t place; uint32_t workgroup, time; };
 
-// Records of one thread. Lines are sampled in two steps: one of each 2^shift consecutive ones, then by a hash so that
-// 1 / 2^level remains. `level` rises whenever the records exceed `limit`.
+// Records of one thread: one of each 2^(shift + level) consecutive lines. `level` rises whenever the records exceed `limit`.
 struct rpl_footprint {
   struct rpl_line_access *records;
   uint64_t count, capacity, limit;

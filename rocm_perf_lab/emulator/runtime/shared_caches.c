@@ -1,5 +1,5 @@
 // Workgroups go to the XCDs in turn and advance at the pace of their memory instructions. Each accesses its L1, the L2 of
-// its XCD and then the MALL. Caches are scaled to the sample of lines, and sets are chosen by a hash.
+// its XCD and then the MALL. Caches are scaled to the sample of lines.
 #include "shared_caches.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct entry {
   uint8_t padding[5];
 };
 
-struct cache { struct entry *entries; uint32_t sets, ways, clock; uint64_t random; };
+struct cache { struct entry *entries; uint32_t sets, ways, clock, sampling; uint64_t random; };
 
 static uint32_t greater(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
@@ -27,18 +27,18 @@ static int cache_open(struct cache *c, uint32_t lines, uint32_t ways, uint32_t s
   c->ways = scaled < ways ? scaled : ways;
   c->sets = greater(scaled / c->ways, 1);
   c->clock = 0;
+  c->sampling = sampling;
   c->random = 1;
   c->entries = calloc((size_t)c->sets * c->ways, sizeof *c->entries);
   return c->entries != NULL;
 }
 
-static uint64_t hash_of(uint64_t line) {
-  line = (line ^ line >> 32) * 0x9E3779B97F4A7C15ull;
-  return (line ^ line >> 29) * 0xBF58476D1CE4E5B9ull;
-}
-
+// Consecutive lines of the sample are in consecutive sets, so that contiguous data fill a cache evenly. Higher bits rotate the
+// sets, so that strides do not meet in few of them.
 static struct entry *set_of(const struct cache *c, uint64_t line) {
-  return c->entries + (size_t)((unsigned __int128)hash_of(line) * c->sets >> 64) * c->ways;
+  uint64_t number = line / c->sampling, round = number / c->sets;
+  uint64_t rotation = (round ^ round >> 17) * 0x9E3779B97F4A7C15ull >> 40;
+  return c->entries + (size_t)((number + rotation) % c->sets) * c->ways;
 }
 
 static struct entry *cache_find(struct cache *c, uint64_t line) {

@@ -222,7 +222,9 @@ def _profile(
     memory_channels: NDArray[np.void],
     totals: SharedTotals,
 ) -> SharedMemoryProfile:
-    requests = sum(channels[name] for name in ("reads", "scalar_reads", "writes", "atomics")).astype(np.float64)
+    requests = np.zeros(channels.shape)
+    for name in ("reads", "scalar_reads", "writes", "atomics"):
+        requests += channels[name]
     distinct = float(channels["misses"].mean())
     window = totals.busiest_window_requests / totals.mean_window_requests if totals.mean_window_requests else 1.0
     memory = (memory_channels["read_bytes"] + memory_channels["write_bytes"]).astype(np.float64)
@@ -253,7 +255,8 @@ def _imbalance(requests: NDArray[np.float64], distinct: float, sampling: int) ->
     if not len(busy):
         return 1.0
     ratio = float((busy.max(axis=1) / busy.mean(axis=1)).mean())
-    return max(1.0, ratio - (1 - 1 / sampling) ** 0.5 * _chance(requests.shape[1], distinct))
+    noise = float((1 - 1 / sampling) ** 0.5)
+    return max(1.0, ratio - noise * _chance(requests.shape[1], distinct))
 
 
 def _chance(channels: int, mean: float) -> float:
