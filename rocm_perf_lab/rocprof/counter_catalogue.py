@@ -1,0 +1,88 @@
+"""Catalogue of hardware counters in `counters.yaml`: unit, meaning, and the certificate of emulated values."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, model_validator
+
+from rocm_perf_lab.arch.registry import find_architecture
+from rocm_perf_lab.core.models import StrictModel
+from rocm_perf_lab.core.resources import load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
+CATALOGUE_FILE = Path(__file__).with_name("counters.yaml")
+Certificate = Literal["exact", "bounded", "estimated", "unavailable"]
+_ORDER: tuple[Certificate, ...] = ("exact", "bounded", "estimated", "unavailable")
+"""By decreasing certainty."""
+_COUNTER_SETS = frozenset({"cdna3"})
+"""Counter sets that the catalogue describes."""
+_CHANNEL = re.compile(r"\[\d+\]$")
+
+
+class CounterDescription(StrictModel):
+    """Meaning of a hardware counter, and how certain its emulated value is."""
+
+    certificate: Certificate
+    unit: str = ""
+    description: str
+    bound: float | None = Field(default=None, ge=0)
+    """Largest relative deviation from the recordings, for bounded counters."""
+    scope: str = ""
+    """What the recordings cover."""
+    reason: str = ""
+    """Why the counter is unavailable."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (self.certificate == "bounded") != (self.bound is not None):
+            raise ValueError("a bounded counter has a bound, others have none")
+        if (self.certificate == "unavailable") != bool(self.reason):
+            raise ValueError("an unavailable counter has a reason, others have none")
+        return self
+
+    def __str__(self) -> str:
+        if self.bound is None:
+            return self.certificate
+        seen = "equal to the recordings" if self.bound == 0 else f"within {100 * self.bound:g} % of the recordings"
+        return f"bounded ({seen})"
+
+
+@cache
+def counter_catalogue() -> Mapping[str, CounterDescription]:
+    """Return the description of every counter of the catalogue, by name."""
+    rows = load_yaml(CATALOGUE_FILE.read_text())
+    return MappingProxyType({name: CounterDescription.model_validate(row) for name, row in rows.items()})
+
+
+def describe_counter(name: str) -> CounterDescription | None:
+    """Return the description of a counter, or None if the catalogue does not have it.
+
+    An L2 channel (`TCC_HIT[17]`) has the description of the total. Counters of it are estimated: which channel a line uses depends
+    on its physical address.
+    """
+    catalogue = counter_catalogue()
+    plain = _CHANNEL.sub("", name)
+    found = catalogue.get(plain) or catalogue.get(f"{plain}_sum")
+    if found is None or plain == name or found.certificate == "unavailable":
+        return found
+    return CounterDescription(certificate="estimated", unit=found.unit, description=found.description)
+
+
+def weakest_certificate(architecture: str, counters: Iterable[str]) -> Certificate | None:
+    """Return the certificate of an emulated value that is computed from counters, or None for architectures without catalogue.
+
+    A counter that the catalogue does not describe is unavailable.
+    """
+    described = find_architecture(architecture)
+    if described is None or described.counter_set not in _COUNTER_SETS:
+        return None
+    certificates = [found.certificate if (found := describe_counter(name)) else "unavailable" for name in counters]
+    return max(certificates, key=_ORDER.index, default="exact")
