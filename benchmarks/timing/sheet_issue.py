@@ -185,7 +185,7 @@ ISSUE: tuple[Constant, ...] = (
         _per_slot(repeated(64, "v_fmac_f32 v1, s9, v2"), "v_fmac", 8),
         "",
     ),
-    Constant("VALU, while another wavefront executes MFMA", 4, 4, "H", _side_by_side(_VALU_RUN, _MFMA_RUN, "v_add_f32")),
+    Constant("VALU, while another wavefront executes MFMA", 4, 5.4, "H", _side_by_side(_VALU_RUN, _MFMA_RUN, "v_add_f32")),
     Constant("MFMA 16x16x16 of two wavefronts, per SIMD", 16, 16, "H", rate(_MFMA_RUN, "v_mfma", waves=8, simd=0)),
     Constant(
         "MFMA 32x32x8 of two wavefronts, per SIMD", 32, 32, "H", rate(repeated(16, _LARGE, _LARGE_TOO), "v_mfma", waves=8, simd=0)
@@ -193,7 +193,7 @@ ISSUE: tuple[Constant, ...] = (
     Constant("SALU of two wavefronts, per SIMD", 4, 4, "H", rate(_SALU_RUN, "s_add", waves=8, simd=0)),
     Constant("SALU, all four SIMDs, per SIMD", 4, 4, "H", rate(_SALU_RUN, "s_add", waves=4, simd=0)),
     Constant("VALU, while another wavefront executes SALU", 4, 4, "H", _side_by_side(_VALU_RUN, _SALU_RUN, "v_add_f32")),
-    Constant("SALU, while another wavefront executes VALU", 4, 4, "H", _side_by_side(_VALU_RUN, _SALU_RUN, "s_add_u32 s9")),
+    Constant("SALU, while another wavefront executes VALU", 4, 4.4, "H", _side_by_side(_VALU_RUN, _SALU_RUN, "s_add_u32 s9")),
     Constant("MFMA 32x32x8, then independent MFMA", 32, 32, "H", gap(repeated(8, _LARGE, _LARGE_TOO), "v_mfma", "v_mfma")),
     Constant("MFMA 32x32x8, then MFMA that accumulates on it", 32, 32, "H", gap(repeated(8, _LARGE), "v_mfma", "v_mfma")),
     Constant("MFMA 16x16x16, then independent MFMA", 16, 16, "H", gap(_MFMA_RUN, "v_mfma", "v_mfma")),
