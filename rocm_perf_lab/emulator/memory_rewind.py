@@ -88,7 +88,8 @@ class MemoryRewind:
         state = np.zeros(count, np.uint8)
         record = RewoundPages(first=first, count=count, state=state.ctypes.data)
         for name in ("before", "after"):
-            address = self._library.rpl_rewind_reserve(ctypes.c_uint64(count * PAGE_BYTES))
+            dense = ctypes.c_int(name == "before")  # the second run accesses few pages
+            address = self._library.rpl_rewind_reserve(ctypes.c_uint64(count * PAGE_BYTES), dense)
             if not address:
                 raise RewindUnavailable(
                     "too little memory to run workgroups a second time",

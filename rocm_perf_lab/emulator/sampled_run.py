@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
     Trace = list[NDArray[np.uint64]]
 
+_TRACED_INSTRUCTIONS = 1_000_000
+_TRACED_PART = 0.1
+"""Traced wavefront instructions, which take several times as long as others: at most the larger of this number and this part of
+the launch, except for one workgroup of every stratum."""
 _LEAST_BUDGET = 100_000
 _BUDGET_FACTOR = 2
 """Limit of instructions of workgroups that run alone, relative to those of the first run: they may wait for others forever."""
@@ -75,10 +79,13 @@ def run_sampled(
     random = np.random.default_rng(sampling.seed)
     total = dispatch.workgroups
     wanted = total if sampling.workgroups is None else min(sampling.workgroups, total)
-    if wanted == total or rewinding is None:
+    if sampling.workgroups is None or rewinding is None:
         chosen = _unseen(total, wanted, sampling, random)
         execution = execute(replace(dispatch, traced_workgroups=chosen, records_lines=True))
-        return _assigned(execution, dict(zip(chosen, execution.traces, strict=True)), wanted, sampling, random)
+        if execution.fault is not None:
+            return SampledRun(execution, [], None)
+        strata = stratify(execution.workgroup_counts, _strata_limit(wanted))
+        return _assigned(execution, dict(zip(chosen, execution.traces, strict=True)), strata, sampling, random)
     first_choice = _unseen(total, wanted, sampling, random) if sampling.dependent or dispatch.cooperative else ()
     with rewinding() as memory:
         execution = execute(replace(dispatch, traced_workgroups=first_choice, run=RunNumber.FIRST, records_lines=True))
@@ -88,12 +95,13 @@ def run_sampled(
         counts = execution.workgroup_counts
         strata = stratify(counts, _strata_limit(wanted))
         if not is_represented(counts, strata, first_choice):
-            chosen = choose_workgroups(counts, strata, wanted, xcds=sampling.xcds, random=random)
+            limit = max(_TRACED_INSTRUCTIONS, _TRACED_PART * float(counts["instructions"].sum()))
+            chosen = choose_workgroups(counts, strata, wanted, xcds=sampling.xcds, random=random, instructions=limit)
             again = _trace(execute, replace(dispatch, run=RunNumber.SECOND), chosen, counts, memory)
             if again.fault is not None:
                 return SampledRun(again, [], None)
             traces = dict(zip(chosen, again.traces, strict=True))
-    return _assigned(execution, traces, wanted, sampling, random)
+    return _assigned(execution, traces, strata, sampling, random)
 
 
 def _strata_limit(wanted: int) -> int:
@@ -109,13 +117,9 @@ def _unseen(total: int, wanted: int, sampling: Sampling, random: np.random.Gener
 
 
 def _assigned(
-    execution: Execution, traces: dict[int, Trace], wanted: int, sampling: Sampling, random: np.random.Generator
+    execution: Execution, traces: dict[int, Trace], strata: NDArray[np.int64], sampling: Sampling, random: np.random.Generator
 ) -> SampledRun:
-    if execution.fault is not None:
-        return SampledRun(execution, [], None)
-    counts = execution.workgroup_counts
-    strata = stratify(counts, _strata_limit(wanted))
-    sample = assign(counts, strata, sorted(traces), xcds=sampling.xcds, random=random)
+    sample = assign(execution.workgroup_counts, strata, sorted(traces), xcds=sampling.xcds, random=random)
     return SampledRun(execution, [traces[workgroup] for workgroup in sample.chosen], sample)
 
 

@@ -10,9 +10,15 @@ static void *content_of(const struct rpl_pages *pages, uint64_t index) {
   return (void *)((pages->first + index) * RPL_PAGE_BYTES);
 }
 
+// Returns whether a page is zero, as fresh memory is: its copy then stays untouched.
+static int is_zero(const uint8_t *content) {
+  return !content[0] && !memcmp(content, content + 1, RPL_PAGE_BYTES - 1);
+}
+
 void rpl_rewind_page(const struct rpl_pages *pages, uint64_t run, uint64_t page, int writes) {
   uint64_t index = page - pages->first;
-  uint8_t *state = &pages->state[index], done = run == RPL_FIRST_RUN ? RPL_PAGE_WRITTEN : RPL_PAGE_REWOUND;
+  uint8_t *state = &pages->state[index];
+  const uint8_t done = run == RPL_FIRST_RUN ? RPL_PAGE_WRITTEN : RPL_PAGE_REWOUND;
   for (;;) {
     uint8_t seen = __atomic_load_n(state, __ATOMIC_ACQUIRE);
     if (seen == done || (seen == RPL_PAGE_UNTOUCHED && !writes)) return;
@@ -22,7 +28,7 @@ void rpl_rewind_page(const struct rpl_pages *pages, uint64_t run, uint64_t page,
     }
     if (!__atomic_compare_exchange_n(state, &seen, RPL_PAGE_BUSY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) continue;
     void *content = content_of(pages, index);
-    if (seen == RPL_PAGE_UNTOUCHED) memcpy(place(pages->before, index), content, RPL_PAGE_BYTES);
+    if (seen == RPL_PAGE_UNTOUCHED && !is_zero(content)) memcpy(place(pages->before, index), content, RPL_PAGE_BYTES);
     if (run == RPL_SECOND_RUN) {
       memcpy(place(pages->after, index), content, RPL_PAGE_BYTES);
       if (seen == RPL_PAGE_WRITTEN) memcpy(content, place(pages->before, index), RPL_PAGE_BYTES);
@@ -40,7 +46,9 @@ void rpl_rewind_restore(const struct rpl_pages *pages, int before) {
 }
 
 // Returns the address of `bytes` of zeroed memory that is used only as far as it is written, or 0.
-uint64_t rpl_rewind_reserve(uint64_t bytes) {
+uint64_t rpl_rewind_reserve(uint64_t bytes, int dense) {
   void *got = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return got == MAP_FAILED ? 0 : (uint64_t)got;
+  if (got == MAP_FAILED) return 0;
+  if (dense) madvise(got, bytes, MADV_HUGEPAGE);  // fewer page faults; a failure only costs time
+  return (uint64_t)got;
 }

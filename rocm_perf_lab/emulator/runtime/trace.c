@@ -36,7 +36,10 @@ static void touch(struct line_set *s, uint64_t line, uint32_t first, uint32_t co
     s->line[k - 1] = line;
     s->bytes[k - 1][0] = s->bytes[k - 1][1] = 0;
   }
-  for (uint32_t b = first; b < first + count; b++) s->bytes[k - 1][b >> 6] |= 1ull << (b & 63);
+  uint64_t *bytes = s->bytes[k - 1], mask = (1ull << count) - 1;  // an access has at most 16 bytes
+  if (first < 64) bytes[0] |= mask << first;
+  if (first >= 64) bytes[1] |= mask << (first - 64);
+  else if (first + count > 64) bytes[1] |= mask >> (64 - first);
 }
 
 static uint64_t line_word(const struct line_set *s, uint32_t k) {
@@ -91,7 +94,8 @@ static uint64_t atomic_cycles(uint64_t lanes, const uint64_t *address) {
 }
 
 void rpl_trace_vector(struct rpl_wave *w, int inst, int access, uint64_t lanes, const uint64_t *address, uint32_t width) {
-  struct line_set set = {.count = 0};
+  struct line_set set;
+  set.count = 0;  // the rest is set when it is used
   RPL_FOR_LANES(lanes, l) {
     uint64_t at = address[l], end = address[l] + width;
     while (at < end) {

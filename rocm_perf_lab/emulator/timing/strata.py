@@ -100,7 +100,13 @@ def stratify(counts: NDArray[np.void], limit: int) -> Integers:
 
 
 def choose_workgroups(
-    counts: NDArray[np.void], strata: Integers, wanted: int, *, xcds: int, random: np.random.Generator
+    counts: NDArray[np.void],
+    strata: Integers,
+    wanted: int,
+    *,
+    xcds: int,
+    random: np.random.Generator,
+    instructions: float = float("inf"),
 ) -> tuple[int, ...]:
     """Choose workgroups to trace at random: some of every stratum, in pairs of neighbours if possible, and the heaviest one.
 
@@ -110,16 +116,20 @@ def choose_workgroups(
         wanted: Maximum number of workgroups, at least the number of strata.
         xcds: Workgroup i runs on XCD i modulo this, so that i and i + xcds are neighbours.
         random: Source of the choice.
+        instructions: Approximate limit of wavefront instructions to trace; only the second and further workgroups of a stratum
+            are omitted for it.
 
     Returns:
         Ascending linear ids.
     """
-    if wanted >= len(counts):
+    if wanted >= len(counts) and counts["instructions"].sum() <= instructions:
         return tuple(range(len(counts)))
     weights = _weights(counts)
     heaviest = int(np.argmax(weights))
     reserved = int(weights.min() < weights[heaviest] and wanted > 1)
-    shares = _shares(np.bincount(strata, weights=weights), np.bincount(strata), wanted - reserved)
+    sizes = np.bincount(strata)
+    lengths = np.bincount(strata, weights=counts["instructions"].astype(np.float64)) / sizes
+    shares = _shares(np.bincount(strata, weights=weights), sizes, lengths, wanted - reserved, instructions)
     chosen: set[int] = set()
     for stratum, share in enumerate(shares):
         chosen |= _choose_from(np.flatnonzero(strata == stratum), int(share), xcds, random)
@@ -218,12 +228,16 @@ def _halves(rows: Floats, weights: Floats, leaf: Integers) -> tuple[Integers, In
     return leaf[order[:cut]], leaf[order[cut:]]
 
 
-def _shares(weights: Floats, sizes: Integers, wanted: int) -> Integers:
+def _shares(weights: Floats, sizes: Integers, lengths: Floats, wanted: int, instructions: float) -> Integers:
     """Distribute `wanted` workgroups: one per stratum, heavy ones first, the others in proportion to weight (D'Hondt)."""
     shares = np.zeros(len(weights), np.int64)
     shares[np.argsort(-weights, kind="stable")[:wanted]] = 1
     while shares.sum() < wanted:
-        shares[int(np.argmax(np.where(shares < sizes, weights / (shares + 1), -1.0)))] += 1
+        left = instructions - float((shares * lengths).sum())
+        gains = np.where((shares < sizes) & (lengths <= left), weights / (shares + 1), -1.0)
+        if gains.max() < 0:
+            break
+        shares[int(np.argmax(gains))] += 1
     return shares
 
 
