@@ -31,14 +31,20 @@ def gemm_256(emulation: Emulation, parameters: Parameters) -> float:
 def gemm_256_clocks(emulation: Emulation, parameters: Parameters) -> float:
     """Return the clocks of a product in tiles of 256 x 256, extrapolated along k from products of 8 and 16 steps."""
     steps = int(parameters["k"]) // STEP
-    short, long = (_gemm_256_clocks(emulation.target.max_clock_mhz, count, **parameters) for count in SHORT)
+    short, long = _short_runs(emulation, parameters)
     return long + (long - short) / (SHORT[1] - SHORT[0]) * (steps - SHORT[1])
 
 
 def gemm_256_step(emulation: Emulation, parameters: Parameters) -> float:
     """Return the clocks of a step of 64 of k: 256 matrix instructions per wavefront."""
-    short, long = (_gemm_256_clocks(emulation.target.max_clock_mhz, count, **parameters) for count in SHORT)
+    short, long = _short_runs(emulation, parameters)
     return (long - short) / (SHORT[1] - SHORT[0])
+
+
+def _short_runs(emulation: Emulation, parameters: Parameters) -> tuple[float, float]:
+    structure = {name: value for name, value in parameters.items() if name != "k"}
+    clock_mhz = emulation.target.max_clock_mhz
+    return _gemm_256_clocks(clock_mhz, SHORT[0], **structure), _gemm_256_clocks(clock_mhz, SHORT[1], **structure)
 
 
 @lru_cache(maxsize=64)

@@ -51,8 +51,9 @@ template <int PAD> __device__ void through_lds(const float* in, float* out, int 
 extern "C" __global__ void transpose_lds(const float* in, float* out, int side) { through_lds<0>(in, out, side); }
 extern "C" __global__ void transpose_lds_padded(const float* in, float* out, int side) { through_lds<1>(in, out, side); }
 
-// Sum of `count` values, `each` per work-item in steps of the whole grid, then one atomic add per workgroup.
-extern "C" __global__ void sum_scalar(const float* in, float* out, int each) {
+// Partial sums, `each` values per work-item in steps of the whole grid. Each workgroup publishes its sum with a fence and counts
+// itself; the last one adds the partial sums.
+extern "C" __global__ void sum_all(const float* in, float* partial_sums, unsigned* done, int each) {
   const size_t stride = (size_t)gridDim.x * blockDim.x, at = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
   float sum[4] = {};
   for (int i = 0; i < each; i += 4)
@@ -65,8 +66,17 @@ extern "C" __global__ void sum_scalar(const float* in, float* out, int each) {
   if (threadIdx.x == 0) {
     total = 0;
     for (int i = 0; i < blockDim.x / 64; i++) total += partial[i];
-    out[blockIdx.x] = total;
+    partial_sums[blockIdx.x] = total;
   }
+  __threadfence();
+  __shared__ unsigned last;
+  __syncthreads();
+  if (threadIdx.x == 0) last = atomicAdd(done, 1) == gridDim.x - 1;
+  __syncthreads();
+  if (!last) return;
+  total = 0;
+  for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) total += ((volatile float*)partial_sums)[i];
+  unsafeAtomicAdd(&partial_sums[gridDim.x], total);
 }
 // Sums of rows of 128 values; 32 lanes per row and `each` rows per work-item.
 extern "C" __global__ void row_sums_scalar(const float* in, float* out) {
