@@ -35,9 +35,26 @@ def test_an_emulated_time_is_labelled(documents: Path) -> None:
     assert "Every time on this page is emulated" in page
 
 
+def test_an_emulated_time_has_its_error_band(documents: Path) -> None:
+    profile = read(documents, "profile.json")
+    profile["error_bands"] = {
+        "status": "estimated",
+        "source": "50 held-out cases",
+        "time": [{"coverage": 0.8, "low_ms": 0.008, "high_ms": 0.0125}, {"coverage": 0.95, "low_ms": 0.005, "high_ms": 0.02}],
+        "ratio": [{"coverage": 0.8, "factor": 1.1}, {"coverage": 0.95, "factor": 1.25}],
+    }
+
+    page = " ".join(render(profile, read(documents, "analysis.json"), None, "vecCopy").split())
+
+    assert "10.000 us emulated, 8 to 12.5 us expected (80 %)" in page
+    assert "estimated: 50 held-out cases" in page
+    assert "less than 1.25x are indistinguishable on the emulator" in page
+
+
 def test_a_measured_time_is_not_called_emulated(documents: Path) -> None:
     profile = read(documents, "profile.json")
     profile["provenance"] |= {"emulated": False, "time_kind": "measured"}
+    profile["error_bands"] = None
 
     page = render(profile, read(documents, "analysis.json"), None, "vecCopy")
 
