@@ -19,6 +19,7 @@ from rocm_perf_lab.analysis.documents import (
 )
 from rocm_perf_lab.analysis.roofline import Roofline, Unavailable
 from rocm_perf_lab.profiling.documents import (
+    CounterCertificatePart,
     Document,
     DriftPart,
     ErrorBandsPart,
@@ -35,6 +36,8 @@ from rocm_perf_lab.profiling.documents import (
     StabilityPart,
     TimeBandPart,
 )
+from rocm_perf_lab.rocprof.counter_catalogue import describe_counter, has_catalogue, metric_certificate
+from rocm_perf_lab.rocprof.metrics import load_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.analysis.diagnosis import Diagnosis
     from rocm_perf_lab.profiling.documents import CheckedResult
     from rocm_perf_lab.profiling.profile import Profile
+    from rocm_perf_lab.rocprof.counter_catalogue import Certificate
     from rocm_perf_lab.rocprof.trace import Trace
     from rocm_perf_lab.statistics.stability import Stability
     from rocm_perf_lab.target.timing_errors import TimingErrors
@@ -99,6 +103,7 @@ def _profile(profile: Profile, diagnosis: Diagnosis, trace: Trace, result: Check
         roofline=_summary(roof) if isinstance(roof, Roofline) else None,
         roofline_reason=None if placed else _reason(diagnosis),
         counters=tuple(dict(counters) for counters in profile.counter_passes),
+        counter_certificates=_counter_certificates(profile),
         result=result,
         error_bands=error_bands_part(diagnosis.stability.median_ns / _NS_PER_MS, profile.timing_errors),
         kernels=_kernels(profile, diagnosis, trace),
@@ -118,6 +123,28 @@ def error_bands_part(time_ms: float, errors: TimingErrors | None) -> ErrorBandsP
         time=tuple(TimeBandPart(coverage=coverage, low_ms=low, high_ms=high) for coverage, low, high in bounds),
         ratio=tuple(RatioBandPart(coverage=band.coverage, factor=band.factor) for band in errors.ratio),
     )
+
+
+def _counter_certificates(profile: Profile) -> dict[str, CounterCertificatePart] | None:
+    architecture = profile.target.architecture
+    if not profile.provenance.trace.emulated or not has_catalogue(architecture):
+        return None
+    names = sorted({name for counters in profile.counter_passes for name in counters})
+    described = {name: found for name in names if (found := describe_counter(name)) is not None}
+    return {
+        name: CounterCertificatePart(certificate=found.certificate, bound=found.bound, scope=found.scope)
+        for name, found in described.items()
+    }
+
+
+def _metric_certificates(profile: Profile, diagnosis: Diagnosis) -> dict[str, Certificate] | None:
+    architecture = profile.target.architecture
+    if not profile.provenance.trace.emulated:
+        return None
+    metrics = load_metrics(architecture)
+    known = (name for name, value in diagnosis.metrics.items() if value.value is not None and name in metrics)
+    certificates = {name: metric_certificate(architecture, metrics[name]) for name in known}
+    return {name: certificate for name, certificate in certificates.items() if certificate is not None} or None
 
 
 def _gpu(profile: Profile) -> GpuPart:
@@ -290,6 +317,7 @@ def _analysis(profile: Profile, diagnosis: Diagnosis) -> AnalysisDocument:
         not_judged=found.not_judged,
         metrics={name: value.value for name, value in diagnosis.metrics.items()},
         metric_reasons={name: value.reason for name, value in diagnosis.metrics.items() if value.reason},
+        metric_certificates=_metric_certificates(profile, diagnosis),
         att=att_features(traced) if traced else None,
         att_reason=threads.reason if isinstance(threads, Unavailable) else None,
         thread_trace=thread_trace_part(traced) if traced else None,

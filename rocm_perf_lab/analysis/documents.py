@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.profiling.documents import Document, Part, ProfileDocument
+from rocm_perf_lab.rocprof.counter_catalogue import Certificate  # noqa: TC001  (a field of a model)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -305,6 +306,8 @@ class AnalysisDocument(Document):
     not_judged: tuple[str, ...]
     metrics: dict[str, float | None]
     metric_reasons: dict[str, str]
+    metric_certificates: dict[str, Certificate] | None = None
+    """How certain the metrics of an emulated kernel are; null for measured ones."""
     att: dict[str, float] | None
     att_reason: str | None
     thread_trace: ThreadTracePart | None = None

@@ -41,7 +41,7 @@ def metrics_list(target: str | None, as_json: bool, debug: bool) -> None:
 @JSON
 @DEBUG
 def metrics_show(name: str, target: str | None, as_json: bool, debug: bool) -> None:
-    """Show the metric NAME, for example vector_l1_hit_rate."""
+    """Show the metric or counter NAME, for example vector_l1_hit_rate or SQ_BUSY_CU_CYCLES."""
 
     def run() -> None:
         from rich.console import Console

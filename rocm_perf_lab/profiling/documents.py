@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
+from rocm_perf_lab.rocprof.counter_catalogue import Certificate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,10 +188,20 @@ class ProvenancePart(Part):
     rocpd_schema_version: str
 
 
+class CounterCertificatePart(Part):
+    """Certificate of an emulated counter; see :mod:`rocm_perf_lab.rocprof.counter_catalogue`."""
+
+    certificate: Certificate
+    bound: float | None = None
+    """Largest relative deviation from recordings of GPUs, for bounded counters."""
+    scope: str = ""
+    """What these recordings cover."""
+
+
 class ProfileDocument(Document):
     """`profile.json`. `runtime_ms` is the median time of one dispatch of `kernel`."""
 
-    schema_version: Literal["1.2"] = "1.2"  # type: ignore[assignment]  # 1.1 adds `result`, 1.2 `error_bands`
+    schema_version: Literal["1.2"] = "1.2"  # type: ignore[assignment]  # 1.1 adds `result`, 1.2 `error_bands`, `counter_certificates`
     kernel: KernelPart
     gpu: GpuPart
     runtime_ms: float
@@ -203,6 +214,8 @@ class ProfileDocument(Document):
     roofline: RooflineSummary | None
     roofline_reason: str | None
     counters: tuple[dict[str, float], ...]
+    counter_certificates: dict[str, CounterCertificatePart] | None = None
+    """Certificates of emulated counters; null for measured ones."""
     result: CheckedResult = "not checked"
     """Comparison of the outputs with the reference; `not checked` without a reference."""
     error_bands: ErrorBandsPart | None = None

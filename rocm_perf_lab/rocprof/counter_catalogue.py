@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
 
+    from rocm_perf_lab.rocprof.metrics import Metric
+
 CATALOGUE_FILE = Path(__file__).with_name("counters.yaml")
 Certificate = Literal["exact", "bounded", "estimated", "unavailable"]
 _ORDER: tuple[Certificate, ...] = ("exact", "bounded", "estimated", "unavailable")
@@ -65,8 +67,7 @@ def counter_catalogue() -> Mapping[str, CounterDescription]:
 def describe_counter(name: str) -> CounterDescription | None:
     """Return the description of a counter, or None if the catalogue does not have it.
 
-    An L2 channel (`TCC_HIT[17]`) has the description of the total. Counters of it are estimated: which channel a line uses depends
-    on its physical address.
+    An L2 channel (`TCC_HIT[17]`) has the description of the total, but is estimated: its lines depend on physical addresses.
     """
     catalogue = counter_catalogue()
     plain = _CHANNEL.sub("", name)
@@ -76,13 +77,36 @@ def describe_counter(name: str) -> CounterDescription | None:
     return CounterDescription(certificate="estimated", unit=found.unit, description=found.description)
 
 
+def has_catalogue(architecture: str) -> bool:
+    """Return whether the catalogue describes the counters of an architecture."""
+    described = find_architecture(architecture)
+    return described is not None and described.counter_set in _COUNTER_SETS
+
+
+def counter_certificates(architecture: str, names: Iterable[str]) -> dict[str, Certificate]:
+    """Return the certificates of the described counters among `names`; empty for architectures without catalogue."""
+    if not has_catalogue(architecture):
+        return {}
+    return {name: found.certificate for name in names if (found := describe_counter(name)) is not None}
+
+
+def metric_certificate(architecture: str, metric: Metric) -> Certificate | None:
+    """Return the certificate of an emulated metric; None for architectures without catalogue.
+
+    Counters that may be missing do not matter, and a duration is an estimate.
+    """
+    weakest = weakest_certificate(architecture, (name for name in metric.counters if name not in metric.assume_zero))
+    if weakest is None or not re.search(r"\bduration_ns\b", metric.expression):
+        return weakest
+    return max(weakest, "estimated", key=_ORDER.index)
+
+
 def weakest_certificate(architecture: str, counters: Iterable[str]) -> Certificate | None:
     """Return the certificate of an emulated value that is computed from counters, or None for architectures without catalogue.
 
     A counter that the catalogue does not describe is unavailable.
     """
-    described = find_architecture(architecture)
-    if described is None or described.counter_set not in _COUNTER_SETS:
+    if not has_catalogue(architecture):
         return None
     certificates = [found.certificate if (found := describe_counter(name)) else "unavailable" for name in counters]
     return max(certificates, key=_ORDER.index, default="exact")

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.rocprof import schema
+from rocm_perf_lab.rocprof.counter_catalogue import describe_counter, has_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from rocm_perf_lab.rocprof.counter_catalogue import CounterDescription
     from rocm_perf_lab.rocprof.recording import KernelSymbolRecord, RecordedRun
 
 _CPU_AGENT_ID = 0
@@ -198,14 +200,16 @@ class _Filler:
 
     def _fill_counters(self) -> None:
         ids = {name: index for index, name in enumerate(self._counters, start=1)}
+        catalogue = {name: describe_counter(name) for name in ids}
         described = (
             {
                 **self._owner, "id": index, "agent_id": _GPU_AGENT_ID, "target_arch": "GPU", "event_code": 0,
-                "instance_id": 0, "name": name, "symbol": name, "description": "", "component": "rocm",
+                "instance_id": 0, "name": name, "symbol": name, "component": "rocm",
+                "description": found.description if found else "", "units": found.unit if found else "",
                 "value_type": "ABS", "block": name.partition("_")[0], "expression": "", "is_constant": 0,
-                "is_derived": int(name.endswith("_sum")),
+                "is_derived": int(name.endswith("_sum")), "extdata": self._certificate_of(found),
             }
-            for name, index in ids.items()
+            for (name, index), found in zip(ids.items(), catalogue.values(), strict=True)
         )  # fmt: skip
         self._insert("info_pmc", described)
         values = (
@@ -214,6 +218,16 @@ class _Filler:
             for name, value in sorted(dispatch.counters.items())
         )
         self._insert("pmc_event", values)
+
+    def _certificate_of(self, counter: CounterDescription | None) -> str:
+        """Return the certificate of an emulated counter as JSON; measured ones have none."""
+        agent = self._run.agent
+        if counter is None or not agent.provenance.get("emulated") or not has_catalogue(agent.name):
+            return "{}"
+        certificate: dict[str, Any] = {"certificate": counter.certificate}
+        if counter.bound is not None:
+            certificate |= {"bound": counter.bound, "scope": counter.scope}
+        return json.dumps(certificate)
 
     def _insert(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Insert rows with equal columns."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocm_perf_lab.device.argument_text import format_argument
 from rocm_perf_lab.jobs.emulate.request import EmulateRequest, Emulation, summarise_output
+from rocm_perf_lab.rocprof.counter_catalogue import counter_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 def emulation_document(emulation: Emulation, request: EmulateRequest, files: Mapping[str, str]) -> str:
     """Return the document; NaN and infinities are the strings NaN, Infinity and -Infinity."""
     kernel, launch, occupancy = emulation.kernel, emulation.launch, emulation.occupancy
+    certificates = counter_certificates(emulation.target.architecture, emulation.counters)
     document = {
         "schema_version": "1.0",
         "kernel": kernel.name,
@@ -40,7 +42,8 @@ def emulation_document(emulation: Emulation, request: EmulateRequest, files: Map
             "limiter": occupancy.limiter,
         },
         "counters": {name: _whole(value) for name, value in emulation.counters.items()},
-        "estimated_counters": [name for name in emulation.counters if name not in emulation.exact],
+        "counter_certificates": certificates,
+        "estimated_counters": [name for name, certificate in certificates.items() if certificate == "estimated"],
         "time_us_emulated": emulation.duration_ns / 1000,
         "error_bands": _error_bands(emulation),
         "outputs": [_output_row(name, values, files) for name, values in emulation.outputs.items()],

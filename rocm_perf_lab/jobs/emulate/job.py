@@ -44,8 +44,7 @@ def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
     target = load_target(request.target)
     requested = requested_launch(request, target)
     device = _device(request, target)
-    exact, estimated = device.exact_counters, device.estimated_counters
-    run = device.run(requested.launch, database=database, runs=1, counters=[*exact, *estimated])
+    run = device.run(requested.launch, database=database, runs=1, counters=[*device.exact_counters, *device.estimated_counters])
     trace = read_database(run.database)
     return Emulation(
         kernel=requested.kernel,
@@ -55,7 +54,6 @@ def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
         occupancy=requested.occupancy,
         outputs=run.outputs,
         counters=dict(sorted(trace.counters_of(0).items())),
-        exact=frozenset(exact),
         duration_ns=int(trace.dispatches.duration_ns[0]),
         instruction_counts=run.instruction_counts,
         identity=device.identity,

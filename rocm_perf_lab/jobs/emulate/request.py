@@ -45,7 +45,7 @@ class EmulateRequest:
 
 @dataclass(frozen=True)
 class Emulation:
-    """Launch and its results. `exact` names the counters that are exact; the others are estimates."""
+    """Launch and its results."""
 
     kernel: KernelMetadata
     launch: Launch
@@ -54,7 +54,6 @@ class Emulation:
     occupancy: Occupancy
     outputs: Mapping[str, NDArray[Any]]
     counters: Mapping[str, float]
-    exact: frozenset[str]
     duration_ns: int
     instruction_counts: tuple[ExecutionCount, ...]
     identity: DeviceIdentity

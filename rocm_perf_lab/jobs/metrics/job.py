@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.rocprof.counter_catalogue import counter_catalogue, describe_counter, has_catalogue, metric_certificate
 from rocm_perf_lab.rocprof.metrics import architectures as all_architectures
 from rocm_perf_lab.rocprof.metrics import load_metrics, metric_architectures
 from rocm_perf_lab.target.catalog import load_target
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from rocm_perf_lab.rocprof.counter_catalogue import CounterDescription
     from rocm_perf_lab.rocprof.metrics import Metric
 
 _KINDS = {
@@ -43,7 +45,9 @@ def list_metrics(console: Console, *, target: str | None, as_json: bool) -> None
     metrics = {name: load_metrics(wanted or found[0])[name] for name, found in known.items()}
     if as_json:
         rows = [_row(metric, known[name], wanted) for name, metric in metrics.items()]
-        print(json.dumps({"schema_version": "1.0", "metrics": rows}, indent=2))
+        counters = counter_catalogue() if wanted is None or has_catalogue(wanted) else {}
+        listed = [_counter_row(name, counter) for name, counter in counters.items()]
+        print(json.dumps({"schema_version": "1.1", "metrics": rows, "counters": listed}, indent=2))
         return
     title = f"metrics of {wanted}" if wanted else "metrics"
     table = Table(title=title, title_justify="left", expand=False, show_edge=False, box=None, padding=(0, 2, 0, 0))
@@ -59,12 +63,18 @@ def list_metrics(console: Console, *, target: str | None, as_json: bool) -> None
 def show_metric(console: Console, name: str, *, target: str | None, as_json: bool) -> None:
     """Print formula, counters, unit and source of a metric, for each architecture or for that of the target.
 
+    The name of a counter prints its meaning and the certificate of its emulated values.
+
     Raises:
-        MetricError: The metric does not exist; the hint names the nearest ones.
+        MetricError: Neither a metric nor a counter has the name; the hint names the nearest metrics.
         TargetError: The target does not exist.
     """
     wanted = _architecture(target)
     known = metric_architectures()
+    counter = describe_counter(name) if name not in known else None
+    if counter is not None:
+        _show_counter(console, name, counter, as_json=as_json)
+        return
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [other for other in known if name and name in other][:5]
         hint = f"did you mean {' or '.join(near)}? " if near else ""
@@ -102,9 +112,31 @@ def show_metric(console: Console, name: str, *, target: str | None, as_json: boo
             table.add_row("at most", Text(f"{metric.at_most}; a greater value is discarded"))
         if metric.otherwise:
             table.add_row("or", Text(f"{metric.otherwise.expression}, if the profiler reports that derived counter instead"))
+        for one in architectures:
+            certificate = metric_certificate(one, metric)
+            if certificate is not None:
+                table.add_row("emulated", Text(f"{certificate} on {one}"))
         if metric.assume_zero:
             table.add_row("assumed 0", Text(f"{', '.join(metric.assume_zero)}, if not collected"))
     console.print(table)
+
+
+def _show_counter(console: Console, name: str, counter: CounterDescription, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"schema_version": "1.1", **_counter_row(name, counter)}, indent=2))
+        return
+    table = Table(show_header=False, box=None, pad_edge=False, expand=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    rows = {"counter": name, "meaning": counter.description, "unit": counter.unit, "emulated": str(counter)}
+    for label, text in {**rows, "recordings": counter.scope, "reason": counter.reason}.items():
+        if text:
+            table.add_row(label, Text(text))
+    console.print(table)
+
+
+def _counter_row(name: str, counter: CounterDescription) -> dict[str, Any]:
+    return {"name": name, **counter.model_dump()}
 
 
 def _architecture(target: str | None) -> str | None:
@@ -126,16 +158,19 @@ def _row(metric: Metric, architectures: Sequence[str], wanted: str | None) -> di
         "kind": metric.kind,
         "description": metric.description,
         "source": metric.source,
-        "architectures": {one: _expression(load_metrics(one)[metric.name]) for one in architectures if wanted in (None, one)},
+        "architectures": {
+            one: _expression(one, load_metrics(one)[metric.name]) for one in architectures if wanted in (None, one)
+        },
     }
 
 
-def _expression(metric: Metric) -> dict[str, Any]:
+def _expression(architecture: str, metric: Metric) -> dict[str, Any]:
     return {
         "formula": metric.formula,
         "expression": metric.expression,
         "counters": list(metric.counters),
         "assume_zero": list(metric.assume_zero),
         "at_most": metric.at_most,
+        "emulated_certificate": metric_certificate(architecture, metric),
         "derived": metric.otherwise.expression if metric.otherwise else None,
     }
