@@ -50,6 +50,7 @@ class ArchitectureCaches(StrictModel):
 
     vector_l1_bytes: int
     vector_l1_line_bytes: int
+    vector_l1_ways: int
     scalar_l1_bytes: int
     instruction_l1_bytes: int
     l2_line_bytes: int

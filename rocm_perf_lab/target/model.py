@@ -21,6 +21,7 @@ class Caches(StrictModel):
 
     vector_l1_bytes: int
     vector_l1_line_bytes: int
+    vector_l1_ways: int
     scalar_l1_bytes: int
     instruction_l1_bytes: int
     l2_bytes_per_xcd: int

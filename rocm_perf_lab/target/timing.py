@@ -46,6 +46,8 @@ class TimingParameters(BaseModel):
     """Of the first scalar loads of a launch."""
     lds_latency: int
     """Clocks from the end of an LDS access to its data."""
+    lds_write_latency: int
+    """From the end of an LDS write to its completion."""
     lds_queue_cycles: int
     """Work that the LDS accepts ahead; then wavefronts stall."""
     lds_issue_cycles: int
@@ -53,7 +55,7 @@ class TimingParameters(BaseModel):
     lds_write_cycles_per_dword: int
     """Issue time of an LDS write beyond `issue_cycles`, per dword of a lane."""
     lds_write_factor: float
-    """Time of a write in the LDS, relative to a read."""
+    """Time of a write in the LDS, relative to a read; less one clock."""
     vector_l1_latency: int
     """Clocks from the end of the address calculation to the last data; likewise for the levels below."""
     l2_latency: int
@@ -70,6 +72,12 @@ class TimingParameters(BaseModel):
     tlb_page_bytes: int
     tlb_miss_cycles: int
     """For which a translation miss of a CU holds up its vector memory instructions."""
+    tlb_cold_cycles: int
+    """The same for the first instructions of a launch."""
+    l2_burst_cycles: int
+    """Work of its share of L2 that a CU can take at once after a pause."""
+    store_cycles: int
+    """Shortest time of a store in the address pipe of a CU."""
     l2_bytes_per_clock_per_cu: float
     """From L2 to one CU."""
     achievable_dram_gb_per_s: float
@@ -88,5 +96,7 @@ class TimingParameters(BaseModel):
     """From the end of a workgroup to the start of the next one in its place."""
     launch_overhead_ns: int
     """Time from the start of a dispatch to its first wavefront, plus from its last wavefront to its end."""
+    dispatch_record_ns: int = 0
+    """Time by which the record of a profiler exceeds the time per launch in a graph of equal launches."""
     error: TimingErrors = UNVALIDATED
     """Error bands of the times; `python -m benchmarks.error_bands` writes them."""

@@ -1,6 +1,7 @@
 // In-order wavefronts on the SIMDs of one compute unit, with its issue ports, LDS, vector L1, scalar and instruction caches, and
-// its share of L2, MALL and HBM. The first ready wavefront issues (the older one on a tie); completion times of memory are known
-// when an instruction is issued, so that no event queue is needed.
+// its share of L2, MALL and HBM. The wavefront that can issue first does (on a tie the one that waits for longer); one that finds its port or queue
+// occupied tries again when that is free. Completion times of memory are known when an instruction is issued, so that no event
+// queue is needed.
 #include "timing.h"
 
 #include <math.h>
@@ -14,10 +15,11 @@ enum { MAX_PENDING = 64, WAYS = 16, ISSUED = 64, VECTOR_QUEUE = 256, MAX_OUTSTAN
 
 // ---- caches ----
 
-struct cache { uint64_t *tags, *used; double *filled; uint32_t sets, ways; uint64_t clock; };
+struct cache { uint64_t *tags, *used; double *filled; uint32_t sets, ways; int hashed; uint64_t clock; };
 
-static int cache_open(struct cache *c, uint32_t lines) {
-  c->ways = lines < WAYS ? (lines ? lines : 1) : WAYS;
+static int cache_open(struct cache *c, uint32_t lines, uint32_t ways, int hashed) {
+  c->ways = lines < ways ? (lines ? lines : 1) : ways;
+  c->hashed = hashed;
   c->sets = lines / c->ways ? lines / c->ways : 1;
   size_t entries = (size_t)c->sets * c->ways;
   c->tags = calloc(entries, sizeof *c->tags);
@@ -29,10 +31,15 @@ static int cache_open(struct cache *c, uint32_t lines) {
 
 static void cache_close(struct cache *c) { free(c->tags); free(c->used); free(c->filled); }
 
+static size_t set_of(const struct cache *c, uint64_t line) {
+  if (!c->hashed) return line % c->sets * c->ways;
+  uint64_t hash = line * 0x9E3779B97F4A7C15ull;  // only its upper bits spread neighbouring lines evenly
+  return (size_t)((unsigned __int128)hash * c->sets >> 64) * c->ways;
+}
+
 // Returns the entry of a line; sets *hit. A line that misses replaces the least recently used one of its set.
 static size_t cache_lookup(struct cache *c, uint64_t line, int *hit) {
-  uint64_t hash = line * 0x9E3779B97F4A7C15ull;  // only its upper bits spread neighbouring lines evenly
-  size_t base = (size_t)((unsigned __int128)hash * c->sets >> 64) * c->ways, oldest = base;
+  size_t base = set_of(c, line), oldest = base;
   for (size_t i = base; i < base + c->ways; i++) {
     if (c->used[i] && c->tags[i] == line) {
       c->used[i] = ++c->clock;
@@ -48,8 +55,7 @@ static size_t cache_lookup(struct cache *c, uint64_t line, int *hit) {
 }
 
 static void cache_drop(struct cache *c, uint64_t line) {
-  uint64_t hash = line * 0x9E3779B97F4A7C15ull;
-  size_t base = (size_t)((unsigned __int128)hash * c->sets >> 64) * c->ways;
+  size_t base = set_of(c, line);
   for (size_t i = base; i < base + c->ways; i++)
     if (c->used[i] && c->tags[i] == line) c->used[i] = 0;
 }
@@ -62,6 +68,8 @@ struct wave_state {
   const uint64_t *words; uint64_t next, count;
   uint32_t inst, block_left, trace;
   double ready, started, attempt, issued;
+  double try_at;                            // next attempt to issue; `ready` until the instruction is fetched
+  int is_prepared;                          // fetched, and its operands are there
   double vector_issued, scalar_result, block_entered, lds_issued, last_store;
   uint32_t previous_unit, begun;
   uint64_t fetch_block, code_line;
@@ -85,15 +93,21 @@ struct unit {
   double outstanding[MAX_OUTSTANDING]; uint64_t missed;
   struct cache l1, l2, mall, scalar, code, tlb;
   uint32_t next_workgroup;
-  int has_fetched, has_loaded_scalars;
+  double translations_ready;
+  int has_fetched, has_loaded_scalars, has_translated;
 };
 
 static double later(double a, double b) { return a > b ? a : b; }
 
-// Transfers data through a pipe: starts when it is free, ends after bytes / rate.
-static double transfer(double *free_at, double start, double bytes, double rate) {
-  *free_at = later(*free_at, start) + bytes / rate;
+// Transfers data through a pipe: starts when it is free, ends after bytes / rate. A pipe that was idle accepts `ahead` clocks of work
+// at once.
+static double transfer_ahead(double *free_at, double start, double bytes, double rate, double ahead) {
+  *free_at = later(*free_at, start - ahead) + bytes / rate;
   return *free_at;
+}
+
+static double transfer(double *free_at, double start, double bytes, double rate) {
+  return transfer_ahead(free_at, start, bytes, rate, 0);
 }
 
 static void pend(struct pending *p, double done) {
@@ -155,7 +169,7 @@ static double fetch_line(struct unit *u, struct wave_state *w, double start, uin
     if (!in_l2) cache_lookup(&u->mall, line, &in_mall);
   }
   double port = transfer(&u->l2_port_free, start, 128, cu->l2_port_bytes);
-  double at = later(port, transfer(&u->l2_free, start, 128, cu->l2_bytes));
+  double at = later(port, transfer_ahead(&u->l2_free, start, 128, cu->l2_bytes, cu->l2_burst_cycles));
   if (in_l2 || is_pending) {
     n->l2_hits++;
     at += is_pending ? cu->mall_latency : cu->l2_latency;
@@ -204,7 +218,7 @@ static double store_line(struct unit *u, struct wave_state *w, double start, uin
   else n->l2_misses += requests;
   // A request occupies its channel like the read of a line.
   double at = later(transfer(&u->l2_port_free, start, 64.0 * requests, cu->l2_port_bytes),
-                    transfer(&u->l2_free, start, 128.0 * requests, cu->l2_bytes));
+                    transfer_ahead(&u->l2_free, start, 128.0 * requests, cu->l2_bytes, cu->l2_burst_cycles));
   if (!in_l2) {  // takes the place of a dirty line, which is written back in whole sectors
     n->dram_writes += requests;
     double bytes = 32.0 * popcount4(sectors);
@@ -214,12 +228,24 @@ static double store_line(struct unit *u, struct wave_state *w, double start, uin
   return at + cu->store_latency;
 }
 
-static double atomic_line(struct unit *u, double start, int returns) {
+// An atomic on a line that L2 lacks reads the line and writes it back.
+static double atomic_line(struct unit *u, const struct wave_state *w, double start, uint64_t line, int returns) {
   const struct rpl_cu_parameters *cu = u->run->cu;
+  const struct rpl_line_sources *sources = u->run->sources;
   struct rpl_cu_counters *n = u->run->counters;
   if (returns) n->l2_atomics_returning++;
   else n->l2_atomics++;
-  return transfer(&u->l2_port_free, start, 64, cu->l2_port_bytes) + cu->atomic_latency;
+  double at = transfer(&u->l2_port_free, start, 64, cu->l2_port_bytes);
+  if (sources) {
+    double part = fraction_of(line) - sources[w->trace].atomic_l2;
+    if (part >= sources[w->trace].atomic_mall) {
+      transfer(&u->dram_free, start, 128, cu->dram_bytes);
+      at = later(at, transfer(&u->dram_free, start, 128, cu->dram_write_bytes));
+    } else if (part >= 0) {
+      at = later(at, transfer(&u->mall_free, start, 128, cu->mall_bytes));
+    }
+  }
+  return at + cu->atomic_latency;
 }
 
 // A translation miss holds up the instructions behind it.
@@ -232,7 +258,12 @@ static double translated(struct unit *u, double start, uint64_t address) {
   cache_lookup(&u->tlb, address >> cu->tlb_page_shift, &hit);
   if (hit) n->tlb_hits++;
   else n->tlb_misses++;
-  return hit ? start : start + cu->tlb_miss_cycles;
+  if (hit) return start;
+  if (!u->has_translated) {  // the TLB of the XCD is cold too
+    u->has_translated = 1;
+    u->translations_ready = start + cu->tlb_cold_cycles;
+  }
+  return later(start + cu->tlb_miss_cycles, u->translations_ready);
 }
 
 // Executes the record of one vector memory instruction that leaves its queue at `start`; returns the time of its last data.
@@ -244,7 +275,7 @@ static double vector_memory(struct unit *u, struct wave_state *w, double start, 
     words--;
   }
   uint64_t cycles = detail & 0xffff, last_page = ~0ull;
-  double busy = later((double)cycles, SLOT_CYCLES), from = start, done = start + busy + u->run->cu->l1_latency;
+  double busy = later((double)cycles, t->unit == RPL_UNIT_STORE ? u->run->cu->store_cycles : SLOT_CYCLES), from = start, done = start + busy + u->run->cu->l1_latency;
   n->l1_lookups += (double)(detail >> 32 & 0xffff);
   double pace = words ? busy / (double)words : 0;
   for (uint64_t i = 0; i < words && w->next < w->count; i++, w->next++) {
@@ -255,7 +286,7 @@ static double vector_memory(struct unit *u, struct wave_state *w, double start, 
     last_page = page;
     double at = from + pace * (double)(i + 1);
     if (t->unit == RPL_UNIT_STORE) done = later(done, store_line(u, w, at, word));
-    else if (t->unit == RPL_UNIT_ATOMIC) done = later(done, atomic_line(u, at, !!(t->flags & RPL_F_RETURNS)));
+    else if (t->unit == RPL_UNIT_ATOMIC) done = later(done, atomic_line(u, w, at, word >> RPL_LINE_SHIFT, !!(t->flags & RPL_F_RETURNS)));
     else done = later(done, load_line(u, w, at, word >> RPL_LINE_SHIFT, (int)shared, !!(t->flags & RPL_F_BYPASSES_L1)));
   }
   u->address_free = from + busy;
@@ -341,7 +372,7 @@ static void start_workgroup(struct unit *u, uint32_t slot, double now) {
     w->words = t->words;
     w->count = t->count;
     w->trace = trace;
-    w->ready = w->started = begin;
+    w->ready = w->started = w->try_at = begin;
     w->vector_issued = w->scalar_result = w->lds_issued = w->block_entered = -1e9;
     w->previous_unit = RPL_UNIT_INTERNAL;
     w->fetch_block = w->code_line = ~0ull;
@@ -387,7 +418,7 @@ static void open_barrier(struct unit *u, uint32_t slot) {
     r->counters->wait_cycles += wait;
     r->latency_cycles[inst] += wait;
     r->stall_cycles[inst] += wait;
-    w->ready += wait;
+    w->try_at = w->ready += wait;
     if (w->traced && w->traced->count) w->traced->events[w->traced->count - 1].done = w->ready;
     w->at_barrier = 0;
   }
@@ -451,18 +482,24 @@ static double unblocked(const struct unit *u, const struct wave_state *w, const 
   }
 }
 
+static int is_exclusive(const struct rpl_timed_instruction *t) {
+  return !!(t->flags & RPL_F_EXCLUSIVE) || t->unit == RPL_UNIT_MATRIX;
+}
+
 // Two wavefronts of a SIMD, of even and odd slots, issue vector instructions side by side, except for exclusive instructions;
 // of those that read a constant one issues at a time.
+static double vector_free(const struct simd *s, const struct wave_state *w, const struct rpl_timed_instruction *t) {
+  double at = s->port[w->port];
+  if (is_exclusive(t)) at = later(at, s->port[!w->port]);
+  if (t->flags & RPL_F_CONSTANT) at = later(at, s->constant);
+  return t->unit == RPL_UNIT_MATRIX ? later(at, s->matrix) : at;
+}
+
 static void issue_vector(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
   struct simd *s = &u->simds[w->simd];
-  int exclusive = !!(t->flags & RPL_F_EXCLUSIVE) || t->unit == RPL_UNIT_MATRIX;
-  now = later(now, s->port[w->port]);
-  if (exclusive) now = later(now, s->port[!w->port]);
-  if (t->flags & RPL_F_CONSTANT) now = later(now, s->constant);
-  if (t->unit == RPL_UNIT_MATRIX) now = later(now, s->matrix);
   double busy = t->unit == RPL_UNIT_MATRIX ? SLOT_CYCLES : t->cycles;
-  s->port[w->port] = later(s->port[w->port], now + busy);
-  if (exclusive) s->port[!w->port] = later(s->port[!w->port], now + busy);
+  s->port[w->port] = now + busy;
+  if (is_exclusive(t)) s->port[!w->port] = now + busy;
   if (t->flags & RPL_F_CONSTANT) s->constant = now + busy;
   if (t->unit == RPL_UNIT_MATRIX) {
     s->matrix = now + t->cycles;
@@ -474,39 +511,39 @@ static void issue_vector(struct unit *u, struct wave_state *w, const struct rpl_
   }
   if (t->flags & RPL_F_WRITES_SGPR) w->scalar_result = now;
   u->run->counters->active_valu += SLOT_CYCLES;
-  w->issued = now;
   w->ready = now + t->issue_cycles;
 }
 
+// A write enters the LDS after its data have left the registers.
 static void issue_lds(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
   const struct rpl_cu_parameters *cu = u->run->cu;
   struct rpl_cu_counters *n = u->run->counters;
+  int is_write = !!(t->flags & RPL_F_LDS_WRITE);
   double busy = 1;
-  if (record_is(w, RPL_T_LDS, w->inst - 1)) busy = (double)(w->words[w->next++] >> 32 & 0xffffff);
-  if (t->flags & RPL_F_LDS_WRITE) busy = later(busy * cu->lds_write_factor, SLOT_CYCLES);
-  double accepted = later(now, u->lds_free - cu->lds_queue_cycles), start = later(accepted, u->lds_free);
-  n->wait_lds_cycles += accepted - now;
+  if (record_is(w, RPL_T_LDS, w->inst)) busy = (double)(w->words[w->next++] >> 32 & 0xffffff);
+  if (is_write) busy = later(busy * cu->lds_write_factor - 1, SLOT_CYCLES);
+  double start = later(is_write ? now + t->issue_cycles : now, u->lds_free);
+  n->wait_lds_cycles += now - w->attempt;
   u->lds_free = start + busy;
   n->lds_busy_cycles += busy;
   n->active_lds += SLOT_CYCLES;
-  w->issued = w->lds_issued = accepted;
-  w->ready = accepted + t->issue_cycles;
-  double done = start + busy + cu->lds_latency;
-  n->level_lds += done - accepted;
+  w->lds_issued = now;
+  w->ready = now + t->issue_cycles;
+  double done = start + busy + (is_write ? cu->lds_write_latency : cu->lds_latency);
+  n->level_lds += done - now;
   pend(&w->scalar, done);
 }
 
 static void issue_vector_memory(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
   struct rpl_cu_counters *n = u->run->counters;
-  double accepted = later(now, vector_queue_free(u)), start = later(accepted, u->address_free);
-  w->issued = accepted;
-  w->ready = accepted + t->issue_cycles;
+  double start = later(now, u->address_free);
+  w->ready = now + t->issue_cycles;
   n->active_vector_memory += SLOT_CYCLES;
-  n->l1_queue_cycles += accepted - now;
-  if (!record_is(w, RPL_T_VMEM, w->inst - 1)) return;
+  n->l1_queue_cycles += now - w->attempt;
+  if (!record_is(w, RPL_T_VMEM, w->inst)) return;
   u->vector_starts[u->vector_count++ % VECTOR_QUEUE] = start;
   double done = vector_memory(u, w, start, t);
-  n->level_vector_memory += done - accepted;
+  n->level_vector_memory += done - now;
   if (t->unit == RPL_UNIT_STORE || (t->unit == RPL_UNIT_ATOMIC && !(t->flags & RPL_F_RETURNS))) w->last_store = later(w->last_store, done);
   pend(&w->vector, done);
 }
@@ -526,7 +563,6 @@ static int is_taken(const struct unit *u, const struct wave_state *w, const stru
 static void issue_branch(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
   const struct rpl_cu_parameters *cu = u->run->cu;
   int straddles = 0;
-  w->issued = now;
   w->ready = now + t->issue_cycles;
   u->run->counters->active_other += SLOT_CYCLES;
   if (!is_taken(u, w, t, &straddles)) return;
@@ -534,22 +570,34 @@ static void issue_branch(struct unit *u, struct wave_state *w, const struct rpl_
   w->fetch_block = ~0ull - 1;
 }
 
-static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t) {
+// Returns when the port or queue of an instruction accepts it.
+static double accepted(const struct unit *u, const struct wave_state *w, const struct rpl_timed_instruction *t) {
+  const struct simd *s = &u->simds[w->simd];
+  switch (t->unit) {
+    case RPL_UNIT_VALU: case RPL_UNIT_MATRIX: return vector_free(s, w, t);
+    case RPL_UNIT_SCALAR: return s->scalar;
+    case RPL_UNIT_LDS: return u->lds_free - u->run->cu->lds_queue_cycles;
+    case RPL_UNIT_LOAD: case RPL_UNIT_STORE: case RPL_UNIT_ATOMIC: return vector_queue_free(u);
+    default: return 0;
+  }
+}
+
+static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_instruction *t, double now) {
   struct rpl_cu_counters *n = u->run->counters;
-  struct simd *s = &u->simds[w->simd];
-  double waited, now = w->attempt = w->issued = unblocked(u, w, t, fetched(u, w, t, w->ready));
+  double waited;
+  w->issued = now;
   switch (t->unit) {
     case RPL_UNIT_VALU: case RPL_UNIT_MATRIX: issue_vector(u, w, t, now); break;
     case RPL_UNIT_SCALAR:
-      now = w->attempt = w->issued = later(now, s->scalar);  // served another wavefront: idle, not a stall
-      s->scalar = now + SLOT_CYCLES;
+      w->attempt = now;  // the unit served another wavefront: idle, not a stall
+      u->simds[w->simd].scalar = now + SLOT_CYCLES;
       n->active_scalar += SLOT_CYCLES;
       w->ready = now + t->issue_cycles;
       break;
     case RPL_UNIT_SMEM:
       w->ready = now + t->issue_cycles;
       n->active_other += SLOT_CYCLES;
-      waited = record_is(w, RPL_T_SMEM, w->inst - 1) ? scalar_load(u, w, now) : now + u->run->cu->scalar_cached_latency;
+      waited = record_is(w, RPL_T_SMEM, w->inst) ? scalar_load(u, w, now) : now + u->run->cu->scalar_cached_latency;
       n->level_scalar_memory += waited - now;
       pend(&w->scalar, waited);
       break;
@@ -576,23 +624,45 @@ static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_i
   w->previous_unit = t->unit;
 }
 
-// Returns 0 at the end of the trace of a wavefront.
-static int step(struct unit *u, struct wave_state *w) {
-  const struct rpl_cu_run *r = u->run;
+// Returns 0 at the end of the trace.
+static int has_instruction(struct unit *u, struct wave_state *w) {
   while (!w->block_left) {
     if (w->next >= w->count) return 0;
     uint64_t tag = w->words[w->next] >> 56;
     if (tag == RPL_T_LDS || tag == RPL_T_DETAIL || !tag) { w->next++; continue; }
     if (tag != RPL_T_BLOCK) { skip_record(w); continue; }
-    const struct rpl_timed_block *b = &r->blocks[w->words[w->next++] & 0xffffffff];
+    const struct rpl_timed_block *b = &u->run->blocks[w->words[w->next++] & 0xffffffff];
     w->inst = b->first;
     w->block_left = b->count;
   }
-  uint32_t inst = w->inst++;
+  return 1;
+}
+
+// Issues the next instruction of a wavefront, or finds when it can. Returns 0 at the end of its trace.
+static int step(struct unit *u, struct wave_state *w) {
+  const struct rpl_cu_run *r = u->run;
+  if (!w->is_prepared) {
+    if (!has_instruction(u, w)) return 0;
+    const struct rpl_timed_instruction *t = &r->instructions[w->inst];
+    w->attempt = unblocked(u, w, t, fetched(u, w, t, w->ready));
+    w->is_prepared = 1;
+    if (w->attempt > w->try_at) {
+      w->try_at = w->attempt;
+      return 1;
+    }
+  }
+  uint32_t inst = w->inst;
   const struct rpl_timed_instruction *t = &r->instructions[inst];
-  double before = w->ready;
+  double at = accepted(u, w, t), before = w->ready;
+  if (at > w->try_at) {
+    w->try_at = at;
+    return 1;
+  }
   w->block_left--;
-  issue(u, w, t);
+  issue(u, w, t, w->try_at);
+  w->inst++;
+  w->is_prepared = 0;
+  w->try_at = w->ready;
   r->hits[inst]++;
   r->latency_cycles[inst] += w->ready - w->attempt;
   r->stall_cycles[inst] += w->issued - w->attempt;
@@ -601,12 +671,18 @@ static int step(struct unit *u, struct wave_state *w) {
   return t->unit != RPL_UNIT_END;
 }
 
+// Of wavefronts that can issue at the same time, that which waits for longer does, or else the older one.
+static int is_before(const struct wave_state *a, const struct wave_state *b) {
+  if (a->try_at != b->try_at) return a->try_at < b->try_at;
+  return a->ready != b->ready ? a->ready < b->ready : a->age < b->age;
+}
+
 static struct wave_state *first_ready(struct unit *u, uint32_t count) {
   struct wave_state *first = NULL;
   for (uint32_t i = 0; i < count; i++) {
     struct wave_state *w = &u->waves[i];
     if (!w->active || w->at_barrier) continue;
-    if (!first || w->ready < first->ready || (w->ready == first->ready && w->age < first->age)) first = w;
+    if (!first || is_before(w, first)) first = w;
   }
   return first;
 }
@@ -633,9 +709,9 @@ int rpl_time_compute_unit(const struct rpl_cu_run *r) {
   u->groups = calloc(slots, sizeof *u->groups);
   u->simds = calloc(cu->simds, sizeof *u->simds);
   int ok = u->waves && u->groups && u->simds;
-  ok &= cache_open(&u->l1, cu->l1_lines) & cache_open(&u->l2, r->sources ? 1 : cu->l2_lines) &
-        cache_open(&u->mall, r->sources ? 1 : cu->mall_lines) & cache_open(&u->scalar, cu->scalar_lines) &
-        cache_open(&u->code, cu->instruction_lines) & cache_open(&u->tlb, cu->tlb_entries);
+  ok &= cache_open(&u->l1, cu->l1_lines, cu->l1_ways, 0) & cache_open(&u->l2, r->sources ? 1 : cu->l2_lines, WAYS, 1) &
+        cache_open(&u->mall, r->sources ? 1 : cu->mall_lines, WAYS, 1) & cache_open(&u->scalar, cu->scalar_lines, WAYS, 1) &
+        cache_open(&u->code, cu->instruction_lines, WAYS, 1) & cache_open(&u->tlb, cu->tlb_entries, cu->tlb_entries, 1);
   for (uint32_t slot = 0; ok && slot < slots; slot++) start_workgroup(u, slot, 0);
   while (ok) {
     struct wave_state *w = first_ready(u, count);

@@ -40,13 +40,13 @@ struct rpl_timed_wave { const uint64_t *words; uint64_t count; };
 // Where the lines that miss the vector L1 are found: parts of one, for the workgroups of one trace.
 // `pending` lines are in L2 after another request has fetched them. Parts that are missing to one are in HBM. A store goes to memory
 // when it replaces a dirty line.
-struct rpl_line_sources { double load_l2, load_pending, load_mall, store_l2, store_mall, atomic_l2; };
+struct rpl_line_sources { double load_l2, load_pending, load_mall, store_l2, store_mall, atomic_l2, atomic_mall; };
 
 struct rpl_cu_parameters {
   uint32_t simds, barrier_cycles, branch_taken_cycles, branch_straddling_cycles;
-  uint32_t scalar_cached_latency, scalar_latency, scalar_cold_latency, lds_latency;
+  uint32_t scalar_cached_latency, scalar_latency, scalar_cold_latency, lds_latency, lds_write_latency;
   uint32_t l1_latency, l2_latency, mall_latency, dram_latency, store_latency, atomic_latency;
-  uint32_t l1_lines, l2_lines, mall_lines;      // this CU's share of L2 and MALL, in lines of 128 bytes; only without sources
+  uint32_t l1_lines, l1_ways, l2_lines, mall_lines;  // this CU's share of L2 and MALL, in lines of 128 bytes; only without sources
   uint32_t scalar_lines, instruction_lines;     // of 64 bytes
   uint32_t outstanding_lines;                   // vector L1 misses in flight
   uint32_t vector_queue, lds_queue_cycles, lds_issue_cycles;
@@ -54,7 +54,9 @@ struct rpl_cu_parameters {
   uint32_t fetch_block_cycles;                  // between two blocks of 32 bytes of one wavefront
   uint32_t first_fetch_cycles, wave_start_cycles, instruction_miss_cycles;
   uint32_t launch_cycles, replace_cycles;       // between two workgroups on this CU; from the end of one to its replacement
-  uint32_t tlb_entries, tlb_page_shift, tlb_miss_cycles;
+  uint32_t tlb_entries, tlb_page_shift, tlb_miss_cycles, tlb_cold_cycles;
+  uint32_t l2_burst_cycles;                     // of work of its share of L2 that an idle CU can take at once
+  uint32_t store_cycles;                        // minimum time of a store in the address pipe
   double lds_write_factor;                      // pipe clocks of an LDS write per clock of a read
   double l2_port_bytes;                         // per clock, from L2 to one CU
   double l2_bytes, mall_bytes, mall_write_bytes, dram_bytes, dram_write_bytes;  // per clock, this CU's share

@@ -145,7 +145,9 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
         contention_cycles(launch.program, replay.words, launch.representatives, launch.scale),
     )
     return TimingEstimate(
-        duration_ns=round(cycles / replay.clock_ghz + timing.launch_overhead_ns + replay.write_back_ns(unit, scale)),
+        duration_ns=round(
+            cycles / replay.clock_ghz + timing.launch_overhead_ns + timing.dispatch_record_ns + replay.write_back_ns(unit, scale)
+        ),
         cycles=cycles,
         counters=hardware_counters(
             unit.counters,
@@ -283,14 +285,15 @@ def _line_sources(memory: SharedMemoryProfile, representatives: NDArray[np.int64
     sources = (LineSources * traces)()
     for trace in range(traces):
         workgroups = np.flatnonzero(representatives == trace)
-        loads = memory.shares(RequestKind.LOAD, workgroups)
+        loads, atomics = memory.shares(RequestKind.LOAD, workgroups), memory.shares(RequestKind.ATOMIC, workgroups)
         sources[trace] = LineSources(
             load_l2=loads.l2,
             load_pending=loads.pending,
             load_mall=loads.mall,
             store_l2=1 - replaced,
             store_mall=replaced * to_mall,
-            atomic_l2=memory.shares(RequestKind.ATOMIC, workgroups).l2,
+            atomic_l2=atomics.l2 + atomics.pending,
+            atomic_mall=atomics.mall,
         )
     return sources
 
@@ -331,7 +334,7 @@ def _parameters(
             "atomic_latency", "outstanding_lines", "vector_queue", "lds_queue_cycles", "lds_issue_cycles",
             "valu_to_memory_cycles", "valu_to_scalar_cycles", "scalar_to_branch_cycles", "matrix_to_wait_cycles",
             "fetch_block_cycles", "first_fetch_cycles", "wave_start_cycles", "instruction_miss_cycles", "tlb_entries",
-            "tlb_miss_cycles", "lds_write_factor",
+            "tlb_miss_cycles", "tlb_cold_cycles", "l2_burst_cycles", "store_cycles", "lds_write_latency", "lds_write_factor",
         )
     }  # fmt: skip
     return CuParameters(
@@ -339,6 +342,7 @@ def _parameters(
         simds=target.simds_per_cu,
         l1_latency=timing.vector_l1_latency,
         l1_lines=caches.vector_l1_bytes // _LINE_BYTES,
+        l1_ways=caches.vector_l1_ways,
         l2_lines=caches.l2_bytes_per_xcd // _LINE_BYTES // units_per_xcd,
         mall_lines=caches.mall_bytes // _LINE_BYTES // active_units,
         scalar_lines=caches.scalar_l1_bytes // _SMALL_LINE_BYTES,

@@ -71,7 +71,8 @@ class LineSources(ctypes.Structure):
     """struct rpl_line_sources."""
 
     _fields_ = tuple(
-        (name, ctypes.c_double) for name in ("load_l2", "load_pending", "load_mall", "store_l2", "store_mall", "atomic_l2")
+        (name, ctypes.c_double)
+        for name in ("load_l2", "load_pending", "load_mall", "store_l2", "store_mall", "atomic_l2", "atomic_mall")
     )
 
 
@@ -83,19 +84,21 @@ class CuParameters(ctypes.Structure):
             (name, ctypes.c_uint32)
             for name in (
                 "simds", "barrier_cycles", "branch_taken_cycles", "branch_straddling_cycles",
-                "scalar_cached_latency", "scalar_latency", "scalar_cold_latency", "lds_latency",
+                "scalar_cached_latency", "scalar_latency", "scalar_cold_latency", "lds_latency", "lds_write_latency",
                 "l1_latency", "l2_latency", "mall_latency", "dram_latency", "store_latency", "atomic_latency",
-                "l1_lines", "l2_lines", "mall_lines", "scalar_lines", "instruction_lines", "outstanding_lines",
+                "l1_lines", "l1_ways", "l2_lines", "mall_lines", "scalar_lines", "instruction_lines", "outstanding_lines",
                 "vector_queue", "lds_queue_cycles", "lds_issue_cycles",
                 "valu_to_memory_cycles", "valu_to_scalar_cycles", "scalar_to_branch_cycles", "matrix_to_wait_cycles",
                 "fetch_block_cycles", "first_fetch_cycles", "wave_start_cycles", "instruction_miss_cycles",
                 "launch_cycles", "replace_cycles", "tlb_entries", "tlb_page_shift", "tlb_miss_cycles",
+                "tlb_cold_cycles", "l2_burst_cycles", "store_cycles",
             )
         ),
         *(
             (name, ctypes.c_double)
             for name in (
-                "lds_write_factor", "l2_port_bytes", "l2_bytes", "mall_bytes", "mall_write_bytes", "dram_bytes", "dram_write_bytes"
+                "lds_write_factor", "l2_port_bytes", "l2_bytes", "mall_bytes", "mall_write_bytes", "dram_bytes",
+                "dram_write_bytes",
             )
         ),
     )  # fmt: skip
