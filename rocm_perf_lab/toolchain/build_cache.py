@@ -32,6 +32,10 @@ class CachedBuild:
     command: tuple[str, ...]
     log: str
     contract: LaunchContract | None = None
+    notes: tuple[str, ...] = ()
+    """Messages for the user about parts that were left out."""
+    absent: tuple[Path, ...] = ()
+    """Files that must not exist: the compiler would have read them instead of a stand-in."""
 
 
 class _BuildEntry(BaseModel):
@@ -44,6 +48,8 @@ class _BuildEntry(BaseModel):
     command: tuple[str, ...]
     log: str
     contract: LaunchContract | None = None
+    notes: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 class BuildCache:
@@ -62,9 +68,17 @@ class BuildCache:
             return None
         if len(content) != entry.size or hashlib.sha256(content).hexdigest() != entry.sha256:
             return None
-        if not _are_unchanged(entry.dependencies, source_dir):
+        if not _are_unchanged(entry.dependencies, source_dir) or any((source_dir / path).exists() for path in entry.absent):
             return None
-        return CachedBuild(content, tuple(map(Path, entry.dependencies)), entry.command, entry.log, entry.contract)
+        return CachedBuild(
+            content,
+            tuple(map(Path, entry.dependencies)),
+            entry.command,
+            entry.log,
+            entry.contract,
+            entry.notes,
+            tuple(map(Path, entry.absent)),
+        )
 
     def store(self, key: str, build: CachedBuild, source_dir: Path) -> None:
         """Store a build; the entry is written last, so that it never refers to missing bytes."""
@@ -76,6 +90,8 @@ class BuildCache:
             command=build.command,
             log=build.log,
             contract=build.contract,
+            notes=build.notes,
+            absent=tuple(map(str, build.absent)),
         )
         write_bytes(self._objects / digest, build.content)
         write_bytes(self._entries / f"{key}.json", entry.model_dump_json(indent=1).encode())

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
-from rocm_perf_lab.toolchain.build import request_flags
+from rocm_perf_lab.toolchain.compile_request import request_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rocm_perf_lab.toolchain.build import CompileRequest
+    from rocm_perf_lab.toolchain.compile_request import CompileRequest
     from rocm_perf_lab.toolchain.compilers import Compiler
     from rocm_perf_lab.toolchain.sandbox import Sandbox
 

@@ -177,7 +177,7 @@ def test_a_missing_header_points_to_include_dirs(tmp_path: Path, cache_dir: Path
     with pytest.raises(CompileError, match=r"'factor\.h' file not found") as refusal:
         build(source, cache_dir)
 
-    assert refusal.value.hint == "Add the directory of factor.h to include_dirs."
+    assert str(refusal.value.hint).startswith("Add the directory of factor.h to include_dirs; if only host code uses it")
 
 
 def test_an_unknown_flag_is_reported(tmp_path: Path, cache_dir: Path) -> None:
