@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from math import ceil, log2
+from math import log2
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -25,10 +25,10 @@ LINE_BYTES = 128
 LINE_ACCESS = np.dtype([("place", np.uint64), ("workgroup", np.uint32), ("time", np.uint32)])
 """struct rpl_line_access."""
 ALLOCATION_SHIFT, ALLOCATION_MASK = 32, 0x7FFF
-_LINES_IN_DETAIL = 1 << 16
+_LINES_IN_DETAIL = 1 << 12
 """Lines of all allocations up to which every line is recorded."""
 _LARGEST_SHIFT = 8
-_RECORDS = 1 << 20
+_RECORDS = 1 << 18
 
 
 class FootprintRecord(ctypes.Structure):
@@ -124,7 +124,7 @@ class FootprintRecorder:
         workgroups = self._memory_instructions.shape[1]
         return LineFootprint(
             accesses=accesses,
-            first=np.searchsorted(accesses["workgroup"], np.arange(workgroups + 1)).astype(np.uint64),
+            first=np.append(0, np.bincount(accesses["workgroup"], minlength=workgroups).cumsum()).astype(np.uint64),
             memory_instructions=self._memory_instructions.max(axis=0, initial=0),
             sampling=1 << (self._records[0].shift + level),
             allocations=self._allocations,
@@ -145,7 +145,7 @@ class FootprintRecorder:
 
 def sampling_shift(lines: int) -> int:
     """Return the binary logarithm of the sampling that a launch with this number of allocated lines starts with."""
-    shift = ceil(log2(max(1, lines) / _LINES_IN_DETAIL))
+    shift = round(log2(max(1, lines) / _LINES_IN_DETAIL))
     return min(_LARGEST_SHIFT, max(0, shift))
 
 

@@ -16,6 +16,7 @@ VCC, M0, EXEC = 106, 124, 126
 FIRST_AGPR_ROW = 256
 FIRST_TEMP_ROW = VGPR_ROWS
 USER_SGPR_SLOTS = 32
+RECENT_PLACES = 4
 
 
 class WaveStatus(IntEnum):
@@ -54,8 +55,9 @@ class WaveState(ctypes.Structure):
         ("waves_in_workgroup", ctypes.c_uint32),
         ("vgpr_rows", ctypes.c_uint32),
         ("agpr_rows", ctypes.c_uint32),
-        ("last_place", ctypes.c_uint64),
-        ("last_place_time", ctypes.c_uint32),
+        ("recent_places", ctypes.c_uint64 * RECENT_PLACES),
+        ("recent_times", ctypes.c_uint32 * RECENT_PLACES),
+        ("oldest_place", ctypes.c_uint32),
         ("memory_instructions", ctypes.c_uint32),
     )
 

@@ -6,7 +6,7 @@
 
 #include "access.h"
 
-enum { DENSE_LINES = 64, REPEAT_INSTRUCTIONS = 8, FIRST_CAPACITY = 4096 };
+enum { DENSE_LINES = 64, ALL_SECTORS = 15, REPEAT_INSTRUCTIONS = 16, FIRST_CAPACITY = 4096 };
 
 static inline uint32_t mixed(uint32_t x) {
   x = (x ^ x >> 15) * 0x2c1b3c6du;
@@ -14,9 +14,10 @@ static inline uint32_t mixed(uint32_t x) {
   return x ^ x >> 15;
 }
 
-// The sampled line of a group of 2^shift lines.
+// The sampled line of a group of 2^shift lines. 2^shift consecutive groups choose 2^shift different positions, so that the
+// sample of contiguous data contains all channels; which group chooses which position depends on a hash.
 static inline uint32_t chosen_line(uint32_t group, uint32_t shift) {
-  return group << shift | (mixed(group) & ((1u << shift) - 1));
+  return group << shift | ((mixed(group >> shift) ^ group) & ((1u << shift) - 1));
 }
 
 // Of two neighbouring groups one remains at level 1, of two neighbouring pairs one pair at level 2, and so on, so that a level
@@ -56,15 +57,25 @@ static int has_room(struct rpl_footprint *f) {
   return 1;
 }
 
+// A wavefront that loads a line again within a few instructions hits L1.
+static int is_repeated(struct rpl_wave *w, uint64_t place) {
+  for (uint32_t k = 0; k < RPL_RECENT_PLACES; k++) {
+    if (w->recent_places[k] != place) continue;
+    uint32_t elapsed = w->memory_instructions - w->recent_times[k];
+    w->recent_times[k] = w->memory_instructions;
+    return elapsed <= REPEAT_INSTRUCTIONS;
+  }
+  w->recent_places[w->oldest_place] = place;
+  w->recent_times[w->oldest_place] = w->memory_instructions;
+  w->oldest_place = (w->oldest_place + 1) % RPL_RECENT_PLACES;
+  return 0;
+}
+
 static void record(struct rpl_wave *w, uint64_t instruction, uint32_t line, uint32_t sectors, uint32_t bytes) {
   struct rpl_footprint *f = w->machine->footprint;
   uint32_t dwords = (bytes + 3) / 4;
   uint64_t place = instruction | line | (uint64_t)sectors << RPL_PLACE_SECTORS;
-  int is_load = (instruction >> RPL_PLACE_KIND & 3) == RPL_LOAD;
-  // A wavefront that loads a line again within a few instructions hits L1.
-  if (is_load && place == w->last_place && w->memory_instructions - w->last_place_time < REPEAT_INSTRUCTIONS) return;
-  w->last_place = place;
-  w->last_place_time = w->memory_instructions;
+  if ((instruction >> RPL_PLACE_KIND & 3) == RPL_LOAD && is_repeated(w, place)) return;
   if (!is_kept(place, f->shift, f->level) || !has_room(f)) return;
   if (!is_kept(place, f->shift, f->level)) return;  // the level has risen
   place |= (uint64_t)((dwords > 32 ? 32 : dwords) - 1) << RPL_PLACE_DWORDS;
@@ -96,26 +107,45 @@ static void add_bytes(struct part *parts, uint64_t offset, uint32_t width) {
   }
 }
 
+// Bit k: an active lane accesses line k after `start`, which is at most DENSE_LINES - 1.
+static uint64_t accessed_lines(uint64_t lanes, const uint64_t *address, uint32_t width, uint64_t start) {
+  uint64_t lines = 0, over = width - 1;
+  for (uint64_t l = 0; l < RPL_LANES; l++) {
+    uint64_t offset = address[l] - start, active = -(lanes >> l & 1);
+    lines |= (1ull << (offset >> RPL_CACHED_LINE_SHIFT & 63) | 1ull << ((offset + over) >> RPL_CACHED_LINE_SHIFT & 63)) & active;
+  }
+  return lines;
+}
+
+static void record_contiguous(struct rpl_wave *w, uint64_t instruction, uint32_t line, uint64_t low, uint64_t high) {
+  uint64_t start = (uint64_t)line << RPL_CACHED_LINE_SHIFT, end = start + RPL_CACHED_LINE_BYTES;
+  uint32_t from = (uint32_t)((start > low ? start : low) - start), to = (uint32_t)((end < high ? end : high) - start);
+  record(w, instruction, line, sectors_of(from, to), to - from);
+}
+
 // All lanes are within at most DENSE_LINES consecutive lines. [low, high) are offsets in the allocation at `base`.
-static void record_dense(struct rpl_wave *w, uint64_t instruction, uint64_t lanes, const uint64_t *address, uint32_t width,
-                         uint64_t base, uint64_t low, uint64_t high) {
+static void record_dense(struct rpl_wave *w, uint64_t instruction, int is_load, uint64_t lanes, const uint64_t *address,
+                         uint32_t width, uint64_t base, uint64_t low, uint64_t high) {
   uint32_t shift = w->machine->footprint->shift;
   uint32_t first = (uint32_t)(low >> RPL_CACHED_LINE_SHIFT), last = (uint32_t)((high - 1) >> RPL_CACHED_LINE_SHIFT);
-  uint32_t sampled[DENSE_LINES + 1], count = 0;
+  uint32_t sampled[DENSE_LINES], count = 0;
   for (uint32_t group = first >> shift; group <= last >> shift; group++) {
     uint32_t line = chosen_line(group, shift);
     if (line >= first && line <= last) sampled[count++] = line;
   }
   if (!count) return;
-  if (lanes == RPL_ALL_LANES && high - low == (uint64_t)width * RPL_LANES && is_contiguous(address, width)) {
-    for (uint32_t k = 0; k < count; k++) {
-      uint64_t start = (uint64_t)sampled[k] << RPL_CACHED_LINE_SHIFT, end = start + RPL_CACHED_LINE_BYTES;
-      uint32_t from = (uint32_t)((start > low ? start : low) - start), to = (uint32_t)((end < high ? end : high) - start);
-      record(w, instruction, sampled[k], sectors_of(from, to), to - from);
-    }
+  if (is_load) {  // L1 fetches whole lines, whatever the lanes need
+    uint64_t start = base + ((uint64_t)first << RPL_CACHED_LINE_SHIFT);
+    uint64_t accessed = first == last ? 1 : accessed_lines(lanes, address, width, start);
+    for (uint32_t k = 0; k < count; k++)
+      if (accessed >> (sampled[k] - first) & 1) record(w, instruction, sampled[k], ALL_SECTORS, RPL_CACHED_LINE_BYTES);
     return;
   }
-  struct part parts[DENSE_LINES + 1];
+  if (lanes == RPL_ALL_LANES && high - low == (uint64_t)width * RPL_LANES && is_contiguous(address, width)) {
+    for (uint32_t k = 0; k < count; k++) record_contiguous(w, instruction, sampled[k], low, high);
+    return;
+  }
+  struct part parts[DENSE_LINES];
   memset(parts, 0, (last - first + 1) * sizeof parts[0]);
   uint64_t start = base + ((uint64_t)first << RPL_CACHED_LINE_SHIFT);
   RPL_FOR_LANES(lanes, l) add_bytes(parts, address[l] - start, width);
@@ -125,40 +155,48 @@ static void record_dense(struct rpl_wave *w, uint64_t instruction, uint64_t lane
   }
 }
 
-static void record_scattered(struct rpl_wave *w, uint64_t instruction, uint64_t lanes, const uint64_t *address, uint32_t width,
-                             uint64_t base) {
-  uint32_t shift = w->machine->footprint->shift, straddling = 0, differs[RPL_LANES];
-  for (int l = 0; l < RPL_LANES; l++) {
+// Sampled lines of one instruction, each once.
+struct found { uint32_t lines[2 * RPL_LANES], count, lowest, highest; struct part parts[2 * RPL_LANES]; };
+
+static void add_found(struct found *f, uint32_t line, uint32_t at, uint32_t bytes) {
+  uint32_t k = 0;
+  if (f->count && line >= f->lowest && line <= f->highest)
+    for (k = f->count; k > 0 && f->lines[k - 1] != line;) k--;
+  if (k == 0) {
+    k = ++f->count;
+    f->lines[k - 1] = line;
+    f->parts[k - 1] = (struct part){0, 0};
+    f->lowest = line < f->lowest ? line : f->lowest;
+    f->highest = line > f->highest ? line : f->highest;
+  }
+  f->parts[k - 1].sectors |= (uint8_t)sectors_of(at, at + bytes);
+  f->parts[k - 1].bytes = (uint16_t)(f->parts[k - 1].bytes + bytes);
+}
+
+static void record_scattered(struct rpl_wave *w, uint64_t instruction, int is_load, uint64_t lanes, const uint64_t *address,
+                             uint32_t width, uint64_t base) {
+  uint32_t shift = w->machine->footprint->shift, straddling = 0;
+  uint64_t chosen = 0;
+  for (uint64_t l = 0; l < RPL_LANES; l++) {
     uint64_t offset = address[l] - base;
     uint32_t line = (uint32_t)(offset >> RPL_CACHED_LINE_SHIFT);
-    differs[l] = line ^ chosen_line(line >> shift, shift);
+    chosen |= (uint64_t)(line == chosen_line(line >> shift, shift)) << l;
     straddling |= ((uint32_t)offset & (RPL_CACHED_LINE_BYTES - 1)) + width > RPL_CACHED_LINE_BYTES;
   }
-  uint32_t lines[2 * RPL_LANES], count = 0, lowest = ~0u, highest = 0;
-  struct part parts[2 * RPL_LANES];
-  RPL_FOR_LANES(lanes, l) {
-    if (differs[l] && !straddling) continue;
-    uint64_t offset = address[l] - base, end = offset + width;
-    while (offset < end) {
+  struct found found;
+  found.count = found.highest = 0;
+  found.lowest = ~0u;
+  RPL_FOR_LANES(straddling ? lanes : lanes & chosen, l) {
+    for (uint64_t offset = address[l] - base, end = offset + width; offset < end;) {
       uint32_t line = (uint32_t)(offset >> RPL_CACHED_LINE_SHIFT), at = (uint32_t)offset & (RPL_CACHED_LINE_BYTES - 1);
-      uint32_t take = RPL_CACHED_LINE_BYTES - at < end - offset ? RPL_CACHED_LINE_BYTES - at : (uint32_t)(end - offset), k = count;
+      uint32_t take = RPL_CACHED_LINE_BYTES - at < end - offset ? RPL_CACHED_LINE_BYTES - at : (uint32_t)(end - offset);
       offset += take;
-      if (line != chosen_line(line >> shift, shift)) continue;
-      if (count && line >= lowest && line <= highest)
-        for (k = count; k > 0 && lines[k - 1] != line;) k--;
-      else k = 0;
-      if (k == 0) {
-        k = ++count;
-        lines[k - 1] = line;
-        parts[k - 1] = (struct part){0, 0};
-        lowest = line < lowest ? line : lowest;
-        highest = line > highest ? line : highest;
-      }
-      parts[k - 1].sectors |= (uint8_t)sectors_of(at, at + take);
-      parts[k - 1].bytes = (uint16_t)(parts[k - 1].bytes + take);
+      if (line == chosen_line(line >> shift, shift)) add_found(&found, line, at, take);
     }
   }
-  for (uint32_t k = 0; k < count; k++) record(w, instruction, lines[k], parts[k].sectors, parts[k].bytes);
+  for (uint32_t k = 0; k < found.count; k++)
+    record(w, instruction, found.lines[k], is_load ? ALL_SECTORS : found.parts[k].sectors,
+           is_load ? RPL_CACHED_LINE_BYTES : found.parts[k].bytes);
 }
 
 void rpl_footprint_access(struct rpl_wave *w, int access, int scalar, uint64_t lanes, const uint64_t *address, uint32_t width,
@@ -168,9 +206,9 @@ void rpl_footprint_access(struct rpl_wave *w, int access, int scalar, uint64_t l
   uint64_t instruction = (m->last_hit & 0x7fff) << RPL_PLACE_ALLOCATION | (uint64_t)access << RPL_PLACE_KIND |
                          (uint64_t)scalar << RPL_PLACE_SCALAR | (uint64_t)(w->wave_in_workgroup & 15) << RPL_PLACE_WAVE;
   if (low / RPL_CACHED_LINE_BYTES + DENSE_LINES > (high - 1) / RPL_CACHED_LINE_BYTES)
-    record_dense(w, instruction, lanes, address, width, base, low - base, high - base);
+    record_dense(w, instruction, access == RPL_LOAD, lanes, address, width, base, low - base, high - base);
   else
-    record_scattered(w, instruction, lanes, address, width, base);
+    record_scattered(w, instruction, access == RPL_LOAD, lanes, address, width, base);
   uint32_t *longest = &m->footprint->memory_instructions[w->workgroup_number];
   if (++w->memory_instructions > *longest) *longest = w->memory_instructions;
 }

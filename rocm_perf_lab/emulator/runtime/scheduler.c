@@ -162,8 +162,8 @@ static int start(struct run *run, struct resident *r, uint64_t group) {
     w->waves_in_workgroup = shape->waves;
     w->vgpr_rows = launch->vgpr_rows;
     w->agpr_rows = launch->agpr_rows;
-    w->last_place = ~0ull;
-    w->last_place_time = w->memory_instructions = 0;
+    memset(w->recent_places, 0xff, sizeof w->recent_places);
+    w->oldest_place = w->memory_instructions = 0;
   }
   run->machine->counters.workgroups++;
   run->machine->counters.waves += shape->waves;

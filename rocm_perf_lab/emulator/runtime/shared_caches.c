@@ -10,15 +10,23 @@
 enum { LINE_BYTES = RPL_CACHED_LINE_BYTES, SECTOR_BYTES = 32, REQUEST_BYTES = 64, ALL_SECTORS = 15, SCALAR_LOADS = 3 };
 
 struct entry {
-  uint64_t line;      // plus one; 0: empty
-  uint32_t used, filled;
+  uint32_t filled;      // time
   uint8_t is_complete;  // all bytes are valid
   uint8_t dirty;        // sectors
   uint8_t written;      // dwords, limited to the size of a line
-  uint8_t padding[5];
+  uint8_t padding;
 };
 
-struct cache { struct entry *entries; uint32_t sets, ways, clock, sampling; uint64_t random; };
+// Arrays are [sets * ways]. A tag is the line plus one, 0 if empty.
+struct cache {
+  uint64_t *tags;
+  uint32_t *used;
+  struct entry *entries;
+  uint32_t sets, ways, clock, sampling;
+  uint64_t random;
+};
+
+enum { NOT_FOUND = -1 };
 
 static uint32_t greater(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
@@ -29,42 +37,59 @@ static int cache_open(struct cache *c, uint32_t lines, uint32_t ways, uint32_t s
   c->clock = 0;
   c->sampling = sampling;
   c->random = 1;
-  c->entries = calloc((size_t)c->sets * c->ways, sizeof *c->entries);
-  return c->entries != NULL;
+  size_t count = (size_t)c->sets * c->ways;
+  c->tags = calloc(count, sizeof *c->tags);
+  c->used = calloc(count, sizeof *c->used);
+  c->entries = calloc(count, sizeof *c->entries);
+  return c->tags && c->used && c->entries;
+}
+
+static void cache_close(struct cache *c) {
+  free(c->tags);
+  free(c->used);
+  free(c->entries);
+}
+
+static void cache_clear(struct cache *c) {
+  memset(c->tags, 0, (size_t)c->sets * c->ways * sizeof *c->tags);
+  memset(c->used, 0, (size_t)c->sets * c->ways * sizeof *c->used);
 }
 
 // Consecutive lines of the sample are in consecutive sets, so that contiguous data fill a cache evenly. Higher bits rotate the
 // sets, so that strides do not meet in few of them.
-static struct entry *set_of(const struct cache *c, uint64_t line) {
+static int64_t first_way(const struct cache *c, uint64_t line) {
   uint64_t number = line / c->sampling, round = number / c->sets;
   uint64_t rotation = (round ^ round >> 17) * 0x9E3779B97F4A7C15ull >> 40;
-  return c->entries + (size_t)((number + rotation) % c->sets) * c->ways;
+  return (int64_t)((number + rotation) % c->sets * c->ways);
 }
 
-static struct entry *cache_find(struct cache *c, uint64_t line) {
-  struct entry *set = set_of(c, line);
-  for (uint32_t k = 0; k < c->ways; k++)
-    if (set[k].line == line + 1) {
-      set[k].used = ++c->clock;
-      return &set[k];
+// Returns the place of a line, or NOT_FOUND.
+static int64_t cache_find(struct cache *c, uint64_t line) {
+  int64_t first = first_way(c, line);
+  for (int64_t k = first; k < first + c->ways; k++)
+    if (c->tags[k] == line + 1) {
+      c->used[k] = ++c->clock;
+      return k;
     }
-  return NULL;
+  return NOT_FOUND;
 }
 
-// The entry to replace: an empty one, the least recently used one, or a random one.
-static struct entry *cache_victim(struct cache *c, uint64_t line, int at_random) {
-  struct entry *set = set_of(c, line), *oldest = set;
-  for (uint32_t k = 0; k < c->ways; k++) {
-    if (!set[k].line) return &set[k];
-    if (set[k].used < oldest->used) oldest = &set[k];
+// The place to use for a line: an empty one, the least recently used one, or a random one.
+static int64_t cache_victim(struct cache *c, uint64_t line, int at_random) {
+  int64_t first = first_way(c, line), oldest = first;
+  for (int64_t k = first; k < first + c->ways; k++) {
+    if (!c->tags[k]) return k;
+    if (c->used[k] < c->used[oldest]) oldest = k;
   }
   if (!at_random) return oldest;
   c->random = c->random * 6364136223846793005ull + 1442695040888963407ull;
-  return &set[(c->random >> 33) % c->ways];
+  return first + (int64_t)((c->random >> 33) % c->ways);
 }
 
-static void cache_fill(struct cache *c, struct entry *e, uint64_t line, uint32_t now) {
-  *e = (struct entry){.line = line + 1, .used = ++c->clock, .filled = now};
+static void cache_fill(struct cache *c, int64_t at, uint64_t line, uint32_t now) {
+  c->tags[at] = line + 1;
+  c->used[at] = ++c->clock;
+  c->entries[at] = (struct entry){.filled = now};
 }
 
 struct active { uint64_t time; uint64_t start, next, end; uint64_t group; uint32_t slot; };
@@ -111,24 +136,25 @@ static struct rpl_memory_channel *memory_channel(struct model *m, uint64_t line)
   return &m->run->memory_channels[channel_of(m->p, line, m->p->memory_channel_bits)];
 }
 
-static void evict_to_dram(struct model *m, const struct entry *e) {
-  uint32_t bytes = SECTOR_BYTES * (uint32_t)__builtin_popcount(e->dirty);
-  if (!bytes) return;
-  m->run->totals->dram_write_bytes += bytes;
-  memory_channel(m, e->line - 1)->write_bytes += bytes;
+static struct entry *allocate_mall(struct model *m, uint64_t line, uint32_t now) {
+  struct cache *c = &m->mall;
+  int64_t at = cache_victim(c, line, 1);
+  uint32_t bytes = c->tags[at] ? SECTOR_BYTES * (uint32_t)__builtin_popcount(c->entries[at].dirty) : 0;
+  if (bytes) {
+    m->run->totals->dram_write_bytes += bytes;
+    memory_channel(m, c->tags[at] - 1)->write_bytes += bytes;
+  }
+  cache_fill(c, at, line, now);
+  return &c->entries[at];
 }
 
 // Returns what serves a read of `bytes`.
 static int read_memory(struct model *m, uint64_t line, uint32_t bytes, uint32_t now) {
   m->run->totals->mall_read_bytes += bytes;
   if (m->p->mall_lines) {
-    struct entry *e = cache_find(&m->mall, line);
-    if (e && e->is_complete) return RPL_SERVED_MALL;
-    if (!e) {
-      e = cache_victim(&m->mall, line, 1);
-      evict_to_dram(m, e);
-      cache_fill(&m->mall, e, line, now);
-    }
+    int64_t at = cache_find(&m->mall, line);
+    if (at >= 0 && m->mall.entries[at].is_complete) return RPL_SERVED_MALL;
+    struct entry *e = at >= 0 ? &m->mall.entries[at] : allocate_mall(m, line, now);
     e->is_complete = 1;
   }
   m->run->totals->dram_read_bytes += bytes;
@@ -149,15 +175,11 @@ static void write_memory(struct model *m, uint64_t line, uint32_t sectors, int i
     channel->write_bytes += bytes;
     return;
   }
-  struct entry *e = cache_find(&m->mall, line);
-  if (!e) {
-    e = cache_victim(&m->mall, line, 1);
-    evict_to_dram(m, e);
-    cache_fill(&m->mall, e, line, now);
-    if (is_partial) {  // merged with the bytes in memory
-      t->dram_read_bytes += bytes;
-      channel->read_bytes += bytes;
-    }
+  int64_t at = cache_find(&m->mall, line);
+  struct entry *e = at >= 0 ? &m->mall.entries[at] : allocate_mall(m, line, now);
+  if (at < 0 && is_partial) {  // merged with the bytes in memory
+    t->dram_read_bytes += bytes;
+    channel->read_bytes += bytes;
   }
   e->dirty |= (uint8_t)sectors;
   if (e->dirty == ALL_SECTORS) e->is_complete = 1;
@@ -172,30 +194,37 @@ static struct rpl_channel_counts *channel_counts(struct model *m, uint32_t xcd, 
 
 static uint32_t halves_of(uint32_t sectors) { return (uint32_t)!!(sectors & 3) + (uint32_t)!!(sectors & 12); }
 
-static void write_back(struct model *m, uint32_t xcd, struct entry *e, uint32_t now) {
-  if (!e->line || !e->dirty) return;
+static void write_back(struct model *m, uint32_t xcd, int64_t at, uint32_t now) {
+  struct entry *e = &m->l2[xcd].entries[at];
+  uint64_t line = m->l2[xcd].tags[at] - 1;
+  if (!m->l2[xcd].tags[at] || !e->dirty) return;
   int is_partial = e->written * 4u < SECTOR_BYTES * (uint32_t)__builtin_popcount(e->dirty);
-  struct rpl_channel_counts *n = channel_counts(m, xcd, e->line - 1);
+  struct rpl_channel_counts *n = channel_counts(m, xcd, line);
   for (uint32_t half = 0; half < 2; half++) {
     uint32_t sectors = e->dirty >> 2 * half & 3;
     if (!sectors) continue;
     n->memory_writes++;
     n->memory_partial_writes += sectors != 3 || is_partial;
   }
-  write_memory(m, e->line - 1, e->dirty, is_partial && !e->is_complete, now);
+  write_memory(m, line, e->dirty, is_partial && !e->is_complete, now);
   e->dirty = e->written = 0;
 }
 
 static struct entry *allocate_l2(struct model *m, uint32_t xcd, uint64_t line, uint32_t now) {
-  struct entry *e = cache_victim(&m->l2[xcd], line, 0);
-  write_back(m, xcd, e, now);
-  cache_fill(&m->l2[xcd], e, line, now);
-  return e;
+  int64_t at = cache_victim(&m->l2[xcd], line, 0);
+  write_back(m, xcd, at, now);
+  cache_fill(&m->l2[xcd], at, line, now);
+  return &m->l2[xcd].entries[at];
+}
+
+static struct entry *find_l2(struct model *m, uint32_t xcd, uint64_t line) {
+  int64_t at = cache_find(&m->l2[xcd], line);
+  return at >= 0 ? &m->l2[xcd].entries[at] : NULL;
 }
 
 static int load(struct model *m, uint32_t xcd, uint64_t line, int is_scalar, uint32_t now) {
   struct rpl_channel_counts *n = channel_counts(m, xcd, line);
-  struct entry *e = cache_find(&m->l2[xcd], line);
+  struct entry *e = find_l2(m, xcd, line);
   *(is_scalar ? &n->scalar_reads : &n->reads) += 1;
   if (e && e->is_complete) {
     n->hits++;
@@ -213,7 +242,7 @@ static int load(struct model *m, uint32_t xcd, uint64_t line, int is_scalar, uin
 // The first request for a line that is not in L2 misses; the bytes stay in L2 until the line is replaced.
 static int store(struct model *m, uint32_t xcd, uint64_t line, uint32_t sectors, uint32_t dwords, uint32_t now) {
   struct rpl_channel_counts *n = channel_counts(m, xcd, line);
-  struct entry *e = cache_find(&m->l2[xcd], line);
+  struct entry *e = find_l2(m, xcd, line);
   uint32_t requests = halves_of(sectors);
   n->writes += requests;
   n->hits += e ? requests : requests - 1;
@@ -230,7 +259,7 @@ static int atomic(struct model *m, uint32_t xcd, uint64_t line, uint32_t sectors
   struct rpl_channel_counts *n = channel_counts(m, xcd, line);
   uint32_t requests = halves_of(sectors);
   n->atomics += requests;
-  struct entry *e = cache_find(&m->l2[xcd], line);
+  struct entry *e = find_l2(m, xcd, line);
   if (m->p->atomics_in_l2) {
     int hit = e && e->is_complete, served = hit ? RPL_SERVED_L2 : read_memory(m, line, LINE_BYTES, now);
     n->hits += hit ? requests : requests - 1;
@@ -243,14 +272,15 @@ static int atomic(struct model *m, uint32_t xcd, uint64_t line, uint32_t sectors
     return served;
   }
   if (e) {
-    write_back(m, xcd, e, now);
-    e->line = 0;
+    int64_t at = e - m->l2[xcd].entries;
+    write_back(m, xcd, at, now);
+    m->l2[xcd].tags[at] = 0;
   }
   n->misses += requests;
   n->memory_atomics += requests;
   int served = read_memory(m, line, REQUEST_BYTES * requests, now);
-  struct entry *kept = m->p->mall_lines ? cache_find(&m->mall, line) : NULL;
-  if (kept) kept->dirty |= (uint8_t)sectors;
+  int64_t kept = m->p->mall_lines ? cache_find(&m->mall, line) : NOT_FOUND;
+  if (kept >= 0) m->mall.entries[kept].dirty |= (uint8_t)sectors;
   return served;
 }
 
@@ -269,13 +299,13 @@ static void replay(struct model *m, const struct active *a, const struct rpl_lin
   uint32_t kind = access == RPL_LOAD && is_scalar ? SCALAR_LOADS : access, now = (uint32_t)a->time;
   uint64_t line = line_of(m, r->place);
   // Scalar loads have a cache of their own, which is not modelled; the few lines of a vector cache stand for it.
-  struct entry *in_l1 = cache_find(&m->l1[unit], line);
+  int64_t in_l1 = cache_find(&m->l1[unit], line);
   int served = RPL_SERVED_L1;
-  if (access == RPL_LOAD && !in_l1) {
+  if (access == RPL_LOAD && in_l1 < 0) {
     served = load(m, xcd, line, (int)is_scalar, now);
     cache_fill(&m->l1[unit], cache_victim(&m->l1[unit], line, 0), line, now);
   } else if (access != RPL_LOAD) {
-    if (in_l1) in_l1->line = 0;
+    if (in_l1 >= 0) m->l1[unit].tags[in_l1] = 0;
     served = access == RPL_STORE ? store(m, xcd, line, sectors, dwords, now) : atomic(m, xcd, line, sectors, dwords, now);
   }
   if (served != RPL_SERVED_L1)
@@ -345,14 +375,12 @@ static void forget_outputs(struct model *m) {
 static void end_launch(struct model *m) {
   uint64_t before = m->run->totals->mall_write_bytes;
   for (uint32_t xcd = 0; xcd < m->p->xcds; xcd++) {
-    struct cache *l2 = &m->l2[xcd];
-    for (size_t k = 0; k < (size_t)l2->sets * l2->ways; k++) write_back(m, xcd, &l2->entries[k], 0);
-    memset(l2->entries, 0, (size_t)l2->sets * l2->ways * sizeof *l2->entries);
+    for (int64_t k = 0; k < (int64_t)m->l2[xcd].sets * m->l2[xcd].ways; k++) write_back(m, xcd, k, 0);
+    cache_clear(&m->l2[xcd]);
     if (m->windows[xcd].requests) close_window(m, &m->windows[xcd]);
   }
   m->run->totals->dirty_bytes_at_end = m->run->totals->mall_write_bytes - before;
-  for (uint32_t k = 0; k < m->p->xcds * m->p->units_per_xcd; k++)
-    memset(m->l1[k].entries, 0, (size_t)m->l1[k].sets * m->l1[k].ways * sizeof *m->l1[k].entries);
+  for (uint32_t k = 0; k < m->p->xcds * m->p->units_per_xcd; k++) cache_clear(&m->l1[k]);
 }
 
 static void launch(struct model *m) {
@@ -380,9 +408,9 @@ int rpl_shared_caches(const struct rpl_shared_run *run) {
   for (uint32_t k = 0; ok && k < units; k++) ok = cache_open(&m.l1[k], p->l1_lines, p->l1_ways, p->sampling);
   for (uint32_t k = 0; ok && k < p->xcds; k++) ok = cache_open(&m.l2[k], p->l2_lines, p->l2_ways, p->sampling);
   for (uint32_t k = 0; ok && k <= run->is_warm; k++) launch(&m);
-  for (uint32_t k = 0; m.l1 && k < units; k++) free(m.l1[k].entries);
-  for (uint32_t k = 0; m.l2 && k < p->xcds; k++) free(m.l2[k].entries);
-  free(m.mall.entries);
+  for (uint32_t k = 0; m.l1 && k < units; k++) cache_close(&m.l1[k]);
+  for (uint32_t k = 0; m.l2 && k < p->xcds; k++) cache_close(&m.l2[k]);
+  cache_close(&m.mall);
   free(m.l1);
   free(m.l2);
   free(m.heap);

@@ -4,7 +4,7 @@
 #define RPL_WAVE_H
 #include <stdint.h>
 
-enum { RPL_LANES = 64, RPL_VGPR_ROWS = 512, RPL_TEMP_ROWS = 16, RPL_SGPRS = 128 };
+enum { RPL_LANES = 64, RPL_VGPR_ROWS = 512, RPL_TEMP_ROWS = 16, RPL_SGPRS = 128, RPL_RECENT_PLACES = 4 };
 
 // Reason for which a translated kernel returned.
 enum rpl_status { RPL_ENDED = 0, RPL_BARRIER = 1, RPL_SLICE_OVER = 2, RPL_FAULT = 3 };
@@ -39,8 +39,9 @@ struct rpl_wave {
   uint32_t workgroup_number;     // in linear order; determines the compute unit
   uint32_t waves_in_workgroup;
   uint32_t vgpr_rows, agpr_rows; // allocated registers
-  uint64_t last_place;           // of the last access that footprint.c recorded
-  uint32_t last_place_time, memory_instructions;
+  uint64_t recent_places[RPL_RECENT_PLACES];  // of recent loads of sampled lines, see footprint.c
+  uint32_t recent_times[RPL_RECENT_PLACES];
+  uint32_t oldest_place, memory_instructions;
 };
 
 // ---- helpers called by translated code --------------------------------------------------------------------------

@@ -172,7 +172,7 @@ def shared_memory_profile(
     )
     if runtime.library.rpl_shared_caches(ctypes.byref(run)):
         raise MemoryError("model of the shared caches")
-    return _profile(footprint.sampling, served, channels, memory_channels, totals)
+    return _profile(footprint, served, channels, memory_channels, totals)
 
 
 def placed_allocations(footprint: LineFootprint, buffers: Sequence[tuple[int, int]]) -> NDArray[np.uint64]:
@@ -216,18 +216,18 @@ def _parameters(target: Target, sampling: int, resident_workgroups: int) -> Shar
 
 
 def _profile(
-    sampling: int,
+    footprint: LineFootprint,
     served: NDArray[np.uint32],
     channels: NDArray[np.void],
     memory_channels: NDArray[np.void],
     totals: SharedTotals,
 ) -> SharedMemoryProfile:
-    requests = np.zeros(channels.shape)
+    sampling, requests = footprint.sampling, np.zeros(channels.shape)
     for name in ("reads", "scalar_reads", "writes", "atomics"):
         requests += channels[name]
-    distinct = float(channels["misses"].mean())
     window = totals.busiest_window_requests / totals.mean_window_requests if totals.mean_window_requests else 1.0
     memory = (memory_channels["read_bytes"] + memory_channels["write_bytes"]).astype(np.float64)
+    xcds = len(channels)
     return SharedMemoryProfile(
         sampling=sampling,
         served=served,
@@ -236,10 +236,20 @@ def _profile(
         traffic=SharedTraffic(
             **{name: float(getattr(totals, name)) * sampling for name in SharedTraffic.__dataclass_fields__},
         ),
-        l2_imbalance=_imbalance(requests, distinct, sampling),
+        l2_imbalance=_imbalance(requests, _independent_lines(footprint, xcds) / requests.size, sampling),
         l2_window_imbalance=max(1.0, window - _chance(channels.shape[1], _WINDOW)),
-        memory_imbalance=_imbalance(memory[None], float(memory.mean()) / LINE_BYTES, sampling),
+        memory_imbalance=_imbalance(memory[None], _independent_lines(footprint, 1) / memory.size, sampling),
     )
+
+
+def _independent_lines(footprint: LineFootprint, xcds: int) -> float:
+    """Return the number of equally often accessed lines that have the variance of the sampled ones, summed over XCDs."""
+    lines = footprint.accesses["place"] & np.uint64((1 << ALLOCATION_SHIFT + ALLOCATION_MASK.bit_length()) - 1)
+    total = 0.0
+    for xcd in range(xcds):
+        _, counts = np.unique(lines[footprint.accesses["workgroup"] % xcds == xcd], return_counts=True)
+        total += float(counts.sum()) ** 2 / max(1.0, float((counts.astype(np.float64) ** 2).sum()))
+    return total
 
 
 def _scaled(counts: NDArray[np.void], factor: int) -> NDArray[np.void]:
@@ -250,7 +260,13 @@ def _scaled(counts: NDArray[np.void], factor: int) -> NDArray[np.void]:
 
 
 def _imbalance(requests: NDArray[np.float64], distinct: float, sampling: int) -> float:
-    """Return the load of the busiest channel relative to the average, (groups, channels), without the noise of the sample."""
+    """Return the load of the busiest channel relative to the average, without the noise of the sample.
+
+    Args:
+        requests: (groups, channels).
+        distinct: Independent lines in the sample per channel.
+        sampling: One of this number of lines is in the sample.
+    """
     busy = requests[requests.sum(axis=1) > 0]
     if not len(busy):
         return 1.0
