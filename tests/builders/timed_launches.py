@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rocm_perf_lab.emulator.isa.instruction import Instruction
+from rocm_perf_lab.emulator.isa.instruction import Instruction, OperandType
 from rocm_perf_lab.emulator.program import BasicBlock, Program
 from rocm_perf_lab.emulator.timing.engine import TracedLaunch
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BUFFER_BYTES = 1 << 32
-_BLOCK, _VMEM, _LDS = 1, 2, 3
+_BLOCK, _VMEM, _LDS, _DETAIL = 1, 2, 3, 5
 
 
 class Step(NamedTuple):
@@ -23,6 +24,12 @@ class Step(NamedTuple):
     mnemonic: str
     encoding: str
     simm16: int = 0
+    sources: tuple[int, ...] = ()
+    """Operand numbers of src0, src1 and so on: VGPRs from 256, constants and SGPRs below."""
+    bits: int = 32
+    """Width of the sources."""
+    vdst: int = 256
+    size: int = 4
 
 
 VALU = Step("V_FMA_F32", "VOP3")
@@ -40,21 +47,27 @@ WAIT_LDS = Step("S_WAITCNT", "SOPP", 0xC07F)
 
 def straight_program(steps: Sequence[Step]) -> Program:
     """One basic block."""
+    addresses = accumulate((step.size for step in steps), initial=0)
     instructions = tuple(
-        Instruction(
-            index=index,
-            address=4 * index,
-            size=4,
-            mnemonic=step.mnemonic,
-            encoding=step.encoding,
-            variant="",
-            raw=0,
-            fields={"simm16": step.simm16},
-            operands={},
-        )
-        for index, step in enumerate(steps)
+        _instruction(index, address, step) for index, (address, step) in enumerate(zip(addresses, steps, strict=False))
     )
     return Program("kernel", 0, 0, (BasicBlock(0, 0, instructions, (), False, False),))
+
+
+def _instruction(index: int, address: int, step: Step) -> Instruction:
+    sources = {f"src{k}": number for k, number in enumerate(step.sources)}
+    operands = {name: OperandType("B32", step.bits) for name in sources}
+    return Instruction(
+        index=index,
+        address=address,
+        size=step.size,
+        mnemonic=step.mnemonic,
+        encoding=step.encoding,
+        variant="",
+        raw=0,
+        fields={"simm16": step.simm16, "vdst": step.vdst, **sources},
+        operands=operands | ({"vdst": OperandType("F32", step.bits)} if "MFMA" in step.mnemonic else {}),
+    )
 
 
 def traced_launch(
@@ -85,9 +98,20 @@ def traced_launch(
     )
 
 
-def vector_record(instruction: int, addresses: Sequence[int]) -> list[int]:
-    """Return the trace record of a load or store of 64-byte segments."""
-    return [_VMEM << 56 | len(addresses) << 32 | instruction, *addresses]
+def vector_record(
+    instruction: int, lines: Sequence[int], *, cycles: int | None = None, serial: int = 0, sectors: int = 15
+) -> list[int]:
+    """Return the trace record of a vector access.
+
+    Args:
+        instruction: Index of the instruction.
+        lines: Addresses of lines of 128 bytes.
+        cycles: Clocks in the address pipe; by default one per line, at least 4.
+        serial: Clocks for which an atomic occupies its lines.
+        sectors: Mask of the sectors of 32 bytes of each line that are accessed.
+    """
+    detail = _DETAIL << 56 | serial << 16 | (max(4, len(lines)) if cycles is None else cycles)
+    return [_VMEM << 56 | (1 + len(lines)) << 32 | instruction, detail, *(line | sectors << 1 for line in lines)]
 
 
 def lds_record(instruction: int, busy_cycles: int) -> list[int]:

@@ -389,7 +389,6 @@ static void start_workgroup(struct unit *u, uint32_t slot, double now) {
 static void end_wave(struct unit *u, struct wave_state *w) {
   const struct rpl_cu_run *r = u->run;
   struct group_state *g = &u->groups[w->group_slot];
-  w->ready = later(w->ready, w->last_store);  // its registers are free only after its stores are acknowledged
   w->active = 0;
   r->counters->wave_cycles += w->ready - w->started;
   if (w->traced) w->traced->end = w->ready;
@@ -448,7 +447,7 @@ static double fetched(struct unit *u, struct wave_state *w, const struct rpl_tim
     } else {
       n->instruction_misses++;
       // The first pass is prefetched; a line that was replaced, or a jump to a new one, is not.
-      int is_next = w->code_line != ~0ull && line == w->code_line + 1, is_first = u->code.clock <= (uint64_t)u->code.sets * u->code.ways;
+      int is_next = w->code_line != ~0ull && line == w->code_line + 1, is_first = n->instruction_misses <= u->code.sets * u->code.ways;
       u->code.filled[entry] = is_first && (is_next || w->code_line == ~0ull) ? now : now + cu->instruction_miss_cycles;
     }
     now = later(now, u->code.filled[entry]);
@@ -614,6 +613,9 @@ static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_i
       w->at_barrier = 1;
       w->ready = now + t->issue_cycles;
       u->groups[w->group_slot].waiting++;
+      break;
+    case RPL_UNIT_END:
+      w->ready = later(now + t->issue_cycles, w->last_store);  // its registers are free only after its stores are acknowledged
       break;
     default:
       w->ready = now + t->issue_cycles;
