@@ -27,6 +27,7 @@ _CHASE_STEPS = 20_480
 _TRAVERSED_BYTES = 1 << 28
 """Rings up to this size are traversed once before the measurement; larger ones do not fit in any cache."""
 _CHUNK_BYTES = 1 << 19
+_LONG_BYTES = 1 << 22
 
 
 def pointer_chase(emulation: Emulation, parameters: Parameters) -> float:
@@ -63,7 +64,7 @@ _SINGLE = {
 
 
 def single_access(_: Emulation, parameters: Parameters) -> float:
-    """Return the clocks from the issue of one load of a wavefront to the end of its wait; the last load of the sequence counts."""
+    """Return the clocks from the issue of a load to the end of its wait; the last load of the sequence counts."""
     pattern = str(parameters["pattern"])
     setup = "  v_mov_b32 v1, 0\n"
     if pattern == "first load of a line":
@@ -76,31 +77,32 @@ def single_access(_: Emulation, parameters: Parameters) -> float:
 
 
 def shared_reads(emulation: Emulation, parameters: Parameters) -> float:
-    """Return TB/s of one workgroup per CU, all of which read the same buffer again and again."""
+    """Return TB/s of one workgroup per CU, all of which read the same buffer again and again.
+
+    A single pass through a large buffer lasts long enough: its first touch by one CU of many does not count.
+    """
     nbytes = int(parameters["bytes"]) // 2048 * 2048
     units = emulation.target.compute_units
     data = source_buffer("in", np.zeros(nbytes // 8))
-    once = max(1, (1 << 18) // nbytes)
+    once = max(1, (1 << 20) // nbytes)
 
     def nanoseconds(passes: int) -> float:
         arguments = (data, output("out", 256, "f8"), scalar("count", nbytes // 8, "i4"), scalar("passes", passes, "i4"))
         return emulation.nanoseconds(emulation.launch(SOURCE, "shared_reads", (units, 1, 1), (256, 1, 1), arguments))
 
-    return nbytes * units * once / (nanoseconds(2 * once) - nanoseconds(once)) / 1000
+    if nbytes > _LONG_BYTES:
+        return nbytes * units / nanoseconds(1) / 1000
+    return nbytes * units * 3 * once / (nanoseconds(4 * once) - nanoseconds(once)) / 1000
 
 
 def shared_chunks(emulation: Emulation, parameters: Parameters) -> float:
-    """Return TB/s of workgroups that each read one of several chunks of 512 KiB."""
-    sets, rounds = int(parameters["sets"]), int(parameters.get("rounds", 4))
+    """Return TB/s of workgroups that each read one of several chunks of 512 KiB; 24 for every CU, in 12 rounds."""
+    sets, rounds = int(parameters["sets"]), 4 if emulation.quick else 12
     data = source_buffer("in", np.zeros(sets * _CHUNK_BYTES // 8))
-    resident = 2 * emulation.target.compute_units
-
-    def nanoseconds(groups: int) -> float:
-        arguments = (data, output("out", 1024, "f8"), scalar("sets", sets, "i4"))
-        return emulation.nanoseconds(emulation.launch(SOURCE, "shared_chunks", (groups, 1, 1), (1024, 1, 1), arguments))
-
-    few, many = resident * rounds, 3 * resident * rounds
-    return (many - few) * _CHUNK_BYTES / (nanoseconds(many) - nanoseconds(few)) / 1000
+    groups = 2 * emulation.target.compute_units * rounds
+    arguments = (data, output("out", 1024, "f8"), scalar("sets", sets, "i4"))
+    launch = emulation.launch(SOURCE, "shared_chunks", (groups, 1, 1), (1024, 1, 1), arguments)
+    return groups * _CHUNK_BYTES / emulation.nanoseconds(launch) / 1000
 
 
 def stream(emulation: Emulation, parameters: Parameters) -> float:
