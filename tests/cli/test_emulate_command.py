@@ -108,6 +108,9 @@ def test_the_document_holds_the_launch_its_counters_and_its_outputs(hsaco: str) 
     assert document["counters"]["SQ_INSTS_VMEM_RD"] == 8
     assert document["counters"]["SQ_INSTS_MFMA"] == 0
     assert document["time_us_emulated"] > 0
+    first, *_ = document["error_bands"]["time"]
+    assert first["low_us"] <= document["time_us_emulated"] <= first["high_us"]
+    assert document["error_bands"]["ratio"][-1]["factor"] >= 1
     assert [(a["name"], a["text"]) for a in document["arguments"]] == [
         ("x", "f32[256]:normal:seed=1:in"),
         ("y", "f32[256]:constant:value=1.0:inout"),
@@ -135,7 +138,7 @@ def test_the_table_fits_in_80_columns_and_calls_the_time_emulated(hsaco: str) ->
 
     assert answer.code == 0, answer.err
     assert max(map(len, answer.out.splitlines())) <= 80
-    for word in ("saxpy", "us emulated", "VGPR", "waves per SIMD", "VALU", "4 wavefronts", "f32[256]", "0 NaN"):
+    for word in ("saxpy", "us emulated", "us expected", "VGPR", "waves per SIMD", "VALU", "4 wavefronts", "f32[256]", "0 NaN"):
         assert word in answer.out
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from rich.console import Console
 
+from rocm_perf_lab.analysis.describe import describe
 from rocm_perf_lab.analysis.diagnosis import diagnose
 from rocm_perf_lab.jobs.profile.workbench import ProfiledKernel
-from rocm_perf_lab.jobs.show import show_profile
+from rocm_perf_lab.jobs.records import profile_metrics
+from rocm_perf_lab.jobs.show import runtime_text, show_profile, time_text
 from rocm_perf_lab.profiling.profile import build_profile
 from rocm_perf_lab.rocprof.reader import read_database
 from rocm_perf_lab.rocprof.writer import write_database
+from rocm_perf_lab.statistics.error_bands import RatioBand, TimeBand
 from rocm_perf_lab.target.catalog import load_target
+from rocm_perf_lab.target.timing_errors import TimingErrors
 from tests.builders.profiles import vec_copy_counters
 from tests.builders.rocpd import VEC_COPY, dispatch, recorded_run
 
@@ -65,3 +70,73 @@ def test_a_rate_above_its_roof_is_never_printed_as_a_fact(tmp_path: Path) -> Non
 
     assert "implausible" in text
     assert "7,240" not in text
+
+
+ERRORS = TimingErrors(
+    status="estimated",
+    source="50 cases",
+    time=(TimeBand(coverage=0.8, low=0.75, high=1.5), TimeBand(coverage=0.95, low=0.5, high=2.0)),
+    ratio=(RatioBand(coverage=0.8, factor=1.1), RatioBand(coverage=0.95, factor=1.25)),
+)
+
+
+@pytest.mark.parametrize(
+    ("runtime_ns", "text"),
+    [
+        (12_000, "12.00 us emulated, 9 to 18 us expected"),
+        (4.0, "4 ns emulated, 3 to 6 ns expected"),
+        (2_000_000, "2.000 ms emulated, 1.5 to 3 ms expected"),
+        (400_000, "400.00 us emulated, 300 to 600 us expected"),
+        (30_000_000_000, "30000.000 ms emulated, 22500 to 45000 ms expected"),
+    ],
+)
+def test_an_emulated_time_is_shown_with_its_error_band(runtime_ns: float, text: str) -> None:
+    assert time_text(runtime_ns, "emulated", ERRORS) == text
+
+
+def test_programs_read_the_time_first_and_the_error_band_after_it() -> None:
+    assert runtime_text(20_000, "emulated", ERRORS) == "0.020000 ms emulated, 0.015 to 0.03 ms expected"
+    assert runtime_text(20_000, "measured") == "0.020000 ms measured"
+    assert runtime_text(0, "emulated", ERRORS) == "unknown"
+
+
+def test_an_emulated_profile_has_error_bands_in_documents_metrics_and_tables(tmp_path: Path) -> None:
+    rows = [dispatch(0, 10_000, counters=vec_copy_counters())]
+    write_database(tmp_path / "x.db", recorded_run(TARGET, rows, emulated=True, kernels=(VEC_COPY,)))
+    trace = read_database(tmp_path / "x.db")
+    timing = TARGET.timing
+    assert timing is not None
+    target = TARGET.model_copy(update={"timing": timing.model_copy(update={"error": ERRORS})})
+    profile = build_profile(trace, target=target)
+    diagnosis = diagnose(profile, trace, deterministic=True)
+    compiled: Any = None
+    console = Console(file=io.StringIO(), width=100, no_color=True, highlight=False)
+
+    document = describe(profile, diagnosis, trace)["profile.json"].model_dump(mode="json")
+    metrics = profile_metrics(ProfiledKernel(compiled, profile, diagnosis, None, (), ()), "emulated")
+    show_profile(console, ProfiledKernel(compiled, profile, diagnosis, None, (), ()), "emulated", "profile")
+
+    assert document["error_bands"] == {
+        "status": "estimated",
+        "source": "50 cases",
+        "time": [
+            {"coverage": 0.8, "low_ms": pytest.approx(0.0075), "high_ms": pytest.approx(0.015)},
+            {"coverage": 0.95, "low_ms": 0.005, "high_ms": 0.02},
+        ],
+        "ratio": [{"coverage": 0.8, "factor": 1.1}, {"coverage": 0.95, "factor": 1.25}],
+    }
+    assert (metrics["emulated_runtime_low_us"], metrics["emulated_runtime_high_us"]) == (7.5, 15.0)
+    assert metrics["emulated_ratio_band"] == 1.25
+    assert isinstance(console.file, io.StringIO)
+    assert "10.00 us emulated, 7.5 to 15 us expected" in console.file.getvalue()
+
+
+def test_a_measured_profile_has_no_error_bands(tmp_path: Path) -> None:
+    rows = [dispatch(0, 10_000, counters=vec_copy_counters())]
+    write_database(tmp_path / "x.db", recorded_run(TARGET, rows, emulated=False, kernels=(VEC_COPY,)))
+    trace = read_database(tmp_path / "x.db")
+    profile = build_profile(trace, target=TARGET)
+
+    assert profile.timing_errors is None
+    document = describe(profile, diagnose(profile, trace, deterministic=False), trace)["profile.json"]
+    assert document.model_dump(mode="json")["error_bands"] is None

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from rocm_perf_lab.cli import main
+from rocm_perf_lab.target.catalog import load_target
 from tests.builders.captures import code_object, scale_capture
 
 if TYPE_CHECKING:
@@ -52,6 +53,15 @@ def test_the_json_report_conforms_to_the_committed_schema(captured: Path) -> Non
     assert document["execution"] == {"iterations": 3, "mode": "stateful"}
     assert document["timing"]["unit"] == "microseconds"
     assert document["timing"]["kind"] == "emulated"
+    errors = load_target("mi300x").timing_errors
+    low, high = errors.around(document["timing"]["median"])
+    assert document["timing"]["expected"] == {
+        "coverage": errors.expected.coverage,
+        "low": pytest.approx(low),
+        "high": pytest.approx(high),
+        "ratio_factor": errors.decisive.factor,
+        "status": errors.status,
+    }
     assert document["hsaco_path"] == f"{captured}/kernel.hsaco"
     assert document["verification"]["checked_replays"] == 1
 
