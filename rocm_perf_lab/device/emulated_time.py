@@ -28,6 +28,7 @@ def estimate_launch(
     dynamic_lds_bytes: int,
     buffers: Sequence[Allocation],
     thread_trace: bool = False,
+    warm: bool = True,
 ) -> TimingEstimate:
     """Estimate the duration of one traced launch.
 
@@ -39,6 +40,7 @@ def estimate_launch(
         dynamic_lds_bytes: Dynamic LDS of a workgroup.
         buffers: Device memory of the launch, in an order that does not change between runs.
         thread_trace: Record the wavefronts for a thread trace.
+        warm: The same launch ran before, so that the memory-side cache holds what it left there.
 
     Raises:
         TimingUnavailable: The target has no timing parameters.
@@ -53,7 +55,7 @@ def estimate_launch(
     ranges = [(b.address, b.nbytes) for b in buffers]
     memory = None
     if result.footprint is not None:
-        memory = shared_memory_profile(runtime, result.footprint, ranges, target, resident_workgroups=resident)
+        memory = shared_memory_profile(runtime, result.footprint, ranges, target, resident_workgroups=resident, warm=warm)
     traced = TracedLaunch(
         program=result.program,
         traces=result.traces,

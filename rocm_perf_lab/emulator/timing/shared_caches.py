@@ -40,6 +40,8 @@ _WINDOW = 64
 _L1_WAYS, _L2_WAYS, _MALL_WAYS = 64, 16, 16
 _PRIOR_REQUESTS = 32.0
 """Requests of the whole launch that each estimate of a part of it contains."""
+_LINES_FOR_TRUST = 4.0
+"""Independent sampled lines per channel at which half of an observed imbalance is believed."""
 # Bits of the address whose parity is a bit of the channel's number: AMD's address translation library in Linux
 # (drivers/ras/amd/atl/dehash.c, MI300). Four bits select a channel of a stack, three a stack.
 _CHANNEL_BITS = (
@@ -271,8 +273,9 @@ def _imbalance(requests: NDArray[np.float64], distinct: float, sampling: int) ->
     if not len(busy):
         return 1.0
     ratio = float((busy.max(axis=1) / busy.mean(axis=1)).mean())
-    noise = float((1 - 1 / sampling) ** 0.5)
-    return max(1.0, ratio - noise * _chance(requests.shape[1], distinct))
+    noise = float((1 - 1 / sampling) ** 0.5) * _chance(requests.shape[1], distinct)
+    trusted = 1.0 if sampling == 1 else distinct / (distinct + _LINES_FOR_TRUST)
+    return 1.0 + trusted * max(0.0, ratio - 1.0 - noise)
 
 
 def _chance(channels: int, mean: float) -> float:
