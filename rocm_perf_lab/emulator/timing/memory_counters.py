@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _CHANNEL_PREFIX = "channel_"
 _LINE_BYTES = 128
+_UNITS_PER_SCALAR_CACHE = 2
+"""Compute units that share a scalar and an instruction cache (AMD CDNA3 white paper)."""
 _SECTIONS = ("timing", "shared_totals")
 
 
@@ -60,19 +62,37 @@ def hardware_counters(
         "shader_engines": target.shader_engines,
         "xcds": target.xcds,
         "l2_channels": target.xcds * target.caches.l2_channels_per_xcd,
+        "scalar_line_reads": unit.scalar_misses * scale / _UNITS_PER_SCALAR_CACHE,
     }
     exact = {name: value for name, value in (executed or {}).items() if is_counter(name) or name not in values}
     counters = model_counters("timing", {**values, **exact})
     if memory is None:
         return counters
-    traffic = {f"{_CHANNEL_PREFIX}{name}": float(memory.channels[name].sum()) for name in memory.channels.dtype.names or ()}
-    traffic["written_back_lines"] = memory.traffic.dirty_bytes_at_end / _LINE_BYTES
+    traffic = _traffic(memory, scalar_line_reads=values["scalar_line_reads"])
     return {**counters, **model_counters("shared_totals", {**values, **traffic, **exact}), **_channel_counters(memory.channels)}
 
 
 def estimated_counters() -> tuple[str, ...]:
     """Return the counters that :func:`hardware_counters` can make for a whole launch."""
     return tuple(sorted({name for section in _SECTIONS for name in counters_of(section)}))
+
+
+def _traffic(memory: SharedMemoryProfile, *, scalar_line_reads: float) -> dict[str, float]:
+    """Return the events of all channels.
+
+    The profile is made from a sample of lines. A few lines of scalar data that all workgroups read are either in it or not, so the
+    scalar caches of the simulated compute unit count these reads instead.
+    """
+    traffic = {f"{_CHANNEL_PREFIX}{name}": float(memory.channels[name].sum()) for name in memory.channels.dtype.names or ()}
+    reads, memory_reads = (traffic[f"{_CHANNEL_PREFIX}{name}"] for name in ("scalar_reads", "memory_scalar_reads"))
+    scalar_memory_reads = min(memory_reads, scalar_line_reads)
+    return {
+        **traffic,
+        "scalar_memory_reads": scalar_memory_reads,
+        "hits": traffic[f"{_CHANNEL_PREFIX}hits"] - (reads - memory_reads) + scalar_line_reads - scalar_memory_reads,
+        "misses": traffic[f"{_CHANNEL_PREFIX}misses"] - memory_reads + scalar_memory_reads,
+        "written_back_lines": memory.traffic.dirty_bytes_at_end / _LINE_BYTES,
+    }
 
 
 def _channel_counters(channels: NDArray[np.void]) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """Traces with addresses that do not depend on the memory layout of this process.
 
 Every address becomes (number of its buffer, offset), so that equal launches have equal emulated times in any process.
-Addresses outside buffers (scratch, variables of the code object) are private to their workgroup and numbered in order of
-first access, because scratch belongs to threads of the runtime. Bit 0 marks lines of 128 bytes that several sampled workgroups
+Vector accesses outside buffers (scratch, variables of the code object) are private to their workgroup and numbered in order of
+first access, because scratch belongs to threads of the runtime. Scalar ones (kernel arguments, constants) are common to all
+workgroups. Bit 0 marks lines of 128 bytes that several sampled workgroups
 access; the other low bits of a line keep what `runtime/wave.h` stores there.
 """
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _TAG_SHIFT, _BUFFER_SHIFT, _LINE_SHIFT = np.uint64(56), np.uint64(36), np.uint64(7)
 _IN_LINE = np.uint64(127)
+_SCALAR_TAG = np.uint64(4)
+"""RPL_T_SMEM."""
 _OFFSETS = np.uint64((1 << 36) - 1)
 
 
@@ -45,7 +48,9 @@ def stabilise(
     starts = np.array([buffers[number][0] for number in order], dtype=np.uint64)
     ends = np.array([sum(buffers[number]) for number in order], dtype=np.uint64)
     layout = _Layout(np.array(order, dtype=np.uint64), starts, ends)
-    moved = [_renumbered(group, layout, len(buffers) + number) for number, group in enumerate(traces)]
+    scalars = _scalar_lines(traces)
+    common = len(buffers) + len(traces)
+    moved = [_renumbered(group, layout, len(buffers) + number, scalars, common) for number, group in enumerate(traces)]
     shared = _shared_lines(moved)
     return [[_marked(words, shared) for words in group] for group in moved]
 
@@ -55,8 +60,34 @@ def _is_address(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return tagless
 
 
-def _renumbered(group: Sequence[NDArray[np.uint64]], layout: _Layout, private: int) -> list[NDArray[np.uint64]]:
-    """Renumber the waves of one workgroup; `private` is the number of addresses outside buffers."""
+def _is_scalar(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which words belong to the record of a scalar load."""
+    tags = words >> _TAG_SHIFT
+    record = np.maximum.accumulate(np.where(tags != 0, np.arange(len(words)), 0))
+    scalar: NDArray[np.bool_] = tags[record] == _SCALAR_TAG
+    return scalar
+
+
+def _scalar_lines(traces: Sequence[Sequence[NDArray[np.uint64]]]) -> NDArray[np.uint64]:
+    """Return the lines of scalar loads in ascending order, with their number in order of first access, (2, n_lines)."""
+    waves = [words for group in traces for words in group]
+    loads = [words[_is_address(words) & _is_scalar(words)] & ~_IN_LINE for words in waves if len(words)]
+    lines, first = np.unique(np.concatenate([np.zeros(0, np.uint64), *loads]), return_index=True)
+    return np.stack([lines, np.argsort(np.argsort(first)).astype(np.uint64)])
+
+
+def _renumbered(
+    group: Sequence[NDArray[np.uint64]], layout: _Layout, private: int, scalars: NDArray[np.uint64], common: int
+) -> list[NDArray[np.uint64]]:
+    """Renumber the waves of one workgroup.
+
+    Args:
+        group: Words of its waves.
+        layout: Buffers.
+        private: Number of vector accesses outside buffers.
+        scalars: Lines of scalar loads and their order.
+        common: Number of scalar loads outside buffers.
+    """
     lengths = [len(words) for words in group]
     result = np.concatenate([*group, np.zeros(0, np.uint64)])
     where = _is_address(result)
@@ -70,7 +101,12 @@ def _renumbered(group: Sequence[NDArray[np.uint64]], layout: _Layout, private: i
     owner = place[inside]
     stable = np.empty_like(addresses)
     stable[inside] = _located(layout.numbers[owner], addresses[inside] - (layout.starts[owner] & ~_IN_LINE))
-    stable[~inside] = _located(np.uint64(private), _order_of_first_touch(addresses[~inside]) << _LINE_SHIFT)
+    is_scalar = _is_scalar(result)[where] if len(result) else where
+    outside = ~inside & ~is_scalar
+    stable[outside] = _located(np.uint64(private), _order_of_first_touch(addresses[outside]) << _LINE_SHIFT)
+    outside = ~inside & is_scalar
+    number = scalars[1][np.searchsorted(scalars[0], addresses[outside])]
+    stable[outside] = _located(np.uint64(common), number << _LINE_SHIFT)
     result[where] = stable | details
     return np.split(result, np.cumsum(lengths)[:-1])
 

@@ -1,10 +1,8 @@
-"""Memory counters of a vector copy, executed and timed, against a real MI300X."""
+"""Emulated time of a vector copy. Its counters are compared with recordings in `tests/emulator/test_recorded_counters.py`."""
 
 from __future__ import annotations
 
-import json
 import struct
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +18,6 @@ from tests.builders.targets import mi300x
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.memory import Allocation
 
-MEASURED = json.loads((Path(__file__).parents[2] / "data" / "vcopy_mi300x.json").read_text())["dispatches"][1]
 N, BLOCK = 1 << 20, 256
 
 
@@ -42,29 +39,6 @@ def vector_copy(tmp_path_factory: pytest.TempPathFactory) -> TimingEstimate:
             resident_workgroups=8,
         )
         return estimate(load_runtime(), launch, mi300x())
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "TCP_TOTAL_CACHE_ACCESSES_sum",
-        "TCP_TCC_READ_REQ_sum",
-        "TCP_TCC_WRITE_REQ_sum",
-        "TCC_REQ_sum",
-        "TCC_READ_sum",
-        "TCC_WRITE_sum",
-        "TCC_HIT_sum",
-        "TCC_MISS_sum",
-        "TCC_EA0_RDREQ_sum",
-        "TCC_EA0_RDREQ_32B_sum",
-        "TCC_BUBBLE_sum",
-        "TCC_EA0_WRREQ_sum",
-        "TCC_EA0_WRREQ_64B_sum",
-        "SQ_ACTIVE_INST_VALU",
-    ],
-)
-def test_a_counter_is_within_five_percent_of_a_real_mi300x(vector_copy: TimingEstimate, name: str) -> None:
-    assert vector_copy.counters[name] == pytest.approx(MEASURED[name], rel=0.05)
 
 
 def test_the_copy_takes_no_less_than_its_traffic_at_the_peak_of_memory(vector_copy: TimingEstimate) -> None:

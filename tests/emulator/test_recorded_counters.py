@@ -1,0 +1,253 @@
+"""Certificates of the counter catalogue against recordings of three GPUs that run the same copy kernel."""
+
+from __future__ import annotations
+
+import csv
+import ctypes
+import re
+import struct
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from rocm_perf_lab.device.emulated_time import estimate_launch
+from rocm_perf_lab.device.emulator import EmulatorDevice
+from rocm_perf_lab.emulator.build import load_runtime
+from rocm_perf_lab.emulator.counter_rules import counters_of, execution_counters
+from rocm_perf_lab.rocprof.counter_catalogue import counter_catalogue
+from tests.builders.kernels import VEC_COPY, build_hip
+from tests.builders.targets import mi300x
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WORKLOADS = Path(__file__).parents[1] / "data" / "recorded" / "workloads_vcopy"
+WORK_ITEMS, WORKGROUP, LANES, DOUBLE = 1 << 20, 256, 64, 8
+LINE_SHIFT = {"MI200": 6, "MI300X_A1": 7, "MI350": 7}
+"""Logarithm of the line length of the vector L1."""
+CATALOGUE = counter_catalogue()
+CHECKED = sorted(name for name, row in CATALOGUE.items() if row.certificate in ("exact", "bounded"))
+_BLOCK = re.compile(r"(SQ|SQC|TA|TD|TCP|TCC|SPI|CPC|CPF|GRBM)_")
+
+
+def wide_recording(gpu: str) -> dict[str, list[float]]:
+    """Return the values of every dispatch by counter, from files with a column per counter; channels are left out."""
+    values: dict[str, list[float]] = {}
+    for path in sorted((WORKLOADS / gpu).glob("*.csv")):
+        with path.open() as file:
+            rows = list(csv.DictReader(file))
+        for name in rows[0]:
+            if _BLOCK.match(name) and "[" not in name and path.name == "pmc_perf.csv":
+                values[name] = [float(row[name]) for row in rows]
+    return values
+
+
+def long_recording(gpu: str) -> dict[str, list[float]]:
+    """Return the values of every dispatch by counter, from a file with a row per value."""
+    values: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    with (WORKLOADS / gpu / "pmc_perf.csv").open() as file:
+        for row in csv.DictReader(file):
+            if "[" not in row["Counter_Name"]:
+                values[row["Counter_Name"]][row["Dispatch_ID"]] += float(row["Counter_Value"])
+    return {name: list(dispatches.values()) for name, dispatches in values.items()}
+
+
+MI300X = {"MI300X_A1": wide_recording("MI300X_A1"), "MI300X_A1_rocpd": long_recording("MI300X_A1_rocpd")}
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, float]:
+    """Run the recorded kernel in the recorded size; return all its counters."""
+    code_object = build_hip(VEC_COPY, tmp_path_factory.mktemp("copy")).code_object
+    target, kernel = mi300x(), code_object.kernels[0]
+    with EmulatorDevice(target=target).machine() as machine:
+        buffers = [machine.allocate(name, DOUBLE * WORK_ITEMS) for name in "abc"]
+        machine.write(buffers[0], np.arange(WORK_ITEMS, dtype=np.float64))
+        result = machine.launch(
+            machine.load(code_object),
+            kernel.symbol,
+            (WORK_ITEMS // WORKGROUP, 1, 1),
+            (WORKGROUP, 1, 1),
+            [*buffers, struct.pack("<i", WORK_ITEMS), struct.pack("<i", 1)],
+        )
+        timing = estimate_launch(target, kernel, result, block=(WORKGROUP, 1, 1), dynamic_lds_bytes=0, buffers=buffers)
+    return {**timing.counters, **result.counters}
+
+
+@pytest.mark.parametrize("recording", MI300X)
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_copy_has_the_counters_of_a_real_mi300x(emulated: Mapping[str, float], name: str, recording: str) -> None:
+    if name not in MI300X[recording]:
+        pytest.skip("not in this recording")
+    bound = CATALOGUE[name].bound or 0.0
+
+    for measured in MI300X[recording][name]:
+        assert abs(emulated[name] - measured) <= bound * measured
+
+
+def test_the_catalogue_has_every_recorded_counter() -> None:
+    recorded = {name for values in MI300X.values() for name in values}
+
+    assert recorded <= set(CATALOGUE)
+    assert len(recorded & set(CHECKED)) >= 150
+
+
+def test_a_counter_has_a_value_unless_it_is_unavailable(emulated: Mapping[str, float]) -> None:
+    totals = {name for name in emulated if "[" not in name}
+
+    assert totals == {name for name, row in CATALOGUE.items() if row.certificate != "unavailable"}
+
+
+@pytest.mark.parametrize("name", ["TCC_BUBBLE", "TCC_EA0_WRREQ"])
+def test_channels_of_l2_add_up_to_its_traffic(emulated: Mapping[str, float], name: str) -> None:
+    channels = [emulated[f"{name}[{number}]"] for number in range(128)]
+
+    assert sum(channels) == emulated[f"{name}_sum"]
+    assert f"{name}[128]" not in emulated
+    assert min(channels) > 0.5 * max(channels)  # a copy uses all of them
+
+
+class Requests(ctypes.Structure):
+    """struct rpl_requests."""
+
+    _fields_ = tuple((name, ctypes.c_uint32) for name in ("accesses", "lookups", "is_coalesced"))
+
+
+def requests_of(addresses: Sequence[int], width: int, *, lanes: int = (1 << LANES) - 1, line_shift: int = 7) -> Requests:
+    function = load_runtime().library.rpl_requests_of
+    function.restype = Requests
+    array = (ctypes.c_uint64 * LANES)(*addresses)
+    found = function(ctypes.c_uint64(lanes), array, ctypes.c_uint32(width), ctypes.c_uint32(line_shift))
+    assert isinstance(found, Requests)
+    return found
+
+
+def segments_of(addresses: Sequence[int], width: int, lanes: int = (1 << LANES) - 1) -> int:
+    array = (ctypes.c_uint64 * LANES)(*addresses)
+    return int(load_runtime().library.rpl_segments_of(ctypes.c_uint64(lanes), array, ctypes.c_uint32(width)))
+
+
+def copy_events(recording: Mapping[str, Sequence[float]], line_shift: int) -> dict[str, int]:
+    """Return the events of the copy on a GPU: its recorded instructions by class, and the requests of its lanes' addresses."""
+    lanes = range(0, LANES * DOUBLE, DOUBLE)
+    requests, waves = requests_of(lanes, DOUBLE, line_shift=line_shift), WORK_ITEMS // LANES
+    classes = {name: int(values[0]) for name, values in recording.items() if name.startswith(("SQ_INSTS", "SQC_DCACHE_REQ"))}
+    events = dict.fromkeys(
+        ("partial_waves", "waves_below_48", "waves_below_32", "waves_below_16", "flat_atomic_waves", "buffer_read_waves",
+         "buffer_write_waves", "buffer_atomic_waves", "lds_active_cycles", "lds_conflict_cycles", "atomic_accesses",
+         "returning_accesses", "coalesced_waves", "atomic_segments", "returning_segments", "scalar_cache_maintenance"), 0,
+    )  # fmt: skip
+    return {
+        "SQ_INSTS_VMEM_RD": waves,
+        "SQ_INSTS_VMEM_WR": waves,
+        "SQ_INSTS_FLAT": 2 * waves,
+        **classes,
+        **events,
+        "waves": waves,
+        "full_waves": waves,
+        "work_items": WORK_ITEMS,
+        "workgroups": WORK_ITEMS // WORKGROUP,
+        "vector_lanes": LANES * classes["SQ_INSTS_VALU"],
+        "flat_read_waves": waves,
+        "flat_write_waves": waves,
+        "read_accesses": requests.accesses * waves,
+        "write_accesses": requests.accesses * waves,
+        "l1_lookups": 2 * requests.lookups * waves,
+        "write_segments": segments_of(lanes, DOUBLE) * waves,
+    }
+
+
+@pytest.mark.parametrize("gpu", LINE_SHIFT)
+def test_the_rules_of_execution_hold_on_three_gpus(gpu: str) -> None:
+    recording = wide_recording(gpu)
+    counters = execution_counters(copy_events(recording, LINE_SHIFT[gpu]))
+    ruled = {*counters_of("execution"), *counters_of("zero_without")} & set(recording)
+
+    assert len(ruled) >= 60
+    assert {name: [counters[name]] * 3 for name in ruled} == {name: recording[name] for name in ruled}
+
+
+@pytest.mark.parametrize("gpu", LINE_SHIFT)
+def test_a_read_of_l2_fetches_a_line(gpu: str) -> None:
+    lines = WORK_ITEMS * DOUBLE >> LINE_SHIFT[gpu]
+
+    assert wide_recording(gpu)["TCP_TCC_READ_REQ_sum"] == [lines] * 3
+
+
+@pytest.mark.parametrize(("gpu", "units", "engines"), [("MI200", 104, 8), ("MI300X_A1", 304, 32)])
+def test_busy_clocks_of_compute_units_are_not_quad_cycles(gpu: str, units: int, engines: int) -> None:
+    recording = wide_recording(gpu)
+
+    for of_units, of_engines in zip(recording["SQ_BUSY_CU_CYCLES"], recording["SQ_BUSY_CYCLES"], strict=True):
+        assert of_units / units == pytest.approx(of_engines / engines, rel=0.11)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "width", "accesses", "lookups", "is_coalesced"),
+    [
+        pytest.param(range(0, 256, 4), 4, 16, 4, True, id="contiguous dwords: 16 lanes a lookup"),
+        pytest.param(range(0, 512, 8), 8, 64, 16, False, id="contiguous pairs of dwords: 4 lanes a lookup"),
+        pytest.param(range(0, 1024, 16), 16, 64, 16, False, id="contiguous quads of dwords"),
+        pytest.param(range(0, 64 * 1024, 1024), 16, 64, 64, False, id="a line for each lane"),
+        pytest.param([1024 * (lane % 32) for lane in range(64)], 8, 64, 64, False, id="halves repeat 32 lines"),
+        pytest.param([4096 * (lane // 32) + 2 * (lane % 32) for lane in range(64)], 2, 16, 4, True, id="two rows of shorts"),
+        pytest.param([64] * 64, 4, 16, 4, True, id="one address"),
+        pytest.param(range(0, 512, 8), 4, 64, 16, False, id="every other dword is not merged"),
+        pytest.param([lane * 256 // 2 for lane in range(64)], 4, 64, 64, False, id="two lanes to a line of 256 bytes: two lines"),
+    ],
+)
+def test_requests_by_hand(addresses: Sequence[int], width: int, accesses: int, lookups: int, is_coalesced: bool) -> None:
+    found = requests_of(addresses, width)
+
+    assert (found.accesses, found.lookups, bool(found.is_coalesced)) == (accesses, lookups, is_coalesced)
+
+
+def test_inactive_lanes_make_no_requests() -> None:
+    found = requests_of(range(0, 256, 4), 4, lanes=0b1111_0000_0001)
+
+    assert (found.accesses, found.lookups, bool(found.is_coalesced)) == (2, 1, True)
+    assert requests_of(range(0, 256, 4), 4, lanes=0).lookups == 0
+
+
+def test_an_element_across_two_lines_is_looked_up_twice() -> None:
+    found = requests_of(range(120, 120 + 64 * 16, 16), 16)
+
+    assert found.lookups == 16 + 8  # every other group of four lanes (64 bytes) crosses a boundary of 128 bytes
+
+
+def reference(addresses: Sequence[int], width: int, lanes: int, line_bytes: int) -> tuple[int, int]:
+    """Return accesses and lookups by the rule in words."""
+    accesses = lookups = 0
+    for first in range(0, LANES, 16):
+        merged: set[int] = set()
+        for quad in range(first, first + 16, 4):
+            active = [addresses[lane] for lane in range(quad, quad + 4) if lanes >> lane & 1]
+            if not active:
+                continue
+            lines = {byte // line_bytes for address in active for byte in (address, address + width - 1)}
+            if width <= 4 and max(active) + width - min(active) <= 16 and len(lines) == 1:
+                accesses, merged = accesses + 1, merged | lines
+            else:
+                accesses, lookups = accesses + len(active), lookups + len(lines)
+        lookups += len(merged)
+    return accesses, lookups
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_requests_follow_the_rule(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    width = int(generator.choice([1, 2, 4, 8, 12, 16]))
+    stride = int(generator.choice([0, 1, width, 2 * width, 40, 1024]))
+    noise = generator.integers(0, int(generator.choice([1, 8, 300, 10_000])), LANES)
+    addresses = (4096 + int(generator.integers(0, 256)) + stride * np.arange(LANES) + noise).tolist()
+    lanes = (1 << LANES) - 1 if seed % 2 else int(generator.integers(0, 1 << 63))
+    line_shift = 6 + seed % 3 // 2
+
+    found = requests_of(addresses, width, lanes=lanes, line_shift=line_shift)
+
+    assert (found.accesses, found.lookups) == reference(addresses, width, lanes, 1 << line_shift)
+    touched = {(addresses[lane] + byte) // 64 for lane in range(LANES) if lanes >> lane & 1 for byte in range(width)}
+    assert segments_of(addresses, width, lanes) == len(touched)
