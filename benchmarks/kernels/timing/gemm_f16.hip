@@ -46,12 +46,12 @@ GEMM(ushort_64, 4) {
   for (int i = 0; i < k; i += 16) {
     half_t x[4], y[4];
     for (int e = 0; e < 4; e++) {
-      x[e] = a[(row0 + wave % 2 * 32 + r) * lda + i + wave / 2 * 8 + h * 4 + e];
+      x[e] = a[(row0 + wave % 2 * 32 + r) * lda + i + wave / 2 * 8 + e * 2 + h];
       y[e] = b[(size_t)(i + wave / 2 * 8 + e * 2 + h) * ldb + col0 + wave % 2 * 32 + r];
     }
     __syncthreads();
     for (int e = 0; e < 4; e++) {
-      as[wave % 2 * 32 + r][wave / 2 * 8 + h * 4 + e] = x[e];
+      as[wave % 2 * 32 + r][wave / 2 * 8 + e * 2 + h] = x[e];
       bs[wave % 2 * 32 + r][wave / 2 * 8 + e * 2 + h] = y[e];
     }
     __syncthreads();
