@@ -12,7 +12,17 @@ ROCM_PERF_LAB_PAIR(__half, __half2, rocm_perf_lab_half_vector)
 typedef __half2 half2;
 ROCM_PERF_LAB_ARITHMETIC(__half, __half2, rocm_perf_lab_half_vector)
 ROCM_PERF_LAB_SHUFFLES(__half, __half2)
+ROCM_PERF_LAB_INTEGERS(half, __half)
 ROCM_PERF_LAB_ATOMIC(__half2, rocm_perf_lab_half_vector, rocm_perf_lab_half_vector, __builtin_amdgcn_flat_atomic_fadd_v2f16)
+ROCM_PERF_LAB_SAFE_ATOMIC(__half2)
+
+#define HIPRT_INF_FP16 __ushort_as_half((unsigned short)0x7C00U)
+#define HIPRT_MAX_NORMAL_FP16 __ushort_as_half((unsigned short)0x7BFFU)
+#define HIPRT_MIN_DENORM_FP16 __ushort_as_half((unsigned short)0x0001U)
+#define HIPRT_NAN_FP16 __ushort_as_half((unsigned short)0x7FFFU)
+#define HIPRT_NEG_ZERO_FP16 __ushort_as_half((unsigned short)0x8000U)
+#define HIPRT_ONE_FP16 __ushort_as_half((unsigned short)0x3C00U)
+#define HIPRT_ZERO_FP16 __ushort_as_half((unsigned short)0x0000U)
 
 // The same bits without arithmetic.
 struct __half_raw {
@@ -32,15 +42,6 @@ static inline __attribute__((device)) __half __float2half_rd(float a) { return _
 static inline __attribute__((device)) __half __float2half_ru(float a) { return __ocml_cvtrtp_f16_f32(a); }
 ROCM_PERF_LAB_HD __half __double2half(double a) { return (__half)a; }
 ROCM_PERF_LAB_HD float __half2float(__half a) { return (float)a; }
-ROCM_PERF_LAB_HD __half __int2half_rn(int a) { return (__half)a; }
-ROCM_PERF_LAB_HD __half __uint2half_rn(unsigned int a) { return (__half)a; }
-ROCM_PERF_LAB_HD __half __short2half_rn(short a) { return (__half)a; }
-ROCM_PERF_LAB_HD __half __ushort2half_rn(unsigned short a) { return (__half)a; }
-ROCM_PERF_LAB_HD int __half2int_rz(__half a) { return (int)a; }
-ROCM_PERF_LAB_HD unsigned int __half2uint_rz(__half a) { return (unsigned int)a; }
-static inline __attribute__((device)) int __half2int_rn(__half a) { return (int)__ocml_rint_f16(a); }
-static inline __attribute__((device)) int __half2int_rd(__half a) { return (int)__ocml_floor_f16(a); }
-static inline __attribute__((device)) int __half2int_ru(__half a) { return (int)__ocml_ceil_f16(a); }
 ROCM_PERF_LAB_HD unsigned short __half_as_ushort(__half a) { return __builtin_bit_cast(unsigned short, a); }
 ROCM_PERF_LAB_HD short __half_as_short(__half a) { return __builtin_bit_cast(short, a); }
 ROCM_PERF_LAB_HD __half __ushort_as_half(unsigned short a) { return __builtin_bit_cast(__half, a); }
@@ -81,6 +82,7 @@ ROCM_PERF_LAB_HALF_FUNCTION(hrint, h2rint, __ocml_rint_f16)
 ROCM_PERF_LAB_HALF_FUNCTION(hrsqrt, h2rsqrt, __ocml_rsqrt_f16)
 ROCM_PERF_LAB_HALF_FUNCTION(hsin, h2sin, __ocml_sin_f16)
 ROCM_PERF_LAB_HALF_FUNCTION(hsqrt, h2sqrt, __ocml_sqrt_f16)
+ROCM_PERF_LAB_HALF_FUNCTION(htanh, h2tanh, (__half)::tanhf)
 ROCM_PERF_LAB_HALF_FUNCTION(htrunc, h2trunc, __ocml_trunc_f16)
 static inline __attribute__((device)) __half hrcp(__half a) { return (__half)1 / a; }
 static inline __attribute__((device)) __half2 h2rcp(__half2 a) { return __half2(hrcp(a.x), hrcp(a.y)); }

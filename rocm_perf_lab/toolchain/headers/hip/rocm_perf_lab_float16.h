@@ -2,6 +2,8 @@
 // compiler knows. Used only on machines without ROCm, whose own headers are complete.
 #pragma once
 
+#include <hip/rocm_perf_lab_math16.h>
+
 #define ROCM_PERF_LAB_HD static inline __attribute__((host, device, always_inline))
 #define ROCM_PERF_LAB_HD_MEMBER __attribute__((host, device, always_inline))
 
@@ -61,11 +63,86 @@
   ROCM_PERF_LAB_COMPARISON(__hlt, T, T2)                                                                            \
   ROCM_PERF_LAB_COMPARISON(__hle, T, T2)                                                                            \
   ROCM_PERF_LAB_COMPARISON(__hgt, T, T2)                                                                            \
-  ROCM_PERF_LAB_COMPARISON(__hge, T, T2)
+  ROCM_PERF_LAB_COMPARISON(__hge, T, T2)                                                                            \
+  ROCM_PERF_LAB_HD bool __hequ(T a, T b) { return !(a < b || a > b); }                                              \
+  ROCM_PERF_LAB_HD bool __hneu(T a, T b) { return !(a == b); }                                                      \
+  ROCM_PERF_LAB_HD bool __hltu(T a, T b) { return !(a >= b); }                                                      \
+  ROCM_PERF_LAB_HD bool __hleu(T a, T b) { return !(a > b); }                                                       \
+  ROCM_PERF_LAB_HD bool __hgtu(T a, T b) { return !(a <= b); }                                                      \
+  ROCM_PERF_LAB_HD bool __hgeu(T a, T b) { return !(a < b); }                                                       \
+  ROCM_PERF_LAB_COMPARISON(__hequ, T, T2)                                                                           \
+  ROCM_PERF_LAB_COMPARISON(__hneu, T, T2)                                                                           \
+  ROCM_PERF_LAB_COMPARISON(__hltu, T, T2)                                                                           \
+  ROCM_PERF_LAB_COMPARISON(__hleu, T, T2)                                                                           \
+  ROCM_PERF_LAB_COMPARISON(__hgtu, T, T2)                                                                           \
+  ROCM_PERF_LAB_COMPARISON(__hgeu, T, T2)                                                                           \
+  ROCM_PERF_LAB_BOTH(eq, T2)                                                                                        \
+  ROCM_PERF_LAB_BOTH(ne, T2)                                                                                        \
+  ROCM_PERF_LAB_BOTH(lt, T2)                                                                                        \
+  ROCM_PERF_LAB_BOTH(le, T2)                                                                                        \
+  ROCM_PERF_LAB_BOTH(gt, T2)                                                                                        \
+  ROCM_PERF_LAB_BOTH(ge, T2)                                                                                        \
+  ROCM_PERF_LAB_HD T2 __hisnan2(T2 a) { return T2(T(__hisnan(a.x)), T(__hisnan(a.y))); }                            \
+  ROCM_PERF_LAB_HD T __hmax_nan(T a, T b) { return a != a ? a : b != b ? b : __hmax(a, b); }                        \
+  ROCM_PERF_LAB_HD T __hmin_nan(T a, T b) { return a != a ? a : b != b ? b : __hmin(a, b); }                        \
+  ROCM_PERF_LAB_HD T2 __hmax2_nan(T2 a, T2 b) { return T2(__hmax_nan(a.x, b.x), __hmax_nan(a.y, b.y)); }            \
+  ROCM_PERF_LAB_HD T2 __hmin2_nan(T2 a, T2 b) { return T2(__hmin_nan(a.x, b.x), __hmin_nan(a.y, b.y)); }            \
+  ROCM_PERF_LAB_HD T __hadd_rn(T a, T b) { return a + b; }                                                          \
+  ROCM_PERF_LAB_HD T __hsub_rn(T a, T b) { return a - b; }                                                          \
+  ROCM_PERF_LAB_HD T __hmul_rn(T a, T b) { return a * b; }                                                          \
+  ROCM_PERF_LAB_HD T2 __hadd2_rn(T2 a, T2 b) { return a + b; }                                                      \
+  ROCM_PERF_LAB_HD T2 __hsub2_rn(T2 a, T2 b) { return a - b; }                                                      \
+  ROCM_PERF_LAB_HD T2 __hmul2_rn(T2 a, T2 b) { return a * b; }                                                      \
+  ROCM_PERF_LAB_HD T rocm_perf_lab_saturated(T a) { return a > T(1) ? T(1) : a > T(0) ? a : T(0); }                 \
+  ROCM_PERF_LAB_HD T2 rocm_perf_lab_saturated(T2 a) {                                                               \
+    return T2(rocm_perf_lab_saturated(a.x), rocm_perf_lab_saturated(a.y));                                          \
+  }                                                                                                                 \
+  ROCM_PERF_LAB_HD T __hadd_sat(T a, T b) { return rocm_perf_lab_saturated(T(a + b)); }                             \
+  ROCM_PERF_LAB_HD T __hsub_sat(T a, T b) { return rocm_perf_lab_saturated(T(a - b)); }                             \
+  ROCM_PERF_LAB_HD T __hmul_sat(T a, T b) { return rocm_perf_lab_saturated(T(a * b)); }                             \
+  ROCM_PERF_LAB_HD T __hfma_sat(T a, T b, T c) { return rocm_perf_lab_saturated(__hfma(a, b, c)); }                 \
+  ROCM_PERF_LAB_HD T2 __hadd2_sat(T2 a, T2 b) { return rocm_perf_lab_saturated(a + b); }                            \
+  ROCM_PERF_LAB_HD T2 __hsub2_sat(T2 a, T2 b) { return rocm_perf_lab_saturated(a - b); }                            \
+  ROCM_PERF_LAB_HD T2 __hmul2_sat(T2 a, T2 b) { return rocm_perf_lab_saturated(a * b); }                            \
+  ROCM_PERF_LAB_HD T2 __hfma2_sat(T2 a, T2 b, T2 c) { return rocm_perf_lab_saturated(__hfma2(a, b, c)); }           \
+  ROCM_PERF_LAB_HD T2 __hcmadd(T2 a, T2 b, T2 c) {                                                                  \
+    return T2(a.x * b.x - a.y * b.y + c.x, a.x * b.y + a.y * b.x + c.y);                                            \
+  }                                                                                                                 \
+  ROCM_PERF_LAB_HD T __ldca(const T* p) { return *p; }                                                              \
+  ROCM_PERF_LAB_HD T __ldcg(const T* p) { return *p; }                                                              \
+  ROCM_PERF_LAB_HD T __ldcs(const T* p) { return *p; }                                                              \
+  ROCM_PERF_LAB_HD T2 __ldca(const T2* p) { return *p; }                                                            \
+  ROCM_PERF_LAB_HD T2 __ldcg(const T2* p) { return *p; }                                                            \
+  ROCM_PERF_LAB_HD T2 __ldcs(const T2* p) { return *p; }
 
 // Of pairs: 1 or 0 for each value.
 #define ROCM_PERF_LAB_COMPARISON(NAME, T, T2)                                                                       \
   ROCM_PERF_LAB_HD T2 NAME##2(T2 a, T2 b) { return T2(T(NAME(a.x, b.x)), T(NAME(a.y, b.y))); }
+
+// Of pairs: whether it is true for both values.
+#define ROCM_PERF_LAB_BOTH(NAME, T2)                                                                                \
+  ROCM_PERF_LAB_HD bool __hb##NAME##2(T2 a, T2 b) { return __h##NAME(a.x, b.x) && __h##NAME(a.y, b.y); }            \
+  ROCM_PERF_LAB_HD bool __hb##NAME##u2(T2 a, T2 b) { return __h##NAME##u(a.x, b.x) && __h##NAME##u(a.y, b.y); }
+
+// Conversions between T, which is WORD in the names of functions, and an integer.
+#define ROCM_PERF_LAB_INTEGER(WORD, T, NAME, INTEGER)                                                               \
+  ROCM_PERF_LAB_HD INTEGER __##WORD##2##NAME##_rz(T a) { return (INTEGER)(float)a; }                                \
+  ROCM_PERF_LAB_HD INTEGER __##WORD##2##NAME##_rn(T a) { return (INTEGER)__builtin_rintf((float)a); }               \
+  ROCM_PERF_LAB_HD INTEGER __##WORD##2##NAME##_rd(T a) { return (INTEGER)__builtin_floorf((float)a); }              \
+  ROCM_PERF_LAB_HD INTEGER __##WORD##2##NAME##_ru(T a) { return (INTEGER)__builtin_ceilf((float)a); }               \
+  ROCM_PERF_LAB_HD T __##NAME##2##WORD##_rn(INTEGER a) { return (T)a; }                                             \
+  ROCM_PERF_LAB_HD T __##NAME##2##WORD##_rz(INTEGER a) { return (T)a; }                                             \
+  ROCM_PERF_LAB_HD T __##NAME##2##WORD##_rd(INTEGER a) { return (T)a; }                                             \
+  ROCM_PERF_LAB_HD T __##NAME##2##WORD##_ru(INTEGER a) { return (T)a; }
+#define ROCM_PERF_LAB_INTEGERS(WORD, T)                                                                             \
+  ROCM_PERF_LAB_INTEGER(WORD, T, int, int)                                                                          \
+  ROCM_PERF_LAB_INTEGER(WORD, T, uint, unsigned int)                                                                \
+  ROCM_PERF_LAB_INTEGER(WORD, T, short, short)                                                                      \
+  ROCM_PERF_LAB_INTEGER(WORD, T, ushort, unsigned short)                                                            \
+  ROCM_PERF_LAB_INTEGER(WORD, T, ll, long long)                                                                     \
+  ROCM_PERF_LAB_INTEGER(WORD, T, ull, unsigned long long)                                                           \
+  ROCM_PERF_LAB_HD signed char __##WORD##2char_rz(T a) { return (signed char)(float)a; }                            \
+  ROCM_PERF_LAB_HD unsigned char __##WORD##2uchar_rz(T a) { return (unsigned char)(float)a; }
 
 // Two values at once in memory: an instruction of gfx942, elsewhere a comparison and exchange of the whole dword.
 #ifdef __gfx942__
@@ -86,6 +163,9 @@
   }
 #endif
 
+#define ROCM_PERF_LAB_SAFE_ATOMIC(T2)                                                                               \
+  static inline __attribute__((device)) T2 atomicAdd(T2* p, T2 value) { return unsafeAtomicAdd(p, value); }
+
 // 16-bit values travel between lanes in the low half of an int, pairs in a whole one.
 #define ROCM_PERF_LAB_SHUFFLE(NAME, LANE, T, T2)                                                                    \
   static inline __attribute__((device)) T NAME(T value, LANE lane, int width = warpSize) {                          \
@@ -94,6 +174,12 @@
   }                                                                                                                 \
   static inline __attribute__((device)) T2 NAME(T2 value, LANE lane, int width = warpSize) {                        \
     return __builtin_bit_cast(T2, NAME(__builtin_bit_cast(int, value), lane, width));                               \
+  }                                                                                                                 \
+  template <class Mask> static inline __attribute__((device)) T NAME##_sync(Mask, T value, LANE lane, int width = warpSize) { \
+    return NAME(value, lane, width);                                                                                \
+  }                                                                                                                 \
+  template <class Mask> static inline __attribute__((device)) T2 NAME##_sync(Mask, T2 value, LANE lane, int width = warpSize) { \
+    return NAME(value, lane, width);                                                                                \
   }
 
 #define ROCM_PERF_LAB_SHUFFLES(T, T2)                                                                               \
