@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.footprint import LineFootprint
     from rocm_perf_lab.emulator.host_services import LaunchServices
     from rocm_perf_lab.emulator.initial_state import InitialState
+    from rocm_perf_lab.emulator.tiers import TieredCode
 
 LDS_POISON = 0xFFC0DEAD
 """A NaN as float, so that uninitialised LDS shows in the result."""
@@ -50,7 +51,7 @@ _CHECKED_LDS_FACTOR = 17  # a cell of 60 bytes and a mask per dword of LDS
 class Dispatch:
     """Parameters of one launch; `vgpr_rows` and `agpr_rows` are the registers that the kernel may read."""
 
-    kernel_address: int
+    code: TieredCode
     geometry: Geometry
     state: InitialState
     lds_bytes: int
@@ -66,6 +67,8 @@ class Dispatch:
     """Linear ids, ascending."""
     chosen_workgroups: tuple[int, ...] | None = None
     """Linear ids of the workgroups to run; None runs all of them."""
+    xcds: int = 1
+    """XCDs of the GPU, to which workgroups go in turn."""
     records_lines: bool = False
     """Record a sample of the accessed lines, for the model of the shared caches."""
     run: RunNumber = RunNumber.ONLY
@@ -134,9 +137,12 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         launch.counts = counts.ctypes.data
         launch.chosen = None if dispatch.chosen_workgroups is None else chosen.ctypes.data
         first, last = (count * t // threads for t in (thread, thread + 1))
-        runtime.library.rpl_run(ctypes.byref(launch), ctypes.byref(states[thread]), ctypes.c_uint64(first), ctypes.c_uint64(last))
+        with dispatch.code.running(launch, executions[thread]):
+            runtime.library.rpl_run(
+                ctypes.byref(launch), ctypes.byref(states[thread]), ctypes.c_uint64(first), ctypes.c_uint64(last)
+            )
 
-    with FootprintRecorder(runtime, threads, dispatch.workgroups, registry, enabled=dispatch.records_lines) as recorder:
+    with FootprintRecorder(runtime, threads, dispatch.workgroups, registry, xcds=dispatch.xcds, enabled=dispatch.records_lines) as recorder:
         for thread, state in enumerate(states):
             state.footprint = recorder.address(thread)
         if threads == 1:
@@ -169,7 +175,6 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
     lds_bytes = dispatch.lds_bytes * (_CHECKED_LDS_FACTOR if dispatch.checks is not None else 1)
     group_bytes = dispatch.waves_per_workgroup * (_WAVE_BYTES + dispatch.scratch_bytes * LANES) + lds_bytes
     record = LaunchRecord(
-        kernel=dispatch.kernel_address,
         grid=geometry.grid,
         block=geometry.block,
         remainder=geometry.remainder,

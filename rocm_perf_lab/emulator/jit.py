@@ -1,6 +1,8 @@
 """Native code for a program: LLVM IR compiled through llvmlite, with object code cached on disk.
 
-A cached object is used only if its checksum matches; its key covers the program, the translator, LLVM and the CPU.
+Blocks are optimised, with their operations in place, or consist of calls of shared operations and are compiled without
+optimisation, about ten times as fast. A cached object is used only if its checksum matches; its key covers the program, the
+optimised blocks, the translator, LLVM and the CPU.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from rocm_perf_lab.core.files import read_sealed, write_sealed
 from rocm_perf_lab.core.resources import cache_dir
 from rocm_perf_lab.emulator.fingerprint import translator_fingerprint
 from rocm_perf_lab.emulator.translate.function import FUNCTION_NAME, kernel_ir
+from rocm_perf_lab.emulator.translate.shared_operations import SharedOperations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,36 +33,63 @@ class NativeKernel:
     engine: Any
 
 
-def compile_program(program: Program, helpers: Mapping[str, int], *, cache_directory: Path | None = None) -> NativeKernel:
+def compile_program(
+    program: Program,
+    helpers: Mapping[str, int],
+    *,
+    optimised: frozenset[int] | None = None,
+    cache_directory: Path | None = None,
+) -> NativeKernel:
     """Translate and compile a program, or load its object code from the cache.
 
     Args:
         program: Program of a kernel.
         helpers: Addresses of runtime functions by name.
+        optimised: Indices of the blocks to optimise; all by default.
         cache_directory: Directory of the object code; the user's cache by default.
 
     Raises:
         UnsupportedInstruction: The program contains an instruction that the emulator does not implement.
     """
     import llvmlite.binding as llvm
+    import msgpack
 
     _initialise()
     for name, address in helpers.items():
         llvm.add_symbol(name, address)
-    directory = cache_directory or cache_dir() / "jit"
-    path = directory / f"{_key(program)}.o"
-    target_machine = _target_machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine)
+    if optimised is not None and len(optimised) == len(program.blocks):
+        optimised = None
+    path = (cache_directory or cache_dir() / "jit") / f"{program_key(program, optimised)}.o"
     stored = read_sealed(path)
     if stored is None:
-        module = llvm.parse_assembly(kernel_ir(program))
-        module.verify()
-        _optimise(module, target_machine)
-        stored = target_machine.emit_object(module)
+        stored = msgpack.packb(_compile(program, optimised))
         write_sealed(path, stored)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+    for content in msgpack.unpackb(stored):
+        engine.add_object_file(llvm.ObjectFileRef.from_data(content))
     engine.finalize_object()
     return NativeKernel(engine.get_function_address(FUNCTION_NAME), engine)
+
+
+def _compile(program: Program, optimised: frozenset[int] | None) -> list[bytes]:
+    """Return the objects of a program, which refer to each other."""
+    if optimised is None:
+        return [_object(kernel_ir(program), optimise=True)]
+    shared = SharedOperations()
+    kernel = kernel_ir(program, shared, optimised)
+    return [_object(kernel, optimise=bool(optimised)), _object(shared.ir(), optimise=True)]
+
+
+def _object(text: str, *, optimise: bool) -> bytes:
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(text)
+    module.verify()
+    target_machine = _target_machine(level=1 if optimise else 0)
+    if optimise:
+        _optimise(module, target_machine)
+    compiled: bytes = target_machine.emit_object(module)
+    return compiled
 
 
 def _optimise(module: Any, target_machine: Any) -> None:
@@ -81,11 +111,11 @@ def _initialise() -> None:
     llvm.initialize_native_asmprinter()
 
 
-def _target_machine() -> Any:
+def _target_machine(level: int = 1) -> Any:
     import llvmlite.binding as llvm
 
     return llvm.Target.from_default_triple().create_target_machine(
-        opt=1, cpu=llvm.get_host_cpu_name(), features=_host_features(), jit=True
+        opt=level, cpu=llvm.get_host_cpu_name(), features=_host_features(), jit=True
     )
 
 
@@ -99,12 +129,19 @@ def _host_features() -> str:
     return flattened
 
 
-def _key(program: Program) -> str:
+def program_key(program: Program, optimised: frozenset[int] | None = None) -> str:
+    """Return a hash of everything on which the object code depends.
+
+    Args:
+        program: Program of a kernel.
+        optimised: Indices of the optimised blocks; all by default.
+    """
     import llvmlite.binding as llvm
 
     digest = hashlib.sha256(f"{program.entry} {program.load_address} {program.mode}".encode())
     for instruction in program.instructions:
         digest.update(f" {instruction.address}:{instruction.raw:x}".encode())
+    blocks = "all" if optimised is None else " ".join(map(str, sorted(optimised)))
     host = (str(llvm.llvm_version_info), llvm.get_host_cpu_name(), _host_features())
-    digest.update("\0".join((translator_fingerprint(), *host)).encode())
+    digest.update("\0".join((blocks, translator_fingerprint(), *host)).encode())
     return digest.hexdigest()

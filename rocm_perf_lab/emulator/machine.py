@@ -282,7 +282,7 @@ class EmulatedGpu:
     ) -> Dispatch:
         registers = allocated_registers(kernel.descriptor, self._target.architecture)
         return Dispatch(
-            kernel_address=translated.address,
+            code=translated.code,
             geometry=geometry,
             state=state,
             lds_bytes=kernel.lds_bytes + geometry.dynamic_lds_bytes,

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from rocm_perf_lab.emulator.call_graph import callable_functions
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.initial_state import initial_mode
-from rocm_perf_lab.emulator.jit import compile_program
 from rocm_perf_lab.emulator.program import Program, decode_program, unreached_entries
+from rocm_perf_lab.emulator.tiers import TieredCode
 from rocm_perf_lab.emulator.translate.function import resume_id
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.build import Runtime
-    from rocm_perf_lab.emulator.jit import NativeKernel
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
@@ -29,12 +28,7 @@ class TranslatedKernel:
     """Kernel in native code."""
 
     program: Program
-    native: NativeKernel
-
-    @property
-    def address(self) -> int:
-        """Address of the native function."""
-        return self.native.address
+    code: TieredCode
 
     @cached_property
     def _resume_addresses(self) -> dict[int, int]:
@@ -61,7 +55,7 @@ class KernelTranslator:
         key = (loaded.code_object.sha256, loaded.load_address, kernel.symbol)
         if key not in self._known:
             program = _decode(loaded, kernel)
-            self._known[key] = TranslatedKernel(program, compile_program(program, self._runtime.helpers))
+            self._known[key] = TranslatedKernel(program, TieredCode(program, self._runtime.helpers))
         return self._known[key]
 
 

@@ -91,7 +91,7 @@ class Snippets:
         self.unsupported: dict[str, str] = {}
 
     @cached_property
-    def _translated(self) -> tuple[Program, NativeKernel, dict[str, int]]:
+    def _translated(self) -> tuple[Program, tuple[NativeKernel, NativeKernel], dict[str, int]]:
         assembled = dict(zip(self.texts, self._assembled(), strict=True))
         for text, code in assembled.items():
             try:
@@ -102,7 +102,9 @@ class Snippets:
         program = _program(b"".join(assembled[text] for text in supported), self.mode)
         starts = list(itertools.accumulate((len(assembled[text]) for text in supported), initial=0))
         resumes = {t: resume_id(program.block_at[s]) if s else 0 for t, s in zip(supported, starts, strict=False)}
-        return program, compile_program(program, load_runtime().helpers), resumes
+        helpers = load_runtime().helpers
+        codes = compile_program(program, helpers), compile_program(program, helpers, optimised=frozenset())
+        return program, codes, resumes
 
     def _assembled(self) -> list[bytes]:
         """Return the code of each snippet, which ends in a barrier."""
@@ -156,14 +158,28 @@ class Snippets:
             for register, values in scalar_words.items():
                 scalars[register] = values[n % len(values)]
             wave.scc = scc
-            self.run_on(wave, text)
+            self._run_both(wave, text)
             assert wave.status == 1, f"status {wave.status} after {text}"
             outcome.vgprs[n], outcome.sgprs[n], outcome.scc[n] = rows[:32], scalars, wave.scc
         return outcome
 
-    def run_on(self, wave: WaveState, text: str) -> None:
+    def _run_both(self, wave: WaveState, text: str) -> None:
+        """Run one snippet as optimised code and as calls of shared operations, whose results have to be equal."""
+        storage = (ctypes.c_uint8 * (ctypes.sizeof(WaveState) + 64))()
+        other = WaveState.from_buffer(storage, -ctypes.addressof(storage) % 64)
+        ctypes.memmove(ctypes.addressof(other), ctypes.addressof(wave), ctypes.sizeof(WaveState))
+        self.run_on(wave, text)
+        self.run_on(other, text, optimised=False)
+        assert (wave.status, wave.scc, wave.mode) == (other.status, other.scc, other.mode)
+        np.testing.assert_array_equal(np.ctypeslib.as_array(other.sgpr), np.ctypeslib.as_array(wave.sgpr))
+        results = [np.ctypeslib.as_array(w.vgpr) for w in (other, wave)]
+        differs = results[0] != results[1]
+        assert all(_is_nan(word[differs]).all() for word in results), text
+
+    def run_on(self, wave: WaveState, text: str, *, optimised: bool = True) -> None:
         """Run one snippet on a prepared wavefront; only MODE is set here."""
-        program, native, resumes = self._translated
+        program, codes, resumes = self._translated
+        native = codes[0] if optimised else codes[1]
         if text in self.unsupported:
             raise AssertionError(self.unsupported[text])
         counters = (ctypes.c_uint64 * (2 * len(program.blocks)))()
@@ -176,6 +192,13 @@ class Snippets:
 def _program(code: bytes, mode: int) -> Program:
     end = assemble_end()
     return decode_program("snippets", code + end, 0, (0,), 0, mode)
+
+
+def _is_nan(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Return which words are a NaN, or half of one; the sign and payload of a result of two NaNs is not specified."""
+    halves = np.isnan(words.view(np.float16)).reshape(-1, 2).any(axis=1)
+    is_nan: NDArray[np.bool_] = np.isnan(words.view(np.float32)) | halves | (words & 0x7FF00000 == 0x7FF00000)
+    return is_nan
 
 
 def assemble_end() -> bytes:

@@ -44,7 +44,7 @@ def translate_vector_alu(state: BlockState, instruction: Instruction) -> None:
 def _emit(state: BlockState, instruction: Instruction) -> None:
     name = instruction.mnemonic
     if name in _LANE_MOVES:
-        _count_one(state)
+        state.count_vector()
         state.close_group()
         _LANE_HANDLERS[name](state, instruction)
     elif name.startswith("V_ACCVGPR"):
@@ -55,10 +55,6 @@ def _emit(state: BlockState, instruction: Instruction) -> None:
         _with_permuted_source(state, instruction)
     else:
         translate_vector(state, instruction)
-
-
-def _count_one(state: BlockState) -> None:
-    state.group.instructions += 1
 
 
 def _read_first_lane(state: BlockState, instruction: Instruction) -> None:
@@ -140,7 +136,7 @@ def _matrix(state: BlockState, instruction: Instruction) -> None:
     count = int(blocks or 1)
     if int(m) * int(k) * count * _BYTES[kinds[0]] > largest_matrix_operand_bytes() * LANES:
         raise UnsupportedSemantics("its operands are wider than those of the emulated architecture")
-    _count_one(state)
+    state.count_vector()
     state.close_group()
     accumulator, a_row, b_row = _matrix_rows(instruction)
     c, bits = instruction.bits(58, 50), 0
@@ -165,7 +161,7 @@ def _sparse_matrix(state: BlockState, instruction: Instruction, match: re.Match[
     kinds = _matrix_elements(inputs)
     if edge * depth * _BYTES[kinds[0]] > 2 * largest_matrix_operand_bytes() * LANES:
         raise UnsupportedSemantics("its operands are wider than those of the emulated architecture")
-    _count_one(state)
+    state.count_vector()
     state.close_group()
     accumulator, a_row, b_row = _matrix_rows(instruction)
     call_runtime(

@@ -11,14 +11,17 @@ from rocm_perf_lab.emulator.program import CONDITIONAL_BRANCHES, is_computed_jum
 from rocm_perf_lab.emulator.structures import EXEC, VCC, WaveStatus, offset_of
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
 from rocm_perf_lab.emulator.translate.memory import translate_memory
-from rocm_perf_lab.emulator.translate.mode import ModeRegister, modes_at_entry
+from rocm_perf_lab.emulator.translate.mode import modes_at_entry
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.translate.scalar import translate_scalar
 from rocm_perf_lab.emulator.translate.state import BlockState
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from rocm_perf_lab.emulator.isa.instruction import Instruction
     from rocm_perf_lab.emulator.program import BasicBlock, Program
+    from rocm_perf_lab.emulator.translate.shared_operations import SharedOperations
 
 FUNCTION_NAME = "kernel"
 _WITHOUT_EFFECT = frozenset(
@@ -29,8 +32,13 @@ _WITHOUT_EFFECT = frozenset(
 """Waits, hints, and branches on flags that only debuggers set."""
 
 
-def kernel_ir(program: Program) -> str:
-    """Return the LLVM IR of a program, with declarations of the runtime functions.
+def kernel_ir(program: Program, shared: SharedOperations | None = None, in_place: Container[int] = ()) -> str:
+    """Return the LLVM IR of a program, with declarations of the functions that it calls.
+
+    Args:
+        program: Program of a kernel.
+        shared: Functions to call for operations; by default all operations are translated in place.
+        in_place: With `shared`, indices of the blocks whose operations are translated in place nevertheless.
 
     Raises:
         UnsupportedInstruction: An instruction has no translation; with mnemonic, encoding and address.
@@ -39,7 +47,8 @@ def kernel_ir(program: Program) -> str:
     lines: list[str] = []
     modes = modes_at_entry(program)
     for block in program.blocks:
-        _translate_block(program, block, modes[block.index], names, lines)
+        called = None if block.index in in_place else shared
+        _translate_block(program, block, BlockState(names, lines, modes[block.index], called))
     head = [f"define void @{FUNCTION_NAME}(ptr noalias align 64 %wave) {{", "entry:", *_prologue(program)]
     tail = [*_dispatcher(program, names), "fault:", *_fault_exit(), "}", '!0 = !{!"branch_weights", i32 1, i32 100000}']
     return "\n".join([*sorted(names.declarations), *head, *lines, *tail])
@@ -76,9 +85,8 @@ def _fault_exit() -> list[str]:
     return lines
 
 
-def _translate_block(program: Program, block: BasicBlock, mode: ModeRegister, names: SsaNames, lines: list[str]) -> None:
-    _enter_block(block, names, lines)
-    state = BlockState(names, lines, mode)
+def _translate_block(program: Program, block: BasicBlock, state: BlockState) -> None:
+    _enter_block(block, state)
     last = block.instructions[-1]
     state.last_index = last.index
     for instruction in block.instructions[:-1]:
@@ -89,8 +97,8 @@ def _translate_block(program: Program, block: BasicBlock, mode: ModeRegister, na
     _leave_block(program, block, state)
 
 
-def _enter_block(block: BasicBlock, names: SsaNames, lines: list[str]) -> None:
-    n = block.index
+def _enter_block(block: BasicBlock, state: BlockState) -> None:
+    n, names, lines = block.index, state.names, state.lines
     lines.append(f"block{n}:")
     if block.is_loop_header:
         lines += [
@@ -102,8 +110,11 @@ def _enter_block(block: BasicBlock, names: SsaNames, lines: list[str]) -> None:
         _return_status(lines, WaveStatus.SLICE_OVER, resume_id(block), (names.fresh(), names.fresh()))
     else:
         lines.append(f"br label %run{n}")
+    lines.append(f"run{n}:")
+    if state.shared is not None:
+        lines.append(state.shared.enter_block(n, len(block.instructions), names))
+        return
     lines += [
-        f"run{n}:",
         f"%count_at{n} = getelementptr i64, ptr %executions, i64 {n}",
         f"%count{n} = load i64, ptr %count_at{n}",
         f"%counted{n} = add i64 %count{n}, 1",
@@ -161,12 +172,13 @@ def _leave_block(program: Program, block: BasicBlock, state: BlockState) -> None
     if name == "S_TRAP" and last.fields["simm16"] & 0xFF != _BREAKPOINT_TRAP:
         call_runtime(state, "rpl_trap", last, last.fields["simm16"] & 0xFF)
     state.store_scalars()
-    if state.active_lanes is not None:
+    active_lanes = state.active_lanes()
+    if active_lanes is not None:
         n = block.index
         lines += [
             f"%lanes_at{n} = getelementptr i64, ptr %lanes, i64 {n}",
             f"%lanes{n} = load i64, ptr %lanes_at{n}",
-            f"%lanes_now{n} = add i64 %lanes{n}, {state.active_lanes}",
+            f"%lanes_now{n} = add i64 %lanes{n}, {active_lanes}",
             f"store i64 %lanes_now{n}, ptr %lanes_at{n}",
         ]
     if condition is not None:

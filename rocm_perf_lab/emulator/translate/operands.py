@@ -33,7 +33,7 @@ def read_source(state: BlockState, instruction: Instruction, operand: int, kind:
     if inline is not None:
         return inline
     if operand == LITERAL:
-        return _literal(instruction, kind)
+        return literal_constant(instruction, kind)
     if operand in (SCC_OPERAND, EXECZ_OPERAND, VCCZ_OPERAND):
         return _condition(state, operand, kind.bits)
     if operand in (SHARED_BASE, PRIVATE_BASE):
@@ -89,7 +89,8 @@ def _scalar(state: BlockState, register: int, bits: int) -> Value:
     return state.scalar_builder.resize(word, bits, signed=False) if bits < 32 else word
 
 
-def _literal(instruction: Instruction, kind: OperandType) -> Value:
+def literal_constant(instruction: Instruction, kind: OperandType) -> Value:
+    """Return the literal of an instruction as an operand of a type."""
     literal = instruction.fields["literal"] & 0xFFFFFFFF
     if kind.bits < 64:
         return constant(literal, kind.bits)

@@ -49,7 +49,7 @@ class ScalarRegisters:
             case "SIMM16":
                 return constant(fields["simm16"], 16)
             case "SIMM32":
-                return constant(fields["literal"], 32)
+                return state.literal(self._instruction, 32)
         return None
 
     def lane_bit(self, name: str) -> Value:
@@ -94,10 +94,33 @@ def translate_scalar(state: BlockState, instruction: Instruction, load_address: 
             raise UnsupportedSemantics("skipped vector instructions")
     elif name.startswith("S_MOVREL"):
         _move_relative(state, instruction)
-    elif name.rpartition("_")[0] in _BIT_SEARCHES and not name.endswith("_I64"):
+    elif name in ("S_MOV_B32", "S_MOV_B64"):
+        _move(state, instruction)
+    elif not _is_shared(state, instruction):
+        _operate(state, instruction)
+
+
+def _is_shared(state: BlockState, instruction: Instruction) -> bool:
+    """Emit a call if operations are shared; the constants of SOPK are not operands."""
+    if state.shared is None or instruction.encoding == "SOPK":
+        return False
+    return state.shared.call(state, instruction, _operate)
+
+
+def _operate(state: BlockState, instruction: Instruction, _: int | None = None) -> None:
+    name = instruction.mnemonic
+    if name.rpartition("_")[0] in _BIT_SEARCHES and not name.endswith("_I64"):
         _search_bits(state, instruction)
     else:
         _run_pseudocode(state, instruction)
+
+
+def _move(state: BlockState, instruction: Instruction) -> None:
+    target, source = instruction.fields["sdst"], instruction.fields["ssrc0"]
+    if EXEC in _written(instruction) or target == EXEC + 1:
+        state.close_group()
+    kind = OperandType("B", destination_bits(instruction))
+    state.write(target, read_source(state, instruction, source, instruction.operands.get("ssrc0", kind)))
 
 
 def _run_pseudocode(state: BlockState, instruction: Instruction) -> None:

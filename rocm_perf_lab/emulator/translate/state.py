@@ -16,7 +16,9 @@ from rocm_perf_lab.emulator.pcode.values import Value, constant
 from rocm_perf_lab.emulator.structures import EXEC, LANES, offset_of
 
 if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.isa.instruction import Instruction
     from rocm_perf_lab.emulator.translate.mode import ModeRegister
+    from rocm_perf_lab.emulator.translate.shared_operations import SharedOperations
 
 _CHUNK_BYTES = CHUNK * 4
 
@@ -24,12 +26,14 @@ _CHUNK_BYTES = CHUNK * 4
 class BlockState:
     """Registers of one basic block under translation; `lines` receives finished code."""
 
-    def __init__(self, names: SsaNames, lines: list[str], mode: ModeRegister) -> None:
+    def __init__(self, names: SsaNames, lines: list[str], mode: ModeRegister, shared: SharedOperations | None = None) -> None:
         self.names = names
         self.lines = lines
         self.mode = mode
-        self.active_lanes: str | None = None
+        self.shared = shared
+        """Functions to call for operations; None translates operations in place."""
         self.last_index = 0
+        self._vectors: dict[str, int] = {}
         self._scalars: dict[int, str] = {}
         self._pairs: dict[int, str] = {}
         self._dirty: set[int] = set()
@@ -62,7 +66,17 @@ class BlockState:
         ]
         return Value(value, "u", 32)
 
+    def literal(self, instruction: Instruction, bits: int) -> Value:
+        """Return the literal of an instruction that reads it as part of its operation."""
+        return constant(instruction.fields["literal"], bits)
+
     # scalar registers
+
+    def sgpr_pointer(self, register: int) -> str:
+        """Return the address of an SGPR."""
+        address = self.names.fresh()
+        self.lines.append(f"{address} = getelementptr i8, ptr %wave, i64 {offset_of('sgpr') + 4 * register}")
+        return address
 
     def read32(self, register: int) -> Value:
         """Return an SGPR."""
@@ -130,15 +144,20 @@ class BlockState:
         self._scc = self.scalar_builder.boolean(value)
         self._scc_dirty = True
 
+    def forget_scc(self) -> None:
+        """Discard SCC, which a function has written in memory."""
+        self._scc, self._scc_dirty = None, False
+
+    @property
+    def pending_stores(self) -> tuple[tuple[int, ...], bool]:
+        """Changed SGPRs, and whether SCC has changed."""
+        return tuple(sorted(self._dirty)), self._scc_dirty
+
     def store_scalars(self) -> None:
         """Write changed registers back to the memory of the wavefront."""
         for register in sorted(self._dirty):
-            address = self.names.fresh()
-            offset = offset_of("sgpr") + 4 * register
-            self.lines += [
-                f"{address} = getelementptr i8, ptr %wave, i64 {offset}",
-                f"store i32 {self._scalars[register]}, ptr {address}",
-            ]
+            address = self.sgpr_pointer(register)
+            self.lines.append(f"store i32 {self._scalars[register]}, ptr {address}")
         self._dirty.clear()
         if self._scc_dirty and self._scc is not None:
             address, word = self.names.fresh(), self.names.fresh()
@@ -151,11 +170,8 @@ class BlockState:
 
     def _load32(self, register: int) -> str:
         if register not in self._scalars:
-            address, value = self.names.fresh(), self.names.fresh()
-            self.lines += [
-                f"{address} = getelementptr i8, ptr %wave, i64 {offset_of('sgpr') + 4 * register}",
-                f"{value} = load i32, ptr {address}",
-            ]
+            address, value = self.sgpr_pointer(register), self.names.fresh()
+            self.lines.append(f"{value} = load i32, ptr {address}")
             self._scalars[register] = value
         return self._scalars[register]
 
@@ -171,6 +187,10 @@ class BlockState:
             self.close_group()
 
     # lane groups
+
+    def row_origin(self, row: int) -> str:
+        """Return the number of dwords from the start of the wavefront to a row of the vector register file."""
+        return str(row * LANES)
 
     @property
     def group(self) -> LaneGroup:
@@ -196,7 +216,7 @@ class BlockState:
             self._set_rounding(group.rounding)
             masks = group.finish(self.lines)
             self._set_rounding(None if group.rounding is None else -1)
-            self._count_lanes(group)
+            self._vectors[group.execute] = self._vectors.get(group.execute, 0) + group.instructions
             for register, name in masks.items():
                 self.write(register, Value(name, "u", 64))
 
@@ -209,20 +229,29 @@ class BlockState:
         """Return this chunk's bits of a mask that the open group has computed."""
         return self._group.masks[register].bits if self._group is not None and register in self._group.masks else None
 
-    def _count_lanes(self, group: LaneGroup) -> None:
-        """Add popcount(EXEC) for every vector instruction of the group (SQ_THREAD_CYCLES_VALU)."""
-        self.names.declare("declare i64 @llvm.ctpop.i64(i64)")
-        lanes, weighted = self.names.fresh(), self.names.fresh()
-        self.lines += [
-            f"{lanes} = call i64 @llvm.ctpop.i64(i64 {group.execute})",
-            f"{weighted} = mul i64 {lanes}, {group.instructions}",
-        ]
-        if self.active_lanes is None:
-            self.active_lanes = weighted
-            return
-        total = self.names.fresh()
-        self.lines.append(f"{total} = add i64 {self.active_lanes}, {weighted}")
-        self.active_lanes = total
+    # counts of active lanes
+
+    def count_vector(self) -> None:
+        """Count a vector instruction that is not part of a group."""
+        execute = str(self.read64(EXEC).operand)
+        self._vectors[execute] = self._vectors.get(execute, 0) + 1
+
+    def active_lanes(self) -> str | None:
+        """Emit the sum of popcount(EXEC) over the vector instructions so far (SQ_THREAD_CYCLES_VALU); None without any."""
+        total: str | None = None
+        for execute, instructions in self._vectors.items():
+            self.names.declare("declare i64 @llvm.ctpop.i64(i64)")
+            lanes, weighted = self.names.fresh(), self.names.fresh()
+            self.lines += [
+                f"{lanes} = call i64 @llvm.ctpop.i64(i64 {execute})",
+                f"{weighted} = mul i64 {lanes}, {instructions}",
+            ]
+            if total is not None:
+                both = self.names.fresh()
+                self.lines.append(f"{both} = add i64 {total}, {weighted}")
+                weighted = both
+            total = weighted
+        return total
 
 
 @dataclass
@@ -335,8 +364,9 @@ class LaneGroup:
 
     def _pointer(self, row: int, lines: list[str]) -> str:
         element, pointer = self.state.names.fresh(), self.state.names.fresh()
+        origin = self.state.row_origin(row)
         lines += [
-            f"{element} = add i64 %{self.label}_lane, {row * LANES}",
+            f"{element} = add i64 %{self.label}_lane, {origin}",
             f"{pointer} = getelementptr i32, ptr %wave, i64 {element}",
         ]
         return pointer

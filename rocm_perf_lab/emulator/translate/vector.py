@@ -48,6 +48,11 @@ def translate_vector(state: BlockState, instruction: Instruction, *, source0_row
     Raises:
         UnsupportedSemantics: The instruction has no translation.
     """
+    if state.shared is None or not state.shared.call(state, instruction, _translate, source0_row):
+        _translate(state, instruction, source0_row)
+
+
+def _translate(state: BlockState, instruction: Instruction, source0_row: int | None) -> None:
     operation = VectorOperation(state, instruction, source0_row)
     operation.settle_hazards()
     rounding = rounding_field(instruction)

@@ -78,9 +78,9 @@ class VectorOperation:
             case "SCC":
                 return self.state.scc
             case "SIMM16":  # the literal of a float16 operation
-                return constant(self.instruction.fields["literal"], 16)
+                return self.state.literal(self.instruction, 16)
             case "SIMM32":
-                return constant(self.instruction.fields["literal"], 32)
+                return self.state.literal(self.instruction, 32)
             case "OPSEL":
                 return constant(self.instruction.fields.get("opsel", 0), 4)
             case "OPSEL_HI":
