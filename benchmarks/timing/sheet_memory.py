@@ -34,6 +34,7 @@ _OWN_LINES = (
 _NEXT_LINES = "  v_add_u32 v1, 0x2000, v1\n"
 _WAVES = 4
 _FIRST_REGION = 1 << 15
+_BURSTING_UNITS = 64
 
 
 def _read(width: str, times: int) -> str:
@@ -99,13 +100,13 @@ def _l2_latency() -> float:
 
 
 def _miss_burst() -> float:
-    """Return the bytes per clock and CU of loads that miss L2, with all CUs active; the first wait is excluded."""
-    data = np.zeros(304 * _FIRST_REGION * 4 // 4, np.uint32)
+    """Return the bytes per clock and CU of loads that miss L2, with 64 CUs active, which HBM can feed."""
+    data = np.zeros(_BURSTING_UNITS * _FIRST_REGION, np.uint32)
 
     def busy(times: int) -> int:
         setup = _OWN_LINES.format(shift=15) + "  s_lshl_b32 s8, s2, 17\n  v_add_u32 v1, s8, v1\n"
         load = repeated(times, "global_load_dwordx4 v[4:7], v1, s[4:5]", _NEXT_LINES.strip())
-        run = run_probe(Probe(setup + load + _VMEM_WAIT, waves=_WAVES, workgroups=304, data=data, repeat=False))
+        run = run_probe(Probe(setup + load + _VMEM_WAIT, waves=_WAVES, workgroups=_BURSTING_UNITS, data=data, repeat=False))
         return run.busy(first="global_load", last="s_waitcnt vmcnt")
 
     return 2 * _WAVES * 64 * 128 / (busy(4) - busy(2))
@@ -118,11 +119,12 @@ def _first_load(prefix: str) -> float:
 
 
 def _store_to_end(*, streaming: bool) -> float:
-    body = (
-        "  s_lshl_b32 s8, s2, 12\n  v_lshlrev_b32 v1, 4, v0\n  v_add_u32 v1, s8, v1\n  global_store_dwordx4 v1, v[4:7], s[6:7]\n"
-    )
+    store = "  global_store_dwordx4 v1, v[4:7], s[6:7]\n"
+    body = "  s_lshl_b32 s8, s2, 12\n  v_lshlrev_b32 v1, 4, v0\n  v_add_u32 v1, s8, v1\n"
+    if not streaming:  # the translation of the page is not cold
+        body += store + _VMEM_WAIT
     workgroups = 4096 if streaming else 1
-    run = run_probe(Probe(body, waves=_WAVES, workgroups=workgroups, output_bytes=workgroups << 12, repeat=False))
+    run = run_probe(Probe(body + store, waves=_WAVES, workgroups=workgroups, output_bytes=workgroups << 12, repeat=False))
     return float(np.median([wave.end - wave.find("global_store")[-1].issue for wave in run.waves]))
 
 
@@ -169,7 +171,7 @@ MEMORY: tuple[Constant, ...] = (
         16,
         16,
         "H",
-        gap(_read("b64", 12), "ds_read", "ds_read", setup=_LDS["b64"], waves=4),
+        gap(_read("b64", 15), "ds_read", "ds_read", setup=_LDS["b64"], waves=4),
     ),
     Constant("LDS write of 2 bytes, then VALU", 8, 8, "H", _write_issue("b16")),
     Constant("LDS write of 8 bytes, then VALU", 12, 12, "H", _write_issue("b64")),
@@ -212,7 +214,7 @@ MEMORY: tuple[Constant, ...] = (
     ),
     Constant("vector load, L2 hit, 64 lines", 304, 394, "L", _l2_latency),
     Constant("vector load, first of a launch", 1520, 5272, "H", lambda: _first_load("global_load")),
-    Constant("loads that miss L2, all CUs", 16, 19, "M", _miss_burst, "B/clk/CU"),
+    Constant("loads that miss L2, four wavefronts per CU", 16, 19, "M", _miss_burst, "B/clk/CU"),
     Constant(
         "store, then VALU",
         4,
