@@ -128,29 +128,55 @@ def time_band(cases: Sequence[ErrorCase], coverage: float) -> TimeBand:
     return TimeBand(coverage=_rounded(found.coverage), low=1 / factor, high=factor)
 
 
-def ratio_band(cases: Sequence[ErrorCase], coverage: float) -> RatioBand:
-    """Return the band of the ratio of two variants of one kernel.
+NEAR = 4.0
+"""Ratio of two estimated times up to which a pair counts for the band: decisions between variants are among such pairs."""
 
-    Families weigh the same. Variants are the independent units: the error that a family shares cancels in a ratio.
+
+def ratio_band(cases: Sequence[ErrorCase], coverage: float) -> RatioBand:
+    """Return the band of the ratio of two variants of one kernel whose estimated times are near each other.
+
+    Families weigh the same. Variants are the independent units: the error that a family shares cancels in a ratio. The band is
+    widened until the order of at least `coverage` of the pairs that it distinguishes is right, because errors that reverse a pair
+    are among the large ones.
+
+    Args:
+        cases: Cases of several families.
+        coverage: Wanted probability.
     """
-    pairs = _pairs(cases)
+    pairs = [pair for pair in _pairs(cases) if _distance(*pair) <= math.log(NEAR)] or _pairs(cases)
     sizes = _sizes(first.family for first, _ in pairs)
-    units = sum(1 for case in cases if case.family in sizes)
+    units = len({id(case) for pair in pairs for case in pair})
     errors = [first.error - second.error for first, second in pairs]
     found = conformal_quantile(errors, coverage, weights=[1 / sizes[first.family] for first, _ in pairs], units=units)
-    return RatioBand(coverage=_rounded(found.coverage), factor=math.exp(found.value))
+    band = RatioBand(coverage=_rounded(found.coverage), factor=math.exp(found.value))
+    return _widened(cases, band)
+
+
+def _widened(cases: Sequence[ErrorCase], band: RatioBand) -> RatioBand:
+    """Return the narrowest band from `band` on whose decisions are right as often as its coverage states."""
+    factors = sorted({math.exp(_distance(*pair)) for pair in _pairs(cases)})
+    for factor in [band.factor, *(factor for factor in factors if factor > band.factor)]:
+        wider = band.model_copy(update={"factor": factor})
+        found = decisions(cases, wider)
+        if found.right >= band.coverage * found.decided:
+            return wider
+    return band
+
+
+def _distance(first: ErrorCase, second: ErrorCase) -> float:
+    return abs(first.log_estimated - second.log_estimated)
 
 
 def decisions(cases: Sequence[ErrorCase], band: RatioBand) -> Decisions:
     """Return how many pairs of one family a band distinguishes, and how many of these have the true order."""
     pairs = _pairs(cases)
-    decided = [(a, b) for a, b in pairs if abs(a.log_estimated - b.log_estimated) > math.log(band.factor)]
+    decided = [(a, b) for a, b in pairs if _distance(a, b) > math.log(band.factor) + _ROUNDING]
     right = sum((a.log_estimated - b.log_estimated) * (a.log_true - b.log_true) > 0 for a, b in decided)
     return Decisions(len(pairs), len(decided), right)
 
 
 def coverage_of_new_families(cases: Sequence[ErrorCase], coverage: float) -> float:
-    """Return the mean share of cases of a family in the band that the other families give; 0 for a single family."""
+    """Return the mean share of cases of a family in the band of the other families; 0 for a single family."""
     shares = []
     for family in sorted({case.family for case in cases}):
         own = [case for case in cases if case.family == family]

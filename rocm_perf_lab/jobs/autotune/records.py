@@ -75,7 +75,7 @@ def decisive_band(errors: TimingErrors | None) -> RatioBand | None:
 
 
 def expected_metrics(runtime_ms: float, errors: TimingErrors | None) -> dict[str, float]:
-    """Return the bounds of an emulated time in ms; nothing for a measured one."""
+    """Return the bounds of an emulated time in ms; empty for a measured one."""
     if errors is None:
         return {}
     low, high = errors.around(runtime_ms)
