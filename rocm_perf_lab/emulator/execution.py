@@ -142,7 +142,9 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
                 ctypes.byref(launch), ctypes.byref(states[thread]), ctypes.c_uint64(first), ctypes.c_uint64(last)
             )
 
-    with FootprintRecorder(runtime, threads, dispatch.workgroups, registry, xcds=dispatch.xcds, enabled=dispatch.records_lines) as recorder:
+    with FootprintRecorder(
+        runtime, threads, dispatch.workgroups, registry, xcds=dispatch.xcds, enabled=dispatch.records_lines
+    ) as recorder:
         for thread, state in enumerate(states):
             state.footprint = recorder.address(thread)
         if threads == 1:

@@ -25,6 +25,22 @@ LINE_BYTES = 128
 LINE_ACCESS = np.dtype([("place", np.uint64), ("workgroup", np.uint32), ("time", np.uint32)])
 """struct rpl_line_access."""
 ALLOCATION_SHIFT, ALLOCATION_MASK = 32, 0x7FFF
+CHANNEL_BITS_MAX = 8
+WINDOWS = 8
+_COUNTED_LINES = 4096
+# Bits of the address whose parity is a bit of the channel's number: AMD's address translation library in Linux
+# (drivers/ras/amd/atl/dehash.c, MI300). Four bits select a channel of a stack, three a stack.
+_CHANNEL_BITS = (
+    (8, 12, 15, 22, 29, 36, 43),
+    (9, 13, 16, 23, 30, 37, 44),
+    (10, 14, 17, 24, 31, 38, 45),
+    (11, 18, 25, 32, 39, 46),
+    (14, 19, 26, 33, 40, 47),
+    (12, 20, 27, 34, 41),
+    (13, 21, 28, 35, 42),
+)
+CHANNEL_MASKS = tuple(sum(1 << bit for bit in bits) for bits in _CHANNEL_BITS)
+"""Masks of the address bits whose parities number a channel; the first ones number a channel of L2."""
 _LINES_IN_DETAIL = 1 << 12
 """Lines of all allocations up to which every line is recorded."""
 _LARGEST_SHIFT = 8
@@ -43,7 +59,12 @@ class FootprintRecord(ctypes.Structure):
         ("shift", ctypes.c_uint32),
         ("level", ctypes.c_uint32),
         ("is_truncated", ctypes.c_uint32),
+        ("xcds", ctypes.c_uint32),
+        ("channel_bits", ctypes.c_uint32),
         ("padding", ctypes.c_uint32),
+        ("channel_masks", ctypes.c_uint64 * CHANNEL_BITS_MAX),
+        ("windows", ctypes.c_void_p),
+        ("counted", ctypes.c_void_p),
     )
 
 
@@ -63,6 +84,8 @@ class LineFootprint:
     sampling: int
     """One of this number of lines is sampled."""
     allocations: tuple[tuple[int, int], ...]
+    channel_windows: NDArray[np.uint64]
+    """Lines by channel in short parts of the launch, not sampled: (xcds, windows, channels)."""
     is_complete: bool = True
     """False if the host had too little memory."""
 
@@ -75,6 +98,8 @@ class FootprintRecorder:
         threads: Threads that run workgroups.
         workgroups: Workgroups of the launch.
         registry: Allocations sorted by address, as passed to the launch.
+        xcds: XCDs of the GPU, to which workgroups go in turn.
+        channel_bits: Binary logarithm of the channels of an L2.
         sampling: Fixed power of two; by default it follows from the size of the allocations and the number of accesses.
         enabled: Record accesses; otherwise there are no buffers and no result.
     """
@@ -86,6 +111,8 @@ class FootprintRecorder:
         workgroups: int,
         registry: Sequence[AllocationEntry] | ctypes.Array[AllocationEntry],
         *,
+        xcds: int = 1,
+        channel_bits: int = 4,
         sampling: int | None = None,
         enabled: bool = True,
     ) -> None:
@@ -97,9 +124,14 @@ class FootprintRecorder:
         shift = sampling_shift(live) if sampling is None else round(log2(sampling))
         self._limit = _RECORDS if sampling is None else 2**62
         self._records = (FootprintRecord * threads)()
-        for record, longest in zip(self._records, self._memory_instructions, strict=True):
+        self._windows = np.zeros((threads, xcds, WINDOWS, 1 << channel_bits), dtype=np.uint32)
+        self._counted = np.zeros((threads, _COUNTED_LINES), dtype=np.uint64)
+        for number, record in enumerate(self._records):
             record.shift, record.limit = shift, self._limit
-            record.memory_instructions = longest.ctypes.data
+            record.memory_instructions = self._memory_instructions[number].ctypes.data
+            record.xcds, record.channel_bits = xcds, channel_bits
+            record.channel_masks[: len(CHANNEL_MASKS)] = CHANNEL_MASKS
+            record.windows, record.counted = self._windows[number].ctypes.data, self._counted[number].ctypes.data
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +160,7 @@ class FootprintRecorder:
             memory_instructions=self._memory_instructions.max(axis=0, initial=0),
             sampling=1 << (self._records[0].shift + level),
             allocations=self._allocations,
+            channel_windows=self._windows.sum(axis=0, dtype=np.uint64),
             is_complete=not any(record.is_truncated for record in self._records),
         )
 

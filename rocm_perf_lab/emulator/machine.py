@@ -292,6 +292,7 @@ class EmulatedGpu:
             block_count=len(translated.program.blocks),
             max_instructions=self._max_instructions,
             threads=1 if results_depend_on_order(translated.program) else self._threads,
+            xcds=self._target.xcds,
         )
 
 

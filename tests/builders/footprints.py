@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.emulator.footprint import LINE_ACCESS, LINE_BYTES, LineFootprint
+from rocm_perf_lab.emulator.footprint import LINE_ACCESS, LINE_BYTES, WINDOWS, LineFootprint
 from rocm_perf_lab.emulator.structures import AccessKind
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def footprint(workgroups: Sequence[NDArray[np.void]], *, sampling: int = 1) -> L
         memory_instructions=np.array([int(group["time"].max(initial=0)) + 1 for group in workgroups], dtype=np.uint32),
         sampling=sampling,
         allocations=((ADDRESS, (longest + 1) * LINE_BYTES),),
+        channel_windows=np.zeros((1, WINDOWS, 16), dtype=np.uint64),
     )
 
 

@@ -207,3 +207,18 @@ def test_too_many_records_are_thinned_equally_for_any_number_of_threads(
     assert thinned.sampling > full.sampling
     assert set(one) < set(every)
     assert len(one) * thinned.sampling == pytest.approx(len(every) * full.sampling, rel=0.1)
+
+
+def test_windows_count_lines_by_channel_and_loads_of_a_workgroup_once() -> None:
+    with RecordingBench(64) as bench:
+        for _ in range(2):
+            bench.access(LANE * np.uint64(64))  # 32 lines, two in each of 16 channels
+        bench.access(LANE % np.uint64(2) << np.uint64(19))  # lines 0 and 4096, which differ in bit 19, in channel 0
+        for _ in range(6):
+            bench.access(LANE * np.uint64(0), mask=1, store=True)
+
+        windows = bench.footprint().channel_windows
+
+    assert windows.shape == (1, 8, 16)
+    assert windows[0, 0].tolist() == [2 + 1 + 5] + [2] * 15
+    assert windows[0, 1].tolist() == [1] + [0] * 15

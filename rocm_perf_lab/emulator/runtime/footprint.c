@@ -199,6 +199,41 @@ static void record_scattered(struct rpl_wave *w, uint64_t instruction, int is_lo
            is_load ? RPL_CACHED_LINE_BYTES : found.parts[k].bytes);
 }
 
+// ---- channels in short windows of time ----
+
+static void count_line(struct rpl_footprint *f, uint32_t *window, int is_load, uint64_t allocation, uint32_t workgroup, uint32_t line) {
+  if (is_load) {  // later ones hit L1
+    uint64_t key = allocation << 56 ^ (uint64_t)workgroup << 32 ^ line ^ 1ull << 63;
+    uint64_t *slot = &f->counted[mixed(line ^ workgroup * 0x9E3779B9u ^ (uint32_t)allocation << 20) % RPL_COUNTED_LINES];
+    if (*slot == key) return;
+    *slot = key;
+  }
+  uint64_t address = (uint64_t)line << RPL_CACHED_LINE_SHIFT;
+  uint32_t channel = 0;
+  for (uint32_t k = 0; k < f->channel_bits; k++) channel |= (uint32_t)__builtin_parityll(address & f->channel_masks[k]) << k;
+  window[channel]++;
+}
+
+// Counts every line that the instruction accesses. Allocations are taken to begin at equal channels.
+static void count_channels(struct rpl_wave *w, int is_load, uint64_t lanes, const uint64_t *address, uint32_t width, uint64_t base,
+                           uint64_t low, uint64_t high) {
+  struct rpl_footprint *f = w->machine->footprint;
+  uint32_t number = w->workgroup_number % f->xcds * RPL_WINDOWS + w->memory_instructions / RPL_WINDOW_INSTRUCTIONS, last = ~0u;
+  uint32_t *window = f->windows + ((uint64_t)number << f->channel_bits), group = w->workgroup_number;
+  uint32_t first = (uint32_t)(low >> RPL_CACHED_LINE_SHIFT), end = (uint32_t)((high - 1) >> RPL_CACHED_LINE_SHIFT);
+  uint64_t allocation = w->machine->last_hit & 0x7f;
+  if (end - first < DENSE_LINES) {
+    uint64_t lines = first == end ? 1 : accessed_lines(lanes, address, width, base + ((uint64_t)first << RPL_CACHED_LINE_SHIFT));
+    RPL_FOR_LANES(lines, k) count_line(f, window, is_load, allocation, group, first + (uint32_t)k);
+    return;
+  }
+  RPL_FOR_LANES(lanes, l) {
+    uint32_t line = (uint32_t)((address[l] - base) >> RPL_CACHED_LINE_SHIFT);
+    if (line != last) count_line(f, window, is_load, allocation, group, line);
+    last = line;
+  }
+}
+
 void rpl_footprint_access(struct rpl_wave *w, int access, int scalar, uint64_t lanes, const uint64_t *address, uint32_t width,
                           uint64_t low, uint64_t high) {
   struct rpl_machine *m = w->machine;
@@ -209,6 +244,9 @@ void rpl_footprint_access(struct rpl_wave *w, int access, int scalar, uint64_t l
     record_dense(w, instruction, access == RPL_LOAD, lanes, address, width, base, low - base, high - base);
   else
     record_scattered(w, instruction, access == RPL_LOAD, lanes, address, width, base);
+  int in_window = m->footprint->windows && !scalar && w->memory_instructions < RPL_WINDOW_INSTRUCTIONS * RPL_WINDOWS;
+  if (in_window && w->workgroup_number < RPL_WINDOW_GROUPS * m->footprint->xcds)
+    count_channels(w, access == RPL_LOAD, lanes, address, width, base, low - base, high - base);
   uint32_t *longest = &m->footprint->memory_instructions[w->workgroup_number];
   if (++w->memory_instructions > *longest) *longest = w->memory_instructions;
 }

@@ -12,6 +12,9 @@ enum {
   RPL_PLACE_ALLOCATION = 32, RPL_PLACE_SECTORS = 47, RPL_PLACE_KIND = 51, RPL_PLACE_SCALAR = 53, RPL_PLACE_WAVE = 54,
   RPL_PLACE_DWORDS = 58,
   RPL_MAX_SAMPLING_SHIFT = 10,
+  // Windows in which all lines are counted by channel: eight memory instructions of the first 64 workgroups of an XCD, which run
+  // at about the same time.
+  RPL_WINDOW_INSTRUCTIONS = 8, RPL_WINDOWS = 8, RPL_WINDOW_GROUPS = 64, RPL_CHANNEL_BITS_MAX = 8, RPL_COUNTED_LINES = 4096,
 };
 
 // One instruction of a wavefront that accesses a sampled line. `place`: number of the line within its allocation (32 bits),
@@ -26,7 +29,10 @@ struct rpl_footprint {
   uint32_t *memory_instructions;  // [linear id of a workgroup]: of its longest wavefront
   uint32_t shift, level;
   uint32_t is_truncated;          // too little host memory
-  uint32_t padding;
+  uint32_t xcds, channel_bits, padding;
+  uint64_t channel_masks[RPL_CHANNEL_BITS_MAX];  // bit k of the number of a channel: parity of the address and mask k
+  uint32_t *windows;              // [xcds][RPL_WINDOWS][channels]: lines, those of loads once per workgroup
+  uint64_t *counted;              // [RPL_COUNTED_LINES]: lines that a workgroup loaded before, by a hash
 };
 
 // Records an access whose lanes are in the allocation `machine->last_hit`; [low, high) is the range that they access.

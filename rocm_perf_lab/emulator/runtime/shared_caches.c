@@ -94,8 +94,6 @@ static void cache_fill(struct cache *c, int64_t at, uint64_t line, uint32_t now)
 
 struct active { uint64_t time; uint64_t start, next, end; uint64_t group; uint32_t slot; };
 
-struct window { uint64_t requests; uint32_t of_channel[1 << RPL_CHANNEL_BITS_MAX]; };
-
 struct model {
   const struct rpl_shared_run *run;
   const struct rpl_shared_parameters *p;
@@ -103,7 +101,6 @@ struct model {
   struct active *heap;
   uint64_t heaped;
   uint64_t next_group[RPL_MAX_XCDS];
-  struct window *windows;       // [xcds]
 };
 
 // ---- channels ----
@@ -113,21 +110,6 @@ static uint32_t channel_of(const struct rpl_shared_parameters *p, uint64_t line,
   uint32_t channel = 0;
   for (uint32_t k = 0; k < bits; k++) channel |= (uint32_t)__builtin_parityll(address & p->channel_masks[k]) << k;
   return channel;
-}
-
-static void close_window(struct model *m, struct window *w) {
-  uint32_t channels = 1u << m->p->l2_channel_bits, busiest = 0;
-  for (uint32_t k = 0; k < channels; k++) busiest = greater(busiest, w->of_channel[k]);
-  m->run->totals->busiest_window_requests += busiest;
-  m->run->totals->mean_window_requests += (double)w->requests / channels;
-  memset(w, 0, sizeof *w);
-}
-
-static void count_in_window(struct model *m, uint32_t xcd, uint32_t channel, uint32_t requests) {
-  struct window *w = &m->windows[xcd];
-  w->requests += requests;
-  w->of_channel[channel] += requests;
-  if (w->requests >= (uint64_t)m->p->window << m->p->l2_channel_bits) close_window(m, w);
 }
 
 // ---- memory side ----
@@ -308,8 +290,6 @@ static void replay(struct model *m, const struct active *a, const struct rpl_lin
     if (in_l1 >= 0) m->l1[unit].tags[in_l1] = 0;
     served = access == RPL_STORE ? store(m, xcd, line, sectors, dwords, now) : atomic(m, xcd, line, sectors, dwords, now);
   }
-  if (served != RPL_SERVED_L1)
-    count_in_window(m, xcd, channel_of(p, line, p->l2_channel_bits), access == RPL_LOAD ? 1 : halves_of(sectors));
   m->run->served[(a->group * RPL_REQUEST_KINDS + kind) * RPL_SERVICES + (uint32_t)served]++;
 }
 
@@ -368,7 +348,6 @@ static void forget_outputs(struct model *m) {
   memset(run->channels, 0, ((size_t)m->p->xcds << m->p->l2_channel_bits) * sizeof *run->channels);
   memset(run->memory_channels, 0, ((size_t)1 << m->p->memory_channel_bits) * sizeof *run->memory_channels);
   memset(run->totals, 0, sizeof *run->totals);
-  memset(m->windows, 0, m->p->xcds * sizeof *m->windows);
 }
 
 // The end of a kernel writes L2 back and drops its lines.
@@ -377,7 +356,6 @@ static void end_launch(struct model *m) {
   for (uint32_t xcd = 0; xcd < m->p->xcds; xcd++) {
     for (int64_t k = 0; k < (int64_t)m->l2[xcd].sets * m->l2[xcd].ways; k++) write_back(m, xcd, k, 0);
     cache_clear(&m->l2[xcd]);
-    if (m->windows[xcd].requests) close_window(m, &m->windows[xcd]);
   }
   m->run->totals->dirty_bytes_at_end = m->run->totals->mall_write_bytes - before;
   for (uint32_t k = 0; k < m->p->xcds * m->p->units_per_xcd; k++) cache_clear(&m->l1[k]);
@@ -403,8 +381,7 @@ int rpl_shared_caches(const struct rpl_shared_run *run) {
   m.l1 = calloc(units, sizeof *m.l1);
   m.l2 = calloc(p->xcds, sizeof *m.l2);
   m.heap = calloc((size_t)units * p->resident, sizeof *m.heap);
-  m.windows = calloc(p->xcds, sizeof *m.windows);
-  int ok = m.l1 && m.l2 && m.heap && m.windows && cache_open(&m.mall, p->mall_lines, p->mall_ways, p->sampling);
+  int ok = m.l1 && m.l2 && m.heap && cache_open(&m.mall, p->mall_lines, p->mall_ways, p->sampling);
   for (uint32_t k = 0; ok && k < units; k++) ok = cache_open(&m.l1[k], p->l1_lines, p->l1_ways, p->sampling);
   for (uint32_t k = 0; ok && k < p->xcds; k++) ok = cache_open(&m.l2[k], p->l2_lines, p->l2_ways, p->sampling);
   for (uint32_t k = 0; ok && k <= run->is_warm; k++) launch(&m);
@@ -414,7 +391,6 @@ int rpl_shared_caches(const struct rpl_shared_run *run) {
   free(m.l1);
   free(m.l2);
   free(m.heap);
-  free(m.windows);
   return !ok;
 }
 

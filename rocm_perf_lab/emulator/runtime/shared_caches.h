@@ -4,7 +4,7 @@
 #define RPL_SHARED_CACHES_H
 #include "footprint.h"
 
-enum { RPL_CHANNEL_BITS_MAX = 8, RPL_MAX_XCDS = 64 };
+enum { RPL_MAX_XCDS = 64 };
 
 // What served a request. A pending line is in L2 already, but another request fetched it within `pending_time` before.
 enum rpl_service { RPL_SERVED_L1, RPL_SERVED_L2, RPL_SERVED_L2_PENDING, RPL_SERVED_MALL, RPL_SERVED_HBM, RPL_SERVICES };
@@ -20,8 +20,6 @@ struct rpl_shared_parameters {
   uint32_t atomics_in_l2;                       // else at the memory
   uint32_t l2_channel_bits, memory_channel_bits;
   uint64_t channel_masks[RPL_CHANNEL_BITS_MAX]; // bit k of the number of a channel: parity of the address and mask k
-  uint32_t window;                              // requests per channel and window for the conflicts in time
-  uint32_t padding;
 };
 
 // Requests of the sample to one channel of an L2. Reads and fills of whole lines, scalar reads of 64 bytes, writes of up to 64.
@@ -35,7 +33,6 @@ struct rpl_memory_channel { uint64_t read_bytes, write_bytes, partial_writes; };
 struct rpl_shared_totals {
   uint64_t mall_read_bytes, mall_write_bytes, dram_read_bytes, dram_write_bytes, partial_write_sectors;
   uint64_t dirty_bytes_at_end;                  // in L2, written back when the kernel ends
-  double busiest_window_requests, mean_window_requests;  // sums over windows: of the busiest channel, of an average one
 };
 
 struct rpl_shared_run {

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-_CHANNEL_BITS_MAX = 8
+from rocm_perf_lab.emulator.footprint import CHANNEL_BITS_MAX
 
 
 class RequestKind(IntEnum):
@@ -59,9 +59,7 @@ class SharedParameters(ctypes.Structure):
                 "pending_time", "atomics_in_l2", "l2_channel_bits", "memory_channel_bits",
             )
         ),
-        ("channel_masks", ctypes.c_uint64 * _CHANNEL_BITS_MAX),
-        ("window", ctypes.c_uint32),
-        ("padding", ctypes.c_uint32),
+        ("channel_masks", ctypes.c_uint64 * CHANNEL_BITS_MAX),
     )  # fmt: skip
 
 
@@ -75,8 +73,6 @@ class SharedTotals(ctypes.Structure):
         ("dram_write_bytes", ctypes.c_uint64),
         ("partial_write_sectors", ctypes.c_uint64),
         ("dirty_bytes_at_end", ctypes.c_uint64),
-        ("busiest_window_requests", ctypes.c_double),
-        ("mean_window_requests", ctypes.c_double),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.emulator.footprint import ALLOCATION_MASK, ALLOCATION_SHIFT, LINE_BYTES
+from rocm_perf_lab.emulator.footprint import ALLOCATION_MASK, ALLOCATION_SHIFT, CHANNEL_MASKS, LINE_BYTES
 from rocm_perf_lab.emulator.timing.shared_cache_structures import (
     CHANNEL_COUNTS,
     MEMORY_CHANNEL,
@@ -36,23 +36,11 @@ if TYPE_CHECKING:
 
 _PLACEMENT_BYTES = 1 << 21
 _PENDING_TIME = 1
-_WINDOW = 64
 _L1_WAYS, _L2_WAYS, _MALL_WAYS = 64, 16, 16
 _PRIOR_REQUESTS = 32.0
 """Requests of the whole launch that each estimate of a part of it contains."""
 _LINES_FOR_TRUST = 4.0
 """Independent sampled lines per channel at which half of an observed imbalance is believed."""
-# Bits of the address whose parity is a bit of the channel's number: AMD's address translation library in Linux
-# (drivers/ras/amd/atl/dehash.c, MI300). Four bits select a channel of a stack, three a stack.
-_CHANNEL_BITS = (
-    (8, 12, 15, 22, 29, 36, 43),
-    (9, 13, 16, 23, 30, 37, 44),
-    (10, 14, 17, 24, 31, 38, 45),
-    (11, 18, 25, 32, 39, 46),
-    (14, 19, 26, 33, 40, 47),
-    (12, 20, 27, 34, 41),
-    (13, 21, 28, 35, 42),
-)
 
 
 @dataclass(frozen=True)
@@ -104,7 +92,8 @@ class SharedMemoryProfile:
     l2_imbalance: float
     """Requests to the busiest channel of an L2 relative to the average one, over the launch; at least 1."""
     l2_window_imbalance: float
-    """The same within short parts of the launch, which queues cannot smooth."""
+    """The same within short parts of the launch, counted exactly for its first workgroups: 8 memory instructions of each of
+    the first 64 workgroups of an XCD."""
     memory_imbalance: float
     """Bytes of the busiest HBM channel relative to the average one."""
 
@@ -119,7 +108,7 @@ class SharedMemoryProfile:
         selected = total if workgroups is None else self.served[np.asarray(workgroups), kind].sum(axis=0, dtype=np.float64)
         counts = selected + total * min(1.0, _PRIOR_REQUESTS / max(1.0, total.sum()))
         beyond = counts[Service.L2 :].sum()
-        l2, pending, mall, hbm = counts[Service.L2 :] / beyond if beyond else (0.0, 0.0, 0.0, 1.0)
+        l2, pending, mall, hbm = counts[Service.L2 :] / beyond if beyond else (0.0, 0.0, 1.0, 0.0)
         return ServiceShares(
             l1=float(counts[Service.L1] / max(1.0, counts.sum())),
             l2=float(l2),
@@ -196,7 +185,6 @@ def placed_allocations(footprint: LineFootprint, buffers: Sequence[tuple[int, in
 
 def _parameters(target: Target, sampling: int, resident_workgroups: int) -> SharedParameters:
     caches = target.caches
-    masks = [sum(1 << bit for bit in bits) for bits in _CHANNEL_BITS]
     return SharedParameters(
         xcds=target.xcds,
         units_per_xcd=target.compute_units // target.xcds,
@@ -210,10 +198,9 @@ def _parameters(target: Target, sampling: int, resident_workgroups: int) -> Shar
         mall_ways=_MALL_WAYS,
         pending_time=_PENDING_TIME,
         atomics_in_l2=int(target.xcds == 1),
-        l2_channel_bits=min(len(masks), max(0, round(log2(max(1, caches.l2_channels_per_xcd))))),
-        memory_channel_bits=len(masks),
-        channel_masks=tuple(masks),
-        window=max(1, _WINDOW),
+        l2_channel_bits=min(len(CHANNEL_MASKS), round(log2(max(1, caches.l2_channels_per_xcd)))),
+        memory_channel_bits=len(CHANNEL_MASKS),
+        channel_masks=CHANNEL_MASKS,
     )
 
 
@@ -227,7 +214,6 @@ def _profile(
     sampling, requests = footprint.sampling, np.zeros(channels.shape)
     for name in ("reads", "scalar_reads", "writes", "atomics"):
         requests += channels[name]
-    window = totals.busiest_window_requests / totals.mean_window_requests if totals.mean_window_requests else 1.0
     memory = (memory_channels["read_bytes"] + memory_channels["write_bytes"]).astype(np.float64)
     xcds = len(channels)
     return SharedMemoryProfile(
@@ -239,7 +225,7 @@ def _profile(
             **{name: float(getattr(totals, name)) * sampling for name in SharedTraffic.__dataclass_fields__},
         ),
         l2_imbalance=_imbalance(requests, _independent_lines(footprint, xcds) / requests.size, sampling),
-        l2_window_imbalance=max(1.0, window - _chance(channels.shape[1], _WINDOW)),
+        l2_window_imbalance=_window_imbalance(footprint.channel_windows),
         memory_imbalance=_imbalance(memory[None], _independent_lines(footprint, 1) / memory.size, sampling),
     )
 
@@ -276,6 +262,21 @@ def _imbalance(requests: NDArray[np.float64], distinct: float, sampling: int) ->
     noise = float((1 - 1 / sampling) ** 0.5) * _chance(requests.shape[1], distinct)
     trusted = 1.0 if sampling == 1 else distinct / (distinct + _LINES_FOR_TRUST)
     return 1.0 + trusted * max(0.0, ratio - 1.0 - noise)
+
+
+def _window_imbalance(windows: NDArray[np.uint64]) -> float:
+    """Return the requests of the busiest channel of all windows relative to the average one, beyond those of random lines.
+
+    Args:
+        windows: Requests, (xcds, windows, channels).
+    """
+    busy = windows[windows.sum(axis=2) > 0].astype(np.float64)
+    if not len(busy):
+        return 1.0
+    means = busy.mean(axis=1)
+    by_chance = np.array([_chance(busy.shape[1], mean) for mean in means])
+    excess = np.maximum(0.0, busy.max(axis=1) - means * (1.0 + by_chance))
+    return 1.0 + float(excess.sum() / means.sum())
 
 
 def _chance(channels: int, mean: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from rocm_perf_lab.emulator.footprint import LineFootprint
 
 XCDS, CHANNELS, LINES_PER_MIB = 8, 16, 8192
 L2_LINES = 4 * LINES_PER_MIB
@@ -271,6 +274,26 @@ def test_a_stride_that_keeps_the_hashed_bits_uses_one_channel() -> None:
 
     assert np.count_nonzero(result.channels["reads"], axis=1).tolist() == [1] * XCDS
     assert result.l2_imbalance == CHANNELS
+
+
+def test_conflicts_of_channels_in_time_count_although_all_channels_are_used_equally_over_the_launch() -> None:
+    """A window uses one channel with 160 requests, the next one another: the busiest channel has 16 times the average of 10."""
+    lines = footprint([accesses(np.arange(64))])
+    windows = np.zeros((1, 8, CHANNELS), dtype=np.uint64)
+    for number in range(8):
+        windows[0, number, number] = 160
+
+    conflicting = _with_windows(lines, windows)
+    even = _with_windows(lines, np.full_like(windows, 10))
+
+    by_chance = 1.77 / 10**0.5  # 1.77 standard deviations: expectation of the largest of 16 normal variables
+    assert conflicting.l2_window_imbalance == pytest.approx(16 - by_chance, rel=0.01)
+    assert even.l2_window_imbalance == 1.0
+
+
+def _with_windows(lines: LineFootprint, windows: NDArray[np.uint64]) -> SharedMemoryProfile:
+    changed = replace(lines, channel_windows=windows)
+    return shared_memory_profile(load_runtime(), changed, [(ADDRESS, 64 * 128)], mi300x(), resident_workgroups=1)
 
 
 def test_hbm_channels_of_a_stream_are_loaded_equally() -> None:
