@@ -264,6 +264,7 @@ def _provenance(profile: Profile) -> ProvenancePart:
         hashes=hashes,
         database=source.database,
         rocpd_schema_version=source.schema_version,
+        sample_seed=source.trace.sample_seed,
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocm_perf_lab import __version__
+from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.emulated_thread_trace import emulated_trace
 from rocm_perf_lab.device.emulated_time import estimate_launch
@@ -34,8 +35,11 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.emulator.machine import EmulatedGpu
     from rocm_perf_lab.emulator.memory import Allocation
+    from rocm_perf_lab.emulator.sampling import SamplePolicy
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.code_object import CodeObject
+
+_CACHE_STATES = ("warm", "cold")
 
 
 class EmulatorDevice:
@@ -45,12 +49,15 @@ class EmulatorDevice:
         target: The GPU whose limits, caches and rates are emulated.
         max_instructions: Limit of wavefront instructions per launch; a kernel that exceeds it is considered endless.
         threads: Threads that run workgroups; 0 means one per core. Results do not depend on it.
-        traced_workgroups: Workgroups whose instruction stream the timing model replays.
+        traced_workgroups: Maximum number of workgroups whose instruction stream the timing model replays.
+        sample: `strata` chooses them at random from strata of equal work, `all` traces every workgroup.
+        sample_seed: Seed of the choice; None derives one from the launch and the secret key of this installation.
         check: `none`, `all`, or checks by name (see :class:`~rocm_perf_lab.emulator.checks.Check`); a checked launch runs
             on one thread.
+        cache: `warm` if the same launch ran before, so that the memory-side cache holds what it left there, `cold` otherwise.
 
     Raises:
-        LabError: A check does not exist.
+        LabError: A check does not exist, or the sample or the state of the cache is invalid.
     """
 
     deterministic = True
@@ -62,15 +69,22 @@ class EmulatorDevice:
         max_instructions: int = 20_000_000_000,
         threads: int = 0,
         traced_workgroups: int = 16,
+        sample: str = "strata",
+        sample_seed: int | None = None,
         check: str | Sequence[str] = "none",
+        cache: str = "warm",
     ) -> None:
         from rocm_perf_lab.emulator.checks import parse_checks
+        from rocm_perf_lab.emulator.sampling import sample_policy
 
         self._checks = parse_checks(check)
         self._target = target
         self._max_instructions = max_instructions
         self._threads = threads or os.cpu_count() or 1
-        self._traced_workgroups = traced_workgroups
+        self._sample = sample_policy(sample, traced_workgroups, sample_seed)
+        if cache not in _CACHE_STATES:
+            raise LabError(f"unknown state of the caches {cache!r}", where="device.cache", hint="Use warm or cold.")
+        self._warm = cache == "warm"
 
     @cached_property
     def identity(self) -> DeviceIdentity:
@@ -107,16 +121,20 @@ class EmulatorDevice:
         """Number of threads that run workgroups."""
         return self._threads
 
+    @property
+    def sample(self) -> SamplePolicy:
+        """Number of traced workgroups and the seed of their choice."""
+        return self._sample
+
     def machine(self) -> EmulatedGpu:
         """Return a new emulated GPU with the settings of this device; the caller closes it."""
         from rocm_perf_lab.emulator.machine import EmulatedGpu
-        from rocm_perf_lab.emulator.sampling import SamplePolicy
 
         return EmulatedGpu(
             self._target,
             max_instructions=self._max_instructions,
             threads=self._threads,
-            sample=SamplePolicy(self._traced_workgroups),
+            sample=self._sample,
             checks=self._checks,
         )
 
@@ -144,12 +162,14 @@ class EmulatorDevice:
                 dynamic_lds_bytes=launch.dynamic_lds_bytes,
                 buffers=list(buffers.values()),
                 thread_trace=att is not None,
+                warm=self._warm,
             )
             outputs = _read_outputs(machine, launch, buffers)
         values = {**timing.counters, **result.counters}
         wanted = {name: float(values[name]) for name in counters if name in values}
         durations = [timing.duration_ns] * runs
-        write_database(database, launch_record(self._target, self.identity, launch, durations, wanted))
+        record = launch_record(self._target, self.identity, launch, durations, wanted, result.sample_seed)
+        write_database(database, record)
         if att is not None:
             waves = timing.thread_trace
             write_trace(emulated_trace(result.program, waves, launch.code_object, kernel, device=self.identity.name), att)

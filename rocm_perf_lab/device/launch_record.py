@@ -27,9 +27,17 @@ _GAP_NS = 1000
 
 
 def launch_record(
-    target: Target, identity: DeviceIdentity, launch: Launch, durations_ns: Sequence[int], counters: Mapping[str, float]
+    target: Target,
+    identity: DeviceIdentity,
+    launch: Launch,
+    durations_ns: Sequence[int],
+    counters: Mapping[str, float],
+    sample_seed: int | None = None,
 ) -> RecordedRun:
-    """Return one dispatch per duration, one after another, all with the same counters."""
+    """Return one dispatch per duration, one after another, all with the same counters.
+
+    `sample_seed` chose the workgroups from which the durations were estimated.
+    """
     code_object = launch.code_object
     kernel = next(k for k in code_object.kernels if k.symbol == launch.symbol)
     symbol = _symbol_record(code_object, kernel)
@@ -50,7 +58,9 @@ def launch_record(
         )
         start_ns += duration_ns + _GAP_NS
     return RecordedRun(
-        agent=AgentRecord.from_target(target, device=identity.name, emulated=identity.emulated, versions=identity.versions),
+        agent=AgentRecord.from_target(
+            target, device=identity.name, emulated=identity.emulated, versions=identity.versions, sample_seed=sample_seed
+        ),
         process=ProcessRecord(f"rocm-perf-lab {identity.name}: {kernel.name}"),
         code_objects=(CodeObjectRecord(1, "memory://code_object", len(code_object.data), code_object.sha256),),
         kernels=(symbol,),

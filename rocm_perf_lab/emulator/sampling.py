@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _KEY_NAME = "sampling.key"
 _KEY_BYTES = 32
 _SEED_BYTES = 4
+_STRATA, _ALL = "strata", "all"
+_SAMPLES = (_STRATA, _ALL)
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,33 @@ class SamplePolicy:
             return self.seed
         digest = hmac.digest(installation_key(cache_dir()), launch, hashlib.sha256)
         return int.from_bytes(digest[:_SEED_BYTES], "little")
+
+
+DEFAULT_SAMPLE = SamplePolicy(16)
+
+
+def sample_policy(sample: str, traced_workgroups: int, seed: int | None) -> SamplePolicy:
+    """Return the policy of a device configuration.
+
+    Args:
+        sample: `strata` traces at most `traced_workgroups` workgroups, `all` traces every one.
+        traced_workgroups: Maximum number of traced workgroups, at least 1.
+        seed: Seed of the choice; None derives it from the launch.
+
+    Raises:
+        LabError: A value is invalid.
+    """
+    if sample not in _SAMPLES:
+        raise LabError(f"unknown sample {sample!r}", where="device.sample", hint=f"Use one of {', '.join(_SAMPLES)}.")
+    if traced_workgroups < 1:
+        raise LabError(
+            f"{traced_workgroups} workgroups cannot be traced",
+            where="device.traced_workgroups",
+            hint="Use at least 1, or device.sample=all.",
+        )
+    if seed is not None and seed < 0:
+        raise LabError(f"the seed is negative: {seed}", where="device.sample_seed", hint="Use an integer of at least 0.")
+    return SamplePolicy(traced_workgroups if sample == _STRATA else None, seed)
 
 
 def installation_key(directory: Path) -> bytes:

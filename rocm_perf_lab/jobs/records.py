@@ -49,7 +49,9 @@ class RebuildCheck:
 def provenance_tags(identity: DeviceIdentity, profiled: ProfiledKernel) -> dict[str, str]:
     """Return the provenance of a profile: device, target, compiler, code object."""
     build = profiled.compiled.build
+    seed = profiled.profile.provenance.trace.sample_seed
     return {
+        **({} if seed is None else {"sample_seed": str(seed)}),
         "device": identity.name,
         "device.reason": identity.reason,
         "time_kind": identity.time_word,

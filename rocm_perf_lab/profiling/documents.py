@@ -186,6 +186,8 @@ class ProvenancePart(Part):
     hashes: dict[str, str]
     database: str
     rocpd_schema_version: str
+    sample_seed: int | None = None
+    """Seed that chose the workgroups from which an emulated time was estimated; device.sample_seed repeats the choice."""
 
 
 class CounterCertificatePart(Part):

@@ -20,6 +20,7 @@ from rocm_perf_lab.device.choice import KFD
 from rocm_perf_lab.device.emulator import EmulatorDevice
 from rocm_perf_lab.device.launch_record import launch_record
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun
+from rocm_perf_lab.emulator.sampling import SamplePolicy, sample_policy
 from rocm_perf_lab.replay.emulated_capture import capture_described_launch
 from rocm_perf_lab.replay.kernarg import explicit_arguments
 from rocm_perf_lab.replay.messages import GeometryRequest, ReplayRequest
@@ -70,10 +71,11 @@ class ReplayDevice:
         source: Function that creates the capture from the first launch, if `capture` is None.
         max_instructions: Instruction limit of one emulated dispatch.
         threads: Threads of the emulator; 0 for one per core.
+        sample, traced_workgroups, sample_seed: See :class:`~rocm_perf_lab.device.emulator.EmulatorDevice`.
         library: Path of the HSA runtime; None searches the usual places.
 
     Raises:
-        LabError: Neither `capture` nor `source` is set.
+        LabError: Neither `capture` nor `source` is set, or the sample is invalid.
     """
 
     def __init__(
@@ -86,6 +88,9 @@ class ReplayDevice:
         source: CaptureSource | None = None,
         max_instructions: int = 20_000_000_000,
         threads: int = 0,
+        sample: str | SamplePolicy = "strata",
+        traced_workgroups: int = 16,
+        sample_seed: int | None = None,
         library: str | None = None,
     ) -> None:
         if capture is None and source is None:
@@ -102,6 +107,7 @@ class ReplayDevice:
         self._timeout_s = timeout_s
         self._max_instructions = max_instructions
         self._threads = threads or os.cpu_count() or 1
+        self._sample = sample if isinstance(sample, SamplePolicy) else sample_policy(sample, traced_workgroups, sample_seed)
         self._library = library
         self._capture: Capture | None = None
         self._session: ReplaySession | None = None
@@ -195,6 +201,7 @@ class ReplayDevice:
                 timeout_s=self._timeout_s,
                 max_instructions=self._max_instructions,
                 threads=self._threads,
+                sample=self._sample,
                 library=self._library,
             )
         return self._session
@@ -226,7 +233,12 @@ def replaying_device(device: Device, directory: Path, *, kernel: KernelDescripti
         return directory
 
     return ReplayDevice(
-        target=target, device="emulator", source=source, max_instructions=device.max_instructions, threads=device.threads
+        target=target,
+        device="emulator",
+        source=source,
+        max_instructions=device.max_instructions,
+        threads=device.threads,
+        sample=device.sample,
     )
 
 

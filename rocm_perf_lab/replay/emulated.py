@@ -19,7 +19,7 @@ from rocm_perf_lab.device.emulated_time import estimate_launch
 from rocm_perf_lab.emulator.kernarg import hidden_values
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.memory import DeviceMemoryError
-from rocm_perf_lab.emulator.sampling import SamplePolicy
+from rocm_perf_lab.emulator.sampling import DEFAULT_SAMPLE
 from rocm_perf_lab.replay.address_space import materialise
 from rocm_perf_lab.replay.errors import ReplayError
 from rocm_perf_lab.replay.kernarg import HOST_SERVICES, MEMORY_ARGUMENTS, PROCESS_ARGUMENTS, replay_kernarg
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.launching import LaunchResult, PreparedLaunch
     from rocm_perf_lab.emulator.loader import LoadedCodeObject
     from rocm_perf_lab.emulator.memory import Allocation, TrackedPages
+    from rocm_perf_lab.emulator.sampling import SamplePolicy
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.format import Region
     from rocm_perf_lab.replay.kernarg import ReplayGeometry
@@ -75,21 +76,19 @@ class EmulatedReplayer:
         target: GPU to emulate.
         max_instructions: Limit of wavefront instructions in one dispatch; a kernel that exceeds it is stopped.
         threads: Threads that execute workgroups.
-        traced_workgroups: Number of workgroups whose instruction stream the timing model uses.
+        sample: Workgroups whose instruction stream the timing model uses.
 
     Raises:
         ReplayError: The capture is of another architecture, or there is not enough memory.
     """
 
     def __init__(
-        self, capture: Capture, target: Target, *, max_instructions: int, threads: int, traced_workgroups: int = 16
+        self, capture: Capture, target: Target, *, max_instructions: int, threads: int, sample: SamplePolicy = DEFAULT_SAMPLE
     ) -> None:
         _require_emulated(capture)
         self._capture = capture
         self._target = target
-        self._machine = EmulatedGpu(
-            target, max_instructions=max_instructions, threads=threads, sample=SamplePolicy(traced_workgroups)
-        )
+        self._machine = EmulatedGpu(target, max_instructions=max_instructions, threads=threads, sample=sample)
         self._regions = [self._map(region) for region in capture.regions]
         self._kernarg_region = capture.memory.region_at(capture.dispatch.packet.kernarg_address)
         self._codes: dict[str, _LoadedCode] = {}

@@ -163,7 +163,7 @@ def capture_dispatch(
         with machine.prepare(
             dispatch.loaded, dispatch.symbol, dispatch.geometry, dispatch.kernarg, kernarg_address=kernarg_memory.address
         ) as prepared:
-            result = prepared.run()
+            result = prepared.run(traced=False)
         kept = {a: before[a.address] for a in buffers if a.address in referrers}
         regions = tuple(
             _region(writer, allocation, content, referrers[allocation.address], is_kernarg=allocation is kernarg_memory)

@@ -12,7 +12,10 @@ class _Message(BaseModel):
 
 
 class ReplaySetup(_Message):
-    """Setup of a worker. `ranges` are the (address, bytes) that it reserves at start."""
+    """Setup of a worker. `ranges` are the (address, bytes) that it reserves at start.
+
+    `traced_workgroups` and `sample_seed` are those of :class:`~rocm_perf_lab.emulator.sampling.SamplePolicy`.
+    """
 
     capture: str
     device: Literal["emulator", "rocm"]
@@ -20,6 +23,8 @@ class ReplaySetup(_Message):
     target: dict[str, Any] | None = None
     max_instructions: PositiveInt = 20_000_000_000
     threads: PositiveInt = 1
+    traced_workgroups: PositiveInt | None = 16
+    sample_seed: NonNegativeInt | None = None
     timeout_s: float = 60.0
     agent: NonNegativeInt | None = None
     library: str | None = None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from rocm_perf_lab.core.errors import LabError
+from rocm_perf_lab.emulator.sampling import DEFAULT_SAMPLE
 from rocm_perf_lab.replay.address_space import ATTEMPT_VARIABLE
 from rocm_perf_lab.replay.errors import CaptureError, DeviceFault, OverrideError, ReplayError, ReservationError
 from rocm_perf_lab.replay.messages import ReplayOutcome, ReplaySetup, WorkerError
@@ -25,6 +26,7 @@ from rocm_perf_lab.replay.messages import ReplayOutcome, ReplaySetup, WorkerErro
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from rocm_perf_lab.emulator.sampling import SamplePolicy
     from rocm_perf_lab.replay.capture import Capture
     from rocm_perf_lab.replay.messages import ReplayRequest
     from rocm_perf_lab.target.model import Target
@@ -57,6 +59,7 @@ class ReplaySession:
         timeout_s: Time limit of one request in seconds.
         max_instructions: Instruction limit of one emulated dispatch.
         threads: Threads of the emulator.
+        sample: Workgroups that the timing model of the emulator uses.
         agent: Index of the GPU; None selects the captured one, else the first of its architecture.
         library: Path of the HSA runtime; None searches the usual places.
         reserve_only: Only try to reserve the addresses; such a session accepts no requests.
@@ -71,6 +74,7 @@ class ReplaySession:
         timeout_s: float = 600.0,
         max_instructions: int = 20_000_000_000,
         threads: int | None = None,
+        sample: SamplePolicy = DEFAULT_SAMPLE,
         agent: int | None = None,
         library: str | None = None,
         reserve_only: bool = False,
@@ -83,6 +87,8 @@ class ReplaySession:
             target=target.model_dump(mode="json", by_alias=True) if target is not None else None,
             max_instructions=max_instructions,
             threads=threads or os.cpu_count() or 1,
+            traced_workgroups=sample.workgroups,
+            sample_seed=sample.seed,
             timeout_s=timeout_s,
             agent=agent,
             library=library,

@@ -38,8 +38,11 @@ def provenance_of(agents: Iterable[TracedAgent]) -> TraceProvenance:
         if isinstance(stated, dict):
             # A device that does not state otherwise counts as an emulator, never the other way round.
             emulated = bool(stated.get("emulated", True))
-            versions = stated.get("versions")
+            versions, seed = stated.get("versions"), stated.get("sample_seed")
             return TraceProvenance(
-                str(stated.get("device", "unknown")), emulated, dict(versions) if isinstance(versions, dict) else {}
+                str(stated.get("device", "unknown")),
+                emulated,
+                dict(versions) if isinstance(versions, dict) else {},
+                seed if isinstance(seed, int) else None,
             )
     return TraceProvenance("rocm", emulated=False, versions={})

@@ -238,4 +238,5 @@ def _provenance(traces: Sequence[Trace]) -> TraceProvenance:
     versions: dict[str, str] = {}
     for trace in traces:
         versions.update(trace.provenance.versions)
-    return TraceProvenance(", ".join(devices), traces[0].provenance.emulated, versions)
+    seeds = {trace.provenance.sample_seed for trace in traces}
+    return TraceProvenance(", ".join(devices), traces[0].provenance.emulated, versions, seeds.pop() if len(seeds) == 1 else None)

@@ -54,8 +54,13 @@ class AgentRecord:
     provenance: Mapping[str, Any]
 
     @classmethod
-    def from_target(cls, target: Target, *, device: str, emulated: bool, versions: Mapping[str, str]) -> AgentRecord:
-        """Return the agent of a GPU described by `target`, under the keys of rocprofiler_agent_v0_t."""
+    def from_target(
+        cls, target: Target, *, device: str, emulated: bool, versions: Mapping[str, str], sample_seed: int | None = None
+    ) -> AgentRecord:
+        """Return the agent of a GPU described by `target`, under the keys of rocprofiler_agent_v0_t.
+
+        `sample_seed` chose the workgroups from which an emulated time was estimated.
+        """
         limits = target.wave_limits
         engines = target.shader_engines
         properties = {
@@ -77,7 +82,9 @@ class AgentRecord:
             "max_engine_clk_fcompute": target.max_clock_mhz,
             "local_mem_size": target.dram_bytes,
         }
-        provenance = {"device": device, "emulated": emulated, "versions": dict(versions)}
+        provenance: dict[str, Any] = {"device": device, "emulated": emulated, "versions": dict(versions)}
+        if sample_seed is not None:
+            provenance["sample_seed"] = sample_seed
         return cls(target.architecture, target.product_name, properties, provenance)
 
 

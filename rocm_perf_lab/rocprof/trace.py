@@ -198,6 +198,8 @@ class TraceProvenance:
     device: str
     emulated: bool
     versions: Mapping[str, str]
+    sample_seed: int | None = None
+    """Seed that chose the workgroups from which an emulated time was estimated."""
 
     @property
     def time_kind(self) -> str:

@@ -83,7 +83,7 @@ def stratify(counts: NDArray[np.void], limit: int) -> Integers:
         (n_workgroups) -> stratum, numbered from 0.
     """
     distinct, row_of = _distinct_rows(_features(counts))
-    weights = np.bincount(row_of, weights=_weights(counts), minlength=len(distinct))
+    weights = _sums(row_of, _weights(counts))
     leaves = [np.arange(len(distinct))]
     costs = [_cost(distinct, weights)]
     negligible = _NEGLIGIBLE_SPREAD**2 * weights.sum()
@@ -96,7 +96,7 @@ def stratify(counts: NDArray[np.void], limit: int) -> Integers:
     stratum_of_row = np.empty(len(distinct), np.int64)
     for stratum, leaf in enumerate(sorted(leaves, key=lambda leaf: int(leaf.min()))):
         stratum_of_row[leaf] = stratum
-    return cast("Integers", stratum_of_row[row_of])
+    return stratum_of_row[row_of]
 
 
 def choose_workgroups(
@@ -128,8 +128,8 @@ def choose_workgroups(
     heaviest = int(np.argmax(weights))
     reserved = int(weights.min() < weights[heaviest] and wanted > 1)
     sizes = np.bincount(strata)
-    lengths = np.bincount(strata, weights=counts["instructions"].astype(np.float64)) / sizes
-    shares = _shares(np.bincount(strata, weights=weights), sizes, lengths, wanted - reserved, instructions)
+    lengths = _sums(strata, counts["instructions"].astype(np.float64)) / sizes
+    shares = _shares(_sums(strata, weights), sizes, lengths, wanted - reserved, instructions)
     chosen: set[int] = set()
     for stratum, share in enumerate(shares):
         chosen |= _choose_from(np.flatnonzero(strata == stratum), int(share), xcds, random)
@@ -187,14 +187,18 @@ def assign(
 
 def _features(counts: NDArray[np.void]) -> Floats:
     """Return the logarithms of the compared counts, (n_workgroups, n_counts)."""
-    logarithms = np.log1p(np.column_stack([counts[name] for name in _COMPARED]).astype(np.float64))
+    logarithms: Floats = np.log1p(np.column_stack([counts[name] for name in _COMPARED]).astype(np.float64))
     if len(counts) > _MANY_DISTINCT and len(np.unique(counts["instructions"] + counts["span_bytes"])) > _MANY_DISTINCT:
-        return cast("Floats", np.round(logarithms / _LOG_STEP) * _LOG_STEP)
-    return cast("Floats", logarithms)
+        return np.round(logarithms / _LOG_STEP) * _LOG_STEP
+    return logarithms
 
 
 def _weights(counts: NDArray[np.void]) -> Floats:
-    return (counts["instructions"] + _WAVE_COST * counts["waves"]).astype(np.float64)
+    return np.asarray(counts["instructions"] + _WAVE_COST * counts["waves"], np.float64)
+
+
+def _sums(group_of: Integers, values: Floats) -> Floats:
+    return np.bincount(group_of, weights=values).astype(np.float64)
 
 
 def _distinct_rows(rows: Floats) -> tuple[Floats, Integers]:

@@ -144,6 +144,7 @@ class ReplayJob:
             timeout_s=self._timeout_s,
             max_instructions=lab.device.max_instructions,
             threads=lab.device.threads,
+            sample=lab.device.sample,
         )
 
     def _replay(
