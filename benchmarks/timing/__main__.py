@@ -13,7 +13,6 @@ import fcntl
 import json
 import os
 import subprocess
-import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -195,4 +194,4 @@ def _commit() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -151,7 +151,7 @@ ISSUE: tuple[Constant, ...] = (
         gap("  s_cmp_lg_u32 s9, s9\n  s_cbranch_scc1 .Lx\n.Lx:\n", "s_cmp_lg_u32 s9", "s_cbranch"),
     ),
     Constant(
-        "branch not taken, then next",
+        "branch with a false condition, then next",
         4,
         4,
         "H",
@@ -161,8 +161,8 @@ ISSUE: tuple[Constant, ...] = (
             "v_add",
         ),
     ),
-    Constant("branch taken, to its target", 20, 24, "H", _taken("")),
-    Constant("branch taken, target across two 32-byte blocks", 36, 36, "H", _taken(repeated(7, "s_nop 0"))),
+    Constant("branch, to its target", 20, 24, "H", _taken("")),
+    Constant("branch, to a target across two 32-byte blocks", 36, 36, "H", _taken(repeated(7, "s_nop 0"))),
     *(
         Constant(
             f"s_nop {n}", 4 * (n + 1), 4 * (n + 1), "H", gap(repeated(4, f"s_nop {n}", "v_mov_b32 v2, v3"), "s_nop", "v_mov")
