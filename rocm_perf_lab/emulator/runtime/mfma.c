@@ -9,16 +9,18 @@
 #include <math.h>
 #include "atomics.h"
 
-enum { MAX_K = 32, MAX_SPARSE_K = 64, MAX_EDGE = 32, SPARSE_BYTES = 8, INDEX_BITS = 2, SPARSE_GROUP = 4 };
+enum { MAX_K = 32, MAX_SPARSE_K = 64, MAX_EDGE = 32, MAX_F64_EDGE = 16, MAX_F64_PAIRS = 4, SPARSE_BYTES = 8, INDEX_BITS = 2, SPARSE_GROUP = 4 };
+enum { TILE_ROWS = 8, TILE_COLUMNS = 16 };  // of a product in registers
 
 // ---- element types ----
 
-static float from_fp8(uint8_t bits, int mantissa_bits, int bias) {  // FNUZ: no infinities, 0x80 is the only NaN
-  if (bits == 0x80) return NAN;
-  int exponent = (bits & 0x7f) >> mantissa_bits, mantissa = bits & ((1 << mantissa_bits) - 1);
-  float magnitude = exponent ? ldexpf((float)(mantissa | 1 << mantissa_bits), exponent - bias - mantissa_bits)
-                             : ldexpf((float)mantissa, 1 - bias - mantissa_bits);
-  return bits & 0x80 ? -magnitude : magnitude;
+// FNUZ: no infinities, 0x80 is the only NaN. Without branches, for vector code.
+static inline __attribute__((always_inline)) float from_fp8(uint8_t bits, int mantissa_bits, int bias) {
+  uint32_t size = bits & 0x7f, mantissa = bits & ((1u << mantissa_bits) - 1);
+  float normal = rpl_f32((size << (23 - mantissa_bits)) + ((uint32_t)(127 - bias) << 23));
+  float denormal = (float)mantissa * rpl_f32((uint32_t)(127 + 1 - bias - mantissa_bits) << 23);
+  uint32_t magnitude = rpl_bits32(size >> mantissa_bits ? normal : denormal) | (uint32_t)(bits & 0x80) << 24;
+  return rpl_f32(bits == 0x80 ? 0x7fc00000u : magnitude);
 }
 
 static float to_xf32(uint32_t bits) {  // 10 mantissa bits, to nearest even
@@ -66,14 +68,24 @@ static int b_lane(int lane, int blgp) {
   }
 }
 
-// Rows k of a block: out[k][i] for the i of one operand, which are in adjacent lanes.
+// Rows k of a block: out[k][i] for the `m` values i of one operand, which are in adjacent lanes unless BLGP permutes them.
+static inline __attribute__((always_inline)) void load_rows(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp,
+                                                            int type, int m, float (*restrict out)[MAX_EDGE]) {
+  for (int k = 0, first = operand_lane(s, 0, block, 0); k < s->k; first += s->m * s->blocks)
+    for (int element = 0; element < s->per_lane; element++, k++) {
+      int byte = element * bytes_of(type), shift = 8 * (byte % 4);
+      const uint32_t *bits = w->vgpr[row + byte / 4];
+      if (blgp) for (int i = 0; i < m; i++) out[k][i] = to_float(bits[b_lane(first + i, blgp)] >> shift, type);
+      else for (int i = 0; i < m; i++) out[k][i] = to_float(bits[first + i] >> shift, type);
+    }
+}
+
 static inline __attribute__((always_inline)) void load_as(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp,
                                                           int type, float (*out)[MAX_EDGE]) {
-  for (int k = 0; k < s->k; k++) {
-    int byte = k % s->per_lane * bytes_of(type), first = operand_lane(s, 0, block, k);
-    const uint32_t *bits = w->vgpr[row + byte / 4];
-    for (int i = 0; i < s->m; i++) out[k][i] = to_float(bits[b_lane(first + i, blgp)] >> 8 * (byte % 4), type);
-  }
+  if (blgp) load_rows(w, row, s, block, blgp, type, s->m, out);
+  else if (s->m == 16) load_rows(w, row, s, block, 0, type, 16, out);  // constant bounds: vector code without loops
+  else if (s->m == 32) load_rows(w, row, s, block, 0, type, 32, out);
+  else load_rows(w, row, s, block, 0, type, s->m, out);
 }
 
 static void load_operand(const struct rpl_wave *w, int row, const struct shape *s, int block, int blgp, int type, float (*out)[MAX_EDGE]) {
@@ -82,91 +94,122 @@ static void load_operand(const struct rpl_wave *w, int row, const struct shape *
     case RPL_BF16: load_as(w, row, s, block, blgp, RPL_BF16, out); return;
     case RPL_F32: load_as(w, row, s, block, blgp, RPL_F32, out); return;
     case RPL_I8E: load_as(w, row, s, block, blgp, RPL_I8E, out); return;
+    case RPL_FP8: load_as(w, row, s, block, blgp, RPL_FP8, out); return;
+    case RPL_BF8: load_as(w, row, s, block, blgp, RPL_BF8, out); return;
     default: load_as(w, row, s, block, blgp, type, out);
   }
 }
 
 // Returns the first lane of row i of C and D of a block; its m columns are adjacent lanes of one register.
 static void place_of_row(const struct shape *s, int i, int block, int *lane, int *reg) {
-  int groups = RPL_LANES / s->m, q = i / 4 + block * s->m / 4;
-  *lane = s->m * (q % groups);
-  *reg = 4 * (q / groups) + i % 4;
+  unsigned groups = RPL_LANES >> __builtin_ctz((unsigned)s->m), q = (unsigned)(i / 4 + block * s->m / 4);  // powers of two
+  *lane = s->m * (int)(q & (groups - 1));
+  *reg = (int)(4 * (q >> __builtin_ctz(groups))) + i % 4;
 }
 
 // ---- products ----
 
-static inline __attribute__((always_inline)) void multiply(float (*c)[MAX_EDGE], float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int k) {
-  for (int i = 0; i < m; i++) {
-    float sum[MAX_EDGE];
-    for (int j = 0; j < m; j++) sum[j] = c[i][j];
-    for (int e = 0; e < k; e++)
-      for (int j = 0; j < m; j++) sum[j] = fmaf(a[e][i], b[e][j], sum[j]);
-    for (int j = 0; j < m; j++) c[i][j] = sum[j];
+typedef float floats __attribute__((vector_size(4 * TILE_COLUMNS), aligned(4)));
+
+static inline __attribute__((always_inline)) floats fused(float a, floats b, floats c) {
+#if __has_builtin(__builtin_elementwise_fma)
+  return __builtin_elementwise_fma(a - (floats){0}, b, c);
+#else
+  for (int n = 0; n < TILE_COLUMNS; n++) c[n] = fmaf(a, b[n], c[n]);
+  return c;
+#endif
+}
+
+// C += A x B for TILE_ROWS rows from `i` and TILE_COLUMNS columns from `j`, in the order of k. The tile stays in registers.
+static inline __attribute__((always_inline)) void multiply_tile(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int i,
+                                                                int j, int depth) {
+  floats s0 = *(floats *)(c[i] + j), s1 = *(floats *)(c[i + 1] + j), s2 = *(floats *)(c[i + 2] + j), s3 = *(floats *)(c[i + 3] + j);
+  floats s4 = *(floats *)(c[i + 4] + j), s5 = *(floats *)(c[i + 5] + j), s6 = *(floats *)(c[i + 6] + j), s7 = *(floats *)(c[i + 7] + j);
+  for (int k = 0; k < depth; k++) {
+    floats row = *(floats *)(b[k] + j);
+    const float *column = a[k] + i;
+    s0 = fused(column[0], row, s0), s1 = fused(column[1], row, s1), s2 = fused(column[2], row, s2), s3 = fused(column[3], row, s3);
+    s4 = fused(column[4], row, s4), s5 = fused(column[5], row, s5), s6 = fused(column[6], row, s6), s7 = fused(column[7], row, s7);
   }
+  *(floats *)(c[i] + j) = s0, *(floats *)(c[i + 1] + j) = s1, *(floats *)(c[i + 2] + j) = s2, *(floats *)(c[i + 3] + j) = s3;
+  *(floats *)(c[i + 4] + j) = s4, *(floats *)(c[i + 5] + j) = s5, *(floats *)(c[i + 6] + j) = s6, *(floats *)(c[i + 7] + j) = s7;
 }
 
-static void multiply_int(int32_t (*c)[MAX_EDGE], float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int k) {
+static void multiply_small(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int depth) {
   for (int i = 0; i < m; i++)
-    for (int e = 0; e < k; e++)
-      for (int j = 0; j < m; j++) c[i][j] = (int32_t)((uint32_t)c[i][j] + (uint32_t)((int32_t)a[e][i] * (int32_t)b[e][j]));
+    for (int j = 0; j < m; j++) {
+      float sum = rpl_f32(c[i][j]);
+      for (int k = 0; k < depth; k++) sum = fmaf(a[k][i], b[k][j], sum);
+      c[i][j] = rpl_bits32(sum);
+    }
 }
 
-static void product(uint32_t (*c)[MAX_EDGE], float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int k, int is_int) {
-  if (is_int) {
-    multiply_int((int32_t (*)[MAX_EDGE])c, a, b, m, k);
+static void multiply_floats(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int depth) {
+  if (m < TILE_COLUMNS) {
+    multiply_small(c, a, b, m, depth);
     return;
   }
-  float f[MAX_EDGE][MAX_EDGE];
-  memcpy(f, c, sizeof f);
-  switch (m) {  // constant bounds: the inner loops become vector instructions
-    case 32: multiply(f, a, b, 32, k); break;
-    case 16: multiply(f, a, b, 16, k); break;
-    default: multiply(f, a, b, 4, k);
+  for (int i = 0; i < m; i += TILE_ROWS)
+    for (int j = 0; j < m; j += TILE_COLUMNS) multiply_tile(c, a, b, i, j, depth);
+}
+
+// Multiplies in place: row i of C and D is c[i]. Sums of products of bytes are exact as floats: at most 2^14 * MAX_K.
+static void product(uint32_t *const *c, float (*a)[MAX_EDGE], float (*b)[MAX_EDGE], int m, int depth, int is_int) {
+  if (!is_int) {
+    multiply_floats(c, a, b, m, depth);
+    return;
   }
-  memcpy(c, f, sizeof f);
+  uint32_t sums[MAX_EDGE][MAX_EDGE] = {0}, *rows[MAX_EDGE];
+  for (int i = 0; i < m; i++) rows[i] = sums[i];
+  multiply_floats(rows, a, b, m, depth);
+  for (int i = 0; i < m; i++)
+    for (int j = 0; j < m; j++) c[i][j] += (uint32_t)(int32_t)rpl_f32(sums[i][j]);
 }
 
 static void multiply_blocks(struct rpl_wave *w, int dst, int src_a, int src_b, int src_c, uint32_t c_bits, const struct shape *s,
                             int element_a, int element_b, int cbsz, int abid, int blgp) {
-  int registers = s->m * s->m * s->blocks / RPL_LANES;
-  uint32_t out[RPL_LANES][RPL_LANES];  // [register][lane]: D may overlap A and B
+  size_t bytes = (size_t)(s->m * s->m * s->blocks / RPL_LANES) * sizeof w->vgpr[0];
+  uint32_t out[RPL_LANES][RPL_LANES];  // [register][lane]: D may overlap A, B and C
+  if (src_c >= 0) memcpy(out, w->vgpr[src_c], bytes);
+  else for (size_t n = 0; n < bytes / sizeof out[0][0]; n++) out[0][n] = c_bits;
   for (int block = 0; block < s->blocks; block++) {
     float a[MAX_K][MAX_EDGE], b[MAX_K][MAX_EDGE];
-    uint32_t c[MAX_EDGE][MAX_EDGE];
+    uint32_t *c[MAX_EDGE];
     int block_of_a = (block & ~((1 << cbsz) - 1)) | (cbsz ? abid : 0), lane, reg;
-    size_t row_bytes = (size_t)s->m * sizeof c[0][0];
     load_operand(w, src_a, s, block_of_a, 0, element_a, a);
     load_operand(w, src_b, s, block, blgp, element_b, b);
     for (int i = 0; i < s->m; i++) {
       place_of_row(s, i, block, &lane, &reg);
-      if (src_c >= 0) memcpy(c[i], &w->vgpr[src_c + reg][lane], row_bytes);
-      else for (int j = 0; j < s->m; j++) c[i][j] = c_bits;
+      c[i] = &out[reg][lane];
     }
     product(c, a, b, s->m, s->k, element_a == RPL_I8E);
-    for (int i = 0; i < s->m; i++) {
-      place_of_row(s, i, block, &lane, &reg);
-      memcpy(&out[reg][lane], c[i], row_bytes);
-    }
   }
-  memcpy(w->vgpr[dst], out, (size_t)registers * sizeof out[0]);  // NOLINT(clang-analyzer-unix.cstring.UninitializedRead): all rows are set
+  memcpy(w->vgpr[dst], out, bytes);
 }
 
 static void multiply_f64(struct rpl_wave *w, int dst, int src_a, int src_b, int src_c, uint64_t c_bits, const struct shape *s, int negate) {
-  double out[RPL_LANES][4];
+  double a[RPL_LANES], b[RPL_LANES], out[RPL_LANES][MAX_F64_PAIRS];
   int groups = RPL_LANES / (s->m * s->blocks), pairs = s->m / groups;
+  for (uint64_t l = 0; l < RPL_LANES; l++) {
+    double first = rpl_f64(rpl_pair(w, src_a, l)), second = rpl_f64(rpl_pair(w, src_b, l));
+    a[l] = negate & 1 ? -first : first;
+    b[l] = negate & 2 ? -second : second;
+  }
   for (int block = 0; block < s->blocks; block++)
-    for (int i = 0; i < s->m; i++)
+    for (int i = 0; i < s->m; i++) {
+      int row = s->m * (block + s->blocks * (i % groups)), pair = i / groups;
+      double sum[MAX_F64_EDGE];
       for (int j = 0; j < s->m; j++) {
-        int lane = j + s->m * (block + s->blocks * (i % groups)), pair = i / groups;
-        double sum = rpl_f64(src_c < 0 ? c_bits : rpl_pair(w, src_c + 2 * pair, (uint64_t)lane));
-        if (negate & 4) sum = -sum;
-        for (int k = 0; k < s->k; k++) {
-          double a = rpl_f64(rpl_pair(w, src_a, (uint64_t)operand_lane(s, i, block, k)));
-          double b = rpl_f64(rpl_pair(w, src_b, (uint64_t)operand_lane(s, j, block, k)));
-          sum = fma(negate & 1 ? -a : a, negate & 2 ? -b : b, sum);
-        }
-        out[lane][pair] = sum;
+        sum[j] = rpl_f64(src_c < 0 ? c_bits : rpl_pair(w, src_c + 2 * pair, (uint64_t)(row + j)));
+        if (negate & 4) sum[j] = -sum[j];
       }
+      for (int k = 0; k < s->k; k++) {
+        double factor = a[operand_lane(s, i, block, k)];
+        const double *column = b + operand_lane(s, 0, block, k);
+        for (int j = 0; j < s->m; j++) sum[j] = fma(factor, column[j], sum[j]);
+      }
+      for (int j = 0; j < s->m; j++) out[row + j][pair] = sum[j];
+    }
   for (int l = 0; l < RPL_LANES; l++)
     for (int p = 0; p < pairs; p++) {
       uint64_t bits = rpl_bits64(out[l][p]);  // NOLINT(clang-analyzer-core.CallAndMessage): the blocks cover all lanes
