@@ -1,5 +1,5 @@
 // In-order wavefronts on the SIMDs of one compute unit, with its issue ports, LDS, vector L1, scalar and instruction caches, and
-// its share of L2, MALL and HBM. The wavefront that can issue first does (on a tie the one that waits for longer); one that finds its port or queue
+// its share of L2, MALL and HBM. The wavefront that can issue first does; one that finds its port or queue
 // occupied tries again when that is free. Completion times of memory are known when an instruction is issued, so that no event
 // queue is needed.
 #include "timing.h"
@@ -69,7 +69,7 @@ struct wave_state {
   uint32_t inst, block_left, trace;
   double ready, started, attempt, issued;
   double try_at;                            // next attempt to issue; `ready` until the instruction is fetched
-  int is_prepared;                          // fetched, and its operands are there
+  int is_prepared, accesses_memory;         // fetched, and its operands are there
   double vector_issued, scalar_result, block_entered, lds_issued, last_store;
   uint32_t previous_unit, begun;
   uint64_t fetch_block, code_line;
@@ -183,16 +183,35 @@ static double fetch_line(struct unit *u, struct wave_state *w, double start, uin
   return at;
 }
 
-static double load_line(struct unit *u, struct wave_state *w, double start, uint64_t line, int shared, int bypasses) {
-  struct rpl_cu_counters *n = u->run->counters;
-  int hit;
-  size_t entry = cache_lookup(&u->l1, line, &hit);
-  if (hit && !bypasses) {
-    n->l1_hits++;
-    return later(start + u->run->cu->l1_latency, u->l1.filled[entry]);
+// Returns the way for a line that the vector L1 lacks, and when it is free: a way whose line is in flight is not replaced.
+static size_t free_way(const struct cache *c, uint64_t line, double *start) {
+  size_t base = set_of(c, line), oldest = c->sets * c->ways, soonest = base;
+  for (size_t i = base; i < base + c->ways; i++) {
+    if (c->filled[i] < c->filled[soonest]) soonest = i;
+    if (c->used[i] && c->filled[i] > *start) continue;
+    if (oldest == c->sets * c->ways || c->used[i] < c->used[oldest]) oldest = i;
   }
-  u->l1.filled[entry] = fetch_line(u, w, start, line, shared);
-  return u->l1.filled[entry];
+  if (oldest < c->sets * c->ways) return oldest;
+  *start = later(*start, c->filled[soonest]);
+  return soonest;
+}
+
+// Moves *start to the time at which the tags accept the line; returns the time of its data.
+static double load_line(struct unit *u, struct wave_state *w, double *start, uint64_t line, int shared, int bypasses) {
+  struct rpl_cu_counters *n = u->run->counters;
+  struct cache *c = &u->l1;
+  size_t base = set_of(c, line), entry = base;
+  while (entry < base + c->ways && !(c->used[entry] && c->tags[entry] == line)) entry++;
+  if (entry < base + c->ways && !bypasses) {
+    n->l1_hits++;
+    c->used[entry] = ++c->clock;
+    return later(*start + u->run->cu->l1_latency, c->filled[entry]);
+  }
+  if (entry == base + c->ways) entry = free_way(c, line, start);
+  c->tags[entry] = line;
+  c->used[entry] = ++c->clock;
+  c->filled[entry] = fetch_line(u, w, *start, line, shared);
+  return c->filled[entry];
 }
 
 static uint32_t popcount4(uint64_t bits) { return (uint32_t)__builtin_popcountll(bits & 15); }
@@ -287,7 +306,12 @@ static double vector_memory(struct unit *u, struct wave_state *w, double start, 
     double at = from + pace * (double)(i + 1);
     if (t->unit == RPL_UNIT_STORE) done = later(done, store_line(u, w, at, word));
     else if (t->unit == RPL_UNIT_ATOMIC) done = later(done, atomic_line(u, w, at, word >> RPL_LINE_SHIFT, !!(t->flags & RPL_F_RETURNS)));
-    else done = later(done, load_line(u, w, at, word >> RPL_LINE_SHIFT, (int)shared, !!(t->flags & RPL_F_BYPASSES_L1)));
+    else {
+      double accepted_at = at;
+      done = later(done, load_line(u, w, &accepted_at, word >> RPL_LINE_SHIFT, (int)shared, !!(t->flags & RPL_F_BYPASSES_L1)));
+      from += accepted_at - at;
+      n->l1_wait_cycles += accepted_at - at;
+    }
   }
   u->address_free = from + busy;
   n->address_busy_cycles += busy;
@@ -648,6 +672,7 @@ static int step(struct unit *u, struct wave_state *w) {
     const struct rpl_timed_instruction *t = &r->instructions[w->inst];
     w->attempt = unblocked(u, w, t, fetched(u, w, t, w->ready));
     w->is_prepared = 1;
+    w->accesses_memory = t->unit == RPL_UNIT_LOAD || t->unit == RPL_UNIT_STORE || t->unit == RPL_UNIT_ATOMIC;
     if (w->attempt > w->try_at) {
       w->try_at = w->attempt;
       return 1;
@@ -663,7 +688,7 @@ static int step(struct unit *u, struct wave_state *w) {
   w->block_left--;
   issue(u, w, t, w->try_at);
   w->inst++;
-  w->is_prepared = 0;
+  w->is_prepared = w->accesses_memory = 0;
   w->try_at = w->ready;
   r->hits[inst]++;
   r->latency_cycles[inst] += w->ready - w->attempt;
@@ -673,10 +698,12 @@ static int step(struct unit *u, struct wave_state *w) {
   return t->unit != RPL_UNIT_END;
 }
 
-// Of wavefronts that can issue at the same time, that which waits for longer does, or else the older one.
+// Of wavefronts that can issue at the same time, the oldest one issues to memory, so that its accesses to the same lines follow each
+// other; otherwise that which waits for longer.
 static int is_before(const struct wave_state *a, const struct wave_state *b) {
   if (a->try_at != b->try_at) return a->try_at < b->try_at;
-  return a->ready != b->ready ? a->ready < b->ready : a->age < b->age;
+  if (a->ready != b->ready && !(a->accesses_memory && b->accesses_memory)) return a->ready < b->ready;
+  return a->age < b->age;
 }
 
 static struct wave_state *first_ready(struct unit *u, uint32_t count) {

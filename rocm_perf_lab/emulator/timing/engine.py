@@ -42,6 +42,9 @@ _ROUNDS_IN_DETAIL = 4
 """Rounds of resident workgroups; later ones are extrapolated at the rate of the second half."""
 _UNEVEN = 1.05
 """Longest time of a workgroup relative to the mean, above which workgroups are scheduled one by one."""
+_FEWER_LINES = 0.95
+"""Lines that the model of the shared caches expects beyond the vector L1 per line that the replay reads, below which loads are
+repeated."""
 _DIRTY_SHARE = 0.6
 """Part of L2 that can hold dirty lines at the end of a launch: fills of 134 MB write about 20 MB back afterwards."""
 _TRACED_INSTRUCTIONS = 500_000
@@ -131,7 +134,7 @@ def estimate(runtime: Runtime, launch: TracedLaunch, target: Target, *, thread_t
     replay = _Replay(runtime, launch, target, timing)
     per_unit = ceil(launch.workgroups / target.compute_units)
     simulated = min(per_unit, _ROUNDS_IN_DETAIL * replay.resident)
-    unit = replay.run(_spread(launch.representatives, simulated))
+    unit = replay.settled(_spread(launch.representatives, simulated))
     waves: tuple[TracedWave, ...] = ()
     if thread_trace:
         per_workgroup = max(1, int(unit.hits.sum()) // simulated)
@@ -232,6 +235,23 @@ class _Replay:
             raise TimingUnavailable("too little memory for the timing engine", hint="Lower device.traced_workgroups.")
         return result
 
+    def settled(self, order: NDArray[np.uint32]) -> _UnitResult:
+        """Replay traces with the traffic beyond L2 that the model of the shared caches found.
+
+        A compute unit whose wavefronts evict each other's lines from the vector L1 reads them again, from L2: the first replay
+        counts the lines that it reads, which lowers the part of them that comes from memory.
+        """
+        unit, memory = self.run(order), self._launch.memory
+        if memory is None or not unit.counters.l2_reads:
+            return unit
+        loads = memory.shares(RequestKind.LOAD)
+        expected = loads.requests * (1 - loads.l1) * len(order) / self._launch.workgroups
+        repeated = expected / unit.counters.l2_reads
+        if not 0 < repeated < _FEWER_LINES:
+            return unit
+        self._sources = _line_sources(memory, self._launch.representatives, len(self.words), repeated)
+        return self.run(order)
+
     def launch_cycles(self, unit: _UnitResult, per_unit: int) -> float:
         """Return the clocks of the launch from the start of its first workgroup.
 
@@ -278,8 +298,13 @@ class _Replay:
         return min(written, held) / self._timing.write_back_gb_per_s
 
 
-def _line_sources(memory: SharedMemoryProfile, representatives: NDArray[np.int64], traces: int) -> ctypes.Array[LineSources]:
-    """Return the levels that serve the requests of the workgroups that each trace represents."""
+def _line_sources(
+    memory: SharedMemoryProfile, representatives: NDArray[np.int64], traces: int, beyond_l2: float = 1.0
+) -> ctypes.Array[LineSources]:
+    """Return the levels that serve the requests of the workgroups that each trace represents.
+
+    `beyond_l2` scales the parts of loads that L2 does not serve.
+    """
     replaced = _replaced_share(memory)
     to_mall = 1 - min(1.0, memory.traffic.dram_write_bytes / max(1.0, memory.traffic.mall_write_bytes))
     sources = (LineSources * traces)()
@@ -287,9 +312,9 @@ def _line_sources(memory: SharedMemoryProfile, representatives: NDArray[np.int64
         workgroups = np.flatnonzero(representatives == trace)
         loads, atomics = memory.shares(RequestKind.LOAD, workgroups), memory.shares(RequestKind.ATOMIC, workgroups)
         sources[trace] = LineSources(
-            load_l2=loads.l2,
-            load_pending=loads.pending,
-            load_mall=loads.mall,
+            load_l2=1 - beyond_l2 * (1 - loads.l2),
+            load_pending=beyond_l2 * loads.pending,
+            load_mall=beyond_l2 * loads.mall,
             store_l2=1 - replaced,
             store_mall=replaced * to_mall,
             atomic_l2=atomics.l2 + atomics.pending,
