@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rocm_perf_lab.languages.language import Language
 
@@ -22,8 +22,10 @@ class HipLanguage(Language):
     """HIP C++, compiled by hipcc or clang."""
 
     name = "hip"
-    fields = frozenset({"block", "work_items", "cooperative", "variables", "defines", "flags"})
+    fields = frozenset({"block", "work_items", "cooperative", "variables", "defines", "flags", "host_headers"})
     rewritable = True
+    compiler_language: ClassVar[Literal["hip", "hiprtc"]] = "hip"
+    """Language of the compiler call."""
 
     def compile(self, kernel: KernelSpec, source: Path, settings: CompileSettings) -> BuildResult:
         """Compile the device code of a HIP source; see :meth:`Language.compile`."""
@@ -49,8 +51,10 @@ class HipLanguage(Language):
         return CompileRequest(
             source=source,
             architecture=architecture,
+            language=self.compiler_language,
             defines=kernel.compile_defines(),
             flags=(*kernel.flags, *(_PARTIAL_WORKGROUPS if kernel.work_items else ())),
             include_dirs=kernel.include_paths,
             optimisation=optimisation,
+            host_headers=kernel.host_headers,
         )

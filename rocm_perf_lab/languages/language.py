@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.sandbox import Sandbox
     from rocm_perf_lab.toolchain.static_features import StaticFeatures
 
-LANGUAGE_FIELDS = ("block", "work_items", "cooperative", "variables", "defines", "flags", "constexprs", "options")
+LANGUAGE_FIELDS = ("block", "work_items", "cooperative", "variables", "defines", "flags", "constexprs", "options", "host_headers")
 """Optional fields of a kernel description that not every language has."""
 
 

@@ -16,6 +16,7 @@ from rocm_perf_lab.languages.language import Language
 GROUP = "rocm_perf_lab.languages"
 _BUILT_IN = (
     EntryPoint("hip", "rocm_perf_lab.languages.hip:HipLanguage", GROUP),
+    EntryPoint("hiprtc", "rocm_perf_lab.languages.hiprtc:HiprtcLanguage", GROUP),
     EntryPoint("triton", "rocm_perf_lab.languages.triton:TritonLanguage", GROUP),
     EntryPoint("assembly", "rocm_perf_lab.languages.assembly:AssemblyLanguage", GROUP),
 )

@@ -37,15 +37,16 @@ class KernelSpec(StrictModel):
     that output; or it is one `file.py:function` that returns an array or a mapping. Functions are called with arguments and
     params by keyword. With `"baseline output"` the output of the unmodified kernel is the reference.
 
-    Which of `defines`, `flags`, `constexprs`, `options`, `block`, `work_items`, `cooperative` and `variables` a kernel may
-    have depends on its language: a Triton kernel has `constexprs` (also types: `tl.float16`) and compiler `options`
+    Which of `defines`, `flags`, `host_headers`, `constexprs`, `options`, `block`, `work_items`, `cooperative` and `variables` a
+    kernel may have depends on its language: a Triton kernel has `constexprs` (also types: `tl.float16`) and compiler `options`
     (num_warps, num_stages, waves_per_eu, matrix_instr_nonkdim, ...) instead of `defines`, `flags` and `block`, and its
     arguments are matched by name.
     """
 
     name: str
     language: str = "hip"
-    """`hip`, `triton`, `assembly`, the name of an installed language, or the dotted path of a class: `my_module.MyLanguage`."""
+    """`hip`, `hiprtc`, `triton`, `assembly`, the name of an installed language, or the dotted path of a class:
+    `my_module.MyLanguage`."""
     source: Path
     entry: str
     directory: Path = Field(default=Path(), validation_alias=AliasChoices("directory", "folder"))
@@ -54,6 +55,8 @@ class KernelSpec(StrictModel):
     defines: dict[str, Expression] = {}
     flags: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()
+    host_headers: tuple[str, ...] = ()
+    """Patterns of headers that only host code includes: they are treated as empty if they are not found."""
     constexprs: dict[str, Expression | None] = {}
     options: dict[str, Expression] = {}
     arguments: tuple[Argument, ...]

@@ -86,6 +86,8 @@ class Compiler:
             f"--rocm-device-lib-path={root / 'amdgcn' / 'bitcode'}",
             *([f"-B{root / 'bin'}"] if self.linker else []),
             f"-idirafter{_HEADERS}",
+            f"-idirafter{_HEADERS / 'hip'}",  # short names: hip_fp16.h
+            f"-idirafter{root / 'include' / 'hip'}",
             *self.flags,
         )
 
@@ -117,7 +119,8 @@ def _find_hipcc(search: ToolSearch) -> Compiler:
     if path is None:
         raise CompilerNotFound("hipcc is neither in PATH nor under ROCM_PATH")
     version = _version_of(path)
-    return Compiler("hipcc", version, (path,), fingerprint=_digest("hipcc", version, _file_identity(path)))
+    fingerprint = _digest("hipcc", version, _file_identity(path))
+    return Compiler("hipcc", version, (path,), fingerprint, flags=_short_names(search.rocm_root))
 
 
 def _find_clang(search: ToolSearch) -> Compiler:
@@ -134,7 +137,7 @@ def _find_clang(search: ToolSearch) -> Compiler:
             version,
             (path,),
             fingerprint=_digest("clang", version, _file_identity(path), str(search.rocm_root)),
-            flags=(linker_flag, f"--rocm-path={search.rocm_root}"),
+            flags=(linker_flag, f"--rocm-path={search.rocm_root}", *_short_names(search.rocm_root)),
         )
     bundled = _find_bundled_rocm(search)
     return Compiler(
@@ -183,6 +186,11 @@ _FINDERS: dict[str, Callable[[ToolSearch], Compiler]] = {
     "clang": _find_clang,
     "pip": _find_pip,
 }
+
+
+def _short_names(rocm_root: Path | None) -> tuple[str, ...]:
+    """Return flags with which headers of HIP are also found without their directory: `hip_fp16.h`."""
+    return (f"-idirafter{rocm_root / 'include' / 'hip'}",) if rocm_root else ()
 
 
 def _find_bundled_rocm(search: ToolSearch) -> BundledRocm:

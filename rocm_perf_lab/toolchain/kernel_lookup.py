@@ -36,7 +36,10 @@ def find_kernel(code_object: CodeObject, entry: str) -> KernelMetadata:
                 hint="Write the name with template arguments and parameters, or the mangled symbol.",
             )
     if not code_object.kernels:
-        raise KernelNotFound("the code object has no kernels", hint="Mark the entry function __global__.")
+        raise KernelNotFound(
+            "the code object has no kernels",
+            hint="Mark the entry function __global__; instantiate a template: template __global__ void scale<256>(float*);",
+        )
     names = [base_name(kernel.name) for kernel in code_object.kernels]
     near = difflib.get_close_matches(entry, names, n=1)
     raise KernelNotFound(

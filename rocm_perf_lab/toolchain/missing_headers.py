@@ -148,13 +148,18 @@ def hint_for(header: MissingHeader) -> str:
 
 def make_stand_in(name: str, library: str, cache_dir: Path) -> StandIn:
     """Write the stand-in of a header below the cache directory."""
-    directory = cache_dir / "stand_ins" / hashlib.sha256(name.encode()).hexdigest()[:12]
+    directory = stand_in_directory(cache_dir) / hashlib.sha256(name.encode()).hexdigest()[:12]
     path = directory / name
     text = f"// {name} is not installed. This empty file is used instead: device code cannot use the library.\n"
     if not path.is_file() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
     return StandIn(name, library, directory)
+
+
+def stand_in_directory(cache_dir: Path) -> Path:
+    """Return the directory of all stand-ins."""
+    return cache_dir / "stand_ins"
 
 
 def rules_identity() -> str:

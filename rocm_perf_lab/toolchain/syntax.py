@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.core.files import write_text
 from rocm_perf_lab.core.resources import cache_dir as default_cache_dir
+from rocm_perf_lab.toolchain.build import CompileError, compile_source
 from rocm_perf_lab.toolchain.compile_request import request_flags
+from rocm_perf_lab.toolchain.device_code import language_flags
+from rocm_perf_lab.toolchain.missing_headers import stand_in_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -125,8 +128,21 @@ def read_syntax(
     cache_dir = cache_dir or default_cache_dir()
     runner = _Runner(cache_dir, (request.source.parent, *request.include_dirs, cache_dir, _LAB), sandbox)
     runner.directory.mkdir(parents=True, exist_ok=True)
-    flags = (*compiler.hip_flags(cache_dir), "-fuse-cuid=none", *request_flags(request))
-    base = (*compiler.command, "-x", request.language, "--cuda-device-only", *flags)
+    flags = (*compiler.hip_flags(cache_dir), "-fuse-cuid=none", *language_flags(request), *request_flags(request))
+    base = (*compiler.command, "-x", "hip", "--cuda-device-only", *flags)
+    try:
+        return _read(request, base, compiler, runner, with_errors=False)
+    except SyntaxTreeError:
+        stand_ins = _stand_ins(request, compiler, cache_dir, sandbox)
+        if stand_ins is None:
+            raise
+        return _read(request, (*base, *stand_ins), compiler, runner, with_errors=True)
+
+
+def _read(
+    request: CompileRequest, base: tuple[str, ...], compiler: Compiler, runner: _Runner, *, with_errors: bool
+) -> SyntaxNode:
+    """Return the tree of a source; with errors that of a source whose host code does not compile."""
     includes = leading_includes(request.source.read_bytes())
     system_headers = tuple(name for name in includes if name.startswith("<"))
     said = ""
@@ -136,12 +152,22 @@ def read_syntax(
             dump = _cc1("-include-pch", str(header), "-ast-dump=json")
             with tempfile.TemporaryDirectory(prefix="rocm-perf-lab-") as private:
                 code, output, said = runner.run((*base, "-fsyntax-only", *dump, str(request.source)), Path(private))
-            if code == 0:
+            if code == 0 or (with_errors and output.rstrip().endswith("}")):
                 return _tree(output)
             if attempt == 1:  # clang rejects a precompiled header whose headers have changed: compile it again
                 header.unlink(missing_ok=True)
                 header = _precompiled(headers, base, compiler, runner)
     raise SyntaxTreeError(f"the compiler produces no syntax tree: {said.strip()[:500]}", where=str(request.source))
+
+
+def _stand_ins(request: CompileRequest, compiler: Compiler, cache_dir: Path, sandbox: Sandbox | None) -> tuple[str, ...] | None:
+    """Return the flags for stand-ins of headers that are not installed; None if the source compiles only as it is, or not."""
+    try:
+        build = compile_source(request, compiler=compiler, cache_dir=cache_dir, sandbox=sandbox)
+    except CompileError:
+        return None
+    directory = f"-idirafter{stand_in_directory(cache_dir)}"
+    return tuple(word for word in build.command if word.startswith(directory)) if build.notes else None
 
 
 def leading_includes(content: bytes) -> tuple[str, ...]:

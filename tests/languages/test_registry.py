@@ -77,10 +77,10 @@ def test_an_installed_language_is_found_by_its_name(tmp_path: Path, monkeypatch:
 
     assert scale(tmp_path, "elementwise_installed").language == "elementwise_installed"
     assert type(find_language("elementwise_installed")).__name__ == "ElementwiseLanguage"
-    assert language_names() == ("hip", "triton", "assembly", "elementwise_installed")
+    assert language_names() == ("hip", "hiprtc", "triton", "assembly", "elementwise_installed")
 
 
-@pytest.mark.parametrize("name", ["hip", "triton", "assembly"])
+@pytest.mark.parametrize("name", ["hip", "hiprtc", "triton", "assembly"])
 def test_a_built_in_language_is_found_by_its_name(name: str) -> None:
     assert find_language(name).name == name
 
@@ -89,7 +89,7 @@ def test_a_built_in_language_is_found_by_its_name(name: str) -> None:
     ("name", "message", "hint"),
     [
         ("hipp", "unknown language 'hipp'", "did you mean hip?"),
-        ("fortran", "unknown language 'fortran'", "languages: hip, triton, assembly"),
+        ("fortran", "unknown language 'fortran'", "languages: hip, hiprtc, triton, assembly"),
         ("no_such_module.Language", "cannot import the language 'no_such_module.Language'", "PYTHONPATH"),
         (f"{__name__}.Missing", "cannot import the language", "PYTHONPATH"),
         (f"{__name__}.scale", "is not a language", "derived from"),
@@ -116,6 +116,7 @@ def test_a_wrong_name_is_an_error_of_the_description() -> None:
         ({"language": "triton", "block": [], "defines": {"A": 1}}, "a kernel in triton cannot have defines"),
         ({"language": "triton"}, "a kernel in triton cannot have block"),
         ({"options": {"num_warps": 4}}, "a kernel in hip cannot have options"),
+        ({"language": "hiprtc", "host_headers": ["a.h"]}, "a kernel in hiprtc cannot have host_headers"),
         ({"language": "assembly", "constexprs": {"A": 1}}, "a kernel in assembly cannot have constexprs"),
         ({"block": []}, "block is missing"),
         ({"language": f"{__name__}.ElementwiseLanguage", "flags": ["-g"]}, "a kernel in elementwise cannot have flags"),
@@ -127,4 +128,6 @@ def test_fields_of_another_language_are_refused(changes: dict[str, Any], message
 
 
 def test_only_hip_has_a_syntax_tree_for_rewrites() -> None:
-    assert [name for name in ("hip", "triton", "assembly") if find_language(name).rewritable] == ["hip"]
+    names = ("hip", "hiprtc", "triton", "assembly")
+
+    assert [name for name in names if find_language(name).rewritable] == ["hip", "hiprtc"]

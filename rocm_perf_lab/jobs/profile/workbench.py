@@ -224,7 +224,7 @@ class Workbench:
             counter_traces=passes.counter_traces,
             code_object_sha256=build.code_object.sha256,
             versions={**identity.versions, build.compiler_name: build.compiler_version},
-            failures=passes.failures,
+            failures=(*build.notes, *passes.failures),
         )
         diagnosis = diagnose(
             profile,
