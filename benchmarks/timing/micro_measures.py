@@ -87,8 +87,9 @@ def shared_reads(emulation: Emulation, parameters: Parameters) -> float:
     once = max(1, (1 << 20) // nbytes)
 
     def nanoseconds(passes: int) -> float:
-        arguments = (data, output("out", 256, "f8"), scalar("count", nbytes // 8, "i4"), scalar("passes", passes, "i4"))
-        return emulation.nanoseconds(emulation.launch(SOURCE, "shared_reads", (units, 1, 1), (256, 1, 1), arguments))
+        arguments = (data, output("out", 256, "f8"), scalar("passes", passes, "i4"), scalar("zero", 0, "i4"))
+        kernel = ("shared_reads.hip", "shared_reads", (units, 1, 1), (256, 1, 1), arguments)
+        return emulation.nanoseconds(emulation.launch(*kernel, COUNT=nbytes // 8))
 
     if nbytes > _LONG_BYTES:
         return nbytes * units / nanoseconds(1) / 1000

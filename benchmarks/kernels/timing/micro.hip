@@ -10,19 +10,6 @@ K void pointer_chase(const unsigned* ring, unsigned* out, int steps) {
   out[threadIdx.x] = at;
 }
 
-// One workgroup per compute unit; all read the same `count` elements `passes` times.
-K void shared_reads(const double* in, double* out, int count, int passes) {
-  double sum = 0;
-  for (int pass = 0; pass < passes; pass++) {
-    int at = threadIdx.x;
-    asm volatile("" : "+v"(at));  // read again
-#pragma unroll 16
-    for (int i = 0; i < count; i += 256) sum += in[at + i];
-    sum *= 1.3;
-  }
-  if (sum == 1233.0) out[threadIdx.x] = sum;
-}
-
 // Every workgroup of 1024 reads 64 elements per work-item; `sets` interleaved chunks are shared by all workgroups.
 K void shared_chunks(const double* in, double* out, int sets) {
   double sum = 0;
