@@ -7,6 +7,7 @@
 
 #include "machine.h"
 
+enum { LEAST_L1_LINES = 64, FILLS_OF_A_PACE = 32 };
 enum { LINE_BYTES = RPL_CACHED_LINE_BYTES, SECTOR_BYTES = 32, REQUEST_BYTES = 64, ALL_SECTORS = 15, SCALAR_LOADS = 3 };
 
 struct entry {
@@ -92,12 +93,22 @@ static void cache_fill(struct cache *c, int64_t at, uint64_t line, uint32_t now)
   c->entries[at] = (struct entry){.filled = now};
 }
 
+// Vector L1 of a compute unit. A sample of few lines is too small for LRU: the lines that were fetched since the last use of a line
+// follow from the pace of fetching instead, and L1 still holds the line if they are fewer than it has.
+struct vector_l1 {
+  struct cache lines;   // `filled` is the time of the last use
+  uint32_t fills;       // since `since`
+  uint32_t since;
+  double pace;          // fetched lines of the sample per unit of time; 0: not known yet
+};
+
 struct active { uint64_t time; uint64_t start, next, end; uint64_t group; uint32_t slot; };
 
 struct model {
   const struct rpl_shared_run *run;
   const struct rpl_shared_parameters *p;
-  struct cache *l1, *l2, mall;  // [xcds * units_per_xcd], [xcds]
+  struct vector_l1 *l1;         // [xcds * units_per_xcd]
+  struct cache *l2, mall;       // [xcds]
   struct active *heap;
   uint64_t heaped;
   uint64_t next_group[RPL_MAX_XCDS];
@@ -266,6 +277,34 @@ static int atomic(struct model *m, uint32_t xcd, uint64_t line, uint32_t sectors
   return served;
 }
 
+// ---- L1 ----
+
+static int l1_holds(const struct model *m, const struct vector_l1 *l1, int64_t at, uint32_t now) {
+  if (at < 0) return 0;
+  if (m->p->l1_lines / m->p->sampling >= LEAST_L1_LINES) return 1;
+  double pace = l1->pace > 0 ? l1->pace : (double)l1->fills / (now - l1->since + 1);
+  return pace * m->p->sampling * (now - l1->lines.entries[at].filled) < m->p->l1_lines;
+}
+
+static void l1_fetch(struct vector_l1 *l1, int64_t at, uint64_t line, uint32_t now) {
+  cache_fill(&l1->lines, at >= 0 ? at : cache_victim(&l1->lines, line, 0), line, now);
+  if (++l1->fills < FILLS_OF_A_PACE) return;
+  l1->pace = (double)l1->fills / greater(now - l1->since, 1);
+  l1->fills = 0;
+  l1->since = now;
+}
+
+static int l1_open(const struct model *m, struct vector_l1 *l1) {
+  uint32_t lines = greater(m->p->l1_lines / m->p->sampling, LEAST_L1_LINES);
+  return cache_open(&l1->lines, lines * m->p->sampling, m->p->l1_ways, m->p->sampling);
+}
+
+static void l1_clear(struct vector_l1 *l1) {
+  cache_clear(&l1->lines);
+  l1->fills = l1->since = 0;
+  l1->pace = 0;
+}
+
 // ---- workgroups in time ----
 
 static uint64_t line_of(const struct model *m, uint64_t place) {
@@ -281,13 +320,16 @@ static void replay(struct model *m, const struct active *a, const struct rpl_lin
   uint32_t kind = access == RPL_LOAD && is_scalar ? SCALAR_LOADS : access, now = (uint32_t)a->time;
   uint64_t line = line_of(m, r->place);
   // Scalar loads have a cache of their own, which is not modelled; the few lines of a vector cache stand for it.
-  int64_t in_l1 = cache_find(&m->l1[unit], line);
+  struct vector_l1 *l1 = &m->l1[unit];
+  int64_t in_l1 = cache_find(&l1->lines, line);
   int served = RPL_SERVED_L1;
-  if (access == RPL_LOAD && in_l1 < 0) {
+  if (access == RPL_LOAD && l1_holds(m, l1, in_l1, now)) {
+    l1->lines.entries[in_l1].filled = now;
+  } else if (access == RPL_LOAD) {
     served = load(m, xcd, line, (int)is_scalar, now);
-    cache_fill(&m->l1[unit], cache_victim(&m->l1[unit], line, 0), line, now);
-  } else if (access != RPL_LOAD) {
-    if (in_l1 >= 0) m->l1[unit].tags[in_l1] = 0;
+    l1_fetch(l1, in_l1, line, now);
+  } else {
+    if (in_l1 >= 0) l1->lines.tags[in_l1] = 0;
     served = access == RPL_STORE ? store(m, xcd, line, sectors, dwords, now) : atomic(m, xcd, line, sectors, dwords, now);
   }
   m->run->served[(a->group * RPL_REQUEST_KINDS + kind) * RPL_SERVICES + (uint32_t)served]++;
@@ -358,7 +400,7 @@ static void end_launch(struct model *m) {
     cache_clear(&m->l2[xcd]);
   }
   m->run->totals->dirty_bytes_at_end = m->run->totals->mall_write_bytes - before;
-  for (uint32_t k = 0; k < m->p->xcds * m->p->units_per_xcd; k++) cache_clear(&m->l1[k]);
+  for (uint32_t k = 0; k < m->p->xcds * m->p->units_per_xcd; k++) l1_clear(&m->l1[k]);
 }
 
 static void launch(struct model *m) {
@@ -382,10 +424,10 @@ int rpl_shared_caches(const struct rpl_shared_run *run) {
   m.l2 = calloc(p->xcds, sizeof *m.l2);
   m.heap = calloc((size_t)units * p->resident, sizeof *m.heap);
   int ok = m.l1 && m.l2 && m.heap && cache_open(&m.mall, p->mall_lines, p->mall_ways, p->sampling);
-  for (uint32_t k = 0; ok && k < units; k++) ok = cache_open(&m.l1[k], p->l1_lines, p->l1_ways, p->sampling);
+  for (uint32_t k = 0; ok && k < units; k++) ok = l1_open(&m, &m.l1[k]);
   for (uint32_t k = 0; ok && k < p->xcds; k++) ok = cache_open(&m.l2[k], p->l2_lines, p->l2_ways, p->sampling);
   for (uint32_t k = 0; ok && k <= run->is_warm; k++) launch(&m);
-  for (uint32_t k = 0; m.l1 && k < units; k++) cache_close(&m.l1[k]);
+  for (uint32_t k = 0; m.l1 && k < units; k++) cache_close(&m.l1[k].lines);
   for (uint32_t k = 0; m.l2 && k < p->xcds; k++) cache_close(&m.l2[k]);
   cache_close(&m.mall);
   free(m.l1);
