@@ -53,6 +53,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
                 "optimizer=greedy_unroll",
                 "kernel.params.rows=64",
                 f"optimizer.max_iterations={ROUNDS}",
+                "+target.timing.error.ratio=[{coverage:0.95,factor:1.001}]",
             ]
             assert run_lab(words) == 0
     (run,) = (directory / "outputs").glob("*/*")

@@ -15,6 +15,7 @@ import yaml
 from mlflow import MlflowClient
 
 from rocm_perf_lab.cli.entry import run_lab
+from rocm_perf_lab.target.catalog import load_target
 from tests.builders.sweep_place import BLOCKS, SweepPlace
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ def test_the_basic_launcher_searches_the_space_in_this_process(place: SweepPlace
     shown = capsys.readouterr()
     assert code == 0, shown.err
     result = place.result()
-    assert result["best_config"] == {"parameters": {"block": 256}, "runtime_ms": 1.0}
+    best = result["best_config"]
+    assert (best["parameters"], best["runtime_ms"]) == ({"block": 256}, 1.0)
+    assert best["expected_ms"] == list(load_target("mi300x").timing_errors.around(1.0))
     assert result["search_space_size"] == result["evaluated_configs"] == len(BLOCKS)
     reasons = {failure["parameters"]["block"]: failure["reason"].splitlines()[0] for failure in result["failures"]}
     assert reasons == {96: "the kernel computes something else", 128: "ZeroDivisionError: by hand"}
