@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from rocm_perf_lab.core.geometry import Geometry
 from rocm_perf_lab.emulator.execution import execute
-from rocm_perf_lab.emulator.footprint import ALLOCATION_MASK, ALLOCATION_SHIFT, LINE_BYTES, FootprintRecorder, LineFootprint
+from rocm_perf_lab.emulator.footprint import (
+    ALLOCATION_MASK,
+    ALLOCATION_SHIFT,
+    LINE_BYTES,
+    PRIVATE_ALLOCATION,
+    FootprintRecorder,
+    LineFootprint,
+)
 from rocm_perf_lab.emulator.kernarg import pack_kernarg
 from rocm_perf_lab.emulator.machine import EmulatedGpu
 from rocm_perf_lab.emulator.structures import AccessKind
@@ -222,3 +229,16 @@ def test_windows_count_lines_by_channel_and_loads_of_a_workgroup_once() -> None:
     assert windows.shape == (1, 8, 16)
     assert windows[0, 0].tolist() == [2 + 1 + 5] + [2] * 15
     assert windows[0, 1].tolist() == [1] + [0] * 15
+
+
+def test_scratch_is_recorded_interleaved_and_in_the_slot_of_the_workgroup() -> None:
+    with RecordingBench() as bench:  # 64 bytes of scratch per lane, 32 lines of 128 bytes per wavefront
+        bench.wave.waves_in_workgroup, bench.wave.wave_in_workgroup = 4, 1
+        bench.row(ADDRESS)[:] = 8
+        assert bench.call("rpl_scratch_store", DATA, ADDRESS, 0, 4, B32, 1) == 0  # offset 12 of each lane
+
+        recorded = bench.footprint()
+
+    assert lines_of(recorded) == [32 + 12 * 64 // 128, 32 + 12 * 64 // 128 + 1]
+    assert field(recorded, ALLOCATION_SHIFT, 15) == [PRIVATE_ALLOCATION] * 2
+    assert field(recorded, 47, 4) == [15, 15]

@@ -202,8 +202,8 @@ static void record_scattered(struct rpl_wave *w, uint64_t instruction, int is_lo
 // ---- channels in short windows of time ----
 
 static void count_line(struct rpl_footprint *f, uint32_t *window, int is_load, uint64_t allocation, uint32_t workgroup, uint32_t line) {
-  if (is_load) {  // later ones hit L1
-    uint64_t key = allocation << 56 ^ (uint64_t)workgroup << 32 ^ line ^ 1ull << 63;
+  if (is_load) {  // later ones of the workgroup hit L1
+    uint64_t key = (allocation & 0x7f) << 56 ^ (uint64_t)workgroup << 32 ^ line ^ 1ull << 63;
     uint64_t *slot = &f->counted[mixed(line ^ workgroup * 0x9E3779B9u ^ (uint32_t)allocation << 20) % RPL_COUNTED_LINES];
     if (*slot == key) return;
     *slot = key;
@@ -215,13 +215,12 @@ static void count_line(struct rpl_footprint *f, uint32_t *window, int is_load, u
 }
 
 // Counts every line that the instruction accesses. Allocations are taken to begin at equal channels.
-static void count_channels(struct rpl_wave *w, int is_load, uint64_t lanes, const uint64_t *address, uint32_t width, uint64_t base,
-                           uint64_t low, uint64_t high) {
+static void count_channels(struct rpl_wave *w, int is_load, uint64_t allocation, uint64_t lanes, const uint64_t *address,
+                           uint32_t width, uint64_t base, uint64_t low, uint64_t high) {
   struct rpl_footprint *f = w->machine->footprint;
   uint32_t number = w->workgroup_number % f->xcds * RPL_WINDOWS + w->memory_instructions / RPL_WINDOW_INSTRUCTIONS, last = ~0u;
   uint32_t *window = f->windows + ((uint64_t)number << f->channel_bits), group = w->workgroup_number;
   uint32_t first = (uint32_t)(low >> RPL_CACHED_LINE_SHIFT), end = (uint32_t)((high - 1) >> RPL_CACHED_LINE_SHIFT);
-  uint64_t allocation = w->machine->last_hit & 0x7f;
   if (end - first < DENSE_LINES) {
     uint64_t lines = first == end ? 1 : accessed_lines(lanes, address, width, base + ((uint64_t)first << RPL_CACHED_LINE_SHIFT));
     RPL_FOR_LANES(lines, k) count_line(f, window, is_load, allocation, group, first + (uint32_t)k);
@@ -234,19 +233,43 @@ static void count_channels(struct rpl_wave *w, int is_load, uint64_t lanes, cons
   }
 }
 
-void rpl_footprint_access(struct rpl_wave *w, int access, int scalar, uint64_t lanes, const uint64_t *address, uint32_t width,
-                          uint64_t low, uint64_t high) {
-  struct rpl_machine *m = w->machine;
-  uint64_t base = m->allocations[m->last_hit].begin & ~(uint64_t)(RPL_CACHED_LINE_BYTES - 1);
-  uint64_t instruction = (m->last_hit & 0x7fff) << RPL_PLACE_ALLOCATION | (uint64_t)access << RPL_PLACE_KIND |
+// ---- accesses ----
+
+// `low` and `high` are offsets from `base`.
+static void record_access(struct rpl_wave *w, uint64_t allocation, int access, int scalar, uint64_t lanes, const uint64_t *address,
+                          uint32_t width, uint64_t base, uint64_t low, uint64_t high) {
+  struct rpl_footprint *f = w->machine->footprint;
+  uint64_t instruction = allocation << RPL_PLACE_ALLOCATION | (uint64_t)access << RPL_PLACE_KIND |
                          (uint64_t)scalar << RPL_PLACE_SCALAR | (uint64_t)(w->wave_in_workgroup & 15) << RPL_PLACE_WAVE;
   if (low / RPL_CACHED_LINE_BYTES + DENSE_LINES > (high - 1) / RPL_CACHED_LINE_BYTES)
-    record_dense(w, instruction, access == RPL_LOAD, lanes, address, width, base, low - base, high - base);
+    record_dense(w, instruction, access == RPL_LOAD, lanes, address, width, base, low, high);
   else
     record_scattered(w, instruction, access == RPL_LOAD, lanes, address, width, base);
-  int in_window = m->footprint->windows && !scalar && w->memory_instructions < RPL_WINDOW_INSTRUCTIONS * RPL_WINDOWS;
-  if (in_window && w->workgroup_number < RPL_WINDOW_GROUPS * m->footprint->xcds)
-    count_channels(w, access == RPL_LOAD, lanes, address, width, base, low - base, high - base);
-  uint32_t *longest = &m->footprint->memory_instructions[w->workgroup_number];
+  int in_window = f->windows && !scalar && w->memory_instructions < RPL_WINDOW_INSTRUCTIONS * RPL_WINDOWS;
+  if (in_window && w->workgroup_number < RPL_WINDOW_GROUPS * f->xcds)
+    count_channels(w, access == RPL_LOAD, allocation, lanes, address, width, base, low, high);
+  uint32_t *longest = &f->memory_instructions[w->workgroup_number];
   if (++w->memory_instructions > *longest) *longest = w->memory_instructions;
+}
+
+void rpl_footprint_access(struct rpl_wave *w, int access, int scalar, uint64_t lanes, const uint64_t *address, uint32_t width,
+                          uint64_t low, uint64_t high) {
+  const struct rpl_machine *m = w->machine;
+  uint64_t base = m->allocations[m->last_hit].begin & ~(uint64_t)(RPL_CACHED_LINE_BYTES - 1);
+  uint64_t allocation = m->last_hit < RPL_PRIVATE_ALLOCATION ? m->last_hit : RPL_PRIVATE_ALLOCATION - 1;
+  record_access(w, allocation, access, scalar, lanes, address, width, base, low - base, high - base);
+}
+
+void rpl_footprint_private(struct rpl_wave *w, int access, uint64_t lanes, const uint64_t *inner, uint32_t width) {
+  if (!lanes) return;
+  uint32_t xcds = w->machine->footprint->xcds;
+  uint64_t wave_bytes = ((uint64_t)w->scratch_bytes * RPL_LANES + RPL_CACHED_LINE_BYTES - 1) & ~(uint64_t)(RPL_CACHED_LINE_BYTES - 1);
+  uint64_t slot = w->workgroup_number % xcds * RPL_PRIVATE_SLOTS + w->workgroup_number / xcds % RPL_PRIVATE_SLOTS;
+  uint64_t base = (slot * w->waves_in_workgroup + w->wave_in_workgroup) * wave_bytes, low = ~0ull, high = 0, offset[RPL_LANES] = {0};
+  RPL_FOR_LANES(lanes, l) {
+    offset[l] = base + inner[l] * RPL_LANES + l * width;
+    low = offset[l] < low ? offset[l] : low;
+    high = offset[l] + width > high ? offset[l] + width : high;
+  }
+  record_access(w, RPL_PRIVATE_ALLOCATION, access, 0, lanes, offset, width, 0, low, high);
 }

@@ -12,6 +12,8 @@ enum {
   RPL_PLACE_ALLOCATION = 32, RPL_PLACE_SECTORS = 47, RPL_PLACE_KIND = 51, RPL_PLACE_SCALAR = 53, RPL_PLACE_WAVE = 54,
   RPL_PLACE_DWORDS = 58,
   RPL_MAX_SAMPLING_SHIFT = 10,
+  // Scratch is recorded as one allocation of this number, in which each XCD has slots that its workgroups use in turn.
+  RPL_PRIVATE_ALLOCATION = 0x7fff, RPL_PRIVATE_SLOTS = 256,
   // Windows in which all lines are counted by channel: eight memory instructions of the first 64 workgroups of an XCD, which run
   // at about the same time.
   RPL_WINDOW_INSTRUCTIONS = 8, RPL_WINDOWS = 8, RPL_WINDOW_GROUPS = 64, RPL_CHANNEL_BITS_MAX = 8, RPL_COUNTED_LINES = 4096,
@@ -38,6 +40,8 @@ struct rpl_footprint {
 // Records an access whose lanes are in the allocation `machine->last_hit`; [low, high) is the range that they access.
 void rpl_footprint_access(struct rpl_wave *w, int access, int scalar, uint64_t lanes, const uint64_t *address, uint32_t width,
                           uint64_t low, uint64_t high);
+// The same for scratch: `inner` are the offsets within the scratch of each lane. Hardware interleaves the lanes.
+void rpl_footprint_private(struct rpl_wave *w, int access, uint64_t lanes, const uint64_t *inner, uint32_t width);
 // Drops records that are not in the sample of `level`.
 void rpl_footprint_thin(struct rpl_footprint *f, uint32_t level);
 void rpl_footprint_free(struct rpl_footprint *f);

@@ -1,6 +1,7 @@
 // SCRATCH: private memory of each lane.
 #include "access.h"
 #include "coalescing.h"
+#include "footprint.h"
 
 // Hardware interleaves the lanes' scratch, so that lanes access adjacent memory at equal offsets.
 static void trace_scratch(struct rpl_wave *w, int inst, int access, uint64_t lanes, uint32_t width, const uint64_t *inner) {
@@ -19,6 +20,7 @@ static int scratch_pointers(struct rpl_wave *w, int inst, int access, int addr, 
   }
   if (bad) return rpl_raise(w, RPL_FAULT_SCRATCH, inst, access, width, bad, inner, w->scratch_bytes);
   rpl_count_private(w, access, lanes, inner, width);
+  if (w->machine->footprint) rpl_footprint_private(w, access, lanes, inner, width);
   if (w->trace) trace_scratch(w, inst, access, lanes, width, inner);
   return 0;
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.emulator.footprint import ALLOCATION_MASK, ALLOCATION_SHIFT, CHANNEL_MASKS, LINE_BYTES
+from rocm_perf_lab.emulator.footprint import ALLOCATION_MASK, ALLOCATION_SHIFT, CHANNEL_MASKS, LINE_BYTES, PRIVATE_ALLOCATION
 from rocm_perf_lab.emulator.timing.shared_cache_structures import (
     CHANNEL_COUNTS,
     MEMORY_CHANNEL,
@@ -167,19 +167,21 @@ def shared_memory_profile(
 
 
 def placed_allocations(footprint: LineFootprint, buffers: Sequence[tuple[int, int]]) -> NDArray[np.uint64]:
-    """Return the address at which the model places each allocation, (n_allocations).
+    """Return the address at which the model places each allocation, by its number in the record.
 
-    Buffers are placed one after the other in the given order, other accessed allocations follow in order of their address. All
-    of them start at multiples of 2 MiB, as large allocations do on the GPU.
+    Buffers are placed one after the other in the given order, other accessed allocations follow in order of their address, then
+    scratch. All of them start at multiples of 2 MiB, as large allocations do on the GPU.
     """
     rank = {address: number for number, (address, _) in enumerate(buffers)}
     touched = np.unique(footprint.accesses["place"] >> np.uint64(ALLOCATION_SHIFT) & np.uint64(ALLOCATION_MASK)).tolist()
-    order = sorted(touched, key=lambda k: (rank.get(footprint.allocations[k][0], len(rank)), footprint.allocations[k][0]))
-    bases = np.zeros(max(1, len(footprint.allocations)), dtype=np.uint64)
+    known = [number for number in touched if number != PRIVATE_ALLOCATION]
+    order = sorted(known, key=lambda k: (rank.get(footprint.allocations[k][0], len(rank)), footprint.allocations[k][0]))
+    bases = np.zeros(ALLOCATION_MASK + 1, dtype=np.uint64)
     next_free = _PLACEMENT_BYTES
     for number in order:
         bases[number] = next_free
         next_free += -(-(footprint.allocations[number][1] + LINE_BYTES) // _PLACEMENT_BYTES) * _PLACEMENT_BYTES
+    bases[PRIVATE_ALLOCATION] = next_free
     return bases
 
 
