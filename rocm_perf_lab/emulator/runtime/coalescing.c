@@ -84,17 +84,6 @@ static int crosses_lines(const uint64_t *address, uint32_t width, uint32_t shift
   return crosses != 0;
 }
 
-static struct rpl_requests requests_of_contiguous(uint64_t start, uint32_t width, uint32_t shift) {
-  struct rpl_requests r = {.is_coalesced = 1};
-  int merges = width <= MERGED_ELEMENT && start % (QUAD * width) == 0;
-  uint64_t step = (uint64_t)(merges ? GROUP_LANES : QUAD) * width;
-  for (uint64_t at = start; at < start + RPL_LANES * (uint64_t)width; at += step)
-    r.lookups += (uint32_t)(((at + step - 1) >> shift) - (at >> shift)) + 1;
-  r.accesses = merges ? RPL_LANES / QUAD : RPL_LANES;
-  r.is_coalesced = (uint32_t)merges;
-  return r;
-}
-
 // For whole wavefronts whose lanes are each within one line; the loop is written for vector instructions.
 static struct rpl_requests requests_of_all(const uint64_t *address, uint32_t width, uint32_t shift) {
   uint64_t lines[QUADS], merged[QUADS], first[QUADS], span = width <= MERGED_ELEMENT ? MERGED_BYTES - width : 0;
@@ -130,10 +119,7 @@ static struct rpl_requests requests_of_all(const uint64_t *address, uint32_t wid
   return r;
 }
 
-struct rpl_requests rpl_requests_of(uint64_t lanes, const uint64_t *address, uint32_t width, uint32_t line_shift) {
-  int is_wide = width > MERGED_ELEMENT;
-  if (is_contiguous(lanes, address, width) && (is_wide || address[0] % (QUAD * width) == 0))
-    return requests_of_contiguous(address[0], width, line_shift);
+static struct rpl_requests requests_of_any(uint64_t lanes, const uint64_t *address, uint32_t width, uint32_t line_shift) {
   if (lanes == RPL_ALL_LANES && !crosses_lines(address, width, line_shift)) return requests_of_all(address, width, line_shift);
   struct rpl_requests r = {.is_coalesced = lanes != 0};
   for (; lanes; lanes >>= GROUP_LANES, address += GROUP_LANES) {
@@ -143,6 +129,29 @@ struct rpl_requests rpl_requests_of(uint64_t lanes, const uint64_t *address, uin
     r.is_coalesced &= g.is_merged;
   }
   return r;
+}
+
+// Contiguous lanes make the same requests wherever they start in a line.
+static struct rpl_requests requests_of_contiguous(const uint64_t *address, uint32_t width, uint32_t line_shift) {
+  enum { LINE = 1 << RPL_LINE_SHIFT, WIDTHS = 17 };
+  static _Thread_local struct rpl_requests known[WIDTHS][LINE];  // of a pure function: never stale
+  if (line_shift != RPL_LINE_SHIFT || width >= WIDTHS) return requests_of_any(RPL_ALL_LANES, address, width, line_shift);
+  struct rpl_requests *r = &known[width][address[0] & (LINE - 1)];
+  if (!r->accesses) *r = requests_of_any(RPL_ALL_LANES, address, width, line_shift);
+  return *r;
+}
+
+struct rpl_requests rpl_requests_of(uint64_t lanes, const uint64_t *address, uint32_t width, uint32_t line_shift) {
+  if (lanes != RPL_ALL_LANES) return requests_of_any(lanes, address, width, line_shift);
+  uint64_t stride = address[1] - address[0], differs = 0, line = 1ull << line_shift;
+  for (uint64_t l = 0; l < RPL_LANES; l++) differs |= address[l] ^ (address[0] + l * stride);
+  if (differs) return requests_of_any(lanes, address, width, line_shift);
+  if (stride == width) return requests_of_contiguous(address, width, line_shift);
+  int is_power = !(width & (width - 1)), is_aligned = is_power && !((address[0] | stride) & (width - 1));  // crosses no line
+  if (is_aligned && !stride && width <= MERGED_ELEMENT)
+    return (struct rpl_requests){.accesses = QUADS, .lookups = QUADS / QUAD, .is_coalesced = 1};
+  if (is_aligned && stride >= line && -stride >= line) return (struct rpl_requests){.accesses = RPL_LANES, .lookups = RPL_LANES};
+  return requests_of_any(lanes, address, width, line_shift);
 }
 
 // ---- segments ----

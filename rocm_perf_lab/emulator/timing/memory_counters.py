@@ -80,7 +80,7 @@ def estimated_counters() -> tuple[str, ...]:
 def _traffic(memory: SharedMemoryProfile, *, scalar_line_reads: float) -> dict[str, float]:
     """Return the events of all channels.
 
-    The profile is made from a sample of lines. A few lines of scalar data that all workgroups read are either in it or not, so the
+    The profile is made from a sample of lines. A few lines of scalar data that all workgroups read are in it or not, so the
     scalar caches of the simulated compute unit count these reads instead.
     """
     traffic = {f"{_CHANNEL_PREFIX}{name}": float(memory.channels[name].sum()) for name in memory.channels.dtype.names or ()}
