@@ -362,5 +362,5 @@ def measured_reason(comparison: PairedComparison, acceptance: AcceptanceRule) ->
 def _interval(comparison: PairedComparison) -> str:
     low, high = comparison.speedup_interval
     if comparison.band is not None:
-        return f"speed-up {low:.3f} to {high:.3f} expected on hardware, {comparison.confidence:.0%}"
+        return f"speed-up {low:.3f} to {high:.3f} at {comparison.confidence:.0%} confidence, error band of the emulator"
     return f"speed-up {low:.3f} to {high:.3f} at {comparison.confidence:.0%} confidence, {comparison.pairs} pairs"

@@ -47,6 +47,11 @@ class RatioBand(StrictModel):
     coverage: float = Field(gt=0, lt=1)
     factor: float = Field(ge=1)
 
+    @property
+    def confidence(self) -> float:
+        """Probability that the true ratio is above the lower bound: errors of a ratio are symmetric."""
+        return (1 + self.coverage) / 2
+
     def around(self, ratio: float) -> tuple[float, float]:
         """Return the bounds of the true ratio."""
         return ratio / self.factor, ratio * self.factor
@@ -136,8 +141,8 @@ def ratio_band(cases: Sequence[ErrorCase], coverage: float) -> RatioBand:
     """Return the band of the ratio of two variants of one kernel whose estimated times are near each other.
 
     Families weigh the same. Variants are the independent units: the error that a family shares cancels in a ratio. The band is
-    widened until the order of at least `coverage` of the pairs that it distinguishes is right, because errors that reverse a pair
-    are among the large ones.
+    widened until the order of the pairs that it distinguishes is right as often as its confidence states, because errors that
+    reverse a pair are among the large ones.
 
     Args:
         cases: Cases of several families.
@@ -153,12 +158,12 @@ def ratio_band(cases: Sequence[ErrorCase], coverage: float) -> RatioBand:
 
 
 def _widened(cases: Sequence[ErrorCase], band: RatioBand) -> RatioBand:
-    """Return the narrowest band from `band` on whose decisions are right as often as its coverage states."""
+    """Return the narrowest band from `band` on whose decisions are right as often as its confidence states."""
     factors = sorted({math.exp(_distance(*pair)) for pair in _pairs(cases)})
     for factor in [band.factor, *(factor for factor in factors if factor > band.factor)]:
         wider = band.model_copy(update={"factor": factor})
         found = decisions(cases, wider)
-        if found.right >= band.coverage * found.decided:
+        if found.right >= band.confidence * found.decided:
             return wider
     return band
 

@@ -116,7 +116,7 @@ def compare_emulated(old_ns: float, new_ns: float, band: RatioBand) -> PairedCom
         improvement=(old_ns - new_ns) / old_ns,
         least=1 - high,
         most=1 - low,
-        confidence=band.coverage,
+        confidence=band.confidence,
         pairs=1,
         method="ratio of two emulated times, with the error band of the timing model",
         band=band.factor,

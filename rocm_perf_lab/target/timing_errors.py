@@ -52,6 +52,6 @@ UNVALIDATED = TimingErrors(
     status="provisional",
     source="assumed: this timing model was not compared with measurements",
     time=(TimeBand(coverage=0.8, low=0.5, high=2.0), TimeBand(coverage=0.95, low=0.25, high=4.0)),
-    ratio=(RatioBand(coverage=0.8, factor=2.0), RatioBand(coverage=0.95, factor=4.0)),
+    ratio=(RatioBand(coverage=0.8, factor=2.0), RatioBand(coverage=0.9, factor=4.0)),
 )
 """Bands of a timing model without estimated ones."""

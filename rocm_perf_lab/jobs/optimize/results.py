@@ -122,4 +122,4 @@ def _expected(result: LoopResult) -> str:
     least, most = result.comparison.speedup_interval
     if result.comparison.band is None:
         return f"; {result.comparison.method}"
-    return f", {least:.2f}x to {most:.2f}x expected on hardware ({result.comparison.confidence:.0%})"
+    return f", {least:.2f}x to {most:.2f}x expected on hardware at {result.comparison.confidence:.0%} confidence"
