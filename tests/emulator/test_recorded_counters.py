@@ -77,11 +77,10 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, float]:
     return {**timing.counters, **result.counters}
 
 
-@pytest.mark.parametrize("recording", MI300X)
-@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize(
+    ("name", "recording"), [(name, recording) for name in CHECKED for recording in MI300X if name in MI300X[recording]]
+)
 def test_a_copy_has_the_counters_of_a_real_mi300x(emulated: Mapping[str, float], name: str, recording: str) -> None:
-    if name not in MI300X[recording]:
-        pytest.skip("not in this recording")
     bound = CATALOGUE[name].bound or 0.0
 
     for measured in MI300X[recording][name]:
