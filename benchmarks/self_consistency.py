@@ -101,7 +101,7 @@ class ModelProbe:
     def __init__(self) -> None:
         self._code = compile_source(CompileRequest(source=SOURCE, architecture="gfx942")).code_object
         self._target = load_target("mi300x")
-        self._device = EmulatorDevice(target=self._target)
+        self._device = EmulatorDevice(target=self._target, cache="cold")
         timing = self._target.timing
         self._overhead_ns = timing.launch_overhead_ns if timing else 0
 
