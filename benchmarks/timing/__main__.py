@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(*_cells(outcome), f"{outcome.seconds:.1f} s", sep="\t", flush=True)
     if partial:
         _print_families(fresh)
-    else:
+    elif fresh or options.report:
         _store(publisher, fresh)
 
 
@@ -83,7 +83,8 @@ def _compare_sheet(publisher: Publisher, containing: str, *, store: bool) -> Non
 def evaluated(case: Case, *, quick: bool = False) -> Outcome:
     """Run one case on the emulator."""
     started = time.monotonic()
-    emulation = Emulation(clock_mhz=case.series.clock_mhz, gpu=case.family.gpu, quick=quick)
+    cache = str(case.parameters.get("cache", "warm"))
+    emulation = Emulation(clock_mhz=case.series.clock_mhz, gpu=case.family.gpu, quick=quick, cache=cache)
     emulated = MEASURES[case.family.measure](emulation, case.parameters)
     measured = case.point.measured
     return Outcome(

@@ -43,14 +43,15 @@ class Emulation:
         clock_mhz: Clock of the published measurement; the maximum clock of the target if None.
         gpu: Key of DIFFERENCES.
         quick: Whether measures may use smaller problems, for a first look.
+        cache: `warm` if the same launch ran before, or `cold`; see :class:`EmulatorDevice`.
     """
 
-    def __init__(self, *, clock_mhz: int | None = None, gpu: str = "MI300X", quick: bool = False) -> None:
+    def __init__(self, *, clock_mhz: int | None = None, gpu: str = "MI300X", quick: bool = False, cache: str = "warm") -> None:
         target = load_target(TARGET)
         clock = {} if clock_mhz is None else {"max_clock_mhz": clock_mhz}
         self.target = target.model_copy(update=DIFFERENCES[gpu] | clock)
         self.quick = quick
-        self._device = EmulatorDevice(target=self.target)
+        self._device = EmulatorDevice(target=self.target, cache=cache)
 
     @property
     def clock_ghz(self) -> float:

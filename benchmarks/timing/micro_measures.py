@@ -57,7 +57,7 @@ _SINGLE = {
     "repeated load": (_LOAD.format(flags=""), True),
     "nt load": (_LOAD.format(flags=" nt"), True),
     "sc1 load": (_LOAD.format(flags=" sc1"), True),
-    "load after invalidation": ("  buffer_inv sc1\n" + _LOAD.format(flags=""), True),
+    "load after invalidation": ("  buffer_inv sc1\n" + _WAIT + _LOAD.format(flags=""), True),
     "load after store": (_STORE + _WAIT + _LOAD.format(flags=""), True),
     "second load after store": (_STORE + _WAIT + 2 * (_LOAD.format(flags="") + _WAIT), True),
 }
@@ -68,8 +68,8 @@ def single_access(_: Emulation, parameters: Parameters) -> float:
     pattern = str(parameters["pattern"])
     setup = "  v_mov_b32 v1, 0\n"
     if pattern == "first load of a line":
-        body = ".rept 64\n" + _LOAD.format(flags="") + _WAIT + "  v_add_u32 v1, 0x1080, v1\n.endr\n"
-        return run_probe(Probe(setup + body, repeat=False, data=np.zeros(1 << 20, np.uint32))).latency("global_load")
+        body = setup + _LOAD.format(flags="") + _WAIT
+        return run_probe(Probe(body, repeat=False, cache="cold")).latency("global_load")
     body, repeat = _SINGLE[pattern]
     (wave,) = run_probe(Probe(body + _WAIT, setup=setup, repeat=repeat)).waves
     load = wave.find("global_load")[-1]

@@ -61,6 +61,7 @@ class Probe:
         data: Content of the data buffer.
         output_bytes: Size of the output buffer.
         lds_bytes: LDS of a workgroup.
+        cache: `warm` or `cold`; see :class:`EmulatorDevice`.
     """
 
     body: str
@@ -71,6 +72,7 @@ class Probe:
     data: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(1 << 18, np.uint32))
     output_bytes: int = 1 << 20
     lds_bytes: int = _LDS_BYTES
+    cache: str = "warm"
 
     @property
     def text(self) -> str:
@@ -151,15 +153,16 @@ def run_probe(probe: Probe) -> ProbeRun:
     code = _assembled(probe, target.architecture)
     data, out = source_buffer("data", probe.data), output("out", probe.output_bytes // 4, "u4")
     launch = Launch(code, find_kernel(code, "probe").symbol, (probe.workgroups, 1, 1), (64 * probe.waves, 1, 1), 0, (data, out))
-    waves, nanoseconds = traced(launch, repeat=probe.repeat)
+    waves, nanoseconds = traced(launch, repeat=probe.repeat, cache=probe.cache)
     return ProbeRun(waves, nanoseconds, target.max_clock_mhz / 1000)
 
 
-def traced(launch: Launch, *, repeat: bool = False) -> tuple[tuple[TracedWavefront, ...], float]:
+def traced(launch: Launch, *, repeat: bool = False, cache: str = "warm") -> tuple[tuple[TracedWavefront, ...], float]:
     """Run a launch with a thread trace; return its wavefronts in order of their begin, and its duration in ns."""
     with tempfile.TemporaryDirectory() as directory:
         att, database = Path(directory) / "ui_output_agent_1_dispatch_1", Path(directory) / "run.db"
-        EmulatorDevice(target=load_target(TARGET)).run(launch, database=database, runs=1, counters=(), att=att)
+        device = EmulatorDevice(target=load_target(TARGET), cache=cache)
+        device.run(launch, database=database, runs=1, counters=(), att=att)
         trace = read_directory(next(path.parent for path in Path(directory).rglob("code.json")), curves=False)
         duration = float(read_database(database).dispatches.duration_ns[0])
     return tuple(sorted(_waves(trace, repeat=repeat), key=lambda wave: (wave.begin, wave.simd, wave.slot))), duration

@@ -38,6 +38,8 @@ class Point(StrictModel):
 class Series(StrictModel):
     """Measurements of one kernel under the same conditions.
 
+    `caches` is the published condition. The emulation has warm caches unless a parameter `cache` is `cold`.
+
     `row` names the row in the collection of published measurements, `trust` is A to C as defined there. `clock_mhz` is the
     clock of the measurement; None stands for the maximum clock of the target.
     """
