@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.target.occupancy import launch_occupancy
 from rocm_perf_lab.toolchain.kernel_occupancy import occupancy_request
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from rocm_perf_lab.toolchain.code_object import KernelMetadata
 
 
+ClockMode = Literal["max", "load"] | int
+"""Shader clock of a launch."""
+
+
 def estimate_launch(
     target: Target,
     kernel: KernelMetadata,
@@ -29,6 +33,7 @@ def estimate_launch(
     buffers: Sequence[Allocation],
     thread_trace: bool = False,
     warm: bool = True,
+    clock: ClockMode = "max",
 ) -> TimingEstimate:
     """Estimate the duration of one traced launch.
 
@@ -41,6 +46,7 @@ def estimate_launch(
         buffers: Device memory of the launch, in an order that does not change between runs.
         thread_trace: Record the wavefronts for a thread trace.
         warm: The same launch ran before, so that the memory-side cache holds what it left there.
+        clock: Shader clock: the maximum, that under sustained load (see :func:`sustained_clock_mhz`), or a number of MHz.
 
     Raises:
         TimingUnavailable: The target has no timing parameters.
@@ -71,4 +77,27 @@ def estimate_launch(
             **result.counters,
         },
     )
-    return estimate(runtime, traced, target, thread_trace=thread_trace)
+    timed = target if isinstance(clock, str) else _at_clock(target, clock)
+    result_at_clock = estimate(runtime, traced, timed, thread_trace=thread_trace and clock != "load")
+    if clock != "load":
+        return result_at_clock
+    return estimate(runtime, traced, _at_clock(target, sustained_clock_mhz(target, result_at_clock)), thread_trace=thread_trace)
+
+
+def sustained_clock_mhz(target: Target, estimate: TimingEstimate) -> int:
+    """Return the clock that the power limit allows after about a second of equal launches.
+
+    It falls linearly with the utilisation of the matrix cores (`timing.matrix_clock_drop_mhz`).
+
+    Args:
+        target: The GPU.
+        estimate: Estimate of the launch at the maximum clock.
+    """
+    drop = target.timing.matrix_clock_drop_mhz if target.timing is not None else 0
+    available = estimate.cycles * target.compute_units * target.simds_per_cu
+    busy = estimate.counters.get("SQ_VALU_MFMA_BUSY_CYCLES", 0.0) / available if available else 0.0
+    return round(target.max_clock_mhz - drop * min(1.0, busy))
+
+
+def _at_clock(target: Target, clock_mhz: int) -> Target:
+    return target.model_copy(update={"max_clock_mhz": clock_mhz})

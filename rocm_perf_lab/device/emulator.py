@@ -16,7 +16,7 @@ from rocm_perf_lab import __version__
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.device.choice import missing_for_gpu
 from rocm_perf_lab.device.emulated_thread_trace import emulated_trace
-from rocm_perf_lab.device.emulated_time import estimate_launch
+from rocm_perf_lab.device.emulated_time import ClockMode, estimate_launch
 from rocm_perf_lab.device.instruction_counts import ExecutionCount
 from rocm_perf_lab.device.launch_record import launch_record
 from rocm_perf_lab.device.protocol import BufferValue, DeviceIdentity, DeviceRun, Finding
@@ -54,10 +54,11 @@ class EmulatorDevice:
         sample_seed: Seed of the choice; None derives one from the launch and the secret key of this installation.
         check: `none`, `all`, or checks by name (see :class:`~rocm_perf_lab.emulator.checks.Check`); a checked launch runs
             on one thread.
+        clock: Shader clock: `max`, `load` for that under sustained load, or a number of MHz up to the maximum.
         cache: `warm` if the same launch ran before, so that the memory-side cache holds what it left there, `cold` otherwise.
 
     Raises:
-        LabError: A check does not exist, or the sample or the state of the cache is invalid.
+        LabError: A check does not exist, or the sample, the clock or the state of the cache is invalid.
     """
 
     deterministic = True
@@ -73,6 +74,7 @@ class EmulatorDevice:
         sample_seed: int | None = None,
         check: str | Sequence[str] = "none",
         cache: str = "warm",
+        clock: str | int = "max",
     ) -> None:
         from rocm_perf_lab.emulator.checks import parse_checks
         from rocm_perf_lab.emulator.sampling import sample_policy
@@ -85,6 +87,7 @@ class EmulatorDevice:
         if cache not in _CACHE_STATES:
             raise LabError(f"unknown state of the caches {cache!r}", where="device.cache", hint="Use warm or cold.")
         self._warm = cache == "warm"
+        self._clock = _clock_mode(clock, target)
 
     @cached_property
     def identity(self) -> DeviceIdentity:
@@ -163,6 +166,7 @@ class EmulatorDevice:
                 buffers=list(buffers.values()),
                 thread_trace=att is not None,
                 warm=self._warm,
+                clock=self._clock,
             )
             outputs = _read_outputs(machine, launch, buffers)
         values = {**timing.counters, **result.counters}
@@ -177,6 +181,16 @@ class EmulatorDevice:
         notes = (*_host_call_notes(result.host_calls), *(f"{f.check.replace('_', ' ')}: {f}" for f in result.remarks))
         counts = _instruction_counts(result)
         return DeviceRun(outputs, database, counts, findings, result.printed, result.host_calls, notes)
+
+
+def _clock_mode(clock: str | int, target: Target) -> ClockMode:
+    if clock == "max" or clock == "load":
+        return clock
+    if isinstance(clock, int) and 0 < clock <= target.max_clock_mhz:
+        return clock
+    raise LabError(
+        f"invalid clock {clock!r}", where="device.clock", hint=f"Use max, load, or a number of MHz up to {target.max_clock_mhz}."
+    )
 
 
 def launch_loaded(
@@ -225,6 +239,8 @@ def _allocate(machine: EmulatedGpu, launch: Launch) -> dict[str, Allocation]:
         if isinstance(argument, BufferValue):
             buffers[argument.name] = machine.allocate(argument.name, argument.data.nbytes)
             machine.write(buffers[argument.name], argument.data)
+            if argument.data.flags.c_contiguous:
+                machine.memory.set_image(buffers[argument.name], argument.data)
             if not argument.is_set:
                 machine.forget_content(buffers[argument.name])
     return buffers

@@ -98,5 +98,7 @@ class TimingParameters(BaseModel):
     """Time from the start of a dispatch to its first wavefront, plus from its last wavefront to its end."""
     dispatch_record_ns: int = 0
     """Time by which the record of a profiler exceeds the time per launch in a graph of equal launches."""
+    matrix_clock_drop_mhz: int = 0
+    """By which sustained load of all matrix cores lowers the clock."""
     error: TimingErrors = UNVALIDATED
     """Error bands of the times; `python -m benchmarks.error_bands` writes them."""

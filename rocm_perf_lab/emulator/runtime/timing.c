@@ -70,7 +70,7 @@ struct wave_state {
   double ready, started, attempt, issued;
   double try_at;                            // next attempt to issue; `ready` until the instruction is fetched
   int is_prepared, accesses_memory;         // fetched, and its operands are there
-  double vector_issued, scalar_result, block_entered, lds_issued, last_store;
+  double vector_issued, scalar_result, block_entered, lds_next, last_store;
   uint32_t previous_unit, begun;
   uint64_t fetch_block, code_line;
   double recent[ISSUED]; uint64_t issues;   // times of issue of the latest instructions
@@ -151,21 +151,21 @@ static double fetch_line(struct unit *u, struct wave_state *w, double start, uin
   const struct rpl_cu_parameters *cu = u->run->cu;
   const struct rpl_line_sources *sources = u->run->sources;
   struct rpl_cu_counters *n = u->run->counters;
-  int in_l2, in_mall, is_pending = 0;
+  int in_l2, in_mall = 0, is_pending = 0;
   if (cu->outstanding_lines) {
     double *slot = &u->outstanding[u->missed % cu->outstanding_lines];
     if (u->missed >= cu->outstanding_lines) start = later(start, *slot);
   }
   n->l2_reads++;
-  if (sources) {
+  cache_lookup(&u->l2, line, &in_l2);  // with sources: lines that this CU accessed recently
+  if (sources && !in_l2) {
     double part = fraction_of(line);
     in_l2 = part < sources[w->trace].load_l2;
     part -= sources[w->trace].load_l2;
     is_pending = !in_l2 && part < sources[w->trace].load_pending;
     in_mall = part < sources[w->trace].load_pending + sources[w->trace].load_mall;
-  } else {
-    cache_lookup(&u->l2, line, &in_l2);
-    in_l2 |= shared;
+  } else if (!in_l2) {
+    in_l2 = shared;
     if (!in_l2) cache_lookup(&u->mall, line, &in_mall);
   }
   double port = transfer(&u->l2_port_free, start, 128, cu->l2_port_bytes);
@@ -226,12 +226,11 @@ static double store_line(struct unit *u, struct wave_state *w, double start, uin
   int in_l2, in_mall = 0;
   cache_drop(&u->l1, line);
   n->l2_writes += requests;
+  cache_lookup(&u->l2, line, &in_l2);
   if (sources) {
     double part = fraction_of(line) - sources[w->trace].store_l2;
     in_l2 = part < 0;
     in_mall = part < sources[w->trace].store_mall;
-  } else {
-    cache_lookup(&u->l2, line, &in_l2);
   }
   if (in_l2) n->l2_hits += requests;
   else n->l2_misses += requests;
@@ -397,7 +396,7 @@ static void start_workgroup(struct unit *u, uint32_t slot, double now) {
     w->count = t->count;
     w->trace = trace;
     w->ready = w->started = w->try_at = begin;
-    w->vector_issued = w->scalar_result = w->lds_issued = w->block_entered = -1e9;
+    w->vector_issued = w->scalar_result = w->lds_next = w->block_entered = -1e9;
     w->previous_unit = RPL_UNIT_INTERNAL;
     w->fetch_block = w->code_line = ~0ull;
     w->group_slot = slot;
@@ -494,7 +493,7 @@ static double unblocked(const struct unit *u, const struct wave_state *w, const 
     now = later(now, w->recent[(w->issues - t->producer) % ISSUED] + t->producer_cycles);
   switch (t->unit) {
     case RPL_UNIT_LOAD: case RPL_UNIT_STORE: case RPL_UNIT_ATOMIC: return later(now, w->vector_issued + cu->valu_to_memory_cycles);
-    case RPL_UNIT_LDS: return later(later(now, w->vector_issued + cu->valu_to_memory_cycles), w->lds_issued + cu->lds_issue_cycles);
+    case RPL_UNIT_LDS: return later(later(now, w->vector_issued + cu->valu_to_memory_cycles), w->lds_next);
     case RPL_UNIT_BRANCH:
       if (w->previous_unit == RPL_UNIT_SCALAR) now += cu->scalar_to_branch_cycles - SLOT_CYCLES;
       return later(now, w->scalar_result + cu->valu_to_scalar_cycles);
@@ -550,7 +549,7 @@ static void issue_lds(struct unit *u, struct wave_state *w, const struct rpl_tim
   u->lds_free = start + busy;
   n->lds_busy_cycles += busy;
   n->active_lds += SLOT_CYCLES;
-  w->lds_issued = now;
+  w->lds_next = now + later(cu->lds_issue_cycles, (double)SLOT_CYCLES * t->dwords);
   w->ready = now + t->issue_cycles;
   double done = start + busy + (is_write ? cu->lds_write_latency : cu->lds_latency);
   n->level_lds += done - now;
@@ -642,6 +641,7 @@ static void issue(struct unit *u, struct wave_state *w, const struct rpl_timed_i
       w->ready = later(now + t->issue_cycles, w->last_store);  // its registers are free only after its stores are acknowledged
       break;
     default:
+      if (t->flags & RPL_F_INVALIDATES_L1) memset(u->l1.used, 0, (size_t)u->l1.sets * u->l1.ways * sizeof *u->l1.used);
       w->ready = now + t->issue_cycles;
       n->active_other += SLOT_CYCLES;
   }
@@ -738,7 +738,7 @@ int rpl_time_compute_unit(const struct rpl_cu_run *r) {
   u->groups = calloc(slots, sizeof *u->groups);
   u->simds = calloc(cu->simds, sizeof *u->simds);
   int ok = u->waves && u->groups && u->simds;
-  ok &= cache_open(&u->l1, cu->l1_lines, cu->l1_ways, 0) & cache_open(&u->l2, r->sources ? 1 : cu->l2_lines, WAYS, 1) &
+  ok &= cache_open(&u->l1, cu->l1_lines, cu->l1_ways, 0) & cache_open(&u->l2, cu->l2_lines, WAYS, 1) &
         cache_open(&u->mall, r->sources ? 1 : cu->mall_lines, WAYS, 1) & cache_open(&u->scalar, cu->scalar_lines, WAYS, 1) &
         cache_open(&u->code, cu->instruction_lines, WAYS, 1) & cache_open(&u->tlb, cu->tlb_entries, cu->tlb_entries, 1);
   for (uint32_t slot = 0; ok && slot < slots; slot++) start_workgroup(u, slot, 0);

@@ -15,6 +15,7 @@ enum rpl_timed_flag {
   RPL_F_TO_LDS = 16,        // a vector load into LDS
   RPL_F_RETURNS = 32,       // an atomic that returns the old value
   RPL_F_BYPASSES_L1 = 64,   // a load that must not read L1 (sc1, nt)
+  RPL_F_INVALIDATES_L1 = 128,
 };
 
 // One instruction of the program.
@@ -28,7 +29,7 @@ struct rpl_timed_instruction {
   uint32_t size;              // bytes of the encoding
   uint32_t producer;          // instructions back, in this basic block, to the slow producer of an operand; 0: none
   uint32_t producer_cycles;   // from the issue of that producer
-  uint32_t padding;
+  uint32_t dwords;            // per lane, that an LDS instruction returns
   uint64_t address;
 };
 
@@ -95,7 +96,7 @@ struct rpl_cu_run {
   const struct rpl_timed_instruction *instructions;
   const struct rpl_timed_block *blocks;
   const struct rpl_timed_wave *waves;           // [trace][wave]
-  const struct rpl_line_sources *sources;       // [trace]; NULL: model this CU's share of L2 and MALL as LRU caches
+  const struct rpl_line_sources *sources;       // [trace]; NULL: model the CU's share of L2 and MALL as LRU caches
   const uint32_t *order;                        // [workgroup]: trace that it runs
   uint32_t traces, waves_per_workgroup;
   uint32_t workgroups;                          // to run on this CU

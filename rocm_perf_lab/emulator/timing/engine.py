@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,9 +42,8 @@ _ROUNDS_IN_DETAIL = 4
 """Rounds of resident workgroups; later ones are extrapolated at the rate of the second half."""
 _UNEVEN = 1.05
 """Longest time of a workgroup relative to the mean, above which workgroups are scheduled one by one."""
-_FEWER_LINES = 0.95
-"""Lines that the model of the shared caches expects beyond the vector L1 per line that the replay reads, below which loads are
-repeated."""
+_SAME_TRAFFIC, _LEAST_FACTOR = 0.05, 1e-3
+"""Logarithm of the traffic beyond L2 relative to that of the model of the shared caches, within which both agree; its least."""
 _DIRTY_SHARE = 0.6
 """Part of L2 that can hold dirty lines at the end of a launch: fills of 134 MB write about 20 MB back afterwards."""
 _TRACED_INSTRUCTIONS = 500_000
@@ -238,18 +237,18 @@ class _Replay:
     def settled(self, order: NDArray[np.uint32]) -> _UnitResult:
         """Replay traces with the traffic beyond L2 that the model of the shared caches found.
 
-        A compute unit whose wavefronts evict each other's lines from the vector L1 reads them again, from L2: the first replay
-        counts the lines that it reads, which lowers the part of them that comes from memory.
+        The replay reads other lines again than that model does, because its wavefronts evict each other's lines from the vector
+        L1: the first replay counts the lines that come from memory, which corrects their part for the second.
         """
         unit, memory = self.run(order), self._launch.memory
-        if memory is None or not unit.counters.l2_reads:
+        if memory is None or not unit.counters.dram_reads:
             return unit
         loads = memory.shares(RequestKind.LOAD)
-        expected = loads.requests * (1 - loads.l1) * len(order) / self._launch.workgroups
-        repeated = expected / unit.counters.l2_reads
-        if not 0 < repeated < _FEWER_LINES:
+        expected = loads.requests * (1 - loads.l1) * (loads.mall + loads.hbm) * len(order) / self._launch.workgroups
+        factor = expected / unit.counters.dram_reads
+        if abs(log(max(factor, _LEAST_FACTOR))) < _SAME_TRAFFIC:
             return unit
-        self._sources = _line_sources(memory, self._launch.representatives, len(self.words), repeated)
+        self._sources = _line_sources(memory, self._launch.representatives, len(self.words), factor)
         return self.run(order)
 
     def launch_cycles(self, unit: _UnitResult, per_unit: int) -> float:
@@ -311,10 +310,11 @@ def _line_sources(
     for trace in range(traces):
         workgroups = np.flatnonzero(representatives == trace)
         loads, atomics = memory.shares(RequestKind.LOAD, workgroups), memory.shares(RequestKind.ATOMIC, workgroups)
+        beyond = min(beyond_l2, 1 / max(1 - loads.l2, _LEAST_FACTOR))
         sources[trace] = LineSources(
-            load_l2=1 - beyond_l2 * (1 - loads.l2),
-            load_pending=beyond_l2 * loads.pending,
-            load_mall=beyond_l2 * loads.mall,
+            load_l2=1 - beyond * (1 - loads.l2),
+            load_pending=beyond * loads.pending,
+            load_mall=beyond * loads.mall,
             store_l2=1 - replaced,
             store_mall=replaced * to_mall,
             atomic_l2=atomics.l2 + atomics.pending,

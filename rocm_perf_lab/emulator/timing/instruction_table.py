@@ -23,7 +23,7 @@ _FIRST_VGPR = 256
 _DWORD_BITS = 32
 _CO_ISSUE_DWORDS = 4
 """Registers that a vector instruction may read per lane to issue beside one of another wavefront: a float64 addition does, a
-float64 FMA and packed float32 do not (rates of MI300X by number of wavefronts)."""
+float64 FMA and packed float32 do not, nor does float16 (rates of MI300X by number of wavefronts)."""
 _SOURCES = ("src0", "src1", "src2", "vsrc0", "vsrc1")
 _MEMORY_SOURCES = ("addr", "vaddr", "data", "data0", "data1", "vdata")
 _SCALAR_RESULT = re.compile(r"V_(CMPX?_|READ(FIRST)?LANE|MAD_[IU]64|DIV_SCALE)|_CO_")
@@ -70,6 +70,7 @@ def _row(instruction: Instruction, timing: TimingParameters, producer: _Producer
         size=instruction.size,
         producer=producer.distance,
         producer_cycles=producer.cycles,
+        dwords=_returned_dwords(instruction) if unit is ExecutionUnit.LDS else 0,
         address=instruction.address,
     )
 
@@ -119,8 +120,12 @@ def _flags(instruction: Instruction, unit: ExecutionUnit) -> TimedFlag:
             flags |= TimedFlag.CONSTANT
         if sum(count for _, _, count in _registers_read(instruction)) > _CO_ISSUE_DWORDS:
             flags |= TimedFlag.EXCLUSIVE
+        if name.endswith("_F16"):
+            flags |= TimedFlag.EXCLUSIVE
         if instruction.encoding == "VOPC" or _SCALAR_RESULT.search(name):
             flags |= TimedFlag.WRITES_SGPR
+    elif name == "BUFFER_INV":
+        flags |= TimedFlag.INVALIDATES_L1
     elif unit is ExecutionUnit.LDS:
         flags |= TimedFlag.LDS_WRITE if _LDS_WRITE.match(name) else TimedFlag.NONE
     elif unit is ExecutionUnit.LOAD:
@@ -157,6 +162,11 @@ def _issue_cycles(instruction: Instruction, unit: ExecutionUnit, pipe_cycles: in
 def _data_dwords(instruction: Instruction) -> int:
     bits = [instruction.operands[field].bits for field in ("data0", "data1") if field in instruction.operands]
     return max(1, sum(-(-b // _DWORD_BITS) for b in bits))
+
+
+def _returned_dwords(instruction: Instruction) -> int:
+    operand = instruction.operands.get("vdst")
+    return operand.bits // _DWORD_BITS if operand is not None else 0
 
 
 def _registers_read(instruction: Instruction) -> Iterator[tuple[bool, int, int]]:

@@ -35,6 +35,7 @@ class TimedFlag(IntFlag):
     TO_LDS = 16
     RETURNS = 32
     BYPASSES_L1 = 64
+    INVALIDATES_L1 = 128
 
 
 class TimedInstruction(ctypes.Structure):
@@ -50,7 +51,7 @@ class TimedInstruction(ctypes.Structure):
         ("size", ctypes.c_uint32),
         ("producer", ctypes.c_uint32),
         ("producer_cycles", ctypes.c_uint32),
-        ("padding", ctypes.c_uint32),
+        ("dwords", ctypes.c_uint32),
         ("address", ctypes.c_uint64),
     )
 
