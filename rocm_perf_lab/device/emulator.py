@@ -241,6 +241,8 @@ def _allocate(machine: EmulatedGpu, launch: Launch) -> dict[str, Allocation]:
             machine.write(buffers[argument.name], argument.data)
             if argument.data.flags.c_contiguous:
                 machine.memory.set_image(buffers[argument.name], argument.data)
+            if argument.data.flags.c_contiguous:
+                machine.memory.set_image(buffers[argument.name], argument.data)
             if not argument.is_set:
                 machine.forget_content(buffers[argument.name])
     return buffers

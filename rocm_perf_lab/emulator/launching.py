@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from rocm_perf_lab.emulator.checks import Checks
@@ -154,19 +155,18 @@ class PreparedLaunch:
         error.printed = services.printed.pieces
         return error
 
-    def _rewind(self) -> MemoryRewind:
-        return MemoryRewind(self._runtime, self._registry)
-
     def _execute(self, dispatch: Dispatch, sampling: Sampling | None) -> tuple[SampledRun, tuple[CheckFinding, ...]]:
         def run(one: Dispatch) -> Execution:
             return execute(self._runtime, one, self._registry)
 
         def run_all(all_of: Dispatch) -> SampledRun:
+            images = self._memory.images()
             if sampling is None:
                 return SampledRun(run(all_of), [], None)
             # The host must answer a kernel only once, and its answers change the registry.
             repeatable = self._services is None
-            return run_sampled(run, all_of, sampling, self._rewind if repeatable else None)
+            rewinding = partial(MemoryRewind, self._runtime, self._registry, images) if repeatable else None
+            return run_sampled(run, all_of, sampling, rewinding)
 
         if not self._checks:
             return run_all(dispatch), ()

@@ -105,6 +105,7 @@ class EmulatedGpu:
         if len(raw) > allocation.nbytes:
             raise LaunchRefused(f"{len(raw):,} bytes do not fit in buffer {allocation.name!r} of {allocation.nbytes:,}")
         self.memory.view(allocation)[: len(raw)] = raw
+        self.memory.forget_image(allocation)
 
     def forget_content(self, allocation: Allocation) -> None:
         """Mark the content of a buffer as uninitialised: a read before a write is then a finding."""

@@ -84,6 +84,7 @@ class DeviceMemory:
     _freed: set[Allocation] = field(default_factory=set)
     _next_address: int = _FIRST_ADDRESS
     _initialised: dict[Allocation, NDArray[np.uint8]] = field(default_factory=dict)
+    _images: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
     _adopted: set[Allocation] = field(default_factory=set)
     _reserved: list[Allocation] = field(default_factory=list)
     _tracked: list[TrackedPages] = field(default_factory=list)
@@ -160,6 +161,22 @@ class DeviceMemory:
         """Mark every byte of a buffer as uninitialised."""
         self._initialised[allocation] = np.zeros(-(-allocation.nbytes // _DWORD_BYTES), dtype=np.uint8)
 
+    def set_image(self, allocation: Allocation, content: NDArray[np.generic]) -> None:
+        """State that a contiguous array, which the caller does not change, is the content of a buffer until the next launch.
+
+        A second run of workgroups then needs no copy of the buffer.
+        """
+        self._images[allocation.address] = content.reshape(-1).view(np.uint8)
+
+    def forget_image(self, allocation: Allocation) -> None:
+        """State that the content of a buffer changed."""
+        self._images.pop(allocation.address, None)
+
+    def images(self) -> dict[int, NDArray[np.uint8]]:
+        """Return the images set since the last call, by address of the buffer: a launch may change the buffers."""
+        images, self._images = self._images, {}
+        return images
+
     def initialised(self, allocation: Allocation) -> NDArray[np.uint8] | None:
         """Return a bit per byte of each dword that is 1 if initialised, (n_dwords,), or None if all bytes are initialised."""
         return self._initialised.get(allocation)
@@ -186,6 +203,7 @@ class DeviceMemory:
         self._reserved.clear()
         self._tracked.clear()
         self._initialised.clear()
+        self._images.clear()
         self._allocations.clear()
         self._freed.clear()
 

@@ -17,12 +17,16 @@ from rocm_perf_lab.emulator.memory import PAGE_BYTES
 from rocm_perf_lab.emulator.structures import RewoundPages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.structures import AllocationEntry
+
+
+_WRITTEN = 2
+"""RPL_PAGE_WRITTEN."""
 
 
 class RewindUnavailable(EmulationError):
@@ -47,12 +51,16 @@ class MemoryRewind:
     Args:
         runtime: C runtime.
         registry: Allocations of the launch, which must not change while this exists.
+        images: Known content of buffers, by address.
 
     Raises:
         RewindUnavailable: Too little address space.
     """
 
-    def __init__(self, runtime: Runtime, registry: ctypes.Array[AllocationEntry]) -> None:
+    def __init__(
+        self, runtime: Runtime, registry: ctypes.Array[AllocationEntry], images: Mapping[int, NDArray[np.uint8]]
+    ) -> None:
+        self._images = images  # the runtime has their addresses
         self._library = runtime.library
         self._registry = registry
         self._library.rpl_rewind_reserve.restype = ctypes.c_uint64
@@ -87,6 +95,10 @@ class MemoryRewind:
     def _part(self, first: int, count: int) -> _Part:
         state = np.zeros(count, np.uint8)
         record = RewoundPages(first=first, count=count, state=state.ctypes.data)
+        image = self._images.get(first * PAGE_BYTES)
+        if image is not None:
+            record.image, record.image_pages = image.ctypes.data, min(count, len(image) // PAGE_BYTES)
+            state[: record.image_pages] = _WRITTEN
         for name in ("before", "after"):
             dense = ctypes.c_int(name == "before")  # the second run accesses few pages
             address = self._library.rpl_rewind_reserve(ctypes.c_uint64(count * PAGE_BYTES), dense)

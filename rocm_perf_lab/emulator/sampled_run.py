@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Trace = list[NDArray[np.uint64]]
 
 _TRACED_INSTRUCTIONS = 1_000_000
-_TRACED_PART = 0.1
+_TRACED_PART = 0.05
 """Traced wavefront instructions, which take several times as long as others: at most the larger of this number and this part of
 the launch, except for one workgroup of every stratum."""
 _LEAST_BUDGET = 100_000

@@ -122,6 +122,8 @@ class RewoundPages(ctypes.Structure):
         ("state", ctypes.c_void_p),
         ("before", ctypes.c_void_p),
         ("after", ctypes.c_void_p),
+        ("image", ctypes.c_void_p),
+        ("image_pages", ctypes.c_uint64),
     )
 
 

@@ -66,7 +66,8 @@ def code_object(tmp_path_factory: pytest.TempPathFactory) -> CodeObject:
 class Bench:
     """Emulated GPU with the kernels above and a sample policy; a context manager."""
 
-    def __init__(self, code_object: CodeObject, policy: SamplePolicy | None, threads: int = 2) -> None:
+    def __init__(self, code_object: CodeObject, policy: SamplePolicy | None, threads: int = 2, *, images: bool = False) -> None:
+        self._images = images
         self._code_object = code_object
         self.machine = EmulatedGpu(mi300x(), max_instructions=10**8, threads=threads, sample=policy)
 
@@ -85,6 +86,8 @@ class Bench:
         """Return device memory with a content."""
         allocation = self.machine.allocate("buffer", values.nbytes)
         self.machine.write(allocation, values)
+        if self._images:
+            self.machine.memory.set_image(allocation, values)
         return allocation
 
     def ints(self, allocation: Allocation) -> NDArray[np.int32]:
@@ -148,28 +151,39 @@ LAUNCHES: dict[str, Callable[[Bench], LaunchResult]] = {
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_traces_of_a_second_run_are_those_of_the_launch(code_object: CodeObject, name: str, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "images"), [(1, False), (2, True)])
+def test_traces_of_a_second_run_are_those_of_the_launch(code_object: CodeObject, name: str, seed: int, images: bool) -> None:
     with Bench(code_object, SamplePolicy(None), threads=1) as bench:
         every = traces_by_workgroup(LAUNCHES[name](bench))
-    with Bench(code_object, SamplePolicy(8, seed), threads=1) as bench:
+    with Bench(code_object, SamplePolicy(8, seed), threads=1, images=images) as bench:
         some = traces_by_workgroup(LAUNCHES[name](bench))
 
     assert 2 <= len(some) <= 8 < len(every)
     assert some == {workgroup: every[workgroup] for workgroup in some}
 
 
+@pytest.mark.parametrize("images", [False, True])
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_memory_is_that_of_one_run(code_object: CodeObject, name: str) -> None:
+def test_memory_is_that_of_one_run(code_object: CodeObject, name: str, images: bool) -> None:
     contents = []
     for policy in (None, SamplePolicy(8, 3)):
-        with Bench(code_object, policy) as bench:
+        with Bench(code_object, policy, images=images) as bench:
             LAUNCHES[name](bench)
             live = [a for a in bench.machine.memory.allocations if a.name == "buffer"]
             contents.append([bench.machine.read(a) for a in live] + [bench.loaded.device_global("launches").tobytes()])
 
     assert contents[0] == contents[1]
     assert contents[0][-1] == int32(41 if name == "countdown" else 40)
+
+
+def test_the_image_of_a_buffer_is_valid_for_one_launch(code_object: CodeObject) -> None:
+    start = np.arange(96 * 64, dtype=np.int32) // 64 % 9
+    with Bench(code_object, SamplePolicy(8, 3), images=True) as bench:
+        x, lengths = bench.buffer(start), bench.buffer(np.ones(96, np.int32))
+        for _ in range(2):
+            bench.run("loops", 96, 64, x, lengths)
+
+        assert np.array_equal(bench.ints(x), (start * 3 + 1) * 3 + 1)
 
 
 def test_pages_tracked_for_a_replay_are_those_of_one_run(code_object: CodeObject) -> None:

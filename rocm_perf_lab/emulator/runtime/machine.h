@@ -20,6 +20,8 @@ struct rpl_pages {
   uint64_t first, count;   // page number (address / RPL_PAGE_BYTES) of state[0], pages
   uint8_t *state;          // enum rpl_page_state
   uint8_t *before, *after; // [count][RPL_PAGE_BYTES]
+  const uint8_t *image;    // content before the launch of the first `image_pages` pages, which `before` then lacks
+  uint64_t image_pages;
 };
 enum rpl_run_number { RPL_ONLY_RUN, RPL_FIRST_RUN, RPL_SECOND_RUN };
 

@@ -6,6 +6,11 @@
 
 static uint8_t *place(const uint8_t *base, uint64_t index) { return (uint8_t *)base + index * RPL_PAGE_BYTES; }
 
+// The content of a page before the first run.
+static const uint8_t *original(const struct rpl_pages *pages, uint64_t index) {
+  return place(index < pages->image_pages ? pages->image : pages->before, index);
+}
+
 static void *content_of(const struct rpl_pages *pages, uint64_t index) {
   return (void *)((pages->first + index) * RPL_PAGE_BYTES);
 }
@@ -31,7 +36,7 @@ void rpl_rewind_page(const struct rpl_pages *pages, uint64_t run, uint64_t page,
     if (seen == RPL_PAGE_UNTOUCHED && !is_zero(content)) memcpy(place(pages->before, index), content, RPL_PAGE_BYTES);
     if (run == RPL_SECOND_RUN) {
       memcpy(place(pages->after, index), content, RPL_PAGE_BYTES);
-      if (seen == RPL_PAGE_WRITTEN) memcpy(content, place(pages->before, index), RPL_PAGE_BYTES);
+      if (seen == RPL_PAGE_WRITTEN) memcpy(content, original(pages, index), RPL_PAGE_BYTES);
     }
     __atomic_store_n(state, done, __ATOMIC_RELEASE);
     return;
@@ -42,7 +47,7 @@ void rpl_rewind_page(const struct rpl_pages *pages, uint64_t run, uint64_t page,
 void rpl_rewind_restore(const struct rpl_pages *pages, int before) {
   for (uint64_t index = 0; index < pages->count; index++)
     if (pages->state[index] == RPL_PAGE_REWOUND)
-      memcpy(content_of(pages, index), place(before ? pages->before : pages->after, index), RPL_PAGE_BYTES);
+      memcpy(content_of(pages, index), before ? original(pages, index) : place(pages->after, index), RPL_PAGE_BYTES);
 }
 
 // Returns the address of `bytes` of zeroed memory that is used only as far as it is written, or 0.

@@ -7,7 +7,7 @@
 enum rpl_page_state {
   RPL_PAGE_UNTOUCHED,
   RPL_PAGE_BUSY,      // a thread copies it
-  RPL_PAGE_WRITTEN,   // by the first run: `before` is its content before that
+  RPL_PAGE_WRITTEN,   // by the first run, or its original content is known: rpl_pages has its content before that
   RPL_PAGE_REWOUND,   // accessed by the second run: `after` is its content after the first run
 };
 
