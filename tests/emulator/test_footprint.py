@@ -193,12 +193,23 @@ def recorded(code_object: CodeObject, threads: int, other_buffers: int = 0) -> t
 
 
 def test_the_record_of_a_launch_depends_neither_on_threads_nor_on_addresses(gather: CodeObject) -> None:
-    one, _ = recorded(gather, 1)
-    two, _ = recorded(gather, 2)
-    elsewhere, _ = recorded(gather, 1, other_buffers=5)
+    one, first = recorded(gather, 1)
+    two, second = recorded(gather, 2)
+    elsewhere, third = recorded(gather, 1, other_buffers=5)
 
     assert len(one) > 1000
     assert one == two == elsewhere
+    assert first.channel_windows.sum() > 1000
+    assert np.array_equal(first.channel_windows, second.channel_windows)
+    assert np.array_equal(first.memory_instructions, third.memory_instructions)
+
+
+def test_a_launch_without_memory_accesses_has_an_empty_record() -> None:
+    with RecordingBench() as bench:
+        recorded = bench.footprint()
+
+    assert len(recorded.accesses) == 0
+    assert recorded.first.tolist() == [0, 0]
 
 
 def test_too_many_records_are_thinned_equally_for_any_number_of_threads(
