@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DEFINES = ("READ", "STORE", "LOAD", "PER_PHASE", "INTERLEAVE", "BARRIERS", "GROUP_M", "BF16", "BUFFER_LOADS")
 TILE = 256
 STEP = 64
-SHORT = (8, 16)
+SHORT = (6, 12)
 
 
 def gemm_256(emulation: Emulation, parameters: Parameters) -> float:
@@ -29,7 +29,7 @@ def gemm_256(emulation: Emulation, parameters: Parameters) -> float:
 
 
 def gemm_256_clocks(emulation: Emulation, parameters: Parameters) -> float:
-    """Return the clocks of a product in tiles of 256 x 256, extrapolated along k from products of 8 and 16 steps."""
+    """Return the clocks of a product in tiles of 256 x 256, extrapolated along k from products of 6 and 12 steps."""
     steps = int(parameters["k"]) // STEP
     short, long = _short_runs(emulation, parameters)
     return long + (long - short) / (SHORT[1] - SHORT[0]) * (steps - SHORT[1])
@@ -98,9 +98,15 @@ def _variant(emulation: Emulation, parameters: Parameters, k: int) -> Launch:
 
 
 def gemm_triton(emulation: Emulation, parameters: Parameters) -> float:
-    """Return the microseconds of the Triton product in `experiments/gemm_triton`."""
+    """Return the microseconds of the Triton product in `experiments/gemm_triton`; see :func:`gemm_variant` for `run_k`."""
     directory: Path = resource_dir("experiments") / "gemm_triton"
-    return emulation.nanoseconds(emulation.described(directory, **parameters)) / 1000
+    arguments = {name: value for name, value in parameters.items() if name != "run_k"}
+    k, run_k = int(parameters["k"]), int(parameters.get("run_k", parameters["k"]))
+    microseconds = emulation.nanoseconds(emulation.described(directory, **arguments | {"k": run_k})) / 1000
+    if run_k == k:
+        return microseconds
+    shorter = emulation.nanoseconds(emulation.described(directory, **arguments | {"k": run_k // 2})) / 1000
+    return microseconds + (microseconds - shorter) / (run_k - run_k // 2) * (k - run_k)
 
 
 GEMM_MEASURES: dict[str, Callable[[Emulation, Parameters], float]] = {

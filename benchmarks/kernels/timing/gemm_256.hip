@@ -159,26 +159,20 @@ extern "C" __global__ __launch_bounds__(256, 1) void gemm_256(const element_t* _
   a_top = read_operand(lds[0], top);
   a_bottom = read_operand(lds[1], top);
   b_right = read_operand(lds[3], left);
+  for (const Operand* operand : {&a_top, &a_bottom, &b_left, &b_right}) keep(*operand);  // read before the slots are stored to again
   __syncthreads();
-  for (int at = 128; at < k; at += 64) {
+  for (int at = 128; at < k + 128; at += 64) {  // the last two steps load the last operands again and do not use them
     auto region = [&](float4_t(&sum)[4][4], const Operand& x, const Operand& y, Operand& next, int read, int base, int store) {
       dot(sum, x, y);
-#if READ
-      next = read_operand(lds[read], base);
-#endif
-#if STORE
-      store_half(lds[store], halves[store]);
-#endif
-#if LOAD
-      load(store, at);
-#if !STORE
-      keep(halves[store]);
-#endif
-#endif
+      if (READ) next = read_operand(lds[read], base);
+      if (STORE) store_half(lds[store], halves[store]);
+      if (LOAD) {
+        load(store, min(at, k - 64));
+        if (!STORE) keep(halves[store]);
+      }
       interleave();
-#if READ && STORE
-      if (read == 0 || read == 3 || (BARRIERS == 3 && read == 1)) __syncthreads();
-#endif
+      if (READ && STORE && (read == 0 || read == 3 || (BARRIERS == 3 && read == 1))) __syncthreads();
+      __builtin_amdgcn_sched_barrier(0);
     };
     region(acc[0], a_top, b_left, a_bottom, 1, top, 2);
     region(acc[1], a_bottom, b_left, b_right, 3, left, 0);
@@ -197,5 +191,4 @@ extern "C" __global__ __launch_bounds__(256, 1) void gemm_256(const element_t* _
           const size_t row = block_m * 256 + (quadrant == 1 || quadrant == 3) * 128 + top + i * 16 + q * 4 + e;
           c[row * n + block_n * 256 + (quadrant >= 2) * 128 + left + j * 16 + r] = (element_t)acc[quadrant][i][j][e];
         }
-  keep(halves);
 }
