@@ -184,8 +184,11 @@ class EmulatorDevice:
 
 
 def _clock_mode(clock: str | int, target: Target) -> ClockMode:
-    if clock == "max" or clock == "load":
-        return clock
+    match clock:
+        case "max":
+            return "max"
+        case "load":
+            return "load"
     if isinstance(clock, int) and 0 < clock <= target.max_clock_mhz:
         return clock
     raise LabError(
@@ -239,8 +242,6 @@ def _allocate(machine: EmulatedGpu, launch: Launch) -> dict[str, Allocation]:
         if isinstance(argument, BufferValue):
             buffers[argument.name] = machine.allocate(argument.name, argument.data.nbytes)
             machine.write(buffers[argument.name], argument.data)
-            if argument.data.flags.c_contiguous:
-                machine.memory.set_image(buffers[argument.name], argument.data)
             if argument.data.flags.c_contiguous:
                 machine.memory.set_image(buffers[argument.name], argument.data)
             if not argument.is_set:
