@@ -34,10 +34,11 @@ from rocm_perf_lab.toolchain.missing_headers import StandIn, host_library, make_
 from rocm_perf_lab.toolchain.preprocessed import PreprocessedText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rocm_perf_lab.toolchain.compile_request import CompileRequest
     from rocm_perf_lab.toolchain.compilers import Compiler
+    from rocm_perf_lab.toolchain.host_code import HostError
     from rocm_perf_lab.toolchain.sandbox import Sandbox
 
 _PREPROCESSED = ("-nogpuinc", "-Xclang", "-x", "-Xclang", "hip-cpp-output")
@@ -160,7 +161,14 @@ class _Compilation:
         """Return stand-ins for the headers of host libraries that are not installed; the compiler lists them all at once."""
         output = self.directory / "listed.d"
         lists = (word for option in (*dependency_options(output), "-MG", "-sys-header-deps") for word in ("-Xclang", option))
-        command = (*(word for word in self.base if word != "-c"), "-E", "-o", os.devnull, *lists, str(self.request.source))
+        command = (
+            *(word for word in self.base if word != "-c"),
+            "-E",
+            "-o",
+            str(output.with_suffix(".i")),
+            *lists,
+            str(self.request.source),
+        )
         call_compiler(command, self.request.source, self.sandbox, self.directory, self.readable)
         listed = read_prerequisites(output) if output.is_file() else ()
         libraries = ((name, host_library(name, self.request.host_headers)) for name in listed if not Path(name).is_absolute())
@@ -175,7 +183,7 @@ class _Compilation:
         try:
             built = self.build(text, *_PREPROCESSED)
         except CompileError as error:
-            raise self._with_places_in_the_source(error) from error
+            raise self._with_places_in_the_source(error, removal.declarations) from error
         self._require_unseen(built, removal.changed_classes)
         return replace(built, dependencies=dependencies, notes=(*built.notes, removal.note))
 
@@ -208,11 +216,14 @@ class _Compilation:
         command = (*(word for word in self.command if word != "-c"), *_PREPROCESSED, *_LINES_OF_THE_TEXT, *flags, str(path))
         return call_compiler(command, self.request.source, self.sandbox, self.directory, self.readable)[1]
 
-    def _with_places_in_the_source(self, error: CompileError) -> CompileError:
-        """Return the errors that remain without host code, as the compiler reports them for the source as it is written."""
+    def _with_places_in_the_source(self, error: CompileError, removed: Sequence[HostError]) -> CompileError:
+        """Return the errors that remain without host code, as the compiler reports them for the source as it is written.
+
+        Errors of declarations that were removed come first: device code may have used one of them.
+        """
         command = (*(word for word in self.command if word != "-c"), "-fsyntax-only", "-ferror-limit=0", str(self.request.source))
         _, log = call_compiler(command, self.request.source, self.sandbox, self.directory, self.readable)
-        remaining = {place.rpartition(":")[0] for place, _ in places_of_errors(error.log)}
+        remaining = {place.rpartition(":")[0] for place, _ in places_of_errors(error.log)} | {found.place for found in removed}
         lines = [
             f"{place}: error: {message}" for place, message in places_of_errors(log) if place.rpartition(":")[0] in remaining
         ]
@@ -223,8 +234,10 @@ class _Compilation:
         if not self.stand_ins:
             return error
         names = ", ".join(stand_in.name for stand_in in self.stand_ins)
-        hint = f"not installed and treated as empty: {names}. If kernels use one of them, add its directory to include_dirs."
-        return CompileError(error.what, log=error.log, where=error.where, hint=hint)
+        hint = (
+            f"{error.hint or ''} Treated as empty because they are not installed: {names}; if kernels need one of them, add its "
+        )
+        return CompileError(error.what, log=error.log, where=error.where, hint=f"{hint}directory to include_dirs.".strip())
 
     def _notes(self) -> tuple[str, ...]:
         if not self.stand_ins:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.toolchain.cpp_structure import CppStructure, UnbalancedBrackets
-from rocm_perf_lab.toolchain.host_repairs import host_repairs
+from rocm_perf_lab.toolchain.host_repairs import host_repairs, is_in_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,6 +34,7 @@ class HostError:
 
     place: str
     message: str
+    in_function: bool = True
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class HostCodeRemoval:
     errors: tuple[HostError, ...]
     changed_classes: frozenset[str] = frozenset()
     """Classes whose layout differs from that in the source."""
+
+    @property
+    def declarations(self) -> tuple[HostError, ...]:
+        """Errors in declarations, which device code may use, and not only in the body of a host function."""
+        return tuple(error for error in self.errors if not error.in_function)
 
     @property
     def note(self) -> str | None:
@@ -85,9 +91,10 @@ def without_host_errors(text: PreprocessedText, check: Callable[[PreprocessedTex
         for found in _errors(check(text), text):
             index = structure.token_at(found.offset)
             repairs = host_repairs(structure, index) if index is not None else ()
-            if repairs:
+            if index is not None and repairs:
                 chosen.append(repairs[0])
-                errors.append(HostError(text.origin(found.line), found.message))
+                in_function = is_in_body(structure, index)
+                errors.append(HostError(text.origin(found.line), found.message, in_function))
         if not chosen:
             break
         applied = _largest(chosen)

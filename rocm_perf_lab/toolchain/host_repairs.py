@@ -51,11 +51,11 @@ def host_repairs(structure: CppStructure, index: int) -> tuple[HostRepair, ...]:
         index: Token at which the compiler reports the error.
     """
     chain = structure.enclosing(index)
-    if not chain or any(declaration.is_device for declaration in chain):
+    if not chain or any(declaration.is_device for declaration in chain) or _is_assertion(structure, index):
         return ()
     candidates = _Candidates(structure, chain)
     innermost = chain[-1]
-    if innermost.kind == "function" and innermost.body and innermost.body[0] < index < innermost.body[1]:
+    if is_in_body(structure, index):
         found = tuple(candidates.in_body(innermost, index))
     elif innermost.kind == "function":
         found = tuple(candidates.in_header(innermost, index))
@@ -96,6 +96,20 @@ def unseen_class(structure: CppStructure, declaration: Declaration) -> str | Non
 
 def _contains(outer: Declaration, inner: Declaration) -> bool:
     return outer.first <= inner.first and inner.last <= outer.last
+
+
+def is_in_body(structure: CppStructure, index: int) -> bool:
+    """Return whether a token is in the body of a function."""
+    innermost = structure.enclosing(index)[-1]
+    return innermost.kind == "function" and innermost.body is not None and innermost.body[0] < index < innermost.body[1]
+
+
+def _is_assertion(structure: CppStructure, index: int) -> bool:
+    """Return whether a token is in a static_assert: it states which configurations are valid."""
+    first = index
+    while first > 0 and structure.word(first) not in {";", "{", "}", "static_assert"}:
+        first -= 1
+    return structure.word(first) == "static_assert"
 
 
 class _Candidates:

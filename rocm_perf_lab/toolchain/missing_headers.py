@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HOST_LIBRARIES: Mapping[str, tuple[str, ...]] = {
-    "MPI": ("mpi.h", "mpi-ext.h", "openmpi/*", "mpi/*"),
+    "MPI": ("mpi.h", "mpi-ext.h", "openmpi/mpi.h", "mpi/mpi.h"),
     "OpenMP": ("omp.h", "omp-tools.h", "ompt.h"),
     "rocBLAS": ("rocblas.h", "rocblas/*", "rocblas-*.h"),
     "hipBLAS": ("hipblas.h", "hipblas/*", "hipblaslt/*", "hipblas-common/*"),
@@ -40,7 +40,7 @@ HOST_LIBRARIES: Mapping[str, tuple[str, ...]] = {
     ),
     "GoogleTest": ("gtest/*", "gmock/*"),
     "a test library": ("catch2/*", "catch.hpp", "doctest.h", "doctest/*", "boost/ut.hpp"),
-    "a benchmark library": ("benchmark/*", "nanobench.h", "nvbench/*", "celero/*", "picobench*"),
+    "a benchmark library": ("benchmark/benchmark.h", "benchmark/export.h", "nanobench.h", "nvbench/*", "celero/*", "picobench*"),
     "a command line library": (
         "cxxopts.hpp", "CLI/*", "CLI11.hpp", "CLI11/*", "argparse.hpp", "argparse/*", "args.hxx", "docopt.h", "gflags/*",
         "popl.hpp", "clipp.h", "lyra/*", "argh.h", "cmdparser.hpp", "tclap/*", "structopt/*",
@@ -50,15 +50,16 @@ HOST_LIBRARIES: Mapping[str, tuple[str, ...]] = {
         "folly/*", "easylogging++.h", "plog/*",
     ),
     "a JSON, YAML or XML library": (
-        "nlohmann/*", "json.hpp", "json/*", "rapidjson/*", "simdjson.h", "yaml-cpp/*", "toml.hpp", "toml++/*", "tinyxml2.h",
+        "nlohmann/*", "json.hpp", "json/json.h", "rapidjson/*", "simdjson.h", "yaml-cpp/*", "toml.hpp", "toml++/*", "tinyxml2.h",
         "pugixml.hpp", "cereal/*", "google/protobuf/*",
     ),
     "Boost": ("boost/*",),
     "Eigen": ("Eigen/*", "eigen3/*", "unsupported/Eigen/*"),
+    "GLM": ("glm/*",),
     "PyTorch": ("torch/*", "ATen/*", "c10/*", "caffe2/*"),
     "Python": ("Python.h", "pybind11/*", "nanobind/*", "numpy/*"),
     "a numerical library": (
-        "cblas.h", "cblas/*", "lapacke.h", "lapack.h", "mkl.h", "mkl_*.h", "mkl/*", "openblas/*", "fftw3.h", "fftw3-mpi.h",
+        "cblas.h", "lapacke.h", "lapack.h", "mkl.h", "mkl_*.h", "mkl/*", "openblas/*", "fftw3.h", "fftw3-mpi.h",
         "gsl/*", "armadillo", "metis.h", "parmetis.h", "petsc*.h", "suitesparse/*", "blis.h", "blis/*",
     ),
     "a threading or system library": (
@@ -68,7 +69,7 @@ HOST_LIBRARIES: Mapping[str, tuple[str, ...]] = {
     ),
     "a library for files": (
         "hdf5.h", "H5Cpp.h", "hdf5/*", "highfive/*", "netcdf*", "adios2*", "zlib.h", "lz4.h", "zstd.h", "bzlib.h", "snappy.h",
-        "cnpy.h", "npy.hpp", "libnpy/*", "arrow/*", "parquet/*", "sqlite3.h", "curl/*", "openssl/*",
+        "cnpy.h", "npy.hpp", "libnpy/*", "arrow/api.h", "arrow/io/api.h", "parquet/*", "sqlite3.h", "curl/*", "openssl/*",
     ),
     "a library for images or graphics": (
         "png.h", "png++/*", "jpeglib.h", "tiffio.h", "stb_image*.h", "stb/*", "lodepng.h", "opencv2/*", "opencv/*", "FreeImage.h",
@@ -92,7 +93,7 @@ _CUDA = ("cuda.h", "cuda_*", "cuda_runtime*", "cublas*", "curand*", "cufft*", "c
          "cutlass/*", "cute/*", "nvrtc.h", "nvToolsExt.h", "nvtx3/*", "mma.h",
          "cooperative_groups.h", "cooperative_groups/*", "helper_cuda.h",
          "helper_functions.h", "device_launch_parameters.h", "cusolver*", "nvml.h")  # fmt: skip
-_MISSING = re.compile(r"^(?P<file>\S[^\n]*?):(?P<line>\d+):\d+: fatal error: '(?P<header>[^']+)' file not found", re.MULTILINE)
+_MISSING = re.compile(r"^(?P<file>\S[^\n]*?):(?P<line>\d+):\d+: (?:fatal )?error: '(?P<header>[^']+)' file not found\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
