@@ -33,8 +33,15 @@ def test_cases_are_distinct_and_about_half_of_them_are_held_out() -> None:
     cases = published_cases()
 
     assert len({case.identifier for case in cases}) == len(cases) >= 40
-    assert 0.35 < sum(case.held_out for case in cases) / len(cases) < 0.65
+    assert 0.35 < sum(case.series.split == "held_out" for case in cases) / len(cases) < 0.65
     assert {case.family.measure for case in cases} <= MEASURES.keys()
+
+
+def test_a_held_out_series_that_was_seen_does_not_count_as_held_out() -> None:
+    seen = [case for case in published_cases() if case.series.seen]
+
+    assert seen and not any(case.held_out for case in seen)
+    assert any(case.held_out for case in published_cases())
 
 
 def test_constants_of_the_sheet_have_distinct_names_and_ordered_ranges() -> None:

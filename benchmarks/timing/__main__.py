@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import REPOSITORY, Publisher
@@ -134,7 +134,8 @@ def stored(path: Path) -> list[Outcome]:
 def merged(old: Sequence[Outcome], fresh: Sequence[Outcome]) -> list[Outcome]:
     """Return one outcome per published case in the order of the files; fresh ones replace old ones."""
     by_case = {outcome.case: outcome for outcome in [*old, *fresh]}
-    return [by_case[case.identifier] for case in published_cases() if case.identifier in by_case]
+    found = [(case, by_case[case.identifier]) for case in published_cases() if case.identifier in by_case]
+    return [replace(outcome, held_out=case.held_out) for case, outcome in found]
 
 
 def _data(outcomes: Sequence[Outcome]) -> dict[str, object]:

@@ -52,6 +52,8 @@ class Series(StrictModel):
     clock_mhz: int | None = None
     caches: Literal["warm", "cold", "not stated"] = "not stated"
     parameters: Parameters = {}
+    seen: bool = False
+    """Whether results of this series were known while the model was changed; a held-out series no longer counts as held out."""
 
 
 class Family(StrictModel):
@@ -102,8 +104,8 @@ class Case:
 
     @property
     def held_out(self) -> bool:
-        """Return whether the case is kept for judging."""
-        return self.series.split == "held_out"
+        """Return whether the case was drawn for the held-out part and its result was not known while the model was changed."""
+        return self.series.split == "held_out" and not self.series.seen
 
     @property
     def parameters(self) -> Parameters:
