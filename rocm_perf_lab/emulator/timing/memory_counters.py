@@ -99,7 +99,7 @@ def _channel_counters(channels: NDArray[np.void]) -> dict[str, float]:
     """Return the counters of every channel, numbered through the XCDs."""
     names = channels.dtype.names or ()
     flat = channels.reshape(-1)
-    counters = {}
+    counters: dict[str, float] = {}
     for number in range(len(flat)):
         found = model_counters("shared_channels", {f"{_CHANNEL_PREFIX}{name}": int(flat[name][number]) for name in names})
         counters |= {f"{name}[{number}]": value for name, value in found.items()}
