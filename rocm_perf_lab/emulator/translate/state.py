@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rocm_perf_lab.emulator.pcode.ir import Builder
-from rocm_perf_lab.emulator.pcode.llvm_text import CHUNK, SsaNames
+from rocm_perf_lab.emulator.pcode.llvm_text import CHUNK, SsaNames, type_text
 from rocm_perf_lab.emulator.pcode.values import Value, constant
 from rocm_perf_lab.emulator.structures import EXEC, LANES, offset_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rocm_perf_lab.emulator.isa.instruction import Instruction
     from rocm_perf_lab.emulator.translate.mode import ModeRegister
     from rocm_perf_lab.emulator.translate.shared_operations import SharedOperations
@@ -276,6 +278,8 @@ class LaneGroup:
     instructions: int = 0
     rounding: int | None = None
     """First bit of the rounding field of MODE for this group; None for round to nearest even."""
+    here: str = ""
+    """Label of the code that `body` ends with; empty for the start of the body."""
 
     @property
     def builder(self) -> Builder:
@@ -325,6 +329,36 @@ class LaneGroup:
         self.accumulators.append(accumulator)
         self.masks[register] = _Mask(Value(mine, "u", 1, is_chunk=True), accumulator)
 
+    def branch(self, likely: Value, usual: list[Value], general: Callable[[], list[Value]]) -> list[Value]:
+        """Return `usual` if a condition holds for all active lanes of the chunk, else what the code of `general` computes.
+
+        Args:
+            likely: Condition, one bit per lane.
+            usual: Values that exist already; zero for those that only `general` returns.
+            general: Emits code and returns its values, as many as `usual` or more.
+        """
+        builder, names = self.builder, self.state.names
+        bits, active, holds = (names.fresh() for _ in range(3))
+        label = f"{holds.lstrip('%')}_general", f"{holds.lstrip('%')}_join"
+        self.body += [
+            f"{bits} = bitcast <{CHUNK} x i1> {builder.text(likely, as_chunk=True)} to i{CHUNK}",
+            f"{active} = and i{CHUNK} {bits}, %{self.label}_byte",
+            f"{holds} = icmp eq i{CHUNK} {active}, %{self.label}_byte",
+            f"br i1 {holds}, label %{label[1]}, label %{label[0]}",
+            f"{label[0]}:",
+        ]
+        origin, self.here = self.here or f"{self.label}_body", label[0]
+        computed = general()
+        given = [*usual, *(Value(0, value.kind, value.bits) for value in computed[len(usual) :])]
+        texts = [[builder.text(value, as_chunk=True) for value in values] for values in (given, computed)]
+        self.body += [f"br label %{label[1]}", f"{label[1]}:"]
+        results = [Value(names.fresh(), value.kind, value.bits, is_chunk=True) for value in computed]
+        for result, one, other in zip(results, *texts, strict=True):
+            kind = type_text(result.kind, result.bits, is_chunk=True)
+            self.body.append(f"{result.operand} = phi {kind} [{one}, %{origin}], [{other}, %{self.here}]")
+        self.here = label[1]
+        return results
+
     def overlaps(self, register: int, count: int) -> bool:
         """Return whether a pending mask shares an SGPR with [register, register + count)."""
         return any(register < mask + 2 and mask < register + count for mask in self.masks)
@@ -351,7 +385,7 @@ class LaneGroup:
         for row, loaded in self.loaded.items():
             lines.append(f"{loaded} = load <{CHUNK} x i32>, ptr {pointers[row]}, align {_CHUNK_BYTES}")
         lines += self.body
-        last = self._store_rows(lines, pointers) if self.written else f"{name}_body"
+        last = self._store_rows(lines, pointers) if self.written else self.here or f"{name}_body"
         lines += [f"br label %{name}_latch", f"{name}_latch:"]
         lines += [f"{a}_out = phi i64 [{a}_in, %{name}_head], [{a}_set, %{last}]" for a in self.accumulators]
         lines += [

@@ -11,6 +11,7 @@ from rocm_perf_lab.emulator.pcode.parser import PseudocodeError, parse
 from rocm_perf_lab.emulator.pcode.values import UnsupportedSemantics, Value, constant
 from rocm_perf_lab.emulator.structures import EXEC
 from rocm_perf_lab.emulator.translate import overrides, saturation, sdwa
+from rocm_perf_lab.emulator.translate.division import SHORTCUTS
 from rocm_perf_lab.emulator.translate.float_modes import (
     FLOAT_BITS,
     clamped,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from rocm_perf_lab.emulator.isa.instruction import Instruction
     from rocm_perf_lab.emulator.pcode.ir import Builder
+    from rocm_perf_lab.emulator.translate.division import Shortcut
     from rocm_perf_lab.emulator.translate.state import BlockState
 
 _WORD = OperandType("B32", 32)
@@ -61,13 +63,38 @@ def _translate(state: BlockState, instruction: Instruction, source0_row: int | N
     group = state.group
     group.instructions += 1
     compiler = SemanticsCompiler(group.builder, operation, per_lane=True)
-    handler = overrides.OVERRIDES.get(instruction.mnemonic)
-    if handler is not None:
-        compiler.variables["D0"] = handler(group.builder, operation)
-        compiler.assigned.add("D0")
+    shortcut = SHORTCUTS.get(instruction.mnemonic)
+    if shortcut is None:
+        _operate(compiler, operation)
     else:
-        _run_pseudocode(compiler, instruction)
+        _operate_with_shortcut(compiler, operation, shortcut)
     _write_results(operation, compiler)
+
+
+def _operate(compiler: SemanticsCompiler, operation: VectorOperation) -> None:
+    handler = overrides.OVERRIDES.get(operation.instruction.mnemonic)
+    if handler is None:
+        _run_pseudocode(compiler, operation.instruction)
+        return
+    compiler.variables["D0"] = handler(compiler.builder, operation)
+    compiler.assigned.add("D0")
+
+
+def _operate_with_shortcut(compiler: SemanticsCompiler, operation: VectorOperation, shortcut: Shortcut) -> None:
+    """Emit the shortcut, and the operation behind a branch; without the latter, masks are zero."""
+    builder = compiler.builder
+    sources = [builder.raw(compiler.evaluate_register(f"S{i}")) for i in range(3)]
+    suffices, result = shortcut(builder, operation, sources)
+    names: list[str] = []
+
+    def general() -> list[Value]:
+        _operate(compiler, operation)
+        names.extend(compiler.masks)
+        return [builder.reinterpret(compiler.variables["D0"], "f", result.bits), *compiler.masks.values()]
+
+    value, *masks = operation.group.branch(suffices, [result], general)
+    compiler.variables["D0"] = value
+    compiler.masks.update(zip(names, masks, strict=True))
 
 
 def _run_pseudocode(compiler: SemanticsCompiler, instruction: Instruction) -> None:
