@@ -102,15 +102,18 @@ struct vector_l1 {
   double pace;          // fetched lines of the sample per unit of time; 0: not known yet
 };
 
-struct active { uint64_t time; uint64_t start, next, end; uint64_t group; uint32_t slot; };
+// Workgroup in a slot of an XCD: time of its start, its next record and the end of its records.
+struct active { uint64_t start, next, end, group; };
+
+enum { PLACE_BITS = 24 };  // of a heap entry: time << PLACE_BITS | place of the workgroup in `active`
 
 struct model {
   const struct rpl_shared_run *run;
   const struct rpl_shared_parameters *p;
   struct vector_l1 *l1;         // [xcds * units_per_xcd]
   struct cache *l2, mall;       // [xcds]
-  struct active *heap;
-  uint64_t heaped;
+  struct active *active;        // [units_per_xcd * resident][xcds]
+  uint64_t *heap, heaped;
   uint64_t next_group[RPL_MAX_XCDS];
 };
 
@@ -312,12 +315,12 @@ static uint64_t line_of(const struct model *m, uint64_t place) {
   return (m->run->allocation_base[allocation] >> RPL_CACHED_LINE_SHIFT) + (uint32_t)place;
 }
 
-static void replay(struct model *m, const struct active *a, const struct rpl_line_access *r) {
+static void replay(struct model *m, uint64_t group, uint32_t slot, uint64_t time, const struct rpl_line_access *r) {
   const struct rpl_shared_parameters *p = m->p;
-  uint32_t xcd = (uint32_t)(a->group % p->xcds), unit = xcd * p->units_per_xcd + a->slot % p->units_per_xcd;
+  uint32_t xcd = (uint32_t)(group % p->xcds), unit = xcd * p->units_per_xcd + slot % p->units_per_xcd;
   uint32_t sectors = (uint32_t)(r->place >> RPL_PLACE_SECTORS) & ALL_SECTORS, dwords = (uint32_t)(r->place >> RPL_PLACE_DWORDS & 31) + 1;
   uint32_t access = (uint32_t)(r->place >> RPL_PLACE_KIND) & 3, is_scalar = (uint32_t)(r->place >> RPL_PLACE_SCALAR) & 1;
-  uint32_t kind = access == RPL_LOAD && is_scalar ? SCALAR_LOADS : access, now = (uint32_t)a->time;
+  uint32_t kind = access == RPL_LOAD && is_scalar ? SCALAR_LOADS : access, now = (uint32_t)time;
   uint64_t line = line_of(m, r->place);
   // Scalar loads have a cache of their own, which is not modelled; the few lines of a vector cache stand for it.
   struct vector_l1 *l1 = &m->l1[unit];
@@ -332,35 +335,37 @@ static void replay(struct model *m, const struct active *a, const struct rpl_lin
     if (in_l1 >= 0) l1->lines.tags[in_l1] = 0;
     served = access == RPL_STORE ? store(m, xcd, line, sectors, dwords, now) : atomic(m, xcd, line, sectors, dwords, now);
   }
-  m->run->served[(a->group * RPL_REQUEST_KINDS + kind) * RPL_SERVICES + (uint32_t)served]++;
+  m->run->served[(group * RPL_REQUEST_KINDS + kind) * RPL_SERVICES + (uint32_t)served]++;
 }
 
-static int is_before(const struct active *a, const struct active *b) {
-  return a->time < b->time || (a->time == b->time && a->group < b->group);
-}
-
-static void sift_down(struct model *m, uint64_t at) {
-  struct active moved = m->heap[at];
+static void sift_down(struct model *m) {
+  uint64_t moved = m->heap[0], at = 0;
   for (uint64_t child; (child = 2 * at + 1) < m->heaped; at = child) {
-    if (child + 1 < m->heaped && is_before(&m->heap[child + 1], &m->heap[child])) child++;
-    if (!is_before(&m->heap[child], &moved)) break;
+    if (child + 1 < m->heaped && m->heap[child + 1] < m->heap[child]) child++;
+    if (m->heap[child] >= moved) break;
     m->heap[at] = m->heap[child];
   }
   m->heap[at] = moved;
 }
 
-static void push(struct model *m, struct active added) {
+static void push(struct model *m, uint64_t added) {
   uint64_t at = m->heaped++;
-  while (at && is_before(&added, &m->heap[(at - 1) / 2])) {
+  while (at && added < m->heap[(at - 1) / 2]) {
     m->heap[at] = m->heap[(at - 1) / 2];
     at = (at - 1) / 2;
   }
   m->heap[at] = added;
 }
 
-// Starts the next workgroup of the XCD in a slot that is free from `now` on. Returns 0 if none is left.
-static int start(struct model *m, uint32_t xcd, uint32_t slot, uint64_t now, struct active *out) {
+static uint64_t entry_of(const struct model *m, uint64_t place) {
+  const struct active *a = &m->active[place];
+  return (a->start + m->run->records[a->next].time) << PLACE_BITS | place;
+}
+
+// Starts the next workgroup of the XCD in a place that is free from `now` on. Returns 0 if none is left.
+static int start(struct model *m, uint64_t place, uint64_t now) {
   const struct rpl_shared_run *run = m->run;
+  uint32_t xcd = (uint32_t)(place % m->p->xcds);
   uint64_t group = m->next_group[xcd];
   while (group < run->workgroups && run->first_record[group] == run->first_record[group + 1]) {
     now += run->memory_instructions[group];  // nothing of it is in the sample
@@ -368,20 +373,17 @@ static int start(struct model *m, uint32_t xcd, uint32_t slot, uint64_t now, str
   }
   m->next_group[xcd] = group + m->p->xcds;
   if (group >= run->workgroups) return 0;
-  uint64_t first = run->first_record[group];
-  *out = (struct active){now + run->records[first].time, now, first, run->first_record[group + 1], group, slot};
+  m->active[place] = (struct active){now, run->first_record[group], run->first_record[group + 1], group};
   return 1;
 }
 
 static void step(struct model *m) {
-  struct active *a = &m->heap[0];
-  replay(m, a, &m->run->records[a->next]);
-  uint32_t xcd = (uint32_t)(a->group % m->p->xcds);
-  if (++a->next < a->end)
-    a->time = a->start + m->run->records[a->next].time;
-  else if (!start(m, xcd, a->slot, a->start + m->run->memory_instructions[a->group], a))
-    *a = m->heap[--m->heaped];
-  if (m->heaped) sift_down(m, 0);
+  uint64_t place = m->heap[0] & ((1u << PLACE_BITS) - 1), time = m->heap[0] >> PLACE_BITS;
+  struct active *a = &m->active[place];
+  replay(m, a->group, (uint32_t)(place / m->p->xcds), time, &m->run->records[a->next]);
+  if (++a->next < a->end || start(m, place, a->start + m->run->memory_instructions[a->group])) m->heap[0] = entry_of(m, place);
+  else m->heap[0] = m->heap[--m->heaped];
+  if (m->heaped) sift_down(m);
 }
 
 static void forget_outputs(struct model *m) {
@@ -404,16 +406,29 @@ static void end_launch(struct model *m) {
 }
 
 static void launch(struct model *m) {
-  uint32_t slots = m->p->units_per_xcd * m->p->resident;
-  struct active a;
   forget_outputs(m);
   m->heaped = 0;
   for (uint32_t xcd = 0; xcd < m->p->xcds; xcd++) m->next_group[xcd] = xcd;
-  for (uint32_t slot = 0; slot < slots; slot++)
-    for (uint32_t xcd = 0; xcd < m->p->xcds; xcd++)
-      if (start(m, xcd, slot, 0, &a)) push(m, a);
+  for (uint64_t place = 0; place < (uint64_t)m->p->units_per_xcd * m->p->resident * m->p->xcds; place++)
+    if (start(m, place, 0)) push(m, entry_of(m, place));
   while (m->heaped) step(m);
   end_launch(m);
+}
+
+// Leaves the MALL as an equal launch does. If it holds all lines, the order of the accesses does not matter.
+static void warm_up(struct model *m) {
+  uint64_t room = (uint64_t)m->mall.sets * m->mall.ways * 3 / 4, count = m->run->first_record[m->run->workgroups];
+  for (uint64_t k = 0; k < count && room; k++) {
+    uint64_t line = line_of(m, m->run->records[k].place);
+    if (cache_find(&m->mall, line) >= 0) continue;
+    int64_t at = cache_victim(&m->mall, line, 1);
+    cache_fill(&m->mall, at, line, 0);
+    m->mall.entries[at].is_complete = 1;
+    room--;
+  }
+  if (room) return;
+  cache_clear(&m->mall);
+  launch(m);
 }
 
 int rpl_shared_caches(const struct rpl_shared_run *run) {
@@ -423,16 +438,19 @@ int rpl_shared_caches(const struct rpl_shared_run *run) {
   m.l1 = calloc(units, sizeof *m.l1);
   m.l2 = calloc(p->xcds, sizeof *m.l2);
   m.heap = calloc((size_t)units * p->resident, sizeof *m.heap);
-  int ok = m.l1 && m.l2 && m.heap && cache_open(&m.mall, p->mall_lines, p->mall_ways, p->sampling);
+  m.active = calloc((size_t)units * p->resident, sizeof *m.active);
+  int ok = m.l1 && m.l2 && m.heap && m.active && cache_open(&m.mall, p->mall_lines, p->mall_ways, p->sampling);
   for (uint32_t k = 0; ok && k < units; k++) ok = l1_open(&m, &m.l1[k]);
   for (uint32_t k = 0; ok && k < p->xcds; k++) ok = cache_open(&m.l2[k], p->l2_lines, p->l2_ways, p->sampling);
-  for (uint32_t k = 0; ok && k <= run->is_warm; k++) launch(&m);
+  if (ok && run->is_warm) warm_up(&m);
+  if (ok) launch(&m);
   for (uint32_t k = 0; m.l1 && k < units; k++) cache_close(&m.l1[k].lines);
   for (uint32_t k = 0; m.l2 && k < p->xcds; k++) cache_close(&m.l2[k]);
   cache_close(&m.mall);
   free(m.l1);
   free(m.l2);
   free(m.heap);
+  free(m.active);
   return !ok;
 }
 
