@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 LDS_POISON = 0xFFC0DEAD
 """A NaN as float, so that uninitialised LDS shows in the result."""
 _SLICE_INSTRUCTIONS = 100_000
+_SHARING_SLICE_INSTRUCTIONS = 1000
+"""Slice if workgroups may take work from a queue, so that all of them receive some."""
 _RESIDENT_BYTES = 256 << 20
 _WAVE_BYTES = 140_000
 _CHECKED_LDS_FACTOR = 17  # a cell of 60 bytes and a mask per dword of LDS
@@ -63,6 +65,8 @@ class Dispatch:
     threads: int
     cooperative: bool = False
     """Workgroups may wait for each other, so all of them are resident at once."""
+    shares_work: bool = False
+    """Workgroups may take work from a queue: those that fit run at the same pace."""
     traced_workgroups: tuple[int, ...] = ()
     """Linear ids, ascending."""
     chosen_workgroups: tuple[int, ...] | None = None
@@ -176,6 +180,8 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
     state, geometry = dispatch.state, dispatch.geometry
     lds_bytes = dispatch.lds_bytes * (_CHECKED_LDS_FACTOR if dispatch.checks is not None else 1)
     group_bytes = dispatch.waves_per_workgroup * (_WAVE_BYTES + dispatch.scratch_bytes * LANES) + lds_bytes
+    resident = dispatch.workgroups if dispatch.cooperative else max(1, _RESIDENT_BYTES // group_bytes)
+    together = dispatch.shares_work and dispatch.services is None and dispatch.workgroups <= resident
     record = LaunchRecord(
         grid=geometry.grid,
         block=geometry.block,
@@ -189,8 +195,9 @@ def _launch_record(dispatch: Dispatch) -> LaunchRecord:
         scratch_bytes=dispatch.scratch_bytes,
         vgpr_rows=dispatch.vgpr_rows,
         agpr_rows=dispatch.agpr_rows,
-        slice_instructions=_SLICE_INSTRUCTIONS,
-        resident_workgroups=dispatch.workgroups if dispatch.cooperative else max(1, _RESIDENT_BYTES // group_bytes),
+        slice_instructions=_SHARING_SLICE_INSTRUCTIONS if together else _SLICE_INSTRUCTIONS,
+        resident_workgroups=resident,
+        starts_together=together,
         checks=None if dispatch.checks is None else ctypes.addressof(dispatch.checks),
         host=None if dispatch.services is None else ctypes.addressof(dispatch.services.record),
     )

@@ -293,6 +293,7 @@ class EmulatedGpu:
             block_count=len(translated.program.blocks),
             max_instructions=self._max_instructions,
             threads=1 if results_depend_on_order(translated.program) else self._threads,
+            shares_work=results_depend_on_order(translated.program),
             xcds=self._target.xcds,
         )
 

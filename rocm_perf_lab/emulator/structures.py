@@ -275,6 +275,7 @@ class LaunchRecord(ctypes.Structure):
         ("agpr_rows", ctypes.c_uint32),
         ("slice_instructions", ctypes.c_uint32),
         ("resident_workgroups", ctypes.c_uint32),
+        ("starts_together", ctypes.c_uint32),
         ("checks", ctypes.c_void_p),
         ("host", ctypes.c_void_p),
         ("chosen", ctypes.c_void_p),

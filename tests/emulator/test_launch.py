@@ -148,9 +148,9 @@ def test_sampled_workgroups_are_traced_wave_by_wave(code_object: CodeObject) -> 
     assert [len(waves) for waves in result.traces] == [2, 2]
     words = result.traces[1][1]  # wavefront 1 of a workgroup loads 256 bytes from x + 512 * workgroup + 256
     position = next(n for n, word in enumerate(words) if word >> TAG_SHIFT == VMEM_TAG)
-    assert int(words[position]) >> 32 & 0xFFFFFF == 4
-    segments = [int(w) - x.address - 512 * workgroup for w in words[position + 1 : position + 5]]
-    assert segments == [256, 320, 384, 448]
+    assert int(words[position]) >> 32 & 0xFFFFFF == 3  # a word of details and two lines of 128 bytes
+    lines = [(int(w) & ~127) - x.address - 512 * workgroup for w in words[position + 2 : position + 4]]
+    assert lines == [256, 384]
 
 
 def test_traced_blocks_agree_with_the_counted_ones(code_object: CodeObject) -> None:

@@ -50,6 +50,19 @@ extern "C" __global__ void tickets(int* counter, int* out) {
   __syncthreads();
   out[tile * blockDim.x + threadIdx.x] = tile;
 }
+extern "C" __global__ void queue(int* next, int* taken, int tiles) {
+  __shared__ int tile;
+  int mine = 0;
+  for (;;) {
+    if (threadIdx.x == 0) tile = atomicAdd(next, 1);
+    __syncthreads();
+    int last = tile >= tiles;
+    __syncthreads();
+    if (last) break;
+    mine++;
+  }
+  if (threadIdx.x == 0) taken[blockIdx.x] = mine;
+}
 extern "C" __global__ void look_back(int* flag, int* out) {
   if (blockIdx.x > 0) while (__hip_atomic_load(&flag[blockIdx.x - 1], __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT) == 0) {}
   out[blockIdx.x * blockDim.x + threadIdx.x] = blockIdx.x;
@@ -199,6 +212,16 @@ def test_pages_tracked_for_a_replay_are_those_of_one_run(code_object: CodeObject
         assert not after.any()
         assert restored == 6  # 96 workgroups of 256 bytes
         assert np.array_equal(bench.ints(x), image)
+
+
+def test_workgroups_that_take_tiles_from_a_queue_receive_similar_numbers(code_object: CodeObject) -> None:
+    with Bench(code_object, None) as bench:
+        taken = bench.buffer(np.zeros(48, np.int32))
+        bench.run("queue", 48, 128, bench.buffer(np.zeros(1, np.int32)), taken, int32(48 * 500))
+
+        tiles = bench.ints(taken)
+        assert tiles.sum() == 48 * 500
+        assert 400 < tiles.min() <= tiles.max() < 600
 
 
 def test_a_rare_heavy_workgroup_is_traced_for_every_seed(code_object: CodeObject) -> None:

@@ -111,6 +111,7 @@ struct rpl_launch {
   uint32_t vgpr_rows, agpr_rows;                    // rows that the kernel may read
   uint32_t slice_instructions;
   uint32_t resident_workgroups;                     // maximum number of workgroups resident on one thread
+  uint32_t starts_together;                         // as many as that start before the first one continues
   struct rpl_checks *checks;                        // NULL: none
   const struct rpl_host *host;                      // NULL: the kernel does not call the host
   const uint64_t *chosen;                           // linear ids of the workgroups to run; NULL: all of the grid

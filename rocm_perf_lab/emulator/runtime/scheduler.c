@@ -10,6 +10,7 @@ enum { CACHE_LINE = 64, SYSTEM_SGPR_KINDS = 5, WORKGROUP_INFO = 3, AXES = 3, SHA
 enum { WAVE_STRIDE = (sizeof(struct rpl_wave) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE };  // for aligned vector code
 
 struct resident {
+  void *memory;            // of the waves
   uint8_t *waves;          // WAVE_STRIDE bytes each
   uint8_t *lds, *scratch;
   uint32_t count;          // waves of this workgroup, fewer in a partial one
@@ -48,7 +49,7 @@ static void *aligned(uint64_t bytes) {
 
 static void release(struct resident *r) {
   if (!r) return;
-  free(r->waves);
+  free(r->memory);
   free(r->lds);
   free(r->scratch);
   rpl_group_release(r->group);
@@ -58,15 +59,13 @@ static void release(struct resident *r) {
 static struct resident *create(const struct run *run) {
   struct resident *r = calloc(1, sizeof *r);
   if (!r) return NULL;
-  r->waves = aligned((uint64_t)WAVE_STRIDE * run->waves_per_group);
+  r->memory = calloc(1, (uint64_t)WAVE_STRIDE * run->waves_per_group + CACHE_LINE);  // zero pages, until registers are used
+  r->waves = (uint8_t *)(((uintptr_t)r->memory + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
   r->lds = aligned(run->launch->lds_bytes);
   r->scratch = aligned((uint64_t)run->launch->scratch_bytes * RPL_LANES * run->waves_per_group);
   struct rpl_checks *checks = run->launch->checks;
   if (checks) r->group = rpl_group_create(checks, run->launch->lds_bytes);
-  if (r->waves && r->lds && r->scratch && (r->group || !checks)) {
-    memset(r->waves, 0, (uint64_t)WAVE_STRIDE * run->waves_per_group);
-    return r;
-  }
+  if (r->memory && r->lds && r->scratch && (r->group || !checks)) return r;
   release(r);
   return NULL;
 }
@@ -211,8 +210,10 @@ static int run_slice(const struct run *run, struct resident *r, struct rpl_wave 
   }
 }
 
-// Runs a slice of each wave of the workgroup that can run, again after every barrier. Returns 1 on a fault.
+// Runs a slice of each wave of the workgroup that can run, again after every barrier unless workgroups share work and this one
+// has had its part. Returns 1 on a fault.
 static int take_turn(const struct run *run, struct resident *r) {
+  int64_t part = (int64_t)run->launch->slice_instructions * r->count, first = r->executed;
   int barrier_passed = 1;
   while (barrier_passed) {
     barrier_passed = 0;
@@ -226,7 +227,7 @@ static int take_turn(const struct run *run, struct resident *r) {
       for (uint32_t i = 0; i < r->count; i++)
         if (wave_at(r, i)->status == RPL_BARRIER) wave_at(r, i)->status = RPL_SLICE_OVER;
       r->waiting = 0;
-      barrier_passed = 1;
+      barrier_passed = !run->launch->starts_together || r->executed - first < part;
     }
   }
   return 0;
@@ -263,7 +264,8 @@ static int run_groups(struct run *run, uint64_t first, uint64_t last) {
   uint64_t next = first;
   uint32_t active = 0;
   while (next < last || active) {
-    if (next < last && active < run->launch->resident_workgroups) {
+    uint32_t limit = run->launch->starts_together ? run->launch->resident_workgroups : active + 1;
+    while (next < last && active < run->launch->resident_workgroups && active < limit) {
       if (active == run->residents) {
         run->resident[active] = create(run);
         if (!run->resident[active]) {
@@ -287,7 +289,8 @@ static int run_groups(struct run *run, uint64_t first, uint64_t last) {
         continue;
       }
       record_counts(run->launch, r);
-      run->resident[k] = run->resident[--active];  // its memory is reused for the next workgroup
+      active--;  // its memory is reused for the next workgroup; the others keep their order
+      memmove(&run->resident[k], &run->resident[k + 1], (active - k) * sizeof *run->resident);
       run->resident[active] = r;
     }
   }
