@@ -52,6 +52,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
                 "+experiment=softmax_optimize",
                 "optimizer=greedy_unroll",
                 "kernel.params.rows=64",
+                "kernel.params.cols=4096",
                 f"optimizer.max_iterations={ROUNDS}",
                 "+target.timing.error.ratio=[{coverage:0.95,factor:1.001}]",
             ]
