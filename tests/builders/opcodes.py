@@ -196,7 +196,7 @@ def _program(code: bytes, mode: int) -> Program:
 
 
 def _is_nan(rows: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """Return which words are a NaN or part of one; sign and payload of the result of an operation on two NaNs are not specified."""
+    """Return which words are a NaN or part of one; sign and payload of the result are not specified for two NaNs."""
     halves = np.isnan(rows.view(np.float16)).reshape(*rows.shape, 2).any(axis=2)
     upper = rows & 0x7FF00000 == 0x7FF00000
     lower = np.vstack([upper[1:], np.zeros_like(upper[:1])])

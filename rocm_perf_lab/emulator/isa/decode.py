@@ -35,7 +35,8 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
         raise IllegalInstruction.at(address, code[:8], "not an encoding of gfx942") from error
     if size > len(code):
         raise IllegalInstruction.at(address, code, "the code ends inside this instruction")
-    family, _, variant = type(decoded).__name__.partition("_")
+    layout: Any = type(decoded)
+    family, _, variant = layout.__name__.partition("_")
     mnemonic = mnemonic_of(name)
     return Instruction(
         index=index,
@@ -47,7 +48,7 @@ def decode_one(code: bytes, address: int, index: int = 0) -> Instruction:
         raw=int.from_bytes(code[:size], "little"),
         fields={
             field: _number(getattr(decoded, field)) if base is None else (decoded._raw >> low & mask) + base
-            for field, low, mask, base in _layout(type(decoded))
+            for field, low, mask, base in _layout(layout)
         },
         operands={
             field: OperandType(kind.name.removeprefix("FMT_").removeprefix("NUM_"), bits)

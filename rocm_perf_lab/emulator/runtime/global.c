@@ -30,6 +30,22 @@ static inline __attribute__((always_inline)) void store_row(const struct rpl_wav
     for (int k = 0; k < dwords; k++) rpl_write32(p + 4 * (l * dwords + k), w->vgpr[data + k][l]);
 }
 
+// Prefetches the memory that an instruction of a loop will access next, if it moved by the same distance twice: kernels that walk
+// through memory with a long stride would wait for each line.
+static void prefetch_next(int inst, uint64_t address, uint32_t bytes, int is_store) {
+  enum { ENTRIES = 256, LINE = 64 };
+  static _Thread_local struct { uint64_t last, stride; } walks[ENTRIES];
+  uint64_t stride = address - walks[inst % ENTRIES].last;
+  int steady = stride == walks[inst % ENTRIES].stride && stride + RPL_PAGE_BYTES / 4 > RPL_PAGE_BYTES / 2;
+  walks[inst % ENTRIES].last = address;
+  walks[inst % ENTRIES].stride = stride;
+  if (!steady) return;
+  for (uint32_t k = 0; k < bytes; k += LINE) {
+    if (is_store) __builtin_prefetch((const void *)(address + stride + k), 1, 2);
+    else __builtin_prefetch((const void *)(address + stride + k), 0, 2);
+  }
+}
+
 static void load_contiguous(struct rpl_wave *w, int dst, const uint8_t *p, int dwords) {
   switch (dwords) {
     case 1: memcpy(w->vgpr[dst], p, sizeof w->vgpr[dst]); return;
@@ -55,9 +71,10 @@ int rpl_global_load(struct rpl_wave *w, int inst, int dst, int addr, uint64_t ba
   if (rpl_resolve(w, inst, RPL_LOAD, mode, lanes, address, width)) return 1;
   w->machine->counters.flat_read_waves++;
   w->machine->counters.load_bytes += width * (uint64_t)__builtin_popcountll(lanes);
-  if (lanes == RPL_ALL_LANES && kind == RPL_B32 && contiguous(address, width))
+  if (lanes == RPL_ALL_LANES && kind == RPL_B32 && contiguous(address, width)) {
+    prefetch_next(inst, address[0], RPL_LANES * width, 0);
     load_contiguous(w, dst, (const uint8_t *)address[0], dwords);
-  else
+  } else
     RPL_FOR_LANES(lanes, l) rpl_lane_load(w, dst, l, (const uint8_t *)address[l], kind, dwords);
   return 0;
 }
@@ -70,9 +87,10 @@ int rpl_global_store(struct rpl_wave *w, int inst, int data, int addr, uint64_t 
   if (rpl_resolve(w, inst, RPL_STORE, mode, lanes, address, width)) return 1;
   w->machine->counters.flat_write_waves++;
   w->machine->counters.store_bytes += width * (uint64_t)__builtin_popcountll(lanes);
-  if (lanes == RPL_ALL_LANES && kind == RPL_B32 && contiguous(address, width))
+  if (lanes == RPL_ALL_LANES && kind == RPL_B32 && contiguous(address, width)) {
+    prefetch_next(inst, address[0], RPL_LANES * width, 1);
     store_contiguous(w, data, (uint8_t *)address[0], dwords);
-  else
+  } else
     RPL_FOR_LANES(lanes, l) rpl_lane_store(w, data, l, (uint8_t *)address[l], kind, dwords);
   return 0;
 }

@@ -20,7 +20,8 @@ from rocm_perf_lab.emulator.translate.operands import (
 
 if TYPE_CHECKING:
     from rocm_perf_lab.emulator.isa.instruction import Instruction
-    from rocm_perf_lab.emulator.translate.state import BlockState, LaneGroup
+    from rocm_perf_lab.emulator.translate.lane_group import LaneGroup
+    from rocm_perf_lab.emulator.translate.state import BlockState
 
 _WORD = OperandType("B32", 32)
 _PACKED_FLOAT = re.compile(r"V_PK_\w+_F(16|32)$")
