@@ -57,6 +57,9 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.report and not options.held_out and (not options.family or SHEET in options.family):
         _compare_sheet(publisher, options.case, store=not partial)
     fresh: list[Outcome] = []
+    print(*CASE_COLUMNS, "wall-clock time", sep="\t")
+    for outcome in stored(options.json) if options.report else ():
+        print(*_cells(outcome), sep="\t")
     if not options.report:
         for case in _chosen(options):
             outcome = evaluated(case, quick=options.quick)
