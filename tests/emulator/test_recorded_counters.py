@@ -109,6 +109,18 @@ def test_channels_of_l2_add_up_to_its_traffic(emulated: Mapping[str, float], nam
     assert min(channels) > 0.5 * max(channels)  # a copy uses all of them
 
 
+@pytest.mark.parametrize("name", ["TCC_REQ", "TCC_READ", "TCC_WRITE", "TCC_MISS", "TCC_HIT", "TCC_EA0_WRREQ"])
+def test_channels_of_a_copy_are_loaded_evenly_as_on_a_real_mi300x(emulated: Mapping[str, float], name: str) -> None:
+    with (WORKLOADS / "MI300X_A1" / "pmc_perf.csv").open() as file:
+        warm = list(csv.DictReader(file))[1]
+    measured = np.array([float(warm[f"{name}[{number}]"]) for number in range(128)])
+    channels = np.array([emulated[f"{name}[{number}]"] for number in range(128)])
+
+    assert measured.max() < 1.05 * measured.min()  # even
+    assert channels.mean() == pytest.approx(measured.mean(), rel=0.01)
+    assert np.abs(channels / measured - 1).max() < 0.4  # noise of a sample of 32 lines per channel
+
+
 class Requests(ctypes.Structure):
     """struct rpl_requests."""
 

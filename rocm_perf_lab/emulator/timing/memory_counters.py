@@ -63,13 +63,18 @@ def hardware_counters(
         "xcds": target.xcds,
         "l2_channels": target.xcds * target.caches.l2_channels_per_xcd,
         "scalar_line_reads": unit.scalar_misses * scale / _UNITS_PER_SCALAR_CACHE,
+        "instruction_line_reads": unit.instruction_misses * scale / _UNITS_PER_SCALAR_CACHE,
     }
     exact = {name: value for name, value in (executed or {}).items() if is_counter(name) or name not in values}
     counters = model_counters("timing", {**values, **exact})
     if memory is None:
         return counters
     traffic = _traffic(memory, scalar_line_reads=values["scalar_line_reads"])
-    return {**counters, **model_counters("shared_totals", {**values, **traffic, **exact}), **_channel_counters(memory.channels)}
+    return {
+        **counters,
+        **model_counters("shared_totals", {**values, **traffic, **exact}),
+        **_channel_counters(memory.channels, cycles),
+    }
 
 
 def estimated_counters() -> tuple[str, ...]:
@@ -95,12 +100,13 @@ def _traffic(memory: SharedMemoryProfile, *, scalar_line_reads: float) -> dict[s
     }
 
 
-def _channel_counters(channels: NDArray[np.void]) -> dict[str, float]:
+def _channel_counters(channels: NDArray[np.void], cycles: float) -> dict[str, float]:
     """Return the counters of every channel, numbered through the XCDs."""
     names = channels.dtype.names or ()
     flat = channels.reshape(-1)
     counters: dict[str, float] = {}
     for number in range(len(flat)):
-        found = model_counters("shared_channels", {f"{_CHANNEL_PREFIX}{name}": int(flat[name][number]) for name in names})
+        events = {f"{_CHANNEL_PREFIX}{name}": int(flat[name][number]) for name in names}
+        found = model_counters("shared_channels", {"cycles": cycles, **events})
         counters |= {f"{name}[{number}]": value for name, value in found.items()}
     return counters
