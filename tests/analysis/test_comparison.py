@@ -82,7 +82,7 @@ def test_emulated_times_differ_only_beyond_their_error_band(factor: float, verdi
     row = only(kernel("a", times=(1.0,)), kernel("a", factor, times=(1.0,)), emulated=True)
 
     assert (row.verdict, row.basis, row.p_value) == (verdict, "band", None)
-    assert row.interval == (pytest.approx(factor / 1.25 - 1), pytest.approx(factor * 1.25 - 1))
+    assert row.interval == pytest.approx((factor / 1.25 - 1, factor * 1.25 - 1))
     assert row.is_regression(0.05) is (verdict == "slower")
 
 

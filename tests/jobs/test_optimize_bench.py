@@ -57,8 +57,8 @@ def test_emulated_times_are_compared_with_their_error_band(tmp_path: Path) -> No
     inside = bench.compare(MeasuredSource(OLD, 1000.0), MeasuredSource(NEW, 900.0), AcceptanceRule(0.02))
     beyond = bench.compare(MeasuredSource(OLD, 1000.0), MeasuredSource(NEW, 600.0), AcceptanceRule(0.02))
 
-    assert (inside.improvement, inside.least, inside.most) == (pytest.approx(0.1), pytest.approx(-0.125), pytest.approx(0.28))
+    assert (inside.improvement, inside.least, inside.most) == pytest.approx((0.1, -0.125, 0.28))
     assert inside.is_indistinguishable
     assert not AcceptanceRule(0.02).accepts(inside)
-    assert (beyond.improvement, beyond.least) == (pytest.approx(0.4), pytest.approx(0.25))
+    assert (beyond.improvement, beyond.least) == pytest.approx((0.4, 0.25))
     assert AcceptanceRule(0.02).accepts(beyond)

@@ -313,7 +313,7 @@ def test_accepted_proposals_inside_the_error_band_are_not_called_slower() -> Non
     assert found["a"].reason == tied
     assert found["c"].reason == f"proposal {result.best.id} is faster"
     assert result.comparison is not None
-    assert result.comparison.speedup_interval == (pytest.approx(1000 / 450 / 1.25), pytest.approx(1000 / 450 * 1.25))
+    assert result.comparison.speedup_interval == pytest.approx((1000 / 450 / 1.25, 1000 / 450 * 1.25))
 
 
 # What is not even run
