@@ -144,7 +144,7 @@ static struct rpl_requests requests_of_contiguous(const uint64_t *address, uint3
 struct rpl_requests rpl_requests_of(uint64_t lanes, const uint64_t *address, uint32_t width, uint32_t line_shift) {
   if (lanes != RPL_ALL_LANES) return requests_of_any(lanes, address, width, line_shift);
   uint64_t stride = address[1] - address[0], differs = 0, line = 1ull << line_shift;
-  for (uint64_t l = 0; l < RPL_LANES; l++) differs |= address[l] ^ (address[0] + l * stride);
+  for (uint64_t l = 1; l < RPL_LANES; l++) differs |= (address[l] - address[l - 1]) ^ stride;
   if (differs) return requests_of_any(lanes, address, width, line_shift);
   if (stride == width) return requests_of_contiguous(address, width, line_shift);
   int is_power = !(width & (width - 1)), is_aligned = is_power && !((address[0] | stride) & (width - 1));  // crosses no line

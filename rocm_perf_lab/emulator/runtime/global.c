@@ -15,7 +15,7 @@ static void addresses_of(const struct rpl_wave *w, int addr, uint64_t base, int6
 
 static int contiguous(const uint64_t *address, uint32_t width) {
   uint64_t differs = 0;
-  for (uint64_t l = 0; l < RPL_LANES; l++) differs |= address[l] ^ (address[0] + l * width);
+  for (uint64_t l = 1; l < RPL_LANES; l++) differs |= (address[l] - address[l - 1]) ^ width;
   return !differs;
 }
 
