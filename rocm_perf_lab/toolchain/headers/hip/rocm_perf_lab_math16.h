@@ -90,9 +90,9 @@ ROCM_PERF_LAB_BINARY(nextafter)
 ROCM_PERF_LAB_BINARY(pow)
 ROCM_PERF_LAB_BINARY(remainder)
 
-// Equal types keep their type.
-template <class T> ROCM_PERF_LAB_MATH for_small<T, T> max(T x, T y) { return (T)::fmaxf((float)x, (float)y); }
-template <class T> ROCM_PERF_LAB_MATH for_small<T, T> min(T x, T y) { return (T)::fminf((float)x, (float)y); }
+// Equal types keep their type and are compared, as by the templates for device code in clang's headers.
+template <class T> ROCM_PERF_LAB_MATH for_small<T, T> max(T x, T y) { return x > y ? x : y; }
+template <class T> ROCM_PERF_LAB_MATH for_small<T, T> min(T x, T y) { return x < y ? x : y; }
 template <class A, class B> ROCM_PERF_LAB_MATH for_pair<A, B> max(A x, B y) { return fmax(x, y); }
 template <class A, class B> ROCM_PERF_LAB_MATH for_pair<A, B> min(A x, B y) { return fmin(x, y); }
 
