@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
             f"{data['compiles_cached']} of {data['compiles']}",
             "all",
         ),
-        Figure("speedup", f"speed-up of the demo's kernel ({kind})", f"{data['speedup']:.2f}x"),
+        Figure("speedup", f"speed-up of the demo's kernel ({kind})", _speedup(data)),
         Figure("version", "`rocm-perf --version`", f"{data['version_s']:.2f} s", "< 0.2 s"),
     ]
     publisher.publish_figures("demo and start-up", figures, data)
@@ -54,9 +54,25 @@ def measure() -> dict[str, Any]:
         "compiles_cached": sum(v["compile_cached"] for v in verdicts if v["compile_cached"] is not None),
         "compiles": sum(v["compile_cached"] is not None for v in verdicts),
         "speedup": round(result["speedup"], 3),
+        "expected_speedup": _expected(result["comparison"]),
         "time_kind": result["time_kind"],
         "version_s": round(min(_seconds(_version_command()) for _ in range(7)), 3),
     }
+
+
+def _speedup(data: dict[str, Any]) -> str:
+    text = f"{data['speedup']:.2f}x"
+    if data["expected_speedup"] is None:
+        return text
+    low, high = data["expected_speedup"]
+    return f"{text}, {low:.2f}x to {high:.2f}x expected on hardware"
+
+
+def _expected(comparison: dict[str, Any] | None) -> list[float] | None:
+    """Return the bounds of the speed-up; None if no rewrite was accepted."""
+    if comparison is None:
+        return None
+    return [round(1 / (1 - comparison[bound]), 3) for bound in ("least", "most")]
 
 
 def _demo(directory: Path) -> tuple[float, dict[str, Any]]:

@@ -66,7 +66,7 @@ class EmulatedBands:
 
 @dataclass(frozen=True)
 class RunTimes:
-    """One run. `traits` describe how and on what the times were taken; they must be equal for times to be comparable."""
+    """One run. `traits` describe the device and the method; they must be equal for times to be comparable."""
 
     emulated: bool
     traits: tuple[tuple[str, str], ...]
