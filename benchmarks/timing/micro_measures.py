@@ -129,6 +129,17 @@ def stream(emulation: Emulation, parameters: Parameters) -> float:
     return arrays * 8 * count / emulation.nanoseconds(launch)
 
 
+def babelstream(emulation: Emulation, parameters: Parameters) -> float:
+    """Return GB/s of a kernel of BabelStream."""
+    kernel, count = str(parameters["kernel"]), 1 << (23 if emulation.quick else 26)
+    groups = 4 * emulation.target.compute_units if kernel == "dot" else count // 1024
+    used = {"copy": "ac", "mul": "bc", "dot": "ab"}.get(kernel, "abc")
+    arrays = tuple(output(name, count if name in used else 1, "f8") for name in "abc")
+    arguments = (*arrays, output("sums", groups, "f8"), scalar("n", count, "u8"))
+    launch = emulation.launch("babelstream.hip", f"babel_{kernel}", (groups, 1, 1), (1024, 1, 1), arguments)
+    return len(used) * 8 * count / emulation.nanoseconds(launch)
+
+
 def vector_rate(emulation: Emulation, parameters: Parameters) -> float:
     """Return GFLOP/s of dependent vector instructions."""
     operation, waves, groups = str(parameters["operation"]), int(parameters["waves"]), int(parameters.get("workgroups", 1))
@@ -190,6 +201,7 @@ MICRO_MEASURES: dict[str, Callable[[Emulation, Parameters], float]] = {
     "shared_reads": shared_reads,
     "shared_chunks": shared_chunks,
     "stream": stream,
+    "babelstream": babelstream,
     "vector_rate": vector_rate,
     "device_vector_rate": device_vector_rate,
     "matrix_cycles": matrix_cycles,
