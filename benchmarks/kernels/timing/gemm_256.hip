@@ -166,10 +166,8 @@ extern "C" __global__ __launch_bounds__(256, 1) void gemm_256(const element_t* _
       dot(sum, x, y);
       if (READ) next = read_operand(lds[read], base);
       if (STORE) store_half(lds[store], halves[store]);
-      if (LOAD) {
-        load(store, min(at, k - 64));
-        if (!STORE) keep(halves[store]);
-      }
+      if (LOAD && !STORE) keep(halves[store]);
+      if (LOAD) load(store, min(at, k - 64));
       interleave();
       if (READ && STORE && (read == 0 || read == 3 || (BARRIERS == 3 && read == 1))) __syncthreads();
       __builtin_amdgcn_sched_barrier(0);
