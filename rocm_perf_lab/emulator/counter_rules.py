@@ -8,13 +8,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rocm_perf_lab.core.resources import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numpy.typing import NDArray
+
     Number = int | float
-    Rule = Callable[[Mapping[str, Number]], Number]
+    Rule = Callable[[Mapping[str, Any]], Any]
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -54,6 +58,17 @@ def model_counters(section: str, values: Mapping[str, Number]) -> dict[str, floa
         if value >= 0:
             counters[name] = float(value)
     return counters
+
+
+def array_counters(section: str, values: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    """Return the counters of a section for several units at once, rounded, (n_units) each.
+
+    Args:
+        section: Section whose rules have all values.
+        values: Events of the units, (n_units) each.
+    """
+    units = np.zeros(len(next(iter(values.values()))))
+    return {name: np.round(units + rule(values)) for name, rule in _rules(section).items()}
 
 
 def counters_of(section: str) -> tuple[str, ...]:

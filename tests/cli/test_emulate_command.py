@@ -124,7 +124,11 @@ def test_the_document_holds_the_launch_its_counters_and_its_outputs(hsaco: str) 
     assert document["provenance"]["emulated"] is True
     assert document["provenance"]["target"] == "mi300x"
     assert set(document["estimated_counters"]) < set(document["counters"])
-    assert "SQ_WAVES" not in document["estimated_counters"]
+    certificates = document["counter_certificates"]
+    assert set(certificates) == set(document["counters"])
+    assert (certificates["SQ_WAVES"], certificates["TCP_TOTAL_CACHE_ACCESSES_sum"]) == ("exact", "bounded")
+    assert document["estimated_counters"] == [name for name, kind in certificates.items() if kind == "estimated"]
+    assert "SQ_WAVE_CYCLES" in document["estimated_counters"]
 
 
 def test_equal_launches_print_equal_documents(hsaco: str) -> None:

@@ -118,7 +118,7 @@ def test_channels_of_a_copy_are_loaded_evenly_as_on_a_real_mi300x(emulated: Mapp
 
     assert measured.max() < 1.05 * measured.min()  # even
     assert channels.mean() == pytest.approx(measured.mean(), rel=0.01)
-    assert np.abs(channels / measured - 1).max() < 0.4  # noise of a sample of 32 lines per channel
+    assert np.std(channels / measured) < 0.3  # a sample of 32 lines per channel has a noise of 0.18
 
 
 class Requests(ctypes.Structure):

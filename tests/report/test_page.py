@@ -51,6 +51,21 @@ def test_an_emulated_time_has_its_error_band(documents: Path) -> None:
     assert "less than 1.25x are indistinguishable on the emulator" in page
 
 
+def test_emulated_counters_are_listed_by_certificate(documents: Path) -> None:
+    profile = read(documents, "profile.json")
+    profile["counter_certificates"] = {
+        "SQ_WAVES": {"certificate": "exact", "bound": None, "scope": ""},
+        "SQ_INSTS": {"certificate": "exact", "bound": None, "scope": ""},
+        "TCC_HIT_sum": {"certificate": "bounded", "bound": 0.03, "scope": "a stream"},
+    }
+
+    page = " ".join(render(profile, read(documents, "analysis.json"), None, "vecCopy").split())
+
+    assert "<summary>2 exact</summary>SQ_INSTS, SQ_WAVES" in page
+    assert "<summary>1 bounded</summary>TCC_HIT_sum" in page
+    assert "estimated</summary>" not in page
+
+
 def test_a_measured_time_is_not_called_emulated(documents: Path) -> None:
     profile = read(documents, "profile.json")
     profile["provenance"] |= {"emulated": False, "time_kind": "measured"}

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.counter_rules import counters_of, is_counter, model_counters
+import numpy as np
+
+from rocm_perf_lab.emulator.counter_rules import array_counters, counters_of, is_counter, model_counters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from rocm_perf_lab.emulator.timing.shared_caches import SharedMemoryProfile
@@ -102,11 +103,9 @@ def _traffic(memory: SharedMemoryProfile, *, scalar_line_reads: float) -> dict[s
 
 def _channel_counters(channels: NDArray[np.void], cycles: float) -> dict[str, float]:
     """Return the counters of every channel, numbered through the XCDs."""
-    names = channels.dtype.names or ()
     flat = channels.reshape(-1)
+    events = {f"{_CHANNEL_PREFIX}{name}": flat[name].astype(np.float64) for name in channels.dtype.names or ()}
     counters: dict[str, float] = {}
-    for number in range(len(flat)):
-        events = {f"{_CHANNEL_PREFIX}{name}": int(flat[name][number]) for name in names}
-        found = model_counters("shared_channels", {"cycles": cycles, **events})
-        counters |= {f"{name}[{number}]": value for name, value in found.items()}
+    for name, values in array_counters("shared_channels", {"cycles": np.full(len(flat), cycles), **events}).items():
+        counters |= {f"{name}[{number}]": value for number, value in enumerate(values.tolist())}
     return counters
