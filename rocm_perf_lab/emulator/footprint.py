@@ -43,7 +43,7 @@ _CHANNEL_BITS = (
 )
 CHANNEL_MASKS = tuple(sum(1 << bit for bit in bits) for bits in _CHANNEL_BITS)
 """Masks of the address bits whose parities number a channel; the first ones number a channel of L2."""
-_LINES_IN_DETAIL = 1 << 12
+_LINES_IN_DETAIL = 1 << 13
 """Lines of all allocations up to which every line is recorded."""
 _LARGEST_SHIFT = 8
 _RECORDS = 1 << 18

@@ -253,3 +253,16 @@ def test_scratch_is_recorded_interleaved_and_in_the_slot_of_the_workgroup() -> N
     assert lines_of(recorded) == [32 + 12 * 64 // 128, 32 + 12 * 64 // 128 + 1]
     assert field(recorded, ALLOCATION_SHIFT, 15) == [PRIVATE_ALLOCATION] * 2
     assert field(recorded, 47, 4) == [15, 15]
+
+
+def test_scalar_loads_are_recorded_for_the_first_wavefront_of_a_workgroup() -> None:
+    with RecordingBench() as bench:
+        for wave in (0, 1):
+            bench.wave.wave_in_workgroup = wave
+            assert bench.call("rpl_scalar_load", 8, ctypes.c_uint64(bench.buffer_x.address + 256), 4) == 0
+
+        recorded = bench.footprint()
+
+    assert lines_of(recorded) == [2]
+    assert field(recorded, 53, 1) == [1]
+    assert recorded.memory_instructions.tolist() == [2]

@@ -241,10 +241,11 @@ static void record_access(struct rpl_wave *w, uint64_t allocation, int access, i
   struct rpl_footprint *f = w->machine->footprint;
   uint64_t instruction = allocation << RPL_PLACE_ALLOCATION | (uint64_t)access << RPL_PLACE_KIND |
                          (uint64_t)scalar << RPL_PLACE_SCALAR | (uint64_t)(w->wave_in_workgroup & 15) << RPL_PLACE_WAVE;
-  if (low / RPL_CACHED_LINE_BYTES + DENSE_LINES > (high - 1) / RPL_CACHED_LINE_BYTES)
-    record_dense(w, instruction, access == RPL_LOAD, lanes, address, width, base, low, high);
-  else
-    record_scattered(w, instruction, access == RPL_LOAD, lanes, address, width, base);
+  int is_dense = low / RPL_CACHED_LINE_BYTES + DENSE_LINES > (high - 1) / RPL_CACHED_LINE_BYTES;
+  // Wavefronts of a workgroup load the same scalars, as a rule, so that the scalar cache serves all but the first.
+  int is_recorded = !scalar || w->wave_in_workgroup == 0;
+  if (is_recorded && is_dense) record_dense(w, instruction, access == RPL_LOAD, lanes, address, width, base, low, high);
+  else if (is_recorded) record_scattered(w, instruction, access == RPL_LOAD, lanes, address, width, base);
   int in_window = f->windows && !scalar && w->memory_instructions < RPL_WINDOW_INSTRUCTIONS * RPL_WINDOWS;
   if (in_window && w->workgroup_number < RPL_WINDOW_GROUPS * f->xcds)
     count_channels(w, access == RPL_LOAD, allocation, lanes, address, width, base, low, high);
