@@ -69,6 +69,7 @@ def test_the_newest_system_clang_is_used_with_rocms_headers(tmp_path: Path) -> N
 
     assert compiler.command == (str(newest),)
     assert f"--rocm-path={rocm}" in compiler.flags
+    assert f"-idirafter{rocm / 'include' / 'hip'}" in compiler.flags
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,17 @@ extern "C" __global__ void k(float* a, double* b) {
 }"""
 
 
+SHORT_NAMES = """
+#include "hip_runtime.h"
+#include "hip_fp16.h"
+#include <hip_bf16.h>
+#include <hip_cooperative_groups.h>
+#include <hip/hip_fp16.h>
+extern "C" __global__ void k(half* a, __hip_bfloat16* b) {
+  auto tile = cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());
+  if (tile.thread_rank() == 0) a[0] = __float2half(__bfloat162float(b[0]));
+}"""
+
 _ENCODING = r"_(e32|e64|sdwa|dpp)$"
 """Compilers choose the encoding of one operation: v_add_f16_e32 or v_add_f16_sdwa."""
 
@@ -167,6 +178,8 @@ def test_cooperative_groups_synchronise_and_shuffle(tmp_path: Path, cache_dir: P
     assert used["v_mbcnt_hi_u32_b32"] >= 1
 
 
-@pytest.mark.parametrize("source", [COMPLEX, CONSTANTS, GRID_SYNC], ids=["complex", "constants", "grid sync"])
+@pytest.mark.parametrize(
+    "source", [COMPLEX, CONSTANTS, GRID_SYNC, SHORT_NAMES], ids=["complex", "constants", "grid sync", "short"]
+)
 def test_kernels_compile_without_warnings(tmp_path: Path, cache_dir: Path, source: str) -> None:
     assert mnemonics(source, tmp_path, cache_dir)["s_endpgm"] >= 1
