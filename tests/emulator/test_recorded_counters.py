@@ -188,6 +188,16 @@ def test_a_read_of_l2_fetches_a_line(gpu: str) -> None:
     assert wide_recording(gpu)["TCP_TCC_READ_REQ_sum"] == [lines] * 3
 
 
+@pytest.mark.parametrize(
+    ("gpu", "writes"), [("MI200", "TCC_EA_WRREQ_sum"), ("MI300X_A1", "TCC_EA0_WRREQ_sum"), ("MI350", "TCC_EA0_WRREQ_sum")]
+)
+def test_a_line_that_is_written_back_makes_two_writes_to_memory(gpu: str, writes: str) -> None:
+    recording = wide_recording(gpu)
+
+    for lines, requests in zip(recording["TCC_WRITEBACK_sum"], recording[writes], strict=True):
+        assert lines == pytest.approx(requests / 2, rel=0.005)
+
+
 @pytest.mark.parametrize(("gpu", "units", "engines"), [("MI200", 104, 8), ("MI300X_A1", 304, 32)])
 def test_busy_clocks_of_compute_units_are_not_quad_cycles(gpu: str, units: int, engines: int) -> None:
     recording = wide_recording(gpu)
