@@ -67,7 +67,7 @@ class TimingParameters(BaseModel):
     vector_queue: int
     """Vector memory instructions that wait for the address pipe of a CU before wavefronts stall."""
     outstanding_lines: int
-    """Lines of 128 bytes that a CU can have in flight beyond its vector L1."""
+    """Lines of 128 bytes that a CU can have in flight beyond L2."""
     tlb_entries: int
     tlb_page_bytes: int
     tlb_miss_cycles: int

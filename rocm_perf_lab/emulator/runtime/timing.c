@@ -152,10 +152,6 @@ static double fetch_line(struct unit *u, struct wave_state *w, double start, uin
   const struct rpl_line_sources *sources = u->run->sources;
   struct rpl_cu_counters *n = u->run->counters;
   int in_l2, in_mall = 0, is_pending = 0;
-  if (cu->outstanding_lines) {
-    double *slot = &u->outstanding[u->missed % cu->outstanding_lines];
-    if (u->missed >= cu->outstanding_lines) start = later(start, *slot);
-  }
   n->l2_reads++;
   cache_lookup(&u->l2, line, &in_l2);  // with sources: lines that this CU accessed recently
   if (sources && !in_l2) {
@@ -170,9 +166,17 @@ static double fetch_line(struct unit *u, struct wave_state *w, double start, uin
   }
   double port = transfer(&u->l2_port_free, start, 128, cu->l2_port_bytes);
   double at = later(port, transfer_ahead(&u->l2_free, start, 128, cu->l2_bytes, cu->l2_burst_cycles));
-  if (in_l2 || is_pending) {
+  if (in_l2) {
     n->l2_hits++;
-    at += is_pending ? cu->mall_latency : cu->l2_latency;
+    return at + cu->l2_latency;
+  }
+  if (cu->outstanding_lines && u->missed >= cu->outstanding_lines) {
+    start = later(start, u->outstanding[u->missed % cu->outstanding_lines]);
+    at = later(at, start);
+  }
+  if (is_pending) {
+    n->l2_hits++;
+    at += cu->mall_latency;
   } else {
     n->l2_misses++;
     n->dram_reads++;

@@ -49,7 +49,7 @@ struct rpl_cu_parameters {
   uint32_t l1_latency, l2_latency, mall_latency, dram_latency, store_latency, atomic_latency;
   uint32_t l1_lines, l1_ways, l2_lines, mall_lines;  // this CU's share of L2 and MALL, in lines of 128 bytes; only without sources
   uint32_t scalar_lines, instruction_lines;     // of 64 bytes
-  uint32_t outstanding_lines;                   // vector L1 misses in flight
+  uint32_t outstanding_lines;                   // in flight beyond L2
   uint32_t vector_queue, lds_queue_cycles, lds_issue_cycles;
   uint32_t valu_to_memory_cycles, valu_to_scalar_cycles, scalar_to_branch_cycles, matrix_to_wait_cycles;
   uint32_t fetch_block_cycles;                  // between two blocks of 32 bytes of one wavefront
