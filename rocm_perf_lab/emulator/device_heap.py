@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocm_perf_lab.emulator.memory import PAGE_BYTES, Allocation, DeviceMemory, DeviceMemoryError
+from rocm_perf_lab.emulator.structures import AllocationEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.emulator.structures import AllocationEntry, ChecksRecord, MachineState
+    from rocm_perf_lab.emulator.structures import ChecksRecord, MachineState
 
 BOOKS_NAME, SLAB_NAME, BLOCK_NAME = "device heap", "device malloc slab", "device malloc"
 BOOKS_BYTES = 128 << 10
@@ -28,7 +29,7 @@ _SLAB_BYTES = 2 << 20
 _LIMIT_BYTES = 1 << 30
 """Limit of live memory, beyond which `malloc` returns null; lower than on a GPU, since this is host memory."""
 _REGION_BYTES = 256 << 20
-_ENTRY = np.dtype([("begin", "<u8"), ("end", "<u8"), ("freed", "<u8"), ("written", "<u8"), ("first_page", "<u8")])
+_ENTRY = np.dtype([(name, "<u8") for name, *_ in AllocationEntry._fields_])
 """struct rpl_allocation."""
 
 
@@ -94,7 +95,9 @@ class MutableRegistry:
 
     def add(self, allocations: Sequence[Allocation]) -> None:
         """Make allocations accessible to the kernel; checks have no shadow memory for them."""
-        new = np.array(sorted((a.address, a.end, 0, 0, 0) for a in allocations if a.nbytes), dtype=_ENTRY)
+        ranges = np.array(sorted((a.address, a.end) for a in allocations if a.nbytes), np.uint64).reshape(-1, 2)
+        new = np.zeros(len(ranges), dtype=_ENTRY)
+        new["begin"], new["end"] = ranges.T
         places = np.searchsorted(self._entries["begin"], new["begin"])
         self._entries = np.insert(self._entries, places, new)
         self._shadows = [np.insert(shadow, places, 0) for shadow in self._shadows]

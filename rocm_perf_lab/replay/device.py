@@ -162,7 +162,7 @@ class ReplayDevice:
         self._emulated = outcome.emulated
         durations = [round(sample * 1e3) for sample in outcome.samples_us]
         wanted = {name: outcome.counters[name] for name in counters if name in outcome.counters}
-        write_database(database, launch_record(self._target, self.identity, launch, durations, wanted))
+        write_database(database, launch_record(self._target, self.identity, launch, durations, wanted, outcome.sample_seed))
         return DeviceRun(_outputs(outputs, outcome), database)
 
     def expected_outputs(self, launch: Launch) -> Mapping[str, NDArray[Any]] | None:

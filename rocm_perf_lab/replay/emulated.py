@@ -95,13 +95,17 @@ class EmulatedReplayer:
         self._loaded: dict[str, LoadedCodeObject] = {}
         self._current: _LoadedCode | None = None
         self._counters: Mapping[str, float] = {}
+        self._sample_seed: int | None = None
         self._notes: dict[str, None] = dict.fromkeys(_capture_notes(capture))
 
     @property
     def environment(self) -> ReplayEnvironment:
         """The emulated GPU."""
         return ReplayEnvironment(
-            f"{self._target.architecture} (emulator, {self._target.name})", f"none (emulator {__version__})", True
+            f"{self._target.architecture} (emulator, {self._target.name})",
+            f"none (emulator {__version__})",
+            True,
+            self._sample_seed,
         )
 
     @property
@@ -258,6 +262,7 @@ class EmulatedReplayer:
             ctypes.memmove(address, kernarg, len(kernarg))
 
     def _estimate(self, code: _LoadedCode, result: LaunchResult) -> float:
+        self._sample_seed = result.sample_seed
         timing = estimate_launch(
             self._target,
             code.kernel,

@@ -67,6 +67,7 @@ def run_job(capture: Capture, replayer: Replayer, job: ReplayRequest) -> ReplayO
         gpu_agent=environment.gpu_agent,
         rocm_version=environment.rocm_version,
         emulated=environment.emulated,
+        sample_seed=environment.sample_seed,
         pid=os.getpid(),
         kernel=kernel.name,
         notes=replayer.notes,

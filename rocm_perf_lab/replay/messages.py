@@ -75,7 +75,7 @@ class Verification(_Message):
 
 
 class ReplayOutcome(_Message):
-    """Result of a replay request. `emulated`: the durations are estimates of a timing model."""
+    """Result of a replay request. `emulated`: durations are estimates of a timing model, from workgroups that the seed chose."""
 
     samples_us: tuple[float, ...]
     warmup_us: tuple[float, ...] = ()
@@ -85,6 +85,7 @@ class ReplayOutcome(_Message):
     gpu_agent: str
     rocm_version: str
     emulated: bool
+    sample_seed: NonNegativeInt | None = None
     pid: int
     kernel: str
     notes: tuple[str, ...] = ()

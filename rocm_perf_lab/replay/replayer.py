@@ -25,6 +25,8 @@ class ReplayEnvironment:
     gpu_agent: str
     rocm_version: str
     emulated: bool
+    sample_seed: int | None = None
+    """Seed that chose the workgroups from which the last emulated time was estimated."""
 
 
 class Replayer(Protocol):

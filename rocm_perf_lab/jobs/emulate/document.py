@@ -60,6 +60,7 @@ def emulation_document(emulation: Emulation, request: EmulateRequest, files: Map
             "code_object": str(request.file),
             "code_object_sha256": launch.code_object.sha256,
             "check": request.check,
+            "sample_seed": emulation.sample_seed,
         },
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"

@@ -61,6 +61,7 @@ def emulate(request: EmulateRequest, *, database: Path) -> Emulation:
         printed=run.printed,
         host_calls=run.host_calls,
         notes=run.notes,
+        sample_seed=trace.provenance.sample_seed,
     )
 
 

@@ -61,6 +61,8 @@ class Emulation:
     printed: tuple[PrintedPiece, ...] = ()
     host_calls: int = 0
     notes: tuple[str, ...] = ()
+    sample_seed: int | None = None
+    """Seed that chose the workgroups from which the time was estimated."""
 
 
 @dataclass(frozen=True)
