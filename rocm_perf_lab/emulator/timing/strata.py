@@ -82,6 +82,8 @@ def stratify(counts: NDArray[np.void], limit: int) -> Integers:
     Returns:
         (n_workgroups) -> stratum, numbered from 0.
     """
+    if _is_uniform(counts):
+        return np.zeros(len(counts), np.int64)
     distinct, row_of = _distinct_rows(_features(counts))
     weights = _sums(row_of, _weights(counts))
     leaves = [np.arange(len(distinct))]
@@ -170,6 +172,10 @@ def assign(
         random: Source of the order in which equally near representatives alternate.
     """
     ids = np.asarray(chosen, np.int64)
+    if _is_uniform(counts):
+        representatives = _alternating(np.arange(len(counts)), np.arange(len(ids)), ids, xcds, random)
+        representatives[ids] = np.arange(len(ids))
+        return WorkgroupSample(tuple(ids.tolist()), strata, representatives, np.ones(len(counts)))
     features, row_of = _distinct_rows(np.column_stack([_features(counts), strata]))
     references = np.column_stack([_features(counts[ids]), strata[ids]])
     nearest = _nearest(features, references)
@@ -183,6 +189,10 @@ def assign(
     instructions = counts["instructions"].astype(np.float64)
     scale = instructions / np.maximum(instructions[ids][representatives], 1.0)
     return WorkgroupSample(tuple(int(n) for n in ids), strata, representatives, scale)
+
+
+def _is_uniform(counts: NDArray[np.void]) -> bool:
+    return all((counts[name] == counts[name][0]).all() for name in _COMPARED)
 
 
 def _features(counts: NDArray[np.void]) -> Floats:
@@ -251,13 +261,15 @@ def _choose_from(members: Integers, share: int, xcds: int, random: np.random.Gen
         return set(members.tolist())
     chosen: set[int] = set()
     for part in np.array_split(members, max(1, -(-share // 2))):
-        free = [n for n in random.permutation(part)[:_ATTEMPTS].tolist() if n not in chosen]
+        free = [n for n in part[random.integers(len(part), size=_ATTEMPTS)].tolist() if n not in chosen]
         first = next((n for n in free if _contains(members, n + xcds) and n + xcds not in chosen), free[0] if free else None)
         if first is None:
             continue
         chosen.add(first)
         if len(chosen) < share and _contains(members, first + xcds):
             chosen.add(first + xcds)
+    if len(chosen) == share:
+        return chosen
     others = np.setdiff1d(members, np.fromiter(chosen, np.int64))
     return chosen | set(random.permutation(others)[: share - len(chosen)].tolist())
 
