@@ -2,96 +2,11 @@
 // its XCD and then the MALL. Caches are scaled to the sample of lines.
 #include "shared_caches.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "machine.h"
+#include "sampled_cache.h"
 
 enum { LEAST_L1_LINES = 64, FILLS_OF_A_PACE = 32 };
 enum { LINE_BYTES = RPL_CACHED_LINE_BYTES, SECTOR_BYTES = 32, REQUEST_BYTES = 64, ALL_SECTORS = 15, SCALAR_LOADS = 3 };
-
-struct entry {
-  uint32_t filled;      // time
-  uint8_t is_complete;  // all bytes are valid
-  uint8_t dirty;        // sectors
-  uint8_t written;      // dwords, limited to the size of a line
-  uint8_t padding;
-};
-
-// Arrays are [sets * ways]. A tag is the line plus one, 0 if empty.
-struct cache {
-  uint64_t *tags;
-  uint32_t *used;
-  struct entry *entries;
-  uint32_t sets, ways, clock, sampling;
-  uint64_t random;
-};
-
-enum { NOT_FOUND = -1 };
-
-static uint32_t greater(uint32_t a, uint32_t b) { return a > b ? a : b; }
-
-static int cache_open(struct cache *c, uint32_t lines, uint32_t ways, uint32_t sampling) {
-  uint32_t scaled = greater(lines / sampling, 1);
-  c->ways = scaled < ways ? scaled : ways;
-  c->sets = greater(scaled / c->ways, 1);
-  c->clock = 0;
-  c->sampling = sampling;
-  c->random = 1;
-  size_t count = (size_t)c->sets * c->ways;
-  c->tags = calloc(count, sizeof *c->tags);
-  c->used = calloc(count, sizeof *c->used);
-  c->entries = calloc(count, sizeof *c->entries);
-  return c->tags && c->used && c->entries;
-}
-
-static void cache_close(struct cache *c) {
-  free(c->tags);
-  free(c->used);
-  free(c->entries);
-}
-
-static void cache_clear(struct cache *c) {
-  memset(c->tags, 0, (size_t)c->sets * c->ways * sizeof *c->tags);
-  memset(c->used, 0, (size_t)c->sets * c->ways * sizeof *c->used);
-}
-
-// Consecutive lines of the sample are in consecutive sets, so that contiguous data fill a cache evenly. Higher bits rotate the
-// sets, so that strides do not meet in few of them.
-static int64_t first_way(const struct cache *c, uint64_t line) {
-  uint64_t number = line / c->sampling, round = number / c->sets;
-  uint64_t rotation = (round ^ round >> 17) * 0x9E3779B97F4A7C15ull >> 40;
-  return (int64_t)((number + rotation) % c->sets * c->ways);
-}
-
-// Returns the place of a line, or NOT_FOUND.
-static int64_t cache_find(struct cache *c, uint64_t line) {
-  int64_t first = first_way(c, line);
-  for (int64_t k = first; k < first + c->ways; k++)
-    if (c->tags[k] == line + 1) {
-      c->used[k] = ++c->clock;
-      return k;
-    }
-  return NOT_FOUND;
-}
-
-// The place to use for a line: an empty one, the least recently used one, or a random one.
-static int64_t cache_victim(struct cache *c, uint64_t line, int at_random) {
-  int64_t first = first_way(c, line), oldest = first;
-  for (int64_t k = first; k < first + c->ways; k++) {
-    if (!c->tags[k]) return k;
-    if (c->used[k] < c->used[oldest]) oldest = k;
-  }
-  if (!at_random) return oldest;
-  c->random = c->random * 6364136223846793005ull + 1442695040888963407ull;
-  return first + (int64_t)((c->random >> 33) % c->ways);
-}
-
-static void cache_fill(struct cache *c, int64_t at, uint64_t line, uint32_t now) {
-  c->tags[at] = line + 1;
-  c->used[at] = ++c->clock;
-  c->entries[at] = (struct entry){.filled = now};
-}
 
 // Vector L1 of a compute unit. A sample of few lines is too small for LRU: the lines that were fetched since the last use of a line
 // follow from the pace of fetching instead, and L1 still holds the line if they are fewer than it has.
@@ -114,7 +29,7 @@ struct model {
   struct cache *l2, mall;       // [xcds]
   struct active *active;        // [units_per_xcd * resident][xcds]
   uint64_t *heap, heaped;
-  uint64_t next_group[RPL_MAX_XCDS];
+  uint64_t *next_group;         // [xcds]: first workgroup that has not started
 };
 
 // ---- channels ----
@@ -439,7 +354,8 @@ int rpl_shared_caches(const struct rpl_shared_run *run) {
   m.l2 = calloc(p->xcds, sizeof *m.l2);
   m.heap = calloc((size_t)units * p->resident, sizeof *m.heap);
   m.active = calloc((size_t)units * p->resident, sizeof *m.active);
-  int ok = m.l1 && m.l2 && m.heap && m.active && cache_open(&m.mall, p->mall_lines, p->mall_ways, p->sampling);
+  m.next_group = calloc(p->xcds, sizeof *m.next_group);
+  int ok = m.l1 && m.l2 && m.heap && m.active && m.next_group && cache_open(&m.mall, p->mall_lines, p->mall_ways, p->sampling);
   for (uint32_t k = 0; ok && k < units; k++) ok = l1_open(&m, &m.l1[k]);
   for (uint32_t k = 0; ok && k < p->xcds; k++) ok = cache_open(&m.l2[k], p->l2_lines, p->l2_ways, p->sampling);
   if (ok && run->is_warm) warm_up(&m);
@@ -451,6 +367,7 @@ int rpl_shared_caches(const struct rpl_shared_run *run) {
   free(m.l2);
   free(m.heap);
   free(m.active);
+  free(m.next_group);
   return !ok;
 }
 

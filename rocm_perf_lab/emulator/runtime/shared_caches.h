@@ -4,8 +4,6 @@
 #define RPL_SHARED_CACHES_H
 #include "footprint.h"
 
-enum { RPL_MAX_XCDS = 64 };
-
 // What served a request. A pending line is in L2 already, but another request fetched it within `pending_time` before.
 enum rpl_service { RPL_SERVED_L1, RPL_SERVED_L2, RPL_SERVED_L2_PENDING, RPL_SERVED_MALL, RPL_SERVED_HBM, RPL_SERVICES };
 // Requests: vector loads, stores, atomics, scalar loads.

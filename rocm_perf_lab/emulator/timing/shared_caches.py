@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.footprint import ALLOCATION_MASK, ALLOCATION_SHIFT, CHANNEL_MASKS, LINE_BYTES, PRIVATE_ALLOCATION
 from rocm_perf_lab.emulator.timing.shared_cache_structures import (
     CHANNEL_COUNTS,
@@ -139,7 +140,7 @@ def shared_memory_profile(
         warm: The same launch ran before, so that the MALL has what it left there; L2 is always empty at the start.
 
     Raises:
-        MemoryError: The host has too little memory.
+        EmulationError: The host has too little memory.
     """
     parameters = _parameters(target, footprint.sampling, resident_workgroups)
     workgroups = len(footprint.memory_instructions)
@@ -162,7 +163,7 @@ def shared_memory_profile(
         totals=ctypes.addressof(totals),
     )
     if runtime.library.rpl_shared_caches(ctypes.byref(run)):
-        raise MemoryError("model of the shared caches")
+        raise EmulationError("too little memory for the model of the shared caches", hint="Free memory of the host.")
     return _profile(footprint, served, channels, memory_channels, totals)
 
 
@@ -189,7 +190,7 @@ def _parameters(target: Target, sampling: int, resident_workgroups: int) -> Shar
     caches = target.caches
     return SharedParameters(
         xcds=target.xcds,
-        units_per_xcd=target.compute_units // target.xcds,
+        units_per_xcd=max(1, target.compute_units // target.xcds),
         resident=max(1, resident_workgroups),
         sampling=sampling,
         l1_lines=caches.vector_l1_bytes // LINE_BYTES,
