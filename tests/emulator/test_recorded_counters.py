@@ -207,6 +207,32 @@ def test_busy_clocks_of_compute_units_are_not_quad_cycles(gpu: str, units: int, 
 
 
 @pytest.mark.parametrize(
+    ("width", "loads", "accesses", "lookups", "coalescable", "reads"),
+    [
+        pytest.param(2, 4096, 65536, 16384, 4096, 8192, id="short"),
+        pytest.param(4, 524288, 8388608, 2097152, 524288, 2097152, id="float"),
+        pytest.param(8, 524288, 33554432, 8388608, 0, 4194304, id="double"),
+    ],
+)
+def test_contiguous_loads_count_as_on_a_real_mi200(
+    width: int, loads: int, accesses: int, lookups: int, coalescable: int, reads: int
+) -> None:
+    """Compare with counters of mixbench on MI200 in the tests of ROCm's omniperf (workloads/mixbench/mi200).
+
+    No rule was derived from them.
+
+    The columns are TA_FLAT_READ_WAVEFRONTS, TCP_TOTAL_ACCESSES, TCP_TOTAL_CACHE_ACCESSES (equal to TCP_UTCL1_REQUEST),
+    TD_COALESCABLE_WAVEFRONT and TCP_TCC_READ_REQ.
+    """
+    addresses = range(0, LANES * width, width)
+    found = requests_of(addresses, width, line_shift=LINE_SHIFT["MI200"])
+
+    assert (loads * found.accesses, loads * found.lookups) == (accesses, lookups)
+    assert loads * found.is_coalesced == coalescable
+    assert loads * segments_of(addresses, width) == reads  # lines of 64 bytes
+
+
+@pytest.mark.parametrize(
     ("addresses", "width", "accesses", "lookups", "is_coalesced"),
     [
         pytest.param(range(0, 256, 4), 4, 16, 4, True, id="contiguous dwords: 16 lanes a lookup"),
