@@ -14,6 +14,7 @@ from benchmarks.timing.emulation import Emulation
 from benchmarks.timing.gemm_measures import gemm_variant
 
 SIDE = 2048
+COLUMNS = ("variant or relation", "time or ratio", "rate or result", "reason")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Relation:
-    """Order of two variants that a published measurement states; `ratio` is the emulated one."""
+    """Order of two variants that a published measurement states."""
 
     slower: str
     faster: str
@@ -122,7 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows["relations"] = ("stated relations that hold", f"{held} of {len(RELATIONS)}", "", "")
     data = {"times": times, "relations": [asdict(relation) for relation in RELATIONS]}
     title = f"near variants of a product of {SIDE} x {SIDE} x {SIDE}, emulated"
-    publisher.publish(title, ("variant or relation", "time or ratio", "rate or result", "reason"), rows, data)
+    publisher.publish(title, COLUMNS, rows, data, width=160)
 
 
 def microseconds(emulation: Emulation, variant: Variant) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rocm_perf_lab.device.protocol import Launch
+    from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue
 
 EMULATION = Emulation()
 RANDOM = np.random.default_rng(7)
@@ -38,7 +38,7 @@ def test_variants_of_a_product_are_correct(variant: Variant, tmp_path: Path) -> 
     dtype = "f4" if variant.file == "gemm_f32.hip" else "f2"
     a, b = small((m, k), dtype), small((k, n), dtype)
     stored = np.ascontiguousarray(b.T) if variant.b_transposed else b
-    arguments = (
+    arguments: tuple[BufferValue | ScalarValue, ...] = (
         source_buffer("a", a.ravel()),
         source_buffer("b", stored.ravel()),
         output("c", m * n, dtype),
@@ -56,7 +56,7 @@ def test_variants_of_a_product_are_correct(variant: Variant, tmp_path: Path) -> 
 def test_product_in_tiles_of_256_is_correct(defines: dict[str, int], tmp_path: Path) -> None:
     m, n, k = 512, 256, 256
     a, b = small((m, k), "f2"), small((n, k), "f2")
-    arguments = (
+    arguments: tuple[BufferValue | ScalarValue, ...] = (
         source_buffer("a", a.ravel()),
         source_buffer("b", b.ravel()),
         output("c", m * n, "f2"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.timing.published import Parameters
-    from rocm_perf_lab.device.protocol import BufferValue, Launch
+    from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue
 
 DEFINES = ("READ", "STORE", "LOAD", "PER_PHASE", "INTERLEAVE", "BARRIERS", "GROUP_M", "BF16", "BUFFER_LOADS")
 TILE = 256
@@ -52,8 +52,8 @@ def _gemm_256_clocks(clock_mhz: int, steps: int, **parameters: float | str) -> f
     """Return the clocks of a product of `steps` steps; families share the runs."""
     m, n, k = int(parameters["m"]), int(parameters["n"]), steps * STEP
     dtype = "u2" if parameters.get("BF16") else "f2"
-    defines = {name: parameters[name] for name in DEFINES if name in parameters}
-    arguments = (
+    defines: dict[str, Any] = {name: parameters[name] for name in DEFINES if name in parameters}
+    arguments: tuple[BufferValue | ScalarValue, ...] = (
         source_buffer("a", np.zeros(m * k, dtype)),
         source_buffer("b", np.zeros(n * k, dtype)),
         output("c", m * n, dtype),
@@ -92,7 +92,7 @@ def _variant(emulation: Emulation, parameters: Parameters, k: int) -> Launch:
         output("c", batch * m * n, dtype),
     )
     scalars = tuple(scalar(name, value, "i4") for name, value in (("k", k), ("lda", full_k), ("ldb", b_columns), ("ldc", n)))
-    defines = {name: parameters[name] for name in ("XCDS",) if name in parameters}
+    defines: dict[str, Any] = {name: parameters[name] for name in ("XCDS",) if name in parameters}
     grid = (n // columns, m // rows, batch)
     return emulation.launch(source, kernel, grid, (block_x, block_y, 1), (*arguments, *scalars), **defines)
 
