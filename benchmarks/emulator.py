@@ -48,10 +48,14 @@ SIZES = {
     "math": {"n": 1 << 19},
     "gemm_hip": {"m": 1024, "n": 1024, "k": 1024},
     "vec_copy": {"n": 1 << 25},
+    "gemm_bf16": {"n": 2048, "k": 4096},
+    "thomas": {"n": 64, "systems": 1 << 17},
 }
 """Sizes for launches of several tenths of a second."""
 MILLION = 1e6
 BUFFER = {"kind": "buffer", "dtype": "f32", "shape": ["n"]}
+LARGE = ("straight", "doubles", "accesses", "branches")
+"""Kernels of `large.hip`."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -66,7 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def speeds() -> Iterable[Figure]:
     """Measure million wavefront instructions per second on one core."""
-    for name, goal in (("softmax", 100), ("math", 100), ("gemm_hip", 60), ("vec_copy", 50)):
+    goals = {"softmax": 100, "math": 100, "gemm_hip": 60, "vec_copy": 50, "gemm_bf16": 30, "thomas": 60}
+    for name, goal in goals.items():
         rate = f"{_rate(name, threads=1) / MILLION:.0f} M/s"
         yield Figure(name, f"emulated wavefront instructions, {name}, one core", rate, f">= {goal} M/s")
 
@@ -95,6 +100,11 @@ def translations() -> Iterable[Figure]:
         again = _translation_seconds(Path(directory))
     yield Figure("translation", "translation of softmax, decoder and LLVM loaded", f"{first:.2f} s", "< 0.6 s")
     yield Figure("cached_translation", "translation of softmax from the disk cache", f"{again:.3f} s", "< 0.1 s")
+    for name in LARGE:
+        with tempfile.TemporaryDirectory() as directory:
+            instructions, seconds = _large_translation(Path(directory), name)
+        title = f"processor time of the first launch of {name}, {instructions:,} instructions"
+        yield Figure(f"translation_{name}", title, f"{seconds:.1f} s", "< 2 s")
 
 
 def checked() -> Figure:
@@ -132,14 +142,7 @@ def _rate(name: str, *, threads: int) -> float:
     """Return instructions per second of a launch whose memory is filled and whose code is translated."""
     launched = _launch(_description(name, **SIZES[name]))
     with EmulatedGpu(load_target("mi300x"), max_instructions=10**12, threads=threads, sample=SamplePolicy(TRACED)) as machine:
-        values: list[bytes | Allocation] = []
-        for argument in launched.arguments:
-            if isinstance(argument, BufferValue):
-                buffer = machine.allocate(argument.name, argument.data.nbytes)
-                machine.write(buffer, argument.data)
-                values.append(buffer)
-            else:
-                values.append(argument.encoded)
+        values = _arguments(machine, launched)
         loaded = machine.load(launched.code_object)
         counted: list[int] = []
 
@@ -149,6 +152,19 @@ def _rate(name: str, *, threads: int) -> float:
 
         seconds = _best(run_once)
         return counted[0] / seconds
+
+
+def _arguments(machine: EmulatedGpu, launch: Launch) -> list[bytes | Allocation]:
+    """Return the arguments of a launch, with filled buffers."""
+    values: list[bytes | Allocation] = []
+    for argument in launch.arguments:
+        if isinstance(argument, BufferValue):
+            buffer = machine.allocate(argument.name, argument.data.nbytes)
+            machine.write(buffer, argument.data)
+            values.append(buffer)
+        else:
+            values.append(argument.encoded)
+    return values
 
 
 def _run(launch: Launch, *, threads: int, check: str = "none") -> None:
@@ -170,19 +186,43 @@ def _translation_seconds(cache: Path) -> float:
 
     Another kernel is launched before, so that loading the decoder and LLVM is not counted.
     """
-    program = (
+    return float(_in_new_process(cache, (
         "import time; from benchmarks.emulator import _description, _launch, _run;"
         "_run(_launch(_description('vec_copy', n=256)), threads=1);"
         "launch = _launch(_description('softmax', rows=1)); times = [];\n"
         "for _ in range(4):\n start = time.perf_counter(); _run(launch, threads=1); times.append(time.perf_counter() - start)\n"
         "print(times[0] - min(times[1:]))"
-    )
+    )))  # fmt: skip
+
+
+def _large_translation(cache: Path, name: str) -> tuple[int, float]:
+    """Return the instructions of a kernel, and the processor time of its first launch without cached translations."""
+    instructions, seconds = _in_new_process(cache, (
+        "import time; from benchmarks.emulator import _description, _first_launch, _launch, _run;"
+        "_run(_launch(_description('vec_copy', n=256)), threads=1);"
+        f"print(*_first_launch(_launch(_description({name!r}))))"
+    )).split()  # fmt: skip
+    return int(instructions), float(seconds)
+
+
+def _first_launch(launch: Launch) -> tuple[int, float]:
+    """Return the number of instructions of a kernel, and the processor time of loading and launching it."""
+    with EmulatedGpu(load_target("mi300x"), max_instructions=10**9) as machine:
+        values = _arguments(machine, launch)
+        start = time.process_time()
+        loaded = machine.load(launch.code_object)
+        result = machine.launch(loaded, launch.symbol, launch.grid, launch.block, values, launch.dynamic_lds_bytes)
+        return len(result.program.instructions), time.process_time() - start
+
+
+def _in_new_process(cache: Path, program: str) -> str:
+    """Return the output of a Python program whose cache has the runtime and compiled kernels, but no translations."""
     for part in ("runtime", "builds", "rocm"):
         if (cache_dir() / part).exists() and not (cache / part).exists():
             shutil.copytree(cache_dir() / part, cache / part, symlinks=True)
     environment = os.environ | {"ROCM_PERF_LAB_CACHE": str(cache)}
     answer = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
-    return float(answer.stdout)
+    return answer.stdout
 
 
 def _device(threads: int, check: str = "none") -> EmulatorDevice:
@@ -207,7 +247,10 @@ def _launch(description: KernelDescription) -> Launch:
 
 
 def _description(name: str, **params: int) -> KernelDescription:
-    rows: dict[str, Callable[[], dict[str, Any]]] = {"math": _math, "vec_copy": _vec_copy}
+    rows: dict[str, Callable[[], dict[str, Any]]] = {
+        "math": _math, "vec_copy": _vec_copy, "thomas": _thomas, "gemm_bf16": _gemm_bf16,
+        **{large: partial(_large, large) for large in LARGE},
+    }  # fmt: skip
     directory = resource_dir("experiments") / name
     row = rows[name]() if name in rows else yaml.safe_load((directory / "kernel.yaml").read_text()) | {"directory": directory}
     return KernelDescription.model_validate(row | {"params": row["params"] | params})
@@ -228,6 +271,45 @@ def _vec_copy() -> dict[str, Any]:
         {"name": "b", **doubles, "access": "out"},
         {"name": "n", "kind": "scalar", "dtype": "i32", "value": "n"},
     ])  # fmt: skip
+
+
+def _thomas() -> dict[str, Any]:
+    system = {"kind": "buffer", "dtype": "f64", "shape": ["n", "systems"]}
+    random = [{"name": name, **system, "init": {"kind": "uniform", "seed": seed}} for seed, name in enumerate("ac")]
+    return _row("thomas", {"n": 16, "systems": 1024, "block": 256}, [
+        random[0],
+        {"name": "b", **system, "init": {"kind": "uniform", "seed": 3, "low": 3.0, "high": 4.0}},
+        random[1],
+        {"name": "d", **system, "access": "inout", "init": {"kind": "normal", "seed": 4}},
+        {"name": "w", **system, "access": "out"},
+        {"name": "n", "kind": "scalar", "dtype": "i32", "value": "n"},
+        {"name": "systems", "kind": "scalar", "dtype": "i32", "value": "systems"},
+    ]) | {"grid": ["ceil_div(systems, block)"]}  # fmt: skip
+
+
+def _gemm_bf16() -> dict[str, Any]:
+    halves = {"kind": "buffer", "dtype": "bf16", "shape": ["n", "k"]}
+    return _row("gemm_bf16", {"n": 256, "k": 64, "block": 256}, [
+        {"name": "a", **halves, "init": {"kind": "normal", "seed": 1}},
+        {"name": "b", **halves, "init": {"kind": "normal", "seed": 2}},
+        {"name": "c", "kind": "buffer", "dtype": "f32", "shape": ["n", "n"], "access": "out"},
+        {"name": "n", "kind": "scalar", "dtype": "i32", "value": "n"},
+        {"name": "k", "kind": "scalar", "dtype": "i32", "value": "k"},
+    ]) | {"grid": ["n / 64", "n / 256"]}  # fmt: skip
+
+
+def _large(name: str) -> dict[str, Any]:
+    """Return a kernel of `large.hip` on two workgroups."""
+    elements = (
+        BUFFER | {"dtype": "f64"} if name == "doubles" else BUFFER | {"shape": ["128 * n"]} if name == "straight" else BUFFER
+    )
+    table = [{"name": "t", **BUFFER, "shape": [2048], "init": {"kind": "normal", "seed": 2}}] if name == "branches" else []
+    return _row(name, {"n": 512, "block": 256}, [
+        {"name": "x", **elements, "init": {"kind": "normal", "seed": 1}},
+        {"name": "y", **elements, "access": "out"},
+        *table,
+        {"name": "n", "kind": "scalar", "dtype": "i32", "value": "n"},
+    ]) | {"source": "large.hip"}  # fmt: skip
 
 
 def _row(name: str, params: dict[str, int], arguments: list[dict[str, Any]]) -> dict[str, Any]:

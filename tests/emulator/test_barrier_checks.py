@@ -11,6 +11,7 @@ import pytest
 from rocm_perf_lab.emulator.checks import CheckKind
 from rocm_perf_lab.emulator.launching import LaunchResult
 from rocm_perf_lab.emulator.machine import EmulatedGpu
+from rocm_perf_lab.emulator.memory import Allocation
 from rocm_perf_lab.toolchain.code_object import CodeObject
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
@@ -153,7 +154,7 @@ def run(
     """Launch one workgroup on `x` = 0, 1, ... and return its result and the final content of `x`."""
     x = machine.allocate("x", 1024)
     machine.write(x, np.arange(256, dtype=np.int32))
-    values = [x, *(number.to_bytes(4, "little", signed=True) for number in numbers)]
+    values: list[Allocation | bytes] = [x, *(number.to_bytes(4, "little", signed=True) for number in numbers)]
     result = machine.launch(machine.load(code_object), kernel, (1, 1, 1), (block, 1, 1), values)
     return result, np.frombuffer(machine.read(x), np.int32)
 
@@ -182,7 +183,7 @@ def test_a_stencil_whose_tail_returns_is_clean(machine: EmulatedGpu, code_object
     content = np.arange(1, 1025, dtype=np.int32)
     machine.write(x, content)
 
-    values = [x, y, n.to_bytes(4, "little")]
+    values: list[Allocation | bytes] = [x, y, n.to_bytes(4, "little")]
     result = machine.launch(machine.load(code_object), "stencil", (4, 1, 1), (256, 1, 1), values)
 
     padded = np.concatenate([[0], content[:n], [0]])

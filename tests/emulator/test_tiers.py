@@ -12,6 +12,7 @@ from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.jit import program_key
 from rocm_perf_lab.emulator.launching import LaunchResult
 from rocm_perf_lab.emulator.machine import EmulatedGpu
+from rocm_perf_lab.emulator.memory import Allocation
 from rocm_perf_lab.emulator.program import Program, decode_program
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.emulator.structures import LaunchRecord
@@ -65,7 +66,7 @@ def run(code_object: CodeObject, *, workgroups: int = 3) -> tuple[LaunchResult, 
     with EmulatedGpu(mi300x(), max_instructions=10**9, threads=2) as machine:
         buffers = [machine.allocate(name, 1024 * workgroups * size) for name, size in (("x", 1), ("y", 1), ("z", 2))]
         machine.write(buffers[0], x)
-        values = [*buffers, ROUNDS.to_bytes(4, "little")]
+        values: list[Allocation | bytes] = [*buffers, ROUNDS.to_bytes(4, "little")]
         result = machine.launch(machine.load(code_object), "mixed", (workgroups, 1, 1), (256, 1, 1), values)
         return result, bytes(machine.read(buffers[1])), bytes(machine.read(buffers[2]))
 
@@ -180,7 +181,7 @@ def test_traces_do_not_depend_on_the_tier(code_object: CodeObject, monkeypatch: 
     def traced() -> list[list[list[int]]]:
         with EmulatedGpu(mi300x(), max_instructions=10**9, sample=SamplePolicy(1)) as machine:
             buffers = [machine.allocate(name, 1024 * size) for name, size in (("x", 1), ("y", 1), ("z", 2))]
-            values = [*buffers, ROUNDS.to_bytes(4, "little")]
+            values: list[Allocation | bytes] = [*buffers, ROUNDS.to_bytes(4, "little")]
             result = machine.launch(machine.load(code_object), "mixed", (1, 1, 1), (256, 1, 1), values)
             return [[words.tolist() for words in waves] for waves in result.traces]
 
