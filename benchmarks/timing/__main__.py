@@ -60,15 +60,16 @@ def main(arguments: list[str] | None = None) -> None:
     print(*CASE_COLUMNS, "wall-clock time", sep="\t")
     for outcome in stored(options.json) if options.report else ():
         print(*_cells(outcome), sep="\t")
-    if not options.report:
-        for case in _chosen(options):
+    try:
+        for case in () if options.report else _chosen(options):
             outcome = evaluated(case, quick=options.quick)
             fresh.append(outcome)
             print(*_cells(outcome), f"{outcome.seconds:.1f} s", sep="\t", flush=True)
-    if partial:
-        _print_families(fresh)
-    elif fresh or options.report:
-        _store(publisher, fresh)
+    finally:  # an interrupted run keeps its results
+        if partial:
+            _print_families(fresh)
+        elif fresh or options.report:
+            _store(publisher, fresh)
 
 
 def _compare_sheet(publisher: Publisher, containing: str, *, store: bool) -> None:

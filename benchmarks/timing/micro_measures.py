@@ -131,7 +131,7 @@ def stream(emulation: Emulation, parameters: Parameters) -> float:
 
 def babelstream(emulation: Emulation, parameters: Parameters) -> float:
     """Return GB/s of a kernel of BabelStream."""
-    kernel, count = str(parameters["kernel"]), 1 << (23 if emulation.quick else 25)
+    kernel, count = str(parameters["kernel"]), 1 << (23 if emulation.quick else 26)
     groups = 4 * emulation.target.compute_units if kernel == "dot" else count // 1024
     used = {"copy": "ac", "mul": "bc", "dot": "ab"}.get(kernel, "abc")
     arrays = tuple(output(name, count if name in used else 1, "f8") for name in "abc")
