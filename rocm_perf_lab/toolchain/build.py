@@ -41,7 +41,7 @@ __all__ = [
     "run_compiler",
 ]
 
-_KEY_FORMAT = 2
+_KEY_FORMAT = 3
 
 
 @dataclass(frozen=True)

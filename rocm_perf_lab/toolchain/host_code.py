@@ -98,7 +98,7 @@ def without_host_errors(text: PreprocessedText, check: Callable[[PreprocessedTex
         if not chosen:
             break
         applied = _largest(chosen)
-        classes.update(repair.changed_class for repair in applied if repair.changed_class is not None)
+        classes.update(name for repair in applied for name in repair.changed_classes)
         text = text.edited(applied)
     return HostCodeRemoval(text, tuple(errors), frozenset(classes))
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 _HEADS = {"if": "(true)", "while": "(false)", "switch": "(0)", "for": "(;;)", "catch": "(...)"}
 _ALONE = frozenset({"else", "do", "try"})
 _BEFORE_STATEMENTS = frozenset({")", "else", "do", "try", "{", "}", ";", ":", "mutable", "noexcept", "]"})
-_NO_EMPTY_VALUE = frozenset({"const", "constexpr", "static", "auto", "&", "using", "typedef", "constinit"})
+_NO_EMPTY_VALUE = frozenset({"constexpr", "auto", "&", "using", "typedef", "constinit"})
 """Declarations whose value or type may select a kernel, or which cannot have an empty value."""
+_NOT_CONSTANT = "*(const volatile unsigned char*)nullptr"
+"""A number that is no constant expression: an empty value of a const variable could be a template argument of a kernel."""
 _NOT_CALLED = frozenset({*_HEADS, "return", "sizeof", "decltype"})
 
 
@@ -30,8 +32,8 @@ class HostRepair:
     start: int
     end: int
     replacement: str
-    changed_class: str | None = None
-    """Class whose layout changes: kernels must not use it."""
+    changed_classes: tuple[str, ...] = ()
+    """Classes whose layout changes: kernels must not use them."""
 
 
 @dataclass(frozen=True)
@@ -66,32 +68,39 @@ def host_repairs(structure: CppStructure, index: int) -> tuple[HostRepair, ...]:
     return tuple(repair for repair in found if structure.text[repair.start : repair.end].split() != repair.replacement.split())
 
 
-def unseen_class(structure: CppStructure, declaration: Declaration) -> str | None:
+def unseen_classes(structure: CppStructure, chain: tuple[Declaration, ...]) -> tuple[str, ...]:
+    """Return the names of a class and of the classes around it if no device code may depend on their layout, else nothing."""
+    names = [_unseen_class(structure, declaration) for declaration in chain if declaration.kind == "class"]
+    return tuple(name for name in names if name is not None) if None not in names else ()
+
+
+def _unseen_class(structure: CppStructure, declaration: Declaration) -> str | None:
     """Return the name of a class that no device code and no other type mentions; None if its layout may matter to kernels."""
+    name = _class_name(structure, declaration)
+    pending = list(structure.declarations)
+    while pending and name is not None:
+        other = pending.pop()
+        pending.extend(other.children)
+        words = {structure.word(i) for i in range(other.first, other.last + 1)}
+        if other.kind == "function" and not other.is_device and structure.has_device_code(other.first, other.last):
+            return None  # a lambda for the device could capture the class without naming it
+        if _contains(declaration, other) and other.is_device and "static" not in words:
+            return None  # its `this` has the layout of the class
+        is_other_type = other.kind == "class" and not _contains(other, declaration) and not _contains(declaration, other)
+        is_alias = other.kind == "plain" and bool(words & {"using", "typedef"})
+        if name in words and (other.is_device or is_alias or is_other_type):
+            return None
+    return name
+
+
+def _class_name(structure: CppStructure, declaration: Declaration) -> str | None:
     header = [i for i in range(declaration.first, declaration.header_end) if structure.word(i) in {"class", "struct"}]
     if not header:
         return None
     index = header[-1] + 1
     while structure.word(index) == "__attribute__":
         index = structure.partner[index + 1] + 1
-    name = structure.word(index)
-    pending = list(structure.declarations)
-    while pending:
-        other = pending.pop()
-        pending.extend(other.children)
-        words = {structure.word(i) for i in range(other.first, other.last + 1)}
-        has_device_code = structure.has_device_code(other.first, other.last)
-        if other.kind == "function" and has_device_code and not other.is_device:
-            return None  # a lambda for the device could capture the class without naming it
-        is_alias = other.kind == "plain" and bool(words & {"using", "typedef"})
-        is_type = other.kind == "class" and other is not declaration
-        if (
-            name in words
-            and other.kind != "namespace"
-            and (has_device_code or is_alias or (is_type and not _contains(other, declaration)))
-        ):
-            return None
-    return name
+    return structure.word(index)
 
 
 def _contains(outer: Declaration, inner: Declaration) -> bool:
@@ -161,9 +170,9 @@ class _Candidates:
         """Yield edits of the bases of a class."""
         header = range(declaration.first, declaration.header_end)
         colon = next((i for i in header if self.code.word(i) == ":"), None)
-        name = unseen_class(self.code, declaration)
-        if colon is not None and name is not None:
-            yield replace(self._edit(colon, declaration.header_end - 1, ""), changed_class=name)
+        names = unseen_classes(self.code, self.chain)
+        if colon is not None and names:
+            yield replace(self._edit(colon, declaration.header_end - 1, ""), changed_classes=names)
         yield from self.of_declaration(declaration)
 
     def of_declaration(self, declaration: Declaration) -> Iterator[HostRepair]:
@@ -172,10 +181,10 @@ class _Candidates:
             return
         parents = self.chain[: self.chain.index(declaration)]
         in_class = bool(parents) and parents[-1].kind == "class"
-        if in_class and declaration.kind == "plain" and self._has_layout(declaration):
-            name = unseen_class(self.code, parents[-1])
-            if name is not None:
-                yield replace(self._edit(declaration.first, declaration.last, ""), changed_class=name)
+        if in_class and self._has_layout(declaration):
+            names = unseen_classes(self.code, parents)
+            if names:
+                yield replace(self._edit(declaration.first, declaration.last, ""), changed_classes=names)
             yield from _Candidates(self.code, parents).of_declaration(parents[-1])
             return
         if self.code.has_device_code(declaration.first, declaration.last):
@@ -188,9 +197,12 @@ class _Candidates:
 
     def _has_layout(self, member: Declaration) -> bool:
         """Return whether a member contributes to the layout of its class."""
-        words = {self.code.word(i) for i in range(member.first, member.last + 1)}
-        is_type = bool(words & {"using", "typedef", "friend", "static", "static_assert"})
-        return not is_type and self.code.parameters(member) is None
+        words = [self.code.word(i) for i in range(member.first, member.header_end)]
+        if member.kind == "function" or self.code.parameters(member) is not None:
+            return "virtual" in words
+        if member.kind == "class":
+            return member.body is not None and (member.last > member.body[1] + 1 or len(words) < 2)
+        return not set(words) & {"using", "typedef", "friend", "static", "static_assert"}
 
     def _is_in_class(self) -> bool:
         return len(self.chain) > 1 and self.chain[-2].kind == "class"
@@ -311,7 +323,7 @@ class _Candidates:
             return
         last = next((i - 1 for i in self._top_level(unit) if i > equal and self.code.word(i) == ","), unit.last - 1)
         if index <= last:
-            yield self._edit(equal + 1, last, "{}")
+            yield self._edit(equal + 1, last, _NOT_CONSTANT if "const" in before and "*" not in before else "{}")
 
     def _top_level(self, unit: _Unit) -> Iterator[int]:
         i = unit.first

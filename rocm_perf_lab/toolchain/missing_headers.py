@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HOST_LIBRARIES: Mapping[str, tuple[str, ...]] = {
+    "HIP's host API": ("hip/hiprtc.h", "hiprtc.h", "hip/hip_profile.h", "hip/hip_gl_interop.h", "hip/hip_hcc.h"),
     "MPI": ("mpi.h", "mpi-ext.h", "openmpi/mpi.h", "mpi/mpi.h"),
     "OpenMP": ("omp.h", "omp-tools.h", "ompt.h"),
     "rocBLAS": ("rocblas.h", "rocblas/*", "rocblas-*.h"),
@@ -93,7 +94,9 @@ _CUDA = ("cuda.h", "cuda_*", "cuda_runtime*", "cublas*", "curand*", "cufft*", "c
          "cutlass/*", "cute/*", "nvrtc.h", "nvToolsExt.h", "nvtx3/*", "mma.h",
          "cooperative_groups.h", "cooperative_groups/*", "helper_cuda.h",
          "helper_functions.h", "device_launch_parameters.h", "cusolver*", "nvml.h")  # fmt: skip
-_MISSING = re.compile(r"^(?P<file>\S[^\n]*?):(?P<line>\d+):\d+: (?:fatal )?error: '(?P<header>[^']+)' file not found\b", re.MULTILINE)
+_MISSING = re.compile(
+    r"^(?P<file>\S[^\n]*?):(?P<line>\d+):\d+: (?:fatal )?error: '(?P<header>[^']+)' file not found\b", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)

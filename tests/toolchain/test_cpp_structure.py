@@ -73,7 +73,9 @@ def repaired(text: str, *, times: int = 1) -> str:
     [
         ("void f() { int a; @g(a); h(); }", "void f() { int a; ; h(); }"),
         ("void f() { int n = @g(); h(n); }", "void f() { int n = {}; h(n); }"),
-        ("void f() { const int n = @g(); h(n); }", "void f() { ; h(n); }"),
+        ("void f() { constexpr int n = @g(); h(n); }", "void f() { ; h(n); }"),
+        ("void f() { const int n = @g(); }", "void f() { const int n = *(const volatile unsigned char*)nullptr; }"),
+        ("void f() { const T* p = @g(); }", "void f() { const T* p = {}; }"),
         ("void f() { if (@g()) { h(); } else h(); }", "void f() { if (true) { h(); } else h(); }"),
         ("void f() { for (int i = 0; i < @g(); ++i) h(); }", "void f() { for (;;) h(); }"),
         ("int f() { return @g(); }", "int f() { __builtin_unreachable(); }"),
@@ -104,6 +106,9 @@ def test_the_smallest_repair_keeps_what_instantiates_kernels(before: str, after:
         "void f() { auto l = [=] __attribute__((device)) (int i) { @g(i); }; }",
         "static_assert(@g > 2);",
         "struct A { @M m; __attribute__((device)) int get() { return 1; } };",
+        "struct A { struct B { @M m; } b; __attribute__((device)) int get() { return 1; } };",
+        "struct A { struct { @M m; }; __attribute__((device)) int get() { return 1; } };",
+        "struct A { virtual int f(@M m) = 0; __attribute__((device)) int get() { return 1; } };",
     ],
 )
 def test_device_code_and_assertions_are_not_edited(text: str) -> None:

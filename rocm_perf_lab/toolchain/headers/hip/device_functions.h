@@ -1,0 +1,3 @@
+// Older name for declarations of hip_runtime.h.
+#pragma once
+#include <hip/hip_runtime.h>
