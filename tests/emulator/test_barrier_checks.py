@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from rocm_perf_lab.emulator.checks import CheckKind
 from rocm_perf_lab.emulator.launching import LaunchResult
 from rocm_perf_lab.emulator.machine import EmulatedGpu
-from rocm_perf_lab.emulator.memory import Allocation
 from rocm_perf_lab.toolchain.code_object import CodeObject
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.memory import Allocation
 
 SOURCE = r"""
 #include <hip/hip_runtime.h>

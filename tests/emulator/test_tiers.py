@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from rocm_perf_lab.emulator.build import load_runtime
 from rocm_perf_lab.emulator.jit import program_key
 from rocm_perf_lab.emulator.launching import LaunchResult
 from rocm_perf_lab.emulator.machine import EmulatedGpu
-from rocm_perf_lab.emulator.memory import Allocation
 from rocm_perf_lab.emulator.program import Program, decode_program
 from rocm_perf_lab.emulator.sampling import SamplePolicy
 from rocm_perf_lab.emulator.structures import LaunchRecord
@@ -21,6 +21,9 @@ from rocm_perf_lab.toolchain.code_object import CodeObject
 from rocm_perf_lab.toolchain.elf_file import parse_elf
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x
+
+if TYPE_CHECKING:
+    from rocm_perf_lab.emulator.memory import Allocation
 
 # Sums x[t] * k over odd k, with a division, a switch, LDS, a barrier, lane masks, a shuffle and float64.
 SOURCE = r"""
