@@ -28,8 +28,8 @@ TRANSCRIPT = resource_dir("experiments") / "softmax" / "transcript.jsonl"
 
 
 def optimize(workplace: Workplace, *arguments: str, build: str = BUILD) -> Result:
-    given = ["optimizer=llm", f"optimizer.llm.transcript={TRANSCRIPT}", "passes.counters=[]", "./app", "--rows", "8"]
-    given += ["--source", "my kernel.hip", "--build", build, "--proposer", "recorded", "--output", "run", NARROW]
+    given = [NARROW, "optimizer=llm", f"optimizer.llm.transcript={TRANSCRIPT}", "passes.counters=[]", "./app", "--rows", "8"]
+    given += ["--source", "my kernel.hip", "--build", build, "--proposer", "recorded", "--output", "run"]
     return workplace.rocm_perf("optimize", *given, *arguments)
 
 
@@ -50,7 +50,7 @@ def test_the_application_is_built_profiled_rewritten_and_compared(placed: Workpl
     assert answer.exit_code == 0, answer.output
     verdicts = [("accepted" if v["accepted"] else v["stage"], v["reason"]) for v in summary()["verdicts"]]
     # An application has its own inputs, so there are no other shapes, and the second answer stays within its buffers.
-    assert [stage for stage, _ in verdicts] == ["compile", "verification", "verification", "measurement", "accepted"]
+    assert [stage for stage, _ in verdicts] == ["compile", "verification", "verification", "measurement", "accepted"], verdicts
     assert "standard output" in verdicts[1][1]
     assert summary()["time_kind"] == "emulated"
     assert summary()["speedup"] > 1.3
