@@ -111,10 +111,12 @@ def test_functions_of_one_value_are_those_of_float(bench: EmulatorBench, kind: s
     y = bench.buffer(np.zeros(64 * len(SAMPLE), np.float32))
     bench.launch(f"unary_{kind}", 1, 64, bench.buffer(inputs()), y)
     x = NARROW[kind](inputs())
-    known = {"abs": np.abs, "rint": np.rint, "erf": np.vectorize(math.erf)}
+    known: dict[str, Callable[[Any], Any]] = {"abs": np.abs, "rint": np.rint, "erf": np.vectorize(math.erf)}
     expected = [known[name](x) if name in known else getattr(np, {"acos": "arccos"}.get(name, name))(x) for name in SAMPLE]
 
-    np.testing.assert_allclose(bench.read(y, np.float32).reshape(len(SAMPLE), 64), expected, rtol=2e-6, atol=1e-6)
+    got: NDArray[np.float32] = np.asarray(bench.read(y, np.float32), np.float32).reshape(len(SAMPLE), 64)
+    for row, wanted in zip(got, expected, strict=True):
+        np.testing.assert_allclose(row, wanted, rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", NARROW)
