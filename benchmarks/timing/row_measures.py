@@ -1,4 +1,4 @@
-"""Measures of row-wise kernels: RMSNorm and SwiGLU with FP8 results."""
+"""Measures of row-wise kernels: RMSNorm and SwiGLU with FP8 results, rotary embedding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.timing.emulation import output, scalar, source_buffer
+from benchmarks.timing.emulation import KERNELS, output, scalar, source_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,9 +52,14 @@ def swiglu(emulation: Emulation, parameters: Parameters) -> float:
     return emulation.nanoseconds(emulation.launch(SOURCE, kernel, (groups, 1, 1), (block, 1, 1), arguments)) / 1000
 
 
+def rope(emulation: Emulation, parameters: Parameters) -> float:
+    """Return the microseconds of the rotary embedding in Triton."""
+    return emulation.nanoseconds(emulation.described(KERNELS / "rope_triton", **parameters)) / 1000
+
+
 def _halves(name: str, count: int) -> BufferValue:
     pattern = np.random.default_rng(1).standard_normal(1 << 14).astype(np.float16)
     return source_buffer(name, np.resize(pattern, count))
 
 
-ROW_MEASURES: dict[str, Callable[[Emulation, Parameters], float]] = {"rms_norm": rms_norm, "swiglu": swiglu}
+ROW_MEASURES: dict[str, Callable[[Emulation, Parameters], float]] = {"rms_norm": rms_norm, "swiglu": swiglu, "rope": rope}
