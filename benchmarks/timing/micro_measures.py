@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from benchmarks.timing.emulation import Emulation
     from benchmarks.timing.published import Parameters
-    from rocm_perf_lab.device.protocol import BufferValue, Launch
+    from rocm_perf_lab.device.protocol import BufferValue, Launch, ScalarValue
 
 SOURCE = "micro.hip"
 LANES = 64
@@ -134,8 +134,8 @@ def babelstream(emulation: Emulation, parameters: Parameters) -> float:
     kernel, count = str(parameters["kernel"]), 1 << (23 if emulation.quick else 26)
     groups = 4 * emulation.target.compute_units if kernel == "dot" else count // 1024
     used = {"copy": "ac", "mul": "bc", "dot": "ab"}.get(kernel, "abc")
-    arrays = tuple(output(name, count if name in used else 1, "f8") for name in "abc")
-    arguments = (*arrays, output("sums", groups, "f8"), scalar("n", count, "u8"))
+    arrays: tuple[BufferValue, ...] = tuple(output(name, count if name in used else 1, "f8") for name in "abc")
+    arguments: tuple[BufferValue | ScalarValue, ...] = (*arrays, output("sums", groups, "f8"), scalar("n", count, "u8"))
     launch = emulation.launch("babelstream.hip", f"babel_{kernel}", (groups, 1, 1), (1024, 1, 1), arguments)
     return len(used) * 8 * count / emulation.nanoseconds(launch)
 
