@@ -97,8 +97,28 @@ def test_the_document_follows_its_schema_and_counts_the_verdicts(tmp_path: Path)
 
     document = json.loads(answer.out)
     jsonschema.Draft202012Validator(json.loads((SCHEMAS / "compare.schema.json").read_text())).validate(document)
-    assert document["verdicts"] == {"slower": 1, "faster": 0, "same": 0, "unclear": 0, "new": 0, "gone": 1}
+    counts = {"slower": 1, "faster": 0, "same": 0, "indistinguishable": 0, "unclear": 0, "new": 0, "gone": 1}
+    assert document["verdicts"] == counts
     assert [row["regression"] for row in document["kernels"]] == [True, False]
+
+
+@pytest.mark.parametrize(("factor", "code", "verdict"), [(1.25, 1, "slower"), (1.15, 0, "indistinguishable")])
+def test_an_emulated_regression_is_beyond_the_error_band(tmp_path: Path, factor: float, code: int, verdict: str) -> None:
+    def narrow(document: dict[str, Any]) -> None:
+        document["error_bands"]["ratio"] = [{"coverage": 0.9, "factor": 1.2}]
+
+    runs = [profile(tmp_path / name, by, emulated=True) for name, by in (("a", 1.0), ("b", factor))]
+    base, new = (edited(directory, "narrow.json", narrow) for directory in runs)
+
+    answer, shown = compare(base, new, "--json"), compare(base, new)
+
+    document = json.loads(answer.out)
+    jsonschema.Draft202012Validator(json.loads((SCHEMAS / "compare.schema.json").read_text())).validate(document)
+    assert (answer.code, shown.code) == (code, code)
+    assert document["error_band"] == {"coverage": 0.9, "factor": 1.2}
+    assert [row["verdict"] for row in document["kernels"]] == [verdict, "same"]
+    assert document["verdicts"][verdict] == 1
+    assert verdict in shown.out
 
 
 def test_the_reason_for_an_unclear_verdict_is_below_the_table(tmp_path: Path) -> None:
