@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.emulator.pcode.ir import Builder
 from rocm_perf_lab.emulator.pcode.llvm_text import CHUNK, type_text
@@ -13,9 +13,33 @@ from rocm_perf_lab.emulator.structures import LANES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocm_perf_lab.emulator.translate.state import BlockState
+    from rocm_perf_lab.emulator.pcode.llvm_text import SsaNames
 
 _CHUNK_BYTES = CHUNK * 4
+
+
+class GroupOwner(Protocol):
+    """Registers of the basic block to which a group belongs; `lines` receives code before the loop."""
+
+    names: SsaNames
+    lines: list[str]
+
+    @property
+    def group(self) -> LaneGroup:
+        """The open group."""
+        ...
+
+    def mode_bit(self, index: int) -> Value:
+        """Return a bit of MODE."""
+        ...
+
+    def read64(self, register: int) -> Value:
+        """Return an SGPR pair."""
+        ...
+
+    def row_origin(self, row: int) -> str:
+        """Return the number of dwords from the start of the wavefront to a row of the vector register file."""
+        ...
 
 
 @dataclass
@@ -28,7 +52,7 @@ class _Mask:
 class LaneGroup:
     """Vector instructions that share one loop over chunks of lanes."""
 
-    state: BlockState
+    state: GroupOwner
     execute: str
     label: str
     body: list[str] = field(default_factory=list)

@@ -7,7 +7,7 @@ which vector registers are SSA values too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rocm_perf_lab.emulator.pcode.ir import Builder
 from rocm_perf_lab.emulator.pcode.values import Value, constant
@@ -15,16 +15,35 @@ from rocm_perf_lab.emulator.structures import EXEC, LANES, offset_of
 from rocm_perf_lab.emulator.translate.lane_group import LaneGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rocm_perf_lab.emulator.isa.instruction import Instruction
     from rocm_perf_lab.emulator.pcode.llvm_text import SsaNames
     from rocm_perf_lab.emulator.translate.mode import ModeRegister
-    from rocm_perf_lab.emulator.translate.shared_operations import SharedOperations
+
+
+class OperationCalls(Protocol):
+    """Functions to call for operations (see :mod:`.shared_operations`)."""
+
+    def enter_block(self, block: int, instructions: int, names: SsaNames) -> str:
+        """Return a call that counts the execution of a block."""
+        ...
+
+    def call(
+        self,
+        state: BlockState,
+        instruction: Instruction,
+        emit: Callable[[BlockState, Instruction, int | None], None],
+        source0_row: int | None = None,
+    ) -> bool:
+        """Emit an instruction as a call, and return whether that is possible."""
+        ...
 
 
 class BlockState:
     """Registers of one basic block under translation; `lines` receives finished code."""
 
-    def __init__(self, names: SsaNames, lines: list[str], mode: ModeRegister, shared: SharedOperations | None = None) -> None:
+    def __init__(self, names: SsaNames, lines: list[str], mode: ModeRegister, shared: OperationCalls | None = None) -> None:
         self.names = names
         self.lines = lines
         self.mode = mode
