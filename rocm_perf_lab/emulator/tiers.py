@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocm_perf_lab.emulator.structures import LaunchRecord
 
 SMALL_PROGRAM = 700
-"""Instructions up to which a kernel is optimised at once: this takes less than a second."""
+"""Instructions up to which a kernel is optimised at once, in less than a second."""
 HOT_EXECUTIONS = 50_000
 """Executions of a block that cost as much time as to optimise it: 1.5 ms an instruction, which saves about 20 ns each time."""
 _WARM_FRACTION = 10
