@@ -88,7 +88,9 @@ def evaluated(case: Case, *, quick: bool = False) -> Outcome:
     """Run one case on the emulator."""
     started = time.monotonic()
     cache = str(case.parameters.get("cache", "warm"))
-    emulation = Emulation(clock_mhz=case.series.clock_mhz, gpu=case.family.gpu, quick=quick, cache=cache)
+    emulation = Emulation(
+        clock_mhz=case.series.clock_mhz, gpu=case.family.gpu, quick=quick, cache=cache, record=case.family.record
+    )
     emulated = MEASURES[case.family.measure](emulation, case.parameters)
     measured = case.point.measured
     return Outcome(

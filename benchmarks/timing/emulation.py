@@ -43,13 +43,26 @@ class Emulation:
         clock_mhz: Clock of the published measurement; the maximum clock of the target if None.
         gpu: Key of DIFFERENCES.
         quick: Whether measures may use smaller problems, for a first look.
+        record: `dispatch`, or `repetition` for times per launch of many in a row.
         cache: `warm` if the same launch ran before, or `cold`; see :class:`EmulatorDevice`.
     """
 
-    def __init__(self, *, clock_mhz: int | None = None, gpu: str = "MI300X", quick: bool = False, cache: str = "warm") -> None:
+    def __init__(
+        self,
+        *,
+        clock_mhz: int | None = None,
+        gpu: str = "MI300X",
+        quick: bool = False,
+        cache: str = "warm",
+        record: str = "dispatch",
+    ) -> None:
         target = load_target(TARGET)
-        clock = {} if clock_mhz is None else {"max_clock_mhz": clock_mhz}
-        self.target = target.model_copy(update=DIFFERENCES[gpu] | clock)
+        changes: dict[str, Any] = dict(DIFFERENCES[gpu])
+        if clock_mhz is not None:
+            changes["max_clock_mhz"] = clock_mhz
+        if record == "repetition" and target.timing is not None:
+            changes["timing"] = target.timing.model_copy(update={"dispatch_record_ns": 0})
+        self.target = target.model_copy(update=changes)
         self.quick = quick
         self._device = EmulatorDevice(target=self.target, cache=cache)
 

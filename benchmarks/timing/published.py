@@ -71,6 +71,8 @@ class Family(StrictModel):
     unit: str
     conversion: str
     faster: Literal["higher", "lower"]
+    record: Literal["dispatch", "repetition"] = "dispatch"
+    """Measured with the timestamps of single dispatches, or per launch of many in a row, which hides their overhead."""
     series: tuple[Series, ...]
     parameters: Parameters = {}
 

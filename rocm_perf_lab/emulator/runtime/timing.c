@@ -180,7 +180,8 @@ static double fetch_line(struct unit *u, struct wave_state *w, double start, uin
   } else {
     n->l2_misses++;
     n->dram_reads++;
-    if (in_mall) at = later(at, transfer(&u->mall_free, start, 128, cu->mall_bytes)) + cu->mall_latency;
+    at = later(at, transfer(&u->mall_free, start, 128, cu->mall_bytes));  // HBM is behind the memory-side cache
+    if (in_mall) at += cu->mall_latency;
     else at = later(at, transfer(&u->dram_free, start, 128, cu->dram_bytes)) + cu->dram_latency;
   }
   if (cu->outstanding_lines) u->outstanding[u->missed++ % cu->outstanding_lines] = at;
@@ -244,8 +245,8 @@ static double store_line(struct unit *u, struct wave_state *w, double start, uin
   if (!in_l2) {  // takes the place of a dirty line, which is written back in whole sectors
     n->dram_writes += requests;
     double bytes = 32.0 * popcount4(sectors);
-    at = later(at, in_mall ? transfer(&u->mall_free, start, bytes, cu->mall_write_bytes)
-                           : transfer(&u->dram_free, start, bytes, cu->dram_write_bytes));
+    at = later(at, transfer(&u->mall_free, start, bytes, cu->mall_write_bytes));
+    if (!in_mall) at = later(at, transfer(&u->dram_free, start, bytes, cu->dram_write_bytes));
   }
   return at + cu->store_latency;
 }
@@ -301,10 +302,9 @@ static double vector_memory(struct unit *u, struct wave_state *w, double start, 
   n->l1_lookups += (double)(detail >> 32 & 0xffff);
   double pace = words ? busy / (double)words : 0;
   for (uint64_t i = 0; i < words && w->next < w->count; i++, w->next++) {
-    uint64_t word = w->words[w->next], shared = word & RPL_LINE_SHARED;
-    if (!shared) word ^= w->salt;
-    uint64_t page = word >> u->run->cu->tlb_page_shift;
+    uint64_t word = w->words[w->next], shared = word & RPL_LINE_SHARED, page = word >> u->run->cu->tlb_page_shift;
     if (page != last_page) from = translated(u, from, word);
+    if (!shared) word ^= w->salt;
     last_page = page;
     double at = from + pace * (double)(i + 1);
     if (t->unit == RPL_UNIT_STORE) done = later(done, store_line(u, w, at, word));

@@ -266,19 +266,27 @@ class _Replay:
         durations = self._durations(unit, together)
         if durations.max() <= _UNEVEN * durations.mean():
             return even
-        return self._scheduled(durations, together)
+        # The replay ran some of the workgroups evenly; schedules tell how much longer all of them last than average ones.
+        mean = float(durations.mean())
+        of_replayed = float(np.mean(self._means(unit, together)[unit.order]))
+        longer = self._scheduled(durations, together) - self._scheduled(np.full(len(durations), mean), together)
+        return even * mean / of_replayed + longer
 
     def _durations(self, unit: _UnitResult, together: int) -> NDArray[np.float64]:
         """Return the estimated clocks of every workgroup of the launch, (workgroups), of which a compute unit runs `together`."""
+        durations: NDArray[np.float64] = self._means(unit, together)[self._launch.representatives] * self._launch.scale
+        return durations
+
+    def _means(self, unit: _UnitResult, together: int) -> NDArray[np.float64]:
+        """Return the mean clocks of the workgroups that run each trace, (traces)."""
         traces = len(self.words)
         survey = unit
         if len(np.unique(unit.order)) < traces:
             survey = self.run(np.arange(max(traces, together), dtype=np.uint32) % traces, together)
         lasted = survey.finish_cycles - survey.begin_cycles
         times = np.bincount(survey.order, weights=lasted, minlength=traces)
-        means = times / np.maximum(np.bincount(survey.order, minlength=traces), 1)
-        durations: NDArray[np.float64] = means[self._launch.representatives] * self._launch.scale
-        return durations
+        means: NDArray[np.float64] = times / np.maximum(np.bincount(survey.order, minlength=traces), 1)
+        return means
 
     def _scheduled(self, durations: NDArray[np.float64], together: int) -> float:
         end = ctypes.c_double()
