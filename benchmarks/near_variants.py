@@ -87,7 +87,7 @@ VARIANTS = (
 _LINES = "a load from 64 lines takes 64 clk of the address pipe, a coalesced dword 4 (thread traces, section 6)"
 _LADDER = "row 96 to 97: 120 and 29 ms (MI355X)"
 _BLOCKS = "one output per work-item 4.4 ms, blocks of 8 x 8 1.9 ms (MI300A, HIP GEMM microbench)"
-_CONFLICTS = "LDS reads with 8-way conflicts take up to 4 times as long (rows 74 to 76)"
+_CONFLICTS = "LDS reads with 8-way conflicts last up to 4 times as long (rows 74 to 76)"
 _NARROW_STORES = "eight ds_write_b16 take 32 clk of the LDS pipe, one ds_write_b128 13 (thread traces, section 4)"
 RELATIONS = (
     Relation("naive_lanes_in_rows", "naive_lanes_in_columns", _LINES),

@@ -28,14 +28,14 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """Chain whose dispatches and copies take longest in total; waiting between them does not count."""
+    """Chain with the longest total time of dispatches and copies; waiting between them does not count."""
 
     length_ns: int
     graph: Graph
     nodes: Integers
     """Nodes of the graph on the path, in order of time; one chain of several equally long ones."""
     node_slack_ns: Integers
-    """Time by which each node could take longer without a longer path."""
+    """Time by which each node could be extended without a longer path."""
 
     @cached_property
     def dispatches(self) -> tuple[int, ...]:

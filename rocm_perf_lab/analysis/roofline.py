@@ -208,7 +208,7 @@ def _memory_rows(
 
 
 def _unit_ns(compute: tuple[ComputeRow, ...]) -> dict[str, float]:
-    """Return the minimum time of each kind of unit; data types of one unit take turns."""
+    """Return the minimum time of each kind of unit; data types of one unit share its time."""
     spent = {"vector": 0.0, "matrix": 0.0}
     for row in compute:
         spent[row.unit] += (row.flops or 0.0) / row.peak_gflop_per_s
@@ -216,7 +216,7 @@ def _unit_ns(compute: tuple[ComputeRow, ...]) -> dict[str, float]:
 
 
 def _mixed_peak(roofs: tuple[ComputeRoof, ...], compute: tuple[ComputeRow, ...]) -> float:
-    """Return FLOP over their minimum time: data types of one unit take turns, vector and matrix units overlap."""
+    """Return FLOP over their minimum time: data types of one unit share its time, vector and matrix units overlap."""
     floating = tuple(row for row in compute if row.data_type not in INTEGERS)
     flops = sum(row.flops or 0.0 for row in floating)
     if flops:

@@ -38,7 +38,7 @@ def measure(sample: Callable[[int], Sequence[float]], gate: Gate, *, determinist
     Args:
         sample: Returns that many times in ms.
         gate: Number of measurements.
-        deterministic: Whether all runs take the same time.
+        deterministic: Whether all runs have the same time.
     """
     times = list(sample(1 if deterministic else gate.runs))
     rounds = 1

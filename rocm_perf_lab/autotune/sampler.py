@@ -64,7 +64,7 @@ class RegressionSampler(ClaimingSampler):
 
     Args:
         space: The search space.
-        seed: Equal seeds and measurements give equal trials.
+        seed: Equal seeds and measurements lead to equal trials.
         model: `gaussian_process`, or `classic` for a polynomial of degree 2.
         seeds: Number of configurations measured before the first prediction; None: the default of the model.
         prior: Earlier results of this space (`gaussian_process` only).

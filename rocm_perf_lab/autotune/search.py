@@ -43,7 +43,7 @@ class GaussianSearch:
 
     Args:
         space: The search space.
-        seed: Equal seeds and measurements give equal choices.
+        seed: Equal seeds and measurements lead to equal choices.
         seeds: Number of configurations measured before the first prediction.
         prior: Earlier results of this space.
         features: Further inputs of the models, one row per configuration.

@@ -43,7 +43,7 @@ LDS_POISON = 0xFFC0DEAD
 """A NaN as float, so that uninitialised LDS shows in the result."""
 _SLICE_INSTRUCTIONS = 100_000
 _SHARING_SLICE_INSTRUCTIONS = 1000
-"""Slice if workgroups may take work from a queue, so that all of them receive some."""
+"""Slice if workgroups may fetch work from a queue, so that all of them receive some."""
 _RESIDENT_BYTES = 256 << 20
 _WAVE_BYTES = 140_000
 _CHECKED_LDS_FACTOR = 17  # a cell of 60 bytes and a mask per dword of LDS
@@ -66,7 +66,7 @@ class Dispatch:
     cooperative: bool = False
     """Workgroups may wait for each other, so all of them are resident at once."""
     shares_work: bool = False
-    """Workgroups may take work from a queue: those that fit run at the same pace."""
+    """Workgroups may fetch work from a queue: those that fit run at the same pace."""
     traced_workgroups: tuple[int, ...] = ()
     """Linear ids, ascending."""
     chosen_workgroups: tuple[int, ...] | None = None

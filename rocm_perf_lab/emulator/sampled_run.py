@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _TRACED_INSTRUCTIONS = 1_000_000
 _TRACED_PART = 0.05
-"""Traced wavefront instructions, which take several times as long as others: at most the larger of this number and this part of
+"""Traced wavefront instructions, which are several times slower than others: at most the larger of this number and this part of
 the launch, except for one workgroup of every stratum."""
 _LEAST_BUDGET = 100_000
 _BUDGET_FACTOR = 2

@@ -1,4 +1,4 @@
-"""Which workgroups of a launch are traced for the timing model: number, and seed of the random choice.
+"""Settings of the sample of traced workgroups: their number, and the seed of the random choice.
 
 The seed is unpredictable for the author of a kernel, but equal launches on one computer have equal seeds: it is a keyed hash of
 code object, kernel and geometry. Its random key is stored in the user's cache on first use. A configured seed replaces it.

@@ -79,7 +79,7 @@ class TracedLaunch:
     workgroup_counts: NDArray[np.void] | None = None
     """(workgroups) of :data:`~rocm_perf_lab.emulator.timing.strata.WORKGROUP_COUNTS`: exact counts of every workgroup."""
     memory: SharedMemoryProfile | None = None
-    """Levels that serve the requests beyond the vector L1; None gives the compute unit equal shares of L2 and MALL."""
+    """Levels that serve the requests beyond the vector L1; with None the compute unit has equal shares of L2 and MALL."""
     counters: Mapping[str, int] | None = None
     """Counters of the functional run, from which counters of the timing model are derived."""
 
@@ -411,7 +411,7 @@ def contention_cycles(
     """Return the clocks that the busiest line of 128 bytes needs for its atomics.
 
     Compute units are replayed one at a time and do not see the requests of others. Read-modify-writes of one line are serial
-    across the GPU, so a launch takes at least as long as all those to the busiest line.
+    across the GPU, so a launch lasts at least as long as all those to the busiest line.
 
     Args:
         program: Program whose instructions the records name.

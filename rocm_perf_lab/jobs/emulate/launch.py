@@ -160,7 +160,7 @@ def _with_argument_layout(
         raise LabError(
             f"kernel {kernel.name} takes {kernel.kernarg_bytes} bytes of arguments, {end} bytes were passed",
             where=f"its metadata lists no arguments; passed: {', '.join(map(format_argument, arguments))}",
-            hint="pass the arguments that it takes; hand-written assembly needs .amdhsa_kernarg_size and .args",
+            hint="pass the arguments that it declares; hand-written assembly needs .amdhsa_kernarg_size and .args",
         )
     described = replace(kernel, arguments=tuple(laid_out))
     kernels = tuple(described if other is kernel else other for other in code_object.kernels)
