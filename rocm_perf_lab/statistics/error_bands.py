@@ -10,12 +10,14 @@ largest error is used, with the coverage n / (n + 1) that it supports.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations
+from operator import itemgetter
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pydantic import Field
 
 from rocm_perf_lab.core.models import StrictModel
@@ -108,15 +110,15 @@ def conformal_quantile(
         weights: Weight of each error; equal ones if None.
         units: Number of independent cases, for the correction of small samples.
     """
-    share = np.ones(len(errors)) if weights is None else np.asarray(weights, float)
-    magnitudes = np.abs(np.asarray(errors, float))
-    order = np.argsort(magnitudes, kind="stable")
-    cumulative = np.cumsum(share[order]) / share.sum()
+    shares = [1.0] * len(errors) if weights is None else weights
+    ordered = sorted(zip((abs(error) for error in errors), shares, strict=True), key=itemgetter(0))
     level = math.ceil((units + 1) * coverage - _ROUNDING) / units
     if level > 1:
-        return Quantile(float(magnitudes.max()), units / (units + 1))
-    place = min(int(np.searchsorted(cumulative, level - _ROUNDING)), len(order) - 1)
-    return Quantile(float(magnitudes[order[place]]), coverage)
+        return Quantile(ordered[-1][0], units / (units + 1))
+    total = math.fsum(shares)
+    cumulative = [weight / total for weight in accumulate(share for _, share in ordered)]
+    place = min(bisect_left(cumulative, level - _ROUNDING), len(ordered) - 1)
+    return Quantile(ordered[place][0], coverage)
 
 
 _ROUNDING = 1e-9
@@ -189,7 +191,7 @@ def coverage_of_new_families(cases: Sequence[ErrorCase], coverage: float) -> flo
         if others:
             limit = math.log(time_band(others, coverage).high)
             shares.append(sum(abs(case.error) <= limit + _ROUNDING for case in own) / len(own))
-    return float(np.mean(shares)) if shares else 0.0
+    return fmean(shares) if shares else 0.0
 
 
 def families_with_pairs(cases: Sequence[ErrorCase]) -> int:
