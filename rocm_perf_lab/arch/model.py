@@ -190,6 +190,8 @@ class Architecture(Processor):
     """Variant of the 8-bit floats in hardware; None if it has none."""
     counter_set: str
     """Key of its expressions in `rocprof/metrics.yaml`; architectures with the same counters share it."""
+    counters_catalogued: bool = False
+    """Whether `rocprof/counters.yaml` describes its counters and certifies their emulated values."""
     counter_blocks: dict[str, CounterBlock]
     emulator: EmulatorParameters | None = None
     """None if the emulator cannot execute its code."""

@@ -24,8 +24,6 @@ CATALOGUE_FILE = Path(__file__).with_name("counters.yaml")
 Certificate = Literal["exact", "bounded", "estimated", "unavailable"]
 _ORDER: tuple[Certificate, ...] = ("exact", "bounded", "estimated", "unavailable")
 """By decreasing certainty."""
-_COUNTER_SETS = frozenset({"cdna3"})
-"""Counter sets that the catalogue describes."""
 _CHANNEL = re.compile(r"\[\d+\]$")
 
 
@@ -80,7 +78,7 @@ def describe_counter(name: str) -> CounterDescription | None:
 def has_catalogue(architecture: str) -> bool:
     """Return whether the catalogue describes the counters of an architecture."""
     described = find_architecture(architecture)
-    return described is not None and described.counter_set in _COUNTER_SETS
+    return described is not None and described.counters_catalogued
 
 
 def counter_certificates(architecture: str, names: Iterable[str]) -> dict[str, Certificate]:
