@@ -35,7 +35,7 @@ def metrics_list(target: str | None, as_json: bool, debug: bool) -> None:
     answer(run, debug=debug)
 
 
-@metrics.command("show")
+@metrics.command("show", short_help="Show the metric or counter NAME.")
 @click.argument("name")
 @_TARGET
 @JSON
