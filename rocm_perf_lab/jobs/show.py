@@ -63,15 +63,11 @@ def _digits(time: float) -> str:
     return ".0f" if time >= _THREE_DIGITS else ".3g"
 
 
-def runtime_text(runtime_ns: float, time_kind: str, errors: TimingErrors | None = None) -> str:
-    """Format a duration for programs, always in ms, for example `0.013980 ms emulated`; 0 is `unknown`.
-
-    The bounds of an emulated time follow the kind: see :func:`expected_text`.
-    """
+def runtime_text(runtime_ns: float, time_kind: str) -> str:
+    """Format a duration for programs, always in ms, for example `0.013980 ms emulated`; 0 is `unknown`."""
     if runtime_ns == 0:
         return "unknown"
-    time_ms = runtime_ns / _NS_PER_MS
-    return f"{time_ms:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {time_kind}{expected_text(time_ms, 'ms', errors)}"
+    return f"{runtime_ns / _NS_PER_MS:{'.6f' if runtime_ns >= 1 else '.6g'}} ms {time_kind}"
 
 
 def show_profile(console: Console, profiled: AnalyzedKernel, time_kind: str, title: str) -> None:

@@ -86,7 +86,7 @@ def run_analyze(request: AnalyzeRequest) -> None:
     if request.as_json:
         sys.stdout.write((directory / "profile.json").read_text(encoding="utf-8"))
     elif request.quiet:
-        sys.stdout.write(f"{runtime_text(found.runtime_ns, found.time_kind, found.profile.timing_errors)}\n")
+        sys.stdout.write(f"{runtime_text(found.runtime_ns, found.time_kind)}\n")
 
 
 def _examine(request: AnalyzeRequest, directory: Path) -> KernelAnalysis:

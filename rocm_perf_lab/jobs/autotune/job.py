@@ -118,7 +118,7 @@ def _search(lab: Lab, tracker: RunTracker, study: optuna.Study, subject: TuningS
     word = subject.objective.time_kind
     show_result(lab.console, tuned, word, subject.name, errors())
     show_locations(lab, tracker)
-    lab.answer(path, runtime_text(tuned.best.runtime_ms * 1e6, word, errors()))
+    lab.answer(path, runtime_text(tuned.best.runtime_ms * 1e6, word))
     return tuned.best.runtime_ms
 
 

@@ -109,7 +109,7 @@ class Sweep:
         lab.console.print(f"[bold]files[/]   {lab.output_dir}", soft_wrap=True)
         if tracker.uri is not None:
             lab.console.print(f"[bold]compare[/] {ui_command(tracker.uri)}", soft_wrap=True)
-        lab.answer(lab.output_dir / "autotune.json", runtime_text(tuned.best.runtime_ms * _NS_PER_MS, word, errors))
+        lab.answer(lab.output_dir / "autotune.json", runtime_text(tuned.best.runtime_ms * _NS_PER_MS, word))
         return tuned
 
     def _search(self, study: Study, tracker: RunTracker) -> tuple[TuningResult, str]:

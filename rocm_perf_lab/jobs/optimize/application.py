@@ -139,9 +139,7 @@ class OptimizeApplicationJob:
             )
             lab.console.print(f"[bold]binary[/]  {builder.binary(result.best)}", soft_wrap=True)
         show_locations(lab, lab.tracker)
-        lab.answer(
-            lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.time_kind, found.profile.timing_errors)
-        )
+        lab.answer(lab.output_dir / "optimize.json", runtime_text(result.best_runtime_ns, found.time_kind))
 
     def _first_look(
         self, lab: Lab, profiler: Rocprofv3, baseline: Proposal, builder: ApplicationBuilder

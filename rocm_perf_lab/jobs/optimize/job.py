@@ -86,7 +86,7 @@ class OptimizeJob:
         show_locations(lab, lab.tracker)
         lab.answer(
             lab.output_dir / "optimize.json",
-            runtime_text(result.best_runtime_ns, lab.device.identity.time_word, lab.timing_errors),
+            runtime_text(result.best_runtime_ns, lab.device.identity.time_word),
         )
 
     def _search(

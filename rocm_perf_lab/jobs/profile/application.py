@@ -100,7 +100,7 @@ class ApplicationJob:
         from rocm_perf_lab.jobs.show import runtime_text, show_locations
 
         show_locations(lab, tracker)
-        lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.time_kind, found.profile.timing_errors))
+        lab.answer(lab.output_dir / "profile.json", runtime_text(found.runtime_ns, found.time_kind))
 
     def _examine(self, lab: Lab, runs: ApplicationRuns, traces: Sequence[Trace], problems: Sequence[str]) -> KernelAnalysis:
         """Run the passes that depend on the first run, and analyse all of them."""

@@ -54,7 +54,7 @@ class ProfileJob:
                 write_report(lab.output_dir, documents=lab.output_dir, title=f"Profile of {lab.config.kernel.name}")
             )
         show_locations(lab, lab.tracker)
-        lab.answer(lab.output_dir / "profile.json", runtime_text(profiled.runtime_ns, time_kind, profiled.profile.timing_errors))
+        lab.answer(lab.output_dir / "profile.json", runtime_text(profiled.runtime_ns, time_kind))
         return profiled.runtime_ns / _NS_PER_MS
 
 

@@ -285,10 +285,10 @@ def _show_replay(document: ReplayDocument, console: Console) -> None:
     console.print(f"Iterations: {execution.iterations}")
     console.print(f"Recopy between iterations: {'yes' if execution.mode == 'stateless' else 'no'}")
     console.print(f"Average GPU time: {timing.average / 1e3:.6g} ms{suffix}")
+    console.print(f"Total wall time: {document.wall_time_ms:.1f} ms")
     if timing.expected is not None:
         low, high = timing.expected.low / 1e3, timing.expected.high / 1e3
         console.print(f"Expected on hardware: {low:.3g} to {high:.3g} ms ({timing.expected.coverage:.0%})")
-    console.print(f"Total wall time: {document.wall_time_ms:.1f} ms")
     console.print(f"Kernel: {escape(document.kernel.name)}", soft_wrap=True)
     console.print(
         f"GPU time min {timing.min / 1e3:.6g}, median {timing.median / 1e3:.6g}, max {timing.max / 1e3:.6g} ms{suffix}"

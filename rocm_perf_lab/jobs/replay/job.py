@@ -100,8 +100,7 @@ class ReplayJob:
                 )
             _require_correct(replays, self._override)
         show_locations(lab)
-        errors = _errors(lab, self._device) if kind == "emulated" else None
-        lab.answer(path, runtime_text(after.timing.median * 1e3, kind, errors))
+        lab.answer(path, runtime_text(after.timing.median * 1e3, kind))
         return after.timing.median / 1e3
 
     def _captured(self, lab: Lab, tracker: RunTracker) -> Capture:
