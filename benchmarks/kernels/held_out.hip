@@ -54,7 +54,7 @@ K void matrix_vector(const float4* a, const float4* x, float* out) {
 }
 K void transpose_padded(const float* in, float* out) {
   __shared__ float tile[32][33];
-  const int n = 4096, bx = blockIdx.x % 128 * 32, by = blockIdx.x / 128 * 32, tx = threadIdx.x % 32, ty = threadIdx.x / 32;
+  const int n = 8192, bx = blockIdx.x % 256 * 32, by = blockIdx.x / 256 * 32, tx = threadIdx.x % 32, ty = threadIdx.x / 32;
   for (int r = 0; r < 32; r += 8) tile[ty + r][tx] = in[(size_t)(by + ty + r) * n + bx + tx];
   __syncthreads();
   for (int r = 0; r < 32; r += 8) out[(size_t)(bx + ty + r) * n + by + tx] = tile[tx][ty + r];
@@ -72,7 +72,7 @@ K void l2_sweep(const float4* in, float* out) {
 K void mall_sweep(const float4* in, float* out) {
   float sum = 0;
 #pragma unroll 4
-  for (int r = 0; r < 128; r++) { const float4 v = in[(I + r % 8 * 524288) & 0x3fffff]; sum += v.x + v.y + v.z + v.w; }
+  for (int r = 0; r < 128; r++) { const float4 v = in[(I + r * N) & 0x3fffff]; sum += v.x + v.y + v.z + v.w; }
   out[I] = sum;
 }
 K void l1_wide(const float4* in, float* out) {
@@ -276,7 +276,7 @@ K void few_conflicts(const unsigned* in, unsigned* out) {  // one column of a ti
   for (int s = 0; s < 40; s++) { at = in[at & 0x7ffff]; if (s % 8 == 0) at += tile[threadIdx.x % 64 * 32 + s % 32] & 1; at = __builtin_amdgcn_readfirstlane(at); }
   out[I] = at;
 }
-K void one_counter(unsigned* out) { for (int r = 0; r < 4; r++) atomicAdd(&out[r * 1024], threadIdx.x); }
+K void one_counter(unsigned* out) { for (int r = 0; r < 4; r++) atomicAdd(&out[r * 1024], 1u); }
 K void global_bins(const unsigned* in, unsigned* out) { for (int r = 0; r < 8; r++) atomicAdd(&out[in[r * N + I] & 255], 1u); }
 
 // --- places on the device ------------------------------------------------------------------------------------------

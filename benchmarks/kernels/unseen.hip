@@ -183,7 +183,7 @@ K void sixteen_apart(const float* in, float* out) {
   for (int k = threadIdx.x; k < 1024; k += 256) tile[k] = in[k];
   __syncthreads();
   float sum = 0;
-  for (int r = 0; r < 150; r++) { tile[threadIdx.x % 64 * 16 + r % 16] = sum; sum += 1.5f; }
+  for (int r = 0; r < 150; r++) { tile[threadIdx.x % 64 * 16 + r % 16] = sum; sum += 1.5f; asm volatile("" ::: "memory"); }
   __syncthreads();
   out[I] = tile[threadIdx.x] + sum;
 }

@@ -162,8 +162,8 @@ def _add_arithmetic(
     lanes = numbers["active_lanes"]
     shares = {f"{row.unit} {row.data_type}": row.utilisation for row in roof.compute}
     issued = numbers["valu_busy"]
-    # An issue slot with half of its lanes active counts half.
-    shares["VALU issue slots"] = None if issued is None else issued * (1.0 if lanes is None else min(lanes, 1.0))
+    # An issue slot with half of its lanes active counts half. Some instructions issue in pairs on MI300X: one per slot is full.
+    shares["VALU issue slots"] = None if issued is None else min(issued, 1.0) * (1.0 if lanes is None else min(lanes, 1.0))
     shares["SALU issue slots"] = _value(metrics, "scalar_issue_share")
     shares["matrix cores"] = _value(metrics, "mfma_utilisation")
     units = {unit: share for unit, share in shares.items() if share is not None and _possible(share) is not None}

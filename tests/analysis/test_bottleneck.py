@@ -181,6 +181,26 @@ def test_scalar_instructions_have_one_slot_per_clock_and_cu(tmp_path: Path) -> N
     assert evidence.numbers["arithmetic"] == pytest.approx(0.9)
 
 
+def test_issue_slots_are_full_if_wavefronts_issue_in_pairs(tmp_path: Path) -> None:
+    # 1.8 vector instructions per SIMD and quad-cycle, which MI300X reaches by issuing two wavefronts at once, with all lanes active.
+    cycles = 1e6
+    counters = {
+        **vec_copy_counters(),
+        "GRBM_GUI_ACTIVE": 8 * cycles,
+        "SQ_ACTIVE_INST_VALU": 1.8 * cycles * 304,
+        "SQ_THREAD_CYCLES_VALU": 64 * 1.8 * cycles * 304,
+    }
+    profile = vec_copy_profile(tmp_path, counters)
+    metrics = evaluate_metrics(profile)
+
+    evidence = gather_evidence(profile, roofline(profile, metrics), metrics, VEC_COPY_NS)
+
+    assert evidence.numbers["valu_busy"] == pytest.approx(1.8)
+    assert evidence.words["arithmetic_unit"] == "VALU issue slots"
+    assert evidence.numbers["arithmetic"] == pytest.approx(1.0)
+    assert classify(evidence).name == "compute_bound"
+
+
 def test_traffic_above_the_dram_peak_is_attributed_to_mall(tmp_path: Path) -> None:
     # 14 TB/s from behind L2: 2.6 times what DRAM gives, 81 % of what MALL gives.
     requests = 14000 * VEC_COPY_NS / 128
