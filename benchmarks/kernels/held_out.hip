@@ -54,7 +54,7 @@ K void matrix_vector(const float4* a, const float4* x, float* out) {
 }
 K void transpose_padded(const float* in, float* out) {
   __shared__ float tile[32][33];
-  const int n = 8192, bx = blockIdx.x % 256 * 32, by = blockIdx.x / 256 * 32, tx = threadIdx.x % 32, ty = threadIdx.x / 32;
+  const int n = 12288, bx = blockIdx.x % 384 * 32, by = blockIdx.x / 384 * 32, tx = threadIdx.x % 32, ty = threadIdx.x / 32;
   for (int r = 0; r < 32; r += 8) tile[ty + r][tx] = in[(size_t)(by + ty + r) * n + bx + tx];
   __syncthreads();
   for (int r = 0; r < 32; r += 8) out[(size_t)(bx + ty + r) * n + by + tx] = tile[tx][ty + r];

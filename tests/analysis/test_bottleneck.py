@@ -182,7 +182,7 @@ def test_scalar_instructions_have_one_slot_per_clock_and_cu(tmp_path: Path) -> N
 
 
 def test_issue_slots_are_full_if_wavefronts_issue_in_pairs(tmp_path: Path) -> None:
-    # 1.8 vector instructions per SIMD and quad-cycle, which MI300X reaches by issuing two wavefronts at once, with all lanes active.
+    # 1.8 vector instructions per SIMD and quad-cycle: MI300X can issue two wavefronts at once.
     cycles = 1e6
     counters = {
         **vec_copy_counters(),

@@ -5,10 +5,6 @@ import pytest
 from benchmarks.bottleneck_cases import FIRST, HELD_OUT, UNSEEN, Case
 from benchmarks.bottlenecks import Outcome, classify_all
 
-SHARED_IN_L2 = {"small_tiles", "transpose_naive"}
-"""The emulator charges DRAM for what workgroups share, and for each part of a line that L2 would write once."""
-
-
 QUICK = {
     "fill", "copy_f64", "mall_sweep", "l2_sweep", "l1_scattered", "fma_f64", "hash_rounds", "scalar_rounds",
     "lone_lane", "few_conflicts", "one_counter", "static_lds", "dynamic_lds", "long_loop", "rare_work", "own_trips",
@@ -43,7 +39,7 @@ def assert_names(outcomes: list[Outcome]) -> None:
     words = {"memory_bandwidth_bound": "memory_level", "under_occupied": "limiter"}
     right = [o for o in outcomes if o.name == o.case.label and o.name in words and ":" in o.case.why]
     stated = {(o.case.kernel, o.case.why.partition(":")[0]): o.evidence.words[words[o.name]] for o in right}
-    checked = {key: found for key, found in stated.items() if key[1] != "grid" and key[0] not in SHARED_IN_L2}
+    checked = {key: found for key, found in stated.items() if key[1] != "grid"}
 
     assert checked == {key: key[1] for key in checked}
 
