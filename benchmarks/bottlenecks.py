@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _ROLES = {
     "labelled": "labelled: used to write the rules",
     "held_out": "held out: labelled before they ran, used to correct the rules",
-    "unseen": "unseen: labelled after the rules were final",
+    "unseen": "held out last: labelled after the first rules, later used to correct them",
 }
 KERNELS = Path(__file__).with_name("kernels")
 

@@ -80,16 +80,18 @@ static uint64_t address_cycles(uint64_t lanes, const uint64_t *address, uint32_t
   return cycles > MIN_CYCLES ? cycles : MIN_CYCLES;
 }
 
-// Lanes that modify one word follow each other; distinct words are pipelined.
-static uint64_t atomic_cycles(uint64_t lanes, const uint64_t *address) {
-  uint64_t words = 0, repeats = 0;
+// Adjacent lanes that modify adjacent words of 64 bytes are one request. Requests of one instruction are pipelined, but lanes that
+// modify the same word follow each other.
+static uint64_t atomic_cycles(uint64_t lanes, const uint64_t *address, uint32_t width) {
+  uint64_t requests = 0, repeats = 0, next = 0;
   RPL_FOR_LANES(lanes, l) {
     int earlier = (int)l - 1;
     while (earlier >= 0 && !(lanes >> earlier & 1 && address[earlier] == address[l])) earlier--;
     if (earlier >= 0) repeats++;
-    else words++;
+    else if (!requests || address[l] != next || address[l] % PIPE_BYTES == 0) requests++;
+    next = address[l] + width;
   }
-  uint64_t cycles = words * ATOMIC_CYCLES + repeats * REPEATED_ATOMIC_CYCLES;
+  uint64_t cycles = requests * ATOMIC_CYCLES + repeats * REPEATED_ATOMIC_CYCLES;
   return cycles < 0xffff ? cycles : 0xffff;
 }
 
@@ -104,7 +106,7 @@ void rpl_trace_vector(struct rpl_wave *w, int inst, int access, uint64_t lanes, 
       at = stop;
     }
   }
-  uint64_t words[2 + MAX_LINES], serial = access == RPL_ATOMIC ? atomic_cycles(lanes, address) : 0;
+  uint64_t words[2 + MAX_LINES], serial = access == RPL_ATOMIC ? atomic_cycles(lanes, address, width) : 0;
   words[0] = (uint64_t)RPL_T_VMEM << TAG_SHIFT | (uint64_t)(1 + set.count) << 32 | (uint32_t)inst;
   words[1] = (uint64_t)RPL_T_DETAIL << TAG_SHIFT | (uint64_t)rpl_requests_of(lanes, address, width, RPL_LINE_SHIFT).lookups << 32 | serial << 16 |
              address_cycles(lanes, address, width);

@@ -1,4 +1,4 @@
-"""Atomics of all workgroups to one line are serial: 4 clocks per word and 20 per further lane of a word on MI300X."""
+"""Atomics of all workgroups to one line are serial: 4 clocks per request and 20 per further lane of a word on MI300X."""
 
 from __future__ import annotations
 
