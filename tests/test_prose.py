@@ -18,8 +18,7 @@ import pytest
 REPOSITORY = Path(__file__).parent.parent
 OWN = Path(__file__).name
 MAX_DOCUMENT_WORDS = 20_000
-"""Written words of README.md, docs/*.md and skill/*.md. CHANGELOG.md, skill/references/, generated pages and blocks of figures do not
-count."""
+"""Written words of README.md, docs/*.md and skill/*.md without CHANGELOG.md, skill/references/, generated pages and figures."""
 GENERATED_PAGES = {"emulator-coverage.md"}
 FIGURES = re.compile(r"<!-- figures: .*?<!-- /figures -->", re.DOTALL)
 

@@ -170,6 +170,7 @@ static void multiply_blocks(struct rpl_wave *w, int dst, int src_a, int src_b, i
                             int element_a, int element_b, int cbsz, int abid, int blgp) {
   size_t bytes = (size_t)(s->m * s->m * s->blocks / RPL_LANES) * sizeof w->vgpr[0];
   uint32_t out[RPL_LANES][RPL_LANES];  // [register][lane]: D may overlap A, B and C
+  out[0][0] = c_bits;  // there is at least one register
   if (src_c >= 0) memcpy(out, w->vgpr[src_c], bytes);
   else for (size_t n = 0; n < bytes / sizeof out[0][0]; n++) out[0][n] = c_bits;
   for (int block = 0; block < s->blocks; block++) {
@@ -200,7 +201,7 @@ static void multiply_f64(struct rpl_wave *w, int dst, int src_a, int src_b, int 
       int row = s->m * (block + s->blocks * (i % groups)), pair = i / groups;
       double sum[MAX_F64_EDGE];
       for (int j = 0; j < s->m; j++) {
-        sum[j] = rpl_f64(src_c < 0 ? c_bits : rpl_pair(w, src_c + 2 * pair, (uint64_t)(row + j)));
+        sum[j] = rpl_f64(src_c < 0 ? c_bits : rpl_pair(w, src_c + 2 * pair, (uint64_t)row + (uint64_t)j));
         if (negate & 4) sum[j] = -sum[j];
       }
       for (int k = 0; k < s->k; k++) {
