@@ -263,22 +263,18 @@ class _Replay:
         if sample is None or not sample.strata.any():
             return even
         together = min(self.resident, per_unit)
-        durations = self._durations(unit, together)
+        means = self._means(unit, together)
+        durations = means[self._launch.representatives] * self._launch.scale
         if durations.max() <= _UNEVEN * durations.mean():
             return even
         # The replay ran some of the workgroups evenly; schedules tell how much longer all of them last than average ones.
         mean = float(durations.mean())
-        of_replayed = float(np.mean(self._means(unit, together)[unit.order]))
+        of_replayed = float(np.mean(means[unit.order]))
         longer = self._scheduled(durations, together) - self._scheduled(np.full(len(durations), mean), together)
         return even * mean / of_replayed + longer
 
-    def _durations(self, unit: _UnitResult, together: int) -> NDArray[np.float64]:
-        """Return the estimated clocks of every workgroup of the launch, (workgroups), of which a compute unit runs `together`."""
-        durations: NDArray[np.float64] = self._means(unit, together)[self._launch.representatives] * self._launch.scale
-        return durations
-
     def _means(self, unit: _UnitResult, together: int) -> NDArray[np.float64]:
-        """Return the mean clocks of the workgroups that run each trace, (traces)."""
+        """Return the mean clocks of the workgroups that run each trace, (traces), `together` on a compute unit."""
         traces = len(self.words)
         survey = unit
         if len(np.unique(unit.order)) < traces:
