@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from rocm_perf_lab.core.errors import LabError
 from rocm_perf_lab.languages.compilation import compile_description
+from rocm_perf_lab.languages.registry import find_language
 from rocm_perf_lab.optimize.inspection import inspected_candidate
 from rocm_perf_lab.verify.checker import CorrectnessChecker
+from rocm_perf_lab.verify.isolation import run_isolated
 from rocm_perf_lab.verify.policy import TrialPolicy
 from rocm_perf_lab.verify.trial_runs import EmulatorRunner
 
@@ -17,21 +19,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocm_perf_lab.languages.description import KernelDescription
-    from rocm_perf_lab.optimize.guards import Guard
+    from rocm_perf_lab.optimize.guards import Guard, GuardResult
     from rocm_perf_lab.optimize.inspection import CandidateSource
     from rocm_perf_lab.target.model import Target
     from rocm_perf_lab.toolchain.build import BuildResult
     from rocm_perf_lab.toolchain.compilers import Compiler
+    from rocm_perf_lab.toolchain.sandbox import Sandbox, SandboxLimits
     from rocm_perf_lab.verify.checker import CorrectnessResult
+    from rocm_perf_lab.verify.trial_runs import TrialRunner
 
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """Stage that rejected a source and its reason; `stage` is `right` if the source passed every stage."""
+    """Stage that rejected a source and its reason; `stage` is `right` if the source passed every stage.
+
+    `guards` are the results of all guards; empty if the source does not compile or its language has none.
+    """
 
     stage: Literal["compile", "guard", "gate", "verification", "right"]
     reason: str
     correctness: CorrectnessResult | None = None
+    guards: tuple[GuardResult, ...] = ()
 
 
 class CandidateChecker:
@@ -41,9 +49,12 @@ class CandidateChecker:
         description: Kernel.
         compiler: HIP compiler.
         target: GPU whose limits apply.
-        guards: Static checks.
+        guards: Static checks; they parse C++ and do not apply to kernels in other languages.
         policy: Differences in results that are allowed.
         optimisation: `-O0` to `-O3`.
+        sandbox: Limits of the compiler for candidates; the unmodified kernel is compiled without limits.
+        run_limits: Limits of the process that runs the trials of a candidate; None runs them in this process.
+        runners: Runners of trials; None selects the emulator.
 
     Raises:
         LabError: The unmodified kernel does not compile or fails its own trials.
@@ -58,31 +69,51 @@ class CandidateChecker:
         guards: Sequence[Guard],
         policy: TrialPolicy | None = None,
         optimisation: str = "-O3",
+        sandbox: Sandbox | None = None,
+        run_limits: SandboxLimits | None = None,
+        runners: Sequence[TrialRunner] | None = None,
     ) -> None:
         self._description = description
         self._compiler = compiler
         self._target = target
         self._guards = guards
         self._optimisation = optimisation
-        self._baseline = self._candidate(description.source_path)
-        self.correctness = CorrectnessChecker(description, self._compile, [EmulatorRunner(target)], policy or TrialPolicy())
+        self._sandbox = sandbox
+        self._run_limits = run_limits
+        self._baseline = self._inspected(description.source_path)
+        chosen = [EmulatorRunner(target)] if runners is None else runners
+        self.correctness = CorrectnessChecker(description, self._compile, chosen, policy or TrialPolicy())
         self.correctness.record_baseline(description.source_path)
 
     def check(self, source: Path) -> CandidateResult:
         """Return the first stage that rejects a source, or `right`."""
         try:
-            candidate = self._candidate(source)
+            candidate = self._inspected(source)
         except LabError as error:
             return CandidateResult("compile", error.what)
-        broken = [r for r in (guard.check(self._baseline, candidate) for guard in self._guards) if not r.passed]
+        guards: tuple[GuardResult, ...] = ()
+        if self._baseline is not None and candidate is not None:
+            guards = tuple(guard.check(self._baseline, candidate) for guard in self._guards)
+        broken = [r for r in guards if not r.passed]
         if broken:
-            return CandidateResult("guard", "; ".join(f"{r.name}: {r.detail}" for r in broken))
-        result = self.correctness.check(source)
+            return CandidateResult("guard", "; ".join(f"{r.name}: {r.detail}" for r in broken), guards=guards)
+        return replace(self._tried(source), guards=guards)
+
+    def _tried(self, source: Path) -> CandidateResult:
+        try:
+            result = self._trial_result(source)
+        except LabError as error:
+            return CandidateResult("gate", str(error))
         if result.gate is not None:
             return CandidateResult("gate", result.gate, result)
         if not result.verification.passed:
             return CandidateResult("verification", str(result.verification), result)
         return CandidateResult("right", "", result)
+
+    def _trial_result(self, source: Path) -> CorrectnessResult:
+        if self._run_limits is None:
+            return self.correctness.check(source)
+        return run_isolated(lambda: self.correctness.check(source), self._run_limits)
 
     def _compile(self, description: KernelDescription, source: Path) -> BuildResult:
         return compile_description(
@@ -91,10 +122,17 @@ class CandidateChecker:
             architecture=self._target.architecture,
             compiler=lambda: self._compiler,
             optimisation=self._optimisation,
+            sandbox=self._sandbox_of(source),
         )
 
-    def _candidate(self, source: Path) -> CandidateSource:
+    def _sandbox_of(self, source: Path) -> Sandbox | None:
+        return None if source == self._description.source_path else self._sandbox
+
+    def _inspected(self, source: Path) -> CandidateSource | None:
+        """Compile a source; return the input of its guards, or None if its language has no guards."""
         build = self._compile(self._description, source)
+        if not find_language(self._description.language).rewritable:
+            return None
         return inspected_candidate(
             self._description,
             source,
@@ -102,4 +140,5 @@ class CandidateChecker:
             compiler=self._compiler,
             target=self._target,
             optimisation=self._optimisation,
+            sandbox=self._sandbox_of(source),
         )

@@ -101,8 +101,9 @@ def inspected_candidate(
     compiler: Compiler,
     target: Target,
     optimisation: str = "-O3",
+    sandbox: Sandbox | None = None,
 ) -> CandidateSource:
-    """Return the input of guards for one built source.
+    """Return the input of guards for one built source. `sandbox` limits the compiler for untrusted sources.
 
     Raises:
         LabError: The kernel is missing in the source or in the build, its launch is impossible, or there is no syntax tree.
@@ -119,6 +120,7 @@ def inspected_candidate(
         architecture=target.architecture,
         work_items=work_items,
         optimisation=optimisation,
+        sandbox=sandbox,
     )
     unit = parse_source(source.read_bytes(), description.entry)
     return CandidateSource(unit, kernel, launch_occupancy(target, request).waves_per_simd, inspection)
