@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocm_perf_lab.emulator.branch_coverage import PROBE_WORDS, merged_words
 from rocm_perf_lab.emulator.footprint import FootprintRecorder
 from rocm_perf_lab.emulator.structures import (
     LANES,
@@ -61,6 +62,7 @@ class Dispatch:
     vgpr_rows: int
     agpr_rows: int
     block_count: int
+    probe_count: int
     max_instructions: int
     threads: int
     cooperative: bool = False
@@ -107,6 +109,8 @@ class Execution:
     traces: list[list[NDArray[np.uint64]]]
     workgroup_counts: NDArray[np.void]
     fault: FaultRecord | None
+    probe_words: NDArray[np.uint64]
+    """Outcomes and operands of the probes, (n_probes, PROBE_WORDS)."""
     footprint: LineFootprint | None = None
     """Sampled lines that all workgroups accessed; None unless `records_lines`."""
 
@@ -123,7 +127,8 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
     count = dispatch.workgroups if dispatch.chosen_workgroups is None else len(chosen)
     threads = max(1, min(dispatch.threads, count))
     counts = np.zeros(dispatch.workgroups, dtype=WORKGROUP_COUNTS)
-    executions = np.zeros((threads, dispatch.block_count), dtype=np.uint64)
+    counted = np.zeros((threads, dispatch.block_count + PROBE_WORDS * dispatch.probe_count), dtype=np.uint64)
+    executions = counted[:, : dispatch.block_count]  # the words of the probes follow those of the blocks
     active_lanes = np.zeros((threads, dispatch.block_count), dtype=np.uint64)
     traces = (WaveTrace * max(1, len(dispatch.traced_workgroups) * dispatch.waves_per_workgroup))()
     sampled = (ctypes.c_uint64 * max(1, len(dispatch.traced_workgroups)))(*dispatch.traced_workgroups)
@@ -166,6 +171,7 @@ def execute(runtime: Runtime, dispatch: Dispatch, registry: ctypes.Array[Allocat
         words,
         counts,
         fault,
+        merged_words(counted[:, dispatch.block_count :].reshape(threads, dispatch.probe_count, PROBE_WORDS)),
         footprint,
     )
 

@@ -6,10 +6,13 @@ Translation, registers, packet and the registry of allocations are prepared once
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
+from rocm_perf_lab.emulator.branch_coverage import PROBE_WORDS, branch_coverage
 from rocm_perf_lab.emulator.checks import Checks
 from rocm_perf_lab.emulator.counters import launch_counters
 from rocm_perf_lab.emulator.errors import EmulationError
@@ -22,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import ExitStack
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from rocm_perf_lab.core.printed import PrintedPiece
+    from rocm_perf_lab.emulator.branch_coverage import BranchCoverage
     from rocm_perf_lab.emulator.build import Runtime
     from rocm_perf_lab.emulator.checks import CheckFinding, CheckKind
     from rocm_perf_lab.emulator.execution import Dispatch, Execution
@@ -70,6 +73,16 @@ class LaunchResult:
     printed: tuple[PrintedPiece, ...] = ()
     host_calls: int = 0
     footprint: LineFootprint | None = None
+    code: str = ""
+    """SHA-256 of the code object."""
+    probe_words: NDArray[np.uint64] = field(default_factory=lambda: np.zeros((0, PROBE_WORDS), np.uint64))
+    """Outcomes of the conditions, see :attr:`coverage`."""
+
+    @property
+    def coverage(self) -> BranchCoverage:
+        """Outcomes of branches, predicates and comparisons in this launch."""
+        executed = frozenset(b.address for b in self.program.blocks if self.block_executions[b.index])
+        return branch_coverage(self.code, self.program.probes, self.probe_words, executed)
 
 
 class PreparedLaunch:
@@ -83,6 +96,7 @@ class PreparedLaunch:
         *,
         dispatch: Dispatch,
         translated: TranslatedKernel,
+        code: str,
         runtime: Runtime,
         memory: DeviceMemory,
         checks: frozenset[CheckKind],
@@ -95,6 +109,7 @@ class PreparedLaunch:
         self._dispatch = dispatch
         self._sampling = sampling
         self._translated = translated
+        self._code = code
         self._runtime = runtime
         self._memory = memory
         self._checks = checks
@@ -129,6 +144,7 @@ class PreparedLaunch:
         if run.execution.fault is not None:
             raise self._error(run.execution.fault)
         result = _result(run, dispatch, self._translated.program, findings, None if sampling is None else sampling.seed)
+        result = replace(result, code=self._code)
         if self._services is None:
             return result
         return replace(result, printed=self._services.printed.pieces, host_calls=self._services.calls)
@@ -203,6 +219,7 @@ def _result(
         sample_seed=seed,
         traces=run.traces,
         footprint=execution.footprint,
+        probe_words=execution.probe_words,
         workgroups=dispatch.workgroups,
         waves=execution.counters["waves"],
         waves_per_workgroup=dispatch.waves_per_workgroup,

@@ -54,6 +54,7 @@ class EmulatedGpu:
         threads: Maximum number of threads of a launch; counters and results do not depend on it.
         sample: Workgroups to trace; None traces none.
         checks: Checks beyond faults; a checked launch runs on one thread.
+        translator: Keeps native code for other emulated GPUs that load the same code objects first.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class EmulatedGpu:
         threads: int = 1,
         sample: SamplePolicy | None = None,
         checks: frozenset[CheckKind] = frozenset(),
+        translator: KernelTranslator | None = None,
     ) -> None:
         if target.architecture not in emulated_architectures():
             raise LaunchRefused(
@@ -76,8 +78,8 @@ class EmulatedGpu:
         self._threads = threads
         self._sample = sample
         self._checks = checks
-        self._runtime = load_runtime()
-        self._translator = KernelTranslator(self._runtime)
+        self._translator = translator if translator is not None else KernelTranslator(load_runtime())
+        self._runtime = self._translator.runtime
         self.memory = DeviceMemory(self._runtime)
         self._services = HostServices(self._runtime, self.memory)
 
@@ -234,6 +236,7 @@ class EmulatedGpu:
             return PreparedLaunch(
                 dispatch=replace(dispatch, cooperative=_is_cooperative(kernel, kernarg)),
                 translated=translated,
+                code=loaded.code_object.sha256,
                 runtime=self._runtime,
                 memory=self.memory,
                 checks=self._checks,
@@ -291,6 +294,7 @@ class EmulatedGpu:
             vgpr_rows=min(_ARCHITECTURAL_VGPRS, registers.vgprs),
             agpr_rows=min(_ARCHITECTURAL_VGPRS, registers.agprs),
             block_count=len(translated.program.blocks),
+            probe_count=len(translated.program.probes),
             max_instructions=self._max_instructions,
             threads=1 if results_depend_on_order(translated.program) else self._threads,
             shares_work=results_depend_on_order(translated.program),

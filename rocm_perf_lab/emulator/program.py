@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from rocm_perf_lab.emulator.branch_coverage import find_probes
 from rocm_perf_lab.emulator.decoded import reachable_instructions
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.counter_classes import counter_increments
@@ -13,6 +14,7 @@ from rocm_perf_lab.emulator.isa.counter_classes import counter_increments
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rocm_perf_lab.emulator.branch_coverage import Probe
     from rocm_perf_lab.emulator.isa.instruction import Instruction
 
 _WORD_BYTES = 4
@@ -74,6 +76,11 @@ class Program:
     def block_at(self) -> Mapping[int, BasicBlock]:
         """Blocks by their first address."""
         return {block.address: block for block in self.blocks}
+
+    @cached_property
+    def probes(self) -> tuple[Probe, ...]:
+        """Conditions whose outcomes translated code records."""
+        return find_probes(self.instructions, CONDITIONAL_BRANCHES)
 
     @cached_property
     def has_indirect_jumps(self) -> bool:

@@ -43,7 +43,7 @@ class KernelTranslator:
     """Translator that keeps its results."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._known: dict[tuple[str, int, str], TranslatedKernel] = {}
 
     def translate(self, loaded: LoadedCodeObject, kernel: KernelMetadata) -> TranslatedKernel:
@@ -55,7 +55,7 @@ class KernelTranslator:
         key = (loaded.code_object.sha256, loaded.load_address, kernel.symbol)
         if key not in self._known:
             program = _decode(loaded, kernel)
-            self._known[key] = TranslatedKernel(program, TieredCode(program, self._runtime.helpers))
+            self._known[key] = TranslatedKernel(program, TieredCode(program, self.runtime.helpers))
         return self._known[key]
 
 

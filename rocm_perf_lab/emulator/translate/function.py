@@ -12,6 +12,7 @@ from rocm_perf_lab.emulator.structures import EXEC, VCC, WaveStatus, offset_of
 from rocm_perf_lab.emulator.translate.cross_lane import translate_vector_alu
 from rocm_perf_lab.emulator.translate.memory import translate_memory
 from rocm_perf_lab.emulator.translate.mode import modes_at_entry
+from rocm_perf_lab.emulator.translate.probes import ProbeMarks
 from rocm_perf_lab.emulator.translate.runtime_calls import call_runtime
 from rocm_perf_lab.emulator.translate.scalar import translate_scalar
 from rocm_perf_lab.emulator.translate.state import BlockState
@@ -46,9 +47,10 @@ def kernel_ir(program: Program, shared: SharedOperations | None = None, in_place
     names = SsaNames()
     lines: list[str] = []
     modes = modes_at_entry(program)
+    marks = ProbeMarks(program)
     for block in program.blocks:
         called = None if block.index in in_place else shared
-        _translate_block(program, block, BlockState(names, lines, modes[block.index], called))
+        _translate_block(program, block, BlockState(names, lines, modes[block.index], called), marks)
     head = [f"define void @{FUNCTION_NAME}(ptr noalias align 64 %wave) {{", "entry:", *_prologue(program)]
     tail = [*_dispatcher(program, names), "fault:", *_fault_exit(), "}", '!0 = !{!"branch_weights", i32 1, i32 100000}']
     return "\n".join([*sorted(names.declarations), *head, *lines, *tail])
@@ -85,16 +87,16 @@ def _fault_exit() -> list[str]:
     return lines
 
 
-def _translate_block(program: Program, block: BasicBlock, state: BlockState) -> None:
+def _translate_block(program: Program, block: BasicBlock, state: BlockState, marks: ProbeMarks) -> None:
     _enter_block(block, state)
     last = block.instructions[-1]
     state.last_index = last.index
     for instruction in block.instructions[:-1]:
-        _translate_instruction(program, state, instruction)
+        _translate_instruction(program, state, instruction, marks)
     if not _is_terminator(last):
-        _translate_instruction(program, state, last)
+        _translate_instruction(program, state, last, marks)
     state.close_group()
-    _leave_block(program, block, state)
+    _leave_block(program, block, state, marks)
 
 
 def _enter_block(block: BasicBlock, state: BlockState) -> None:
@@ -142,16 +144,18 @@ _BREAKPOINT_TRAP = 3
 """Traps without effect unless a debugger is attached (LLVM "User Guide for AMDGPU Backend", trap handler ABI)."""
 
 
-def _translate_instruction(program: Program, state: BlockState, instruction: Instruction) -> None:
+def _translate_instruction(program: Program, state: BlockState, instruction: Instruction, marks: ProbeMarks) -> None:
     try:
         if instruction.mnemonic in _WITHOUT_EFFECT:
             return
+        marks.before(state, instruction)
         if instruction.is_vector_alu:
             translate_vector_alu(state, instruction)
         elif instruction.encoding.startswith("SOP"):
             translate_scalar(state, instruction, program.load_address)
         else:
             translate_memory(state, instruction)
+        marks.after(state, instruction)
     except UnsupportedSemantics as reason:
         encoding = instruction.raw.to_bytes(instruction.size, "little").hex(" ", 4)
         raise UnsupportedInstruction(
@@ -161,7 +165,7 @@ def _translate_instruction(program: Program, state: BlockState, instruction: Ins
         ) from reason
 
 
-def _leave_block(program: Program, block: BasicBlock, state: BlockState) -> None:
+def _leave_block(program: Program, block: BasicBlock, state: BlockState, marks: ProbeMarks) -> None:
     lines, last = state.lines, block.instructions[-1]
     name = last.mnemonic
     condition = _branch_condition(state, name) if name in CONDITIONAL_BRANCHES else None
@@ -182,6 +186,7 @@ def _leave_block(program: Program, block: BasicBlock, state: BlockState) -> None
             f"store i64 %lanes_now{n}, ptr %lanes_at{n}",
         ]
     if condition is not None:
+        marks.branch(state, last, condition)
         taken, otherwise = (_label(program, address) for address in block.successors)
         lines.append(f"br i1 {state.scalar_builder.text(condition)}, label %{taken}, label %{otherwise}")
     elif name.startswith("S_ENDPGM"):

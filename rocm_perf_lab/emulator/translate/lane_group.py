@@ -61,6 +61,8 @@ class LaneGroup:
     written: set[int] = field(default_factory=set)
     masks: dict[int, _Mask] = field(default_factory=dict)
     accumulators: list[str] = field(default_factory=list)
+    watched: list[tuple[int, str]] = field(default_factory=list)
+    """Probes and accumulators of the masks whose outcomes are recorded."""
     instructions: int = 0
     rounding: int | None = None
     """First bit of the rounding field of MODE for this group; None for round to nearest even."""

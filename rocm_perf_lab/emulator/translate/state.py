@@ -234,6 +234,8 @@ class BlockState:
             masks = group.finish(self.lines)
             self._set_rounding(None if group.rounding is None else -1)
             self._vectors[group.execute] = self._vectors.get(group.execute, 0) + group.instructions
+            for slot, accumulator in group.watched:
+                self.mark_mask(slot, f"{accumulator}_out", group.execute)
             for register, name in masks.items():
                 self.write(register, Value(name, "u", 64))
 
@@ -245,6 +247,55 @@ class BlockState:
     def pending_mask(self, register: int) -> Value | None:
         """Return this chunk's bits of a mask that the open group has computed."""
         return self._group.masks[register].bits if self._group is not None and register in self._group.masks else None
+
+    # outcomes of conditions
+
+    def watch_mask(self, slot: int, register: int) -> None:
+        """Record the outcomes of the comparison that has just written a mask: now, or when the open group ends."""
+        if self._group is not None and register in self._group.masks:
+            self._group.watched.append((slot, self._group.masks[register].accumulator))
+            return
+        mask, execute = self.read64(register), self.read64(EXEC)
+        self.mark_mask(slot, str(self.scalar_builder.text(mask)), str(self.scalar_builder.text(execute)))
+
+    def mark_mask(self, slot: int, mask: str, execute: str) -> None:
+        """Record whether a bit of a mask is set, and whether one is clear, for any active lane."""
+        some, outside, others, lacks, low, high, both = (self.names.fresh() for _ in range(7))
+        self.lines += [
+            f"{some} = icmp ne i64 {mask}, 0",
+            f"{outside} = xor i64 {mask}, -1",
+            f"{others} = and i64 {outside}, {execute}",
+            f"{lacks} = icmp ne i64 {others}, 0",
+            f"{low} = select i1 {some}, i64 1, i64 0",
+            f"{high} = select i1 {lacks}, i64 2, i64 0",
+            f"{both} = or i64 {low}, {high}",
+        ]
+        self._mark(slot, both)
+
+    def mark_condition(self, slot: int, condition: Value) -> None:
+        """Record the outcome of a condition of the whole wavefront."""
+        outcome = self.names.fresh()
+        self.lines.append(f"{outcome} = select i1 {self.scalar_builder.text(condition)}, i64 1, i64 2")
+        self._mark(slot, outcome)
+
+    def keep_word(self, slot: int, value: Value) -> None:
+        """Store a value of the wavefront in a word that follows the counts of the blocks."""
+        wide = self.scalar_builder.text(self.scalar_builder.resize(value, 64, signed=False))
+        self.lines.append(f"store i64 {wide}, ptr {self._word(slot)}")
+
+    def _mark(self, slot: int, outcomes: str) -> None:
+        before, joined = self.names.fresh(), self.names.fresh()
+        address = self._word(slot)
+        self.lines += [
+            f"{before} = load i64, ptr {address}",
+            f"{joined} = or i64 {before}, {outcomes}",
+            f"store i64 {joined}, ptr {address}",
+        ]
+
+    def _word(self, slot: int) -> str:
+        address = self.names.fresh()
+        self.lines.append(f"{address} = getelementptr i64, ptr %executions, i64 {slot}")
+        return address
 
     # counts of active lanes
 
