@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocm_perf_lab.emulator.branch_coverage import PROBE_WORDS, merged_words
+from rocm_perf_lab.emulator.branch_coverage import merged_words
 from rocm_perf_lab.emulator.footprint import FootprintRecorder
+from rocm_perf_lab.emulator.probes import PROBE_WORDS
 from rocm_perf_lab.emulator.structures import (
     LANES,
     AllocationEntry,

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rocm_perf_lab.emulator.branch_coverage import PROBE_WORDS, branch_coverage
+from rocm_perf_lab.emulator.branch_coverage import branch_coverage
 from rocm_perf_lab.emulator.checks import Checks
 from rocm_perf_lab.emulator.counters import launch_counters
 from rocm_perf_lab.emulator.errors import EmulationError
 from rocm_perf_lab.emulator.execution import execute
 from rocm_perf_lab.emulator.faults import KernelTrap, assertion_error, fault_error, wavefront_of
 from rocm_perf_lab.emulator.memory_rewind import MemoryRewind
+from rocm_perf_lab.emulator.probes import PROBE_WORDS
 from rocm_perf_lab.emulator.sampled_run import SampledRun, run_sampled
 
 if TYPE_CHECKING:
@@ -81,8 +82,7 @@ class LaunchResult:
     @property
     def coverage(self) -> BranchCoverage:
         """Outcomes of branches, predicates and comparisons in this launch."""
-        executed = frozenset(b.address for b in self.program.blocks if self.block_executions[b.index])
-        return branch_coverage(self.code, self.program.probes, self.probe_words, executed)
+        return branch_coverage(self.code, self.program, self.probe_words, self.block_executions)
 
 
 class PreparedLaunch:

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.branch_coverage import find_probes
 from rocm_perf_lab.emulator.decoded import reachable_instructions
 from rocm_perf_lab.emulator.errors import IllegalInstruction
 from rocm_perf_lab.emulator.isa.counter_classes import counter_increments
+from rocm_perf_lab.emulator.probes import find_probes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocm_perf_lab.emulator.branch_coverage import Probe
     from rocm_perf_lab.emulator.isa.instruction import Instruction
+    from rocm_perf_lab.emulator.probes import Probe
 
 _WORD_BYTES = 4
 DEFAULT_MODE = 0x3F0

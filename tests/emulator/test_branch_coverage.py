@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from rocm_perf_lab.emulator.branch_coverage import Outcome, ProbeKind
 from rocm_perf_lab.emulator.machine import EmulatedGpu
+from rocm_perf_lab.emulator.probes import Outcome, ProbeKind
 from rocm_perf_lab.emulator.program import CONDITIONAL_BRANCHES
 from tests.builders.kernels import build_hip
 from tests.builders.targets import mi300x

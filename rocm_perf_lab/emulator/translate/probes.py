@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocm_perf_lab.emulator.branch_coverage import PROBE_WORDS, ProbeKind
 from rocm_perf_lab.emulator.pcode.values import Value, constant
+from rocm_perf_lab.emulator.probes import PROBE_WORDS, ProbeKind
 from rocm_perf_lab.emulator.structures import EXEC, VCC
 from rocm_perf_lab.emulator.translate.scalar import ScalarRegisters
 
